@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/shell.h"
 
+#include <ctype.h>
 #include <string.h>
+
+#include "base/cleanup.h"
 
 void buf_add_shell_word(struct buf *out, const char *word)
 {
@@ -18,4 +21,31 @@ void buf_add_shell_word(struct buf *out, const char *word)
         else
             buf_add_char(out, *at);
     buf_add_char(out, '\'');
+}
+
+int shell_words(const char *text, struct env_list *out, struct err *err)
+{
+    cleanup_buf struct buf word = BUF_INIT;
+    bool is_word = false;
+    char quote = 0;
+    for (const char *at = text; *at; at++) {
+        if (*at == '\\' && at[1] && quote != '\'') {
+            buf_add_char(&word, *++at);
+            is_word = true;
+        } else if (quote ? *at == quote : *at == '\'' || *at == '"') {
+            quote = quote ? 0 : *at;
+            is_word = true;
+        } else if (quote || !isspace((unsigned char)*at)) {
+            buf_add_char(&word, *at);
+            is_word = true;
+        } else if (is_word) {
+            env_list_add(out, buf_steal(&word));
+            is_word = false;
+        }
+    }
+    if (quote)
+        return fail(err, ERR_USAGE, "'%s': a quote is not closed", text);
+    if (is_word)
+        env_list_add(out, buf_steal(&word));
+    return 0;
 }

@@ -10,6 +10,7 @@
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
 #include "cli/verbs.h"
+#include "node/environment.h"
 #include "shell/prefix.h"
 
 enum {
@@ -116,7 +117,8 @@ static int worker_start(struct each_worker *w, const struct each_request *ask, c
     struct allocation *a = &w->each->allocation;
     struct env_list env = {0};
     int held[LOCK_FDS_MAX];
-    allocation_environment(a, (uint32_t)(w->seat - a->seats), VISIBLE_INDEX, &env);
+    env_inherit(&env);
+    seat_environment_add(a, (uint32_t)(w->seat - a->seats), &env);
     env_end(&env);
     const struct spawn_request request = {
         .argv = (const char *const *)command,

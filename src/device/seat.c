@@ -125,6 +125,7 @@ int seats_make(const struct device_list *devices, const size_t *chosen, size_t n
     /* The share is the outer index, so that the first workers to start are on different devices. */
     for (size_t s = 0; s < n_groups * counts.workers_per_device; s++) {
         struct seat *seat = &seats[s];
+        seat->number = (uint32_t)s;
         seat->share = (uint32_t)(s / n_groups);
         seat->n_devices = group;
         for (size_t i = 0; i < group; i++) {

@@ -19,10 +19,12 @@ enum visible_mode {
 };
 
 struct seat {
+    uint32_t host;   /* position in the allocation's hosts */
+    uint32_t number; /* among the seats of its host */
     size_t n_devices;
     size_t devices[SEAT_DEVICES_MAX]; /* positions in the device list */
     uint32_t share;   /* which of the device's workers: 0 … workers_per_device-1 */
-    char label[64];   /* "gpu_0", "cpu_3", "gpu_0_w1", "gpu_0+1": names log files */
+    char label[128];  /* "gpu_0", "cpu_3", "gpu_0_w1", "gpu_0+1": names log files */
     cpu_set_t cpus;   /* empty: leave the affinity alone */
     unsigned threads; /* OMP_NUM_THREADS: its share of the cores, at least 1 */
 };

@@ -42,6 +42,7 @@ static int dry_run(struct session *s, struct err *err)
         rc = session_plan_left(s, err);
     if (rc == 0)
         s->request->work->print(s);
+    shell_close(&s->shell);
     session_plan_release(s);
     return rc;
 }
@@ -150,6 +151,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     xalloc_share_heap();
     struct session s = {.request = &r,
                         .shell = {.verb = &map_shell,
+                                  .is_verb_away = true,
                                   .context = &s,
                                   .log = log,
                                   .self_path = self_path,

@@ -19,6 +19,7 @@
 #include "map/session.h"
 #include "map/summary.h"
 #include "map/work.h"
+#include "shell/hosts.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "version.h"
@@ -43,7 +44,6 @@ static int source_take(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
     cleanup_free char *spool_dir = path_join(s->shell.run_dir, "input");
-    s->scratch = xmalloc(SOURCE_SCAN_BYTES);
     struct source_opts opts = {.paths = r->inputs,
                                .n_paths = r->n_inputs,
                                .format = r->format,
@@ -243,8 +243,9 @@ static int feed_make(struct session *s, struct err *err)
 /* Takes and locks the devices, and makes a state for each seat. With --wait this may take long. */
 static int seats_take(struct session *s, struct err *err)
 {
-    const struct allocation_holder holder = {s->shell.self_path, s->shell.run_id, s->shell.log};
-    int rc = allocation_take(&s->allocation, &s->request->allocation, &holder, err);
+    s->scratch = xmalloc(SOURCE_SCAN_BYTES);
+    int rc = shell_seats_take(&s->shell, &s->request->allocation, &s->allocation,
+                              (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
     if (rc)
         return rc;
     s->n_seats = s->allocation.n_seats;

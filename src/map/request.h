@@ -67,7 +67,6 @@ struct map_request {
 
     /* where */
     struct allocation_wish allocation;
-    enum visible_mode visible;
     bool channel_path;
 
     struct schedule schedule;

@@ -218,7 +218,7 @@ void worker_over(struct worker *worker)
         return;
     death_describe(worker, death, how);
     if (death == DEATH_HOST_OOM && worker->exit.exit_signal == SIGKILL)
-        node_oom_explained(s->shell.node);
+        node_oom_explained(worker->process);
     if (ops->judge && death == DEATH_CLEAN)
         ops->judge(worker, how);
     else

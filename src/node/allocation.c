@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/xalloc.h"
 #include "device/spec.h"
+#include "node/environment.h"
 
 enum {
     LEFT_WAIT_MS = 60000,
@@ -97,12 +98,34 @@ static int devices_take(struct allocation *a, const struct allocation_wish *wish
     return rc;
 }
 
+void allocation_begin(struct allocation *a, const struct allocation_wish *wish,
+                      const char *self_path)
+{
+    a->hosts = xcalloc(1, sizeof(*a->hosts));
+    a->n_hosts = 1;
+    a->visible = wish->visible;
+    a->python_dir = python_dir_new(self_path);
+}
+
 uint32_t allocation_position(const struct allocation *a, size_t device)
 {
     uint32_t position = 0;
     while (a->chosen[position] != device)
         position++;
     return position;
+}
+
+/* device_of and first_of, from the seats. */
+static void positions_make(struct allocation *a)
+{
+    a->device_of = xrealloc(a->device_of, (a->n_seats + 1) * sizeof(*a->device_of));
+    a->first_of = xrealloc(a->first_of, (a->n_chosen + 1) * sizeof(*a->first_of));
+    for (size_t i = 0; i < a->n_seats; i++) {
+        const struct seat *seat = &a->seats[i];
+        a->device_of[i] = allocation_position(a, seat->devices[0]);
+        for (size_t d = 0; d < seat->n_devices; d++)
+            a->first_of[allocation_position(a, seat->devices[d])] = a->device_of[i];
+    }
 }
 
 static int seats_take(struct allocation *a, const struct allocation_wish *wish, struct err *err)
@@ -117,14 +140,7 @@ static int seats_take(struct allocation *a, const struct allocation_wish *wish, 
     if (rc)
         return rc;
     a->n_seats = (uint32_t)n_seats;
-    a->device_of = xcalloc(n_seats, sizeof(*a->device_of));
-    a->first_of = xcalloc(a->n_chosen, sizeof(*a->first_of));
-    for (size_t i = 0; i < n_seats; i++) {
-        const struct seat *seat = &a->seats[i];
-        a->device_of[i] = allocation_position(a, seat->devices[0]);
-        for (size_t d = 0; d < seat->n_devices; d++)
-            a->first_of[allocation_position(a, seat->devices[d])] = a->device_of[i];
-    }
+    positions_make(a);
     return 0;
 }
 
@@ -132,18 +148,63 @@ int allocation_take(struct allocation *a, const struct allocation_wish *wish,
                     const struct allocation_holder *holder, struct err *err)
 {
     int rc = devices_take(a, wish, holder, err);
-    return rc ? rc : seats_take(a, wish, err);
+    if (rc == 0)
+        rc = seats_take(a, wish, err);
+    if (rc)
+        return rc;
+    allocation_begin(a, wish, holder->self_path);
+    a->hosts[0].n_chosen = (uint32_t)a->n_chosen;
+    a->hosts[0].n_seats = a->n_seats;
+    return 0;
 }
 
-void allocation_environment(const struct allocation *a, uint32_t seat, enum visible_mode visible,
-                            struct env_list *env)
+/* ---- other hosts ---- */
+
+/* A label of another host's seat: "node1_gpu_0". */
+static void label_prefix(struct seat *seat, const char *host)
 {
-    struct env_list of_seat = {0};
-    env_inherit(env);
-    seat_environment(&a->seats[seat], &a->devices, visible, &of_seat);
-    env_apply(env, &of_seat);
-    env_set(env, xasprintf("MUSTER_WORKER=%u", seat));
-    env_set(env, xasprintf("MUSTER_WORKERS=%u", a->n_seats));
+    cleanup_free char *label = xasprintf("%s_%s", host, seat->label);
+    snprintf(seat->label, sizeof(seat->label), "%.*s", (int)sizeof(seat->label) - 1, label);
+}
+
+static void devices_append(struct allocation *a, const struct device_list *devices)
+{
+    size_t n_all = a->devices.len + devices->len;
+    free(a->devices.distance); /* needed only to make seats */
+    a->devices.distance = NULL;
+    a->devices.at = xrealloc(a->devices.at, (n_all + 1) * sizeof(*a->devices.at));
+    a->chosen = xrealloc(a->chosen, (a->n_chosen + devices->len + 1) * sizeof(*a->chosen));
+    for (size_t i = 0; i < devices->len; i++) {
+        a->chosen[a->n_chosen++] = a->devices.len;
+        a->devices.at[a->devices.len++] = devices->at[i];
+    }
+}
+
+void allocation_add_host(struct allocation *a, const char *name, const struct device_list *devices,
+                         const struct seat *seats, size_t n_seats)
+{
+    struct allocation_host *host;
+    size_t n_devices_before = a->devices.len;
+    a->hosts = xrealloc(a->hosts, (a->n_hosts + 1) * sizeof(*a->hosts));
+    host = &a->hosts[a->n_hosts];
+    *host = (struct allocation_host){.first_chosen = (uint32_t)a->n_chosen,
+                                     .n_chosen = (uint32_t)devices->len,
+                                     .first_seat = a->n_seats,
+                                     .n_seats = (uint32_t)n_seats};
+    snprintf(host->name, sizeof(host->name), "%s", name);
+    devices_append(a, devices);
+    a->seats = xrealloc(a->seats, (a->n_seats + n_seats + 1) * sizeof(*a->seats));
+    for (size_t i = 0; i < n_seats; i++) {
+        struct seat *seat = &a->seats[a->n_seats++];
+        *seat = seats[i];
+        seat->host = (uint32_t)a->n_hosts;
+        seat->number = (uint32_t)i;
+        for (size_t d = 0; d < seat->n_devices; d++)
+            seat->devices[d] += n_devices_before;
+        label_prefix(seat, host->name);
+    }
+    a->n_hosts++;
+    positions_make(a);
 }
 
 void allocation_release(struct allocation *a)
@@ -154,5 +215,7 @@ void allocation_release(struct allocation *a)
     free(a->seats);
     free(a->device_of);
     free(a->first_of);
+    free(a->hosts);
+    free(a->python_dir);
     *a = (struct allocation){0};
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The devices of this machine that a run uses, locked against other runs of muster, and their seats. A seat is for
- * one worker: one device, a share of one, or a set of several (device/seat.h).
+ * The devices that a run uses, and their seats. A seat is for one worker: one device, a share of one, or a set of
+ * several (device/seat.h). The devices of this machine are locked against other runs of muster; those of another one
+ * are locked by the agent there, which has an allocation of its own.
  */
 #pragma once
 
@@ -14,6 +15,10 @@ struct allocation_wish {
     const char *gpus;                          /* SPEC (device/spec.h); NULL: free devices */
     uint64_t gpus_per_worker, workers_per_gpu; /* 0: one */
     uint64_t wait_ms;                          /* for devices to become free */
+    enum visible_mode visible;
+    /* Other machines (shell/hosts.h). */
+    const char *hosts, *via, *agent_path; /* NULL: none; ssh; the path of this program */
+    uint64_t hosts_min, host_timeout_ms;  /* 0: one; the default */
 };
 
 /* Who takes the devices: the program, the run named to others (NULL: not known yet), and its log. */
@@ -22,22 +27,39 @@ struct allocation_holder {
     struct log *log;
 };
 
+/* A machine with seats of the allocation. */
+struct allocation_host {
+    char name[64]; /* in labels and messages; "": this machine, if it is the only one */
+    uint32_t first_chosen, n_chosen, first_seat, n_seats;
+};
+
 struct allocation {
-    struct device_list devices; /* all of the machine */
-    size_t *chosen, n_chosen;   /* positions among them */
+    struct allocation_host *hosts;
+    size_t n_hosts;             /* hosts[0] is this machine, with or without seats */
+    struct device_list devices; /* all of this machine, behind them those chosen on other hosts */
+    size_t *chosen, n_chosen;   /* positions among them; a host's are beside each other */
     struct device_locks locks;
     struct seat *seats;
     uint32_t n_seats;
     /* Positions in `chosen`: device_of a seat, its first device; first_of a chosen device, the first of its seat. */
     uint32_t *device_of, *first_of;
+    enum visible_mode visible;
+    char *python_dir; /* the folder with muster.py; NULL: not found */
 };
 
 /* May take as long as wish->wait_ms. Messages for the user are logged. ERR_UNAVAILABLE, ERR_USAGE. */
 MUST_CHECK int allocation_take(struct allocation *allocation, const struct allocation_wish *wish,
                                const struct allocation_holder *holder, struct err *err);
-/* The environment of muster, with the variables that show a worker on this seat its devices and its number. */
-void allocation_environment(const struct allocation *allocation, uint32_t seat,
-                            enum visible_mode visible, struct env_list *env);
+/* An allocation without devices of this machine, to which those of other hosts are added. */
+void allocation_begin(struct allocation *allocation, const struct allocation_wish *wish,
+                      const char *self_path);
+/*
+ * Adds what another host has: devices, all of them chosen, and seats on them. `name` is its own among the hosts.
+ * Pointers to seats and devices are not valid any more.
+ */
+void allocation_add_host(struct allocation *allocation, const char *name,
+                         const struct device_list *devices, const struct seat *seats,
+                         size_t n_seats);
 /* The position in `chosen` of a device. */
 uint32_t allocation_position(const struct allocation *allocation, size_t device);
 void allocation_release(struct allocation *allocation);

@@ -128,9 +128,9 @@ static void local_hold(struct node *node, bool is_held)
     }
 }
 
-static void local_oom_explained(struct node *node)
+static void local_oom_explained(struct node_worker *worker)
 {
-    oom_watch_explained(&((struct local *)node)->oom_watch);
+    oom_watch_explained(&local_of(worker)->node->oom_watch);
 }
 
 static void local_tick(struct node *node)
@@ -172,6 +172,7 @@ static const struct node_ops local_ops = {.spawn = local_spawn,
                                           .ask_read = local_ask_read,
                                           .ask_rest = local_ask_rest,
                                           .ask_wait = local_ask_wait,
+                                          .pause = local_pause,
                                           .end = local_end,
                                           .pid = local_pid,
                                           .release = local_release,

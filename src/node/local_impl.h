@@ -19,7 +19,7 @@ enum {
 struct local_stream {
     int fd;     /* -1: closed */
     int events; /* that are polled for */
-    bool is_polled;
+    bool is_polled, is_paused;
     uv_poll_t poll;
 };
 
@@ -86,6 +86,7 @@ ssize_t local_write(struct node_worker *worker, enum worker_stream stream, struc
 void local_finish(struct node_worker *worker, enum worker_stream stream);
 void local_drop(struct node_worker *worker, enum worker_stream stream);
 bool local_is_open(const struct node_worker *worker, enum worker_stream stream);
+void local_pause(struct node_worker *worker, enum worker_stream stream, bool is_paused);
 
 /* ---- local_input.c ---- */
 

@@ -25,12 +25,13 @@ static void on_ready(uv_poll_t *poll, int status, int events);
 
 /* ---- watching ---- */
 
-/* While the node is held, answers are not polled for. */
+/* Answers are not polled for while the node is held, and no stream while it is paused. */
 static void poll_begin(struct local_worker *w, unsigned stream)
 {
     struct local_stream *at = &w->streams[stream];
     bool has_answers = w->answers && (stream == STREAM_OUT || stream == STREAM_CHANNEL);
-    int events = w->node->is_held && has_answers ? at->events & ~UV_READABLE : at->events;
+    bool is_read = !at->is_paused && !(w->node->is_held && has_answers);
+    int events = is_read ? at->events : at->events & ~UV_READABLE;
     if (events)
         uv_poll_start(&at->poll, events, on_ready);
     else
@@ -205,6 +206,15 @@ bool local_is_open(const struct node_worker *worker, enum worker_stream stream)
 }
 
 /* ---- reading ---- */
+
+void local_pause(struct node_worker *worker, enum worker_stream stream, bool is_paused)
+{
+    struct local_worker *w = local_of(worker);
+    struct local_stream *at = &w->streams[stream];
+    at->is_paused = is_paused;
+    if (at->is_polled && at->fd >= 0)
+        poll_begin(w, stream);
+}
 
 /* Reads what is there. False if the stream has ended. */
 static bool stream_read(struct local_worker *w, enum worker_stream stream, int reads_max)

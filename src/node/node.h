@@ -126,12 +126,14 @@ struct node_ops {
     void (*ask_read)(struct node_worker *worker, bool is_asked);
     void (*ask_rest)(struct node_worker *worker, uint64_t pause_max_ms);
     void (*ask_wait)(struct node_worker *worker, bool is_asked);
+    void (*pause)(struct node_worker *worker, enum worker_stream stream, bool is_paused);
     void (*end)(struct node_worker *worker, enum worker_end how);
     pid_t (*pid)(const struct node_worker *worker);
     void (*release)(struct node_worker *worker);
     void (*hold)(struct node *node, bool is_held);
-    void (*oom_explained)(struct node *node);
+    void (*oom_explained)(struct node_worker *worker);
     uint64_t (*look)(struct node *node);
+    void (*flush)(struct node *node);
     void (*tick)(struct node *node);
     void (*close)(struct node *node);
 };
@@ -186,6 +188,12 @@ static inline void node_ask_wait(struct node_worker *worker, bool is_asked)
     worker->ops->ask_wait(worker, is_asked);
 }
 
+/* While a stream from the worker is paused, it is not read; what the worker left at its end still is. */
+static inline void node_pause(struct node_worker *worker, enum worker_stream stream, bool is_paused)
+{
+    worker->ops->pause(worker, stream, is_paused);
+}
+
 static inline void node_end(struct node_worker *worker, enum worker_end how)
 {
     worker->ops->end(worker, how);
@@ -209,16 +217,23 @@ static inline void node_hold(struct node *node, bool is_held)
     node->ops->hold(node, is_held);
 }
 
-/* One kill for lack of memory has been assigned to a worker's death; it is not counted for others. */
-static inline void node_oom_explained(struct node *node)
+/* One kill for lack of memory has been assigned to this worker's death; it is not counted for others. */
+static inline void node_oom_explained(struct node_worker *worker)
 {
-    node->ops->oom_explained(node);
+    worker->ops->oom_explained(worker);
 }
 
 /* To be called before the loop sleeps. Returns when to call it next at the latest; UINT64_MAX: at any time. */
 static inline uint64_t node_look(struct node *node)
 {
     return node->ops->look(node);
+}
+
+/* To be called last before the loop sleeps: sends what was collected in this turn. */
+static inline void node_flush(struct node *node)
+{
+    if (node->ops->flush)
+        node->ops->flush(node);
 }
 
 /* Ten times a second. */

@@ -26,6 +26,7 @@ enum {
     WIRE_PROTOCOL = 1,
     WIRE_HEADER_BYTES = 16,
     WIRE_DATA_MAX_BYTES = 64 * 1024, /* of one frame of data; a sender cuts what is longer */
+    WIRE_CREDIT_BYTES = 256 * 1024,  /* of each stream of a worker, at first */
     WIRE_NOISE_KEPT_BYTES = 4096,
     WIRE_NOISE_MAX_BYTES = 1 << 20, /* before the preamble */
 };
@@ -47,13 +48,14 @@ enum {
     X(DROP, 0)                   /* to it: a stream is of no use */   \
     X(CLOSED, 0)                 /* from it */                        \
     X(ASK, 16)                   /* to it: look at the input */       \
-    X(INPUT, 1)                  /* from it: what was seen */         \
+    X(INPUT, 16)                 /* from it: what was seen */         \
     X(END, 1)                    /* to it: end the worker */          \
     X(GONE, 256)                 /* from it: after all its output */  \
     X(RELEASE, 0)                /* to it: the worker is forgotten */ \
     X(WARNED, 4096)              /* from it: text for the user */     \
     X(FAILED, 4096)              /* from it: an error of the node */  \
-    X(EXPLAINED, 0)              /* to it: a kill has its reason */
+    X(EXPLAINED, 0)              /* to it: a kill has its reason */   \
+    X(SAMPLE, 64)                /* from it: state of a device */
 
 enum frame_type {
 #define X(name, body_max) FRAME_##name,

@@ -176,7 +176,11 @@ void wire_take(struct wire_body *body, struct wire_take *take)
     wire_u64(body, &take->gpus_per_worker);
     wire_u64(body, &take->workers_per_gpu);
     wire_u64(body, &take->wait_ms);
+    wire_u8(body, &take->visible);
+    if (take->visible > VISIBLE_UUID)
+        body->is_malformed = true;
     text(body, take->run_id, sizeof(take->run_id));
+    text(body, take->run_dir, sizeof(take->run_dir));
 }
 
 /* What the head shows of a device and tells its workers. */
@@ -273,7 +277,7 @@ void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
         body->is_malformed = true;
     text(body, spawn->cwd, sizeof(spawn->cwd));
     texts(body, &spawn->argv);
-    texts(body, &spawn->envp);
+    texts(body, &spawn->changes);
     if (!spawn->argv[0])
         body->is_malformed = true;
 }
@@ -281,8 +285,8 @@ void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
 void wire_spawn_release(struct wire_spawn *spawn)
 {
     texts_release(spawn->argv);
-    texts_release(spawn->envp);
-    spawn->argv = spawn->envp = NULL;
+    texts_release(spawn->changes);
+    spawn->argv = spawn->changes = NULL;
 }
 
 void wire_started(struct wire_body *body, struct wire_started *started)
@@ -315,4 +319,27 @@ void wire_ask(struct wire_body *body, struct wire_ask *ask)
     wire_u64(body, &ask->value);
     if (ask->kind >= ASK_KINDS)
         body->is_malformed = true;
+}
+
+void wire_input(struct wire_body *body, struct wire_input *input)
+{
+    wire_u8(body, &input->fact);
+    wire_u64(body, &input->n_bytes);
+    if (input->fact > INPUT_WAITS_PERHAPS)
+        body->is_malformed = true;
+}
+
+void wire_sample(struct wire_body *body, struct device_sample *sample)
+{
+    int milliwatts = sample->power_w < 0 ? -1 : (int)(sample->power_w * 1000);
+    uint32_t device = (uint32_t)sample->device;
+    u32(body, &device);
+    sample->device = device;
+    flag(body, &sample->is_lost);
+    wire_u64(body, &sample->mem_used_bytes);
+    wire_u64(body, &sample->mem_total_bytes);
+    i32(body, &sample->busy_percent);
+    i32(body, &sample->temperature_c);
+    i32(body, &milliwatts);
+    sample->power_w = milliwatts < 0 ? -1 : milliwatts / 1000.0;
 }

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/buf.h"
-#include "device/device.h"
+#include "device/probe.h"
 #include "device/seat.h"
 #include "node/node.h"
 
@@ -51,7 +51,8 @@ void wire_hello(struct wire_body *body, struct wire_hello *hello);
 struct wire_take {
     char gpus[4096]; /* SPEC; "": what is free */
     uint64_t gpus_per_worker, workers_per_gpu, wait_ms;
-    char run_id[256];
+    uint8_t visible; /* enum visible_mode */
+    char run_id[256], run_dir[4096];
 };
 void wire_take(struct wire_body *body, struct wire_take *take);
 
@@ -68,14 +69,15 @@ void wire_taken_release(struct wire_taken *taken);
 /* REFUSED and FAILED: an error. */
 void wire_error(struct wire_body *body, struct err *err);
 
-/* SPAWN. The texts are views of the body that was read. */
+/* SPAWN. */
 struct wire_spawn {
-    uint32_t seat;
+    uint32_t seat; /* its number among the seats that were taken */
     uint64_t grace_ms;
     bool has_input, answers;
     uint8_t channel; /* enum worker_channel */
     char cwd[4096];
-    const char **argv, **envp; /* NULL-terminated; the arrays and texts: free() after reading */
+    /* NULL-terminated. changes: of the agent's own environment, as env_apply() has them. */
+    const char **argv, **changes;
 };
 void wire_spawn(struct wire_body *body, struct wire_spawn *spawn);
 void wire_spawn_release(struct wire_spawn *spawn);
@@ -99,6 +101,14 @@ struct wire_ask {
     uint64_t value;
 };
 void wire_ask(struct wire_body *body, struct wire_ask *ask);
-/* CREDIT, INPUT and END: a number alone. */
+/* INPUT: a fact about a worker that had been sent so many bytes of input. */
+struct wire_input {
+    uint8_t fact; /* enum input_fact */
+    uint64_t n_bytes;
+};
+void wire_input(struct wire_body *body, struct wire_input *input);
+/* SAMPLE: of a device, by its position among the devices of TAKEN. */
+void wire_sample(struct wire_body *body, struct device_sample *sample);
+/* CREDIT and END: a number alone. */
 void wire_u64(struct wire_body *body, uint64_t *value);
 void wire_u8(struct wire_body *body, uint8_t *value);

@@ -18,6 +18,7 @@ struct watched {
     struct device_sample sample; /* the latest */
     bool is_lost;                /* by the latest sample, or because it is taken */
     bool is_taken;               /* by another run, because its lock was deleted */
+    bool is_away;                /* with its host */
     bool is_missed;              /* it is the first of a set that was lost and is not back yet */
 };
 
@@ -44,6 +45,7 @@ struct device_watch *device_watch_new(struct shell *shell, struct allocation *al
                                    .devices = xcalloc(n_devices, sizeof(*watch->devices)),
                                    .memory = memory_new(allocation->n_seats, (uint32_t)n_devices)};
     ASSERT(watch->memory);
+    shell->watch = watch;
     for (uint32_t p = 0; p < allocation->n_seats; p++)
         for (size_t i = 0; i < allocation->seats[p].n_devices; i++)
             memory_seat_uses(watch->memory, p, (uint32_t)allocation->seats[p].devices[i]);
@@ -60,6 +62,7 @@ void device_watch_free(struct device_watch *watch)
 {
     if (!watch)
         return;
+    watch->shell->watch = NULL;
     free(watch->devices);
     memory_free(watch->memory);
     free(watch);
@@ -180,15 +183,40 @@ static void sample_take(struct device_watch *watch, const struct device_sample *
     struct watched *device = &watch->devices[d];
     bool is_news = sample->is_lost && !device->is_lost;
     device->sample = *sample;
-    device->is_lost = device->is_taken || sample->is_lost;
+    device->is_lost = device->is_taken || device->is_away || sample->is_lost;
     if (!sample->is_lost) /* else nothing is known of its memory */
         memory_sampled(watch->memory, (uint32_t)d, sample->mem_used_bytes, sample->mem_total_bytes,
                        shell_now(watch->shell));
-    watch->handlers->sampled(watch->context, sample);
+    struct device_sample told = *sample;
+    told.is_lost = device->is_lost;
+    watch->handlers->sampled(watch->context, &told);
     if (is_news)
         loss_tell(watch, (uint32_t)sample->device);
     else
         return_tell(watch, watch->allocation->first_of[sample->device]);
+}
+
+void device_watch_sampled(struct device_watch *watch, uint32_t host,
+                          const struct device_sample *sample)
+{
+    struct device_sample of_run = *sample;
+    of_run.device += watch->allocation->hosts[host].first_chosen;
+    sample_take(watch, &of_run);
+}
+
+void device_watch_host(struct device_watch *watch, uint32_t host, bool is_lost)
+{
+    const struct allocation_host *of = &watch->allocation->hosts[host];
+    for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++) {
+        struct watched *device = chosen_at(watch, i);
+        bool is_news = is_lost && !device->is_lost;
+        device->is_away = is_lost;
+        device->is_lost = device->is_taken || is_lost;
+        if (is_news)
+            loss_tell(watch, i);
+    }
+    for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen && !is_lost; i++)
+        return_tell(watch, watch->allocation->first_of[i]);
 }
 
 /* The monitor may have started a new helper, because the last one hung or died. */
@@ -224,9 +252,9 @@ static void memory_begin(struct device_watch *watch)
 static int monitor_begin(struct device_watch *watch, struct err *err)
 {
     const struct allocation *allocation = watch->allocation;
-    struct device_list chosen = {xcalloc(allocation->n_chosen, sizeof(struct device)),
-                                 allocation->n_chosen};
-    for (size_t i = 0; i < allocation->n_chosen; i++)
+    size_t n_own = allocation->hosts[0].n_chosen; /* agents watch those of other hosts */
+    struct device_list chosen = {xcalloc(n_own + 1, sizeof(struct device)), n_own};
+    for (size_t i = 0; i < n_own; i++)
         chosen.at[i] = allocation->devices.at[allocation->chosen[i]];
     int rc =
         monitor_open(&watch->monitor, &(struct probe_opts){.self_path = watch->shell->self_path},

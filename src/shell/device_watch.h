@@ -44,6 +44,12 @@ void device_watch_check(struct device_watch *watch);
 /* To be called every second: a device whose lock file was deleted and which another run has locked is lost to us. */
 void device_watch_renew(struct device_watch *watch);
 
+/* Takes the sample of another host's device; sample->device counts among the devices of that host. */
+void device_watch_sampled(struct device_watch *watch, uint32_t host,
+                          const struct device_sample *sample);
+/* A host is lost with all its devices, or has come back. */
+void device_watch_host(struct device_watch *watch, uint32_t host, bool is_lost);
+
 /* The set is out of use because of a lost device; `back` is called when the samples show none lost. */
 void device_watch_miss(struct device_watch *watch, uint32_t first);
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "proc/logfile.h"
+#include "shell/hosts.h"
 #include "shell/shell.h"
 
 enum {
@@ -18,13 +19,19 @@ uint64_t shell_now(struct shell *shell)
     return shell->now_ms;
 }
 
+void shell_stop(struct shell *shell, bool now)
+{
+    if (!shell->is_verb_away)
+        shell->verb->stop(shell->context, now);
+}
+
 void shell_abort(struct shell *shell, const struct err *why)
 {
     if (shell->end.err.code == 0)
         shell->end.err = *why;
     log_keep(shell->log, LOG_ERROR, shell->verb->name, "%s",
              why->text); /* printed with the summary */
-    shell->verb->stop(shell->context, true);
+    shell_stop(shell, true);
 }
 
 bool shell_is_to_end(const struct shell *shell)
@@ -40,16 +47,18 @@ static void limit_check(struct shell *shell)
     char limit[24];
     duration_format(limit, shell->limit_ms);
     fail(&shell->end.err, ERR_TIMEOUT, "the limit of %s on the whole run was reached", limit);
-    shell->verb->stop(shell->context, true);
+    shell_stop(shell, true);
 }
 
 static void on_tick(uv_timer_t *timer)
 {
     struct shell *shell = timer->data;
     shell_now(shell);
-    if (shell->verb->tick)
+    if (shell->verb->tick && !shell->is_verb_away)
         shell->verb->tick(shell->context);
     node_tick(shell->node);
+    if (shell->hosts)
+        hosts_tick(shell->hosts);
     if (!shell->is_settled)
         limit_check(shell);
     if (shell->display.console)
@@ -59,15 +68,16 @@ static void on_tick(uv_timer_t *timer)
     shell_stop_check(shell);
     if (shell->claim)
         output_claim_answer(shell->claim);
-    if (shell->verb->each_second)
+    if (shell->verb->each_second && !shell->is_verb_away)
         shell->verb->each_second(shell->context);
 }
 
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct shell *shell = prepare->data;
-    if (shell->verb->before_sleep)
+    if (shell->verb->before_sleep && !shell->is_verb_away)
         shell->verb->before_sleep(shell->context);
+    node_flush(shell->node);
 }
 
 int shell_loop_open(struct shell *shell, struct err *err)
@@ -83,9 +93,12 @@ int shell_loop_open(struct shell *shell, struct err *err)
 
 int shell_loop_begin(struct shell *shell, struct err *err)
 {
+    if (shell->has_begun)
+        return 0;
     int rc = shell_signals_begin(shell, err);
     if (rc)
         return rc;
+    shell->has_begun = true;
     uv_timer_init(&shell->loop, &shell->tick_timer);
     uv_prepare_init(&shell->loop, &shell->prepare);
     shell->tick_timer.data = shell->prepare.data = shell;

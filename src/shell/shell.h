@@ -8,7 +8,7 @@
  *   hook.c     --on-finish                     background.c  work beside the loop
  *   detach.c   --detach                        files.c    the limit on open files
  *   workers.c  the node, the reaper, the keeper display.c  the terminal
- *   device_watch.h  samples and losses of devices
+ *   device_watch.h  samples and losses of devices  hosts.h  other machines
  */
 #pragma once
 
@@ -89,7 +89,8 @@ struct shell {
     const struct output_claim *claim;
 
     uv_loop_t loop;
-    bool has_loop;
+    bool has_loop, has_begun;
+    bool is_verb_away; /* the loop turns for the hosts alone: the verb is not called */
     uv_timer_t tick_timer;
     uv_prepare_t prepare;
     struct shell_signals signals;
@@ -99,7 +100,9 @@ struct shell {
     bool is_settled; /* the output is in place, so signals and limits no longer end the run */
 
     char *guard_path;
-    struct node *node;
+    struct node *node, *local;  /* node: all hosts; local: this machine, one of them */
+    struct hosts *hosts;        /* NULL: this machine alone */
+    struct device_watch *watch; /* NULL: none */
     struct reaper *reaper;
     struct keeper keeper;
     struct buf hook_input; /* the summary as JSON, for --on-finish */
@@ -116,6 +119,8 @@ MUST_CHECK int shell_loop_begin(struct shell *shell, struct err *err);
 void shell_turn(struct shell *shell);
 /* Closes all handles of the loop. */
 void shell_loop_close(struct shell *shell);
+/* Tells the verb to stop; harmless before the run has begun. */
+void shell_stop(struct shell *shell, bool now);
 /* Gives the run up because muster itself cannot go on (disk full, input gone). */
 void shell_abort(struct shell *shell, const struct err *why);
 /* True if a signal, an order to stop at once, a limit or an error ends the run. */

@@ -26,14 +26,14 @@ void shell_stop_check(struct shell *shell)
     log_add(shell->log, LOG_INFO, shell->verb->name,
             how == STOP_NOW ? "stopped; ending the workers"
                             : "stopped; finishing what is in flight");
-    shell->verb->stop(shell->context, how == STOP_NOW);
+    shell_stop(shell, how == STOP_NOW);
 }
 
 static void child_ended(void *context, pid_t pid, int wait_status)
 {
     struct shell *shell = context;
     (void)wait_status;
-    local_child_ended(shell->node, pid);
+    local_child_ended(shell->local, pid);
 }
 
 static void end_begin(struct shell *shell, int signal)
@@ -45,7 +45,7 @@ static void end_begin(struct shell *shell, int signal)
     else
         log_add(shell->log, LOG_WARN, shell->verb->name,
                 "SIG%s: ending the workers; once more ends them at once", name);
-    shell->verb->stop(shell->context, true);
+    shell_stop(shell, true);
 }
 
 /* What is sent to a process group, or to every process of a systemd unit, comes twice if there is a front:
@@ -57,7 +57,7 @@ static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
         return;
     if (n_before == 0)
         end_begin(shell, signal);
-    else
+    else if (!shell->is_verb_away)
         shell->verb->kill(shell->context);
 }
 

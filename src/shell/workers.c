@@ -12,6 +12,7 @@
 #include "proc/front.h"
 #include "proc/guard.h"
 #include "proc/orphans.h"
+#include "shell/hosts.h"
 #include "shell/shell.h"
 
 int shell_guard_find(struct shell *shell, struct err *err)
@@ -29,27 +30,29 @@ int shell_guard_find(struct shell *shell, struct err *err)
 
 int shell_node_open(struct shell *shell, struct str scratch, struct err *err)
 {
+    if (shell->node)
+        return 0;
     int rc = reaper_open(&shell->reaper, err);
     if (rc == 0)
-        shell->node = local_open(&(struct local_opts){.loop = &shell->loop,
-                                                      .reaper = shell->reaper,
-                                                      .guard_path = shell->guard_path,
-                                                      .scratch = (char *)(uintptr_t)scratch.at,
-                                                      .scratch_bytes = scratch.len});
+        shell->node = shell->local =
+            local_open(&(struct local_opts){.loop = &shell->loop,
+                                            .reaper = shell->reaper,
+                                            .guard_path = shell->guard_path,
+                                            .scratch = (char *)(uintptr_t)scratch.at,
+                                            .scratch_bytes = scratch.len});
     return rc;
 }
 
 int shell_begin(struct shell *shell, const struct allocation_wish *wish,
                 struct allocation *allocation, struct str scratch, struct err *err)
 {
-    const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
     int rc = shell_guard_find(shell, err);
-    if (rc == 0)
-        rc = allocation_take(allocation, wish, &holder, err);
     if (rc == 0)
         rc = front_begin(&shell->signals.front_fd, err);
     if (rc == 0)
         rc = shell_loop_open(shell, err);
+    if (rc == 0)
+        rc = shell_seats_take(shell, wish, allocation, scratch, err);
     if (rc == 0)
         rc = shell_node_open(shell, scratch, err);
     if (rc)
@@ -58,8 +61,17 @@ int shell_begin(struct shell *shell, const struct allocation_wish *wish,
     return shell_loop_begin(shell, err);
 }
 
+/* Leaves the other hosts; the loop still turns, and the verb may be closed in part. */
+static void hosts_end(struct shell *shell)
+{
+    shell->is_verb_away = true;
+    if (shell->hosts)
+        hosts_leave(shell->hosts);
+}
+
 void shell_close(struct shell *shell)
 {
+    hosts_end(shell);
     node_close(shell->node);
     shell_loop_close(shell);
     store_close(shell->store);
@@ -69,6 +81,7 @@ void shell_close(struct shell *shell)
     fd_close(&shell->signals.front_fd);
     free(shell->guard_path);
     shell->guard_path = NULL;
+    hosts_free(steal_ptr(&shell->hosts));
 }
 
 enum {
@@ -115,6 +128,7 @@ void shell_keeper_start(struct shell *shell, struct allocation *allocation, uint
 
 void shell_reap(struct shell *shell)
 {
+    hosts_end(shell);
     keeper_dismiss(
         &shell->keeper); /* first, because with one more child the reaper would read all of /proc */
     size_t left = reaper_finish(shell->reaper, REAP_MS);

@@ -351,9 +351,14 @@ static void fake_hold(struct node *base, bool is_held)
     }
 }
 
-static void fake_oom_explained(struct node *base)
+static void fake_oom_explained(struct node_worker *base)
 {
     (void)base;
+}
+
+static void fake_pause(struct node_worker *base, enum worker_stream stream, bool is_paused)
+{
+    (void)base, (void)stream, (void)is_paused; /* only an agent pauses streams */
 }
 
 static void fake_close(struct node *base)
@@ -428,6 +433,7 @@ static const struct node_ops fake_ops = {.spawn = fake_spawn,
                                          .ask_read = fake_ask_read,
                                          .ask_rest = fake_ask_rest,
                                          .ask_wait = fake_ask_wait,
+                                         .pause = fake_pause,
                                          .end = fake_end,
                                          .pid = fake_pid,
                                          .release = fake_release,

@@ -128,14 +128,14 @@ static void bodies_come_back_as_they_were(void **state)
 {
     (void)state;
     cleanup_buf struct buf bytes = BUF_INIT;
-    const char *argv[] = {"cat", "\xff\xfe", "", NULL}, *envp[] = {"A=1", NULL};
+    const char *argv[] = {"cat", "\xff\xfe", "", NULL}, *changes[] = {"A=1", NULL};
     struct wire_spawn spawn = {.seat = 3,
                                .grace_ms = 10000,
                                .has_input = true,
                                .channel = CHANNEL_DESCRIPTOR,
                                .cwd = "/tmp",
                                .argv = argv,
-                               .envp = envp};
+                               .changes = changes};
     struct wire_body out = wire_body_to(&bytes);
     wire_spawn(&out, &spawn);
     struct wire_spawn back = {0};
@@ -148,7 +148,7 @@ static void bodies_come_back_as_they_were(void **state)
     assert_string_equal(back.argv[1], "\xff\xfe");
     assert_string_equal(back.argv[2], "");
     assert_null(back.argv[3]);
-    assert_string_equal(back.envp[0], "A=1");
+    assert_string_equal(back.changes[0], "A=1");
     wire_spawn_release(&back);
 
     struct worker_exit exit = {.has_exited = true, .exit_signal = 9, .n_left_behind = -1}, gone;

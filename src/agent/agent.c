@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An agent's stream, its devices, and its end.
+ */
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "agent/agent_impl.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "node/hello.h"
+#include "proc/front.h"
+#include "version.h"
+
+enum {
+    SCRATCH_BYTES = 256 * 1024,
+    READS_AT_ONCE = 4,
+    GREETING_LIMIT_MS = 60000, /* for the head's hello; then the head's own limit counts */
+    KEEPER_GRACE_MS = 30000
+};
+
+void agent_send(struct agent *agent, enum frame_type type, uint32_t id, unsigned stream,
+                struct str body)
+{
+    link_send(&agent->link, &(struct frame){type, (uint8_t)stream, id, body});
+}
+
+void agent_break(struct agent *agent, const struct frame *frame, const char *why)
+{
+    struct err err = {0};
+    fail(&err, ERR_DATA, "the head sent a %s %s", frame_name(frame->type), why);
+    link_break(&agent->link, &err);
+}
+
+static void error_send(struct agent *agent, enum frame_type type, struct err *why)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    wire_error(&body, why);
+    agent_send(agent, type, WIRE_NO_WORKER, 0, buf_str(&out));
+}
+
+/* ---- devices ---- */
+
+static void on_sampled(void *context, const struct device_sample *sample)
+{
+    struct agent *agent = context;
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    struct device_sample copy = *sample;
+    wire_sample(&body, &copy);
+    agent_send(agent, FRAME_SAMPLE, WIRE_NO_WORKER, 0, buf_str(&out));
+}
+
+/* Its samples say so. */
+static void on_lost(void *context, uint32_t chosen)
+{
+    (void)context, (void)chosen;
+}
+
+static void on_back(void *context, uint32_t first)
+{
+    (void)context, (void)first;
+}
+
+/* The head sees it in the samples. */
+static void on_memory_back(void *context, uint32_t seat)
+{
+    (void)context, (void)seat;
+}
+
+static const struct device_handlers device_handlers = {
+    .sampled = on_sampled, .lost = on_lost, .back = on_back, .memory_back = on_memory_back};
+
+/* Seats name devices by their position among those that were chosen. */
+static void taken_send(struct agent *agent)
+{
+    const struct allocation *a = &agent->allocation;
+    struct device_list chosen = device_list_pick(&a->devices, a->chosen, a->n_chosen);
+    cleanup_free struct seat *seats = xcalloc(a->n_seats + 1, sizeof(*seats));
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    for (uint32_t i = 0; i < a->n_seats; i++) {
+        seats[i] = a->seats[i];
+        for (size_t d = 0; d < seats[i].n_devices; d++)
+            seats[i].devices[d] = allocation_position(a, seats[i].devices[d]);
+    }
+    struct wire_taken taken = {.devices = chosen.at,
+                               .seats = seats,
+                               .n_devices = (uint32_t)chosen.len,
+                               .n_seats = a->n_seats};
+    wire_taken(&body, &taken);
+    agent_send(agent, FRAME_TAKEN, WIRE_NO_WORKER, 0, buf_str(&out));
+    device_list_release(&chosen);
+}
+
+static int devices_take(struct agent *agent, const struct wire_take *take, struct err *err)
+{
+    struct shell *shell = &agent->shell;
+    const struct allocation_wish wish = {.gpus = take->gpus[0] ? take->gpus : NULL,
+                                         .gpus_per_worker = take->gpus_per_worker,
+                                         .workers_per_gpu = take->workers_per_gpu,
+                                         .wait_ms = take->wait_ms,
+                                         .visible = take->visible};
+    const struct allocation_holder holder = {shell->self_path, take->run_id, shell->log};
+    int rc = allocation_take(&agent->allocation, &wish, &holder, err);
+    if (rc)
+        return rc;
+    shell->run_id = xstrdup(take->run_id);
+    shell->run_dir = take->run_dir[0] ? xstrdup(take->run_dir) : NULL;
+    shell_files_allow(shell, agent->allocation.n_seats);
+    if (shell->run_dir)
+        shell_keeper_start(shell, &agent->allocation, KEEPER_GRACE_MS);
+    agent->watch = device_watch_new(shell, &agent->allocation, &device_handlers, agent);
+    device_watch_begin(agent->watch);
+    agent->has_devices = true;
+    return 0;
+}
+
+/* ---- frames about no worker ---- */
+
+static void take_hello(struct agent *agent, const struct frame *frame)
+{
+    struct wire_hello hello;
+    struct err err = {0};
+    if (hello_read(frame->body, MUSTER_VERSION, &hello, &err) != 0) {
+        link_break(&agent->link, &err);
+        return;
+    }
+    agent->was_greeted = true;
+    agent->link.silence_limit_ms = MAX(hello.silence_limit_ms, (uint64_t)1000);
+}
+
+static void take_devices(struct agent *agent, const struct frame *frame)
+{
+    struct wire_body body = wire_body_of(frame->body);
+    struct wire_take take = {0};
+    struct err err = {0};
+    wire_take(&body, &take);
+    if (!wire_body_is_whole(&body) || agent->has_devices)
+        agent_break(agent, frame, "that is malformed");
+    else if (devices_take(agent, &take, &err) == 0)
+        taken_send(agent);
+    else
+        error_send(agent, FRAME_REFUSED, &err);
+    agent->link.heard_ms = clock_now_ms(); /* waiting for devices was no silence of the head */
+}
+
+static void on_frame(void *context, const struct frame *frame)
+{
+    struct agent *agent = context;
+    bool is_of_worker = frame->worker != WIRE_NO_WORKER;
+    if (!agent->was_greeted && frame->type == FRAME_HELLO)
+        take_hello(agent, frame);
+    else if (agent->was_greeted && frame->type == FRAME_TAKE)
+        take_devices(agent, frame);
+    else if (agent->has_devices && is_of_worker)
+        agent_worker_frame(agent, frame);
+    else
+        agent_break(agent, frame, "that was not expected");
+}
+
+/* ---- the stream ---- */
+
+static ssize_t on_write(void *context, struct str bytes)
+{
+    struct agent *agent = context;
+    ssize_t put;
+    do
+        put = write(STDOUT_FILENO, bytes.at, bytes.len);
+    while (put < 0 && errno == EINTR);
+    if (put < 0 && errno != EAGAIN)
+        return -1;
+    agent->out_waits = put < (ssize_t)bytes.len;
+    return MAX(put, (ssize_t)0);
+}
+
+static void on_has_room(void *context)
+{
+    agent_workers_resume(context);
+}
+
+static const struct link_handlers link_handlers = {
+    .write = on_write, .frame = on_frame, .has_room = on_has_room};
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    static char scratch[SCRATCH_BYTES];
+    struct agent *agent = poll->data;
+    struct err err = {0};
+    (void)status, (void)events;
+    for (int i = 0; i < READS_AT_ONCE && !link_is_broken(&agent->link); i++) {
+        ssize_t got = read(STDIN_FILENO, scratch, sizeof(scratch));
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+            return;
+        if (got > 0)
+            link_feed(&agent->link, (struct str){scratch, (size_t)got}, clock_now_ms());
+        else
+            link_break(&agent->link,
+                       (fail(&err, ERR_UNAVAILABLE, "the head has closed the connection"), &err));
+        if (got < (ssize_t)sizeof(scratch))
+            return;
+    }
+}
+
+static void on_writable(uv_poll_t *poll, int status, int events)
+{
+    struct agent *agent = poll->data;
+    (void)status, (void)events;
+    agent->out_waits = false;
+    uv_poll_stop(poll);
+    link_flush(&agent->link, clock_now_ms());
+}
+
+static int stream_open(struct agent *agent, struct err *err)
+{
+    uv_loop_t *loop = &agent->shell.loop;
+    fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
+    fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
+    int sys = -uv_poll_init(loop, &agent->in_poll, STDIN_FILENO);
+    if (sys == 0)
+        sys = -uv_poll_init(loop, &agent->out_poll, STDOUT_FILENO);
+    if (sys)
+        return fail(err, ERR_USAGE, "its standard streams are no pipes: %s", errno_text(sys));
+    agent->in_poll.data = agent->out_poll.data = agent;
+    uv_timer_init(loop, &agent->look_timer);
+    uv_poll_start(&agent->in_poll, UV_READABLE, on_readable);
+    return 0;
+}
+
+/* ---- the run ---- */
+
+/* The head is gone, or this machine is: ends the workers. */
+static void leave(struct agent *agent)
+{
+    if (agent->is_over)
+        return;
+    agent->is_over = true;
+    uv_poll_stop(&agent->in_poll);
+    uv_poll_stop(&agent->out_poll);
+    agent_workers_end(agent, END_POLITELY);
+}
+
+static void on_stop(void *context, bool now)
+{
+    (void)now;
+    leave(context);
+}
+
+static void on_kill(void *context)
+{
+    agent_workers_end(context, END_AT_ONCE);
+}
+
+static void on_tick(void *context)
+{
+    struct agent *agent = context;
+    link_tick(&agent->link, clock_now_ms());
+    if (agent->watch)
+        device_watch_check(agent->watch);
+}
+
+static void on_second(void *context)
+{
+    struct agent *agent = context;
+    if (agent->watch)
+        device_watch_renew(agent->watch);
+}
+
+static void on_look(uv_timer_t *timer)
+{
+    (void)timer; /* it wakes the loop, which looks before it sleeps */
+}
+
+static void on_before_sleep(void *context)
+{
+    struct agent *agent = context;
+    uint64_t look_ms = node_look(agent->shell.node), now_ms = clock_now_ms();
+    if (look_ms == UINT64_MAX)
+        uv_timer_stop(&agent->look_timer);
+    else
+        uv_timer_start(&agent->look_timer, on_look, look_ms > now_ms ? look_ms - now_ms : 0, 0);
+    link_flush(&agent->link, now_ms);
+    if (link_is_broken(&agent->link))
+        leave(agent);
+    else if (agent->out_waits)
+        uv_poll_start(&agent->out_poll, UV_WRITABLE, on_writable);
+}
+
+static const struct shell_verb agent_shell = {.name = "agent",
+                                              .stop = on_stop,
+                                              .kill = on_kill,
+                                              .tick = on_tick,
+                                              .each_second = on_second,
+                                              .before_sleep = on_before_sleep};
+
+static int begin(struct agent *agent, struct str scratch, struct err *err)
+{
+    struct shell *shell = &agent->shell;
+    cleanup_buf struct buf hello = BUF_INIT;
+    int rc = shell_files_check(err);
+    if (rc == 0)
+        rc = shell_guard_find(shell, err);
+    if (rc == 0)
+        rc = front_begin(&shell->signals.front_fd, err);
+    if (rc == 0)
+        rc = shell_loop_open(shell, err);
+    if (rc == 0)
+        rc = shell_node_open(shell, scratch, err);
+    if (rc == 0)
+        rc = stream_open(agent, err);
+    if (rc == 0)
+        rc = shell_loop_begin(shell, err);
+    if (rc)
+        return rc;
+    link_begin(&agent->link, &link_handlers, agent, GREETING_LIMIT_MS, clock_now_ms());
+    hello_write(&hello, MUSTER_VERSION, 0);
+    agent_send(agent, FRAME_HELLO, WIRE_NO_WORKER, 0, buf_str(&hello));
+    return 0;
+}
+
+/* The end of the stream is how a head leaves; anything else is said. */
+static void reason_log(const struct agent *agent)
+{
+    bool has_left = agent->was_greeted && agent->link.broken.code == ERR_UNAVAILABLE &&
+                    !agent->link.reader.is_broken && agent->n_alive == 0;
+    if (agent->link.broken.code && !has_left)
+        log_add(agent->shell.log, LOG_WARN, "agent", "%s", agent->link.broken.text);
+}
+
+int agent_run(struct log *log, const char *self_path, struct err *err)
+{
+    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
+    struct agent agent = {.shell = {.verb = &agent_shell,
+                                    .context = &agent,
+                                    .log = log,
+                                    .self_path = self_path,
+                                    .signals = {.front_fd = -1}}};
+    int rc = begin(&agent, (struct str){scratch, SCRATCH_BYTES}, err);
+    while (rc == 0 && (!agent.is_over || agent.n_alive > 0))
+        shell_turn(&agent.shell);
+    if (rc == 0) {
+        reason_log(&agent);
+        shell_reap(&agent.shell);
+    }
+    device_watch_end(agent.watch);
+    agent_workers_free(&agent);
+    shell_close(&agent.shell);
+    device_watch_free(agent.watch);
+    link_release(&agent.link);
+    allocation_release(&agent.allocation);
+    free(agent.shell.run_dir);
+    free(agent.shell.run_id);
+    return rc;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The far end of --hosts: this machine's node behind a stream (node/link.h), for a head that has the run. The agent
+ * takes and locks devices, starts workers, and carries their bytes; it decides nothing. It ends everything that it
+ * started when the stream ends or has been silent for too long, and leaves nothing.
+ *
+ *   agent.c         the stream, the devices, the end
+ *   agent_worker.c  workers: what the head sends to them, what they send to it
+ */
+#pragma once
+
+#include "base/log.h"
+
+/* Serves the head at the standard streams until it leaves. Returns an exit status, or an error. */
+int agent_run(struct log *log, const char *self_path, struct err *err);

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of an agent (agent.h).
+ */
+#pragma once
+
+#include "node/link.h"
+#include "node/wire_body.h"
+#include "shell/device_watch.h"
+#include "shell/shell.h"
+
+struct agent {
+    struct shell shell;
+    struct link link;
+    uv_poll_t in_poll, out_poll;
+    uv_timer_t look_timer;
+    bool out_waits; /* until the head reads */
+    bool was_greeted, has_devices;
+    bool is_over;   /* the head is gone: the workers are ended */
+    struct allocation allocation;
+    struct device_watch *watch;
+    struct agent_worker **workers; /* by their number on the link; NULL: none */
+    uint32_t n_ids, n_alive;       /* alive: started and not gone */
+};
+
+/* ---- agent.c ---- */
+
+void agent_send(struct agent *agent, enum frame_type type, uint32_t id, unsigned stream,
+                struct str body);
+/* The head broke the protocol. */
+void agent_break(struct agent *agent, const struct frame *frame, const char *why);
+
+/* ---- agent_worker.c ---- */
+
+void agent_worker_frame(struct agent *agent, const struct frame *frame);
+/* The link takes data again. */
+void agent_workers_resume(struct agent *agent);
+void agent_workers_end(struct agent *agent, enum worker_end how);
+void agent_workers_free(struct agent *agent);

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Workers of an agent. What the head sends waits here until the worker's pipe takes it; what the worker prints waits
+ * here until the head grants credit and the link has room, and meanwhile the worker's pipe is not read.
+ */
+#include <unistd.h>
+
+#include "agent/agent_impl.h"
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "node/environment.h"
+
+enum {
+    IDS_MAX = 65536
+};
+
+struct agent_stream {
+    struct buf input;  /* from the head, for the worker */
+    bool must_finish;  /* after the input */
+    struct buf output; /* from the worker, for the head */
+    uint64_t may_send; /* credit of ours */
+    uint64_t may_come; /* credit of the head's */
+    uint64_t used;     /* was written to the worker, not granted again yet */
+    bool has_closed;   /* the worker has; the head is told after the output */
+    bool is_told;
+};
+
+struct agent_worker {
+    struct agent *agent;
+    uint32_t id;
+    struct node_worker *process; /* NULL: it was not started */
+    struct agent_stream streams[WORKER_STREAMS];
+    uint64_t n_input_bytes;
+    bool is_gone, is_released;
+    struct worker_exit exit;
+};
+
+static void frame_send(const struct agent_worker *w, enum frame_type type, unsigned stream,
+                 struct str body)
+{
+    if (!w->is_released)
+        agent_send(w->agent, type, w->id, stream, body);
+}
+
+static void worker_free(struct agent_worker *w)
+{
+    if (w->process)
+        node_release(w->process);
+    for (unsigned stream = 0; stream < WORKER_STREAMS; stream++) {
+        buf_release(&w->streams[stream].input);
+        buf_release(&w->streams[stream].output);
+    }
+    w->agent->workers[w->id] = NULL;
+    free(w);
+}
+
+/* ---- from the worker to the head ---- */
+
+static void gone_send(struct agent_worker *w)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    wire_exit(&body, &w->exit);
+    frame_send(w, FRAME_GONE, 0, buf_str(&out));
+}
+
+/* Sends bytes as far as credit and link allow. Returns how many. */
+static size_t data_send(struct agent_worker *w, unsigned stream, struct str bytes)
+{
+    struct agent_stream *at = &w->streams[stream];
+    size_t n_done = 0;
+    while (n_done < bytes.len && at->may_send > 0 && link_has_room(&w->agent->link)) {
+        size_t n = MIN(bytes.len - n_done, MIN((size_t)at->may_send, (size_t)WIRE_DATA_MAX_BYTES));
+        frame_send(w, FRAME_DATA, stream, (struct str){bytes.at + n_done, n});
+        at->may_send -= n;
+        n_done += n;
+    }
+    return n_done;
+}
+
+static bool has_output(const struct agent_worker *w)
+{
+    bool has = false;
+    for (unsigned stream = 0; stream < WORKER_STREAMS; stream++)
+        has = has || w->streams[stream].output.len > 0;
+    return has;
+}
+
+/* The end of a stream, and of the worker, come after its output. */
+static void ends_send(struct agent_worker *w)
+{
+    for (unsigned stream = 0; stream < WORKER_STREAMS; stream++) {
+        struct agent_stream *at = &w->streams[stream];
+        if (at->has_closed && !at->is_told && at->output.len == 0) {
+            at->is_told = true;
+            frame_send(w, FRAME_CLOSED, stream, STR(""));
+        }
+    }
+    if (w->is_gone && !has_output(w))
+        gone_send(w);
+}
+
+static void output_resume(struct agent_worker *w, unsigned stream)
+{
+    struct buf *output = &w->streams[stream].output;
+    if (output->len == 0)
+        return;
+    buf_consume(output, data_send(w, stream, buf_str(output)));
+    if (output->len > 0)
+        return;
+    if (!w->is_gone)
+        node_pause(w->process, stream, false);
+    ends_send(w);
+}
+
+static void on_output(void *context, enum worker_stream stream, struct str bytes)
+{
+    struct agent_worker *w = context;
+    struct buf *output = &w->streams[stream].output;
+    if (w->agent->is_over || w->is_released)
+        return;
+    size_t n_sent = output->len == 0 ? data_send(w, stream, bytes) : 0;
+    if (n_sent == bytes.len)
+        return;
+    buf_add(output, bytes.at + n_sent, bytes.len - n_sent);
+    node_pause(w->process, stream, true);
+}
+
+static void on_started(void *context)
+{
+    struct agent_worker *w = context;
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    struct wire_started started = {.pid = (uint64_t)node_pid(w->process),
+                                   .guard_pid = (uint64_t)w->process->guard_pid};
+    wire_started(&body, &started);
+    frame_send(w, FRAME_STARTED, 0, buf_str(&out));
+}
+
+static void on_closed(void *context, enum worker_stream stream)
+{
+    struct agent_worker *w = context;
+    w->streams[stream].has_closed = true;
+    buf_release(&w->streams[stream].input);
+    ends_send(w);
+}
+
+/* What was seen while output, or input, still waits here is not true for the head. */
+static void on_input(void *context, enum input_fact fact)
+{
+    struct agent_worker *w = context;
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    struct wire_input input = {.fact = (uint8_t)fact, .n_bytes = w->n_input_bytes};
+    wire_input(&body, &input);
+    if (w->streams[STREAM_IN].input.len == 0 && !has_output(w))
+        frame_send(w, FRAME_INPUT, 0, buf_str(&out));
+}
+
+static void on_gone(void *context, const struct worker_exit *exit)
+{
+    struct agent_worker *w = context;
+    w->exit = *exit;
+    w->is_gone = true;
+    w->agent->n_alive--;
+    ends_send(w);
+    if (w->is_released)
+        worker_free(w);
+}
+
+static void on_warned(void *context, const char *text)
+{
+    const struct agent_worker *w = context;
+    struct str bytes = str_of(text);
+    bytes.len = MIN(bytes.len, (size_t)4096);
+    frame_send(w, FRAME_WARNED, 0, bytes);
+}
+
+static void on_failed(void *context, const struct err *why)
+{
+    struct agent_worker *w = context;
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    struct err err = *why;
+    wire_error(&body, &err);
+    agent_send(w->agent, FRAME_FAILED, WIRE_NO_WORKER, 0, buf_str(&out));
+}
+
+/* ---- from the head to the worker ---- */
+
+static void grant(struct agent_worker *w, unsigned stream, uint64_t n_bytes)
+{
+    struct agent_stream *at = &w->streams[stream];
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    at->used += n_bytes;
+    if (at->used < WIRE_CREDIT_BYTES / 4)
+        return;
+    wire_u64(&body, &at->used);
+    frame_send(w, FRAME_CREDIT, stream, buf_str(&out));
+    at->may_come += at->used;
+    at->used = 0;
+}
+
+/* Writes what waits for the worker, and ends its input behind the last byte. */
+static void input_flush(struct agent_worker *w, enum worker_stream stream)
+{
+    struct agent_stream *at = &w->streams[stream];
+    if (!node_is_open(w->process, stream)) {
+        buf_reset(&at->input);
+        return;
+    }
+    ssize_t put = at->input.len > 0 ? node_write(w->process, stream, buf_str(&at->input)) : 0;
+    if (put < 0) {
+        node_drop(w->process, stream);
+        on_closed(w, stream);
+        return;
+    }
+    buf_consume(&at->input, (size_t)put);
+    grant(w, stream, (uint64_t)put);
+    if (at->must_finish && at->input.len == 0)
+        node_finish(w->process, stream);
+}
+
+static void on_writable(void *context, enum worker_stream stream)
+{
+    input_flush(context, stream);
+}
+
+static const struct worker_handlers handlers = {.started = on_started,
+                                                .output = on_output,
+                                                .writable = on_writable,
+                                                .closed = on_closed,
+                                                .input = on_input,
+                                                .gone = on_gone,
+                                                .warned = on_warned,
+                                                .failed = on_failed};
+
+/* ---- frames ---- */
+
+/* The head's folder, if it is here as well. */
+static void folder_enter(struct agent_worker *w, const char *folder, struct env_list *env)
+{
+    if (!folder[0])
+        return;
+    if (chdir(folder) == 0) {
+        env_set(env, xasprintf("PWD=%s", folder));
+        return;
+    }
+    cleanup_free char *text = xasprintf("the folder %s is not there; it starts elsewhere", folder);
+    on_warned(w, text);
+}
+
+static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct err *err)
+{
+    struct allocation *a = &w->agent->allocation;
+    const struct seat *seat = &a->seats[spawn->seat];
+    struct env_list env = {0}, changes = {0};
+    int held[LOCK_FDS_MAX];
+    env_inherit(&env);
+    folder_enter(w, spawn->cwd, &env);
+    seat_environment_add(a, spawn->seat, &env);
+    for (size_t i = 0; spawn->changes[i]; i++)
+        env_list_add(&changes, xstrdup(spawn->changes[i]));
+    env_apply(&env, &changes);
+    env_end(&env);
+    const struct spawn_request request = {
+        .argv = spawn->argv,
+        .envp = (const char *const *)env.at,
+        .seat = seat,
+        .grace_ms = spawn->grace_ms,
+        .has_input = spawn->has_input,
+        .answers = spawn->answers,
+        .channel = spawn->channel,
+        .held_fds = held,
+        .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
+        .handlers = &handlers,
+        .context = w};
+    int rc = node_spawn(w->agent->shell.node, &request, &w->process, err);
+    env_list_release(&env);
+    return rc;
+}
+
+static struct agent_worker *worker_new(struct agent *agent, uint32_t id)
+{
+    struct agent_worker *w = xcalloc(1, sizeof(*w));
+    *w = (struct agent_worker){.agent = agent, .id = id};
+    for (unsigned stream = 0; stream < WORKER_STREAMS; stream++)
+        w->streams[stream].may_send = w->streams[stream].may_come = WIRE_CREDIT_BYTES;
+    for (; agent->n_ids <= id; agent->n_ids++) {
+        agent->workers =
+            xrealloc(agent->workers, (agent->n_ids + 1) * sizeof(struct agent_worker *));
+        agent->workers[agent->n_ids] = NULL;
+    }
+    agent->workers[id] = w;
+    return w;
+}
+
+static void take_spawn(struct agent *agent, const struct frame *frame)
+{
+    struct wire_body body = wire_body_of(frame->body);
+    struct wire_spawn spawn = {0};
+    struct err err = {0};
+    bool is_free = frame->worker < IDS_MAX &&
+                   (frame->worker >= agent->n_ids || !agent->workers[frame->worker]);
+    wire_spawn(&body, &spawn);
+    if (!wire_body_is_whole(&body) || !is_free || spawn.seat >= agent->allocation.n_seats) {
+        agent_break(agent, frame, "that is malformed");
+        wire_spawn_release(&spawn);
+        return;
+    }
+    struct agent_worker *w = worker_new(agent, frame->worker);
+    int rc = start(w, &spawn, &err);
+    wire_spawn_release(&spawn);
+    agent->n_alive += rc == 0;
+    if (rc == 0)
+        return;
+    on_warned(w, err.text);
+    w->is_gone = true;
+    w->exit = (struct worker_exit){.was_refused = true, .exec_errno = err.sys};
+    gone_send(w);
+}
+
+static void take_data(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    struct agent_stream *at = &w->streams[frame->stream];
+    body->in.len = 0; /* it is all data */
+    if (frame->body.len > at->may_come) {
+        agent_break(w->agent, frame, "with more bytes than were granted");
+        return;
+    }
+    at->may_come -= frame->body.len;
+    if (frame->stream == STREAM_IN)
+        w->n_input_bytes += frame->body.len;
+    buf_add_str(&at->input, frame->body);
+    if (at->input.len == frame->body.len) /* else it waits for `writable` */
+        input_flush(w, frame->stream);
+}
+
+static void take_credit(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    struct agent_stream *at = &w->streams[frame->stream];
+    uint64_t granted = 0;
+    wire_u64(body, &granted);
+    if (granted > WIRE_CREDIT_BYTES - MIN(at->may_send, (uint64_t)WIRE_CREDIT_BYTES)) {
+        agent_break(w->agent, frame, "for more than was sent");
+        return;
+    }
+    at->may_send += granted;
+    output_resume(w, frame->stream);
+}
+
+static void take_finish(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    (void)body;
+    w->streams[frame->stream].must_finish = true;
+    if (!w->is_gone && w->streams[frame->stream].input.len == 0)
+        input_flush(w, frame->stream);
+}
+
+static void take_drop(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    (void)body;
+    buf_release(&w->streams[frame->stream].input);
+    if (!w->is_gone)
+        node_drop(w->process, frame->stream);
+}
+
+static void take_ask(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    struct wire_ask ask = {0};
+    (void)frame;
+    wire_ask(body, &ask);
+    if (w->is_gone)
+        return;
+    switch ((enum wire_ask_kind)ask.kind) {
+    case ASK_READ:
+        node_ask_read(w->process, ask.value != 0);
+        return;
+    case ASK_REST:
+        node_ask_rest(w->process, ask.value);
+        return;
+    case ASK_WAIT:
+        node_ask_wait(w->process, ask.value != 0);
+        return;
+    case ASK_KINDS:
+        return;
+    }
+}
+
+static void take_end(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    uint8_t how = END_POLITELY;
+    (void)frame;
+    wire_u8(body, &how);
+    if (!w->is_gone)
+        node_end(w->process, how == END_AT_ONCE ? END_AT_ONCE : END_POLITELY);
+}
+
+static void take_explained(struct agent_worker *w, const struct frame *frame,
+                           struct wire_body *body)
+{
+    (void)frame, (void)body;
+    if (w->process)
+        node_oom_explained(w->process);
+}
+
+static void take_release(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    (void)frame, (void)body;
+    w->is_released = true;
+    if (w->is_gone)
+        worker_free(w);
+    else
+        node_end(w->process, END_AT_ONCE);
+}
+
+static void (*const takers[FRAME_TYPES_COUNT])(struct agent_worker *w, const struct frame *frame,
+                                               struct wire_body *body) = {
+    [FRAME_DATA] = take_data,       [FRAME_CREDIT] = take_credit,
+    [FRAME_FINISH] = take_finish,   [FRAME_DROP] = take_drop,
+    [FRAME_ASK] = take_ask,         [FRAME_END] = take_end,
+    [FRAME_RELEASE] = take_release, [FRAME_EXPLAINED] = take_explained,
+};
+
+void agent_worker_frame(struct agent *agent, const struct frame *frame)
+{
+    struct agent_worker *w = frame->worker < agent->n_ids ? agent->workers[frame->worker] : NULL;
+    struct wire_body body = wire_body_of(frame->body);
+    if (frame->type == FRAME_SPAWN)
+        take_spawn(agent, frame);
+    else if (!takers[frame->type] || frame->stream >= WORKER_STREAMS)
+        agent_break(agent, frame, "that only an agent sends");
+    else if (!w || w->is_released)
+        agent_break(agent, frame, "about a worker that is not there");
+    else
+        takers[frame->type](w, frame, &body);
+}
+
+void agent_workers_resume(struct agent *agent)
+{
+    for (uint32_t id = 0; id < agent->n_ids; id++)
+        for (unsigned stream = 0; agent->workers[id] && stream < WORKER_STREAMS; stream++)
+            output_resume(agent->workers[id], stream);
+}
+
+void agent_workers_end(struct agent *agent, enum worker_end how)
+{
+    for (uint32_t id = 0; id < agent->n_ids; id++)
+        if (agent->workers[id] && !agent->workers[id]->is_gone)
+            node_end(agent->workers[id]->process, how);
+}
+
+void agent_workers_free(struct agent *agent)
+{
+    for (uint32_t id = 0; id < agent->n_ids; id++)
+        if (agent->workers[id])
+            worker_free(agent->workers[id]);
+    free(agent->workers);
+}

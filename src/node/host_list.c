@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/host_list.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "device/spec.h"
+
+enum {
+    FILE_MAX_BYTES = 1 << 20,
+    HOSTS_MAX = 4096
+};
+
+void host_list_release(struct host_list *list)
+{
+    for (size_t i = 0; i < list->len; i++) {
+        free(list->at[i].name);
+        free(list->at[i].target);
+        free(list->at[i].label);
+        free(list->at[i].gpus);
+    }
+    free(list->at);
+    *list = (struct host_list){0};
+}
+
+/* ---- one host ---- */
+
+/* Splits "host:22" and "[fe80::1]:22"; several colons without brackets are an address. */
+static int port_take(struct str *host, uint16_t *port, struct err *err)
+{
+    const char *colon = memrchr(host->at, ':', host->len);
+    const char *bracket = memrchr(host->at, ']', host->len);
+    uint64_t number = 0;
+    if (!colon || (bracket && bracket > colon) ||
+        (!bracket && memchr(host->at, ':', (size_t)(colon - host->at))))
+        return 0;
+    struct str text = {colon + 1, host->len - (size_t)(colon + 1 - host->at)};
+    if (u64_parse(text, 1, UINT16_MAX, &number, NULL) != 0)
+        return fail(err, ERR_USAGE, "--hosts: '%.*s' has no port behind its colon (1-65535)",
+                    (int)host->len, host->at);
+    *port = (uint16_t)number;
+    host->len = (size_t)(colon - host->at);
+    return 0;
+}
+
+/* A name goes to ssh as a word: it must not look like an option. */
+static bool is_name(struct str name)
+{
+    bool is = name.len > 0 && name.at[0] != '-';
+    for (size_t i = 0; i < name.len; i++)
+        is = is && (isalnum((unsigned char)name.at[i]) || strchr("-._@:[]%", name.at[i]));
+    return is;
+}
+
+/* The host without its user, and without what a file name should not have. */
+static char *label_new(struct str target)
+{
+    const char *at_sign = memchr(target.at, '@', target.len);
+    const char *begin = at_sign ? at_sign + 1 : target.at;
+    char *label = xstrndup(begin, target.len - (size_t)(begin - target.at));
+    size_t len = 0;
+    for (const char *c = label; *c; c++)
+        if (*c != '[' && *c != ']')
+            label[len++] = strchr(":%@_", *c) ? '-' : *c;
+    label[MIN(len, (size_t)40)] = '\0';
+    return label;
+}
+
+static struct host *host_named(const struct host_list *list, const char *name)
+{
+    for (size_t i = 0; i < list->len; i++)
+        if (strcmp(list->at[i].name, name) == 0)
+            return &list->at[i];
+    return NULL;
+}
+
+static bool has_label(const struct host_list *list, const char *label)
+{
+    bool has = false;
+    for (size_t i = 0; i < list->len; i++)
+        has = has || strcmp(list->at[i].label, label) == 0;
+    return has;
+}
+
+/* Two hosts may differ in user or port alone. */
+static void label_settle(const struct host_list *list, struct host *host)
+{
+    cleanup_free char *plain = xstrdup(host->label);
+    for (unsigned n = 2; has_label(list, host->label); n++) {
+        free(host->label);
+        host->label = xasprintf("%s-%u", plain, n);
+    }
+}
+
+static int host_add(struct host_list *list, struct str text, struct str gpus, struct err *err)
+{
+    struct str target = text;
+    uint16_t port = 0;
+    int rc = port_take(&target, &port, err);
+    if (rc)
+        return rc;
+    if (!is_name(target))
+        return fail(err, ERR_USAGE, "--hosts: '%.*s' is no name of a host", (int)text.len, text.at);
+    struct host host = {.name = xstrndup(text.at, text.len),
+                        .target = xstrndup(target.at, target.len),
+                        .label = label_new(target),
+                        .gpus = gpus.at ? xstrndup(gpus.at, gpus.len) : NULL,
+                        .port = port,
+                        .is_local = str_equal(text, STR("local"))};
+    bool is_double = host_named(list, host.name) != NULL;
+    label_settle(list, &host);
+    list->at = xrealloc(list->at, (list->len + 1) * sizeof(*list->at));
+    list->at[list->len++] = host;
+    if (is_double)
+        return fail(err, ERR_USAGE, "--hosts: '%s' is named twice", host.name);
+    return list->len <= HOSTS_MAX
+               ? 0
+               : fail(err, ERR_USAGE, "--hosts: at most %d hosts", HOSTS_MAX);
+}
+
+/* ---- files ---- */
+
+/* "node1 slots=4", "node1 gpus=0-3", "node1"; other words of such files mean nothing here. */
+static int line_take(struct host_list *list, struct str line, struct err *err)
+{
+    cleanup_free char *gpus = NULL;
+    struct str word, name = {NULL, 0};
+    const char *comment = memchr(line.at, '#', line.len);
+    line.len = comment ? (size_t)(comment - line.at) : line.len;
+    line = str_trim(line);
+    while (line.len > 0 && str_next(&line, ' ', &word)) {
+        uint64_t n_slots = 0;
+        word = str_trim(word);
+        if (!name.at)
+            name = word;
+        else if (str_starts_with(word, STR("slots="))) {
+            struct str count = {word.at + 6, word.len - 6};
+            if (u64_parse(count, 1, DEVICES_MAX, &n_slots, NULL) != 0)
+                return fail(err, ERR_USAGE, "--hosts: '%.*s' is no number of slots",
+                            (int)word.len, word.at);
+            free(gpus);
+            gpus = xasprintf("any:%lu", n_slots);
+        }
+    }
+    return name.at ? host_add(list, name, str_of(gpus), err) : 0;
+}
+
+static int file_take(struct host_list *list, struct str path, struct err *err)
+{
+    cleanup_free char *name = xstrndup(path.at, path.len);
+    cleanup_buf struct buf text = BUF_INIT;
+    struct str line;
+    if (file_read(name, FILE_MAX_BYTES, &text, err) != 0)
+        return wrap(err, ERR_USAGE, "--hosts");
+    int rc = 0;
+    struct str rest = buf_str(&text);
+    for (unsigned n = 1; rc == 0 && str_next(&rest, '\n', &line); n++)
+        if ((rc = line_take(list, line, err)) != 0)
+            wrap(err, rc, "%s, line %u", name, n);
+    return rc;
+}
+
+/* ---- the list ---- */
+
+/* "0,2" in "node1=0,2,node2": a piece of numbers goes on with the SPEC before it. */
+static bool is_of_spec(struct str piece)
+{
+    bool is = piece.len > 0;
+    for (size_t i = 0; i < piece.len; i++)
+        is = is && (isdigit((unsigned char)piece.at[i]) || piece.at[i] == '-');
+    return is;
+}
+
+static int spec_extend(struct host *host, struct str piece)
+{
+    char *longer = xasprintf("%s,%.*s", host->gpus, (int)piece.len, piece.at);
+    free(host->gpus);
+    host->gpus = longer;
+    return 0;
+}
+
+static int piece_take(struct host_list *list, struct str piece, struct err *err)
+{
+    struct host *last = list->len > 0 ? &list->at[list->len - 1] : NULL;
+    const char *equals = memchr(piece.at, '=', piece.len);
+    struct str gpus = {NULL, 0};
+    if (piece.len == 0)
+        return fail(err, ERR_USAGE, "--hosts: an entry is empty");
+    if (piece.at[0] == '@')
+        return file_take(list, (struct str){piece.at + 1, piece.len - 1}, err);
+    if (last && last->gpus && is_of_spec(piece))
+        return spec_extend(last, piece);
+    if (equals) {
+        gpus = (struct str){equals + 1, piece.len - (size_t)(equals + 1 - piece.at)};
+        piece.len = (size_t)(equals - piece.at);
+    }
+    return host_add(list, piece, gpus, err);
+}
+
+int host_list_parse(const char *text, struct host_list *out, struct err *err)
+{
+    struct str rest = str_of(text), piece;
+    int rc = 0;
+    *out = (struct host_list){0};
+    while (rc == 0 && str_next(&rest, ',', &piece))
+        rc = piece_take(out, str_trim(piece), err);
+    for (size_t i = 0; rc == 0 && i < out->len; i++) {
+        struct device_spec spec;
+        if (out->at[i].gpus && (rc = spec_parse(out->at[i].gpus, &spec, err)) != 0)
+            wrap(err, rc, "--hosts: %s", out->at[i].name);
+    }
+    if (rc == 0 && out->len == 0)
+        rc = fail(err, ERR_USAGE, "--hosts names no host");
+    if (rc)
+        host_list_release(out);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * --hosts: which machines, and which of their devices.
+ *
+ *     node1,user@10.0.0.5:2222,[fe80::1]:22     as ssh has them
+ *     node1=0-3                                 a device SPEC for this host alone (device/spec.h)
+ *     @FILE                                     one host a line; slots=N (OpenMPI, DeepSpeed) is any:N
+ *     local                                     this machine as well
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct host {
+    char *name;   /* as in messages: "user@10.0.0.5:2222" */
+    char *target; /* without the port: "user@10.0.0.5" */
+    char *label;  /* for names of files, its own in the list: "10.0.0.5" */
+    char *gpus;   /* SPEC; NULL: that of all hosts */
+    uint16_t port; /* 0: not given */
+    bool is_local;
+};
+
+struct host_list {
+    struct host *at;
+    size_t len;
+};
+
+/* ERR_USAGE, with the entry that is wrong. */
+MUST_CHECK int host_list_parse(const char *text, struct host_list *out, struct err *err);
+void host_list_release(struct host_list *list);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/launcher.h"
+
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/shell.h"
+#include "base/xalloc.h"
+
+/*
+ * ssh asks for no password, because nobody could answer; notices a dead network after 15 s; and has no terminal, which
+ * would change bytes.
+ */
+static const char ssh[] = "ssh -T -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=5 "
+                          "-o ServerAliveCountMax=3";
+
+/* `word` with {host} and {port} filled in. */
+static char *filled_new(const char *word, const struct host *host)
+{
+    struct buf out = BUF_INIT;
+    for (const char *at = word; *at;) {
+        if (strncmp(at, "{host}", 6) == 0) {
+            buf_add_text(&out, host->target);
+            at += 6;
+        } else if (strncmp(at, "{port}", 6) == 0) {
+            buf_addf(&out, "%u", host->port ? host->port : 22u);
+            at += 6;
+        } else {
+            buf_add_char(&out, *at++);
+        }
+    }
+    return buf_steal(&out);
+}
+
+static void ssh_host_add(const struct host *host, struct env_list *out)
+{
+    if (host->port) {
+        env_list_add(out, xstrdup("-p"));
+        env_list_add(out, xasprintf("%u", host->port));
+    }
+    env_list_add(out, xstrdup("--"));
+    env_list_add(out, xstrdup(host->target));
+}
+
+/* ssh hands the words behind the host to a shell there, which takes them apart again. */
+static void agent_add(const char *agent_path, bool is_for_shell, struct env_list *out)
+{
+    struct buf word = BUF_INIT;
+    if (is_for_shell)
+        buf_add_shell_word(&word, agent_path);
+    else
+        buf_add_text(&word, agent_path);
+    env_list_add(out, buf_steal(&word));
+    env_list_add(out, xstrdup("agent"));
+}
+
+int launcher_command(const struct launcher_opts *opts, const struct host *host,
+                     struct env_list *out, struct err *err)
+{
+    struct env_list words = {0};
+    int rc = shell_words(opts->via ? opts->via : ssh, &words, err);
+    if (rc == 0 && words.len == 0)
+        rc = fail(err, ERR_USAGE, "--via is empty");
+    for (size_t i = 0; rc == 0 && i < words.len; i++)
+        env_list_add(out, filled_new(words.at[i], host));
+    bool is_ssh = rc == 0 && strcmp(path_basename(words.at[0]), "ssh") == 0;
+    if (rc == 0 && !opts->via)
+        ssh_host_add(host, out);
+    if (rc == 0)
+        agent_add(opts->agent_path, is_ssh, out);
+    env_list_release(&words);
+    env_end(out);
+    return rc;
+}

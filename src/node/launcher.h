@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command that starts an agent on a host and connects its standard streams to ours.
+ */
+#pragma once
+
+#include "base/env_list.h"
+#include "node/host_list.h"
+
+struct launcher_opts {
+    const char *via;        /* --via: words, with {host} and {port}; NULL: ssh */
+    const char *agent_path; /* of muster on the host */
+};
+
+/* Adds the words of the command, and NULL behind them (env_end). ERR_USAGE if `via` cannot be understood. */
+MUST_CHECK int launcher_command(const struct launcher_opts *opts, const struct host *host,
+                                struct env_list *out, struct err *err);

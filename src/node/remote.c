@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The connection to an agent: its transport, the handshake, and its loss.
+ */
+#include "node/remote.h"
+
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/xalloc.h"
+#include "node/hello.h"
+#include "node/remote_impl.h"
+
+enum {
+    TRANSPORT_GRACE_MS = 2000,
+    TAKE_LIMIT_MS = 90000, /* for drivers, and for devices that a killed run gives back */
+    LINE_MAX_BYTES = 4096 /* of the transport's standard error */
+};
+
+void remote_send(struct remote *remote, enum frame_type type, uint32_t id, unsigned stream,
+                 struct str body)
+{
+    link_send(&remote->link, &(struct frame){type, (uint8_t)stream, id, body});
+}
+
+void remote_break(struct remote *remote, const struct frame *frame, const char *why)
+{
+    struct err err = {0};
+    fail(&err, ERR_DATA, "its agent sent a %s %s", frame_name(frame->type), why);
+    link_break(&remote->link, &err);
+}
+
+/* ---- loss ---- */
+
+static void lose(struct remote *remote, const struct err *why)
+{
+    if (remote->state == REMOTE_AWAY)
+        return;
+    remote->state = REMOTE_AWAY;
+    link_break(&remote->link, why);
+    remote->opts.handlers->lost(remote->opts.context, why);
+    remote_workers_lose(remote);
+    remote_end_transport(&remote->base, END_POLITELY);
+}
+
+static void breakage_check(struct remote *remote)
+{
+    struct err why = remote->link.broken;
+    if (link_is_broken(&remote->link))
+        lose(remote, &why);
+}
+
+/* ---- handshake ---- */
+
+static void hello_send(struct remote *remote)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    hello_write(&out, remote->opts.version, remote->opts.silence_limit_ms);
+    remote_send(remote, FRAME_HELLO, WIRE_NO_WORKER, 0, buf_str(&out));
+}
+
+static void on_hello(struct remote *remote, const struct frame *frame)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    struct wire_hello hello;
+    struct err err = {0};
+    if (hello_read(frame->body, remote->opts.version, &hello, &err) != 0) {
+        link_break(&remote->link, &err);
+        return;
+    }
+    wire_take(&body, &remote->opts.take);
+    remote_send(remote, FRAME_TAKE, WIRE_NO_WORKER, 0, buf_str(&out));
+    /* While the agent waits for devices, it says nothing. */
+    remote->link.silence_limit_ms += remote->opts.take.wait_ms + TAKE_LIMIT_MS;
+    remote->state = REMOTE_ASKED;
+}
+
+static void on_taken(struct remote *remote, const struct frame *frame)
+{
+    struct wire_body body = wire_body_of(frame->body);
+    struct wire_taken taken = {0};
+    wire_taken(&body, &taken);
+    if (wire_body_is_whole(&body) && taken.n_seats > 0) {
+        remote->state = REMOTE_UP;
+        remote->link.silence_limit_ms = remote->opts.silence_limit_ms;
+        remote->opts.handlers->taken(remote->opts.context, &taken);
+    } else {
+        remote_break(remote, frame, "that is malformed");
+    }
+    wire_taken_release(&taken);
+}
+
+static void on_refused(struct remote *remote, const struct frame *frame)
+{
+    struct wire_body body = wire_body_of(frame->body);
+    struct err err = {0};
+    wire_error(&body, &err);
+    if (wire_body_is_whole(&body))
+        link_break(&remote->link, &err);
+    else
+        remote_break(remote, frame, "that is malformed");
+}
+
+static void on_sample(struct remote *remote, const struct frame *frame)
+{
+    struct wire_body body = wire_body_of(frame->body);
+    struct device_sample sample = {0};
+    wire_sample(&body, &sample);
+    if (wire_body_is_whole(&body))
+        remote->opts.handlers->sampled(remote->opts.context, &sample);
+    else
+        remote_break(remote, frame, "that is malformed");
+}
+
+/* Frames about no worker, and the state in which each is expected. */
+static const struct {
+    enum remote_state state;
+    void (*take)(struct remote *remote, const struct frame *frame);
+} steps[FRAME_TYPES_COUNT] = {
+    [FRAME_HELLO] = {REMOTE_STARTED, on_hello},
+    [FRAME_TAKEN] = {REMOTE_ASKED, on_taken},
+    [FRAME_REFUSED] = {REMOTE_ASKED, on_refused},
+    [FRAME_FAILED] = {REMOTE_UP, on_refused},
+    [FRAME_SAMPLE] = {REMOTE_UP, on_sample},
+};
+
+static void on_frame(void *context, const struct frame *frame)
+{
+    struct remote *remote = context;
+    if (remote->state == REMOTE_UP && frame->worker != WIRE_NO_WORKER)
+        remote_worker_frame(remote, frame);
+    else if (steps[frame->type].take && steps[frame->type].state == remote->state)
+        steps[frame->type].take(remote, frame);
+    else
+        remote_break(remote, frame, "that was not expected");
+}
+
+static ssize_t on_write(void *context, struct str bytes)
+{
+    struct remote *remote = context;
+    return node_is_open(remote->transport, STREAM_IN)
+               ? node_write(remote->transport, STREAM_IN, bytes)
+               : -1;
+}
+
+static void on_has_room(void *context)
+{
+    remote_workers_resume(context);
+}
+
+static const struct link_handlers link_handlers = {
+    .write = on_write, .frame = on_frame, .has_room = on_has_room};
+
+/* ---- transport ---- */
+
+/* Tells each whole line; of a longer one, pieces. */
+static void line_tell(struct remote *remote, struct str bytes, bool is_end)
+{
+    buf_add_str(&remote->last_words, bytes);
+    struct str rest = buf_str(&remote->last_words);
+    while (rest.len > 0) {
+        const char *newline = memchr(rest.at, '\n', rest.len);
+        if (!newline && rest.len < LINE_MAX_BYTES && !is_end)
+            break;
+        struct str line = {rest.at, newline ? (size_t)(newline - rest.at) : rest.len};
+        rest.at += line.len + (newline != NULL);
+        rest.len -= line.len + (newline != NULL);
+        line = str_trim(line);
+        if (line.len == 0)
+            continue;
+        snprintf(remote->last_line, sizeof(remote->last_line), "%.*s", (int)line.len, line.at);
+        remote->opts.handlers->said(remote->opts.context, line);
+    }
+    buf_consume(&remote->last_words, remote->last_words.len - rest.len);
+}
+
+static void transport_output(void *context, enum worker_stream stream, struct str bytes)
+{
+    struct remote *remote = context;
+    if (stream == STREAM_ERR)
+        line_tell(remote, bytes, false);
+    else if (remote->state != REMOTE_AWAY)
+        link_feed(&remote->link, bytes, clock_now_ms());
+    breakage_check(remote);
+}
+
+static void transport_writable(void *context, enum worker_stream stream)
+{
+    struct remote *remote = context;
+    (void)stream;
+    if (remote->state != REMOTE_AWAY)
+        link_flush(&remote->link, clock_now_ms());
+    breakage_check(remote);
+}
+
+static void transport_closed(void *context, enum worker_stream stream)
+{
+    (void)context, (void)stream; /* it is about to end, and says more then */
+}
+
+/* Why there is no connection any more: what the transport printed last, its status, and what it printed before muster's
+ * own protocol began. */
+static void transport_epitaph(const struct remote *remote, const struct worker_exit *exit,
+                              struct err *why)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    const char *program = remote->opts.argv[0];
+    if (exit->was_refused)
+        buf_addf(&text, "%s: %s", program, errno_text(exit->exec_errno));
+    else
+        buf_addf(&text, "%s ended with status %d", program, worker_exit_status(exit));
+    if (remote->last_line[0])
+        buf_addf(&text, ": %s", remote->last_line);
+    else if (remote->state == REMOTE_STARTED && remote->link.reader.noise.len > 0)
+        buf_addf(&text, ": %s", buf_text(&remote->link.reader.noise));
+    fail(why, ERR_UNAVAILABLE, "%s", buf_text(&text));
+}
+
+static void transport_gone(void *context, const struct worker_exit *exit)
+{
+    struct remote *remote = context;
+    struct err why = {0};
+    line_tell(remote, STR(""), true);
+    transport_epitaph(remote, exit, &why);
+    node_release(steal_ptr(&remote->transport));
+    lose(remote, &why);
+}
+
+static void transport_failed(void *context, const struct err *why)
+{
+    lose(context, why);
+}
+
+static const struct worker_handlers transport_handlers = {.output = transport_output,
+                                                          .writable = transport_writable,
+                                                          .closed = transport_closed,
+                                                          .gone = transport_gone,
+                                                          .failed = transport_failed};
+
+int remote_connect(struct node *node, struct err *err)
+{
+    static const struct seat everywhere = {.label = "link"};
+    struct remote *remote = (struct remote *)node;
+    ASSERT(remote->state == REMOTE_AWAY && !remote->transport);
+    const struct spawn_request request = {.argv = remote->opts.argv,
+                                          .envp = (const char *const *)environ,
+                                          .seat = &everywhere,
+                                          .grace_ms = TRANSPORT_GRACE_MS,
+                                          .has_input = true,
+                                          .handlers = &transport_handlers,
+                                          .context = remote};
+    int rc = node_spawn(remote->opts.local, &request, &remote->transport, err);
+    if (rc)
+        return rc;
+    remote->state = REMOTE_STARTED;
+    remote->last_line[0] = '\0';
+    link_release(&remote->link);
+    link_begin(&remote->link, &link_handlers, remote, remote->opts.silence_limit_ms,
+               clock_now_ms());
+    hello_send(remote);
+    return 0;
+}
+
+bool remote_has_transport(const struct node *node)
+{
+    return ((const struct remote *)node)->transport != NULL;
+}
+
+void remote_end_transport(struct node *node, enum worker_end how)
+{
+    struct remote *remote = (struct remote *)node;
+    if (remote->transport)
+        node_end(remote->transport, how);
+}
+
+void remote_leave(struct node *node)
+{
+    struct remote *remote = (struct remote *)node;
+    remote->state = REMOTE_AWAY;
+    if (node_is_open(remote->transport, STREAM_IN))
+        node_finish(remote->transport, STREAM_IN);
+}
+
+/* ---- the node ---- */
+
+static void remote_hold(struct node *node, bool is_held)
+{
+    ((struct remote *)node)->is_held = is_held;
+}
+
+static uint64_t remote_look(struct node *node)
+{
+    breakage_check((struct remote *)node);
+    return UINT64_MAX; /* the agent looks */
+}
+
+static void remote_flush(struct node *node)
+{
+    struct remote *remote = (struct remote *)node;
+    if (remote->state != REMOTE_AWAY)
+        link_flush(&remote->link, clock_now_ms());
+}
+
+static void remote_tick(struct node *node)
+{
+    struct remote *remote = (struct remote *)node;
+    if (remote->state == REMOTE_AWAY)
+        return;
+    for (uint32_t id = 0; id < remote->n_ids; id++)
+        if (remote->workers[id])
+            remote_worker_tick(remote->workers[id]);
+    link_tick(&remote->link, clock_now_ms());
+    breakage_check(remote);
+}
+
+static void remote_close(struct node *node)
+{
+    struct remote *remote = (struct remote *)node;
+    for (uint32_t id = 0; id < remote->n_ids; id++)
+        if (remote->workers[id])
+            remote_release(&remote->workers[id]->base);
+    ASSERT(!remote->transport);
+    link_release(&remote->link);
+    buf_release(&remote->last_words);
+    free(remote->workers);
+    free(remote);
+}
+
+const struct node_ops remote_ops = {.spawn = remote_spawn,
+                                    .write = remote_write,
+                                    .finish = remote_finish,
+                                    .drop = remote_drop,
+                                    .is_open = remote_is_open,
+                                    .ask_read = remote_ask_read,
+                                    .ask_rest = remote_ask_rest,
+                                    .ask_wait = remote_ask_wait,
+                                    .pause = remote_pause,
+                                    .end = remote_end,
+                                    .pid = remote_pid,
+                                    .release = remote_release,
+                                    .hold = remote_hold,
+                                    .oom_explained = remote_oom_explained,
+                                    .look = remote_look,
+                                    .flush = remote_flush,
+                                    .tick = remote_tick,
+                                    .close = remote_close};
+
+struct node *remote_open(const struct remote_opts *opts)
+{
+    struct remote *remote = xcalloc(1, sizeof(*remote));
+    *remote = (struct remote){.base = {&remote_ops}, .opts = *opts};
+    return &remote->base;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Another machine as a node: the head's end of a link (link.h) to an agent there (agent/). The transport, a command
+ * such as ssh whose standard streams reach the agent, is itself a worker of this machine's node, so that it ends
+ * with muster.
+ *
+ * A node that was opened is being connected; `taken` says that workers can be started, `lost` that they cannot any
+ * more. After `lost` it can be connected again.
+ */
+#pragma once
+
+#include "node/node.h"
+#include "node/wire_body.h"
+
+/* Called on the loop's thread, never from within node_spawn and node_write. */
+struct remote_handlers {
+    /* The devices are ours; the first time, and after each return. */
+    void (*taken)(void *context, const struct wire_taken *taken);
+    /* There is no connection, or no more, or the devices cannot be had. Called before its workers' `gone`. */
+    void (*lost)(void *context, const struct err *why);
+    /* Position among the devices of `taken`. */
+    void (*sampled)(void *context, const struct device_sample *sample);
+    /* A line that the transport, or the agent, printed on its standard error. */
+    void (*said)(void *context, struct str line);
+};
+
+struct remote_opts {
+    struct node *local;       /* on which the transport runs */
+    const char *const *argv;  /* of the transport; borrowed */
+    const char *version;      /* of muster */
+    struct wire_take take;
+    uint64_t silence_limit_ms; /* after which either end gives the other up */
+    const struct remote_handlers *handlers;
+    void *context;
+};
+
+struct node *remote_open(const struct remote_opts *opts);
+/* Starts the transport, now or again. ERR_UNAVAILABLE if it cannot be started. */
+MUST_CHECK int remote_connect(struct node *node, struct err *err);
+/* The transport's process is there: it must be gone before the node is closed or connected again. */
+bool remote_has_transport(const struct node *node);
+/* Ends the connection in order: the agent ends its workers, and itself. */
+void remote_leave(struct node *node);
+/* Ends the transport's process. */
+void remote_end_transport(struct node *node, enum worker_end how);

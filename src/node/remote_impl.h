@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of a remote node:
+ *   remote.c         transport, handshake, loss
+ *   remote_worker.c  workers: orders to them, what comes from them
+ *
+ * Credit: for each stream of a worker, either side may send so many bytes as the other has granted: WIRE_CREDIT_BYTES
+ * at first, and more as bytes are used up. So a worker that does not read, or a disk that is slow, holds back that
+ * stream alone, and what is held stays bounded.
+ */
+#pragma once
+
+#include "node/link.h"
+#include "node/remote.h"
+
+enum remote_state {
+    REMOTE_AWAY,    /* no connection */
+    REMOTE_STARTED, /* the agent has not said hello */
+    REMOTE_ASKED,   /* for devices */
+    REMOTE_UP
+};
+
+struct remote_worker {
+    struct node_worker base;
+    struct remote *remote;
+    uint32_t id; /* its position in remote->workers */
+    pid_t pid;
+    bool answers, is_started, is_gone;
+    bool is_lost; /* with the connection; the agent of a new one does not know it */
+    struct remote_stream {
+        bool is_open;
+        bool is_paused;
+        bool is_blocked;   /* a write took less than it was given */
+        uint64_t may_send; /* credit of ours */
+        uint64_t may_come; /* credit of the agent's */
+        uint64_t used;     /* came and was used, not granted again yet */
+        struct buf held;   /* came while it was paused */
+    } streams[WORKER_STREAMS];
+    uint64_t n_input_bytes;
+    uint64_t asked[ASK_KINDS];     /* the last request of each kind */
+};
+
+struct remote {
+    struct node base;
+    struct remote_opts opts;
+    enum remote_state state;
+    struct node_worker *transport; /* NULL: none */
+    struct buf last_words;         /* an unfinished line of its standard error */
+    char last_line[256];           /* the last whole line */
+    struct link link;
+    struct remote_worker **workers; /* by id; NULL: the id is free */
+    uint32_t n_ids;
+    bool is_held;
+};
+
+/* ---- remote.c ---- */
+
+extern const struct node_ops remote_ops;
+void remote_send(struct remote *remote, enum frame_type type, uint32_t id, unsigned stream,
+                 struct str body);
+/* The agent broke the protocol. */
+void remote_break(struct remote *remote, const struct frame *frame, const char *why);
+
+/* ---- remote_worker.c ---- */
+
+MUST_CHECK int remote_spawn(struct node *node, const struct spawn_request *request,
+                            struct node_worker **out, struct err *err);
+ssize_t remote_write(struct node_worker *worker, enum worker_stream stream, struct str bytes);
+void remote_finish(struct node_worker *worker, enum worker_stream stream);
+void remote_drop(struct node_worker *worker, enum worker_stream stream);
+bool remote_is_open(const struct node_worker *worker, enum worker_stream stream);
+void remote_ask_read(struct node_worker *worker, bool is_asked);
+void remote_ask_rest(struct node_worker *worker, uint64_t pause_max_ms);
+void remote_ask_wait(struct node_worker *worker, bool is_asked);
+void remote_pause(struct node_worker *worker, enum worker_stream stream, bool is_paused);
+void remote_end(struct node_worker *worker, enum worker_end how);
+pid_t remote_pid(const struct node_worker *worker);
+void remote_release(struct node_worker *worker);
+void remote_oom_explained(struct node_worker *worker);
+
+/* A frame about a worker. */
+void remote_worker_frame(struct remote *remote, const struct frame *frame);
+void remote_worker_tick(struct remote_worker *worker);
+/* The link takes data again. */
+void remote_workers_resume(struct remote *remote);
+/* The connection is lost, and with it all workers. */
+void remote_workers_lose(struct remote *remote);

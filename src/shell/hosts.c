@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shell/hosts.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "node/group.h"
+#include "node/host_list.h"
+#include "node/launcher.h"
+#include "node/remote.h"
+#include "shell/device_watch.h"
+#include "shell/shell.h"
+#include "version.h"
+
+enum {
+    STARTING_MAX = 8, /* at once: more are refused by sshd's default MaxStartups */
+    RETRY_MIN_MS = 1000,
+    RETRY_MAX_MS = 60000,
+    LEAVE_MS = 5000
+};
+
+enum host_state {
+    HOST_WAITS,    /* to be connected */
+    HOST_STARTING, /* its agent has not answered */
+    HOST_UP,
+    HOST_LOST,  /* it was up */
+    HOST_FAILED /* it could not be had at the start, and is not asked again */
+};
+
+struct remote_host {
+    struct hosts *hosts;
+    const struct host *host;
+    struct env_list command;
+    struct node *node;
+    enum host_state state;
+    uint32_t position;    /* among the allocation's hosts */
+    struct err why;       /* it failed or was lost */
+    uint64_t retry_at_ms, retry_pause_ms;
+    struct device_list devices; /* as the agent took them first */
+    struct seat *seats;
+    size_t n_seats;
+};
+
+struct hosts {
+    struct shell *shell;
+    struct host_list list;
+    struct remote_host *at; /* of the list, without the local one */
+    size_t len;
+    bool has_local, is_leaving;
+};
+
+static void host_log(const struct remote_host *h, enum log_level level, const char *before,
+                     const char *text)
+{
+    log_add(h->hosts->shell->log, level, "host", "%s: %s%s", h->host->name, before, text);
+}
+
+/* ---- what a host tells ---- */
+
+static void devices_keep(struct remote_host *h, const struct wire_taken *taken)
+{
+    h->devices = (struct device_list){xcalloc(taken->n_devices + 1, sizeof(struct device)),
+                                      taken->n_devices};
+    memcpy(h->devices.at, taken->devices, taken->n_devices * sizeof(struct device));
+    h->seats = xcalloc(taken->n_seats + 1, sizeof(*h->seats));
+    memcpy(h->seats, taken->seats, taken->n_seats * sizeof(*h->seats));
+    h->n_seats = taken->n_seats;
+}
+
+/* A host that returns must have the devices that it had: the run's seats are made of them. */
+static bool has_same_devices(const struct remote_host *h, const struct wire_taken *taken)
+{
+    bool is_same = taken->n_devices == h->devices.len && taken->n_seats == h->n_seats;
+    for (size_t i = 0; is_same && i < h->devices.len; i++)
+        is_same = strcmp(taken->devices[i].uuid, h->devices.at[i].uuid) == 0;
+    return is_same;
+}
+
+static void devices_tell(const struct remote_host *h, bool is_lost)
+{
+    if (h->hosts->shell->watch)
+        device_watch_host(h->hosts->shell->watch, h->position, is_lost);
+}
+
+static void on_taken(void *context, const struct wire_taken *taken)
+{
+    struct remote_host *h = context;
+    if (h->devices.len == 0) {
+        devices_keep(h, taken);
+        h->state = HOST_UP;
+        return;
+    }
+    if (!has_same_devices(h, taken)) {
+        host_log(h, LOG_WARN, "", "it is back with other devices, which are not used");
+        h->state = HOST_FAILED;
+        remote_leave(h->node);
+        return;
+    }
+    h->state = HOST_UP;
+    h->retry_pause_ms = 0;
+    host_log(h, LOG_WARN, "", "it is connected again");
+    devices_tell(h, false);
+}
+
+static void retry_plan(struct remote_host *h)
+{
+    uint64_t pause_ms = MIN(MAX(2 * h->retry_pause_ms, (uint64_t)RETRY_MIN_MS),
+                            (uint64_t)RETRY_MAX_MS);
+    h->retry_pause_ms = pause_ms;
+    h->retry_at_ms = clock_now_ms() + pause_ms;
+}
+
+static void on_lost(void *context, const struct err *why)
+{
+    struct remote_host *h = context;
+    bool was_up = h->state == HOST_UP;
+    h->why = *why;
+    if (h->hosts->is_leaving)
+        return;
+    if (was_up)
+        host_log(h, LOG_WARN, "lost; what it had not answered runs elsewhere: ", why->text);
+    h->state = h->devices.len > 0 ? HOST_LOST : HOST_FAILED;
+    retry_plan(h);
+    if (was_up)
+        devices_tell(h, true);
+}
+
+static void on_sampled(void *context, const struct device_sample *sample)
+{
+    const struct remote_host *h = context;
+    struct device_sample of_run = *sample;
+    if (!h->hosts->shell->watch || sample->device >= h->devices.len)
+        return;
+    device_watch_sampled(h->hosts->shell->watch, h->position, &of_run);
+}
+
+static void on_said(void *context, struct str line)
+{
+    const struct remote_host *h = context;
+    cleanup_free char *text = xstrndup(line.at, line.len);
+    host_log(h, h->state == HOST_UP ? LOG_WARN : LOG_INFO, "", text);
+}
+
+static const struct remote_handlers handlers = {
+    .taken = on_taken, .lost = on_lost, .sampled = on_sampled, .said = on_said};
+
+/* ---- connecting ---- */
+
+static void host_connect(struct remote_host *h)
+{
+    struct err err = {0};
+    h->state = HOST_STARTING;
+    if (remote_connect(h->node, &err) != 0)
+        on_lost(h, &err);
+}
+
+static size_t n_in_state(const struct hosts *hosts, enum host_state state)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < hosts->len; i++)
+        n += hosts->at[i].state == state;
+    return n;
+}
+
+/* Starts as many as may start at once. */
+static void waiting_connect(struct hosts *hosts)
+{
+    size_t n_starting = n_in_state(hosts, HOST_STARTING);
+    for (size_t i = 0; i < hosts->len && n_starting < STARTING_MAX; i++) {
+        if (hosts->at[i].state != HOST_WAITS)
+            continue;
+        host_connect(&hosts->at[i]);
+        n_starting++;
+    }
+}
+
+void hosts_tick(struct hosts *hosts)
+{
+    uint64_t now_ms = clock_now_ms();
+    for (size_t i = 0; i < hosts->len; i++) {
+        struct remote_host *h = &hosts->at[i];
+        if (h->node && h->position == 0) /* it is not among the nodes that the shell ticks */
+            node_tick(h->node);
+        bool is_due = h->state == HOST_LOST && now_ms >= h->retry_at_ms;
+        if (is_due && !hosts->is_leaving && !remote_has_transport(h->node))
+            h->state = HOST_WAITS;
+    }
+    if (!hosts->is_leaving)
+        waiting_connect(hosts);
+}
+
+static int host_open(struct remote_host *h, const struct allocation_wish *wish, struct err *err)
+{
+    struct shell *shell = h->hosts->shell;
+    const struct launcher_opts launcher = {.via = wish->via,
+                                           .agent_path =
+                                               wish->agent_path ? wish->agent_path : shell->self_path};
+    const char *gpus = h->host->gpus ? h->host->gpus : wish->gpus;
+    int rc = launcher_command(&launcher, h->host, &h->command, err);
+    if (rc)
+        return rc;
+    struct remote_opts opts = {
+        .local = shell->node,
+        .argv = (const char *const *)h->command.at,
+        .version = MUSTER_VERSION,
+        .take = {.gpus_per_worker = wish->gpus_per_worker,
+                 .workers_per_gpu = wish->workers_per_gpu,
+                 .wait_ms = wish->wait_ms,
+                 .visible = (uint8_t)wish->visible},
+        .silence_limit_ms = wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
+        .handlers = &handlers,
+        .context = h};
+    if (snprintf(opts.take.gpus, sizeof(opts.take.gpus), "%s", gpus ? gpus : "") >=
+        (int)sizeof(opts.take.gpus))
+        return fail(err, ERR_USAGE, "the list of devices is longer than %zu bytes",
+                    sizeof(opts.take.gpus) - 1);
+    snprintf(opts.take.run_id, sizeof(opts.take.run_id), "%s",
+             shell->run_id ? shell->run_id : "");
+    h->node = remote_open(&opts);
+    return 0;
+}
+
+static int hosts_open(struct hosts *hosts, const struct allocation_wish *wish, struct err *err)
+{
+    int rc = host_list_parse(wish->hosts, &hosts->list, err);
+    hosts->at = xcalloc(hosts->list.len + 1, sizeof(*hosts->at));
+    for (size_t i = 0; rc == 0 && i < hosts->list.len; i++) {
+        const struct host *host = &hosts->list.at[i];
+        hosts->has_local = hosts->has_local || host->is_local;
+        if (host->is_local)
+            continue;
+        struct remote_host *h = &hosts->at[hosts->len++];
+        *h = (struct remote_host){.hosts = hosts, .host = host};
+        rc = host_open(h, wish, err);
+    }
+    return rc;
+}
+
+/* ---- one allocation ---- */
+
+static int local_take(struct hosts *hosts, const struct allocation_wish *wish,
+                      struct allocation *allocation, struct err *err)
+{
+    struct shell *shell = hosts->shell;
+    const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
+    struct allocation_wish own = *wish;
+    if (!hosts->has_local) {
+        allocation_begin(allocation, wish, shell->self_path);
+        return 0;
+    }
+    for (size_t i = 0; i < hosts->list.len; i++)
+        if (hosts->list.at[i].is_local && hosts->list.at[i].gpus)
+            own.gpus = hosts->list.at[i].gpus;
+    return allocation_take(allocation, &own, &holder, err);
+}
+
+/* The failure of the hosts that failed, if too few are left. */
+static int failures_judge(const struct hosts *hosts, const struct allocation_wish *wish,
+                          struct err *err)
+{
+    size_t n_up = n_in_state(hosts, HOST_UP) + hosts->has_local;
+    const struct remote_host *first = NULL;
+    for (size_t i = 0; i < hosts->len; i++)
+        if (hosts->at[i].state == HOST_FAILED && !first)
+            first = &hosts->at[i];
+    if (n_up >= MAX(wish->hosts_min, (uint64_t)1)) {
+        for (size_t i = 0; i < hosts->len; i++)
+            if (hosts->at[i].state == HOST_FAILED)
+                host_log(&hosts->at[i], LOG_WARN, "cannot be had: ", hosts->at[i].why.text);
+        return 0;
+    }
+    return fail(err, ERR_UNAVAILABLE, "%zu of %zu hosts can be had%s%s%s%s", n_up,
+                hosts->len + hosts->has_local, first ? "; " : "", first ? first->host->name : "",
+                first ? ": " : "", first ? first->why.text : "");
+}
+
+/* All nodes as one, in the order of the allocation's hosts; this machine is the first. */
+static void nodes_join(struct hosts *hosts, struct allocation *allocation)
+{
+    struct node **nodes = xcalloc(hosts->len + 1, sizeof(struct node *));
+    size_t n_nodes = 1;
+    nodes[0] = hosts->shell->node;
+    for (size_t i = 0; i < hosts->len; i++) {
+        struct remote_host *h = &hosts->at[i];
+        if (h->state != HOST_UP)
+            continue;
+        h->position = (uint32_t)n_nodes;
+        nodes[n_nodes++] = h->node;
+        allocation_add_host(allocation, h->host->label, &h->devices, h->seats, h->n_seats);
+    }
+    hosts->shell->node = group_open(nodes, n_nodes);
+    free(nodes);
+}
+
+static int hosts_await(struct hosts *hosts)
+{
+    struct shell *shell = hosts->shell;
+    while (n_in_state(hosts, HOST_WAITS) + n_in_state(hosts, HOST_STARTING) > 0 &&
+           !shell_is_to_end(shell)) {
+        waiting_connect(hosts);
+        for (size_t i = 0; i < hosts->len; i++)
+            node_flush(hosts->at[i].node);
+        shell_turn(shell);
+        for (size_t i = 0; i < hosts->len; i++)
+            node_look(hosts->at[i].node);
+    }
+    return shell->end.signal ? 128 + shell->end.signal : 0;
+}
+
+static int hosts_take(struct shell *shell, const struct allocation_wish *wish,
+                      struct allocation *allocation, struct err *err)
+{
+    struct hosts *hosts = shell->hosts = xcalloc(1, sizeof(*hosts));
+    hosts->shell = shell;
+    int rc = hosts_open(hosts, wish, err);
+    if (rc)
+        return rc;
+    waiting_connect(hosts);
+    rc = local_take(hosts, wish, allocation, err);
+    if (rc == 0)
+        rc = hosts_await(hosts);
+    if (rc == 0)
+        rc = failures_judge(hosts, wish, err);
+    if (rc == 0)
+        nodes_join(hosts, allocation);
+    return rc;
+}
+
+int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
+                     struct allocation *allocation, struct str scratch, struct err *err)
+{
+    const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
+    if (!wish->hosts)
+        return allocation_take(allocation, wish, &holder, err);
+    int rc = shell->has_loop ? 0 : shell_loop_open(shell, err);
+    if (rc == 0)
+        rc = shell_node_open(shell, scratch, err);
+    if (rc == 0)
+        rc = shell_loop_begin(shell, err);
+    return rc ? rc : hosts_take(shell, wish, allocation, err);
+}
+
+/* ---- the end ---- */
+
+static bool has_transport(const struct hosts *hosts)
+{
+    bool has = false;
+    for (size_t i = 0; i < hosts->len; i++)
+        has = has || (hosts->at[i].node && remote_has_transport(hosts->at[i].node));
+    return has;
+}
+
+void hosts_leave(struct hosts *hosts)
+{
+    uint64_t deadline_ms = clock_now_ms() + LEAVE_MS;
+    bool was_ended = false;
+    hosts->is_leaving = true;
+    for (size_t i = 0; i < hosts->len; i++)
+        if (hosts->at[i].node)
+            remote_leave(hosts->at[i].node);
+    while (has_transport(hosts)) {
+        shell_turn(hosts->shell);
+        if (was_ended || clock_now_ms() < deadline_ms)
+            continue;
+        was_ended = true;
+        for (size_t i = 0; i < hosts->len; i++)
+            if (hosts->at[i].node)
+                remote_end_transport(hosts->at[i].node, END_AT_ONCE);
+    }
+}
+
+void hosts_free(struct hosts *hosts)
+{
+    if (!hosts)
+        return;
+    for (size_t i = 0; i < hosts->len; i++) {
+        struct remote_host *h = &hosts->at[i];
+        if (h->node && h->position == 0) /* else it was closed with the group */
+            node_close(h->node);
+        env_list_release(&h->command);
+        device_list_release(&h->devices);
+        free(h->seats);
+    }
+    host_list_release(&hosts->list);
+    free(hosts->at);
+    free(hosts);
+}
