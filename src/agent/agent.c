@@ -58,9 +58,9 @@ static void on_sampled(void *context, const struct device_sample *sample)
 }
 
 /* Its samples say so. */
-static void on_lost(void *context, uint32_t chosen)
+static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 {
-    (void)context, (void)chosen;
+    (void)context, (void)chosen, (void)is_awaited;
 }
 
 static void on_back(void *context, uint32_t first)
@@ -99,6 +99,16 @@ static void taken_send(struct agent *agent)
     device_list_release(&chosen);
 }
 
+/* The head's folder, if it is here as well. */
+static void folder_enter(struct agent *agent, const char *folder)
+{
+    if (folder[0] && chdir(folder) == 0)
+        agent->cwd = xstrdup(folder);
+    else if (folder[0])
+        log_add(agent->shell.log, LOG_WARN, "agent",
+                "the folder %s is not there; workers start in another one", folder);
+}
+
 static int devices_take(struct agent *agent, const struct wire_take *take, struct err *err)
 {
     struct shell *shell = &agent->shell;
@@ -108,7 +118,10 @@ static int devices_take(struct agent *agent, const struct wire_take *take, struc
                                          .wait_ms = take->wait_ms,
                                          .visible = take->visible};
     const struct allocation_holder holder = {shell->self_path, take->run_id, shell->log};
-    int rc = allocation_take(&agent->allocation, &wish, &holder, err);
+    folder_enter(agent, take->cwd);
+    int rc = take->program[0] ? program_check(take->program, err) : 0;
+    if (rc == 0)
+        rc = allocation_take(&agent->allocation, &wish, &holder, err);
     if (rc)
         return rc;
     shell->run_id = xstrdup(take->run_id);
@@ -354,6 +367,10 @@ int agent_run(struct log *log, const char *self_path, struct err *err)
     device_watch_free(agent.watch);
     link_release(&agent.link);
     allocation_release(&agent.allocation);
+    if (agent.channel_folder)
+        rmdir(agent.channel_folder);
+    free(agent.channel_folder);
+    free(agent.cwd);
     free(agent.shell.run_dir);
     free(agent.shell.run_id);
     return rc;

@@ -16,9 +16,11 @@ struct agent {
     uv_timer_t look_timer;
     bool out_waits; /* until the head reads */
     bool was_greeted, has_devices;
-    bool is_over;   /* the head is gone: the workers are ended */
+    bool is_over; /* the head is gone: the workers are ended */
     struct allocation allocation;
     struct device_watch *watch;
+    char *cwd;                     /* of the workers; NULL: the agent's own */
+    char *channel_folder;          /* for sockets of --channel-path; NULL: none was needed yet */
     struct agent_worker **workers; /* by their number on the link; NULL: none */
     uint32_t n_ids, n_alive;       /* alive: started and not gone */
 };

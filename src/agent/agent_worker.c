@@ -3,8 +3,6 @@
  * Workers of an agent. What the head sends waits here until the worker's pipe takes it; what the worker prints waits
  * here until the head grants credit and the link has room, and meanwhile the worker's pipe is not read.
  */
-#include <unistd.h>
-
 #include "agent/agent_impl.h"
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -36,7 +34,7 @@ struct agent_worker {
 };
 
 static void frame_send(const struct agent_worker *w, enum frame_type type, unsigned stream,
-                 struct str body)
+                       struct str body)
 {
     if (!w->is_released)
         agent_send(w->agent, type, w->id, stream, body);
@@ -238,17 +236,22 @@ static const struct worker_handlers handlers = {.started = on_started,
 
 /* ---- frames ---- */
 
-/* The head's folder, if it is here as well. */
-static void folder_enter(struct agent_worker *w, const char *folder, struct env_list *env)
+/* Where a worker connects to with --channel-path: the head's own path says nothing here. free() it. */
+static int channel_path_make(struct agent_worker *w, char **out, struct err *err)
 {
-    if (!folder[0])
-        return;
-    if (chdir(folder) == 0) {
-        env_set(env, xasprintf("PWD=%s", folder));
-        return;
+    struct agent *agent = w->agent;
+    const char *tmp = getenv("TMPDIR");
+    if (!agent->channel_folder) {
+        char *folder = xasprintf("%s/muster-agent-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+        if (!mkdtemp(folder)) {
+            int rc = fail_errno(err, "make a folder in %s", tmp && *tmp ? tmp : "/tmp");
+            free(folder);
+            return rc;
+        }
+        agent->channel_folder = folder;
     }
-    cleanup_free char *text = xasprintf("the folder %s is not there; it starts elsewhere", folder);
-    on_warned(w, text);
+    *out = xasprintf("%s/%u", agent->channel_folder, w->id);
+    return 0;
 }
 
 static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct err *err)
@@ -256,13 +259,19 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
     struct allocation *a = &w->agent->allocation;
     const struct seat *seat = &a->seats[spawn->seat];
     struct env_list env = {0}, changes = {0};
-    int held[LOCK_FDS_MAX];
+    cleanup_free char *channel_path = NULL;
+    int held[LOCK_FDS_MAX], rc = 0;
     env_inherit(&env);
-    folder_enter(w, spawn->cwd, &env);
+    if (w->agent->cwd)
+        env_set(&env, xasprintf("PWD=%s", w->agent->cwd));
     seat_environment_add(a, spawn->seat, &env);
     for (size_t i = 0; spawn->changes[i]; i++)
         env_list_add(&changes, xstrdup(spawn->changes[i]));
     env_apply(&env, &changes);
+    if (spawn->channel == CHANNEL_PATH)
+        rc = channel_path_make(w, &channel_path, err);
+    if (channel_path)
+        env_set(&env, xasprintf("MUSTER_CHANNEL=%s", channel_path));
     env_end(&env);
     const struct spawn_request request = {
         .argv = spawn->argv,
@@ -272,11 +281,13 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
         .has_input = spawn->has_input,
         .answers = spawn->answers,
         .channel = spawn->channel,
+        .channel_path = channel_path,
         .held_fds = held,
         .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
         .handlers = &handlers,
         .context = w};
-    int rc = node_spawn(w->agent->shell.node, &request, &w->process, err);
+    if (rc == 0)
+        rc = node_spawn(w->agent->shell.node, &request, &w->process, err);
     env_list_release(&env);
     return rc;
 }

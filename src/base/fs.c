@@ -374,3 +374,18 @@ void pid_space(char out[64])
     ssize_t len = readlink("/proc/self/ns/pid", out, 63);
     out[MAX(len, 0)] = '\0';
 }
+
+int program_check(const char *program, struct err *err)
+{
+    if (strchr(program, '/')) {
+        if (path_is_executable(program))
+            return 0;
+        return fail(err, ERR_UNAVAILABLE, "the worker's program %s is %s", program,
+                    path_exists(program) ? "not executable (chmod +x, or name its interpreter)"
+                                         : "not there");
+    }
+    const char *path = getenv("PATH");
+    if (path_finds(path ? path : "/usr/local/bin:/usr/bin:/bin", program))
+        return 0;
+    return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
+}

@@ -84,3 +84,5 @@ char *program_find_beside(const char *self_path, const char *name);
 /* True if a folder of the list has a program of that name. As in PATH, an empty folder means
  * ".". */
 bool path_finds(const char *path_list, const char *program);
+/* ERR_UNAVAILABLE if a program, by its path or its name in PATH, cannot be executed as a worker. */
+MUST_CHECK int program_check(const char *program, struct err *err);

@@ -185,8 +185,10 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
         return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
     if (!command || !command[0])
         return fail(err, ERR_USAGE, "no command; it stands behind --");
-    int rc = shell_begin(&each.shell, &ask->allocation, &each.allocation,
-                         (struct str){scratch, SCRATCH_BYTES}, err);
+    struct allocation_wish wish = ask->allocation;
+    wish.program = command[0];
+    int rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
+                         err);
     if (rc == 0)
         rc = workers_run(&each, ask, command, err);
     if (rc == 0)

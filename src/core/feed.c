@@ -328,8 +328,12 @@ static void on_mem_back(struct feed *f, const struct feed_event *ev)
 static void on_device_lost(struct feed *f, const struct feed_event *ev)
 {
     uint32_t set = f->devices[ev->worker].first;
-    f->devices[set].return_at_ms = UINT64_MAX;
+    struct feed_device *d = &f->devices[set];
+    bool may_return = !d->is_benched || d->is_lost;
+    d->return_at_ms = UINT64_MAX;
+    d->is_awaited = ev->flag && may_return;
     device_lost(f, set, f->now_ms);
+    no_devices_check(f); /* it may have been the last one that was awaited */
 }
 
 static void on_device_back(struct feed *f, const struct feed_event *ev)

@@ -51,7 +51,7 @@
     X(EXIT)        /* the process is gone, and all its output has been read; death says why */        \
     X(COMMITTED)   /* items item … item+count-1 are durable, as results or set aside */             \
     X(MEM_BACK)    /* what the worker's last process held of its devices' memory is free */           \
-    X(DEVICE_LOST) /* fell off the bus, or is ill */                                                  \
+    X(DEVICE_LOST) /* fell off the bus, or is ill; flag: with its host, which is asked for again */   \
     X(DEVICE_BACK) /* all devices of the set whose first is `worker` are well again */                \
     X(STOP)        /* flag false: finish what is in flight; true: now */
 

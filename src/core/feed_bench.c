@@ -4,7 +4,8 @@
  *
  * A lost device may come back: a node was restarted, a driver answers again, or a worker's last output blamed
  * a device that was never lost. A set that is well again is used after a pause, which doubles with each
- * return, and at most RETURNS_MAX times, because each loss costs the workers their items.
+ * return, and at most RETURNS_MAX times, because each loss costs the workers their items. A set that was lost with its
+ * host is used as soon as the host is back; who asks for the host makes the pauses.
  */
 #include "core/feed_impl.h"
 
@@ -12,6 +13,20 @@ enum {
     RETURN_AFTER_MS = 10000, /* before the first return */
     RETURNS_MAX = 3
 };
+
+static bool any_is_awaited(const struct feed *f)
+{
+    bool any = false;
+    for (uint32_t d = 0; d < f->config.n_devices; d++)
+        any = any || f->devices[d].is_awaited;
+    return any;
+}
+
+void no_devices_check(struct feed *f)
+{
+    if (f->seats.n_sets_alive == 0 && !f->end.is_complete && !any_is_awaited(f))
+        halt(f, HALT_NO_DEVICES);
+}
 
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
 {
@@ -31,8 +46,7 @@ void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
         }
     }
     f->cooling.look_ms = f->now_ms; /* take the set's workers out of the cooling list */
-    if (f->seats.n_sets_alive == 0 && !f->end.is_complete)
-        halt(f, HALT_NO_DEVICES);
+    no_devices_check(f);
 }
 
 /* The death of a worker of a set that is already benched tells nothing new. */
@@ -48,18 +62,20 @@ void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms)
 void device_back(struct feed *f, uint32_t device)
 {
     struct feed_device *d = &f->devices[device];
-    if (!d->is_lost || d->n_returns >= RETURNS_MAX || d->return_at_ms != UINT64_MAX)
+    bool has_returned_often = d->n_returns >= RETURNS_MAX && !d->is_awaited;
+    if (!d->is_lost || has_returned_often || d->return_at_ms != UINT64_MAX)
         return;
-    d->return_at_ms = f->now_ms + ((uint64_t)RETURN_AFTER_MS << d->n_returns);
+    uint64_t pause_ms = d->is_awaited ? 0 : (uint64_t)RETURN_AFTER_MS << d->n_returns;
+    d->return_at_ms = f->now_ms + pause_ms;
     f->seats.return_ms = MIN(f->seats.return_ms, d->return_at_ms);
 }
 
 static void set_return(struct feed *f, uint32_t device)
 {
     struct feed_device *d = &f->devices[device];
-    d->is_benched = d->is_lost = d->is_hopeless = false;
+    d->n_returns += !d->is_awaited;
+    d->is_benched = d->is_lost = d->is_hopeless = d->is_awaited = false;
     d->start_failures = 0;
-    d->n_returns++;
     d->returned_ms = f->now_ms;
     d->return_at_ms = UINT64_MAX;
     f->seats.n_sets_alive++;

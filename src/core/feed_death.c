@@ -105,7 +105,7 @@ static void start_failed(struct feed *f, struct feed_worker *w, enum feed_death 
     bool hope = f->counts.results > 0;
     for (uint32_t d = 0; d < f->config.n_devices; d++) {
         const struct feed_device *set = &f->devices[f->devices[d].first];
-        hope = hope || !(set->is_hopeless || set->is_benched);
+        hope = hope || !(set->is_hopeless || set->is_benched) || set->is_awaited;
     }
     if (!hope)
         halt(f, HALT_NO_RESULT);
@@ -172,8 +172,9 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     /* This is bounded by how often the limit can be halved. */
     bool shrank = death == GONE_OOM && w->has_shrunk;
     bool fewer_may_help = death == GONE_OOM && (w->items.in_flight > 1 || shrank);
+    bool is_with_host = death == GONE_DEVICE_LOST && f->devices[w->device].is_awaited;
     bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
-                         !(babbled && w->items.in_flight > 0) &&
+                         !is_with_host && !(babbled && w->items.in_flight > 0) &&
                          (death != GONE_ENDED || w->ended_for == CAUSE_START);
     f->counts.crashes += death == GONE_CRASH;
     f->counts.ooms += death == GONE_OOM && !shrank;

@@ -182,6 +182,7 @@ struct feed_device {
     uint32_t batch; /* limit after running out of memory; 0: none */
     /* Loss and return (feed_bench.c). */
     bool is_lost;         /* benched for CAUSE_LOST: may be used again */
+    bool is_awaited;      /* lost with its host, which is asked for again: the run waits for it */
     uint32_t n_returns;   /* how often it was used again */
     uint64_t returned_ms; /* when it was used again last */
     uint64_t
@@ -459,6 +460,8 @@ void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count);
 /* feed_bench.c */
 /* The set gets no more workers; its present ones are ended. */
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
+/* Ends the run early if no set is left, and none may return with its host. */
+void no_devices_check(struct feed *f);
 /* The same for a lost set. seen_since_ms: when the process that reports the loss was started. */
 void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms);
 /* A lost set is well again; it is used again if it stays well. */

@@ -37,9 +37,10 @@ static void on_sampled(void *context, const struct device_sample *sample)
     peaks_note(s, s->allocation.chosen[sample->device]);
 }
 
-static void on_lost(void *context, uint32_t chosen)
+static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 {
-    session_event(context, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = chosen});
+    session_event(
+        context, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = chosen, .flag = is_awaited});
 }
 
 static void on_back(void *context, uint32_t first)
@@ -63,8 +64,9 @@ void device_set_benched(struct session *s, uint32_t first, const char *why)
 {
     cleanup_buf struct buf name = BUF_INIT, lost = BUF_INIT;
     device_watch_name_set(s->devices, first, &name, &lost);
-    log_add(s->shell.log, LOG_WARN, "device", "%s gets no more work: %s%s", buf_text(&name), why,
-            buf_text(&lost));
+    bool is_away = device_watch_seat_is_away(s->devices, device_watch_seat_of(s->devices, first));
+    log_add(s->shell.log, is_away ? LOG_INFO : LOG_WARN, "device", "%s gets no more work: %s%s",
+            buf_text(&name), is_away ? "its host is gone" : why, is_away ? "" : buf_text(&lost));
     session_record(s, "bench", UINT32_MAX, buf_text(&name));
 }
 

@@ -244,7 +244,9 @@ static int feed_make(struct session *s, struct err *err)
 static int seats_take(struct session *s, struct err *err)
 {
     s->scratch = xmalloc(SOURCE_SCAN_BYTES);
-    int rc = shell_seats_take(&s->shell, &s->request->allocation, &s->allocation,
+    struct allocation_wish wish = s->request->allocation;
+    wish.program = s->request->command[0];
+    int rc = shell_seats_take(&s->shell, &wish, &s->allocation,
                               (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
     if (rc)
         return rc;

@@ -22,21 +22,6 @@ enum {
     LINE_MAX_LEAST = 4096 /* less might not hold even a message without its result */
 };
 
-static int command_check(const char *program, struct err *err)
-{
-    if (strchr(program, '/')) {
-        if (path_is_executable(program))
-            return 0;
-        return fail(err, ERR_UNAVAILABLE, "the worker's program %s is %s", program,
-                    path_exists(program) ? "not executable (chmod +x, or name its interpreter)"
-                                         : "not there");
-    }
-    const char *path = getenv("PATH");
-    if (path_finds(path ? path : "/usr/local/bin:/usr/bin:/bin", program))
-        return 0;
-    return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
-}
-
 static bool is_one_file(const char *a, const char *b)
 {
     struct stat x, y;
@@ -276,7 +261,7 @@ int request_check(const struct map_request *r, struct err *err)
         return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
     if (r->join && r->any_order)
         return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
-    rc = command_check(r->command[0], err);
+    rc = r->allocation.hosts ? 0 : program_check(r->command[0], err); /* else each host looks */
     if (rc == 0)
         rc = output_check(r, err);
     return rc ? rc : also_outputs_check(r, err);

@@ -298,8 +298,11 @@ void worker_start(struct worker *worker, uint64_t batch)
     }
     if (!s->request->work->keeps_workers)
         s->request->work->worker->describe(worker, &what);
-    log_add(s->shell.log, LOG_INFO, "worker", "%s: attempt %u starts under guard %d%s",
-            worker_label(worker), worker->number, worker->process->guard_pid, buf_text(&what));
+    cleanup_free char *guard = worker->process->guard_pid
+                                   ? xasprintf(" under guard %d", worker->process->guard_pid)
+                                   : xstrdup("");
+    log_add(s->shell.log, LOG_INFO, "worker", "%s: attempt %u starts%s%s", worker_label(worker),
+            worker->number, guard, buf_text(&what));
 }
 
 void worker_spawn(struct session *s, uint32_t seat, uint64_t batch)

@@ -61,9 +61,10 @@ void worker_terminate(struct worker *worker, enum feed_cause cause)
     };
     struct session *s = worker->session;
     const char *reason = cause < countof(why) ? why[cause] : NULL;
+    bool is_away = device_watch_seat_is_away(s->devices, worker->seat);
     if (cause == CAUSE_PROTOCOL && worker->is_channel)
         reason = "it breaks the protocol of the channel, see muster-worker(7)";
-    if (reason)
+    if (reason && !is_away) /* the loss of its host was said */
         log_add(s->shell.log, LOG_WARN, "worker", "%s is ended: %s%s%s", worker_label(worker),
                 reason, worker->stray[0] ? "; " : "", worker->stray);
     worker->broke_its_rule = cause == CAUSE_PROTOCOL && worker->stray[0];
@@ -115,7 +116,9 @@ static void death_describe(struct worker *worker, enum death death, char out[END
 {
     char end[24];
     exit_format(end, worker->exit.exit_code, worker->exit.exit_signal);
-    if (worker->broke_its_rule)
+    if (device_watch_seat_is_away(worker->session->devices, worker->seat))
+        snprintf(out, END_TEXT_BYTES, "its host is gone");
+    else if (worker->broke_its_rule)
         snprintf(out, END_TEXT_BYTES, "ended for %s", worker->stray);
     else if (death == DEATH_NOT_STARTED && worker->start_error[0])
         snprintf(out, END_TEXT_BYTES, "could not be started: %s", worker->start_error);
@@ -182,8 +185,10 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
     snprintf(s->outcome.last_words, sizeof(s->outcome.last_words), "%.*s%s%.*s", 300, how,
              line.len > 0 ? ": " : "", (int)line.len, line.at);
     session_record(s, "died", worker->seat, s->outcome.last_words);
-    log_add(s->shell.log, LOG_WARN, "worker", "%s died (%s)%s%s%.*s", worker_label(worker), how,
-            buf_text(&work), line.len > 0 ? "; its last words: " : "", (int)line.len, line.at);
+    bool is_away = device_watch_seat_is_away(s->devices, worker->seat);
+    log_add(s->shell.log, is_away ? LOG_INFO : LOG_WARN, "worker", "%s died (%s)%s%s%.*s",
+            worker_label(worker), how, buf_text(&work), line.len > 0 ? "; its last words: " : "",
+            (int)line.len, line.at);
 }
 
 static void resources_close(struct worker *worker)

@@ -18,6 +18,7 @@ struct allocation_wish {
     enum visible_mode visible;
     /* Other machines (shell/hosts.h). */
     const char *hosts, *via, *agent_path; /* NULL: none; ssh; the path of this program */
+    const char *program;                  /* of the workers: it must be there. NULL: not known */
     uint64_t hosts_min, host_timeout_ms;  /* 0: one; the default */
 };
 

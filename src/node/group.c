@@ -72,9 +72,8 @@ static const struct node_ops group_ops = {.spawn = group_spawn,
 struct node *group_open(struct node *const *nodes, size_t n_nodes)
 {
     struct group *group = xcalloc(1, sizeof(*group));
-    *group = (struct group){.base = {&group_ops},
-                            .nodes = xcalloc(n_nodes, sizeof(struct node *)),
-                            .n_nodes = n_nodes};
+    *group = (struct group){
+        .base = {&group_ops}, .nodes = xcalloc(n_nodes, sizeof(struct node *)), .n_nodes = n_nodes};
     memcpy(group->nodes, nodes, n_nodes * sizeof(struct node *));
     return &group->base;
 }

@@ -118,9 +118,8 @@ static int host_add(struct host_list *list, struct str text, struct str gpus, st
     list->at[list->len++] = host;
     if (is_double)
         return fail(err, ERR_USAGE, "--hosts: '%s' is named twice", host.name);
-    return list->len <= HOSTS_MAX
-               ? 0
-               : fail(err, ERR_USAGE, "--hosts: at most %d hosts", HOSTS_MAX);
+    return list->len <= HOSTS_MAX ? 0
+                                  : fail(err, ERR_USAGE, "--hosts: at most %d hosts", HOSTS_MAX);
 }
 
 /* ---- files ---- */
@@ -141,8 +140,8 @@ static int line_take(struct host_list *list, struct str line, struct err *err)
         else if (str_starts_with(word, STR("slots="))) {
             struct str count = {word.at + 6, word.len - 6};
             if (u64_parse(count, 1, DEVICES_MAX, &n_slots, NULL) != 0)
-                return fail(err, ERR_USAGE, "--hosts: '%.*s' is no number of slots",
-                            (int)word.len, word.at);
+                return fail(err, ERR_USAGE, "--hosts: '%.*s' is no number of slots", (int)word.len,
+                            word.at);
             free(gpus);
             gpus = xasprintf("any:%lu", n_slots);
         }

@@ -16,10 +16,10 @@
 #include "base/err.h"
 
 struct host {
-    char *name;   /* as in messages: "user@10.0.0.5:2222" */
-    char *target; /* without the port: "user@10.0.0.5" */
-    char *label;  /* for names of files, its own in the list: "10.0.0.5" */
-    char *gpus;   /* SPEC; NULL: that of all hosts */
+    char *name;    /* as in messages: "user@10.0.0.5:2222" */
+    char *target;  /* without the port: "user@10.0.0.5" */
+    char *label;   /* for names of files, its own in the list: "10.0.0.5" */
+    char *gpus;    /* SPEC; NULL: that of all hosts */
     uint16_t port; /* 0: not given */
     bool is_local;
 };

@@ -30,9 +30,9 @@ struct link {
     void *context;
     struct wire_writer writer;
     struct wire_reader reader;
-    struct buf out;   /* out.at[n_sent..] is not taken by the transport yet */
+    struct buf out; /* out.at[n_sent..] is not taken by the transport yet */
     size_t n_sent;
-    bool was_full;    /* link_has_room() was false */
+    bool was_full; /* link_has_room() was false */
     uint64_t heard_ms, sent_ms, silence_limit_ms;
     struct err broken; /* code 0: it is not */
 };

@@ -15,7 +15,7 @@
 enum {
     TRANSPORT_GRACE_MS = 2000,
     TAKE_LIMIT_MS = 90000, /* for drivers, and for devices that a killed run gives back */
-    LINE_MAX_BYTES = 4096 /* of the transport's standard error */
+    LINE_MAX_BYTES = 4096  /* of the transport's standard error */
 };
 
 void remote_send(struct remote *remote, enum frame_type type, uint32_t id, unsigned stream,
@@ -119,10 +119,8 @@ static const struct {
     enum remote_state state;
     void (*take)(struct remote *remote, const struct frame *frame);
 } steps[FRAME_TYPES_COUNT] = {
-    [FRAME_HELLO] = {REMOTE_STARTED, on_hello},
-    [FRAME_TAKEN] = {REMOTE_ASKED, on_taken},
-    [FRAME_REFUSED] = {REMOTE_ASKED, on_refused},
-    [FRAME_FAILED] = {REMOTE_UP, on_refused},
+    [FRAME_HELLO] = {REMOTE_STARTED, on_hello},   [FRAME_TAKEN] = {REMOTE_ASKED, on_taken},
+    [FRAME_REFUSED] = {REMOTE_ASKED, on_refused}, [FRAME_FAILED] = {REMOTE_UP, on_refused},
     [FRAME_SAMPLE] = {REMOTE_UP, on_sample},
 };
 
@@ -140,9 +138,10 @@ static void on_frame(void *context, const struct frame *frame)
 static ssize_t on_write(void *context, struct str bytes)
 {
     struct remote *remote = context;
-    return node_is_open(remote->transport, STREAM_IN)
-               ? node_write(remote->transport, STREAM_IN, bytes)
-               : -1;
+    bool is_open = node_is_open(remote->transport, STREAM_IN);
+    ssize_t put = is_open ? node_write(remote->transport, STREAM_IN, bytes) : 0;
+    /* It has closed its input, and is about to end: its last words say more than this. */
+    return MAX(put, (ssize_t)0);
 }
 
 static void on_has_room(void *context)
@@ -205,7 +204,7 @@ static void transport_closed(void *context, enum worker_stream stream)
 static void transport_epitaph(const struct remote *remote, const struct worker_exit *exit,
                               struct err *why)
 {
-    cleanup_buf struct buf text = BUF_INIT;
+    cleanup_buf struct buf text = BUF_INIT, noise = BUF_INIT;
     const char *program = remote->opts.argv[0];
     if (exit->was_refused)
         buf_addf(&text, "%s: %s", program, errno_text(exit->exec_errno));
@@ -213,8 +212,11 @@ static void transport_epitaph(const struct remote *remote, const struct worker_e
         buf_addf(&text, "%s ended with status %d", program, worker_exit_status(exit));
     if (remote->last_line[0])
         buf_addf(&text, ": %s", remote->last_line);
-    else if (remote->state == REMOTE_STARTED && remote->link.reader.noise.len > 0)
-        buf_addf(&text, ": %s", buf_text(&remote->link.reader.noise));
+    else if (remote->state == REMOTE_STARTED)
+        wire_noise_add(&remote->link.reader, &noise);
+    struct str printed = str_trim(buf_str(&noise));
+    if (printed.len > 0)
+        buf_addf(&text, " (it printed: %.*s)", (int)printed.len, printed.at);
     fail(why, ERR_UNAVAILABLE, "%s", buf_text(&text));
 }
 

@@ -37,7 +37,7 @@ struct remote_worker {
         struct buf held;   /* came while it was paused */
     } streams[WORKER_STREAMS];
     uint64_t n_input_bytes;
-    uint64_t asked[ASK_KINDS];     /* the last request of each kind */
+    uint64_t asked[ASK_KINDS]; /* the last request of each kind */
 };
 
 struct remote {

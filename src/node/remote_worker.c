@@ -6,7 +6,6 @@
 
 #include "base/cleanup.h"
 #include "base/env_list.h"
-#include "base/fs.h"
 #include "base/xalloc.h"
 #include "node/remote_impl.h"
 
@@ -21,7 +20,7 @@ static const struct remote_worker *remote_const(const struct node_worker *worker
 }
 
 static void frame_send(const struct remote_worker *w, enum frame_type type, unsigned stream,
-                 struct str body)
+                       struct str body)
 {
     if (!w->is_lost)
         remote_send(w->remote, type, w->id, stream, body);
@@ -54,7 +53,8 @@ static struct remote_worker *worker_new(struct remote *remote, const struct spaw
     while (w->id < remote->n_ids && remote->workers[w->id])
         w->id++;
     if (w->id == remote->n_ids)
-        remote->workers = xrealloc(remote->workers, ++remote->n_ids * sizeof(struct remote_worker *));
+        remote->workers =
+            xrealloc(remote->workers, ++remote->n_ids * sizeof(struct remote_worker *));
     remote->workers[w->id] = w;
     return w;
 }
@@ -89,7 +89,6 @@ static void changes_find(const char *const *envp, struct env_list *changes)
 static void spawn_send(const struct remote_worker *w, const struct spawn_request *request)
 {
     struct env_list changes = {0};
-    cleanup_free char *cwd = path_cwd();
     cleanup_buf struct buf out = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
     changes_find(request->envp, &changes);
@@ -100,8 +99,6 @@ static void spawn_send(const struct remote_worker *w, const struct spawn_request
                                .channel = (uint8_t)request->channel,
                                .argv = (const char **)(uintptr_t)request->argv,
                                .changes = (const char **)(uintptr_t)changes.at};
-    if (cwd && strlen(cwd) < sizeof(spawn.cwd))
-        memcpy(spawn.cwd, cwd, strlen(cwd) + 1);
     wire_spawn(&body, &spawn);
     frame_send(w, FRAME_SPAWN, 0, buf_str(&out));
     env_list_release(&changes);
@@ -372,8 +369,8 @@ static void on_gone(struct remote_worker *w, const struct frame *frame, struct w
 static void (*const frame_handlers[FRAME_TYPES_COUNT])(struct remote_worker *w,
                                                        const struct frame *frame,
                                                        struct wire_body *body) = {
-    [FRAME_STARTED] = on_started, [FRAME_DATA] = on_data,     [FRAME_CREDIT] = on_credit,
-    [FRAME_CLOSED] = on_closed,   [FRAME_INPUT] = on_input,   [FRAME_WARNED] = on_warned,
+    [FRAME_STARTED] = on_started, [FRAME_DATA] = on_data,   [FRAME_CREDIT] = on_credit,
+    [FRAME_CLOSED] = on_closed,   [FRAME_INPUT] = on_input, [FRAME_WARNED] = on_warned,
     [FRAME_GONE] = on_gone,
 };
 

@@ -169,6 +169,13 @@ enum wire_result wire_next(struct wire_reader *reader, struct frame *frame, stru
     return WIRE_FRAME;
 }
 
+void wire_noise_add(const struct wire_reader *reader, struct buf *out)
+{
+    buf_add_str(out, buf_str(&reader->noise));
+    if (!reader->has_begun && reader->noise.len < WIRE_NOISE_KEPT_BYTES)
+        buf_add_str(out, untaken(reader));
+}
+
 void wire_reader_release(struct wire_reader *reader)
 {
     buf_release(&reader->in);

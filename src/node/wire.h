@@ -101,5 +101,7 @@ enum wire_result {
 void wire_feed(struct wire_reader *reader, struct str bytes);
 /* The next frame. Every frame of a known type has a body within its limit; bodies are not looked into. */
 enum wire_result wire_next(struct wire_reader *reader, struct frame *frame, struct err *err);
+/* Adds what came so far if it is not muster's: the beginning of it. */
+void wire_noise_add(const struct wire_reader *reader, struct buf *out);
 void wire_reader_release(struct wire_reader *reader);
 const char *frame_name(enum frame_type type);

@@ -181,6 +181,8 @@ void wire_take(struct wire_body *body, struct wire_take *take)
         body->is_malformed = true;
     text(body, take->run_id, sizeof(take->run_id));
     text(body, take->run_dir, sizeof(take->run_dir));
+    text(body, take->cwd, sizeof(take->cwd));
+    text(body, take->program, sizeof(take->program));
 }
 
 /* What the head shows of a device and tells its workers. */
@@ -275,7 +277,6 @@ void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
     wire_u8(body, &spawn->channel);
     if (spawn->channel > CHANNEL_PATH)
         body->is_malformed = true;
-    text(body, spawn->cwd, sizeof(spawn->cwd));
     texts(body, &spawn->argv);
     texts(body, &spawn->changes);
     if (!spawn->argv[0])

@@ -53,6 +53,8 @@ struct wire_take {
     uint64_t gpus_per_worker, workers_per_gpu, wait_ms;
     uint8_t visible; /* enum visible_mode */
     char run_id[256], run_dir[4096];
+    char cwd[4096];     /* the head's: that of the workers, where it exists */
+    char program[4096]; /* of the workers: refused if it is not there; "": not known */
 };
 void wire_take(struct wire_body *body, struct wire_take *take);
 
@@ -75,7 +77,6 @@ struct wire_spawn {
     uint64_t grace_ms;
     bool has_input, answers;
     uint8_t channel; /* enum worker_channel */
-    char cwd[4096];
     /* NULL-terminated. changes: of the agent's own environment, as env_apply() has them. */
     const char **argv, **changes;
 };

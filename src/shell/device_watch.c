@@ -79,6 +79,19 @@ bool device_watch_seat_has_lost(const struct device_watch *watch, uint32_t p)
     return is_lost;
 }
 
+bool device_watch_seat_is_away(const struct device_watch *watch, uint32_t p)
+{
+    return watch->devices[watch->allocation->seats[p].devices[0]].is_away;
+}
+
+uint32_t device_watch_seat_of(const struct device_watch *watch, uint32_t first)
+{
+    uint32_t p = 0;
+    while (watch->allocation->device_of[p] != first)
+        p++;
+    return p;
+}
+
 struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t number)
 {
     const struct seat *seat = &watch->allocation->seats[number];
@@ -116,11 +129,10 @@ void device_watch_name_set(const struct device_watch *watch, uint32_t first, str
 {
     const struct allocation *allocation = watch->allocation;
     char label[24];
-    uint32_t p = 0;
-    while (allocation->device_of[p] != first)
-        p++;
-    const struct seat *seat = &allocation->seats[p];
+    const struct seat *seat = &allocation->seats[device_watch_seat_of(watch, first)];
     device_label(&allocation->devices.at[seat->devices[0]], label);
+    if (seat->host > 0)
+        buf_addf(name, "%s ", allocation->hosts[seat->host].name);
     buf_add_text(name, label);
     for (size_t i = 1; i < seat->n_devices; i++)
         buf_addf(name, "+%d", allocation->devices.at[seat->devices[i]].index);
@@ -153,10 +165,10 @@ static struct watched *chosen_at(struct device_watch *watch, uint32_t chosen)
     return &watch->devices[watch->allocation->chosen[chosen]];
 }
 
-static void loss_tell(struct device_watch *watch, uint32_t chosen)
+static void loss_tell(struct device_watch *watch, uint32_t chosen, bool is_awaited)
 {
     device_watch_miss(watch, watch->allocation->first_of[chosen]);
-    watch->handlers->lost(watch->context, chosen);
+    watch->handlers->lost(watch->context, chosen, is_awaited);
 }
 
 /* Tells that the set is back, if none of its devices is lost any more. */
@@ -191,7 +203,7 @@ static void sample_take(struct device_watch *watch, const struct device_sample *
     told.is_lost = device->is_lost;
     watch->handlers->sampled(watch->context, &told);
     if (is_news)
-        loss_tell(watch, (uint32_t)sample->device);
+        loss_tell(watch, (uint32_t)sample->device, device->is_away);
     else
         return_tell(watch, watch->allocation->first_of[sample->device]);
 }
@@ -204,19 +216,20 @@ void device_watch_sampled(struct device_watch *watch, uint32_t host,
     sample_take(watch, &of_run);
 }
 
-void device_watch_host(struct device_watch *watch, uint32_t host, bool is_lost)
+void device_watch_host(struct device_watch *watch, uint32_t host, enum host_change change)
 {
     const struct allocation_host *of = &watch->allocation->hosts[host];
-    for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++) {
+    uint32_t end = of->first_chosen + of->n_chosen;
+    for (uint32_t i = of->first_chosen; i < end; i++) {
         struct watched *device = chosen_at(watch, i);
-        bool is_news = is_lost && !device->is_lost;
-        device->is_away = is_lost;
-        device->is_lost = device->is_taken || is_lost;
-        if (is_news)
-            loss_tell(watch, i);
+        device->is_away = change != HOST_BACK;
+        device->is_lost = device->is_taken || device->is_away;
     }
-    for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen && !is_lost; i++)
-        return_tell(watch, watch->allocation->first_of[i]);
+    for (uint32_t i = of->first_chosen; i < end; i++)
+        if (change == HOST_BACK)
+            return_tell(watch, watch->allocation->first_of[i]);
+        else
+            loss_tell(watch, i, change == HOST_LOST);
 }
 
 /* The monitor may have started a new helper, because the last one hung or died. */
@@ -333,5 +346,5 @@ void device_watch_renew(struct device_watch *watch)
             label, buf_text(&holder));
     struct watched *device = &watch->devices[lock->device];
     device->is_taken = device->is_lost = true;
-    loss_tell(watch, allocation_position(allocation, lock->device));
+    loss_tell(watch, allocation_position(allocation, lock->device), false);
 }

@@ -16,8 +16,9 @@ struct shell;
 struct device_handlers {
     /* Position among the chosen devices, as in the sample. */
     void (*sampled)(void *context, const struct device_sample *sample);
-    /* Position among the chosen devices; called each time the device is lost. */
-    void (*lost)(void *context, uint32_t chosen);
+    /* Position among the chosen devices; called each time the device is lost. is_awaited: with its host, which is asked
+     * for again. */
+    void (*lost)(void *context, uint32_t chosen, bool is_awaited);
     /* No device of the set is lost any more. `first`: position of its first among the chosen devices. */
     void (*back)(void *context, uint32_t first);
     /* A new worker on this seat would find as much free memory as the last one had. */
@@ -47,8 +48,13 @@ void device_watch_renew(struct device_watch *watch);
 /* Takes the sample of another host's device; sample->device counts among the devices of that host. */
 void device_watch_sampled(struct device_watch *watch, uint32_t host,
                           const struct device_sample *sample);
-/* A host is lost with all its devices, or has come back. */
-void device_watch_host(struct device_watch *watch, uint32_t host, bool is_lost);
+/* A host is lost with all its devices, and is asked for again, or given up; or it has come back. */
+enum host_change {
+    HOST_LOST,
+    HOST_GIVEN_UP,
+    HOST_BACK
+};
+void device_watch_host(struct device_watch *watch, uint32_t host, enum host_change change);
 
 /* The set is out of use because of a lost device; `back` is called when the samples show none lost. */
 void device_watch_miss(struct device_watch *watch, uint32_t first);
@@ -59,6 +65,10 @@ struct seat_memory {
 };
 struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t number);
 bool device_watch_seat_has_lost(const struct device_watch *watch, uint32_t seat);
+/* Its host is lost. */
+bool device_watch_seat_is_away(const struct device_watch *watch, uint32_t seat);
+/* The first seat of the set whose first device is number `first` of those chosen. */
+uint32_t device_watch_seat_of(const struct device_watch *watch, uint32_t first);
 /* The latest sample; mem_total_bytes 0: none yet, or the device has no memory. `device`: position among all. */
 const struct device_sample *device_watch_sample(const struct device_watch *watch, size_t device);
 

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "node/group.h"
@@ -14,9 +15,11 @@
 #include "version.h"
 
 enum {
-    STARTING_MAX = 8, /* at once: more are refused by sshd's default MaxStartups */
-    RETRY_MIN_MS = 1000,
+    STARTING_MAX = 8,    /* at once: more are refused by sshd's default MaxStartups */
+    RETRY_MIN_MS = 1000, /* the pauses double */
     RETRY_MAX_MS = 60000,
+    TRIES_MAX = 15,    /* in a row, without success: about ten minutes */
+    STEADY_MS = 60000, /* after so long a connection, the pauses begin anew */
     LEAVE_MS = 5000
 };
 
@@ -24,8 +27,8 @@ enum host_state {
     HOST_WAITS,    /* to be connected */
     HOST_STARTING, /* its agent has not answered */
     HOST_UP,
-    HOST_LOST,  /* it was up */
-    HOST_FAILED /* it could not be had at the start, and is not asked again */
+    HOST_AWAY,  /* it was up, and is asked again */
+    HOST_FAILED /* it could not be had at the start, or for too long, and is not asked again */
 };
 
 struct remote_host {
@@ -34,9 +37,10 @@ struct remote_host {
     struct env_list command;
     struct node *node;
     enum host_state state;
-    uint32_t position;    /* among the allocation's hosts */
-    struct err why;       /* it failed or was lost */
-    uint64_t retry_at_ms, retry_pause_ms;
+    uint32_t position; /* among the allocation's hosts */
+    struct err why;    /* it failed or was lost */
+    uint64_t up_at_ms, retry_at_ms, retry_pause_ms;
+    unsigned n_tries;           /* since it was up */
     struct device_list devices; /* as the agent took them first */
     struct seat *seats;
     size_t n_seats;
@@ -77,10 +81,17 @@ static bool has_same_devices(const struct remote_host *h, const struct wire_take
     return is_same;
 }
 
-static void devices_tell(const struct remote_host *h, bool is_lost)
+static void devices_tell(const struct remote_host *h, enum host_change change)
 {
-    if (h->hosts->shell->watch)
-        device_watch_host(h->hosts->shell->watch, h->position, is_lost);
+    if (h->hosts->shell->watch && h->position > 0)
+        device_watch_host(h->hosts->shell->watch, h->position, change);
+}
+
+static void give_up(struct remote_host *h, const char *why)
+{
+    h->state = HOST_FAILED;
+    host_log(h, LOG_WARN, "given up: ", why);
+    devices_tell(h, HOST_GIVEN_UP);
 }
 
 static void on_taken(void *context, const struct wire_taken *taken)
@@ -89,41 +100,53 @@ static void on_taken(void *context, const struct wire_taken *taken)
     if (h->devices.len == 0) {
         devices_keep(h, taken);
         h->state = HOST_UP;
+        h->up_at_ms = clock_now_ms();
         return;
     }
     if (!has_same_devices(h, taken)) {
-        host_log(h, LOG_WARN, "", "it is back with other devices, which are not used");
-        h->state = HOST_FAILED;
+        give_up(h, "it is back with other devices");
         remote_leave(h->node);
         return;
     }
     h->state = HOST_UP;
-    h->retry_pause_ms = 0;
+    h->up_at_ms = clock_now_ms();
+    h->n_tries = 0;
     host_log(h, LOG_WARN, "", "it is connected again");
-    devices_tell(h, false);
+    devices_tell(h, HOST_BACK);
 }
 
 static void retry_plan(struct remote_host *h)
 {
-    uint64_t pause_ms = MIN(MAX(2 * h->retry_pause_ms, (uint64_t)RETRY_MIN_MS),
-                            (uint64_t)RETRY_MAX_MS);
-    h->retry_pause_ms = pause_ms;
-    h->retry_at_ms = clock_now_ms() + pause_ms;
+    uint64_t now_ms = clock_now_ms();
+    if (h->up_at_ms > 0 && now_ms - h->up_at_ms >= STEADY_MS)
+        h->retry_pause_ms = 0;
+    h->up_at_ms = 0;
+    h->retry_pause_ms =
+        MIN(MAX(2 * h->retry_pause_ms, (uint64_t)RETRY_MIN_MS), (uint64_t)RETRY_MAX_MS);
+    h->retry_at_ms = now_ms + h->retry_pause_ms;
 }
 
 static void on_lost(void *context, const struct err *why)
 {
     struct remote_host *h = context;
     bool was_up = h->state == HOST_UP;
-    h->why = *why;
-    if (h->hosts->is_leaving)
+    if (h->hosts->is_leaving || h->state == HOST_FAILED)
         return;
-    if (was_up)
-        host_log(h, LOG_WARN, "lost; what it had not answered runs elsewhere: ", why->text);
-    h->state = h->devices.len > 0 ? HOST_LOST : HOST_FAILED;
+    h->why = *why;
+    if (h->devices.len == 0) {
+        h->state = HOST_FAILED;
+        return;
+    }
+    if (!was_up && ++h->n_tries >= TRIES_MAX) {
+        give_up(h, why->text);
+        return;
+    }
+    h->state = HOST_AWAY;
     retry_plan(h);
-    if (was_up)
-        devices_tell(h, true);
+    if (!was_up)
+        return;
+    host_log(h, LOG_WARN, "lost; what it had not answered runs elsewhere: ", why->text);
+    devices_tell(h, HOST_LOST);
 }
 
 static void on_sampled(void *context, const struct device_sample *sample)
@@ -182,7 +205,7 @@ void hosts_tick(struct hosts *hosts)
         struct remote_host *h = &hosts->at[i];
         if (h->node && h->position == 0) /* it is not among the nodes that the shell ticks */
             node_tick(h->node);
-        bool is_due = h->state == HOST_LOST && now_ms >= h->retry_at_ms;
+        bool is_due = h->state == HOST_AWAY && now_ms >= h->retry_at_ms;
         if (is_due && !hosts->is_leaving && !remote_has_transport(h->node))
             h->state = HOST_WAITS;
     }
@@ -193,30 +216,32 @@ void hosts_tick(struct hosts *hosts)
 static int host_open(struct remote_host *h, const struct allocation_wish *wish, struct err *err)
 {
     struct shell *shell = h->hosts->shell;
-    const struct launcher_opts launcher = {.via = wish->via,
-                                           .agent_path =
-                                               wish->agent_path ? wish->agent_path : shell->self_path};
+    const struct launcher_opts launcher = {
+        .via = wish->via, .agent_path = wish->agent_path ? wish->agent_path : shell->self_path};
     const char *gpus = h->host->gpus ? h->host->gpus : wish->gpus;
     int rc = launcher_command(&launcher, h->host, &h->command, err);
     if (rc)
         return rc;
-    struct remote_opts opts = {
-        .local = shell->node,
-        .argv = (const char *const *)h->command.at,
-        .version = MUSTER_VERSION,
-        .take = {.gpus_per_worker = wish->gpus_per_worker,
-                 .workers_per_gpu = wish->workers_per_gpu,
-                 .wait_ms = wish->wait_ms,
-                 .visible = (uint8_t)wish->visible},
-        .silence_limit_ms = wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
-        .handlers = &handlers,
-        .context = h};
+    struct remote_opts opts = {.local = shell->node,
+                               .argv = (const char *const *)h->command.at,
+                               .version = MUSTER_VERSION,
+                               .take = {.gpus_per_worker = wish->gpus_per_worker,
+                                        .workers_per_gpu = wish->workers_per_gpu,
+                                        .wait_ms = wish->wait_ms,
+                                        .visible = (uint8_t)wish->visible},
+                               .silence_limit_ms =
+                                   wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
+                               .handlers = &handlers,
+                               .context = h};
+    cleanup_free char *cwd = path_cwd();
+    snprintf(opts.take.cwd, sizeof(opts.take.cwd), "%s", cwd ? cwd : "");
+    snprintf(opts.take.program, sizeof(opts.take.program), "%s",
+             wish->program ? wish->program : "");
     if (snprintf(opts.take.gpus, sizeof(opts.take.gpus), "%s", gpus ? gpus : "") >=
         (int)sizeof(opts.take.gpus))
         return fail(err, ERR_USAGE, "the list of devices is longer than %zu bytes",
                     sizeof(opts.take.gpus) - 1);
-    snprintf(opts.take.run_id, sizeof(opts.take.run_id), "%s",
-             shell->run_id ? shell->run_id : "");
+    snprintf(opts.take.run_id, sizeof(opts.take.run_id), "%s", shell->run_id ? shell->run_id : "");
     h->node = remote_open(&opts);
     return 0;
 }
@@ -249,6 +274,8 @@ static int local_take(struct hosts *hosts, const struct allocation_wish *wish,
         allocation_begin(allocation, wish, shell->self_path);
         return 0;
     }
+    if (wish->program && program_check(wish->program, err) != 0)
+        return ERR_UNAVAILABLE;
     for (size_t i = 0; i < hosts->list.len; i++)
         if (hosts->list.at[i].is_local && hosts->list.at[i].gpus)
             own.gpus = hosts->list.at[i].gpus;

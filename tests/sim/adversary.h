@@ -57,7 +57,7 @@ enum future_kind {
     F_ROOM,
     F_QUIET, /* its shell looks whether it says nothing */
     F_LATE,  /* a word said before the signal was felt */
-    F_LOST,  /* a device */
+    F_LOST, /* a device; count 1: with its host, which is asked for again; 2: the host is given up */
     F_BACK,  /* all devices of a lost one's set are well again, their memory is free */
     F_STOP,  /* flag in count */
     F_OOM,   /* told, and survived, at batch count */
@@ -133,6 +133,8 @@ struct world {
     struct item *items;
     uint64_t n_items, known, frontier; /* known and settled as the feeder was told */
     bool device_is_benched[DEVICES_MAX], device_is_lost[DEVICES_MAX];
+    bool set_is_lost[DEVICES_MAX];    /* benched for its loss */
+    bool set_is_awaited[DEVICES_MAX]; /* lost with its host, which is asked for again */
     uint64_t well_since_ms[DEVICES_MAX],
         returned_ms[DEVICES_MAX]; /* of sets; UINT64_MAX: not well */
     uint32_t n_loading;

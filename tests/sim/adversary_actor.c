@@ -450,10 +450,23 @@ static void on_input(struct world *w, const struct future *f)
                               .count = f->count + 1 + below(w, w->n_items - f->count)});
 }
 
+/* Its host comes back, or is given up. What becomes of it is drawn apart, so that all else is as without hosts. */
+static void host_await(struct world *w, const struct future *f)
+{
+    struct rng hosts = {.state = item_seed(w->seed, w->now_ms + f->worker)};
+    bool is_given_up = rng_below(&hosts, 4) == 0;
+    later(w, rng_below(&hosts, 60000),
+          is_given_up ? (struct future){.kind = F_LOST, .worker = f->worker, .count = 2}
+                      : (struct future){.kind = F_BACK, .worker = f->worker});
+}
+
 static void on_lost(struct world *w, const struct future *f)
 {
-    step(w, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = f->worker});
-    if (chance(w, 0.5))
+    bool with_host = f->count == 1;
+    step(w, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = f->worker, .flag = with_host});
+    if (with_host)
+        host_await(w, f);
+    else if (chance(w, 0.5))
         later(w, below(w, 300), (struct future){.kind = F_BACK, .worker = f->worker});
 }
 

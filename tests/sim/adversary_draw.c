@@ -231,7 +231,9 @@ static void outside_draw(struct world *w)
     uint32_t devices_per_set = w->config.n_devices / w->n_sets;
     for (uint32_t set = 0; set < w->n_sets && chance(w, 0.2); set++) {
         uint32_t device = set + w->n_sets * (uint32_t)rng_below(&sets, devices_per_set);
-        later(w, below(w, span_ms), (struct future){.kind = F_LOST, .worker = device});
+        uint64_t with_host = rng_below(&sets, 3) == 0;
+        later(w, below(w, span_ms),
+              (struct future){.kind = F_LOST, .worker = device, .count = with_host});
     }
     if (w->rates.echo > 0)
         later(w, below(w, span_ms), (struct future){.kind = F_ECHO});
@@ -256,6 +258,8 @@ void session_draw(struct world *w, bool is_last)
     w->halt = HALT_NONE;
     w->kill_at = w->disk_full_at = UINT64_MAX;
     memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
+    memset(w->set_is_lost, 0, sizeof(w->set_is_lost));
+    memset(w->set_is_awaited, 0, sizeof(w->set_is_awaited));
     memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
     memset(w->well_since_ms, 0xff, sizeof(w->well_since_ms)); /* UINT64_MAX each */
     memset(w->returned_ms, 0, sizeof(w->returned_ms));

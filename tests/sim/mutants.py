@@ -41,9 +41,13 @@ FEED = {
     "a benched device gets workers again": (
         "feed_death.c", "bool is_benched = f->devices[w->device].is_benched;", "bool is_benched = false;"),
     "a device that is back is used at once": (
-        "feed_bench.c", "f->now_ms + ((uint64_t)RETURN_AFTER_MS << d->n_returns)", "f->now_ms"),
+        "feed_bench.c", "(uint64_t)RETURN_AFTER_MS << d->n_returns", "0"),
+    "the run ends although a lost host may be back": (
+        "feed_bench.c", "!f->end.is_complete && !any_is_awaited(f)", "!f->end.is_complete"),
+    "a run waits for a host that was given up": (
+        "feed.c", "d->is_awaited = ev->flag && may_return;", "d->is_awaited |= ev->flag && may_return;"),
     "a device that is lost again in its pause is used": (
-        "feed.c", "    f->devices[set].return_at_ms = UINT64_MAX;\n", ""),
+        "feed.c", "    d->return_at_ms = UINT64_MAX;\n", ""),
     "a device that was lost and comes back gets workers": (
         "feed.c", "    f->workers[ev->worker].memory_is_back = true;\n",
         "    f->workers[ev->worker].memory_is_back = true;\n"

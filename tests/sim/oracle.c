@@ -129,6 +129,7 @@ static void loss_note(struct world *w, const struct feed_event *ev)
 {
     if (ev->kind == EV_DEVICE_LOST) {
         w->device_is_lost[ev->worker] = true;
+        w->set_is_awaited[ev->worker % w->n_sets] = ev->flag;
         w->well_since_ms[ev->worker % w->n_sets] = UINT64_MAX;
     } else if (ev->kind == EV_DEVICE_BACK) {
         w->well_since_ms[ev->worker] = MIN(w->well_since_ms[ev->worker], ev->now_ms);
@@ -263,12 +264,21 @@ static void check_return(struct world *w, uint32_t set)
 {
     if (!w->device_is_benched[set])
         unsafe(w, "set %u is used again, and was not benched", set);
-    if (w->well_since_ms[set] > w->now_ms || w->now_ms - w->well_since_ms[set] < RETURN_LEAST_MS)
+    uint64_t least_ms = w->set_is_awaited[set] ? 0 : RETURN_LEAST_MS;
+    if (w->well_since_ms[set] > w->now_ms || w->now_ms - w->well_since_ms[set] < least_ms)
         unsafe(w, "set %u is used again, and was not well for long enough", set);
-    w->device_is_benched[set] = false;
+    w->set_is_awaited[set] = false;
+    w->device_is_benched[set] = w->set_is_lost[set] = false;
     w->returned_ms[set] = w->now_ms;
     for (uint32_t d = set; d < w->config.n_devices; d += w->n_sets)
         w->device_is_lost[d] = false;
+}
+
+static void check_halt(struct world *w, enum feed_halt why)
+{
+    for (uint32_t set = 0; set < w->n_sets && why == HALT_NO_DEVICES; set++)
+        if (w->set_is_awaited[set] && w->set_is_lost[set])
+            unsafe(w, "given up for lack of devices, and set %u may be back with its host", set);
 }
 
 static void check_aside(struct world *w, const struct feed_action *action)
@@ -318,6 +328,7 @@ void oracle_action(struct world *w, const struct feed_action *action)
         break;
     case ACT_BENCH:
         w->device_is_benched[action->worker] = true;
+        w->set_is_lost[action->worker] = action->detail == CAUSE_LOST;
         break;
     case ACT_RETURN:
         check_return(w, action->worker);
@@ -328,6 +339,8 @@ void oracle_action(struct world *w, const struct feed_action *action)
                 unsafe(w, "complete, and item %lu is open", i);
         break;
     case ACT_HALT:
+        check_halt(w, action->detail);
+        break;
     case ACT_OVER:
     case ACT_DROP:
     case ACT_NOTE:

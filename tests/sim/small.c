@@ -253,6 +253,8 @@ static void schedule_begin(struct small *s, uint32_t faults)
         s->started[i] = s->mem_awaited[i] = false;
     }
     memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
+    memset(w->set_is_lost, 0, sizeof(w->set_is_lost));
+    memset(w->set_is_awaited, 0, sizeof(w->set_is_awaited));
     memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
     memset(w->well_since_ms, 0xff, sizeof(w->well_since_ms)); /* UINT64_MAX each */
     memset(w->returned_ms, 0, sizeof(w->returned_ms));

@@ -133,7 +133,6 @@ static void bodies_come_back_as_they_were(void **state)
                                .grace_ms = 10000,
                                .has_input = true,
                                .channel = CHANNEL_DESCRIPTOR,
-                               .cwd = "/tmp",
                                .argv = argv,
                                .changes = changes};
     struct wire_body out = wire_body_to(&bytes);

@@ -1,0 +1,263 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Workers on other hosts. The hosts are agents on this machine, reached by `--via`: the command `env` runs what stands
+# behind it, and ./reach HOST notes its own pid, whose child is the agent of that host.
+load helpers
+
+setup() {
+    common_setup
+    worker reach <<'END'
+#!/bin/sh
+host=$1
+shift
+echo $$ >pid.$host
+"$@"
+END
+    pyworker slow <<'END'
+import sys, time
+for line in sys.stdin:
+    time.sleep(0.02)
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+}
+
+agent_of() { pgrep -P "$(cat "pid.$1")"; }
+is_started() { [ -s "pid.$1" ] && [ -n "$(agent_of "$1")" ]; }
+log() { cat muster-runs/latest/orchestrator.log; }
+has_logged() { log 2>/dev/null | grep -qF -- "$1"; }
+
+@test "the devices of all hosts do one run, in order, and each worker has its host's name" {
+    seq 1 30000 >in.txt
+    map --hosts one=cpu:2,two=cpu:1,local=cpu:1 --via env -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    [ "$(log | grep -o '[a-z]*_*cpu_[01]: attempt' | sort -u | tr '\n' ' ')" = "cpu_0: attempt one_cpu_0: attempt one_cpu_1: attempt two_cpu_0: attempt " ]
+    [ -e muster-runs/latest/logs/two_cpu_0_stderr.log ]
+}
+
+@test "each runs on every seat of every host, with the numbers of the whole run" {
+    run --separate-stderr limited "$MUSTER" each --hosts one=cpu:2,two=cpu:1 --via env -- sh -c 'echo $MUSTER_WORKER of $MUSTER_WORKERS in "$PWD"'
+    ended_with 0
+    [ "$(sort <<<"$output")" = "one_cpu_0: 0 of 3 in $PWD
+one_cpu_1: 1 of 3 in $PWD
+two_cpu_0: 2 of 3 in $PWD" ]
+}
+
+@test "a worker sees the devices of its host, and nothing of the head's environment but muster's variables" {
+    export MUSTER_SYSFS=/nowhere SECRET=do-not-send
+    run --separate-stderr limited "$MUSTER" each -g 1 --hosts one --via "env -u SECRET MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=2 THERE=1" -- \
+        sh -c 'echo "$CUDA_VISIBLE_DEVICES $MUSTER_DEVICE_KIND ${THERE-} ${SECRET-none}"'
+    ended_with 0
+    [ "$output" = "one_gpu_1: 1 cuda 1 none" ]
+}
+
+@test "an agent that is killed loses its devices, not the run; it is connected again" {
+    seq 1 400 >in.txt
+    map_begin --hosts one=cpu:2,two=cpu:2 --via './reach {host}' -o out.txt in.txt -- ./slow
+    wait_for is_started one
+    wait_for holds muster-runs/latest/orchestrator.log "two_cpu_1: attempt"
+    sleep 0.5
+    kill -KILL "$(agent_of one)"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "one: lost; what it had not answered runs elsewhere" "one: it is connected again"
+    says_not "retries, 1 crash" "died"
+    [ ! -e out.txt.failed.jsonl ]
+}
+
+@test "the only host is lost: the run waits until it is back, and goes on there" {
+    seq 1 100 >in.txt
+    map_begin --hosts one=cpu:1 --via './reach {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "one_cpu_0: attempt"
+    sleep 0.4
+    kill -KILL "$(agent_of one)"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+}
+
+@test "an agent that hangs is given up after --host-timeout, and ends its workers when it finds the head gone" {
+    seq 1 200 >in.txt
+    map_begin --hosts one=cpu:1,two=cpu:1 --host-timeout 1s --via './reach {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "two_cpu_0: attempt"
+    local agent
+    agent=$(agent_of one)
+    kill -STOP "$agent"
+    wait_for has_logged "one: lost"
+    kill -CONT "$agent" || true
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "nothing was heard for 1.0 s"
+}
+
+@test "a head that is killed leaves nothing on its hosts, and resume completes the run" {
+    seq 1 200 >in.txt
+    map_begin --hosts one=cpu:2,two=cpu:1 --via './reach {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "two_cpu_0: attempt"
+    sleep 0.5
+    kill -KILL "$PID"
+    wait_for nobody_is_left
+    run limited "$MUSTER" resume latest
+    ended_with 0
+    same in.txt out.txt
+}
+
+@test "a head that hangs is given up by its agents, which end their workers" {
+    seq 1 200 >in.txt
+    map_begin --hosts one=cpu:1 --host-timeout 1s --via './reach {host}' -o out.txt in.txt -- sh -c 'touch there; exec ./slow'
+    wait_for test -e there
+    kill -STOP "$PID"
+    wait_for is_gone "$(agent_of one)"
+    kill -CONT "$PID"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+}
+
+@test "a signal ends the workers of all hosts" {
+    seq 1 1000 >in.txt
+    map_begin --hosts one=cpu:1,two=cpu:1 --via './reach {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "two_cpu_0: attempt"
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    wait_for nobody_is_left
+}
+
+@test "a signal while hosts are being connected ends muster" {
+    seq 1 10 >in.txt
+    map_begin --hosts one --via "sh -c 'touch asked; exec sleep 1000'" -o out.txt in.txt -- cat
+    wait_for test -e asked
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+    wait_for nobody_is_left
+    [ ! -e muster-runs ]
+}
+
+@test "a host that cannot be had is named with its launcher's words, and the others go on" {
+    seq 1 100 >in.txt
+    worker via <<'END'
+#!/bin/sh
+echo "Welcome to $1"
+[ "$1" = good ] || { echo "Permission denied (publickey)." >&2; exit 255; }
+shift
+exec "$@"
+END
+    map --hosts bad,good=cpu:1 --via './via {host}' -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    says "bad: cannot be had: ./via ended with status 255: Permission denied (publickey)."
+    map --hosts bad,good=cpu:1 --hosts-min 2 --via './via {host}' -o out2.txt in.txt -- cat
+    ended_with 69
+    says "1 of 2 hosts can be had; bad: ./via ended with status 255: Permission denied (publickey)."
+    map --hosts bad --via "sh -c 'echo Welcome; exit 3'" -o out2.txt in.txt -- cat
+    ended_with 69
+    says "0 of 1 hosts can be had; bad: sh ended with status 3 (it printed: Welcome)"
+    map --hosts bad --via ./nosuch -o out2.txt in.txt -- cat
+    ended_with 69
+    says "bad: ./nosuch: No such file or directory"
+}
+
+@test "a worker's program that is missing on one host is said before items fail there" {
+    seq 1 100 >in.txt
+    mkdir bin
+    printf '#!/bin/sh\nexec cat\n' >bin/tool
+    chmod +x bin/tool
+    worker via <<'END'
+#!/bin/sh
+[ "$1" = with ] && PATH=$PWD/bin:$PATH
+shift
+exec "$@"
+END
+    map --hosts with=cpu:1,without=cpu:1 --via './via {host}' -o out.txt in.txt -- tool
+    ended_with 0
+    same in.txt out.txt
+    says "without: cannot be had: the worker's program 'tool' is not in PATH"
+}
+
+@test "bytes that are not muster's end the connection with a sentence" {
+    seq 1 10 >in.txt
+    map --hosts one --via "sh -c 'printf \"\\n\\001muster-wire-1\\n0123456789abcdef0123456789abcdef\"; sleep 1000'" -o out.txt in.txt -- cat
+    ended_with 69
+    says "one: frame 0 " "bytes were changed, lost or repeated on the way"
+    run bash -c "printf '\n\001muster-wire-1\n0123456789abcdef0123456789abcdef' | timeout 20 '$MUSTER' agent | tail -c 1000 | tr -d '\000'"
+    says "muster: frame 0 "
+    ended_with 0
+}
+
+@test "channel workers on a host, by descriptor and by path" {
+    records 300 >in.jsonl
+    pyworker chan <<'END'
+import sys, os
+sys.path.append(os.environ["PYTHONPATH"].split(":")[-1])
+import muster
+for item in muster.items():
+    item.done(id=item.data["id"])
+END
+    local way
+    for way in "" --channel-path; do
+        map $way --hosts one=cpu:1,two=cpu:1 --via env -o "out$way.jsonl" in.jsonl -- ./chan
+        ended_with 0
+        [ "$(jq -c .id "out$way.jsonl" | paste -sd+ | bc)" = 44850 ]
+        [ "$(wc -l <"out$way.jsonl")" = 300 ]
+    done
+    [ -z "$(ls -d "${TMPDIR:-/tmp}"/muster-agent-* 2>/dev/null)" ]
+}
+
+@test "a worker that prints without end is held back, and a dead one's last words come back" {
+    seq 1 4 >in.txt
+    pyworker loud <<'END'
+import sys
+sys.stderr.write("x" * 4000000 + "\n")
+sys.stderr.flush()
+for line in sys.stdin:
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+    map --hosts one=cpu:1 --via env -o out.txt in.txt -- ./loud
+    ended_with 0
+    same in.txt out.txt
+    map --hosts one=cpu:1 --via env --retries 0 -o out2.txt in.txt -- sh -c 'read l; echo "the reason" >&2; exit 7'
+    ended_with 1
+    says "status 7" "its last words: the reason"
+}
+
+@test "a run of another host's device is refused there, by its lock" {
+    export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1
+    seq 1 10 >in.txt
+    holding_worker
+    map_begin -g 0 --hosts one --via env -o out.txt in.txt -- ./hold
+    wait_for test -e holding
+    map -g 0 --hosts two --via env -o out2.txt in.txt -- cat
+    ended_with 69
+    says "0 of 1 hosts can be had; two: gpu 0 is taken by pid"
+    touch go
+    map_end
+    ended_with 0
+}
+
+@test "lists of hosts: files, ports, devices, and what is wrong with them" {
+    printf '# the lab\none slots=2\n\ntwo slots=1 # small\n' >hosts
+    run --separate-stderr limited "$MUSTER" each --hosts @hosts --via "env MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=4 MUSTER_SYSFS=/nowhere MUSTER_LOCK_DIR=" -- true
+    run --separate-stderr limited "$MUSTER" each --hosts @hosts -g cpu:1 --via "sh -c 'echo \"\$0 \$1\" >&2; exit 1' {host} {port}" -- true
+    ended_with 69
+    local list words
+    while IFS='|' read -r list words; do
+        run limited "$MUSTER" each --hosts "$list" --via env -- true
+        ended_with 2
+        says "$words"
+    done <<'END'
+one,one|--hosts: 'one' is named twice
+one,,two|--hosts: an entry is empty
+one:0|--hosts: 'one:0' has no port behind its colon
+-oProxyCommand=x|--hosts: '-oProxyCommand' is no name of a host
+a b|--hosts: 'a b' is no name of a host
+one=gpu|--hosts: one:
+@nosuch|--hosts: 
+END
+}
