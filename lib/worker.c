@@ -17,9 +17,11 @@ enum {
     WINDOW_MAX = 1024,        /* the most items fetched ahead, when they take almost no time */
     CONCURRENCY_MAX = 100000, /* the most credits that muster accepts */
     LINGER_MS = 10,           /* how long a batch waits for its next item */
+    ROUND_TRIP_MAX_MS = 10000
 };
-static const uint64_t window_ns = 10000000; /* how much work is fetched ahead if items are fast */
-static const uint64_t ahead_ns = 50000000;  /* one item is fetched ahead if items take less */
+static const uint64_t window_base_ns =
+    10000000; /* how much work is fetched ahead if items are fast */
+static const uint64_t ahead_base_ns = 50000000; /* one item is fetched ahead if items take less */
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -65,13 +67,25 @@ static int grant(struct muster_worker *worker, size_t credits)
 }
 
 /*
- * Sets the window to the items that fit into 10 ms at the recent speed, at most twice as many as
+ * Four times the way to muster on another host and back: credits are asked for anew when half of the window is used, and
+ * while items wait for the way, the recent speed is too low a measure.
+ */
+static uint64_t way_ns(void)
+{
+    const char *text = getenv("MUSTER_ROUND_TRIP_MS");
+    unsigned long round_trip_ms = text ? strtoul(text, NULL, 10) : 0;
+    return 4000000u * (uint64_t)smaller(round_trip_ms, ROUND_TRIP_MAX_MS);
+}
+
+/*
+ * Sets the window to the items that fit into 10 ms, and the way to another host, at the recent speed, at most twice as many as
  * before. A fast worker does not wait for muster at every item; a medium one has the next item ready
  * when it asks for it; a slow one has no item waiting that another device could do.
  */
 static void adapt_window(struct muster_worker *worker)
 {
     uint64_t now_ns = mw_now_ns(), spent_ns = now_ns - worker->granted_ns;
+    uint64_t window_ns = window_base_ns + way_ns(), ahead_ns = ahead_base_ns + way_ns();
     size_t target =
         spent_ns == 0 ? WINDOW_MAX : (size_t)(worker->n_since_grant * window_ns / spent_ns);
     size_t least = spent_ns < worker->n_since_grant * ahead_ns ? 2 : 1;

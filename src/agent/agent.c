@@ -178,6 +178,17 @@ static void on_frame(void *context, const struct frame *frame)
         agent_break(agent, frame, "that was not expected");
 }
 
+/* The head is gone, or this machine is: ends the workers. */
+static void leave(struct agent *agent)
+{
+    if (agent->is_over)
+        return;
+    agent->is_over = true;
+    uv_poll_stop(&agent->in_poll);
+    uv_poll_stop(&agent->out_poll);
+    agent_workers_end(agent, END_POLITELY);
+}
+
 /* ---- the stream ---- */
 
 static ssize_t on_write(void *context, struct str bytes)
@@ -201,24 +212,33 @@ static void on_has_room(void *context)
 static const struct link_handlers link_handlers = {
     .write = on_write, .frame = on_frame, .has_room = on_has_room};
 
-static void on_readable(uv_poll_t *poll, int status, int events)
+/* False: the head has closed its end, or there is no more for now. */
+static bool stream_read(struct agent *agent)
 {
     static char scratch[SCRATCH_BYTES];
-    struct agent *agent = poll->data;
     struct err err = {0};
-    (void)status, (void)events;
-    for (int i = 0; i < READS_AT_ONCE && !link_is_broken(&agent->link); i++) {
-        ssize_t got = read(STDIN_FILENO, scratch, sizeof(scratch));
-        if (got < 0 && (errno == EINTR || errno == EAGAIN))
-            return;
-        if (got > 0)
-            link_feed(&agent->link, (struct str){scratch, (size_t)got}, clock_now_ms());
-        else
-            link_break(&agent->link,
-                       (fail(&err, ERR_UNAVAILABLE, "the head has closed the connection"), &err));
-        if (got < (ssize_t)sizeof(scratch))
-            return;
+    ssize_t got = read(STDIN_FILENO, scratch, sizeof(scratch));
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return false;
+    if (got > 0) {
+        link_feed(&agent->link, (struct str){scratch, (size_t)got}, clock_now_ms());
+    } else {
+        fail(&err, ERR_UNAVAILABLE, "the head has closed the connection");
+        link_break(&agent->link, &err);
     }
+    return got == (ssize_t)sizeof(scratch);
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    struct agent *agent = poll->data;
+    (void)status, (void)events;
+    for (int i = 0; i < READS_AT_ONCE && !link_is_broken(&agent->link); i++)
+        if (!stream_read(agent))
+            break;
+    if (link_is_broken(
+            &agent->link)) /* not only before the next sleep: there may be nothing to wake up for */
+        leave(agent);
 }
 
 static void on_writable(uv_poll_t *poll, int status, int events)
@@ -247,17 +267,6 @@ static int stream_open(struct agent *agent, struct err *err)
 }
 
 /* ---- the run ---- */
-
-/* The head is gone, or this machine is: ends the workers. */
-static void leave(struct agent *agent)
-{
-    if (agent->is_over)
-        return;
-    agent->is_over = true;
-    uv_poll_stop(&agent->in_poll);
-    uv_poll_stop(&agent->out_poll);
-    agent_workers_end(agent, END_POLITELY);
-}
 
 static void on_stop(void *context, bool now)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/link.h"
 
+#include "base/cleanup.h"
 #include "base/parse.h"
+#include "node/wire_body.h"
 
 void link_begin(struct link *link, const struct link_handlers *handlers, void *context,
                 uint64_t silence_limit_ms, uint64_t now_ms)
@@ -79,6 +81,43 @@ void link_flush(struct link *link, uint64_t now_ms)
     }
 }
 
+static void stamp_send(struct link *link, enum frame_type type, uint64_t stamp_ms, uint64_t now_ms)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    wire_u64(&body, &stamp_ms);
+    link_send(link, &(struct frame){type, 0, WIRE_NO_WORKER, buf_str(&out)});
+    link_flush(link, now_ms);
+}
+
+void link_ping(struct link *link, uint64_t now_ms)
+{
+    stamp_send(link, FRAME_PING, now_ms, now_ms);
+}
+
+/* A mean of the last eight or so, so that one slow answer counts for little. */
+static void round_trip_take(struct link *link, uint64_t took_ms)
+{
+    link->round_trip_ms =
+        link->has_round_trip ? (7 * link->round_trip_ms + took_ms + 4) / 8 : took_ms;
+    link->has_round_trip = true;
+}
+
+static void stamp_take(struct link *link, const struct frame *frame, uint64_t now_ms)
+{
+    struct wire_body body = wire_body_of(frame->body);
+    struct err err = {0};
+    uint64_t stamp_ms = 0;
+    wire_u64(&body, &stamp_ms);
+    if (!wire_body_is_whole(&body) || (frame->type == FRAME_PONG && stamp_ms > now_ms))
+        link_break(link,
+                   (fail(&err, ERR_DATA, "a %s is malformed", frame_name(frame->type)), &err));
+    else if (frame->type == FRAME_PING)
+        stamp_send(link, FRAME_PONG, stamp_ms, now_ms);
+    else
+        round_trip_take(link, now_ms - stamp_ms);
+}
+
 void link_feed(struct link *link, struct str bytes, uint64_t now_ms)
 {
     struct frame frame;
@@ -91,7 +130,9 @@ void link_feed(struct link *link, struct str bytes, uint64_t now_ms)
             link_break(link, &err);
         if (result != WIRE_FRAME)
             return;
-        if (frame.type != FRAME_PING)
+        if (frame.type == FRAME_PING || frame.type == FRAME_PONG)
+            stamp_take(link, &frame, now_ms);
+        else
             link->handlers->frame(link->context, &frame);
     }
 }
@@ -107,7 +148,6 @@ void link_tick(struct link *link, uint64_t now_ms)
         return;
     }
     if (now_ms - link->sent_ms >= link->silence_limit_ms / LINK_PINGS && n_queued(link) == 0) {
-        link_send(link, &(struct frame){.type = FRAME_PING, .worker = WIRE_NO_WORKER});
-        link_flush(link, now_ms);
+        link_ping(link, now_ms);
     }
 }

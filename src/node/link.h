@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One end of the stream between a head and an agent: frames (wire.h) over a transport that the owner has. It says
- * hello, queues what is sent, pings, and notices a silent or broken stream. Pure: no descriptor, no clock; times are
+ * queues what is sent, pings, and notices a silent or broken stream. Pure: no descriptor, no clock; times are
  * the owner's.
  *
  * Frames are sent in their order. Data is to be added only while link_has_room(), so that what is queued stays
@@ -34,6 +34,8 @@ struct link {
     size_t n_sent;
     bool was_full; /* link_has_room() was false */
     uint64_t heard_ms, sent_ms, silence_limit_ms;
+    uint64_t round_trip_ms; /* recently; 0: less than one, or not known */
+    bool has_round_trip;
     struct err broken; /* code 0: it is not */
 };
 
@@ -48,6 +50,8 @@ bool link_has_room(struct link *link);
 void link_flush(struct link *link, uint64_t now_ms);
 /* Bytes of the transport: calls `frame` for each frame that they complete. */
 void link_feed(struct link *link, struct str bytes, uint64_t now_ms);
+/* Sends a ping, whose answer tells the round trip. */
+void link_ping(struct link *link, uint64_t now_ms);
 /* Sends a ping if one is due, and gives the other end up after its silence. A few times a second. */
 void link_tick(struct link *link, uint64_t now_ms);
 /* Gives the stream up, for a reason that the transport knows. The first reason stays. */

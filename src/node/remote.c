@@ -70,6 +70,7 @@ static void on_hello(struct remote *remote, const struct frame *frame)
         link_break(&remote->link, &err);
         return;
     }
+    link_ping(&remote->link, clock_now_ms()); /* answered before the agent looks for devices */
     wire_take(&body, &remote->opts.take);
     remote_send(remote, FRAME_TAKE, WIRE_NO_WORKER, 0, buf_str(&out));
     /* While the agent waits for devices, it says nothing. */

@@ -83,7 +83,6 @@ static void changes_find(const char *const *envp, struct env_list *changes)
     for (size_t i = 0; i < own.len; i++)
         env_list_add(changes, xstrndup(own.at[i], strcspn(own.at[i], "=")));
     env_list_release(&own);
-    env_end(changes);
 }
 
 static void spawn_send(const struct remote_worker *w, const struct spawn_request *request)
@@ -92,6 +91,10 @@ static void spawn_send(const struct remote_worker *w, const struct spawn_request
     cleanup_buf struct buf out = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
     changes_find(request->envp, &changes);
+    uint64_t round_trip_ms = w->remote->link.round_trip_ms;
+    if (round_trip_ms > 0)
+        env_set(&changes, xasprintf("MUSTER_ROUND_TRIP_MS=%lu", round_trip_ms));
+    env_end(&changes);
     struct wire_spawn spawn = {.seat = request->seat->number,
                                .grace_ms = request->grace_ms,
                                .has_input = request->has_input,

@@ -36,7 +36,8 @@ enum {
 /* Name, the longest body in bytes. Bodies: wire_body.h, and raw bytes for DATA and TEXT. */
 #define FRAME_TYPES(X)                                                \
     X(HELLO, 65536)              /* both ways, first: who is there */ \
-    X(PING, 0)                   /* both ways: the link is alive */   \
+    X(PING, 8)                   /* both ways: the sender's clock */  \
+    X(PONG, 8)                   /* both ways: that of a PING */      \
     X(TAKE, 65536)               /* to the agent: take devices */     \
     X(TAKEN, 4194304)            /* from it: devices and seats */     \
     X(REFUSED, 4096)             /* from it: an error instead */      \
