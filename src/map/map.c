@@ -151,7 +151,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     xalloc_share_heap();
     struct session s = {.request = &r,
                         .shell = {.verb = &map_shell,
-                                  .is_verb_away = true,
+                                  .phase = {.is_verb_away = true},
                                   .context = &s,
                                   .log = log,
                                   .self_path = self_path,

@@ -390,7 +390,7 @@ int session_loop(struct session *s, struct err *err)
         return rc;
     uv_timer_init(&s->shell.loop, &s->feed_timer);
     s->feed_timer.data = s;
-    s->shell.is_verb_away = false;
+    s->shell.phase.is_verb_away = false;
     device_watch_log(s->devices);
     device_watch_begin(s->devices);
     s->request->work->input_begin(s);

@@ -45,7 +45,7 @@ struct device_watch *device_watch_new(struct shell *shell, struct allocation *al
                                    .devices = xcalloc(n_devices, sizeof(*watch->devices)),
                                    .memory = memory_new(allocation->n_seats, (uint32_t)n_devices)};
     ASSERT(watch->memory);
-    shell->watch = watch;
+    shell->machines.watch = watch;
     for (uint32_t p = 0; p < allocation->n_seats; p++)
         for (size_t i = 0; i < allocation->seats[p].n_devices; i++)
             memory_seat_uses(watch->memory, p, (uint32_t)allocation->seats[p].devices[i]);
@@ -62,7 +62,7 @@ void device_watch_free(struct device_watch *watch)
 {
     if (!watch)
         return;
-    watch->shell->watch = NULL;
+    watch->shell->machines.watch = NULL;
     free(watch->devices);
     memory_free(watch->memory);
     free(watch);

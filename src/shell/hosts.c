@@ -83,8 +83,8 @@ static bool has_same_devices(const struct remote_host *h, const struct wire_take
 
 static void devices_tell(const struct remote_host *h, enum host_change change)
 {
-    if (h->hosts->shell->watch && h->position > 0)
-        device_watch_host(h->hosts->shell->watch, h->position, change);
+    if (h->hosts->shell->machines.watch && h->position > 0)
+        device_watch_host(h->hosts->shell->machines.watch, h->position, change);
 }
 
 static void give_up(struct remote_host *h, const char *why)
@@ -153,9 +153,9 @@ static void on_sampled(void *context, const struct device_sample *sample)
 {
     const struct remote_host *h = context;
     struct device_sample of_run = *sample;
-    if (!h->hosts->shell->watch || sample->device >= h->devices.len)
+    if (!h->hosts->shell->machines.watch || sample->device >= h->devices.len)
         return;
-    device_watch_sampled(h->hosts->shell->watch, h->position, &of_run);
+    device_watch_sampled(h->hosts->shell->machines.watch, h->position, &of_run);
 }
 
 static void on_said(void *context, struct str line)
@@ -338,7 +338,7 @@ static int hosts_await(struct hosts *hosts)
 static int hosts_take(struct shell *shell, const struct allocation_wish *wish,
                       struct allocation *allocation, struct err *err)
 {
-    struct hosts *hosts = shell->hosts = xcalloc(1, sizeof(*hosts));
+    struct hosts *hosts = shell->machines.hosts = xcalloc(1, sizeof(*hosts));
     hosts->shell = shell;
     int rc = hosts_open(hosts, wish, err);
     if (rc)
@@ -360,7 +360,7 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
     const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
     if (!wish->hosts)
         return allocation_take(allocation, wish, &holder, err);
-    int rc = shell->has_loop ? 0 : shell_loop_open(shell, err);
+    int rc = shell->phase.has_loop ? 0 : shell_loop_open(shell, err);
     if (rc == 0)
         rc = shell_node_open(shell, scratch, err);
     if (rc == 0)

@@ -21,7 +21,7 @@ uint64_t shell_now(struct shell *shell)
 
 void shell_stop(struct shell *shell, bool now)
 {
-    if (!shell->is_verb_away)
+    if (!shell->phase.is_verb_away)
         shell->verb->stop(shell->context, now);
 }
 
@@ -54,11 +54,11 @@ static void on_tick(uv_timer_t *timer)
 {
     struct shell *shell = timer->data;
     shell_now(shell);
-    if (shell->verb->tick && !shell->is_verb_away)
+    if (shell->verb->tick && !shell->phase.is_verb_away)
         shell->verb->tick(shell->context);
     node_tick(shell->node);
-    if (shell->hosts)
-        hosts_tick(shell->hosts);
+    if (shell->machines.hosts)
+        hosts_tick(shell->machines.hosts);
     if (!shell->is_settled)
         limit_check(shell);
     if (shell->display.console)
@@ -68,14 +68,14 @@ static void on_tick(uv_timer_t *timer)
     shell_stop_check(shell);
     if (shell->claim)
         output_claim_answer(shell->claim);
-    if (shell->verb->each_second && !shell->is_verb_away)
+    if (shell->verb->each_second && !shell->phase.is_verb_away)
         shell->verb->each_second(shell->context);
 }
 
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct shell *shell = prepare->data;
-    if (shell->verb->before_sleep && !shell->is_verb_away)
+    if (shell->verb->before_sleep && !shell->phase.is_verb_away)
         shell->verb->before_sleep(shell->context);
     node_flush(shell->node);
 }
@@ -87,18 +87,18 @@ int shell_loop_open(struct shell *shell, struct err *err)
         errno = sys;
         return fail_errno(err, "make an event loop");
     }
-    shell->has_loop = true;
+    shell->phase.has_loop = true;
     return 0;
 }
 
 int shell_loop_begin(struct shell *shell, struct err *err)
 {
-    if (shell->has_begun)
+    if (shell->phase.has_begun)
         return 0;
     int rc = shell_signals_begin(shell, err);
     if (rc)
         return rc;
-    shell->has_begun = true;
+    shell->phase.has_begun = true;
     uv_timer_init(&shell->loop, &shell->tick_timer);
     uv_prepare_init(&shell->loop, &shell->prepare);
     shell->tick_timer.data = shell->prepare.data = shell;
@@ -122,10 +122,10 @@ static void close_quietly(uv_handle_t *handle, void *arg)
 
 void shell_loop_close(struct shell *shell)
 {
-    if (!shell->has_loop)
+    if (!shell->phase.has_loop)
         return;
     uv_walk(&shell->loop, close_quietly, NULL);
     uv_run(&shell->loop, UV_RUN_DEFAULT);
     uv_loop_close(&shell->loop);
-    shell->has_loop = false;
+    shell->phase.has_loop = false;
 }

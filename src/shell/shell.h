@@ -89,8 +89,10 @@ struct shell {
     const struct output_claim *claim;
 
     uv_loop_t loop;
-    bool has_loop, has_begun;
-    bool is_verb_away; /* the loop turns for the hosts alone: the verb is not called */
+    struct {
+        bool has_loop, has_begun;
+        bool is_verb_away; /* the loop turns for the hosts alone: the verb is not called */
+    } phase;
     uv_timer_t tick_timer;
     uv_prepare_t prepare;
     struct shell_signals signals;
@@ -100,9 +102,12 @@ struct shell {
     bool is_settled; /* the output is in place, so signals and limits no longer end the run */
 
     char *guard_path;
-    struct node *node, *local;  /* node: all hosts; local: this machine, one of them */
-    struct hosts *hosts;        /* NULL: this machine alone */
-    struct device_watch *watch; /* NULL: none */
+    struct node *node; /* all machines */
+    struct {
+        struct node *local;         /* this machine */
+        struct hosts *hosts;        /* NULL: this machine alone */
+        struct device_watch *watch; /* NULL: none */
+    } machines;
     struct reaper *reaper;
     struct keeper keeper;
     struct buf hook_input; /* the summary as JSON, for --on-finish */

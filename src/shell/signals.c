@@ -33,7 +33,7 @@ static void child_ended(void *context, pid_t pid, int wait_status)
 {
     struct shell *shell = context;
     (void)wait_status;
-    local_child_ended(shell->local, pid);
+    local_child_ended(shell->machines.local, pid);
 }
 
 static void end_begin(struct shell *shell, int signal)
@@ -57,7 +57,7 @@ static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
         return;
     if (n_before == 0)
         end_begin(shell, signal);
-    else if (!shell->is_verb_away)
+    else if (!shell->phase.is_verb_away)
         shell->verb->kill(shell->context);
 }
 

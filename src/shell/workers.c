@@ -34,7 +34,7 @@ int shell_node_open(struct shell *shell, struct str scratch, struct err *err)
         return 0;
     int rc = reaper_open(&shell->reaper, err);
     if (rc == 0)
-        shell->node = shell->local =
+        shell->node = shell->machines.local =
             local_open(&(struct local_opts){.loop = &shell->loop,
                                             .reaper = shell->reaper,
                                             .guard_path = shell->guard_path,
@@ -64,9 +64,9 @@ int shell_begin(struct shell *shell, const struct allocation_wish *wish,
 /* Leaves the other hosts; the loop still turns, and the verb may be closed in part. */
 static void hosts_end(struct shell *shell)
 {
-    shell->is_verb_away = true;
-    if (shell->hosts)
-        hosts_leave(shell->hosts);
+    shell->phase.is_verb_away = true;
+    if (shell->machines.hosts)
+        hosts_leave(shell->machines.hosts);
 }
 
 void shell_close(struct shell *shell)
@@ -81,7 +81,7 @@ void shell_close(struct shell *shell)
     fd_close(&shell->signals.front_fd);
     free(shell->guard_path);
     shell->guard_path = NULL;
-    hosts_free(steal_ptr(&shell->hosts));
+    hosts_free(steal_ptr(&shell->machines.hosts));
 }
 
 enum {

@@ -25,7 +25,7 @@ FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
 STRUCT_MEMBERS_MAX = 30
 
-# Who may include whom, beside itself: cli -> shard -> map -> shell -> {node, store, ui} -> {device, proc} -> base;
+# Who may include whom, beside itself: cli -> {agent, shard -> map} -> shell -> {node, store, ui} -> {device, proc} -> base;
 # map and ui use core and data as well, map and shard rule, shard tensor too; data and tensor -> rule.
 ROOMS = {
     "base": set(),
@@ -41,10 +41,11 @@ ROOMS = {
     "node": {"device", "proc", "base"},
     "shell": {"node", "store", "ui", "core", "device", "proc", "base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
+    "agent": {"shell", "node", "device", "proc", "base"},
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},
     "shard": {"map", "core", "shell", "device", "data", "tensor", "rule", "store", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"opt", "map", "shard", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "agent", "map", "shard", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {

@@ -35,7 +35,8 @@ static void hosts_are_as_ssh_has_them(void **state)
     expect("node1", "node1 node1 node1 - 0");
     expect(" node1 , node2 ", "node1 node1 node1 - 0; node2 node2 node2 - 0");
     expect("me@10.0.0.5:2222", "me@10.0.0.5:2222 me@10.0.0.5 10.0.0.5 - 2222");
-    expect("[fe80::1]:22,fe80::2", "[fe80::1]:22 [fe80::1] fe80--1 - 22; fe80::2 fe80::2 fe80--2 - 0");
+    expect("[fe80::1]:22,fe80::2",
+           "[fe80::1]:22 [fe80::1] fe80--1 - 22; fe80::2 fe80::2 fe80--2 - 0");
     /* Files are named by labels, so each has its own. */
     expect("a:1,b@a:1", "a:1 a a - 1; b@a:1 b@a a-2 - 1");
 }
@@ -44,7 +45,8 @@ static void a_host_may_have_devices_of_its_own(void **state)
 {
     (void)state;
     expect("a=0-3,b", "a a a 0-3 0; b b b - 0");
-    expect("a=0,2-5,7,b=any:2,local=cpu:3", "a a a 0,2-5,7 0; b b b any:2 0; local local local cpu:3 0");
+    expect("a=0,2-5,7,b=any:2,local=cpu:3",
+           "a a a 0,2-5,7 0; b b b any:2 0; local local local cpu:3 0");
 }
 
 static void files_have_one_host_a_line(void **state)
@@ -52,7 +54,8 @@ static void files_have_one_host_a_line(void **state)
     (void)state;
     char path[] = "/tmp/muster-hosts-XXXXXX";
     int fd = mkstemp(path);
-    static const char text[] = "# all\n\nnode1 slots=4\nnode2   slots=2 max_slots=8 # old\n node3\n";
+    static const char text[] =
+        "# all\n\nnode1 slots=4\nnode2   slots=2 max_slots=8 # old\n node3\n";
     assert_true(fd >= 0 && write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1);
     cleanup_free char *list = NULL;
     assert_true(asprintf(&list, "first,@%s", path) > 0);
