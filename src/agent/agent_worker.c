@@ -3,8 +3,11 @@
  * Workers of an agent. What the head sends waits here until the worker's pipe takes it; what the worker prints waits
  * here until the head grants credit and the link has room, and meanwhile the worker's pipe is not read.
  */
+#include <errno.h>
+
 #include "agent/agent_impl.h"
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/xalloc.h"
 #include "node/environment.h"
 
@@ -254,6 +257,19 @@ static int channel_path_make(struct agent_worker *w, char **out, struct err *err
     return 0;
 }
 
+/* A shard's files are read and written by their paths on the head. */
+static int shared_check(const char *path, struct err *err)
+{
+    if (!path[0] || path_exists(path))
+        return 0;
+    fail(err, ERR_UNAVAILABLE,
+         "%s is not on its host: shards need the run's folder, inputs and outputs in a folder that "
+         "all hosts share",
+         path);
+    err->sys = ENOENT;
+    return ERR_UNAVAILABLE;
+}
+
 static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct err *err)
 {
     struct allocation *a = &w->agent->allocation;
@@ -268,7 +284,8 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
     for (size_t i = 0; spawn->changes[i]; i++)
         env_list_add(&changes, xstrdup(spawn->changes[i]));
     env_apply(&env, &changes);
-    if (spawn->channel == CHANNEL_PATH)
+    rc = shared_check(spawn->shared_path, err);
+    if (rc == 0 && spawn->channel == CHANNEL_PATH)
         rc = channel_path_make(w, &channel_path, err);
     if (channel_path)
         env_set(&env, xasprintf("MUSTER_CHANNEL=%s", channel_path));

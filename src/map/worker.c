@@ -240,6 +240,8 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
     if (work->keeps_workers && s->request->channel_path)
         worker->channel_path = xasprintf("%s/w%u.sock", s->shell.run_dir, worker->number);
     worker_environment(worker, batch, &env);
+    cleanup_free char *manifest =
+        work->keeps_workers ? NULL : path_join(s->shell.run_dir, "manifest.json");
     const struct spawn_request request = {
         .argv = work->worker->command(worker),
         .envp = (const char *const *)env.at,
@@ -249,6 +251,7 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
         .answers = work->keeps_workers,
         .channel = channel_of(worker),
         .channel_path = worker->channel_path,
+        .shared_path = manifest,
         .held_fds = held,
         .n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),
         .handlers = &handlers,

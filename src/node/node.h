@@ -89,6 +89,7 @@ struct spawn_request {
     bool answers;                          /* its output is not read while the node is held */
     enum worker_channel channel;
     const char *channel_path;
+    const char *shared_path; /* of the owner's: the worker's machine must see it. NULL: none */
     /* Locks of its devices: held until the worker and all its descendants are gone. */
     const int *held_fds;
     size_t n_held_fds;

@@ -277,6 +277,7 @@ void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
     wire_u8(body, &spawn->channel);
     if (spawn->channel > CHANNEL_PATH)
         body->is_malformed = true;
+    text(body, spawn->shared_path, sizeof(spawn->shared_path));
     texts(body, &spawn->argv);
     texts(body, &spawn->changes);
     if (!spawn->argv[0])

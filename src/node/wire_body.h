@@ -76,7 +76,8 @@ struct wire_spawn {
     uint32_t seat; /* its number among the seats that were taken */
     uint64_t grace_ms;
     bool has_input, answers;
-    uint8_t channel; /* enum worker_channel */
+    uint8_t channel;        /* enum worker_channel */
+    char shared_path[4096]; /* must be there; "": none */
     /* NULL-terminated. changes: of the agent's own environment, as env_apply() has them. */
     const char **argv, **changes;
 };

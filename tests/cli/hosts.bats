@@ -261,3 +261,17 @@ one=gpu|--hosts: one:
 @nosuch|--hosts: 
 END
 }
+
+@test "shards use a folder that all hosts share; a host without it is named, and the others do its work" {
+    seq 1 60 >in.txt
+    map --hosts one=cpu:2,two=cpu:1 --via env --shards 6 -o out.txt in.txt -- cp {input} {output}
+    ended_with 0
+    same in.txt out.txt
+    unshare -m true 2>/dev/null || skip "no mount namespaces here"
+    mkdir run
+    map --run-dir run --hosts local=cpu:1,two=cpu:1 --shards 3 -o out2.txt \
+        --via "unshare -m sh -c 'mount -t tmpfs none $PWD/run && exec \"\$@\"' x" in.txt -- cp {input} {output}
+    ended_with 0
+    same in.txt out2.txt
+    says "two_cpu_0: $PWD/run/manifest.json is not on its host: shards need"
+}
