@@ -25,6 +25,7 @@ void host_list_release(struct host_list *list)
         free(list->at[i].gpus);
     }
     free(list->at);
+    slurm_job_release(&list->job);
     *list = (struct host_list){0};
 }
 
@@ -183,6 +184,18 @@ static int spec_extend(struct host *host, struct str piece)
     return 0;
 }
 
+static int slurm_take(struct host_list *list, struct str gpus, struct err *err)
+{
+    if (list->job.id)
+        return fail(err, ERR_USAGE, "--hosts: 'slurm' is named twice");
+    int rc = slurm_job_read(&list->job, err);
+    for (size_t i = 0; rc == 0 && i < list->job.nodes.len; i++) {
+        rc = host_add(list, str_of(list->job.nodes.at[i]), gpus, err);
+        list->at[list->len - 1].is_slurm = true;
+    }
+    return rc;
+}
+
 static int piece_take(struct host_list *list, struct str piece, struct err *err)
 {
     struct host *last = list->len > 0 ? &list->at[list->len - 1] : NULL;
@@ -198,7 +211,8 @@ static int piece_take(struct host_list *list, struct str piece, struct err *err)
         gpus = (struct str){equals + 1, piece.len - (size_t)(equals + 1 - piece.at)};
         piece.len = (size_t)(equals - piece.at);
     }
-    return host_add(list, piece, gpus, err);
+    return str_equal(piece, STR("slurm")) ? slurm_take(list, gpus, err)
+                                          : host_add(list, piece, gpus, err);
 }
 
 int host_list_parse(const char *text, struct host_list *out, struct err *err)

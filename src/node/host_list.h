@@ -6,6 +6,7 @@
  *     node1=0-3                                 a device SPEC for this host alone (device/spec.h)
  *     @FILE                                     one host a line; slots=N (OpenMPI, DeepSpeed) is any:N
  *     local                                     this machine as well
+ *     slurm                                     the nodes of the Slurm job that this process runs in
  */
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "slurm/job.h"
 
 struct host {
     char *name;    /* as in messages: "user@10.0.0.5:2222" */
@@ -21,14 +23,15 @@ struct host {
     char *label;   /* for names of files, its own in the list: "10.0.0.5" */
     char *gpus;    /* SPEC; NULL: that of all hosts */
     uint16_t port; /* 0: not given */
-    bool is_local;
+    bool is_local, is_slurm;
 };
 
 struct host_list {
     struct host *at;
     size_t len;
+    struct slurm_job job; /* of "slurm"; id NULL: not named */
 };
 
-/* ERR_USAGE, with the entry that is wrong. */
+/* ERR_USAGE, with the entry that is wrong; ERR_UNAVAILABLE: "slurm" outside of a job. */
 MUST_CHECK int host_list_parse(const char *text, struct host_list *out, struct err *err);
 void host_list_release(struct host_list *list);

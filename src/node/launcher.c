@@ -55,21 +55,36 @@ static void agent_add(const char *agent_path, bool is_for_shell, struct env_list
     env_list_add(out, xstrdup("agent"));
 }
 
-int launcher_command(const struct launcher_opts *opts, const struct host *host,
-                     struct env_list *out, struct err *err)
+static int via_add(const char *via, const struct host *host, struct env_list *out, struct err *err)
 {
     struct env_list words = {0};
-    int rc = shell_words(opts->via ? opts->via : ssh, &words, err);
+    int rc = shell_words(via, &words, err);
     if (rc == 0 && words.len == 0)
         rc = fail(err, ERR_USAGE, "--via is empty");
     for (size_t i = 0; rc == 0 && i < words.len; i++)
         env_list_add(out, filled_new(words.at[i], host));
-    bool is_ssh = rc == 0 && strcmp(path_basename(words.at[0]), "ssh") == 0;
-    if (rc == 0 && !opts->via)
-        ssh_host_add(host, out);
-    if (rc == 0)
-        agent_add(opts->agent_path, is_ssh, out);
     env_list_release(&words);
-    env_end(out);
     return rc;
+}
+
+int launcher_command(const struct launcher_opts *opts, const struct host *host,
+                     struct env_list *out, struct env_list *env, struct err *err)
+{
+    bool is_step = host->is_slurm && !opts->via;
+    int rc = 0;
+    env_inherit(env);
+    if (is_step) {
+        slurm_step_words(opts->job, host->target, out);
+        slurm_step_environment(env);
+    } else {
+        rc = via_add(opts->via ? opts->via : ssh, host, out, err);
+    }
+    if (rc)
+        return rc;
+    if (!is_step && !opts->via)
+        ssh_host_add(host, out);
+    agent_add(opts->agent_path, strcmp(path_basename(out->at[0]), "ssh") == 0, out);
+    env_end(out);
+    env_end(env);
+    return 0;
 }

@@ -8,10 +8,13 @@
 #include "node/host_list.h"
 
 struct launcher_opts {
-    const char *via;        /* --via: words, with {host} and {port}; NULL: ssh */
+    const char
+        *via; /* --via: words, with {host} and {port}; NULL: srun for a node of a job, else ssh */
+    const struct slurm_job *job;
     const char *agent_path; /* of muster on the host */
 };
 
-/* Adds the words of the command, and NULL behind them (env_end). ERR_USAGE if `via` cannot be understood. */
+/* Adds the words of the command and its environment, and NULL behind each (env_end). ERR_USAGE if `via` cannot be
+ * understood. */
 MUST_CHECK int launcher_command(const struct launcher_opts *opts, const struct host *host,
-                                struct env_list *out, struct err *err);
+                                struct env_list *out, struct env_list *env, struct err *err);

@@ -248,7 +248,7 @@ int remote_connect(struct node *node, struct err *err)
     struct remote *remote = (struct remote *)node;
     ASSERT(remote->state == REMOTE_AWAY && !remote->transport);
     const struct spawn_request request = {.argv = remote->opts.argv,
-                                          .envp = (const char *const *)environ,
+                                          .envp = remote->opts.envp,
                                           .seat = &everywhere,
                                           .grace_ms = TRANSPORT_GRACE_MS,
                                           .has_input = true,

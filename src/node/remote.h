@@ -25,9 +25,9 @@ struct remote_handlers {
 };
 
 struct remote_opts {
-    struct node *local;      /* on which the transport runs */
-    const char *const *argv; /* of the transport; borrowed */
-    const char *version;     /* of muster */
+    struct node *local;                    /* on which the transport runs */
+    const char *const *argv, *const *envp; /* of the transport; borrowed */
+    const char *version;                   /* of muster */
     struct wire_take take;
     uint64_t silence_limit_ms; /* after which either end gives the other up */
     const struct remote_handlers *handlers;

@@ -34,7 +34,7 @@ enum host_state {
 struct remote_host {
     struct hosts *hosts;
     const struct host *host;
-    struct env_list command;
+    struct env_list command, environment; /* of its transport */
     struct node *node;
     enum host_state state;
     uint32_t position; /* among the allocation's hosts */
@@ -216,14 +216,17 @@ void hosts_tick(struct hosts *hosts)
 static int host_open(struct remote_host *h, const struct allocation_wish *wish, struct err *err)
 {
     struct shell *shell = h->hosts->shell;
-    const struct launcher_opts launcher = {
-        .via = wish->via, .agent_path = wish->agent_path ? wish->agent_path : shell->self_path};
+    const struct launcher_opts launcher = {.via = wish->via,
+                                           .job = &h->hosts->list.job,
+                                           .agent_path = wish->agent_path ? wish->agent_path
+                                                                          : shell->self_path};
     const char *gpus = h->host->gpus ? h->host->gpus : wish->gpus;
-    int rc = launcher_command(&launcher, h->host, &h->command, err);
+    int rc = launcher_command(&launcher, h->host, &h->command, &h->environment, err);
     if (rc)
         return rc;
     struct remote_opts opts = {.local = shell->node,
                                .argv = (const char *const *)h->command.at,
+                               .envp = (const char *const *)h->environment.at,
                                .version = MUSTER_VERSION,
                                .take = {.gpus_per_worker = wish->gpus_per_worker,
                                         .workers_per_gpu = wish->workers_per_gpu,
@@ -406,6 +409,7 @@ void hosts_free(struct hosts *hosts)
         if (h->node && h->position == 0) /* else it was closed with the group */
             node_close(h->node);
         env_list_release(&h->command);
+        env_list_release(&h->environment);
         device_list_release(&h->devices);
         free(h->seats);
     }

@@ -203,7 +203,7 @@ END
     for way in "" --channel-path; do
         map $way --hosts one=cpu:1,two=cpu:1 --via env -o "out$way.jsonl" in.jsonl -- ./chan
         ended_with 0
-        [ "$(jq -c .id "out$way.jsonl" | paste -sd+ | bc)" = 44850 ]
+        [ "$(jq -s 'map(.id) | add' "out$way.jsonl")" = 44850 ]
         [ "$(wc -l <"out$way.jsonl")" = 300 ]
     done
     [ -z "$(ls -d "${TMPDIR:-/tmp}"/muster-agent-* 2>/dev/null)" ]
@@ -274,4 +274,48 @@ END
     ended_with 0
     same in.txt out2.txt
     says "two_cpu_0: $PWD/run/manifest.json is not on its host: shards need"
+}
+
+@test "through a real ssh: the bytes, a missing program, a host that is not there" {
+    PATH=$PATH:/usr/sbin
+    command -v sshd ssh ssh-keygen >/dev/null || skip "no sshd here"
+    mkdir -p keys
+    ssh-keygen -q -t ed25519 -N '' -f keys/host
+    ssh-keygen -q -t ed25519 -N '' -f keys/user
+    local port=$((20000 + RANDOM % 10000))
+    cat >keys/sshd_config <<END
+Port $port
+ListenAddress 127.0.0.1
+HostKey $PWD/keys/host
+AuthorizedKeysFile $PWD/keys/user.pub
+PidFile $PWD/keys/sshd.pid
+StrictModes no
+UsePAM no
+END
+    cat >keys/config <<END
+Host lab*
+  HostName 127.0.0.1
+  Port $port
+  User $(id -un)
+  IdentityFile $PWD/keys/user
+  UserKnownHostsFile $PWD/keys/known
+  StrictHostKeyChecking accept-new
+  LogLevel ERROR
+Host gone
+  HostName 127.0.0.1
+  Port 1
+END
+    [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
+    "$(command -v sshd)" -D -f "$PWD/keys/sshd_config" 3>&- 4>&- &
+    KEPT=$!
+    wait_for ssh -o BatchMode=yes -F keys/config lab1 true
+    seq 1 20000 >in.txt
+    local via="ssh -o BatchMode=yes -F $PWD/keys/config -T {host}"
+    map --hosts lab1=cpu:1,lab2=cpu:1,gone=cpu:1 --via "$via" -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    says "gone: cannot be had: ssh ended with status 255" "Connection refused"
+    map --hosts lab1=cpu:1 --via "$via" --agent-path "/no where/muster" -o out2.txt in.txt -- cat
+    ended_with 69
+    says "lab1: ssh ended with status 127" "/no where/muster"
 }

@@ -92,16 +92,17 @@ static void command_expect(const char *via, const char *agent_path, const char *
                            const char *wanted)
 {
     struct host_list list;
-    struct env_list words = {0};
+    struct env_list words = {0}, env = {0};
     struct err err = {0};
     cleanup_buf struct buf found = BUF_INIT;
     const struct launcher_opts opts = {.via = via, .agent_path = agent_path};
     assert_int_equal(host_list_parse(host, &list, &err), 0);
-    assert_int_equal(launcher_command(&opts, &list.at[0], &words, &err), 0);
+    assert_int_equal(launcher_command(&opts, &list.at[0], &words, &env, &err), 0);
     for (size_t i = 0; i < words.len; i++)
         buf_addf(&found, "%s|", words.at[i]);
     assert_string_equal(buf_text(&found), wanted);
     env_list_release(&words);
+    env_list_release(&env);
     host_list_release(&list);
 }
 
@@ -123,14 +124,15 @@ static void a_command_without_its_quote_is_refused(void **state)
 {
     (void)state;
     struct host_list list;
-    struct env_list words = {0};
+    struct env_list words = {0}, env = {0};
     struct err err = {0};
     assert_int_equal(host_list_parse("h", &list, &err), 0);
     const char *wrong[] = {"", "  ", "ssh 'x", "ssh \"x"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         const struct launcher_opts opts = {.via = wrong[i], .agent_path = "m"};
-        assert_int_equal(launcher_command(&opts, &list.at[0], &words, &err), ERR_USAGE);
+        assert_int_equal(launcher_command(&opts, &list.at[0], &words, &env, &err), ERR_USAGE);
         env_list_release(&words);
+        env_list_release(&env);
     }
     host_list_release(&list);
 }

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "slurm/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "slurm/node_names.h"
+
+enum {
+    ASK_MS = 20000, /* a busy controller takes seconds */
+    ANSWER_MAX_BYTES = 4 << 20
+};
+
+/* ---- what Slurm says ---- */
+
+static void answer_read(int fd, struct buf *out)
+{
+    uint64_t until_ms = clock_now_ms() + ASK_MS;
+    char piece[4096];
+    for (uint64_t now_ms; (now_ms = clock_now_ms()) < until_ms && out->len < ANSWER_MAX_BYTES;) {
+        struct pollfd end = {.fd = fd, .events = POLLIN};
+        if (poll(&end, 1, (int)(until_ms - now_ms)) < 0 && errno == EINTR)
+            continue;
+        ssize_t got = read(fd, piece, sizeof(piece));
+        if (got <= 0)
+            return;
+        buf_add(out, piece, (size_t)got);
+    }
+}
+
+/* What the command prints; "" if it cannot be run. */
+static char *output_new(const char *const *argv)
+{
+    struct buf out = BUF_INIT;
+    posix_spawn_file_actions_t actions;
+    int ends[2];
+    pid_t pid;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return xstrdup("");
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    int rc = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (rc == 0) {
+        answer_read(ends[0], &out);
+        kill(pid, SIGKILL); /* harmless if it has ended: it is waited for only now */
+        waitpid(pid, NULL, 0);
+    }
+    close(ends[0]);
+    return out.len > 0 ? buf_steal(&out) : xstrdup("");
+}
+
+int slurm_job_read(struct slurm_job *job, struct err *err)
+{
+    const char *id = getenv("SLURM_JOB_ID"), *nodes = getenv("SLURM_JOB_NODELIST");
+    *job = (struct slurm_job){0};
+    if (!id || !nodes)
+        return fail(err, ERR_UNAVAILABLE,
+                    "--hosts slurm takes the nodes of a Slurm job, and this is none (salloc, "
+                    "sbatch)");
+    int rc = slurm_node_names(nodes, &job->nodes, err);
+    if (rc)
+        return wrap(err, rc, "SLURM_JOB_NODELIST");
+    const char *argv[] = {"scontrol", "show", "job", "-d", id, NULL};
+    job->id = xstrdup(id);
+    job->description = output_new(argv);
+    return 0;
+}
+
+void slurm_job_release(struct slurm_job *job)
+{
+    free(job->id);
+    free(job->description);
+    env_list_release(&job->nodes);
+    *job = (struct slurm_job){0};
+}
+
+/* ---- GPUs ---- */
+
+/* The value of "NAME=value" among words; {NULL, 0}: it is not there. */
+static struct str value_of(struct str line, struct str name)
+{
+    struct str word;
+    while (line.at && str_next(&line, ' ', &word))
+        if (str_starts_with(word, name))
+            return (struct str){word.at + name.len, word.len - name.len};
+    return (struct str){NULL, 0};
+}
+
+static bool has_node(struct str list, const char *node)
+{
+    cleanup_free char *text = xstrndup(list.at, list.len);
+    struct env_list names = {0};
+    struct err err = {0};
+    bool has = false;
+    if (slurm_node_names(text, &names, &err) == 0)
+        for (size_t i = 0; i < names.len; i++)
+            has = has || strcmp(names.at[i], node) == 0;
+    env_list_release(&names);
+    return has;
+}
+
+/* "gpu:h200:8(IDX:0-7)" and "gpu:2" count, "license:x:1" does not. */
+static unsigned gpus_of_entry(struct str entry)
+{
+    const char *bracket = memchr(entry.at, '(', entry.len);
+    entry.len = bracket ? (size_t)(bracket - entry.at) : entry.len;
+    const char *colon = memrchr(entry.at, ':', entry.len);
+    uint64_t count = 1;
+    if (!str_starts_with(entry, STR("gpu")) || (entry.len > 3 && entry.at[3] != ':'))
+        return 0;
+    if (colon && u64_parse((struct str){colon + 1, entry.len - (size_t)(colon + 1 - entry.at)}, 0,
+                           4096, &count, NULL) != 0)
+        count = 1; /* "gpu:h200" */
+    return (unsigned)count;
+}
+
+/* Commas in "(IDX:0,2)" do not separate entries. */
+static unsigned gpus_of_gres(struct str gres)
+{
+    unsigned n = 0;
+    while (gres.len > 0) {
+        size_t len = 0, depth = 0;
+        for (; len < gres.len && (depth > 0 || gres.at[len] != ','); len++)
+            depth += (size_t)(gres.at[len] == '(') - (size_t)(gres.at[len] == ')' && depth > 0);
+        n += gpus_of_entry((struct str){gres.at, len});
+        gres.at += MIN(len + 1, gres.len);
+        gres.len -= MIN(len + 1, gres.len);
+    }
+    return n;
+}
+
+unsigned slurm_gpus(const char *description, const char *node)
+{
+    struct str rest = str_of(description), line;
+    while (rest.at && str_next(&rest, '\n', &line)) {
+        line = str_trim(line);
+        struct str nodes = value_of(line, STR("Nodes=")), gres = value_of(line, STR("GRES="));
+        if (nodes.at && gres.at && has_node(nodes, node))
+            return gpus_of_gres(gres);
+    }
+    return 0;
+}
+
+/* ---- a step ---- */
+
+void slurm_step_words(const struct slurm_job *job, const char *node, struct env_list *out)
+{
+    /*
+     * One task beside whatever else runs in the job; it survives the loss of other nodes; its output comes at once, not
+     * by lines; and the names of Slurm's defaults do not matter.
+     */
+    static const char *const words[] = {
+        "--overlap",  "-N1",       "-n1",           "--mem=0",          "--cpu-bind=none",
+        "--mpi=none", "--no-kill", "--wait=0",      "--unbuffered",     "-Q",
+        "-J",         "muster",    "--kill-on-bad-exit=0"};
+    unsigned n_gpus = slurm_gpus(job->description, node);
+    env_list_add(out, xstrdup("srun"));
+    env_list_add(out, xasprintf("--jobid=%s", job->id));
+    env_list_add(out, xasprintf("--nodelist=%s", node));
+    for (size_t i = 0; i < countof(words); i++)
+        env_list_add(out, xstrdup(words[i]));
+    if (n_gpus > 0)
+        env_list_add(out, xasprintf("--gpus=%u", n_gpus));
+}
+
+void slurm_step_environment(struct env_list *env)
+{
+    static const char *const prefixes[] = {"SLURM_", "SRUN_", "SALLOC_", "SBATCH_"};
+    for (size_t i = env->len; i-- > 0;) {
+        bool is_slurms = false;
+        for (size_t p = 0; p < countof(prefixes); p++)
+            is_slurms |= strncmp(env->at[i], prefixes[p], strlen(prefixes[p])) == 0;
+        if (!is_slurms || strncmp(env->at[i], "SLURM_CONF=", 11) == 0)
+            continue;
+        cleanup_free char *name = xstrndup(env->at[i], strcspn(env->at[i], "="));
+        env_unset(env, name);
+    }
+}

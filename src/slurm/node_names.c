@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "slurm/node_names.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+
+enum {
+    NAMES_MAX = 65536
+};
+
+static int names_expand(struct str before, struct str rest, struct env_list *out, struct err *err);
+
+static int malformed(struct str text, struct err *err)
+{
+    return fail(err, ERR_DATA, "'%.*s' is no list of nodes as Slurm writes it", (int)text.len,
+                text.at);
+}
+
+/* One number of a bracket, with as many digits as its range's first has. */
+static int number_expand(struct str before, uint64_t number, size_t n_digits, struct str after,
+                         struct env_list *out, struct err *err)
+{
+    cleanup_buf struct buf name = BUF_INIT;
+    buf_add_str(&name, before);
+    buf_addf(&name, "%0*lu", (int)n_digits, number);
+    return names_expand(buf_str(&name), after, out, err);
+}
+
+/* "1-3" or "07". */
+static int range_expand(struct str before, struct str range, struct str after,
+                        struct env_list *out, struct err *err)
+{
+    const char *dash = memchr(range.at, '-', range.len);
+    struct str first = {range.at, dash ? (size_t)(dash - range.at) : range.len};
+    struct str last = dash ? (struct str){dash + 1, range.len - first.len - 1} : first;
+    uint64_t begin = 0, end = 0;
+    if (u64_parse(first, 0, UINT32_MAX, &begin, NULL) != 0 ||
+        u64_parse(last, begin, UINT32_MAX, &end, NULL) != 0)
+        return malformed(range, err);
+    int rc = 0;
+    for (uint64_t number = begin; rc == 0 && number <= end; number++)
+        rc = number_expand(before, number, first.len, after, out, err);
+    return rc;
+}
+
+/* `before` is expanded, `rest` is not yet. */
+static int names_expand(struct str before, struct str rest, struct env_list *out, struct err *err)
+{
+    const char *open = memchr(rest.at, '[', rest.len);
+    const char *close = open ? memchr(open, ']', rest.len - (size_t)(open - rest.at)) : NULL;
+    cleanup_buf struct buf name = BUF_INIT;
+    buf_add_str(&name, before);
+    buf_add(&name, rest.at, open ? (size_t)(open - rest.at) : rest.len);
+    if (open && !close)
+        return malformed(rest, err);
+    if (!open && out->len >= NAMES_MAX)
+        return fail(err, ERR_DATA, "a list of more than %d nodes", NAMES_MAX);
+    if (!open) {
+        env_list_add(out, buf_steal(&name));
+        return 0;
+    }
+    struct str ranges = {open + 1, (size_t)(close - open - 1)}, range;
+    struct str after = {close + 1, rest.len - (size_t)(close + 1 - rest.at)};
+    int rc = 0;
+    while (rc == 0 && str_next(&ranges, ',', &range))
+        rc = range_expand(buf_str(&name), range, after, out, err);
+    return rc;
+}
+
+/* Cuts the piece up to the next comma outside of brackets. */
+static bool piece_next(struct str *rest, struct str *piece)
+{
+    size_t len = 0, depth = 0;
+    if (rest->len == 0)
+        return false;
+    for (; len < rest->len && (depth > 0 || rest->at[len] != ','); len++)
+        depth += (size_t)(rest->at[len] == '[') - (size_t)(rest->at[len] == ']' && depth > 0);
+    *piece = (struct str){rest->at, len};
+    rest->at += MIN(len + 1, rest->len);
+    rest->len -= MIN(len + 1, rest->len);
+    return true;
+}
+
+static bool is_name(struct str piece)
+{
+    bool is = piece.len > 0;
+    for (size_t i = 0; i < piece.len; i++)
+        is = is && (isalnum((unsigned char)piece.at[i]) || strchr("-._[],", piece.at[i]));
+    return is;
+}
+
+int slurm_node_names(const char *list, struct env_list *out, struct err *err)
+{
+    struct str rest = str_of(list), piece;
+    int rc = rest.len > 0 ? 0 : malformed(rest, err);
+    while (rc == 0 && piece_next(&rest, &piece))
+        rc = is_name(piece) ? names_expand(STR(""), piece, out, err) : malformed(piece, err);
+    return rc;
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Under a Slurm of four nodes on this machine (tests/slurm/cluster).
+load helpers
+
+setup_file() {
+    local status=0
+    "$BATS_TEST_DIRNAME/../slurm/cluster" up "$BATS_FILE_TMPDIR/slurm" >"$BATS_FILE_TMPDIR/up" 2>&1 3>&- 4>&- || status=$?
+    if [ $status -eq 77 ] || [ "$(id -u)" -ne 0 ]; then
+        touch "$BATS_FILE_TMPDIR/none"
+    elif [ $status -ne 0 ]; then
+        cat "$BATS_FILE_TMPDIR/up" "$BATS_FILE_TMPDIR"/slurm/log/*.log >&2
+        return 1
+    fi
+}
+
+teardown_file() {
+    [ -e "$BATS_FILE_TMPDIR/none" ] || "$BATS_TEST_DIRNAME/../slurm/cluster" down "$BATS_FILE_TMPDIR/slurm"
+}
+
+setup() {
+    common_setup
+    [ ! -e "$BATS_FILE_TMPDIR/none" ] || skip "no Slurm here"
+    export SLURM_CONF=$BATS_FILE_TMPDIR/slurm/slurm.conf MUSTER_SYSFS=/nowhere
+}
+
+has_step() { squeue -h -s -o %i | grep -q '\.[0-9]'; }
+has_logged() { grep -qsF -- "$1" muster-runs/latest/orchestrator.log; }
+
+@test "inside an allocation, every node takes part, with the GPUs that the job has there" {
+    # The nodes are one machine, so each needs locks of its own.
+    worker there <<END
+#!/bin/sh
+MUSTER_LOCK_DIR=$PWD/locks.\$SLURMD_NODENAME MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=8 exec "$MUSTER" "\$@"
+END
+    run --separate-stderr limited salloc -Q -N2 --gpus-per-node=3 "$MUSTER" each --hosts slurm --agent-path "$PWD/there" -g all -- sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'
+    ended_with 0
+    [ "$(sort <<<"$output" | tr '\n' ';')" = "n1_gpu_0: n1 0;n1_gpu_1: n1 1;n1_gpu_2: n1 2;n2_gpu_0: n2 0;n2_gpu_1: n2 1;n2_gpu_2: n2 2;" ]
+}
+
+@test "from a batch script, over four nodes, in order" {
+    seq 1 50000 >in.txt
+    worker job <<END
+#!/bin/sh
+#SBATCH -N4
+exec "$MUSTER" map --hosts slurm -g cpu:2 -o out.txt in.txt -- cat
+END
+    sbatch -o said ./job
+    wait_for test -e out.txt
+    same in.txt out.txt
+    [ "$(grep -c 'attempt' muster-runs/latest/orchestrator.log)" -ge 8 ]
+}
+
+@test "a step that is cancelled is a host that was lost: the run goes on, and the host is back" {
+    seq 1 600 >in.txt
+    pyworker slow <<'END'
+import sys, time
+for line in sys.stdin:
+    time.sleep(0.02)
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+    salloc -Q -N2 "$MUSTER" map --hosts slurm -g cpu:2 -o out.txt in.txt -- ./slow >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for has_logged "n2_cpu_1: attempt"
+    sleep 0.5
+    scancel "$(squeue -h -s -o '%i %N' | awk '$2 == "n1" { print $1; exit }')"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "n1: lost" "n1: it is connected again"
+    wait_for nobody_is_left
+}
+
+@test "outside of a job, --hosts slurm says what it needs" {
+    run limited "$MUSTER" each --hosts slurm -- true
+    ended_with 69
+    says "--hosts slurm takes the nodes of a Slurm job, and this is none"
+}

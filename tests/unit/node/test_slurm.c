@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Slurm's lists of nodes, and its description of a job.
+ */
+#include "unit/test.h"
+
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "slurm/job.h"
+#include "slurm/node_names.h"
+
+static void expect(const char *list, const char *wanted)
+{
+    struct env_list names = {0};
+    struct err err = {0};
+    cleanup_buf struct buf found = BUF_INIT;
+    assert_int_equal(slurm_node_names(list, &names, &err), 0);
+    for (size_t i = 0; i < names.len; i++)
+        buf_addf(&found, "%s%s", i > 0 ? " " : "", names.at[i]);
+    assert_string_equal(buf_text(&found), wanted);
+    env_list_release(&names);
+}
+
+static void lists_of_nodes_are_expanded(void **state)
+{
+    (void)state;
+    expect("n1", "n1");
+    expect("n[1-3],m", "n1 n2 n3 m");
+    expect("n[08-11,3]", "n08 n09 n10 n11 n3");
+    expect("gpu-[1-2]-x,a.b", "gpu-1-x gpu-2-x a.b");
+    expect("r[1-2]n[1-2]", "r1n1 r1n2 r2n1 r2n2");
+}
+
+static void what_is_no_list_is_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"",      ",",       "n[1",     "n[]",         "n[2-1]",
+                                        "n[x]",  "n[1-2",   "n 1",     "n[1-900000]", "$(x)",
+                                        "n[1-]", "a,,b",    "n[-1]",   "n[1--2]",     "n[1-2]]]["};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct env_list names = {0};
+        struct err err = {0};
+        if (slurm_node_names(wrong[i], &names, &err) != ERR_DATA)
+            fail_msg("'%s' is taken for a list", wrong[i]);
+        env_list_release(&names);
+    }
+}
+
+static void gpus_are_those_of_the_node(void **state)
+{
+    (void)state;
+    static const char job[] =
+        "JobId=7 JobName=x\n   NumNodes=4 Gres=gpu:1\n"
+        "     Nodes=n1 CPU_IDs=0-7 Mem=0 GRES=gpu:h200:8(IDX:0-7)\n"
+        "     Nodes=n[2-3] CPU_IDs=0-3 Mem=0 GRES=gpu:h200:2(IDX:0,5),gpu:a100:1(IDX:0)\n"
+        "     Nodes=n4 CPU_IDs=0 Mem=0 GRES=license:3\n";
+    assert_int_equal(slurm_gpus(job, "n1"), 8);
+    assert_int_equal(slurm_gpus(job, "n2"), 3);
+    assert_int_equal(slurm_gpus(job, "n3"), 3);
+    assert_int_equal(slurm_gpus(job, "n4"), 0);
+    assert_int_equal(slurm_gpus(job, "n"), 0);
+    assert_int_equal(slurm_gpus("", "n1"), 0);
+}
+
+static void a_step_has_none_of_slurms_variables(void **state)
+{
+    (void)state;
+    struct env_list env = {0};
+    static const char *const entries[] = {"PATH=/bin",   "SLURM_GPUS=3",  "SLURM_CONF=/etc/slurm.conf",
+                                          "SRUN_DEBUG=1", "SBATCH_GPUS=1", "MY_SLURM_X=1"};
+    for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++)
+        env_list_add(&env, strdup(entries[i]));
+    slurm_step_environment(&env);
+    assert_int_equal(env.len, 3);
+    assert_string_equal(env_get(&env, "SLURM_CONF"), "/etc/slurm.conf");
+    assert_string_equal(env_get(&env, "MY_SLURM_X"), "1");
+    assert_null(env_get(&env, "SLURM_GPUS"));
+    env_list_release(&env);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_of_nodes_are_expanded),
+        cmocka_unit_test(what_is_no_list_is_refused),
+        cmocka_unit_test(gpus_are_those_of_the_node),
+        cmocka_unit_test(a_step_has_none_of_slurms_variables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
