@@ -357,12 +357,24 @@ static int hosts_take(struct shell *shell, const struct allocation_wish *wish,
     return rc;
 }
 
+/* A user may take it for granted that all nodes of the job are used. */
+static void other_nodes_note(struct shell *shell)
+{
+    const char *n_nodes = getenv("SLURM_JOB_NUM_NODES");
+    if (n_nodes && strcmp(n_nodes, "1") != 0)
+        log_add(shell->log, LOG_WARN, "host",
+                "this Slurm job has %s nodes, and this run uses one; --hosts slurm takes them all",
+                n_nodes);
+}
+
 int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
                      struct allocation *allocation, struct str scratch, struct err *err)
 {
     const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
-    if (!wish->hosts)
+    if (!wish->hosts) {
+        other_nodes_note(shell);
         return allocation_take(allocation, wish, &holder, err);
+    }
     int rc = shell->phase.has_loop ? 0 : shell_loop_open(shell, err);
     if (rc == 0)
         rc = shell_node_open(shell, scratch, err);

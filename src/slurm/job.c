@@ -166,9 +166,10 @@ void slurm_step_words(const struct slurm_job *job, const char *node, struct env_
      * by lines; and the names of Slurm's defaults do not matter.
      */
     static const char *const words[] = {
-        "--overlap",  "-N1",       "-n1",           "--mem=0",          "--cpu-bind=none",
-        "--mpi=none", "--no-kill", "--wait=0",      "--unbuffered",     "-Q",
-        "-J",         "muster",    "--kill-on-bad-exit=0"};
+        "--overlap",           "-N1",        "-n1",       "--mem=0",
+        "--cpu-bind=none",     "--mpi=none", "--no-kill", "--wait=0",
+        "--unbuffered",        "-Q",         "-J",        "muster",
+        "--kill-on-bad-exit=0"};
     unsigned n_gpus = slurm_gpus(job->description, node);
     env_list_add(out, xstrdup("srun"));
     env_list_add(out, xasprintf("--jobid=%s", job->id));

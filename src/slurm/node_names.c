@@ -33,8 +33,8 @@ static int number_expand(struct str before, uint64_t number, size_t n_digits, st
 }
 
 /* "1-3" or "07". */
-static int range_expand(struct str before, struct str range, struct str after,
-                        struct env_list *out, struct err *err)
+static int range_expand(struct str before, struct str range, struct str after, struct env_list *out,
+                        struct err *err)
 {
     const char *dash = memchr(range.at, '-', range.len);
     struct str first = {range.at, dash ? (size_t)(dash - range.at) : range.len};

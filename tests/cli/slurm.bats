@@ -73,6 +73,13 @@ END
     wait_for nobody_is_left
 }
 
+@test "a run that uses one of several nodes says so" {
+    run --separate-stderr limited salloc -Q -N2 "$MUSTER" each -g cpu:1 -- echo here
+    ended_with 0
+    [ "$output" = "cpu_0: here" ]
+    [ "$stderr" = "muster: this Slurm job has 2 nodes, and this run uses one; --hosts slurm takes them all" ]
+}
+
 @test "outside of a job, --hosts slurm says what it needs" {
     run limited "$MUSTER" each --hosts slurm -- true
     ended_with 69

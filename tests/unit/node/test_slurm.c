@@ -36,9 +36,9 @@ static void lists_of_nodes_are_expanded(void **state)
 static void what_is_no_list_is_refused(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"",      ",",       "n[1",     "n[]",         "n[2-1]",
-                                        "n[x]",  "n[1-2",   "n 1",     "n[1-900000]", "$(x)",
-                                        "n[1-]", "a,,b",    "n[-1]",   "n[1--2]",     "n[1-2]]]["};
+    static const char *const wrong[] = {"",      ",",     "n[1",   "n[]",         "n[2-1]",
+                                        "n[x]",  "n[1-2", "n 1",   "n[1-900000]", "$(x)",
+                                        "n[1-]", "a,,b",  "n[-1]", "n[1--2]",     "n[1-2]]]["};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         struct env_list names = {0};
         struct err err = {0};
@@ -68,8 +68,9 @@ static void a_step_has_none_of_slurms_variables(void **state)
 {
     (void)state;
     struct env_list env = {0};
-    static const char *const entries[] = {"PATH=/bin",   "SLURM_GPUS=3",  "SLURM_CONF=/etc/slurm.conf",
-                                          "SRUN_DEBUG=1", "SBATCH_GPUS=1", "MY_SLURM_X=1"};
+    static const char *const entries[] = {
+        "PATH=/bin",    "SLURM_GPUS=3",  "SLURM_CONF=/etc/slurm.conf",
+        "SRUN_DEBUG=1", "SBATCH_GPUS=1", "MY_SLURM_X=1"};
     for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++)
         env_list_add(&env, strdup(entries[i]));
     slurm_step_environment(&env);
