@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/allocation.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <time.h>
 
@@ -160,10 +161,12 @@ int allocation_take(struct allocation *a, const struct allocation_wish *wish,
 
 /* ---- other hosts ---- */
 
-/* A label of another host's seat: "node1_gpu_0". */
+/* A label of another host's seat: "node1_gpu_0". It names log files, so nothing else than a name comes from there. */
 static void label_prefix(struct seat *seat, const char *host)
 {
     cleanup_free char *label = xasprintf("%s_%s", host, seat->label);
+    for (char *c = label; *c; c++)
+        *c = isalnum((unsigned char)*c) || strchr("_+-.", *c) ? *c : '-';
     snprintf(seat->label, sizeof(seat->label), "%.*s", (int)sizeof(seat->label) - 1, label);
 }
 

@@ -161,10 +161,11 @@ static void line_tell(struct remote *remote, struct str bytes, bool is_end)
     buf_add_str(&remote->last_words, bytes);
     struct str rest = buf_str(&remote->last_words);
     while (rest.len > 0) {
-        const char *newline = memchr(rest.at, '\n', rest.len);
+        size_t look = MIN(rest.len, (size_t)LINE_MAX_BYTES);
+        const char *newline = memchr(rest.at, '\n', look);
         if (!newline && rest.len < LINE_MAX_BYTES && !is_end)
             break;
-        struct str line = {rest.at, newline ? (size_t)(newline - rest.at) : rest.len};
+        struct str line = {rest.at, newline ? (size_t)(newline - rest.at) : look};
         rest.at += line.len + (newline != NULL);
         rest.len -= line.len + (newline != NULL);
         line = str_trim(line);

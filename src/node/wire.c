@@ -29,6 +29,11 @@ const char *frame_name(enum frame_type type)
     return kinds[type].name;
 }
 
+size_t wire_body_max(enum frame_type type)
+{
+    return kinds[type].body_max;
+}
+
 static void put_u32(char *at, uint32_t value)
 {
     value = htole32(value);

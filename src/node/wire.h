@@ -106,3 +106,4 @@ enum wire_result wire_next(struct wire_reader *reader, struct frame *frame, stru
 void wire_noise_add(const struct wire_reader *reader, struct buf *out);
 void wire_reader_release(struct wire_reader *reader);
 const char *frame_name(enum frame_type type);
+size_t wire_body_max(enum frame_type type);

@@ -146,7 +146,8 @@ static void texts(struct wire_body *body, const char ***list)
     for (uint32_t i = 0; i < n; i++) {
         char *owned = (char *)(uintptr_t)(*list)[i];
         text_owned(body, &owned);
-        (*list)[i] = owned;
+        if (!body->out)
+            (*list)[i] = owned;
     }
 }
 
@@ -333,7 +334,7 @@ void wire_input(struct wire_body *body, struct wire_input *input)
 
 void wire_sample(struct wire_body *body, struct device_sample *sample)
 {
-    int milliwatts = sample->power_w < 0 ? -1 : (int)(sample->power_w * 1000);
+    int milliwatts = sample->power_w < 0 ? -1 : (int)(sample->power_w * 1000 + 0.5);
     uint32_t device = (uint32_t)sample->device;
     u32(body, &device);
     sample->device = device;
@@ -343,5 +344,7 @@ void wire_sample(struct wire_body *body, struct device_sample *sample)
     i32(body, &sample->busy_percent);
     i32(body, &sample->temperature_c);
     i32(body, &milliwatts);
+    if (milliwatts < -1)
+        body->is_malformed = true;
     sample->power_w = milliwatts < 0 ? -1 : milliwatts / 1000.0;
 }

@@ -43,10 +43,12 @@ CHECK(wire_spawn, wire_spawn, wire_spawn_release)
 CHECK(wire_started, wire_started, nothing)
 CHECK(worker_exit, wire_exit, nothing)
 CHECK(wire_ask, wire_ask, nothing)
+CHECK(wire_input, wire_input, nothing)
+CHECK(device_sample, wire_sample, nothing)
 
 static void (*const bodies[])(struct str bytes) = {
-    check_wire_hello, check_wire_take,    check_wire_taken,  check_err,
-    check_wire_spawn, check_wire_started, check_worker_exit, check_wire_ask};
+    check_wire_hello,   check_wire_take,   check_wire_taken, check_err,        check_wire_spawn,
+    check_wire_started, check_worker_exit, check_wire_ask,   check_wire_input, check_device_sample};
 
 /* Everything that comes of the bytes, fed in pieces of this length, as text. */
 static void stream_read(struct str bytes, size_t piece, struct buf *seen)
