@@ -19,6 +19,7 @@ enum {
     RETRY_MIN_MS = 1000, /* the pauses double */
     RETRY_MAX_MS = 60000,
     TRIES_MAX = 15,    /* in a row, without success: about ten minutes */
+    SAID_MAX = 200,    /* lines of a transport that are logged */
     STEADY_MS = 60000, /* after so long a connection, the pauses begin anew */
     LEAVE_MS = 5000
 };
@@ -40,7 +41,8 @@ struct remote_host {
     uint32_t position; /* among the allocation's hosts */
     struct err why;    /* it failed or was lost */
     uint64_t up_at_ms, retry_at_ms, retry_pause_ms;
-    unsigned n_tries;           /* since it was up */
+    unsigned n_tries; /* since it was up */
+    unsigned n_said;
     struct device_list devices; /* as the agent took them first */
     struct seat *seats;
     size_t n_seats;
@@ -160,8 +162,12 @@ static void on_sampled(void *context, const struct device_sample *sample)
 
 static void on_said(void *context, struct str line)
 {
-    const struct remote_host *h = context;
+    struct remote_host *h = context;
     cleanup_free char *text = xstrndup(line.at, line.len);
+    if (++h->n_said > SAID_MAX)
+        return;
+    if (h->n_said == SAID_MAX)
+        host_log(h, LOG_WARN, "", "it says more, which is left out");
     host_log(h, h->state == HOST_UP ? LOG_WARN : LOG_INFO, "", text);
 }
 
