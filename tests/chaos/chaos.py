@@ -6,7 +6,10 @@ Each run gets a data set, a kind of worker and some SIGKILLs from its seed, and 
 numbers of workers, until it is complete. Then its output must be, byte for byte, that of a run that
 nobody disturbed; no process of it may be left, and no file but the ones that belong there.
 
-    chaos.py MUSTER [--runs 40] [--seed 1] [--jobs 2]
+    chaos.py MUSTER [--runs 40] [--seed 1] [--jobs 2] [--hosts]
+
+With --hosts the workers are on one to three hosts, whose agents run on this machine. Then agents and the
+commands that reach them are killed too, or stopped for a while, as a link is that is down.
 
 prints TAP, one line a run; a failing run is repeated by --seed N --runs 1. What a seed decides is fixed;
 the moment a signal arrives depends on the machine as well.
@@ -24,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -148,8 +152,8 @@ def wait_until(holds: Callable[[], bool], limit_s: float) -> bool:
 
 
 class Run:
-    def __init__(self, muster: str, seed: int, folder: str) -> None:
-        self.muster, self.seed, self.folder = muster, seed, folder
+    def __init__(self, muster: str, seed: int, folder: str, on_hosts: bool) -> None:
+        self.muster, self.seed, self.folder, self.on_hosts = muster, seed, folder, on_hosts
         self.rng = random.Random(seed)
         self.mark = f"{os.getpid()}-{seed}"
         self.kind_name = self.rng.choice(sorted(KINDS))
@@ -170,8 +174,15 @@ class Run:
             file.write(text.format(python=sys.executable) if "{python}" in text else text)
         os.chmod(worker, 0o755)
 
+    def devices(self) -> List[str]:
+        if not self.on_hosts:
+            return ["-g", f"cpu:{self.rng.randint(1, 5)}"]
+        hosts = [f"h{i}=cpu:{self.rng.randint(1, 3)}" for i in range(self.rng.randint(1, 3))]
+        hosts += ["local=cpu:1"] if self.rng.random() < 0.3 else []
+        return ["--hosts", ",".join(hosts), "--via", "sh -c '\"$@\"' x", "--host-timeout", "2s"]
+
     def command(self, *options: str) -> List[str]:
-        return [self.muster, "map", "-g", f"cpu:{self.rng.randint(1, 5)}", "--retries", "50", "--grace", "2s",
+        return [self.muster, "map", *self.devices(), "--retries", "50", "--grace", "2s",
                 *self.kind.options, *options, self.input, "-o", self.output, "--", "./worker"]  # fmt: skip
 
     def begin(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -216,15 +227,28 @@ class Run:
             if pid is None:
                 continue
             try:
-                os.kill(pid, signal.SIGKILL)
+                if self.on_hosts and who == "worker" and self.rng.random() < 0.4:
+                    self.stop(pid)
+                else:
+                    os.kill(pid, signal.SIGKILL)
                 self.kills.append(f"{who} at {pause_s * 1000:.0f} ms")
             except ProcessLookupError:
                 pass
 
+    def stop(self, pid: int) -> None:
+        """Stops a process for a while, perhaps for longer than the time after which a host is given up."""
+        os.kill(pid, signal.SIGSTOP)
+
+        def resume() -> None:
+            if pid in marked(self.mark):
+                os.kill(pid, signal.SIGCONT)
+
+        threading.Timer(self.rng.uniform(0.2, 5), resume).start()
+
     def again(self) -> List[str]:
         """Half of the time by `muster resume`, half by typing the same command."""
         if self.rng.random() < 0.5 and os.path.exists(os.path.join(self.folder, "muster-runs/latest/manifest.json")):
-            return [self.muster, "resume", "latest", "-g", f"cpu:{self.rng.randint(1, 5)}"]
+            return [self.muster, "resume", "latest", *self.devices()]
         return self.command()
 
     def session(self, argv: Sequence[str], mean_s: float, disturbed: bool) -> int:
@@ -292,9 +316,9 @@ class Run:
         return f"{self.kind_name}, {self.n_items} items, {n_sessions} sessions; {', '.join(self.kills) or 'no kill arrived'}"
 
 
-def one(muster: str, seed: int, keep: bool) -> Tuple[bool, int, str]:
+def one(muster: str, seed: int, keep: bool, on_hosts: bool) -> Tuple[bool, int, str]:
     folder = tempfile.mkdtemp(prefix=f"chaos-{seed}-")
-    run = Run(muster, seed, folder)
+    run = Run(muster, seed, folder, on_hosts)
     try:
         text = run.go()
     except Broken as error:
@@ -320,20 +344,21 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help="keep the folder of a run that failed")
+    parser.add_argument("--hosts", action="store_true", help="workers on other hosts, played on this machine")
     args = parser.parse_args()
     muster = os.path.abspath(args.muster)
     seeds = range(args.seed, args.seed + args.runs)
     print(f"1..{args.runs}", flush=True)
     n_failed = n_kills = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        outcomes = pool.map(lambda seed: one(muster, seed, args.keep), seeds)
+        outcomes = pool.map(lambda seed: one(muster, seed, args.keep, args.hosts), seeds)
         for number, (seed, (passed, n, text)) in enumerate(zip(seeds, outcomes), 1):
             n_failed += not passed
             n_kills += n
             print(f"{'ok' if passed else 'not ok'} {number} - seed {seed}: {text}", flush=True)
     print(f"# {n_kills} kills in {args.runs} runs, seeds {args.seed} to {args.seed + args.runs - 1}")
     if n_failed:
-        print(f"# {n_failed} of {args.runs} runs broke a promise; again: chaos.py {args.muster} --seed N --runs 1 --keep")
+        print(f"# {n_failed} of {args.runs} runs broke a promise; again: chaos.py {args.muster}{' --hosts' if args.hosts else ''} --seed N --runs 1 --keep")
     return 1 if n_failed else 0
 
 
