@@ -78,6 +78,7 @@ static void seats_init(struct feed *f)
         w->blame = w->items.copy = w->look.at_ms = UINT64_MAX;
         w->buffering.seat_since_ms = w->buffering.refill_ms = w->buffering.shortest_ms = UINT64_MAX;
         w->window = 1;
+        w->round_trip_ms = f->config.round_trip_ms ? f->config.round_trip_ms[i] : 0;
     }
     f->seats.n_absent = f->config.n_workers;
     f->seats.n_sets_alive = f->seats.n_sets;

@@ -154,10 +154,12 @@ struct feed_config {
      * them, and cannot go on without one of these. NULL: sets of one. Copied. */
     const uint32_t *first_of;
     const uint32_t *device_of; /* [n_workers]: the first device of its set; copied */
-    uint32_t spread_log2;      /* 0 = feed_spread_log2(n_workers) */
-    uint32_t retries;          /* an item runs at most 1 + retries times for its own faults */
-    uint32_t batch;            /* whole batches of N items; 0 = windows by time */
-    bool fixed_batches;        /* batch k is items kN … kN+N-1, whichever worker computes it */
+    /* [n_workers]: from here to a worker and back. NULL: less than a millisecond. Copied. */
+    const uint64_t *round_trip_ms;
+    uint32_t spread_log2; /* 0 = feed_spread_log2(n_workers) */
+    uint32_t retries;     /* an item runs at most 1 + retries times for its own faults */
+    uint32_t batch;       /* whole batches of N items; 0 = windows by time */
+    bool fixed_batches;   /* batch k is items kN … kN+N-1, whichever worker computes it */
     bool no_reissue;
     uint32_t loading_max; /* workers that may load at the same time; 0 = all */
     uint64_t stagger_ms;  /* shortest time from the start of one worker to that of the next */

@@ -157,6 +157,7 @@ struct feed_worker {
     bool has_shrunk; /* it ran out of memory, and its device's batches have been made smaller */
     uint32_t group;  /* the suspects on this worker; NONE: none */
     enum feed_cause ended_for;
+    uint64_t round_trip_ms;
     uint64_t blame; /* the item because of which it is ended; UINT64_MAX: none */
 
     struct given items;

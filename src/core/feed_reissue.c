@@ -101,7 +101,7 @@ bool reissue(struct feed *f, uint32_t worker)
             f->now_ms + MAX((f->now_ms - w->time.last_progress_ms) / 4, (uint64_t)LOOK_AGAIN_MS));
     if (f->pool.delayed_items > 0)
         return false;
-    double worth_ms = MAX(1.5 * w->time.mean_ms, (double)REISSUE_MIN_MS);
+    double worth_ms = MAX(1.5 * w->time.mean_ms, (double)REISSUE_MIN_MS) + (double)w->round_trip_ms;
     uint64_t holds_ms = MAX((uint64_t)(worth_ms / 8), (uint64_t)VICTIMS_MIN_MS), item;
     bool may_differ = f->victims.len > 0 || f->victims.are_old;
     if (may_differ && f->now_ms >= f->victims.as_of_ms + holds_ms)

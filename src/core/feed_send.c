@@ -76,7 +76,7 @@ static uint64_t capacity(const struct feed *f, const struct feed_worker *w)
 
 /*
  * Measures the time of an item by the spacing of the worker's answers, and sets its window: enough items in
- * flight to stay busy for WINDOW_TARGET_MS. The window at most doubles, so that one fast answer does not take a
+ * flight to stay busy for WINDOW_TARGET_MS, and while an answer and the next items are on their way. The window at most doubles, so that one fast answer does not take a
  * thousand items from the other workers.
  */
 void window_learn(struct feed *f, uint32_t worker, uint64_t count)
@@ -97,8 +97,9 @@ void window_learn(struct feed *f, uint32_t worker, uint64_t count)
         return;
     }
     uint64_t target = WINDOW_MAX;
-    if (w->time.mean_ms > (double)WINDOW_TARGET_MS / WINDOW_MAX)
-        target = (uint64_t)(WINDOW_TARGET_MS / w->time.mean_ms);
+    double busy_ms = (double)(WINDOW_TARGET_MS + 2 * w->round_trip_ms);
+    if (w->time.mean_ms > busy_ms / WINDOW_MAX)
+        target = (uint64_t)(busy_ms / w->time.mean_ms);
     w->window = MAX(MIN(MIN(target, w->window * 2), (uint64_t)WINDOW_MAX), (uint64_t)2);
 }
 

@@ -201,7 +201,7 @@ void feed_worker_becomes_channel(struct feed *f, uint32_t worker)
 static uint64_t settle_ms(const struct feed_worker *w)
 {
     double ms = 2 * w->time.gap_max_ms;
-    return (uint64_t)MIN(MAX(ms, (double)SETTLE_MIN_MS), (double)SETTLE_MAX_MS);
+    return w->round_trip_ms + (uint64_t)MIN(MAX(ms, (double)SETTLE_MIN_MS), (double)SETTLE_MAX_MS);
 }
 
 /*
@@ -239,7 +239,8 @@ void feed_worker_works(struct feed *f, uint32_t worker)
 void feed_worker_settled(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    w->drain.cost_ms = f->now_ms - w->drain.since_ms;
+    /* Its last answer was on its way here, and the next items are on their way there. */
+    w->drain.cost_ms = f->now_ms - w->drain.since_ms + w->round_trip_ms;
     w->drain.settle_at_ms = 0;
     w->drain.is_on = false;
     provisional_confirm(f, worker);
@@ -249,7 +250,9 @@ void feed_worker_settled(struct feed *f, uint32_t worker)
 static bool drain_is_due(const struct feed *f, const struct feed_worker *w)
 {
     uint64_t ring_share = f->window.spread / (4ull * MAX(f->seats.n_alive, 1u));
-    uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, SETTLE_SHARE * w->drain.cost_ms);
+    /* The way there and back counts twice as much, because the worker idles on both ways of each drain. */
+    uint64_t cost_ms = w->drain.cost_ms + 2 * w->round_trip_ms;
+    uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, SETTLE_SHARE * cost_ms);
     bool is_time = w->buffering.is_on ? buffered_is_due(f, w)
                                       : f->now_ms - w->time.provisional_since_ms > interval_ms;
     return w->items.provisional > ring_share || is_time;

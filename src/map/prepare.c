@@ -212,10 +212,14 @@ static int feed_make(struct session *s, struct err *err)
         rc = store_check_parts(s->shell.store, err);
     if (rc)
         return rc;
+    cleanup_free uint64_t *round_trip_ms = xcalloc(s->n_seats, sizeof(*round_trip_ms));
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        round_trip_ms[p] = s->allocation.hosts[s->allocation.seats[p].host].round_trip_ms;
     struct feed_config config = {.n_workers = s->n_seats,
                                  .n_devices = (uint32_t)s->allocation.n_chosen,
                                  .first_of = s->allocation.first_of,
                                  .device_of = s->allocation.device_of,
+                                 .round_trip_ms = round_trip_ms,
                                  .retries = (uint32_t)r->schedule.retries,
                                  .batch = (uint32_t)r->schedule.batch,
                                  .fixed_batches = r->schedule.fixed_batches,

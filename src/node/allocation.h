@@ -32,6 +32,7 @@ struct allocation_holder {
 struct allocation_host {
     char name[64]; /* in labels and messages; "": this machine, if it is the only one */
     uint32_t first_chosen, n_chosen, first_seat, n_seats;
+    uint64_t round_trip_ms; /* 0: less than one */
 };
 
 struct allocation {

@@ -8,6 +8,7 @@
 
 #include "node/allocation.h"
 
-void seat_environment_add(const struct allocation *allocation, uint32_t seat, struct env_list *env);
+void seat_environment_add(const struct allocation *allocation, uint32_t number,
+                          struct env_list *env);
 /* The folder with muster.py, beside the sources in a build tree, under share/ when installed; free() it. NULL: none. */
 char *python_dir_new(const char *self_path);

@@ -279,6 +279,11 @@ void remote_end_transport(struct node *node, enum worker_end how)
         node_end(remote->transport, how);
 }
 
+uint64_t remote_round_trip_ms(const struct node *node)
+{
+    return ((const struct remote *)node)->link.round_trip_ms;
+}
+
 void remote_leave(struct node *node)
 {
     struct remote *remote = (struct remote *)node;

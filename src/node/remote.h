@@ -39,6 +39,8 @@ struct node *remote_open(const struct remote_opts *opts);
 MUST_CHECK int remote_connect(struct node *node, struct err *err);
 /* The transport's process is there: it must be gone before the node is closed or connected again. */
 bool remote_has_transport(const struct node *node);
+/* From here to the agent and back, as measured; 0: less than a millisecond. */
+uint64_t remote_round_trip_ms(const struct node *node);
 /* Ends the connection in order: the agent ends its workers, and itself. */
 void remote_leave(struct node *node);
 /* Ends the transport's process. */

@@ -324,6 +324,7 @@ static void nodes_join(struct hosts *hosts, struct allocation *allocation)
         h->position = (uint32_t)n_nodes;
         nodes[n_nodes++] = h->node;
         allocation_add_host(allocation, h->host->label, &h->devices, h->seats, h->n_seats);
+        allocation->hosts[h->position].round_trip_ms = remote_round_trip_ms(h->node);
     }
     hosts->shell->node = group_open(nodes, n_nodes);
     free(nodes);

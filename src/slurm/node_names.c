@@ -11,16 +11,18 @@
 #include "base/xalloc.h"
 
 enum {
-    NAMES_MAX = 65536
+    NAMES_MAX = 65536,
+    BRACKETS_MAX = 8 /* of one name */
 };
-
-static int names_expand(struct str before, struct str rest, struct env_list *out, struct err *err);
 
 static int malformed(struct str text, struct err *err)
 {
     return fail(err, ERR_DATA, "'%.*s' is no list of nodes as Slurm writes it", (int)text.len,
                 text.at);
 }
+
+/* NOLINTBEGIN(misc-no-recursion): once for each bracket of a name, at most BRACKETS_MAX */
+static int names_expand(struct str before, struct str rest, struct env_list *out, struct err *err);
 
 /* One number of a bracket, with as many digits as its range's first has. */
 static int number_expand(struct str before, uint64_t number, size_t n_digits, struct str after,
@@ -73,6 +75,8 @@ static int names_expand(struct str before, struct str rest, struct env_list *out
     return rc;
 }
 
+/* NOLINTEND(misc-no-recursion) */
+
 /* Cuts the piece up to the next comma outside of brackets. */
 static bool piece_next(struct str *rest, struct str *piece)
 {
@@ -90,9 +94,12 @@ static bool piece_next(struct str *rest, struct str *piece)
 static bool is_name(struct str piece)
 {
     bool is = piece.len > 0;
-    for (size_t i = 0; i < piece.len; i++)
+    unsigned n_brackets = 0;
+    for (size_t i = 0; i < piece.len; i++) {
         is = is && (isalnum((unsigned char)piece.at[i]) || strchr("-._[],", piece.at[i]));
-    return is;
+        n_brackets += piece.at[i] == '[';
+    }
+    return is && n_brackets <= BRACKETS_MAX;
 }
 
 int slurm_node_names(const char *list, struct env_list *out, struct err *err)

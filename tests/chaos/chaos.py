@@ -277,8 +277,8 @@ class Run:
                 if self.session([self.muster, "resume", "latest"], mean_s, False) != 0:
                     raise Broken("a finished run was not resumed to nothing")
                 return number + 1
-            # 1: every worker was killed before its first result. -9: muster was.
-            if status not in (-signal.SIGKILL, 1) or number >= n_disturbed + 3:
+            # 1: every worker was killed before its first result. -9: muster was. 69: all agents were, before they had answered.
+            if status not in (-signal.SIGKILL, 1, 69 if self.on_hosts else 1) or number >= n_disturbed + 3:
                 raise Broken(f"session {number + 1} ended with {status}: {' '.join(argv)}")
         raise Broken(f"not complete after {SESSIONS_MAX} sessions")
 

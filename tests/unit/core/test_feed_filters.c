@@ -64,6 +64,33 @@ static void a_filter_is_not_ended_where_the_window_is_full_and_more_lies_beyond(
     scene_close(&scene);
 }
 
+/* How many items a filter of 20 ms an item has in flight when its window has grown. */
+static uint64_t in_flight_at(uint64_t round_trip_ms)
+{
+    struct scene scene;
+    struct feed_counts counts;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .round_trip_ms = &round_trip_ms});
+    TELL(&scene, .kind = EV_INPUT, .count = 10000, .flag = true);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 10000);
+    for (unsigned i = 0; i < 20; i++) { /* less than half a second: it is not drained meanwhile */
+        scene.now_ms += 20;
+        TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+        TELL(&scene, .kind = EV_ROOM, .count = 10000);
+    }
+    feed_counts(scene.feed, &counts);
+    scene_close(&scene);
+    return counts.in_flight;
+}
+
+static void a_filter_far_away_has_more_in_flight(void **state)
+{
+    (void)state;
+    assert_in_range(in_flight_at(0), 8, 11);
+    assert_in_range(in_flight_at(50), 13, 16);
+}
+
 /* Nobody is charged: the first worker still has the item, and its answer counts. */
 static void a_copy_that_was_answered_just_before_a_crash_is_forgotten(void **state)
 {
@@ -94,6 +121,7 @@ static void a_copy_that_was_answered_just_before_a_crash_is_forgotten(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_filter_far_away_has_more_in_flight),
         cmocka_unit_test(a_copy_that_was_answered_just_before_a_crash_is_forgotten),
         cmocka_unit_test(a_filter_is_not_ended_where_the_window_is_full_and_more_lies_beyond),
         cmocka_unit_test(a_filter_that_holds_its_answers_back_is_not_over_the_limit_for_one_item),
