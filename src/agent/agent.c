@@ -21,7 +21,8 @@ enum {
     SCRATCH_BYTES = 256 * 1024,
     READS_AT_ONCE = 4,
     GREETING_LIMIT_MS = 60000, /* for the head's hello; then the head's own limit counts */
-    KEEPER_GRACE_MS = 30000
+    KEEPER_GRACE_MS = 30000,
+    TRY_PAUSE_MS = 2000 /* between two tries to take devices, with --wait */
 };
 
 void agent_send(struct agent *agent, enum frame_type type, uint32_t id, unsigned stream,
@@ -109,30 +110,41 @@ static void folder_enter(struct agent *agent, const char *folder)
                 "the folder %s is not there; workers start in another one", folder);
 }
 
-static int devices_take(struct agent *agent, const struct wire_take *take, struct err *err)
+static int devices_take(struct agent *agent, struct err *err)
 {
     struct shell *shell = &agent->shell;
+    const struct wire_take *take = &agent->take;
     const struct allocation_wish wish = {.gpus = take->gpus[0] ? take->gpus : NULL,
                                          .gpus_per_worker = take->gpus_per_worker,
                                          .workers_per_gpu = take->workers_per_gpu,
-                                         .wait_ms = take->wait_ms,
                                          .visible = take->visible};
     const struct allocation_holder holder = {shell->self_path, take->run_id, shell->log};
-    folder_enter(agent, take->cwd);
-    int rc = take->program[0] ? program_check(take->program, err) : 0;
-    if (rc == 0)
-        rc = allocation_take(&agent->allocation, &wish, &holder, err);
+    int rc = allocation_take(&agent->allocation, &wish, &holder, err);
     if (rc)
         return rc;
     shell->run_id = xstrdup(take->run_id);
-    shell->run_dir = take->run_dir[0] ? xstrdup(take->run_dir) : NULL;
     shell_files_allow(shell, agent->allocation.n_seats);
-    if (shell->run_dir)
-        shell_keeper_start(shell, &agent->allocation, KEEPER_GRACE_MS);
+    shell_keeper_start(shell, &agent->allocation, agent->mark, KEEPER_GRACE_MS);
     agent->watch = device_watch_new(shell, &agent->allocation, &device_handlers, agent);
     device_watch_begin(agent->watch);
     agent->has_devices = true;
     return 0;
+}
+
+/* Tries to take the devices. The loop turns between two tries, so that the end of the head is noticed. */
+static void devices_try(struct agent *agent)
+{
+    struct err err = {0};
+    int rc = devices_take(agent, &err);
+    uint64_t now_ms = clock_now_ms();
+    bool may_wait = rc == ERR_UNAVAILABLE && now_ms < agent->take_until_ms;
+    agent->take_at_ms = may_wait ? now_ms + TRY_PAUSE_MS : 0;
+    agent->link.heard_ms =
+        now_ms; /* looking at devices took time, and was no silence of the head */
+    if (rc == 0)
+        taken_send(agent);
+    else if (!may_wait)
+        error_send(agent, FRAME_REFUSED, &err);
 }
 
 /* ---- frames about no worker ---- */
@@ -152,16 +164,19 @@ static void take_hello(struct agent *agent, const struct frame *frame)
 static void take_devices(struct agent *agent, const struct frame *frame)
 {
     struct wire_body body = wire_body_of(frame->body);
-    struct wire_take take = {0};
     struct err err = {0};
-    wire_take(&body, &take);
-    if (!wire_body_is_whole(&body) || agent->has_devices)
+    wire_take(&body, &agent->take);
+    if (!wire_body_is_whole(&body) || agent->was_asked) {
         agent_break(agent, frame, "that is malformed");
-    else if (devices_take(agent, &take, &err) == 0)
-        taken_send(agent);
+        return;
+    }
+    agent->was_asked = true;
+    agent->take_until_ms = clock_now_ms() + agent->take.wait_ms;
+    folder_enter(agent, agent->take.cwd);
+    if (agent->take.program[0] && program_check(agent->take.program, &err) != 0)
+        error_send(agent, FRAME_REFUSED, &err); /* waiting would not help */
     else
-        error_send(agent, FRAME_REFUSED, &err);
-    agent->link.heard_ms = clock_now_ms(); /* waiting for devices was no silence of the head */
+        devices_try(agent);
 }
 
 static void on_frame(void *context, const struct frame *frame)
@@ -282,7 +297,10 @@ static void on_kill(void *context)
 static void on_tick(void *context)
 {
     struct agent *agent = context;
-    link_tick(&agent->link, clock_now_ms());
+    uint64_t now_ms = clock_now_ms();
+    link_tick(&agent->link, now_ms);
+    if (agent->take_at_ms > 0 && now_ms >= agent->take_at_ms && !agent->is_over)
+        devices_try(agent);
     if (agent->watch)
         device_watch_check(agent->watch);
 }
@@ -363,6 +381,7 @@ int agent_run(struct log *log, const char *self_path, struct err *err)
                                     .log = log,
                                     .self_path = self_path,
                                     .signals = {.front_fd = -1}}};
+    agent.mark = xasprintf("MUSTER_AGENT=%d-%lx", getpid(), clock_now_ns());
     int rc = begin(&agent, (struct str){scratch, SCRATCH_BYTES}, err);
     while (rc == 0 && (!agent.is_over || agent.n_alive > 0))
         shell_turn(&agent.shell);
@@ -380,7 +399,7 @@ int agent_run(struct log *log, const char *self_path, struct err *err)
         rmdir(agent.channel_folder);
     free(agent.channel_folder);
     free(agent.cwd);
-    free(agent.shell.run_dir);
+    free(agent.mark);
     free(agent.shell.run_id);
     return rc;
 }

@@ -15,7 +15,10 @@ struct agent {
     uv_poll_t in_poll, out_poll;
     uv_timer_t look_timer;
     bool out_waits; /* until the head reads */
-    bool was_greeted, has_devices;
+    bool was_greeted, was_asked, has_devices;
+    struct wire_take take;
+    uint64_t take_at_ms, take_until_ms; /* the next try, and the last; take_at_ms 0: none */
+    char *mark;   /* an entry in the environment of each worker, by which the keeper finds them */
     bool is_over; /* the head is gone: the workers are ended */
     struct allocation allocation;
     struct device_watch *watch;

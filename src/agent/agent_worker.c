@@ -278,6 +278,7 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
     cleanup_free char *channel_path = NULL;
     int held[LOCK_FDS_MAX], rc = 0;
     env_inherit(&env);
+    env_set(&env, xstrdup(w->agent->mark));
     if (w->agent->cwd)
         env_set(&env, xasprintf("PWD=%s", w->agent->cwd));
     seat_environment_add(a, spawn->seat, &env);

@@ -54,7 +54,8 @@ static int content_hash(int fd, uint64_t bytes, char out[17], struct err *err)
 {
     cleanup_free char *piece = xmalloc(SAMPLE_BYTES);
     XXH3_state_t *hash = XXH3_createState();
-    ASSERT(hash);
+    if (!hash)
+        return fail(err, ERR_STOPPED, "out of memory for the hash of an input");
     XXH3_64bits_reset(hash);
     int rc = 0;
     if (bytes <= whole_bytes)

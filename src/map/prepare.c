@@ -344,8 +344,9 @@ int session_prepare(struct session *s, struct err *err)
         rc = feed_make(s, err);
     if (rc == 0)
         rc = shell_node_open(&s->shell, (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir);
     if (rc == 0)
-        shell_keeper_start(&s->shell, &s->allocation, s->request->run.grace_ms);
+        shell_keeper_start(&s->shell, &s->allocation, entry, s->request->run.grace_ms);
     if (rc == 0 && !s->request->run.run_dir && run_mark_latest(s->shell.run_dir, err) != 0)
         log_add(s->shell.log, LOG_WARN, "map", "%s", err->text);
     return rc;

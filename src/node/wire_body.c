@@ -181,7 +181,6 @@ void wire_take(struct wire_body *body, struct wire_take *take)
     if (take->visible > VISIBLE_UUID)
         body->is_malformed = true;
     text(body, take->run_id, sizeof(take->run_id));
-    text(body, take->run_dir, sizeof(take->run_dir));
     text(body, take->cwd, sizeof(take->cwd));
     text(body, take->program, sizeof(take->program));
 }

@@ -52,7 +52,7 @@ struct wire_take {
     char gpus[4096]; /* SPEC; "": what is free */
     uint64_t gpus_per_worker, workers_per_gpu, wait_ms;
     uint8_t visible; /* enum visible_mode */
-    char run_id[256], run_dir[4096];
+    char run_id[256];
     char cwd[4096];     /* the head's: that of the workers, where it exists */
     char program[4096]; /* of the workers: refused if it is not there; "": not known */
 };

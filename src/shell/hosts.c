@@ -255,13 +255,13 @@ static int host_open(struct remote_host *h, const struct allocation_wish *wish, 
     return 0;
 }
 
+/* What is asked of each host. */
 static int hosts_open(struct hosts *hosts, const struct allocation_wish *wish, struct err *err)
 {
-    int rc = host_list_parse(wish->hosts, &hosts->list, err);
+    int rc = 0;
     hosts->at = xcalloc(hosts->list.len + 1, sizeof(*hosts->at));
     for (size_t i = 0; rc == 0 && i < hosts->list.len; i++) {
         const struct host *host = &hosts->list.at[i];
-        hosts->has_local = hosts->has_local || host->is_local;
         if (host->is_local)
             continue;
         struct remote_host *h = &hosts->at[hosts->len++];
@@ -279,6 +279,8 @@ static int local_take(struct hosts *hosts, const struct allocation_wish *wish,
     struct shell *shell = hosts->shell;
     const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
     struct allocation_wish own = *wish;
+    for (size_t i = 0; i < hosts->list.len; i++)
+        hosts->has_local = hosts->has_local || hosts->list.at[i].is_local;
     if (!hosts->has_local) {
         allocation_begin(allocation, wish, shell->self_path);
         return 0;
@@ -345,16 +347,10 @@ static int hosts_await(struct hosts *hosts)
     return shell->end.signal ? 128 + shell->end.signal : 0;
 }
 
-static int hosts_take(struct shell *shell, const struct allocation_wish *wish,
+static int hosts_take(struct hosts *hosts, const struct allocation_wish *wish,
                       struct allocation *allocation, struct err *err)
 {
-    struct hosts *hosts = shell->machines.hosts = xcalloc(1, sizeof(*hosts));
-    hosts->shell = shell;
     int rc = hosts_open(hosts, wish, err);
-    if (rc)
-        return rc;
-    waiting_connect(hosts);
-    rc = local_take(hosts, wish, allocation, err);
     if (rc == 0)
         rc = hosts_await(hosts);
     if (rc == 0)
@@ -382,12 +378,18 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
         other_nodes_note(shell);
         return allocation_take(allocation, wish, &holder, err);
     }
-    int rc = shell->phase.has_loop ? 0 : shell_loop_open(shell, err);
+    struct hosts *hosts = shell->machines.hosts = xcalloc(1, sizeof(*hosts));
+    hosts->shell = shell;
+    int rc = host_list_parse(wish->hosts, &hosts->list, err);
+    if (rc == 0) /* with --wait this may take long, and no agent must wait meanwhile */
+        rc = local_take(hosts, wish, allocation, err);
+    if (rc == 0 && !shell->phase.has_loop)
+        rc = shell_loop_open(shell, err);
     if (rc == 0)
         rc = shell_node_open(shell, scratch, err);
     if (rc == 0)
         rc = shell_loop_begin(shell, err);
-    return rc ? rc : hosts_take(shell, wish, allocation, err);
+    return rc ? rc : hosts_take(hosts, wish, allocation, err);
 }
 
 /* ---- the end ---- */

@@ -145,8 +145,10 @@ MUST_CHECK int shell_begin(struct shell *shell, const struct allocation_wish *wi
  * device. ERR_UNAVAILABLE if a process does not end.
  */
 MUST_CHECK int shell_orphans_await(struct shell *shell, struct err *err);
-/* Starts the keeper, for the case that muster and a guard are killed together. Without it the run goes on. */
-void shell_keeper_start(struct shell *shell, struct allocation *allocation, uint64_t grace_ms);
+/* Starts the keeper, for the case that muster and a guard are killed together. Without it the run goes on. `entry`, in the
+ * environment of every worker, is that by which it finds them. */
+void shell_keeper_start(struct shell *shell, struct allocation *allocation, const char *entry,
+                        uint64_t grace_ms);
 /* Call it when all workers have ended: ends any process that they left. */
 void shell_reap(struct shell *shell);
 /* Releases everything but run_dir and run_id; harmless if nothing was opened. */

@@ -112,9 +112,9 @@ int shell_orphans_await(struct shell *shell, struct err *err)
     return 0;
 }
 
-void shell_keeper_start(struct shell *shell, struct allocation *allocation, uint64_t grace_ms)
+void shell_keeper_start(struct shell *shell, struct allocation *allocation, const char *entry,
+                        uint64_t grace_ms)
 {
-    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell->run_dir);
     cleanup_free int *held = xcalloc(2 * allocation->n_chosen + 1, sizeof(*held));
     size_t n_held =
         device_locks_fds(&allocation->locks, allocation->chosen, allocation->n_chosen, held);

@@ -236,9 +236,22 @@ END
     map -g 0 --hosts two --via env -o out2.txt in.txt -- cat
     ended_with 69
     says "0 of 1 hosts can be had; two: gpu 0 is taken by pid"
+    local first=$PID
+    "$MUSTER" map -g 0 --hosts two --via './reach {host}' --wait 60s -o out3.txt in.txt -- cat >waits 2>&1 3>&- 4>&- &
+    local second=$!
+    wait_for is_started two
+    sleep 0.5
+    kill -KILL $second # an agent that waits for devices sees that its head is gone
+    wait_for is_gone "$(agent_of two)"
+    "$MUSTER" map -g 0 --hosts three --via './reach {host}' --wait 60s -o out4.txt in.txt -- cat >waits 2>&1 3>&- 4>&- &
+    second=$!
+    wait_for is_started three
     touch go
+    PID=$first
     map_end
     ended_with 0
+    wait $second
+    same in.txt out4.txt
 }
 
 @test "lists of hosts: files, ports, devices, and what is wrong with them" {

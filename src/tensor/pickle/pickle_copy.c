@@ -327,7 +327,10 @@ int pickle_copy(const struct pickle_copy *copy, const struct pickle_splice *spli
     c.window = xcalloc(WINDOW_BYTES + SLACK_BYTES, 1);
     c.at = c.run = c.window;
     c.hash = XXH3_createState();
-    ASSERT(c.hash);
+    if (!c.hash) {
+        free(c.window);
+        return fail(err, ERR_STOPPED, "out of memory for the hash of a pickle");
+    }
     XXH3_64bits_reset(c.hash);
     out_reserve(&c, 0);
     int rc = ops_copy(&c);
