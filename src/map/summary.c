@@ -129,13 +129,14 @@ static void memory_lines(struct session *s, struct buf *out)
     for (size_t d = 0; d < s->allocation.n_chosen; d++) {
         const struct device_sample *sample =
             device_watch_sample(s->devices, s->allocation.chosen[d]);
-        char label[24], used[16], total[16];
+        cleanup_buf struct buf label = BUF_INIT;
+        char used[16], total[16];
         if (sample->mem_total_bytes == 0)
             continue;
-        device_label(&s->allocation.devices.at[s->allocation.chosen[d]], label);
+        allocation_label_add(&s->allocation, (uint32_t)d, &label);
         size_format(used, sample->mem_used_bytes);
         size_format(total, sample->mem_total_bytes);
-        buf_addf(out, "  memory     %s: %s of %s\n", label, used, total);
+        buf_addf(out, "  memory     %s: %s of %s\n", buf_text(&label), used, total);
     }
 }
 

@@ -210,6 +210,17 @@ void allocation_add_host(struct allocation *a, const char *name, const struct de
     positions_make(a);
 }
 
+void allocation_label_add(const struct allocation *a, uint32_t chosen, struct buf *out)
+{
+    char label[24];
+    device_label(&a->devices.at[a->chosen[chosen]], label);
+    for (size_t h = 1; h < a->n_hosts; h++)
+        if (chosen >= a->hosts[h].first_chosen &&
+            chosen < a->hosts[h].first_chosen + a->hosts[h].n_chosen)
+            buf_addf(out, "%s ", a->hosts[h].name);
+    buf_add_text(out, label);
+}
+
 void allocation_release(struct allocation *a)
 {
     device_locks_release(&a->locks);

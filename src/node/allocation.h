@@ -64,4 +64,6 @@ void allocation_add_host(struct allocation *allocation, const char *name,
                          size_t n_seats);
 /* The position in `chosen` of a device. */
 uint32_t allocation_position(const struct allocation *allocation, size_t device);
+/* Adds how a chosen device is called in messages: "gpu 0", on another host "node1 gpu 0". */
+void allocation_label_add(const struct allocation *allocation, uint32_t chosen, struct buf *out);
 void allocation_release(struct allocation *allocation);

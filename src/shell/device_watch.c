@@ -128,12 +128,8 @@ void device_watch_name_set(const struct device_watch *watch, uint32_t first, str
                            struct buf *lost)
 {
     const struct allocation *allocation = watch->allocation;
-    char label[24];
     const struct seat *seat = &allocation->seats[device_watch_seat_of(watch, first)];
-    device_label(&allocation->devices.at[seat->devices[0]], label);
-    if (seat->host > 0)
-        buf_addf(name, "%s ", allocation->hosts[seat->host].name);
-    buf_add_text(name, label);
+    allocation_label_add(allocation, first, name);
     for (size_t i = 1; i < seat->n_devices; i++)
         buf_addf(name, "+%d", allocation->devices.at[seat->devices[i]].index);
     if (seat->n_devices > 1)
@@ -251,10 +247,17 @@ static void on_monitor(uv_poll_t *poll, int status, int events)
     monitor_spare(watch);
 }
 
-/* Samples will come, and show memory that is not given back. */
-static void memory_begin(struct device_watch *watch)
+/* Behind the devices of this machine lie those of other hosts. */
+static size_t n_own_devices(const struct allocation *allocation)
 {
-    for (size_t d = 0; d < watch->allocation->devices.len; d++) {
+    return allocation->n_hosts > 1 ? allocation->chosen[allocation->hosts[1].first_chosen]
+                                   : allocation->devices.len;
+}
+
+/* Samples of these devices will come, and show memory that is not given back. */
+static void memory_begin(struct device_watch *watch, size_t begin, size_t end)
+{
+    for (size_t d = begin; d < end; d++) {
         const struct device *device = &watch->allocation->devices.at[d];
         uint64_t total_bytes = device->mem_total_bytes;
         memory_idle(watch->memory, (uint32_t)d,
@@ -279,6 +282,8 @@ static int monitor_begin(struct device_watch *watch, struct err *err)
 void device_watch_begin(struct device_watch *watch)
 {
     struct err err = {0};
+    size_t n_own = n_own_devices(watch->allocation);
+    memory_begin(watch, n_own, watch->allocation->devices.len); /* their agents watch them */
     if (monitor_begin(watch, &err) != 0)
         log_add(watch->shell->log, LOG_WARN, "device", "devices are not watched: %s", err.text);
     if (!watch->monitor)
@@ -294,7 +299,7 @@ void device_watch_begin(struct device_watch *watch)
     }
     watch->poll.data = watch;
     uv_poll_start(&watch->poll, UV_READABLE, on_monitor);
-    memory_begin(watch);
+    memory_begin(watch, 0, n_own);
 }
 
 /* ---- memory of the dead ---- */

@@ -344,6 +344,10 @@ static int hosts_await(struct hosts *hosts)
         for (size_t i = 0; i < hosts->len; i++)
             node_look(hosts->at[i].node);
     }
+    for (size_t i = 0; i < hosts->len;
+         i++) /* lost again before the run has begun: it has no seats */
+        if (hosts->at[i].state == HOST_AWAY)
+            hosts->at[i].state = HOST_FAILED;
     return shell->end.signal ? 128 + shell->end.signal : 0;
 }
 

@@ -227,6 +227,24 @@ END
     says "status 7" "its last words: the reason"
 }
 
+@test "a host's GPUs are sampled, and a dead worker's memory is waited for there too" {
+    export MUSTER_SYSFS=/nowhere
+    seq 1 400 >in.txt
+    pyworker frail <<'END'
+import os, sys
+for n, line in enumerate(sys.stdin):
+    if n == 150:
+        os.kill(os.getpid(), 11)
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+    map -g all --hosts one --via "env MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1" --retries 20 -o out.txt in.txt -- ./frail
+    ended_with 0
+    same in.txt out.txt
+    says "one_gpu_0 died (SIGSEGV) after 150 items" "memory     one gpu 0: 512 MiB of 141 GiB"
+    [ "$(query "select count(*) from samples")" -ge 2 ]
+}
+
 @test "a run of another host's device is refused there, by its lock" {
     export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1
     seq 1 10 >in.txt
