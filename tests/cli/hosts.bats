@@ -242,7 +242,7 @@ END
     ended_with 0
     same in.txt out.txt
     says "one_gpu_0 died (SIGSEGV) after 150 items" "memory     one gpu 0: 512 MiB of 141 GiB"
-    [ "$(query "select count(*) from samples")" -ge 2 ]
+    [ "$(query "select count(*) from samples")" -ge 1 ]
 }
 
 @test "a run of another host's device is refused there, by its lock" {
