@@ -6,10 +6,12 @@ Each run gets a data set, a kind of worker and some SIGKILLs from its seed, and 
 numbers of workers, until it is complete. Then its output must be, byte for byte, that of a run that
 nobody disturbed; no process of it may be left, and no file but the ones that belong there.
 
-    chaos.py MUSTER [--runs 40] [--seed 1] [--jobs 2] [--hosts]
+    chaos.py MUSTER [--runs 40] [--seed 1] [--jobs 2] [--hosts] [--relay RELAY] [--down-ms 4000]
 
 With --hosts the workers are on one to three hosts, whose agents run on this machine. Then agents and the
-commands that reach them are killed too, or stopped for a while, as a link is that is down.
+commands that reach them are killed too, or stopped for a while, as a link is that is down. With --relay
+(tests/fixtures/link/relay.c) half of these runs have a network in between, which delays bytes or is down for
+up to --down-ms, again and again. An agent behind it outlives its head until it hears of the end.
 
 prints TAP, one line a run; a failing run is repeated by --seed N --runs 1. What a seed decides is fixed;
 the moment a signal arrives depends on the machine as well.
@@ -32,6 +34,7 @@ import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 SESSION_LIMIT_S = 60.0
+LINK_LIMIT_S = 240.0  # over a link that is down for most of the time
 SESSIONS_MAX = 25
 
 
@@ -112,7 +115,7 @@ KINDS: Dict[str, Kind] = {
 
 
 def marked(mark: str) -> List[int]:
-    """Living processes with this run's mark in their environment."""
+    """Living processes with this run's mark in their environment, without the network."""
     found = []
     needle = ("CHAOS_MARK=" + mark).encode()
     for name in os.listdir("/proc"):
@@ -120,7 +123,9 @@ def marked(mark: str) -> List[int]:
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if needle in file.read().split(b"\0"):
+                is_marked = needle in file.read().split(b"\0")
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                if is_marked and b"--serve" not in file.read().split(b"\0"):
                     found.append(int(name))
         except OSError:
             pass
@@ -152,8 +157,9 @@ def wait_until(holds: Callable[[], bool], limit_s: float) -> bool:
 
 
 class Run:
-    def __init__(self, muster: str, seed: int, folder: str, on_hosts: bool) -> None:
-        self.muster, self.seed, self.folder, self.on_hosts = muster, seed, folder, on_hosts
+    def __init__(self, muster: str, seed: int, folder: str, network: "Network") -> None:
+        self.muster, self.seed, self.folder, self.network = muster, seed, folder, network
+        self.on_hosts = network.on_hosts
         self.rng = random.Random(seed)
         self.mark = f"{os.getpid()}-{seed}"
         self.kind_name = self.rng.choice(sorted(KINDS))
@@ -161,6 +167,8 @@ class Run:
         self.n_items = self.rng.choice([1, 30, 400, 4000, 20000])
         self.input, self.output = "in" + self.kind.suffix, "out" + self.kind.out_suffix
         self.kills: List[str] = []
+        self.link: Optional[subprocess.Popen[bytes]] = None
+        self.via = "sh -c '\"$@\"' x"
         self.env = dict(os.environ, CHAOS_MARK=self.mark, MUSTER_LOCK_DIR=os.path.join(folder, ".locks"))
         self.env.pop("MUSTER_RUNS_DIR", None)
 
@@ -174,12 +182,32 @@ class Run:
             file.write(text.format(python=sys.executable) if "{python}" in text else text)
         os.chmod(worker, 0o755)
 
+    def link_begin(self) -> None:
+        """In half of the runs on hosts: a network that is slow, or down now and then."""
+        if not self.network.relay or self.rng.random() < 0.5:
+            return
+        options = ["--delay-ms", str(self.rng.choice([0, 1, 5, 20]))]
+        if self.rng.random() < 0.7:
+            options += ["--cuts", f"{self.seed},{self.rng.choice([1000, 3000, 8000])},{self.network.down_ms}"]
+        with open(os.path.join(self.folder, "said"), "ab") as said:
+            self.link = subprocess.Popen([self.network.relay, *options, "--serve", "link"], cwd=self.folder,
+                                         env=self.env, stdin=subprocess.DEVNULL, stdout=said, stderr=said)  # fmt: skip
+        wait_until(lambda: os.path.exists(os.path.join(self.folder, "link")), 10)
+        self.via = f"{self.network.relay} --to {self.folder}/link"
+        self.kills.append("link with " + " ".join(options))
+
+    def link_end(self) -> None:
+        if self.link:
+            self.link.kill()
+            self.link.wait()
+            os.unlink(os.path.join(self.folder, "link"))
+
     def devices(self) -> List[str]:
         if not self.on_hosts:
             return ["-g", f"cpu:{self.rng.randint(1, 5)}"]
         hosts = [f"h{i}=cpu:{self.rng.randint(1, 3)}" for i in range(self.rng.randint(1, 3))]
         hosts += ["local=cpu:1"] if self.rng.random() < 0.3 else []
-        return ["--hosts", ",".join(hosts), "--via", "sh -c '\"$@\"' x", "--host-timeout", "2s"]
+        return ["--hosts", ",".join(hosts), "--via", self.via, "--host-timeout", "2s"]
 
     def command(self, *options: str) -> List[str]:
         return [self.muster, "map", *self.devices(), "--retries", "50", "--grace", "2s",
@@ -253,14 +281,15 @@ class Run:
 
     def session(self, argv: Sequence[str], mean_s: float, disturbed: bool) -> int:
         child = self.begin(argv)
+        limit_s = LINK_LIMIT_S if self.link else SESSION_LIMIT_S
         try:
             if disturbed:
                 self.disturb(child, mean_s)
-            return child.wait(SESSION_LIMIT_S)
+            return child.wait(limit_s)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-            raise Broken(f"no end after {SESSION_LIMIT_S:.0f} s: {' '.join(argv)}") from None
+            raise Broken(f"no end after {limit_s:.0f} s: {' '.join(argv)}") from None
 
     def is_finished(self) -> bool:
         answer = subprocess.run([self.muster, "status", "--json"], cwd=self.folder, env=self.env, capture_output=True, check=False)
@@ -304,6 +333,7 @@ class Run:
         self.prepare()
         began_s = time.monotonic()
         wanted = self.undisturbed()
+        self.link_begin()
         mean_s = time.monotonic() - began_s
         n_sessions = self.until_complete(mean_s)
         with open(os.path.join(self.folder, self.output), "rb") as file:
@@ -312,16 +342,24 @@ class Run:
             raise Broken(f"the output differs: {len(found)} bytes, {found.count(b'%c' % 10)} lines, "
                          f"expected {len(wanted)} bytes, {wanted.count(b'%c' % 10)} lines")  # fmt: skip
         self.check_nobody_is_left()
-        self.check_files()
         return f"{self.kind_name}, {self.n_items} items, {n_sessions} sessions; {', '.join(self.kills) or 'no kill arrived'}"
 
 
-def one(muster: str, seed: int, keep: bool, on_hosts: bool) -> Tuple[bool, int, str]:
+class Network(NamedTuple):
+    on_hosts: bool
+    relay: Optional[str]
+    down_ms: int
+
+
+def one(muster: str, seed: int, keep: bool, network: Network) -> Tuple[bool, int, str]:
     folder = tempfile.mkdtemp(prefix=f"chaos-{seed}-")
-    run = Run(muster, seed, folder, on_hosts)
+    run = Run(muster, seed, folder, network)
     try:
         text = run.go()
+        run.link_end()
+        run.check_files()
     except Broken as error:
+        run.link_end()
         for pid in marked(run.mark):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -345,13 +383,16 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help="keep the folder of a run that failed")
     parser.add_argument("--hosts", action="store_true", help="workers on other hosts, played on this machine")
+    parser.add_argument("--relay", help="the program that plays a network between them")
+    parser.add_argument("--down-ms", type=int, default=4000, help="how long that network is down at most")
     args = parser.parse_args()
     muster = os.path.abspath(args.muster)
+    network = Network(args.hosts, os.path.abspath(args.relay) if args.relay else None, args.down_ms)
     seeds = range(args.seed, args.seed + args.runs)
     print(f"1..{args.runs}", flush=True)
     n_failed = n_kills = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        outcomes = pool.map(lambda seed: one(muster, seed, args.keep, args.hosts), seeds)
+        outcomes = pool.map(lambda seed: one(muster, seed, args.keep, network), seeds)
         for number, (seed, (passed, n, text)) in enumerate(zip(seeds, outcomes), 1):
             n_failed += not passed
             n_kills += n
