@@ -25,7 +25,17 @@ setup() {
     export SLURM_CONF=$BATS_FILE_TMPDIR/slurm/slurm.conf MUSTER_SYSFS=/nowhere
 }
 
-has_step() { squeue -h -s -o %i | grep -q '\.[0-9]'; }
+slow_filter() {
+    pyworker slow <<'END'
+import sys, time
+for line in sys.stdin:
+    time.sleep(0.02)
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+}
+has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq .done)" -ge "$1" ]; }
+is_over() { [ -z "$(squeue -h -j "$1" 2>/dev/null)" ]; }
 has_logged() { grep -qsF -- "$1" muster-runs/latest/orchestrator.log; }
 
 @test "inside an allocation, every node takes part, with the GPUs that the job has there" {
@@ -54,13 +64,7 @@ END
 
 @test "a step that is cancelled is a host that was lost: the run goes on, and the host is back" {
     seq 1 600 >in.txt
-    pyworker slow <<'END'
-import sys, time
-for line in sys.stdin:
-    time.sleep(0.02)
-    sys.stdout.write(line)
-    sys.stdout.flush()
-END
+    slow_filter
     salloc -Q -N2 "$MUSTER" map --hosts slurm -g cpu:2 -o out.txt in.txt -- ./slow >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for has_logged "n2_cpu_1: attempt"
@@ -71,6 +75,42 @@ END
     same in.txt out.txt
     says "n1: lost" "n1: it is connected again"
     wait_for nobody_is_left
+}
+
+@test "Slurm's own daemons are killed and started again: the run does not notice" {
+    seq 1 1600 >in.txt
+    slow_filter
+    salloc -Q -N2 "$MUSTER" map --hosts slurm -g cpu:2 -o out.txt in.txt -- ./slow >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for has_logged "n2_cpu_1: attempt"
+    "$BATS_TEST_DIRNAME/../slurm/cluster" crash "$BATS_FILE_TMPDIR/slurm" 3>&- 4>&-
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says_not "lost"
+    wait_for nobody_is_left
+}
+
+@test "a job that is ended twice, as at its time limit, is complete when its script was submitted a third time" {
+    seq 1 1200 >in.txt
+    slow_filter
+    worker job <<END
+#!/bin/sh
+#SBATCH -N2
+exec "$MUSTER" map --hosts slurm -g cpu:2 -o out.txt in.txt -- ./slow
+END
+    local id n
+    for n in 1 2; do
+        id=$(sbatch --parsable -o "said.$n" ./job)
+        wait_for has_done $((n * 100))
+        scancel "$id"
+        wait_for is_over "$id"
+    done
+    [ ! -e out.txt ]
+    sbatch -o said.3 ./job
+    wait_for test -e out.txt
+    same in.txt out.txt
+    grep -q "going on with" said.3
 }
 
 @test "a run that uses one of several nodes says so" {
