@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "device/driver_probe.h"
 #include "device/lock.h"
 #include "device/probe.h"
 #include "device/wire.h"
@@ -323,23 +322,4 @@ const struct cmd cmd_gpus = {
     .examples = gpus_examples,
     .request_size = sizeof(struct gpus_request),
     .run = gpus_run,
-};
-
-/* muster runs itself with this verb; see src/device/driver_probe.h. */
-static int helper_run(struct app *app, void *request, int argc, char **argv, char **command,
-                      struct err *err)
-{
-    (void)app, (void)request, (void)command, (void)err;
-    return device_helper_main(argc, argv);
-}
-
-static const struct opt helper_opts[] = {{OPT_END}};
-
-const struct cmd cmd_device_helper = {
-    .name = "device-helper",
-    .args = "list|watch ...",
-    .summary = "asks the drivers for muster, so that muster never hangs in one",
-    .opts = helper_opts,
-    .is_hidden = true,
-    .run = helper_run,
 };

@@ -17,7 +17,7 @@ const struct external_verb external_verbs[] = {
 /* True for muster's own programs that are named like external verbs, but are not verbs. */
 static bool is_no_verb(const char *name)
 {
-    return strchr(name, '/') || strcmp(name, "guard") == 0;
+    return strchr(name, '/') || strcmp(name, "guard") == 0 || strcmp(name, "devices") == 0;
 }
 
 static bool is_known(const char *name)

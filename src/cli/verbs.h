@@ -23,5 +23,4 @@ extern const struct cmd cmd_stop;
 extern const struct cmd cmd_sim;
 extern const struct cmd cmd_split;
 /* Hidden: run by muster itself. */
-extern const struct cmd cmd_device_helper;
 extern const struct cmd cmd_agent;

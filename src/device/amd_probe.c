@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "device/amd_machine.h"
-#include "device/vendor.h"
+#include "device/driver_probe.h"
 
 enum {
     TEXT_FILE_MAX = 1 << 20,
@@ -333,13 +333,6 @@ static bool open_machine(struct driver_probe *probe)
         say_text("-there are AMD GPUs, but /dev/kfd is closed to this user (be in the group that "
                  "owns it, mostly render)");
     return is_open;
-}
-
-bool amd_is_there(void)
-{
-    char path[SYSFS_PATH_MAX];
-    sysfs_path(path, "%s", AMD_NODES);
-    return access(path, F_OK) == 0;
 }
 
 const struct driver_probe_ops amd_probe_ops = {

@@ -12,6 +12,17 @@ static const struct {
 #undef X
 };
 
+void device_reset(struct device *device, enum device_kind kind, int physical)
+{
+    *device = (struct device){.kind = kind,
+                              .physical = physical,
+                              .busy_percent = -1,
+                              .temperature_c = -1,
+                              .power_w = -1,
+                              .ecc_uncorrected_count = -1,
+                              .numa_node = -1};
+}
+
 void device_list_release(struct device_list *list)
 {
     free(list->at);

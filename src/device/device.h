@@ -100,6 +100,8 @@ enum {
     DISTANCE_UNKNOWN = 255
 };
 
+/* Sets all members to unknown. */
+void device_reset(struct device *device, enum device_kind kind, int physical);
 void device_list_release(struct device_list *list);
 /* These return new lists, to be released: the devices at these positions, in this order; the
  * devices of one kind; all devices. Distances are copied too, and indices stay as they are. */

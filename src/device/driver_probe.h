@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driver probe: how the helper process asks the driver of one vendor, and the lines it answers in.
- * The helper is the only process that asks drivers, because any query may hang in the kernel.
+ * Driver probe: how the helper process, the program muster-devices, asks the driver of one vendor,
+ * and the lines it answers in. It is the only process that asks drivers, because any query may hang
+ * in the kernel.
  *
- *   device-helper list KIND [detail] [brief=2,5] [gone=3]
- *                                                       every device of a kind, then the distances
- *   device-helper watch PERIOD_MS [gone=1] KIND:UUID…   samples, until standard input ends
+ *   muster-devices list KIND [detail] [brief=2,5] [gone=3]
+ *                                                        every device of a kind, then the distances
+ *   muster-devices watch PERIOD_MS [gone=1] KIND:UUID…   samples, until standard input ends
  *
  * It answers in lines on stdout, told apart by their first character:
  *   ?QUERY NUMBER   QUERY is about to be sent to that device (its position in a watch; -1: to none)
@@ -50,11 +51,9 @@ void say_device(const struct device *device);
 void say_gone(enum device_kind kind, unsigned physical, const char *why);
 void announce(const struct driver_probe *probe, const char *query);
 
-/* Sets all members to unknown. */
-void device_reset(struct device *device, enum device_kind kind, int physical);
 /* Appends a process while there is room. is_ours: the pid is one of this process's own namespace,
  * so that /proc tells the owner and name. */
 void device_process_add(struct device *device, pid_t pid, uint64_t mem_bytes, bool is_ours);
 
-/* Runs the hidden verb; argv[0] is its mode, `list` or `watch`. Returns an exit status. */
-int device_helper_main(int argc, char **argv);
+/* nvml_probe.c, amd_probe.c */
+extern const struct driver_probe_ops nvml_probe_ops, amd_probe_ops;

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fs.h"
 
 enum {
     ARGS_MAX = 1100
@@ -61,14 +62,16 @@ static int spawn(pid_t *pid, const char *path, char *const *argv, int in_fd, int
 
 int helper_start(struct helper *helper, const char *self_path, char *const *args, struct err *err)
 {
-    const char *path = self_path ? self_path : "/proc/self/exe";
-    char *argv[ARGS_MAX + 3];
-    char name[] = "muster", verb[] = "device-helper";
+    cleanup_free char *path = program_find_beside(self_path, "muster-devices");
+    char *argv[ARGS_MAX + 2];
+    char name[] = "muster-devices";
     size_t n_args = 0;
     int in[2], out[2];
     *helper = (struct helper)HELPER_INIT;
+    if (!path)
+        return fail(err, ERR_UNAVAILABLE, "muster-devices is not beside %s; install both",
+                    self_path);
     argv[n_args++] = name;
-    argv[n_args++] = verb;
     for (size_t i = 0; i < ARGS_MAX && args[i]; i++)
         argv[n_args++] = args[i];
     argv[n_args] = NULL;

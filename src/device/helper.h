@@ -34,7 +34,7 @@ enum {
         .out_fd = -1, .hold_fd = -1 \
     }
 
-/* args: what follows `device-helper` on the command line, NULL-terminated. */
+/* self_path: muster's; muster-devices is beside it. args: what follows the name, NULL-terminated. */
 MUST_CHECK int helper_start(struct helper *helper, const char *self_path, char *const *args,
                             struct err *err);
 /* Reads what is there. True if there was anything. */

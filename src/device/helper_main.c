@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The helper process; driver_probe.h says what it is asked and what it answers.
+ * muster-devices, the helper process; driver_probe.h says what it is asked and what it answers.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -13,9 +13,18 @@
 #include "base/idlist.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "device/driver_probe.h"
 #include "device/sysfs.h"
-#include "device/vendor.h"
 #include "device/wire.h"
+
+/* Whose devices it can ask for. */
+static const struct {
+    enum device_kind kind;
+    const struct driver_probe_ops *ops;
+} drivers[] = {
+    {DEVICE_CUDA, &nvml_probe_ops},
+    {DEVICE_ROCM, &amd_probe_ops},
+};
 
 struct number_set {
     uint32_t at[DEVICES_MAX];
@@ -65,17 +74,6 @@ void say_gone(enum device_kind kind, unsigned physical, const char *why)
 }
 
 /* ---- devices ---- */
-
-void device_reset(struct device *device, enum device_kind kind, int physical)
-{
-    *device = (struct device){.kind = kind,
-                              .physical = physical,
-                              .busy_percent = -1,
-                              .temperature_c = -1,
-                              .power_w = -1,
-                              .ecc_uncorrected_count = -1,
-                              .numa_node = -1};
-}
 
 void device_process_add(struct device *device, pid_t pid, uint64_t mem_bytes, bool is_ours)
 {
@@ -175,12 +173,12 @@ static void watch_one(struct watched *watched, size_t position)
 /* "cuda:GPU-…" */
 static bool watched_parse(const char *arg, struct driver_probe *probes, struct watched *out)
 {
-    for (size_t v = 0; v < n_vendors; v++) {
-        const char *name = device_kind_name(vendors[v].kind);
+    for (size_t v = 0; v < countof(drivers); v++) {
+        const char *name = device_kind_name(drivers[v].kind);
         size_t len = strlen(name);
         if (strncmp(arg, name, len) != 0 || arg[len] != ':')
             continue;
-        probes[v].ops = vendors[v].probe_ops;
+        probes[v].ops = drivers[v].ops;
         *out = (struct watched){&probes[v], arg + len + 1, false};
         return true;
     }
@@ -234,7 +232,7 @@ static void end_with_parent(void)
 
 static int refuse(void)
 {
-    fprintf(stderr, "muster: device-helper is muster's own (list, watch)\n");
+    fprintf(stderr, "muster-devices: muster runs this itself (list, watch)\n");
     return 2;
 }
 
@@ -242,13 +240,16 @@ static int list_main(int argc, char **argv)
 {
     cleanup_free struct number_set *brief = xcalloc(1, sizeof(*brief));
     cleanup_free struct number_set *gone = xcalloc(1, sizeof(*gone));
-    const struct vendor *vendor = NULL;
-    for (size_t v = 0; v < n_vendors && argc > 0; v++)
-        if (strcmp(argv[0], device_kind_name(vendors[v].kind)) == 0)
-            vendor = &vendors[v];
-    if (!vendor)
+    struct driver_probe probe = {0};
+    enum device_kind kind = DEVICE_CPU;
+    for (size_t v = 0; v < countof(drivers) && argc > 0; v++) {
+        if (strcmp(argv[0], device_kind_name(drivers[v].kind)) == 0) {
+            probe.ops = drivers[v].ops;
+            kind = drivers[v].kind;
+        }
+    }
+    if (!probe.ops)
         return refuse();
-    struct driver_probe probe = {.ops = vendor->probe_ops};
     for (int i = 1; i < argc; i++) {
         bool is_detail = strcmp(argv[i], "detail") == 0;
         probe.wants_details |= is_detail;
@@ -258,8 +259,8 @@ static int list_main(int argc, char **argv)
     end_with_parent();
     bool is_open = driver_probe_open(&probe);
     if (is_open)
-        list_all(&probe, vendor->kind, brief, gone);
-    vendor->probe_ops->close(&probe);
+        list_all(&probe, kind, brief, gone);
+    probe.ops->close(&probe);
     return is_open ? 0 : 1;
 }
 
@@ -268,7 +269,7 @@ static int watch_main(int argc, char **argv)
     uint64_t period_ms = 0;
     size_t n_watched = 0;
     cleanup_free struct number_set *gone = xcalloc(1, sizeof(*gone));
-    cleanup_free struct driver_probe *probes = xcalloc(n_vendors, sizeof(*probes));
+    struct driver_probe probes[countof(drivers)] = {0};
     cleanup_free struct watched *watched = xcalloc((size_t)argc + 1, sizeof(*watched));
     if (argc < 1 || u64_parse(str_of(argv[0]), 1, INT_MAX, &period_ms, NULL) != 0)
         return refuse();
@@ -282,16 +283,16 @@ static int watch_main(int argc, char **argv)
     }
     end_with_parent();
     int status = watch_all(period_ms, watched, n_watched);
-    for (size_t v = 0; v < n_vendors; v++)
-        vendors[v].probe_ops->close(&probes[v]);
+    for (size_t v = 0; v < countof(drivers); v++)
+        drivers[v].ops->close(&probes[v]);
     return status;
 }
 
-int device_helper_main(int argc, char **argv)
+int main(int argc, char **argv)
 {
-    if (argc > 0 && strcmp(argv[0], "list") == 0)
-        return list_main(argc - 1, argv + 1);
-    if (argc > 0 && strcmp(argv[0], "watch") == 0)
-        return watch_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "list") == 0)
+        return list_main(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], "watch") == 0)
+        return watch_main(argc - 2, argv + 2);
     return refuse();
 }

@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "device/driver_probe.h"
 #include "device/nvml_abi.h"
-#include "device/vendor.h"
 
 static const struct nvml *library(const struct driver_probe *probe)
 {
@@ -264,17 +264,6 @@ static bool open_library(struct driver_probe *probe)
 static void close_library(struct driver_probe *probe)
 {
     free(probe->state);
-}
-
-bool nvml_is_there(void)
-{
-    static const char *const signs[] = {"/dev/nvidiactl", "/proc/driver/nvidia/version",
-                                        "/dev/dxg"};
-    const char *path = getenv("MUSTER_NVML");
-    bool is_there = path && *path;
-    for (size_t i = 0; i < countof(signs) && !is_there; i++)
-        is_there = access(signs[i], F_OK) == 0;
-    return is_there;
 }
 
 const struct driver_probe_ops nvml_probe_ops = {

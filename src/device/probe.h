@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finding the devices of this machine, and watching them while a run lasts. A driver may hang in the
- * kernel, so it is asked by a helper process (this program again, verb `device-helper`) that is given
- * a deadline; muster itself never loads NVML and never opens a CUDA context.
+ * kernel, so it is asked by a helper process (the program muster-devices) that is given a deadline;
+ * muster itself never loads NVML and never opens a CUDA context.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "device/spec.h"
 
 struct probe_opts {
-    const char *self_path;  /* the muster executable, for the helper; NULL: /proc/self/exe */
+    const char *self_path;  /* the muster executable, beside which the helper is */
     uint64_t deadline_ms;   /* for one answer of the helper; 0 = 5000 */
     uint64_t until_ms;      /* of the monotonic clock, for all answers together; 0 = no end */
     bool ignore_visibility; /* look at the whole machine (muster gpus --all) */

@@ -2,34 +2,10 @@
 #include "device/topology.h"
 
 #include "base/cleanup.h"
-#include "base/idlist.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "device/sysfs.h"
 #include "device/topology_hwloc.h"
-
-bool cpulist_parse(struct str text, cpu_set_t *out)
-{
-    uint32_t ids[CPU_SETSIZE];
-    size_t n_ids = 0;
-    CPU_ZERO(out);
-    text = str_trim(text);
-    if (text.len > 0 && idlist_parse(text, CPU_SETSIZE - 1, ids, CPU_SETSIZE, &n_ids, NULL) != 0)
-        return false;
-    for (size_t i = 0; i < n_ids; i++)
-        CPU_SET(ids[i], out);
-    return true;
-}
-
-void cpulist_format(struct buf *out, const cpu_set_t *cpus)
-{
-    uint32_t ids[CPU_SETSIZE];
-    size_t n_ids = 0;
-    for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, cpus))
-            ids[n_ids++] = cpu;
-    idlist_format(out, ids, n_ids);
-}
 
 unsigned smt_width(void)
 {
@@ -120,14 +96,8 @@ void cpu_devices(uint32_t n_slots, struct device_list *out)
     *out = (struct device_list){xcalloc(n_slots, sizeof(*out->at)), n_slots};
     for (uint32_t i = 0; i < n_slots; i++) {
         struct device *slot = &out->at[i];
-        *slot = (struct device){.kind = DEVICE_CPU,
-                                .index = (int)i,
-                                .physical = -1,
-                                .busy_percent = -1,
-                                .temperature_c = -1,
-                                .power_w = -1,
-                                .ecc_uncorrected_count = -1,
-                                .numa_node = -1};
+        device_reset(slot, DEVICE_CPU, -1);
+        slot->index = (int)i;
         snprintf(slot->uuid, sizeof(slot->uuid), "cpu-%u", i);
         memcpy(slot->name, model, sizeof(slot->name));
         slot_cpus(slot, i, n_slots, &cores);

@@ -10,11 +10,8 @@
  */
 #pragma once
 
+#include "device/cpulist.h"
 #include "device/device.h"
-
-/* "0-3,8" of the kernel, with or without a newline. False if malformed. */
-bool cpulist_parse(struct str text, cpu_set_t *out);
-void cpulist_format(struct buf *out, const cpu_set_t *cpus);
 
 /* For each core, its hardware threads that this process may run on. Cores near each other are next
  * to each other in the list. */

@@ -1,6 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/vendor.h"
 
+#include <unistd.h>
+
+#include "device/amd_machine.h"
+#include "device/sysfs.h"
+
+bool nvml_is_there(void)
+{
+    static const char *const signs[] = {"/dev/nvidiactl", "/proc/driver/nvidia/version",
+                                        "/dev/dxg"};
+    const char *path = getenv("MUSTER_NVML");
+    bool is_there = path && *path;
+    for (size_t i = 0; i < countof(signs) && !is_there; i++)
+        is_there = access(signs[i], F_OK) == 0;
+    return is_there;
+}
+
+bool amd_is_there(void)
+{
+    char path[SYSFS_PATH_MAX];
+    sysfs_path(path, "%s", AMD_NODES);
+    return access(path, F_OK) == 0;
+}
+
 static const char *const nothing[] = {NULL};
 /* ROCR_VISIBLE_DEVICES: the layer below, within which HIP_VISIBLE_DEVICES counts.
  * CUDA_VISIBLE_DEVICES: HIP's other name for the same list. GPU_DEVICE_ORDINAL: OpenCL's list. */
@@ -13,7 +36,6 @@ const struct vendor vendors[] = {
         .name = "NVIDIA",
         .link = "NVLink",
         .is_there = nvml_is_there,
-        .probe_ops = &nvml_probe_ops,
         .trouble = "see dmesg for Xid",
         .rules = {{.variables = {"CUDA_VISIBLE_DEVICES"}, .may_sort_by_speed = true}},
         .shows = "CUDA_VISIBLE_DEVICES",
@@ -26,7 +48,6 @@ const struct vendor vendors[] = {
         .name = "AMD",
         .link = "XGMI",
         .is_there = amd_is_there,
-        .probe_ops = &amd_probe_ops,
         .trouble = "see dmesg for amdgpu",
         .rules = {{.variables = {"ROCR_VISIBLE_DEVICES"}},
                   {.variables = {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"},

@@ -2,14 +2,14 @@
  *
  * The vendors of devices, one row each: how their devices are found and queried, and which
  * variables restrict a program to some of them. A new vendor is a row here, a kind in device.h and
- * a probe.
+ * a probe in muster-devices (driver_probe.h).
  *
  * On a machine with devices of several vendors, indices run through all of them in the order of the
  * rows.
  */
 #pragma once
 
-#include "device/driver_probe.h"
+#include "device/device.h"
 #include "device/visible.h"
 
 enum {
@@ -20,8 +20,7 @@ struct vendor {
     enum device_kind kind;
     const char *name, *link; /* "NVIDIA", "NVLink" */
     bool (*is_there)(void);  /* has a driver to ask: a few access() calls, no process */
-    const struct driver_probe_ops *probe_ops;
-    const char *trouble; /* what to look for when the driver does not answer */
+    const char *trouble;     /* what to look for when the driver does not answer */
 
     /* How the lists of devices are read that were set when muster started; the outermost first. */
     struct visible_rule rules[VISIBLE_RULES_MAX];
@@ -42,7 +41,5 @@ extern const size_t n_vendors;
 /* NULL for a kind without a vendor: CPU slots, simulated devices. */
 const struct vendor *vendor_of(enum device_kind kind);
 
-/* What the rows point to: nvml_probe.c, amd_probe.c. */
-extern const struct driver_probe_ops nvml_probe_ops, amd_probe_ops;
 bool nvml_is_there(void);
 bool amd_is_there(void);

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/json.h"
-#include "device/topology.h"
+#include "device/cpulist.h"
 
 /* One row per member: the same table writes and reads it. */
 enum form {

@@ -459,6 +459,6 @@ END
 
 @test "a driver that fails is opened once a round, however many devices it has" {
     export MUSTER_NVML=/nowhere/libnvidia-ml.so.1
-    run bash -c "sleep 2 | '$MUSTER' device-helper watch 50 cuda:a cuda:b cuda:c"
+    run bash -c "sleep 2 | '$(dirname "$MUSTER")/muster-devices' watch 50 cuda:a cuda:b cuda:c"
     [ "$(grep -c '^-' <<<"$output")" -eq 1 ]
 }

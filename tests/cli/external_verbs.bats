@@ -80,8 +80,10 @@ greeter() {
 
 @test "muster's own helpers and paths are no verbs" {
     lone_muster
-    cp "$(dirname "$MUSTER")/muster-guard" prefix/bin/
+    cp "$(dirname "$MUSTER")/muster-guard" "$(dirname "$MUSTER")/muster-devices" prefix/bin/
     run prefix/bin/muster guard
+    ended_with 2
+    run prefix/bin/muster devices
     ended_with 2
     run prefix/bin/muster ../path/x
     ended_with 2

@@ -187,6 +187,7 @@ class Bench:
         folder = os.path.join(self.base, "bin")
         os.mkdir(folder)
         shutil.copy(muster, folder)
+        shutil.copy(os.path.join(os.path.dirname(muster), "muster-devices"), folder)
         shutil.copy(os.path.join(os.path.dirname(self.lib), "muster-guard"), folder)
         return os.path.join(folder, "muster")
 
@@ -208,8 +209,6 @@ class Bench:
             with open(self.counts, "wb") as file:
                 file.write(bytes(COUNTS.size))
             env.update(FAULT=fault, FAULT_PROGRAM=self.scene.program, FAULT_COUNTS=self.counts, LD_PRELOAD=self.lib)
-            if self.scene.helper:
-                env["FAULT_VERB"] = self.scene.helper
         stdin = open(self.path(self.scene.stdin), "rb") if self.scene.stdin else None
         try:
             done = subprocess.run(argv, cwd=self.folder, env=env, stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE,

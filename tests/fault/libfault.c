@@ -6,7 +6,6 @@
  *                              instead. TIMES: how many calls in a row fail (1); a disk that stays full is a
  *                              large number
  *   FAULT_PROGRAM=NAME         the program that is meant; all others are left alone
- *   FAULT_VERB=WORD            only where its first argument is this
  *   FAULT_COUNTS=FILE          gets how many calls there were, how many failed, and where the first
  *                              of them was made: a file of zeros as long as `struct counts`
  *
@@ -363,7 +362,7 @@ static void arm(const char *text, const char *counts_path)
     fault.kind = kind;
 }
 
-__attribute__((constructor)) static void begin(int argc, char **argv)
+__attribute__((constructor)) static void begin(void)
 {
     *(void **)&real.clone = dlsym(RTLD_NEXT, "clone");
     *(void **)&real.pthread_create = dlsym(RTLD_NEXT, "pthread_create");
@@ -373,10 +372,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv)
     *(void **)&real.opendir = dlsym(RTLD_NEXT, "opendir");
     const char *program = getenv("FAULT_PROGRAM"), *text = getenv("FAULT");
     const char *counts_path = getenv("FAULT_COUNTS");
-    const char *verb = getenv("FAULT_VERB");
     if (!program || !text || !counts_path || strcmp(program, program_invocation_short_name) != 0)
-        return;
-    if (verb && (argc < 2 || strcmp(verb, argv[1]) != 0))
         return;
     dl_iterate_phdr(program_note, NULL);
     unsetenv("LD_PRELOAD");

@@ -110,7 +110,6 @@ class Scene(NamedTuple):
     run_dir: str = ""  # where the command wants its run
     is_interrupted: bool = False  # the scene begins where a first session was ended
     program: str = "muster"
-    helper: str = ""  # not the command itself, but what it starts by this verb
     has_gpus: bool = False  # two, one of them in use, played by the stand-in for NVML
     kinds: AbstractSet[str] = frozenset()  # none: all
     files: AbstractSet[str] = frozenset()  # that it makes, beside the output
@@ -183,5 +182,5 @@ SCENES = [
     scene("detach", "--detach", detaches=True),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
     scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv", "lock"}),
-    scene("device helper", has_gpus=True, helper="device-helper", kinds=HELPER_KINDS),
+    scene("device helper", has_gpus=True, program="muster-devices", kinds=HELPER_KINDS),
 ]

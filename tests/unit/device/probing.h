@@ -17,7 +17,7 @@ enum {
 
 static inline struct probe_opts options(void)
 {
-    return (struct probe_opts){.self_path = getenv("DEVICE_HELPER"), .deadline_ms = DEADLINE_MS};
+    return (struct probe_opts){.self_path = getenv("MUSTER"), .deadline_ms = DEADLINE_MS};
 }
 
 /* The universe for `-g text`, which must be found. */
