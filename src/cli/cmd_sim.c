@@ -221,6 +221,7 @@ static const char *why_not(const struct forecast_row *row)
         [HALT_NONE] = "",
         [HALT_NO_RESULT] = "given up: no worker gave a result",
         [HALT_NO_DEVICES] = "given up: no device was left",
+        [HALT_DRAINED] = "given up: all devices were given back",
         [HALT_FAILURES] = "given up: too many failures",
         [HALT_MISMATCH] = "given up: filters out of step",
         [HALT_STOPPED] = "stopped",

@@ -53,35 +53,10 @@ uint32_t feed_spread_log2(uint32_t n_workers)
 static uint64_t spread_of(const struct feed_config *config)
 {
     uint32_t log2 = config->spread_log2;
-    uint64_t spread = 1ull << (log2 > 0 ? log2 : feed_spread_log2(config->n_workers));
+    uint64_t spread = 1ull << (log2 > 0 ? log2 : feed_spread_log2(config->n_workers_max));
     while (config->order && spread < config->n_order)
         spread *= 2;
     return spread;
-}
-
-static void seats_init(struct feed *f)
-{
-    for (uint32_t d = 0; d < f->config.n_devices; d++) {
-        uint32_t first = f->config.first_of ? f->config.first_of[d] : d;
-        f->devices[d] =
-            (struct feed_device){.first = first, .first_worker = NONE, .return_at_ms = UINT64_MAX};
-        f->seats.n_sets += first == d;
-    }
-    for (uint32_t i = f->config.n_workers; i-- > 0;) {
-        struct feed_worker *w = &f->workers[i];
-        w->device = f->config.device_of ? f->config.device_of[i] : i;
-        ASSERT(f->devices[w->device].first == w->device);
-        w->next_on_device = f->devices[w->device].first_worker;
-        f->devices[w->device].first_worker = i;
-        w->items.fifo = f->fifos + (size_t)i * FIFO_CAP;
-        w->group = w->items.head = w->items.tail = NONE;
-        w->blame = w->items.copy = w->look.at_ms = UINT64_MAX;
-        w->buffering.seat_since_ms = w->buffering.refill_ms = w->buffering.shortest_ms = UINT64_MAX;
-        w->window = 1;
-        w->round_trip_ms = f->config.round_trip_ms ? f->config.round_trip_ms[i] : 0;
-    }
-    f->seats.n_absent = f->config.n_workers;
-    f->seats.n_sets_alive = f->seats.n_sets;
 }
 
 static void blocks_init(struct feed *f)
@@ -100,12 +75,15 @@ static void ordered_init(struct feed *f)
         f->window.next = f->config.n_order;
 }
 
-struct feed *feed_new(const struct feed_config *config)
+struct feed *feed_new(const struct feed_config *given)
 {
     struct feed *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
-    f->config = *config;
+    const struct feed_config *config = &f->config;
+    f->config = *given;
+    f->config.n_workers_max = MAX(given->n_workers_max, given->n_workers);
+    f->config.n_devices_max = MAX(given->n_devices_max, given->n_devices);
     f->config.no_reissue |= config->fixed_batches; /* a copy would be computed in another batch */
     f->rng.state = config->seed;
     f->window.spread = spread_of(config);
@@ -113,8 +91,8 @@ struct feed *feed_new(const struct feed_config *config)
     f->pool.free = f->pool.ready_head = f->pool.ready_tail = f->suspects.quarantine = NONE;
     f->suspects.free = f->suspects.ripe_head = f->suspects.ripe_tail = f->idle.head = f->idle.tail =
         NONE;
-    f->suspects.cap = 64 + 4 * config->n_workers;
-    f->out.cap = f->window.spread + 16ull * config->n_workers +
+    f->suspects.cap = 64 + 4 * config->n_workers_max;
+    f->out.cap = f->window.spread + 16ull * config->n_workers_max +
                  64; /* each item causes at most one action in a step */
     f->window.block_log2 = block_log2(f->window.spread);
     f->window.block_size = 1u << f->window.block_log2;
@@ -124,12 +102,12 @@ struct feed *feed_new(const struct feed_config *config)
     f->pool.chunks = malloc(f->window.spread * sizeof(*f->pool.chunks));
     f->pool.heap = malloc(f->window.spread * sizeof(*f->pool.heap));
     f->suspects.groups = calloc(f->suspects.cap, sizeof(*f->suspects.groups));
-    f->workers = calloc(config->n_workers, sizeof(*f->workers));
-    f->fifos = calloc((size_t)config->n_workers * FIFO_CAP, sizeof(*f->fifos));
-    f->devices = calloc(config->n_devices, sizeof(*f->devices));
-    f->looks.heap = calloc(config->n_workers, sizeof(*f->looks.heap));
-    f->cooling.at = calloc(config->n_workers, sizeof(*f->cooling.at));
-    f->victims.heap = calloc(config->n_workers, sizeof(*f->victims.heap));
+    f->workers = calloc(config->n_workers_max, sizeof(*f->workers));
+    f->fifos = calloc((size_t)config->n_workers_max * FIFO_CAP, sizeof(*f->fifos));
+    f->devices = calloc(config->n_devices_max, sizeof(*f->devices));
+    f->looks.heap = calloc(config->n_workers_max, sizeof(*f->looks.heap));
+    f->cooling.at = calloc(config->n_workers_max, sizeof(*f->cooling.at));
+    f->victims.heap = calloc(config->n_workers_max, sizeof(*f->victims.heap));
     f->out.at = malloc(f->out.cap * sizeof(*f->out.at));
     if (!f->window.blocks || !f->window.slots || !f->pool.chunks || !f->pool.heap ||
         !f->suspects.groups || !f->workers || !f->fifos || !f->devices || !f->looks.heap ||
@@ -331,6 +309,10 @@ static void on_device_lost(struct feed *f, const struct feed_event *ev)
     uint32_t set = f->devices[ev->worker].first;
     struct feed_device *d = &f->devices[set];
     bool may_return = !d->is_benched || d->is_lost;
+    if (d->is_drained) { /* what its workers have is not finished any more */
+        set_drain(f, set, true);
+        return;
+    }
     d->return_at_ms = UINT64_MAX;
     d->is_awaited = ev->flag && may_return;
     device_lost(f, set, f->now_ms);
@@ -340,6 +322,27 @@ static void on_device_lost(struct feed *f, const struct feed_event *ev)
 static void on_device_back(struct feed *f, const struct feed_event *ev)
 {
     device_back(f, ev->worker);
+}
+
+static void on_device_up(struct feed *f, const struct feed_event *ev)
+{
+    device_up(f, ev->worker);
+}
+
+static void on_seat_up(struct feed *f, const struct feed_event *ev)
+{
+    seat_up(f, ev->worker, ev->count);
+}
+
+static void on_set_drain(struct feed *f, const struct feed_event *ev)
+{
+    set_drain(f, ev->worker, ev->flag);
+}
+
+static void on_await(struct feed *f, const struct feed_event *ev)
+{
+    f->seats.are_awaited = ev->flag;
+    no_devices_check(f);
 }
 
 static void on_stop(struct feed *f, const struct feed_event *ev)
@@ -383,6 +386,10 @@ static const struct handler {
     [EV_MEM_BACK] = {on_mem_back, false},
     [EV_DEVICE_LOST] = {on_device_lost, false},
     [EV_DEVICE_BACK] = {on_device_back, false},
+    [EV_DEVICE_UP] = {on_device_up, false},
+    [EV_SEAT_UP] = {on_seat_up, false},
+    [EV_SET_DRAIN] = {on_set_drain, false},
+    [EV_AWAIT] = {on_await, false},
     [EV_STOP] = {on_stop, false},
 };
 

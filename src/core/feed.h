@@ -17,7 +17,9 @@
  *                      └─ worker died, failed, revoked ─> WAITING (retry pool) ──> …   │
  *                                                └─ retries used up ─> ASIDE ──────────┘
  *
- * A worker is known by the number of its seat, which has one process after the other.
+ * A worker is known by the number of its seat, which has one process after the other. Seats may come while the run
+ * lasts, up to the number that feed_new() was given, and get the next numbers; those of a set of devices that is
+ * given back stay empty, and their numbers are not used again.
  */
 #pragma once
 
@@ -53,7 +55,11 @@
     X(MEM_BACK)    /* what the worker's last process held of its devices' memory is free */           \
     X(DEVICE_LOST) /* fell off the bus, or is ill; flag: with its host, which is asked for again */   \
     X(DEVICE_BACK) /* all devices of the set whose first is `worker` are well again */                \
-    X(STOP)        /* flag false: finish what is in flight; true: now */
+    X(DEVICE_UP)   /* one more device, with the next number; `worker`: the first of its set */        \
+    X(SEAT_UP)     /* one more seat, on the set whose first is `worker`; count: its round trip */     \
+    X(SET_DRAIN) /* the set whose first is `worker` is given back; flag: its workers are ended */     \
+    X(AWAIT)     /* flag: seats may still come, and a run without any waits for them */               \
+    X(STOP)      /* flag false: finish what is in flight; true: now */
 
 enum feed_event_kind {
 #define X(kind) EV_##kind,
@@ -74,7 +80,7 @@ enum feed_death {
 struct feed_event {
     enum feed_event_kind kind;
     uint64_t now_ms; /* monotonic; never smaller than in the previous event */
-    uint32_t worker; /* or the device for EV_DEVICE_LOST and EV_DEVICE_BACK */
+    uint32_t worker; /* or a device, for events about devices and seats */
     uint64_t item, count;
     bool flag;
     enum feed_death death;
@@ -92,7 +98,8 @@ struct feed_event {
     X(SET_ASIDE) /* make it durable that item is given up; `detail`: enum feed_cause */            \
     X(BENCH)  /* no more workers on the set whose first device is `worker`; `detail`: its cause */ \
     X(RETURN) /* the set whose first device is `worker` gets workers again */                      \
-    X(NOTE)   /* tell the user; `detail`: enum feed_note */                                        \
+    X(VACATED)  /* the set was given back, and its last worker is gone */                          \
+    X(NOTE)     /* tell the user; `detail`: enum feed_note */                                      \
     X(COMPLETE) /* every item is durable or set aside; workers may still be ending */              \
     X(HALT)     /* the run is given up early; `detail`: enum feed_halt */                          \
     X(OVER)     /* nothing is in flight and no worker is alive: the last action */
@@ -133,6 +140,7 @@ enum feed_halt {
     HALT_UNFIT,      /* none of many records could be given to a worker */
     HALT_FAILURES,   /* --max-failures */
     HALT_NO_DEVICES, /* all devices are benched */
+    HALT_DRAINED,    /* all devices were given back */
     HALT_MISMATCH,   /* filters whose answers cannot be matched to items */
     HALT_STOPPED,    /* EV_STOP */
 };
@@ -150,6 +158,7 @@ struct item_interval {
 
 struct feed_config {
     uint32_t n_workers, n_devices;
+    uint32_t n_workers_max, n_devices_max; /* with those that come later; 0: none come */
     /* [n_devices]: the first device of each device's set. A worker that needs several devices uses a set of
      * them, and cannot go on without one of these. NULL: sets of one. Copied. */
     const uint32_t *first_of;
@@ -219,6 +228,7 @@ enum worker_state {
     WORKER_ENDING,  /* gets no more items; its exit is awaited */
     WORKER_COOLING, /* dead; the seat waits for its device's memory, or for a pause to end */
     WORKER_BENCHED,
+    WORKER_GONE, /* its set was given back: no process, and none will be started */
 };
 enum worker_mode {
     MODE_UNKNOWN,

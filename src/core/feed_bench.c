@@ -24,14 +24,16 @@ static bool any_is_awaited(const struct feed *f)
 
 void no_devices_check(struct feed *f)
 {
-    if (f->seats.n_sets_alive == 0 && !f->end.is_complete && !any_is_awaited(f))
-        halt(f, HALT_NO_DEVICES);
+    bool any_is_left = f->seats.n_sets_alive > 0 || f->seats.n_draining > 0;
+    bool may_come = f->seats.are_awaited || any_is_awaited(f);
+    if (!any_is_left && !may_come && !f->end.is_complete)
+        halt(f, f->seats.n_sets > 0 ? HALT_NO_DEVICES : HALT_DRAINED);
 }
 
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
 {
     struct feed_device *d = &f->devices[device];
-    if (d->is_benched)
+    if (d->is_benched || d->is_drained)
         return;
     d->is_benched = true;
     f->seats.n_sets_alive--;
@@ -53,7 +55,7 @@ void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
 void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms)
 {
     struct feed_device *d = &f->devices[device];
-    if (d->is_benched || seen_since_ms < d->returned_ms)
+    if (d->is_benched || d->is_drained || seen_since_ms < d->returned_ms)
         return;
     d->is_lost = true;
     device_bench(f, device, CAUSE_LOST);

@@ -105,7 +105,8 @@ static void start_failed(struct feed *f, struct feed_worker *w, enum feed_death 
     bool hope = f->counts.results > 0;
     for (uint32_t d = 0; d < f->config.n_devices; d++) {
         const struct feed_device *set = &f->devices[f->devices[d].first];
-        hope = hope || !(set->is_hopeless || set->is_benched) || set->is_awaited;
+        bool is_out = set->is_hopeless || set->is_benched || set->is_drained;
+        hope = hope || !is_out || set->is_awaited;
     }
     if (!hope)
         halt(f, HALT_NO_RESULT);
@@ -116,6 +117,11 @@ static void seat_cool(struct feed *f, uint32_t worker, bool was_suspect_work)
     struct feed_worker *w = &f->workers[worker];
     uint32_t deaths = w->deaths_in_row;
     bool is_benched = f->devices[w->device].is_benched;
+    if (f->devices[w->device].is_drained) {
+        feed_worker_state_set(f, w, WORKER_GONE);
+        set_vacate(f, w->device);
+        return;
+    }
     feed_worker_state_set(f, w, is_benched ? WORKER_BENCHED : WORKER_COOLING);
     if (!is_benched)
         cooling_add(f, worker);
@@ -192,7 +198,9 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     bool broke_its_rule = babbled || (w->ended_for == CAUSE_PROTOCOL && w->blame != UINT64_MAX);
     w->deaths_in_row +=
         gave_nothing && !is_normal && (!was_suspect_work || broke_its_rule) && !shrank;
-    if (start_failure && !f->end.is_complete && !f->end.is_stopping)
+    bool is_drained =
+        f->devices[w->device].is_drained; /* then it tells nothing about other devices */
+    if (start_failure && !is_drained && !f->end.is_complete && !f->end.is_stopping)
         start_failed(f, w, death);
     seat_cool(f, worker, was_suspect_work);
 }

@@ -7,7 +7,7 @@
  *   feed_pool.c     items that wait for a retry  feed_reissue.c   second copies
  *   feed_groups.c   suspects                     feed_buffered.c  filters that hold answers back
  *   feed_send.c     dispatch                     feed_unfit.c     malformed records
- *   feed_bench.c    devices lost and back
+ *   feed_bench.c    devices lost and back         feed_seats.c     seats that come and go
  *
  * With ten thousand workers a step must not visit all of them. So an item's slot is linked into its owner's
  * list, workers with a time limit are in a heap by that time, and groups and idle workers are in queues.
@@ -179,6 +179,7 @@ struct feed_device {
     uint32_t start_failures;
     uint32_t first_worker; /* linked by next_on_device; NONE: none */
     bool is_hopeless, is_benched;
+    bool is_drained; /* given back (feed_seats.c): never benched, never used again */
     uint64_t results;
     uint32_t batch; /* limit after running out of memory; 0: none */
     /* Loss and return (feed_bench.c). */
@@ -226,11 +227,14 @@ struct suspects {
 
 /* How many seats are in which state, and when a worker may be started. */
 struct seat_counts {
-    uint32_t n_loading, n_alive, n_absent, n_sets, n_sets_alive;
-    uint32_t n_hands;     /* workers that start or load, have no items and are not idle */
-    uint32_t absent_from; /* all seats before this one are filled */
-    uint64_t start_at_ms; /* no worker is started before this time */
-    uint64_t return_ms;   /* the earliest return_at_ms of all sets */
+    uint32_t n_loading, n_alive, n_absent;
+    uint32_t n_sets, n_sets_alive; /* without those that were given back */
+    uint32_t n_draining;           /* sets that were given back and still have workers */
+    bool are_awaited;              /* further ones may come */
+    uint32_t n_hands;              /* workers that start or load, have no items and are not idle */
+    uint32_t absent_from;          /* all seats before this one are filled */
+    uint64_t start_at_ms;          /* no worker is started before this time */
+    uint64_t return_ms;            /* the earliest return_at_ms of all sets */
 };
 
 struct feed_tally {
@@ -461,7 +465,7 @@ void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count);
 /* feed_bench.c */
 /* The set gets no more workers; its present ones are ended. */
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
-/* Ends the run early if no set is left, and none may return with its host. */
+/* Ends the run early if no set is left, none may return with its host, and none may come. */
 void no_devices_check(struct feed *f);
 /* The same for a lost set. seen_since_ms: when the process that reports the loss was started. */
 void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms);
@@ -469,6 +473,16 @@ void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms);
 void device_back(struct feed *f, uint32_t device);
 /* Uses again the sets whose time has come. */
 void returns_check(struct feed *f);
+
+/* feed_seats.c */
+/* The seats and devices of the start. */
+void seats_init(struct feed *f);
+void device_up(struct feed *f, uint32_t first);
+void seat_up(struct feed *f, uint32_t device, uint64_t round_trip_ms);
+/* The set gets no more workers. Its present ones finish the items that they have; `now`: they are ended. */
+void set_drain(struct feed *f, uint32_t device, bool now);
+/* A worker of a set that was given back is gone. */
+void set_vacate(struct feed *f, uint32_t device);
 
 /* feed_death.c */
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death);

@@ -97,6 +97,7 @@ static const char *const halt_texts[] = {
                     "another format (--format)?"),
     [HALT_FAILURES] = "too many items failed (--max-failures)",
     [HALT_NO_DEVICES] = "no device is left to work on",
+    [HALT_DRAINED] = "all hosts were given back",
     [HALT_MISMATCH] = ("the worker breaks the rule of one line out for each line in, in order; "
                        "print other things to stderr, flush each line, or use --key or the "
                        "channel"),

@@ -21,7 +21,7 @@ enum {
 static const char *const state_names[] = {
     [WORKER_ABSENT] = "off",      [WORKER_STARTING] = "starts", [WORKER_LOADING] = "loading",
     [WORKER_LIVE] = "works",      [WORKER_ENDING] = "ending",   [WORKER_COOLING] = "pauses",
-    [WORKER_BENCHED] = "benched",
+    [WORKER_BENCHED] = "benched", [WORKER_GONE] = "gone",
 };
 
 static const double COUNT_MAX = 1e15; /* a sum above this is not shown as a count */

@@ -216,6 +216,8 @@ static void do_halt(struct session *s, const struct feed_action *a)
     s->outcome.halt = a->detail;
     if (s->outcome.halt == HALT_UNFIT)
         s->shell.end.status = err_exit_status(ERR_RECORD);
+    if (s->outcome.halt == HALT_DRAINED)
+        s->shell.end.status = err_exit_status(ERR_STOPPED);
     log_add(s->shell.log, LOG_INFO, "map", "ending early");
     session_record(s, "halt", UINT32_MAX, a->detail == HALT_STOPPED ? "stopped" : "given up");
 }
@@ -237,6 +239,7 @@ static void (*const action_handlers[])(struct session *s, const struct feed_acti
     [ACT_DROP] = do_nothing,        [ACT_REVOKE] = do_revoke, [ACT_SET_ASIDE] = do_set_aside,
     [ACT_BENCH] = do_bench,         [ACT_NOTE] = do_note,     [ACT_COMPLETE] = do_complete,
     [ACT_HALT] = do_halt,           [ACT_OVER] = do_over,     [ACT_RETURN] = do_return,
+    [ACT_VACATED] = do_nothing,
 };
 
 static void on_feed_timer(uv_timer_t *timer)

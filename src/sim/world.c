@@ -122,6 +122,7 @@ static void (*const action_handlers[])(struct sim *s, const struct feed_action *
     [ACT_DROP] = on_drop,           [ACT_REVOKE] = on_nothing, [ACT_SET_ASIDE] = on_settle,
     [ACT_BENCH] = on_nothing,       [ACT_NOTE] = on_nothing,   [ACT_COMPLETE] = on_nothing,
     [ACT_HALT] = on_halt,           [ACT_OVER] = on_over,      [ACT_RETURN] = on_nothing,
+    [ACT_VACATED] = on_nothing,
 };
 
 static void step_one(struct sim *s, struct feed_event *event)

@@ -89,6 +89,7 @@ static void act(struct world *w, const struct feed_action *action)
     case ACT_REVOKE:
     case ACT_BENCH:
     case ACT_RETURN:
+    case ACT_VACATED:
     case ACT_NOTE:
         break;
     }
@@ -193,6 +194,8 @@ static bool journal_agrees(struct world *w)
 static int session_run(struct world *w, bool replay)
 {
     w->feed = feed_new(&w->config);
+    if (w->seats_are_awaited)
+        step(w, (struct feed_event){.kind = EV_AWAIT, .flag = true});
     while (!w->is_over && w->session_steps < w->kill_at)
         if (!go_on(w)) {
             failure_print(w, "liveness",

@@ -6,7 +6,7 @@
  * a batch size (and die of it, or say so), leave early with status 0, print stray lines, answer when they
  * were told to end, answer twice, answer for others' items. Records are unfit, devices are lost and come back, also
  * one of several that a worker needs, the run is
- * stopped, the disk fills, muster is killed at any step and goes on with what was durable and with another
+ * stopped, further seats come and others are given back, the disk fills, muster is killed at any step and goes on with what was durable and with another
  * number of devices. Facts come twice or late where a kernel could do that. All rates are drawn from the
  * seed, so that some worlds have one kind of fault, some all, some none.
  *
@@ -58,11 +58,13 @@ enum future_kind {
     F_QUIET, /* its shell looks whether it says nothing */
     F_LATE,  /* a word said before the signal was felt */
     F_LOST, /* a device; count 1: with its host, which is asked for again; 2: the host is given up */
-    F_BACK,  /* all devices of a lost one's set are well again, their memory is free */
-    F_STOP,  /* flag in count */
-    F_OOM,   /* told, and survived, at batch count */
-    F_UNFIT, /* the item's record was looked at only when there was room for it */
-    F_ECHO,  /* a fact that was told before, or means nothing */
+    F_BACK,   /* all devices of a lost one's set are well again, their memory is free */
+    F_STOP,   /* flag in count */
+    F_OOM,    /* told, and survived, at batch count */
+    F_ARRIVE, /* a set of devices with two seats; detail 1: the last that is awaited */
+    F_DRAIN,  /* the set of a device is given back; count: enum feed_event's flag */
+    F_UNFIT,  /* the item's record was looked at only when there was room for it */
+    F_ECHO,   /* a fact that was told before, or means nothing */
     F_KINDS
 };
 
@@ -85,6 +87,7 @@ struct actor {
     double speed;
     /* What the feeder was told, or has said itself: the oracle holds it to that. */
     bool may_get, has_asked, is_loading, is_written_off, is_gone;
+    bool has_process; /* by what the feeder was told */
     uint64_t credits, batch, spawned_ms;
     uint32_t n_held;
 };
@@ -111,7 +114,8 @@ struct world {
     struct feed *feed;
     struct feed_config config;
     uint32_t session, device_of[WORKERS_MAX];
-    uint32_t n_sets, first_of[DEVICES_MAX]; /* device d belongs to set d % n_sets */
+    uint32_t n_workers, n_devices;  /* that have come so far */
+    uint32_t first_of[DEVICES_MAX]; /* a set is known by its first device */
     struct item_interval done[DONE_MAX];
     uint32_t *order;
 
@@ -135,6 +139,9 @@ struct world {
     bool device_is_benched[DEVICES_MAX], device_is_lost[DEVICES_MAX];
     bool set_is_lost[DEVICES_MAX];    /* benched for its loss */
     bool set_is_awaited[DEVICES_MAX]; /* lost with its host, which is asked for again */
+    bool set_is_drained[DEVICES_MAX]; /* given back */
+    bool set_is_vacated[DEVICES_MAX], set_may_be_ended[DEVICES_MAX];
+    bool seats_are_awaited;
     uint64_t well_since_ms[DEVICES_MAX],
         returned_ms[DEVICES_MAX]; /* of sets; UINT64_MAX: not well */
     uint32_t n_loading;
@@ -152,13 +159,18 @@ struct world {
 void world_draw(struct world *w, uint64_t seed);
 /* The next session: what is durable is done; other devices, other troubles; none if it is the last. */
 void session_draw(struct world *w, bool is_last);
-/* What workers stand on: n_sets sets, each of so many devices. */
+/* What workers stand on: n_sets sets, each of so many devices; device d belongs to set d % n_sets. */
 void sets_make(struct world *w, uint32_t n_sets, uint32_t devices_per_set);
+/* No device is lost, none was given back. */
+void sets_reset(struct world *w);
 bool chance(struct world *w, double p);
 
 /* adversary.c: time, steps, sessions */
 int world_run(uint64_t seed, bool trace, bool replay, uint64_t *digest);
 void step(struct world *w, struct feed_event event);
+/* A further set of devices, and seats on it, come up one after the other; `tell` tells the feeder. */
+void set_arrive(struct world *w, uint32_t n_devices, uint32_t n_seats,
+                void (*tell)(void *context, struct feed_event event), void *context);
 void later(struct world *w, uint64_t delay_ms, struct future future);
 /* An event that is told when this step is over. */
 void soon(struct world *w, struct feed_event event);

@@ -38,6 +38,8 @@ void actor_spawn(struct world *w, uint32_t worker)
     *a = (struct actor){.alive = true,
                         .may_get = true,
                         .is_loading = true,
+                        .has_process = a->has_process,
+                        .spawned_ms = a->spawned_ms,
                         .life = a->life + 1,
                         .kind = a->kind,
                         .speed = a->speed};
@@ -472,12 +474,46 @@ static void on_lost(struct world *w, const struct future *f)
 
 static void on_back(struct world *w, const struct future *f)
 {
-    for (uint32_t worker = 0; worker < w->config.n_workers; worker++)
-        if (w->device_of[worker] == f->worker % w->n_sets)
+    for (uint32_t worker = 0; worker < w->n_workers; worker++)
+        if (w->device_of[worker] == w->first_of[f->worker])
             step(w, (struct feed_event){.kind = EV_MEM_BACK, .worker = worker});
-    step(w, (struct feed_event){.kind = EV_DEVICE_BACK, .worker = f->worker % w->n_sets});
+    step(w, (struct feed_event){.kind = EV_DEVICE_BACK, .worker = w->first_of[f->worker]});
     if (chance(w, 0.3))
         later(w, below(w, 300), (struct future){.kind = F_LOST, .worker = f->worker});
+}
+
+static void tell_step(void *context, struct feed_event event)
+{
+    step(context, event);
+}
+
+void set_arrive(struct world *w, uint32_t n_devices, uint32_t n_seats,
+                void (*tell)(void *context, struct feed_event event), void *context)
+{
+    uint32_t first = w->n_devices;
+    for (uint32_t i = 0; i < n_devices; i++) {
+        w->first_of[w->n_devices++] = first;
+        tell(context, (struct feed_event){.kind = EV_DEVICE_UP, .worker = first});
+    }
+    for (uint32_t i = 0; i < n_seats; i++) {
+        w->device_of[w->n_workers++] = first;
+        tell(context, (struct feed_event){.kind = EV_SEAT_UP, .worker = first});
+    }
+}
+
+static void on_arrive(struct world *w, const struct future *f)
+{
+    uint32_t n_devices = (uint32_t)f->count;
+    if (w->n_devices + n_devices <= DEVICES_MAX && w->n_workers + 2 <= WORKERS_MAX)
+        set_arrive(w, n_devices, 2, tell_step, w);
+    if (f->detail)
+        step(w, (struct feed_event){.kind = EV_AWAIT, .flag = false});
+}
+
+static void on_drain(struct world *w, const struct future *f)
+{
+    uint32_t set = w->first_of[f->worker % w->n_devices];
+    step(w, (struct feed_event){.kind = EV_SET_DRAIN, .worker = set, .flag = f->count > 0});
 }
 
 static void on_stop(struct world *w, const struct future *f)
@@ -509,7 +545,7 @@ static void on_echo(struct world *w, const struct future *f)
         step(w, echo);
     if (!w->is_healed)
         later(w, 1 + below(w, 500),
-              (struct future){.kind = F_ECHO, .worker = below(w, w->config.n_workers)});
+              (struct future){.kind = F_ECHO, .worker = below(w, w->n_workers)});
 }
 
 void happen(struct world *w, const struct future *f)
@@ -527,6 +563,7 @@ void happen(struct world *w, const struct future *f)
         [F_LOST] = {on_lost, false},           [F_BACK] = {on_back, false},
         [F_STOP] = {on_stop, false},           [F_OOM] = {on_oom, true},
         [F_ECHO] = {on_echo, false},           [F_UNFIT] = {on_unfit, true},
+        [F_ARRIVE] = {on_arrive, false},       [F_DRAIN] = {on_drain, false},
     };
     if (handlers[f->kind].is_alives) { /* else it may be about a device */
         const struct actor *a = &w->actors[f->worker];

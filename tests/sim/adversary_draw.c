@@ -57,6 +57,8 @@ enum {
     SHARD_SALT = 0x5368,
     HOPELESS_SALT = 0x486f,
     STAGGER_SALT = 0x5747,
+    GUESTS_SALT = 0x4775,
+    GUESTS_MAX = 3, /* arrivals in a session */
     STAGGER_MAX_MS = 2000
 };
 
@@ -193,14 +195,30 @@ static void done_collect(struct world *w)
 
 void sets_make(struct world *w, uint32_t n_sets, uint32_t devices_per_set)
 {
-    w->n_sets = n_sets;
-    w->config.n_devices = n_sets * devices_per_set;
+    w->n_devices = w->config.n_devices = n_sets * devices_per_set;
+    w->n_workers = w->config.n_workers;
+    w->config.n_workers_max = WORKERS_MAX;
+    w->config.n_devices_max = DEVICES_MAX;
     for (uint32_t d = 0; d < w->config.n_devices; d++)
         w->first_of[d] = d % n_sets;
     w->config.first_of = devices_per_set > 1 ? w->first_of : NULL;
     for (uint32_t i = 0; i < w->config.n_workers; i++)
         w->device_of[i] = i % n_sets;
     w->config.device_of = w->device_of;
+}
+
+void sets_reset(struct world *w)
+{
+    memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
+    memset(w->set_is_lost, 0, sizeof(w->set_is_lost));
+    memset(w->set_is_awaited, 0, sizeof(w->set_is_awaited));
+    memset(w->set_is_drained, 0, sizeof(w->set_is_drained));
+    memset(w->set_may_be_ended, 0, sizeof(w->set_may_be_ended));
+    memset(w->set_is_vacated, 0, sizeof(w->set_is_vacated));
+    memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
+    memset(w->well_since_ms, 0xff, sizeof(w->well_since_ms)); /* UINT64_MAX each */
+    memset(w->returned_ms, 0, sizeof(w->returned_ms));
+    w->seats_are_awaited = false;
 }
 
 static struct rng sets_rng(const struct world *w)
@@ -222,19 +240,57 @@ static void machine_draw(struct world *w)
     }
 }
 
+static uint32_t n_sets_of(const struct world *w)
+{
+    uint32_t n_sets = 0;
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        n_sets += w->first_of[d] == d;
+    return n_sets;
+}
+
+/*
+ * Sets of devices that come, and some or all that are given back. Drawn apart, so that worlds without them stay what they
+ * were. The last arrival ends the wait for further ones.
+ */
+static void guests_draw(struct world *w, uint64_t span_ms)
+{
+    struct rng guests = {.state = mix64(item_seed(w->seed, w->session) ^ GUESTS_SALT)};
+    uint64_t n_arrivals = rng_below(&guests, GUESTS_MAX + 1), at_ms = 0;
+    if (rng_below(&guests, 3) > 0)
+        return;
+    for (uint64_t i = 0; i < n_arrivals; i++) {
+        at_ms += rng_below(&guests, span_ms / 2);
+        later(w, at_ms,
+              (struct future){.kind = F_ARRIVE,
+                              .count = 1 + rng_below(&guests, SET_MAX),
+                              .detail = i + 1 == n_arrivals});
+    }
+    w->seats_are_awaited = n_arrivals > 0;
+    for (uint64_t i = rng_below(&guests, 2 * GUESTS_MAX); i > 0; i--)
+        later(w, rng_below(&guests, 2 * span_ms),
+              (struct future){.kind = F_DRAIN,
+                              .worker = (uint32_t)rng_below(&guests, DEVICES_MAX),
+                              .count = rng_below(&guests, 3) == 0});
+    uint64_t all_ms = rng_below(&guests, 2) == 0 ? rng_below(&guests, span_ms) : UINT64_MAX;
+    for (uint32_t set = 0; set < n_sets_of(w) && all_ms != UINT64_MAX; set++)
+        later(w, all_ms, (struct future){.kind = F_DRAIN, .worker = set});
+}
+
 /* What comes from outside while the session goes on. */
 static void outside_draw(struct world *w)
 {
     uint64_t mean_ms = (uint64_t)w->service.mean_ms;
     uint64_t span_ms = 2 * mean_ms * w->n_items / w->config.n_workers + 2000;
     struct rng sets = sets_rng(w);
-    uint32_t devices_per_set = w->config.n_devices / w->n_sets;
-    for (uint32_t set = 0; set < w->n_sets && chance(w, 0.2); set++) {
-        uint32_t device = set + w->n_sets * (uint32_t)rng_below(&sets, devices_per_set);
+    uint32_t n_sets = n_sets_of(w);
+    uint32_t devices_per_set = w->config.n_devices / n_sets;
+    for (uint32_t set = 0; set < n_sets && chance(w, 0.2); set++) {
+        uint32_t device = set + n_sets * (uint32_t)rng_below(&sets, devices_per_set);
         uint64_t with_host = rng_below(&sets, 3) == 0;
         later(w, below(w, span_ms),
               (struct future){.kind = F_LOST, .worker = device, .count = with_host});
     }
+    guests_draw(w, span_ms);
     if (w->rates.echo > 0)
         later(w, below(w, span_ms), (struct future){.kind = F_ECHO});
     if (chance(w, 0.2))
@@ -257,12 +313,7 @@ void session_draw(struct world *w, bool is_last)
     w->is_over = w->is_complete = w->is_halted = w->was_killed = w->disk_is_full = false;
     w->halt = HALT_NONE;
     w->kill_at = w->disk_full_at = UINT64_MAX;
-    memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
-    memset(w->set_is_lost, 0, sizeof(w->set_is_lost));
-    memset(w->set_is_awaited, 0, sizeof(w->set_is_awaited));
-    memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
-    memset(w->well_since_ms, 0xff, sizeof(w->well_since_ms)); /* UINT64_MAX each */
-    memset(w->returned_ms, 0, sizeof(w->returned_ms));
+    sets_reset(w);
     done_collect(w);
     machine_draw(w);
     if (is_last || w->is_steady)

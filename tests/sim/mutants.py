@@ -43,7 +43,19 @@ FEED = {
     "a device that is back is used at once": (
         "feed_bench.c", "(uint64_t)RETURN_AFTER_MS << d->n_returns", "0"),
     "the run ends although a lost host may be back": (
-        "feed_bench.c", "!f->end.is_complete && !any_is_awaited(f)", "!f->end.is_complete"),
+        "feed_bench.c", "f->seats.are_awaited || any_is_awaited(f)", "f->seats.are_awaited"),
+    "the run ends although seats may come": (
+        "feed_bench.c", "f->seats.are_awaited || any_is_awaited(f)", "any_is_awaited(f)"),
+    "the run ends while workers of a set that was given back finish": (
+        "feed_bench.c", "f->seats.n_sets_alive > 0 || f->seats.n_draining > 0", "f->seats.n_sets_alive > 0"),
+    "a set that was given back gets workers again": (
+        "feed_death.c", "    if (f->devices[w->device].is_drained) {\n", "    if (false) {\n"),
+    "workers of a set that was given back are ended with what they have": (
+        "feed_seats.c", "    else if (now)\n", "    else\n        feed_worker_terminate(f, worker, CAUSE_STOP);\n    if (now)\n"),
+    "a set that was given back is waited for when its host is lost": (
+        "feed_seats.c", "d->is_benched = d->is_lost = d->is_awaited = false;", "d->is_benched = d->is_lost = false;"),
+    "seats that come are not used": (
+        "feed_seats.c", "uint32_t worker = f->config.n_workers++;\n", "uint32_t worker = f->config.n_workers++;\n    f->config.n_workers--;\n"),
     "a run waits for a host that was given up": (
         "feed.c", "d->is_awaited = ev->flag && may_return;", "d->is_awaited |= ev->flag && may_return;"),
     "a device that is lost again in its pause is used": (
@@ -53,7 +65,7 @@ FEED = {
         "    f->workers[ev->worker].memory_is_back = true;\n"
         "    f->devices[f->workers[ev->worker].device].is_benched = false;\n"),
     "a second device that nobody benches": (
-        "feed.c", "        f->seats.n_sets += first == d;\n", "        f->seats.n_sets++;\n"),
+        "feed_seats.c", "    f->seats.n_sets_alive += first == device;\n", "    f->seats.n_sets_alive++;\n"),
     "a lost second device is charged to items": (
         "feed.c", "uint32_t set = f->devices[ev->worker].first;",
         "uint32_t set = ev->worker;"),
@@ -115,7 +127,7 @@ SHELL = {
     "filters that read in blocks keep nothing": (
         "core/feed_buffered.c", "    ms = MAX(ms, (double)LIFE_MIN_MS);\n", "    ms = 1e9;\n"),
     "a second device that nobody benches": (
-        "core/feed.c", "        f->seats.n_sets += first == d;\n", "        f->seats.n_sets++;\n"),
+        "core/feed_seats.c", "    f->seats.n_sets_alive += first == device;\n", "    f->seats.n_sets_alive++;\n"),
     "a device that comes back is not noticed": (
         "shell/device_watch.c", "    watch->handlers->back(watch->context, first);\n", ""),
     "the samples of a lost device show free memory": (

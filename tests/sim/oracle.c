@@ -87,8 +87,8 @@ static void held_drop_all(struct world *w, uint32_t worker)
 /* Does the worker stand on one of these devices? */
 static bool is_on_any(const struct world *w, uint32_t worker, const bool *devices)
 {
-    for (uint32_t d = 0; d < w->config.n_devices; d++)
-        if (devices[d] && d % w->n_sets == w->device_of[worker])
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        if (devices[d] && w->first_of[d] == w->device_of[worker])
             return true;
     return false;
 }
@@ -99,7 +99,7 @@ static bool is_on_any(const struct world *w, uint32_t worker, const bool *device
  */
 void oracle_step_over(struct world *w)
 {
-    for (uint32_t worker = 0; worker < w->config.n_workers && !w->is_over; worker++)
+    for (uint32_t worker = 0; worker < w->n_workers && !w->is_over; worker++)
         if (w->actors[worker].may_get && is_on_any(w, worker, w->device_is_lost))
             unsafe(w, "worker %u goes on, though a device of its set is lost", worker);
     for (uint32_t worker = 0; worker < WORKERS_MAX; worker++)
@@ -129,8 +129,9 @@ static void loss_note(struct world *w, const struct feed_event *ev)
 {
     if (ev->kind == EV_DEVICE_LOST) {
         w->device_is_lost[ev->worker] = true;
-        w->set_is_awaited[ev->worker % w->n_sets] = ev->flag;
-        w->well_since_ms[ev->worker % w->n_sets] = UINT64_MAX;
+        uint32_t set = w->first_of[ev->worker];
+        w->set_is_awaited[set] = ev->flag && !w->set_is_drained[set];
+        w->well_since_ms[set] = UINT64_MAX;
     } else if (ev->kind == EV_DEVICE_BACK) {
         w->well_since_ms[ev->worker] = MIN(w->well_since_ms[ev->worker], ev->now_ms);
     } else if (ev->kind == EV_EXIT && ev->death == GONE_DEVICE_LOST) {
@@ -142,10 +143,22 @@ static void loss_note(struct world *w, const struct feed_event *ev)
     }
 }
 
+static void drain_note(struct world *w, const struct feed_event *ev)
+{
+    if (ev->kind == EV_AWAIT)
+        w->seats_are_awaited = ev->flag;
+    if (ev->kind != EV_SET_DRAIN)
+        return;
+    w->set_is_drained[ev->worker] = true;
+    w->set_is_awaited[ev->worker] = w->set_is_lost[ev->worker] = false;
+    w->set_may_be_ended[ev->worker] |= ev->flag;
+}
+
 void oracle_event(struct world *w, const struct feed_event *ev)
 {
     struct actor *a = ev->worker < WORKERS_MAX ? &w->actors[ev->worker] : NULL;
     if (ev->kind == EV_EXIT) {
+        a->has_process = false;
         w->n_loading -= a->is_loading;
         a->may_get = a->is_loading = false;
         a->is_gone = true;
@@ -167,6 +180,7 @@ void oracle_event(struct world *w, const struct feed_event *ev)
         a->credits++; /* it was not given what it had asked for */
     }
     loss_note(w, ev);
+    drain_note(w, ev);
     if (ev->kind == EV_INPUT)
         w->known = MAX(w->known, ev->count);
 }
@@ -244,12 +258,14 @@ static void check_commit(struct world *w, const struct feed_action *action)
 static void check_spawn(struct world *w, const struct feed_action *action)
 {
     struct actor *a = &w->actors[action->worker];
-    if (action->worker >= w->config.n_workers || a->alive || a->may_get)
+    if (action->worker >= w->n_workers || a->alive || a->may_get || a->has_process)
         unsafe(w, "worker %u was started on a seat that is taken", action->worker);
     if (w->is_complete || w->is_halted)
         unsafe(w, "worker %u was started after the end", action->worker);
     if (is_on_any(w, action->worker, w->device_is_benched))
         unsafe(w, "worker %u was started on a device that is benched", action->worker);
+    if (w->set_is_drained[w->device_of[action->worker]])
+        unsafe(w, "worker %u was started on a set that was given back", action->worker);
     if (w->config.loading_max > 0 && w->n_loading >= w->config.loading_max)
         unsafe(w, "worker %u is one too many that load at once", action->worker);
     if (w->now_ms < w->next_start_ms)
@@ -258,11 +274,12 @@ static void check_spawn(struct world *w, const struct feed_action *action)
     w->next_start_ms = w->now_ms + w->config.stagger_ms;
     w->n_loading++;
     a->spawned_ms = w->now_ms;
+    a->has_process = true;
 }
 
 static void check_return(struct world *w, uint32_t set)
 {
-    if (!w->device_is_benched[set])
+    if (!w->device_is_benched[set] || w->set_is_drained[set])
         unsafe(w, "set %u is used again, and was not benched", set);
     uint64_t least_ms = w->set_is_awaited[set] ? 0 : RETURN_LEAST_MS;
     if (w->well_since_ms[set] > w->now_ms || w->now_ms - w->well_since_ms[set] < least_ms)
@@ -270,15 +287,48 @@ static void check_return(struct world *w, uint32_t set)
     w->set_is_awaited[set] = false;
     w->device_is_benched[set] = w->set_is_lost[set] = false;
     w->returned_ms[set] = w->now_ms;
-    for (uint32_t d = set; d < w->config.n_devices; d += w->n_sets)
-        w->device_is_lost[d] = false;
+    for (uint32_t d = 0; d < w->n_devices; d++)
+        w->device_is_lost[d] = w->device_is_lost[d] && w->first_of[d] != set;
 }
 
 static void check_halt(struct world *w, enum feed_halt why)
 {
-    for (uint32_t set = 0; set < w->n_sets && why == HALT_NO_DEVICES; set++)
+    bool is_for_lack = why == HALT_NO_DEVICES || why == HALT_DRAINED;
+    for (uint32_t set = 0; set < w->n_devices && is_for_lack; set++)
         if (w->set_is_awaited[set] && w->set_is_lost[set])
             unsafe(w, "given up for lack of devices, and set %u may be back with its host", set);
+    if (is_for_lack && w->seats_are_awaited)
+        unsafe(w, "given up for lack of devices, and others may come");
+    for (uint32_t worker = 0; worker < w->n_workers && is_for_lack; worker++)
+        if (w->actors[worker].has_process && w->set_is_drained[w->device_of[worker]])
+            unsafe(w, "given up for lack of devices, and worker %u finishes its items", worker);
+}
+
+/* Who finishes what it has, because its set was given back, is left alone unless there is another reason. */
+static void check_terminate(const struct world *w, const struct feed_action *action)
+{
+    uint32_t set = w->device_of[action->worker];
+    bool is_for_stop = action->detail == CAUSE_STOP && !w->is_halted && !w->is_complete;
+    if (is_for_stop && !w->set_may_be_ended[set] &&
+        !is_on_any(w, action->worker, w->device_is_lost))
+        unsafe(w, "worker %u was ended, and is to finish its items", action->worker);
+}
+
+static void check_vacated(struct world *w, uint32_t set)
+{
+    if (!w->set_is_drained[set] || w->set_is_vacated[set])
+        unsafe(w, "set %u is vacated twice, or was not given back", set);
+    w->set_is_vacated[set] = true;
+    for (uint32_t worker = 0; worker < w->n_workers; worker++)
+        if (w->device_of[worker] == set && w->actors[worker].has_process)
+            unsafe(w, "set %u is vacated, and worker %u is there", set, worker);
+}
+
+static void check_over(const struct world *w)
+{
+    for (uint32_t set = 0; set < w->n_devices; set++)
+        if (w->set_is_drained[set] && !w->set_is_vacated[set])
+            unsafe(w, "over, and nobody heard that set %u is vacated", set);
 }
 
 static void check_aside(struct world *w, const struct feed_action *action)
@@ -316,6 +366,8 @@ void oracle_action(struct world *w, const struct feed_action *action)
     case ACT_TERMINATE:
         if (!a->may_get && action->kind == ACT_END)
             unsafe(w, "worker %u was told to end twice, or is not there", action->worker);
+        if (action->kind == ACT_TERMINATE)
+            check_terminate(w, action);
         w->n_loading -= a->is_loading;
         a->may_get = a->is_loading = false;
         a->is_written_off = action->kind == ACT_TERMINATE;
@@ -327,6 +379,8 @@ void oracle_action(struct world *w, const struct feed_action *action)
         held_drop_all(w, action->worker);
         break;
     case ACT_BENCH:
+        if (w->set_is_drained[action->worker])
+            unsafe(w, "set %u is benched, and was given back", action->worker);
         w->device_is_benched[action->worker] = true;
         w->set_is_lost[action->worker] = action->detail == CAUSE_LOST;
         break;
@@ -341,7 +395,12 @@ void oracle_action(struct world *w, const struct feed_action *action)
     case ACT_HALT:
         check_halt(w, action->detail);
         break;
+    case ACT_VACATED:
+        check_vacated(w, action->worker);
+        break;
     case ACT_OVER:
+        check_over(w);
+        break;
     case ACT_DROP:
     case ACT_NOTE:
         break;

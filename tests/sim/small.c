@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small worlds, exhaustively: every order in which the facts about at most three items, two workers and two
- * faults can reach the feeder. Random worlds find what is deep, this leaves nothing out that is shallow.
+ * Small worlds, exhaustively: every order in which the facts about at most three items, two workers, one of which may
+ * come later, a set that is given back, and two faults can reach the feeder. Random worlds find what is deep, this leaves nothing out that is shallow.
  *
  * A schedule is a list of choices. It is run from the start, taking the first of what may happen wherever
  * the list ends; then the last choice that has another alternative is advanced, and so on (after
@@ -55,7 +55,8 @@ struct small {
     struct world *w;
     struct chooser chooser;
     enum actor_kind kind;
-    uint32_t faults_left, ticks_left, credits;
+    uint32_t faults_left, ticks_left, credits, devices_each;
+    uint32_t arrivals_left, drains_left;
     bool started[WORKERS], mem_awaited[WORKERS], was_stopped, is_quiet;
     struct fact facts[FACTS_MAX];
     uint32_t n_facts;
@@ -107,7 +108,7 @@ static void answers_collect(struct small *s, uint32_t worker)
 static void facts_collect(struct small *s)
 {
     s->n_facts = 0;
-    for (uint32_t worker = 0; worker < s->w->config.n_workers; worker++) {
+    for (uint32_t worker = 0; worker < s->w->n_workers; worker++) {
         const struct actor *a = &s->w->actors[worker];
         if (a->alive && !s->started[worker] && !a->is_written_off)
             may(s, false, (struct feed_event){.kind = EV_STARTED, .worker = worker});
@@ -127,7 +128,12 @@ static void facts_collect(struct small *s)
         may(s, true, (struct feed_event){.kind = EV_STOP, .flag = false});
         may(s, true, (struct feed_event){.kind = EV_STOP, .flag = true});
     }
-    uint32_t last = s->w->config.n_devices - 1;
+    if (s->arrivals_left > 0)
+        may(s, false, (struct feed_event){.kind = EV_SEAT_UP});
+    for (uint32_t d = 0; d < s->w->n_devices && s->drains_left > 0; d++)
+        for (int now = 0; now < 2 && s->w->first_of[d] == d; now++)
+            may(s, false, (struct feed_event){.kind = EV_SET_DRAIN, .worker = d, .flag = now});
+    uint32_t last = s->w->n_devices - 1;
     may(s, true, (struct feed_event){.kind = EV_DEVICE_LOST, .worker = last});
     if (s->w->device_is_lost[last])
         may(s, true, (struct feed_event){.kind = EV_DEVICE_BACK, .worker = last});
@@ -206,6 +212,18 @@ static void tell(struct small *s, struct feed_event event)
     s->w->n_queue = 0;
 }
 
+static void tell_of(void *context, struct feed_event event)
+{
+    tell(context, event);
+}
+
+static void seat_arrive(struct small *s)
+{
+    set_arrive(s->w, 1, 1, tell_of, s);
+    if (--s->arrivals_left == 0)
+        tell(s, (struct feed_event){.kind = EV_AWAIT, .flag = false});
+}
+
 /* What goes with the fact in the world, before and after the feeder hears of it. */
 static void happen_fact(struct small *s, const struct fact *fact)
 {
@@ -214,6 +232,7 @@ static void happen_fact(struct small *s, const struct fact *fact)
     struct actor *a = ev.worker < WORKERS ? &w->actors[ev.worker] : NULL;
     s->faults_left -= fact->is_fault;
     s->was_stopped |= ev.kind == EV_STOP;
+    s->drains_left -= ev.kind == EV_SET_DRAIN;
     w->now_ms++;
     if (ev.kind == EV_TICK) {
         s->ticks_left -= !s->is_quiet;
@@ -230,7 +249,10 @@ static void happen_fact(struct small *s, const struct fact *fact)
         w->items[ev.item].worked |= 1u << ev.worker;
         hand_drop(a, ev.item);
     }
-    tell(s, ev);
+    if (ev.kind == EV_SEAT_UP)
+        seat_arrive(s);
+    else
+        tell(s, ev);
     if (ev.kind == EV_STARTED) {
         s->started[ev.worker] = true;
         bool asks = s->kind == A_CHANNEL;
@@ -242,7 +264,7 @@ static void happen_fact(struct small *s, const struct fact *fact)
     }
 }
 
-static void schedule_begin(struct small *s, uint32_t faults)
+static void schedule_begin(struct small *s, uint32_t faults, uint32_t guests)
 {
     struct world *w = s->w;
     for (uint32_t i = 0; i < WORKERS; i++) {
@@ -252,14 +274,11 @@ static void schedule_begin(struct small *s, uint32_t faults)
         a->n_in_hand = a->n_held = 0;
         s->started[i] = s->mem_awaited[i] = false;
     }
-    memset(w->device_is_benched, 0, sizeof(w->device_is_benched));
-    memset(w->set_is_lost, 0, sizeof(w->set_is_lost));
-    memset(w->set_is_awaited, 0, sizeof(w->set_is_awaited));
-    memset(w->device_is_lost, 0, sizeof(w->device_is_lost));
-    memset(w->well_since_ms, 0xff, sizeof(w->well_since_ms)); /* UINT64_MAX each */
-    memset(w->returned_ms, 0, sizeof(w->returned_ms));
+    sets_reset(w);
+    sets_make(w, w->config.n_workers, s->devices_each);
     memset(w->items, 0, (w->n_items + 1) * sizeof(*w->items));
     s->faults_left = faults;
+    s->arrivals_left = s->drains_left = guests;
     s->ticks_left = EARLY_TICKS;
     s->was_stopped = false;
     w->steps = w->known = w->frontier = w->n_loading = 0;
@@ -269,10 +288,12 @@ static void schedule_begin(struct small *s, uint32_t faults)
     w->feed = feed_new(&w->config);
 }
 
-static bool schedule_run(struct small *s, uint32_t faults)
+static bool schedule_run(struct small *s, uint32_t faults, uint32_t guests)
 {
     struct world *w = s->w;
-    schedule_begin(s, faults);
+    schedule_begin(s, faults, guests);
+    if (guests > 0)
+        tell(s, (struct feed_event){.kind = EV_AWAIT, .flag = true});
     tell(s, (struct feed_event){.kind = EV_INPUT, .count = w->n_items, .flag = true});
     while (!w->is_over && w->steps < DEPTH_MAX) {
         facts_collect(s);
@@ -295,18 +316,18 @@ static void schedule_print(const struct small *s)
 }
 
 /* All schedules of one world. Returns how many, 0: one of them does not end. */
-static uint64_t world_exhaust(struct small *s, uint32_t faults)
+static uint64_t world_exhaust(struct small *s, uint32_t faults, uint32_t guests)
 {
     uint64_t count = 0;
     s->chooser.len = 0;
     do {
         s->chooser.at = 0;
         count++;
-        if (schedule_run(s, faults))
+        if (schedule_run(s, faults, guests))
             continue;
         s->w->trace = true;
         s->chooser.at = 0;
-        schedule_run(s, faults);
+        schedule_run(s, faults, guests);
         failure_print(s->w, "liveness", "a schedule of a small world does not end; its choices:");
         schedule_print(s);
         return 0;
@@ -323,6 +344,7 @@ int main(int argc, char **argv)
         enum actor_kind kind;
         uint32_t items, workers, devices_each, faults, credits, retries;
         bool no_reissue, takes_long;
+        uint32_t guests; /* seats that come, and sets that are given back */
     } cases[] = {
         {"channel, 3 items, 2 workers, 1 fault", A_CHANNEL, 3, 2, 1, 1, 1, 1, false},
         {"channel, 2 items, 2 workers, 2 faults", A_CHANNEL, 2, 2, 1, 2, 1, 1, true},
@@ -334,6 +356,12 @@ int main(int argc, char **argv)
         {"filter, 3 items, 1 worker on two devices, 2 faults", A_FILTER, 3, 1, 2, 2, 0, 0, false},
         {"channel, 3 items, 2 workers, 2 faults", A_CHANNEL, 3, 2, 1, 2, 1, 1, true, true},
         {"filter, 3 items, 2 workers, 2 faults", A_FILTER, 3, 2, 1, 2, 0, 1, false, true},
+        {"channel, 2 items, 1 worker, another comes, 1 set is given back", A_CHANNEL, 2, 1, 1, 0, 1,
+         1, false, false, 1},
+        {"channel, 2 items, 1 worker, another comes, 1 set is given back, 1 fault", A_CHANNEL, 2, 1,
+         1, 1, 1, 1, true, true, 1},
+        {"filter, 2 items, 1 worker, another comes, 1 set is given back", A_FILTER, 2, 1, 1, 0, 0,
+         1, false, false, 1},
     };
     struct small *s = xcalloc(1, sizeof(*s));
     uint64_t all = 0;
@@ -351,8 +379,8 @@ int main(int argc, char **argv)
                                             .spread_log2 = 5,
                                             .retries = c->retries,
                                             .no_reissue = c->no_reissue};
-        sets_make(s->w, c->workers, c->devices_each);
-        uint64_t count = world_exhaust(s, c->faults);
+        s->devices_each = c->devices_each;
+        uint64_t count = world_exhaust(s, c->faults, c->guests);
         if (count == 0)
             return RUN_STUCK;
         printf("%s: %lu schedules\n", c->name, count);
