@@ -12,8 +12,8 @@
 static void device_init(struct feed *f, uint32_t device, uint32_t first)
 {
     ASSERT(first < f->config.n_devices_max);
-    f->devices[device] = (struct feed_device){
-        .first = first, .first_worker = NONE, .return_at_ms = UINT64_MAX};
+    f->devices[device] =
+        (struct feed_device){.first = first, .first_worker = NONE, .return_at_ms = UINT64_MAX};
     f->seats.n_sets += first == device;
     f->seats.n_sets_alive += first == device;
 }

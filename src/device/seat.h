@@ -19,8 +19,8 @@ enum visible_mode {
 };
 
 struct seat {
-    uint32_t host;   /* position in the allocation's hosts */
-    uint32_t number; /* among the seats of its host */
+    uint32_t host;   /* position of its machine among the run's nodes; 0: this one */
+    uint32_t number; /* among the seats of its machine */
     size_t n_devices;
     size_t devices[SEAT_DEVICES_MAX]; /* positions in the device list */
     uint32_t share;   /* which of the device's workers: 0 … workers_per_device-1 */

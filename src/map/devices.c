@@ -4,7 +4,9 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/xalloc.h"
 #include "map/session.h"
+#include "shell/hosts.h"
 
 static bool seat_uses(const struct seat *seat, size_t device)
 {
@@ -53,10 +55,50 @@ static void on_memory_back(void *context, uint32_t seat)
     session_event(context, (struct feed_event){.kind = EV_MEM_BACK, .worker = seat});
 }
 
+void session_seats_make(struct session *s)
+{
+    uint32_t n_seats = s->allocation.n_seats;
+    s->seats = xrealloc(s->seats, (n_seats + 1) * sizeof(*s->seats));
+    for (uint32_t p = s->n_seats; p < n_seats; p++)
+        s->seats[p] = (struct seat_state){.seat = s->allocation.seats[p]};
+    s->n_seats = n_seats;
+    shell_files_allow(&s->shell, n_seats);
+}
+
+static void on_came(void *context, uint32_t host)
+{
+    struct session *s = context;
+    const struct allocation *a = &s->allocation;
+    const struct allocation_host *of = &a->hosts[host];
+    session_seats_make(s);
+    for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++)
+        session_event(s, (struct feed_event){.kind = EV_DEVICE_UP, .worker = a->first_of[i]});
+    for (uint32_t p = of->first_seat; p < of->first_seat + of->n_seats; p++)
+        session_event(s, (struct feed_event){.kind = EV_SEAT_UP,
+                                             .worker = a->device_of[p],
+                                             .count = of->round_trip_ms});
+    session_record(s, "join", UINT32_MAX, of->name);
+}
+
+static void on_given_back(void *context, uint32_t first, bool now)
+{
+    session_event(context, (struct feed_event){.kind = EV_SET_DRAIN, .worker = first, .flag = now});
+}
+
+static void on_awaited(void *context, bool are_awaited)
+{
+    session_event(context, (struct feed_event){.kind = EV_AWAIT, .flag = are_awaited});
+}
+
 void devices_watch(struct session *s)
 {
-    static const struct device_handlers handlers = {
-        .sampled = on_sampled, .lost = on_lost, .back = on_back, .memory_back = on_memory_back};
+    static const struct device_handlers handlers = {.sampled = on_sampled,
+                                                    .lost = on_lost,
+                                                    .back = on_back,
+                                                    .memory_back = on_memory_back,
+                                                    .came = on_came,
+                                                    .given_back = on_given_back,
+                                                    .awaited = on_awaited};
     s->devices = device_watch_new(&s->shell, &s->allocation, &handlers, s);
 }
 
@@ -64,7 +106,7 @@ void device_set_benched(struct session *s, uint32_t first, const char *why)
 {
     cleanup_buf struct buf name = BUF_INIT, lost = BUF_INIT;
     device_watch_name_set(s->devices, first, &name, &lost);
-    bool is_away = device_watch_seat_is_away(s->devices, device_watch_seat_of(s->devices, first));
+    bool is_away = device_watch_seat_is_away(s->devices, allocation_seat_of(&s->allocation, first));
     log_add(s->shell.log, is_away ? LOG_INFO : LOG_WARN, "device", "%s gets no more work: %s%s",
             buf_text(&name), is_away ? "its host is gone" : why, is_away ? "" : buf_text(&lost));
     session_record(s, "bench", UINT32_MAX, buf_text(&name));
@@ -77,4 +119,14 @@ void device_set_returned(struct session *s, uint32_t first)
     log_add(s->shell.log, LOG_WARN, "device", "%s answers again and gets work again",
             buf_text(&name));
     session_record(s, "return", UINT32_MAX, buf_text(&name));
+}
+
+void device_set_vacated(struct session *s, uint32_t first)
+{
+    cleanup_buf struct buf name = BUF_INIT, lost = BUF_INIT;
+    device_watch_name_set(s->devices, first, &name, &lost);
+    log_add(s->shell.log, LOG_INFO, "device", "%s was given back", buf_text(&name));
+    session_record(s, "give-back", UINT32_MAX, buf_text(&name));
+    if (s->shell.machines.hosts)
+        hosts_vacated(s->shell.machines.hosts, first);
 }

@@ -214,9 +214,11 @@ static int feed_make(struct session *s, struct err *err)
         return rc;
     cleanup_free uint64_t *round_trip_ms = xcalloc(s->n_seats, sizeof(*round_trip_ms));
     for (uint32_t p = 0; p < s->n_seats; p++)
-        round_trip_ms[p] = s->allocation.hosts[s->allocation.seats[p].host].round_trip_ms;
+        round_trip_ms[p] = allocation_round_trip_ms(&s->allocation, p);
     struct feed_config config = {.n_workers = s->n_seats,
                                  .n_devices = (uint32_t)s->allocation.n_chosen,
+                                 .n_workers_max = s->allocation.n_seats_max,
+                                 .n_devices_max = s->allocation.n_devices_max,
                                  .first_of = s->allocation.first_of,
                                  .device_of = s->allocation.device_of,
                                  .round_trip_ms = round_trip_ms,
@@ -254,11 +256,7 @@ static int seats_take(struct session *s, struct err *err)
                               (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
     if (rc)
         return rc;
-    s->n_seats = s->allocation.n_seats;
-    s->seats = xcalloc(s->n_seats, sizeof(*s->seats));
-    for (uint32_t p = 0; p < s->n_seats; p++)
-        s->seats[p].seat = s->allocation.seats[p];
-    shell_files_allow(&s->shell, s->n_seats);
+    session_seats_make(s);
     devices_watch(s);
     return 0;
 }

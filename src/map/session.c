@@ -171,6 +171,11 @@ static void do_return(struct session *s, const struct feed_action *a)
     device_set_returned(s, a->worker);
 }
 
+static void do_vacated(struct session *s, const struct feed_action *a)
+{
+    device_set_vacated(s, a->worker);
+}
+
 static void do_note(struct session *s, const struct feed_action *a)
 {
     const char *label = a->worker < s->n_seats ? s->seats[a->worker].seat.label : "";
@@ -239,7 +244,7 @@ static void (*const action_handlers[])(struct session *s, const struct feed_acti
     [ACT_DROP] = do_nothing,        [ACT_REVOKE] = do_revoke, [ACT_SET_ASIDE] = do_set_aside,
     [ACT_BENCH] = do_bench,         [ACT_NOTE] = do_note,     [ACT_COMPLETE] = do_complete,
     [ACT_HALT] = do_halt,           [ACT_OVER] = do_over,     [ACT_RETURN] = do_return,
-    [ACT_VACATED] = do_nothing,
+    [ACT_VACATED] = do_vacated,
 };
 
 static void on_feed_timer(uv_timer_t *timer)
@@ -384,7 +389,8 @@ const struct shell_verb map_shell = {.name = "map",
                                      .kill = on_kill,
                                      .tick = on_tick,
                                      .each_second = on_second,
-                                     .before_sleep = on_before_sleep};
+                                     .before_sleep = on_before_sleep,
+                                     .takes_seats = true};
 
 int session_loop(struct session *s, struct err *err)
 {

@@ -244,8 +244,12 @@ uint64_t feed_now(struct session *s);
 void devices_watch(struct session *s);
 /* The set whose first device is number `first` of those chosen gets no more work. */
 void device_set_benched(struct session *s, uint32_t first, const char *why);
+/* The seats of the allocation that have no state yet get one. */
+void session_seats_make(struct session *s);
 /* That set gets work again. */
 void device_set_returned(struct session *s, uint32_t first);
+/* It was given back, and its last worker is gone. */
+void device_set_vacated(struct session *s, uint32_t first);
 
 /* prepare.c */
 /* Devices and seats only, for --dry-run. */

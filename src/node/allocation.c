@@ -14,7 +14,8 @@
 enum {
     LEFT_WAIT_MS = 60000,
     LEFT_LOOK_MS = 200,
-    WAIT_LOOK_MS = 2000
+    WAIT_LOOK_MS = 2000,
+    SEATS_SPARE = 1024 /* that may come later */
 };
 
 /* Logs each line as an entry. */
@@ -145,6 +146,14 @@ static int seats_take(struct allocation *a, const struct allocation_wish *wish, 
     return 0;
 }
 
+static uint32_t sets_count(const struct allocation *a, const struct allocation_host *host)
+{
+    uint32_t n_sets = 0;
+    for (uint32_t i = host->first_chosen; i < host->first_chosen + host->n_chosen; i++)
+        n_sets += a->first_of[i] == i;
+    return n_sets;
+}
+
 int allocation_take(struct allocation *a, const struct allocation_wish *wish,
                     const struct allocation_holder *holder, struct err *err)
 {
@@ -156,6 +165,7 @@ int allocation_take(struct allocation *a, const struct allocation_wish *wish,
     allocation_begin(a, wish, holder->self_path);
     a->hosts[0].n_chosen = (uint32_t)a->n_chosen;
     a->hosts[0].n_seats = a->n_seats;
+    a->hosts[0].n_sets_left = sets_count(a, &a->hosts[0]);
     return 0;
 }
 
@@ -183,42 +193,80 @@ static void devices_append(struct allocation *a, const struct device_list *devic
     }
 }
 
-void allocation_add_host(struct allocation *a, const char *name, const struct device_list *devices,
-                         const struct seat *seats, size_t n_seats)
+void allocation_spare(struct allocation *a)
 {
-    struct allocation_host *host;
-    size_t n_devices_before = a->devices.len;
-    a->hosts = xrealloc(a->hosts, (a->n_hosts + 1) * sizeof(*a->hosts));
-    host = &a->hosts[a->n_hosts];
-    *host = (struct allocation_host){.first_chosen = (uint32_t)a->n_chosen,
-                                     .n_chosen = (uint32_t)devices->len,
-                                     .first_seat = a->n_seats,
-                                     .n_seats = (uint32_t)n_seats};
-    snprintf(host->name, sizeof(host->name), "%s", name);
-    devices_append(a, devices);
-    a->seats = xrealloc(a->seats, (a->n_seats + n_seats + 1) * sizeof(*a->seats));
-    for (size_t i = 0; i < n_seats; i++) {
+    a->n_seats_max = a->n_seats + MAX(a->n_seats, (uint32_t)SEATS_SPARE);
+    a->n_devices_max =
+        (uint32_t)a->devices.len + MAX((uint32_t)a->devices.len, (uint32_t)SEATS_SPARE);
+}
+
+bool allocation_has_room(const struct allocation *a, size_t n_devices, size_t n_seats)
+{
+    return a->n_seats + n_seats <= a->n_seats_max && a->devices.len + n_devices <= a->n_devices_max;
+}
+
+static void part_seats_add(struct allocation *a, const struct allocation_part *part,
+                           size_t n_devices_before)
+{
+    a->seats = xrealloc(a->seats, (a->n_seats + part->n_seats + 1) * sizeof(*a->seats));
+    for (size_t i = 0; i < part->n_seats; i++) {
         struct seat *seat = &a->seats[a->n_seats++];
-        *seat = seats[i];
-        seat->host = (uint32_t)a->n_hosts;
-        seat->number = (uint32_t)i;
+        *seat = part->seats[i];
+        seat->host = part->node;
+        seat->number = part->first_number + (uint32_t)i;
         for (size_t d = 0; d < seat->n_devices; d++)
             seat->devices[d] += n_devices_before;
-        label_prefix(seat, host->name);
+        label_prefix(seat, part->name);
     }
-    a->n_hosts++;
+}
+
+uint32_t allocation_add_host(struct allocation *a, const struct allocation_part *part)
+{
+    size_t n_devices_before = a->devices.len;
+    a->hosts = xrealloc(a->hosts, (a->n_hosts + 1) * sizeof(*a->hosts));
+    struct allocation_host *host = &a->hosts[a->n_hosts];
+    *host = (struct allocation_host){.node = part->node,
+                                     .first_chosen = (uint32_t)a->n_chosen,
+                                     .n_chosen = (uint32_t)part->devices->len,
+                                     .first_seat = a->n_seats,
+                                     .n_seats = (uint32_t)part->n_seats,
+                                     .round_trip_ms = part->round_trip_ms};
+    snprintf(host->name, sizeof(host->name), "%s", part->name);
+    devices_append(a, part->devices);
+    part_seats_add(a, part, n_devices_before);
     positions_make(a);
+    host->n_sets_left = sets_count(a, host);
+    return (uint32_t)a->n_hosts++;
+}
+
+uint32_t allocation_seat_of(const struct allocation *a, uint32_t first)
+{
+    uint32_t p = 0;
+    while (a->device_of[p] != first)
+        p++;
+    return p;
+}
+
+uint32_t allocation_host_of(const struct allocation *a, uint32_t chosen)
+{
+    uint32_t h = 0;
+    while (chosen < a->hosts[h].first_chosen ||
+           chosen >= a->hosts[h].first_chosen + a->hosts[h].n_chosen)
+        h++;
+    return h;
+}
+
+uint64_t allocation_round_trip_ms(const struct allocation *a, uint32_t seat)
+{
+    return a->hosts[allocation_host_of(a, a->device_of[seat])].round_trip_ms;
 }
 
 void allocation_label_add(const struct allocation *a, uint32_t chosen, struct buf *out)
 {
     char label[24];
     device_label(&a->devices.at[a->chosen[chosen]], label);
-    for (size_t h = 1; h < a->n_hosts; h++)
-        if (chosen >= a->hosts[h].first_chosen &&
-            chosen < a->hosts[h].first_chosen + a->hosts[h].n_chosen)
-            buf_addf(out, "%s ", a->hosts[h].name);
-    buf_add_text(out, label);
+    uint32_t host = allocation_host_of(a, chosen);
+    buf_addf(out, "%s%s%s", a->hosts[host].name, a->hosts[host].name[0] ? " " : "", label);
 }
 
 void allocation_release(struct allocation *a)

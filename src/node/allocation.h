@@ -28,16 +28,31 @@ struct allocation_holder {
     struct log *log;
 };
 
-/* A machine with seats of the allocation. */
+/* Devices of one machine that were taken together, and the seats on them. */
 struct allocation_host {
     char name[64]; /* in labels and messages; "": this machine, if it is the only one */
+    uint32_t node; /* position of the machine among the run's nodes; 0: this one */
     uint32_t first_chosen, n_chosen, first_seat, n_seats;
     uint64_t round_trip_ms; /* 0: less than one */
+    uint32_t n_sets_left;   /* whose workers are not gone for good */
+    bool is_leaving;        /* given back: its workers finish, or are gone */
+};
+
+/* What another machine has taken: all devices are chosen, and the seats name their positions among them. */
+struct allocation_part {
+    const char *name; /* its own among the hosts */
+    uint32_t node;
+    const struct device_list *devices;
+    const struct seat *seats;
+    size_t n_seats;
+    uint32_t first_number; /* of its first seat, among those of the machine */
+    uint64_t round_trip_ms;
 };
 
 struct allocation {
     struct allocation_host *hosts;
-    size_t n_hosts;             /* hosts[0] is this machine, with or without seats */
+    size_t n_hosts;                      /* hosts[0] is this machine, with or without seats */
+    uint32_t n_seats_max, n_devices_max; /* at most so many there will be (allocation_spare) */
     struct device_list devices; /* all of this machine, behind them those chosen on other hosts */
     size_t *chosen, n_chosen;   /* positions among them; a host's are beside each other */
     struct device_locks locks;
@@ -55,13 +70,17 @@ MUST_CHECK int allocation_take(struct allocation *allocation, const struct alloc
 /* An allocation without devices of this machine, to which those of other hosts are added. */
 void allocation_begin(struct allocation *allocation, const struct allocation_wish *wish,
                       const char *self_path);
-/*
- * Adds what another host has: devices, all of them chosen, and seats on them. `name` is its own among the hosts.
- * Pointers to seats and devices are not valid any more.
- */
-void allocation_add_host(struct allocation *allocation, const char *name,
-                         const struct device_list *devices, const struct seat *seats,
-                         size_t n_seats);
+/* Decides how much may be added later: 1,024 seats, or as many as there are. What is not used costs nothing. */
+void allocation_spare(struct allocation *allocation);
+bool allocation_has_room(const struct allocation *allocation, size_t n_devices, size_t n_seats);
+/* Adds what another host has. Returns its position in `hosts`. Pointers to seats and devices are not valid any more. */
+uint32_t allocation_add_host(struct allocation *allocation, const struct allocation_part *part);
+/* The first seat of the set whose first device is number `first` of those chosen. */
+uint32_t allocation_seat_of(const struct allocation *allocation, uint32_t first);
+/* From here to the seat's machine and back; 0: less than a millisecond. */
+uint64_t allocation_round_trip_ms(const struct allocation *allocation, uint32_t seat);
+/* The position in `hosts` of a chosen device. */
+uint32_t allocation_host_of(const struct allocation *allocation, uint32_t chosen);
 /* The position in `chosen` of a device. */
 uint32_t allocation_position(const struct allocation *allocation, size_t device);
 /* Adds how a chosen device is called in messages: "gpu 0", on another host "node1 gpu 0". */

@@ -5,7 +5,7 @@
 
 struct group {
     struct node base;
-    struct node **nodes; /* may hold NULL */
+    struct node **nodes;
     size_t n_nodes;
 };
 
@@ -13,7 +13,7 @@ static int group_spawn(struct node *node, const struct spawn_request *request,
                        struct node_worker **out, struct err *err)
 {
     const struct group *group = (const struct group *)node;
-    ASSERT(request->seat->host < group->n_nodes && group->nodes[request->seat->host]);
+    ASSERT(request->seat->host < group->n_nodes);
     return node_spawn(group->nodes[request->seat->host], request, out, err);
 }
 
@@ -21,8 +21,7 @@ static void group_hold(struct node *node, bool is_held)
 {
     const struct group *group = (const struct group *)node;
     for (size_t i = 0; i < group->n_nodes; i++)
-        if (group->nodes[i])
-            node_hold(group->nodes[i], is_held);
+        node_hold(group->nodes[i], is_held);
 }
 
 static uint64_t group_look(struct node *node)
@@ -30,8 +29,7 @@ static uint64_t group_look(struct node *node)
     const struct group *group = (const struct group *)node;
     uint64_t look_ms = UINT64_MAX;
     for (size_t i = 0; i < group->n_nodes; i++)
-        if (group->nodes[i])
-            look_ms = MIN(look_ms, node_look(group->nodes[i]));
+        look_ms = MIN(look_ms, node_look(group->nodes[i]));
     return look_ms;
 }
 
@@ -39,16 +37,14 @@ static void group_flush(struct node *node)
 {
     const struct group *group = (const struct group *)node;
     for (size_t i = 0; i < group->n_nodes; i++)
-        if (group->nodes[i])
-            node_flush(group->nodes[i]);
+        node_flush(group->nodes[i]);
 }
 
 static void group_tick(struct node *node)
 {
     const struct group *group = (const struct group *)node;
     for (size_t i = 0; i < group->n_nodes; i++)
-        if (group->nodes[i])
-            node_tick(group->nodes[i]);
+        node_tick(group->nodes[i]);
 }
 
 /* In reverse, because the transports of the other nodes are workers of the first. */
@@ -69,11 +65,18 @@ static const struct node_ops group_ops = {.spawn = group_spawn,
                                           .tick = group_tick,
                                           .close = group_close};
 
-struct node *group_open(struct node *const *nodes, size_t n_nodes)
+struct node *group_open(struct node *first)
 {
     struct group *group = xcalloc(1, sizeof(*group));
-    *group = (struct group){
-        .base = {&group_ops}, .nodes = xcalloc(n_nodes, sizeof(struct node *)), .n_nodes = n_nodes};
-    memcpy(group->nodes, nodes, n_nodes * sizeof(struct node *));
+    *group = (struct group){.base = {&group_ops}};
+    (void)group_add(&group->base, first);
     return &group->base;
+}
+
+uint32_t group_add(struct node *node, struct node *another)
+{
+    struct group *group = (struct group *)node;
+    group->nodes = xrealloc(group->nodes, (group->n_nodes + 1) * sizeof(struct node *));
+    group->nodes[group->n_nodes] = another;
+    return (uint32_t)group->n_nodes++;
 }

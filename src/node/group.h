@@ -6,5 +6,7 @@
 
 #include "node/node.h"
 
-/* Takes nodes[n_nodes] over: node i is that of the seats whose host is i. NULL: a host without seats. */
-struct node *group_open(struct node *const *nodes, size_t n_nodes);
+/* Takes this machine's node over, on which the transports of other nodes run. */
+struct node *group_open(struct node *first);
+/* Takes another node over. Returns its position: the `host` of its seats. */
+uint32_t group_add(struct node *group, struct node *node);

@@ -16,14 +16,19 @@ enum {
     HOSTS_MAX = 4096
 };
 
+void host_release(struct host *host)
+{
+    free(host->name);
+    free(host->target);
+    free(host->label);
+    free(host->gpus);
+    *host = (struct host){0};
+}
+
 void host_list_release(struct host_list *list)
 {
-    for (size_t i = 0; i < list->len; i++) {
-        free(list->at[i].name);
-        free(list->at[i].target);
-        free(list->at[i].label);
-        free(list->at[i].gpus);
-    }
+    for (size_t i = 0; i < list->len; i++)
+        host_release(&list->at[i]);
     free(list->at);
     slurm_job_release(&list->job);
     *list = (struct host_list){0};

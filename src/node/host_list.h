@@ -35,3 +35,4 @@ struct host_list {
 /* ERR_USAGE, with the entry that is wrong; ERR_UNAVAILABLE: "slurm" outside of a job. */
 MUST_CHECK int host_list_parse(const char *text, struct host_list *out, struct err *err);
 void host_list_release(struct host_list *list);
+void host_release(struct host *host);

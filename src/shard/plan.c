@@ -285,7 +285,7 @@ int shards_begin(struct session *s, struct err *err)
         rc = reading_write(s, shards, err);
     if (rc == 0)
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
-    shards->seat_items = xcalloc(s->n_seats, sizeof(*shards->seat_items));
+    shards->seat_items = xcalloc(s->allocation.n_seats_max, sizeof(*shards->seat_items));
     return rc;
 }
 

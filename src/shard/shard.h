@@ -57,9 +57,9 @@ struct shards {
     uint64_t n_items, n_shards;
     uint64_t n_items_done, n_items_failed; /* of shards that are committed, or given up */
     uint64_t n_items_here;                 /* n_items_done by this session */
-    uint64_t *seat_items;                  /* n_items_here for each seat */
-    uint64_t n_unnamed; /* programs that ended well and left no file that a pattern names */
-    uint32_t uses;      /* of the command's placeholders: template_uses_all() */
+    uint64_t *seat_items; /* n_items_here for each seat, also for those that may come */
+    uint64_t n_unnamed;   /* programs that ended well and left no file that a pattern names */
+    uint32_t uses;        /* of the command's placeholders: template_uses_all() */
     char stamp[RUN_STAMP_BYTES];  /* {run} */
     char **suffixes;              /* [n_shards], or NULL: shard_<k> */
     char *input_dir, *output_dir; /* in the run's folder */

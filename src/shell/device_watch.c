@@ -30,25 +30,42 @@ struct device_watch {
     struct monitor *monitor;
     uv_poll_t poll;
     struct watched *devices; /* [allocation->devices.len] */
+    size_t n_own;            /* devices of this machine; those of others lie behind them */
+    bool are_awaited;        /* further seats, as was told last */
     struct memory *memory;   /* of those devices */
 };
+
+/* Behind the devices of this machine lie those of other hosts. */
+static size_t n_own_devices(const struct allocation *allocation)
+{
+    return allocation->n_hosts > 1 ? allocation->chosen[allocation->hosts[1].first_chosen]
+                                   : allocation->devices.len;
+}
+
+static void seats_note(struct device_watch *watch, uint32_t begin, uint32_t end)
+{
+    for (uint32_t p = begin; p < end; p++)
+        for (size_t i = 0; i < watch->allocation->seats[p].n_devices; i++)
+            memory_seat_uses(watch->memory, p, (uint32_t)watch->allocation->seats[p].devices[i]);
+}
 
 struct device_watch *device_watch_new(struct shell *shell, struct allocation *allocation,
                                       const struct device_handlers *handlers, void *context)
 {
     struct device_watch *watch = xcalloc(1, sizeof(*watch));
     size_t n_devices = allocation->devices.len;
-    *watch = (struct device_watch){.shell = shell,
-                                   .allocation = allocation,
-                                   .handlers = handlers,
-                                   .context = context,
-                                   .devices = xcalloc(n_devices, sizeof(*watch->devices)),
-                                   .memory = memory_new(allocation->n_seats, (uint32_t)n_devices)};
+    *watch = (struct device_watch){
+        .shell = shell,
+        .allocation = allocation,
+        .handlers = handlers,
+        .context = context,
+        .devices = xcalloc(n_devices, sizeof(*watch->devices)),
+        .n_own = n_own_devices(allocation),
+        .memory = memory_new(MAX(allocation->n_seats_max, allocation->n_seats),
+                             MAX(allocation->n_devices_max, (uint32_t)n_devices))};
     ASSERT(watch->memory);
     shell->machines.watch = watch;
-    for (uint32_t p = 0; p < allocation->n_seats; p++)
-        for (size_t i = 0; i < allocation->seats[p].n_devices; i++)
-            memory_seat_uses(watch->memory, p, (uint32_t)allocation->seats[p].devices[i]);
+    seats_note(watch, 0, allocation->n_seats);
     return watch;
 }
 
@@ -82,14 +99,6 @@ bool device_watch_seat_has_lost(const struct device_watch *watch, uint32_t p)
 bool device_watch_seat_is_away(const struct device_watch *watch, uint32_t p)
 {
     return watch->devices[watch->allocation->seats[p].devices[0]].is_away;
-}
-
-uint32_t device_watch_seat_of(const struct device_watch *watch, uint32_t first)
-{
-    uint32_t p = 0;
-    while (watch->allocation->device_of[p] != first)
-        p++;
-    return p;
 }
 
 struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t number)
@@ -128,7 +137,7 @@ void device_watch_name_set(const struct device_watch *watch, uint32_t first, str
                            struct buf *lost)
 {
     const struct allocation *allocation = watch->allocation;
-    const struct seat *seat = &allocation->seats[device_watch_seat_of(watch, first)];
+    const struct seat *seat = &allocation->seats[allocation_seat_of(allocation, first)];
     allocation_label_add(allocation, first, name);
     for (size_t i = 1; i < seat->n_devices; i++)
         buf_addf(name, "+%d", allocation->devices.at[seat->devices[i]].index);
@@ -136,10 +145,10 @@ void device_watch_name_set(const struct device_watch *watch, uint32_t first, str
         lost_add(watch, seat, lost);
 }
 
-void device_watch_log(const struct device_watch *watch)
+static void seats_log(const struct device_watch *watch, uint32_t begin, uint32_t end)
 {
     const struct allocation *allocation = watch->allocation;
-    for (uint32_t p = 0; p < allocation->n_seats; p++) {
+    for (uint32_t p = begin; p < end; p++) {
         const struct seat *seat = &allocation->seats[p];
         for (size_t i = 0; i < seat->n_devices; i++) {
             const struct device *device = &allocation->devices.at[seat->devices[i]];
@@ -152,6 +161,11 @@ void device_watch_log(const struct device_watch *watch)
                     has_memory ? " free of " : "", has_memory ? total : "");
         }
     }
+}
+
+void device_watch_log(const struct device_watch *watch)
+{
+    seats_log(watch, 0, watch->allocation->n_seats);
 }
 
 /* ---- samples ---- */
@@ -247,13 +261,6 @@ static void on_monitor(uv_poll_t *poll, int status, int events)
     monitor_spare(watch);
 }
 
-/* Behind the devices of this machine lie those of other hosts. */
-static size_t n_own_devices(const struct allocation *allocation)
-{
-    return allocation->n_hosts > 1 ? allocation->chosen[allocation->hosts[1].first_chosen]
-                                   : allocation->devices.len;
-}
-
 /* Samples of these devices will come, and show memory that is not given back. */
 static void memory_begin(struct device_watch *watch, size_t begin, size_t end)
 {
@@ -282,8 +289,7 @@ static int monitor_begin(struct device_watch *watch, struct err *err)
 void device_watch_begin(struct device_watch *watch)
 {
     struct err err = {0};
-    size_t n_own = n_own_devices(watch->allocation);
-    memory_begin(watch, n_own, watch->allocation->devices.len); /* their agents watch them */
+    memory_begin(watch, watch->n_own, watch->allocation->devices.len); /* their agents watch them */
     if (monitor_begin(watch, &err) != 0)
         log_add(watch->shell->log, LOG_WARN, "device", "devices are not watched: %s", err.text);
     if (!watch->monitor)
@@ -299,7 +305,41 @@ void device_watch_begin(struct device_watch *watch)
     }
     watch->poll.data = watch;
     uv_poll_start(&watch->poll, UV_READABLE, on_monitor);
-    memory_begin(watch, 0, n_own);
+    memory_begin(watch, 0, watch->n_own);
+}
+
+/* ---- devices that come and go ---- */
+
+void device_watch_came(struct device_watch *watch, uint32_t host)
+{
+    const struct allocation *allocation = watch->allocation;
+    const struct allocation_host *of = &allocation->hosts[host];
+    size_t n_devices = allocation->devices.len;
+    watch->devices = xrealloc(watch->devices, n_devices * sizeof(*watch->devices));
+    for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++)
+        *chosen_at(watch, i) = (struct watched){0};
+    seats_note(watch, of->first_seat, of->first_seat + of->n_seats);
+    memory_begin(watch, allocation->chosen[of->first_chosen], n_devices);
+    seats_log(watch, of->first_seat, of->first_seat + of->n_seats);
+    watch->handlers->came(watch->context, host);
+}
+
+void device_watch_give_back(struct device_watch *watch, uint32_t host, bool now)
+{
+    const struct allocation *allocation = watch->allocation;
+    uint32_t begin = allocation->hosts[host].first_chosen,
+             end = begin + allocation->hosts[host].n_chosen;
+    for (uint32_t i = begin; i < end; i++)
+        if (allocation->first_of[i] == i)
+            watch->handlers->given_back(watch->context, i, now);
+}
+
+void device_watch_await(struct device_watch *watch, bool are_awaited)
+{
+    if (watch->are_awaited == are_awaited)
+        return;
+    watch->are_awaited = are_awaited;
+    watch->handlers->awaited(watch->context, are_awaited);
 }
 
 /* ---- memory of the dead ---- */

@@ -23,6 +23,12 @@ struct device_handlers {
     void (*back)(void *context, uint32_t first);
     /* A new worker on this seat would find as much free memory as the last one had. */
     void (*memory_back)(void *context, uint32_t seat);
+    /* Further devices and seats are in the allocation: those of hosts[host]. NULL: none come. */
+    void (*came)(void *context, uint32_t host);
+    /* The set is given back: its workers finish their items; `now`: they are ended. */
+    void (*given_back)(void *context, uint32_t first, bool now);
+    /* Further seats may come, or none any more. */
+    void (*awaited)(void *context, bool are_awaited);
 };
 
 struct device_watch;
@@ -56,6 +62,13 @@ enum host_change {
 };
 void device_watch_host(struct device_watch *watch, uint32_t host, enum host_change change);
 
+/* Devices and seats were added to the allocation: those of hosts[host], which are watched where they are. */
+void device_watch_came(struct device_watch *watch, uint32_t host);
+/* All sets of hosts[host] are given back, when the workers have finished their items; `now`: they are ended. */
+void device_watch_give_back(struct device_watch *watch, uint32_t host, bool now);
+/* Whether further seats may come. */
+void device_watch_await(struct device_watch *watch, bool are_awaited);
+
 /* The set is out of use because of a lost device; `back` is called when the samples show none lost. */
 void device_watch_miss(struct device_watch *watch, uint32_t first);
 
@@ -67,8 +80,6 @@ struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_
 bool device_watch_seat_has_lost(const struct device_watch *watch, uint32_t seat);
 /* Its host is lost. */
 bool device_watch_seat_is_away(const struct device_watch *watch, uint32_t seat);
-/* The first seat of the set whose first device is number `first` of those chosen. */
-uint32_t device_watch_seat_of(const struct device_watch *watch, uint32_t first);
 /* The latest sample; mem_total_bytes 0: none yet, or the device has no memory. `device`: position among all. */
 const struct device_sample *device_watch_sample(const struct device_watch *watch, size_t device);
 

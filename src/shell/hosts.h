@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The hosts of a run: connects to those of --hosts, makes one allocation of all their devices, and connects again to a
- * host that was lost. A lost host is the loss of its devices (device_watch.h).
+ * host that was lost. A lost host is the loss of its devices (device_watch.h); one that is reached only while the run
+ * lasts adds its devices to those that are there.
  */
 #pragma once
 
@@ -23,6 +24,8 @@ MUST_CHECK int shell_seats_take(struct shell *shell, const struct allocation_wis
                                 struct allocation *allocation, struct str scratch, struct err *err);
 /* Ten times a second. */
 void hosts_tick(struct hosts *hosts);
+/* The set whose first device is number `first` of those chosen was given back, and its last worker is gone. */
+void hosts_vacated(struct hosts *hosts, uint32_t first);
 /* Leaves all hosts, and waits until their agents have ended. The workers must have ended. */
 void hosts_leave(struct hosts *hosts);
 void hosts_free(struct hosts *hosts);

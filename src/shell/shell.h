@@ -33,6 +33,7 @@ struct shell_verb {
     void (*tick)(void *context);         /* ten times a second */
     void (*each_second)(void *context);  /* after the tick */
     void (*before_sleep)(void *context); /* flush what was collected in this turn */
+    bool takes_seats;                    /* seats may come and go while it runs */
 };
 
 /* Whether a signal came to this process, or to its front (proc/front.h). */

@@ -21,7 +21,14 @@ static void host_add(struct allocation *a, const char *name, const char *label, 
         seats[i].devices[0] = n_devices - 1 - i;
         snprintf(seats[i].label, sizeof(seats[i].label), "%s%zu", label, i);
     }
-    allocation_add_host(a, name, &devices, seats, n_devices);
+    uint32_t position =
+        allocation_add_host(a, &(struct allocation_part){.name = name,
+                                                         .node = (uint32_t)a->n_hosts,
+                                                         .devices = &devices,
+                                                         .seats = seats,
+                                                         .n_seats = n_devices});
+    assert_int_equal(position, a->n_hosts - 1);
+    assert_int_equal(a->hosts[position].n_sets_left, n_devices);
     free(devices.at);
     free(seats);
 }
@@ -45,6 +52,9 @@ static void hosts_lie_behind_each_other(void **state)
     assert_string_equal(a.devices.at[a.seats[4].devices[0]].uuid, "two-0");
     assert_int_equal(a.device_of[4], 2);
     assert_int_equal(a.first_of[2], 2);
+    assert_int_equal(allocation_host_of(&a, 1), 1);
+    assert_int_equal(allocation_host_of(&a, 4), 2);
+    assert_int_equal(allocation_seat_of(&a, 4), 2);
     allocation_release(&a);
 }
 

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One host: its connection, what it has, its loss and return.
+ */
+#include "shell/hosts_impl.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "node/group.h"
+#include "node/launcher.h"
+#include "version.h"
+
+enum {
+    RETRY_MIN_MS = 1000, /* the pauses double */
+    RETRY_MAX_MS = 60000,
+    TRIES_MAX = 15,   /* in a row, without success: about ten minutes */
+    SAID_MAX = 200,   /* lines of a transport that are logged */
+    STEADY_MS = 60000 /* after so long a connection, the pauses begin anew */
+};
+
+void host_log(const struct remote_host *h, enum log_level level, const char *before,
+              const char *text)
+{
+    log_add(h->hosts->shell->log, level, "host", "%s: %s%s", h->host.name, before, text);
+}
+
+static struct device_watch *watch_of(const struct remote_host *h)
+{
+    return h->hosts->shell->machines.watch;
+}
+
+static void devices_tell(const struct remote_host *h, enum host_change change)
+{
+    if (watch_of(h) && h->part > 0)
+        device_watch_host(watch_of(h), h->part, change);
+}
+
+/* ---- what it has ---- */
+
+static void devices_forget(struct remote_host *h)
+{
+    device_list_release(&h->devices);
+    free(h->seats);
+    h->seats = NULL;
+    h->n_seats = 0;
+    h->part = 0;
+}
+
+static void devices_keep(struct remote_host *h, const struct wire_taken *taken)
+{
+    devices_forget(h);
+    h->devices = (struct device_list){xcalloc(taken->n_devices + 1, sizeof(struct device)),
+                                      taken->n_devices};
+    memcpy(h->devices.at, taken->devices, taken->n_devices * sizeof(struct device));
+    h->seats = xcalloc(taken->n_seats + 1, sizeof(*h->seats));
+    memcpy(h->seats, taken->seats, taken->n_seats * sizeof(*h->seats));
+    h->n_seats = taken->n_seats;
+}
+
+/* The run's seats are made of its devices. */
+static bool has_same_devices(const struct remote_host *h, const struct wire_taken *taken)
+{
+    bool is_same = taken->n_devices == h->devices.len && taken->n_seats == h->n_seats;
+    for (size_t i = 0; is_same && i < h->devices.len; i++)
+        is_same = strcmp(taken->devices[i].uuid, h->devices.at[i].uuid) == 0;
+    return is_same;
+}
+
+bool host_may_come(const struct remote_host *h)
+{
+    bool is_asked = h->state == HOST_WAITS || h->state == HOST_STARTING || h->state == HOST_AWAY;
+    return is_asked && h->part == 0;
+}
+
+void host_join(struct remote_host *h)
+{
+    struct allocation *allocation = h->hosts->allocation;
+    h->part = allocation_add_host(
+        allocation, &(struct allocation_part){.name = h->host.label,
+                                              .node = h->position,
+                                              .devices = &h->devices,
+                                              .seats = h->seats,
+                                              .n_seats = h->n_seats,
+                                              .round_trip_ms = remote_round_trip_ms(h->node)});
+    if (watch_of(h))
+        device_watch_came(watch_of(h), h->part);
+}
+
+static void host_leave(struct remote_host *h, enum host_state state)
+{
+    h->state = state;
+    devices_forget(h);
+    remote_leave(h->node);
+}
+
+static void give_up(struct remote_host *h, const char *why)
+{
+    host_log(h, LOG_WARN, "given up: ", why);
+    devices_tell(h, HOST_GIVEN_UP);
+    h->state = HOST_FAILED;
+}
+
+/* A host that comes while the run lasts, or comes back with other devices. */
+static void late_take(struct remote_host *h, const struct wire_taken *taken)
+{
+    char text[64];
+    if (!watch_of(h)) {
+        give_up(h, "it is back with other devices");
+        host_leave(h, HOST_FAILED);
+        return;
+    }
+    if (h->part > 0) {
+        host_log(h, LOG_WARN, "", "it is back with other devices");
+        device_watch_give_back(watch_of(h), h->part, true);
+    }
+    if (!allocation_has_room(h->hosts->allocation, taken->n_devices, taken->n_seats)) {
+        give_up(h, "this run has as many seats as it can have");
+        host_leave(h, HOST_FAILED);
+        return;
+    }
+    devices_keep(h, taken);
+    snprintf(text, sizeof(text), "%zu more worker%s", h->n_seats, h->n_seats == 1 ? "" : "s");
+    host_log(h, LOG_WARN, "it joins the run: ", text);
+    host_join(h);
+}
+
+static void on_taken(void *context, const struct wire_taken *taken)
+{
+    struct remote_host *h = context;
+    bool is_back = h->part > 0 && has_same_devices(h, taken);
+    h->state = HOST_UP;
+    h->up_at_ms = clock_now_ms();
+    h->n_tries = 0;
+    if (is_back) {
+        host_log(h, LOG_WARN, "", "it is connected again");
+        devices_tell(h, HOST_BACK);
+    } else if (h->hosts->has_begun) {
+        late_take(h, taken);
+    } else {
+        devices_keep(h, taken);
+    }
+}
+
+/* ---- loss ---- */
+
+static void retry_plan(struct remote_host *h)
+{
+    uint64_t now_ms = clock_now_ms();
+    if (h->up_at_ms > 0 && now_ms - h->up_at_ms >= STEADY_MS)
+        h->retry_pause_ms = 0;
+    h->up_at_ms = 0;
+    h->retry_pause_ms =
+        MIN(MAX(2 * h->retry_pause_ms, (uint64_t)RETRY_MIN_MS), (uint64_t)RETRY_MAX_MS);
+    h->retry_at_ms = now_ms + h->retry_pause_ms;
+}
+
+void host_retry(struct remote_host *h)
+{
+    h->state = HOST_AWAY;
+    retry_plan(h);
+}
+
+static void on_lost(void *context, const struct err *why)
+{
+    struct remote_host *h = context;
+    enum host_state before = h->state;
+    if (h->hosts->is_leaving || before == HOST_FAILED || before == HOST_LEFT)
+        return;
+    h->why = *why;
+    if (before == HOST_DRAINING) {
+        host_log(h, LOG_WARN, "lost before its workers had finished: ", why->text);
+        devices_tell(h, HOST_GIVEN_UP);
+        return;
+    }
+    if (!h->hosts->has_begun) {
+        h->state = HOST_FAILED;
+        return;
+    }
+    if (before != HOST_UP && ++h->n_tries >= TRIES_MAX) {
+        give_up(h, why->text);
+        return;
+    }
+    host_retry(h);
+    if (before != HOST_UP)
+        return;
+    host_log(h, LOG_WARN, "lost; what it had not answered runs elsewhere: ", why->text);
+    devices_tell(h, HOST_LOST);
+}
+
+void host_give_back(struct remote_host *h, bool now)
+{
+    bool has_seats = h->part > 0;
+    bool is_connected = h->state == HOST_UP || h->state == HOST_DRAINING;
+    if (has_seats) {
+        h->state = is_connected ? HOST_DRAINING : HOST_LEFT;
+        device_watch_give_back(watch_of(h), h->part, now);
+    } else {
+        host_leave(h, HOST_LEFT);
+        remote_end_transport(h->node, END_POLITELY);
+    }
+}
+
+void host_vacated(struct remote_host *h)
+{
+    if (h->state == HOST_UP) /* it is back with other devices */
+        return;
+    host_log(h, LOG_WARN, "", "it has left the run");
+    host_leave(h, HOST_LEFT);
+}
+
+/* ---- what it tells ---- */
+
+static void on_sampled(void *context, const struct device_sample *sample)
+{
+    const struct remote_host *h = context;
+    struct device_sample of_run = *sample;
+    if (!watch_of(h) || h->part == 0 || sample->device >= h->devices.len)
+        return;
+    device_watch_sampled(watch_of(h), h->part, &of_run);
+}
+
+static void on_said(void *context, struct str line)
+{
+    struct remote_host *h = context;
+    cleanup_free char *text = xstrndup(line.at, line.len);
+    if (++h->n_said > SAID_MAX)
+        return;
+    if (h->n_said == SAID_MAX)
+        host_log(h, LOG_WARN, "", "it says more, which is left out");
+    host_log(h, h->state == HOST_UP ? LOG_WARN : LOG_INFO, "", text);
+}
+
+static const struct remote_handlers handlers = {
+    .taken = on_taken, .lost = on_lost, .sampled = on_sampled, .said = on_said};
+
+/* ---- connecting ---- */
+
+void host_connect(struct remote_host *h)
+{
+    struct err err = {0};
+    h->state = HOST_STARTING;
+    if (remote_connect(h->node, &err) != 0)
+        on_lost(h, &err);
+}
+
+static int take_fill(const struct remote_host *h, struct wire_take *take, struct err *err)
+{
+    const struct allocation_wish *wish = &h->hosts->wish;
+    const char *run_id = h->hosts->shell->run_id;
+    const char *gpus = h->host.gpus ? h->host.gpus : wish->gpus;
+    cleanup_free char *cwd = path_cwd();
+    *take = (struct wire_take){.gpus_per_worker = wish->gpus_per_worker,
+                               .workers_per_gpu = wish->workers_per_gpu,
+                               .wait_ms = wish->wait_ms,
+                               .visible = (uint8_t)wish->visible};
+    snprintf(take->cwd, sizeof(take->cwd), "%s", cwd ? cwd : "");
+    snprintf(take->program, sizeof(take->program), "%s", wish->program ? wish->program : "");
+    snprintf(take->run_id, sizeof(take->run_id), "%s", run_id ? run_id : "");
+    if (snprintf(take->gpus, sizeof(take->gpus), "%s", gpus ? gpus : "") >= (int)sizeof(take->gpus))
+        return fail(err, ERR_USAGE, "the list of devices is longer than %zu bytes",
+                    sizeof(take->gpus) - 1);
+    return 0;
+}
+
+static int node_make(struct remote_host *h, struct err *err)
+{
+    struct shell *shell = h->hosts->shell;
+    const struct allocation_wish *wish = &h->hosts->wish;
+    const struct launcher_opts launcher = {.via = wish->via,
+                                           .job = &h->hosts->job,
+                                           .agent_path = wish->agent_path ? wish->agent_path
+                                                                          : shell->self_path};
+    int rc = launcher_command(&launcher, &h->host, &h->command, &h->environment, err);
+    struct remote_opts opts = {.local = shell->machines.local,
+                               .argv = (const char *const *)h->command.at,
+                               .envp = (const char *const *)h->environment.at,
+                               .version = MUSTER_VERSION,
+                               .silence_limit_ms =
+                                   wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
+                               .handlers = &handlers,
+                               .context = h};
+    if (rc == 0)
+        rc = take_fill(h, &opts.take, err);
+    if (rc)
+        return rc;
+    h->node = remote_open(&opts);
+    h->position = group_add(shell->node, h->node);
+    return 0;
+}
+
+struct remote_host *host_new(struct hosts *hosts, struct host *taken, struct err *err)
+{
+    struct remote_host *h = xcalloc(1, sizeof(*h));
+    *h = (struct remote_host){.hosts = hosts, .host = *taken};
+    *taken = (struct host){0};
+    if (node_make(h, err) == 0)
+        return h;
+    host_free(h);
+    return NULL;
+}
+
+/* Its node was closed with those of the other hosts. */
+void host_free(struct remote_host *h)
+{
+    host_release(&h->host);
+    env_list_release(&h->command);
+    env_list_release(&h->environment);
+    devices_forget(h);
+    free(h);
+}

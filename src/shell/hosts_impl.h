@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inside of the hosts of a run:
+ *   hosts.c  all of them: the start, ticks, the end
+ *   host.c   one of them: its connection, what it has, its loss and return
+ */
+#pragma once
+
+#include "node/host_list.h"
+#include "node/remote.h"
+#include "shell/device_watch.h"
+#include "shell/hosts.h"
+#include "shell/shell.h"
+
+enum host_state {
+    HOST_WAITS,    /* to be connected */
+    HOST_STARTING, /* its agent has not answered */
+    HOST_UP,
+    HOST_AWAY,     /* not connected; it is asked again after a pause */
+    HOST_DRAINING, /* up, and given back: its workers finish their items */
+    HOST_FAILED,   /* it could not be had for too long, and is not asked again */
+    HOST_LEFT      /* it was given back */
+};
+
+struct remote_host {
+    struct hosts *hosts;
+    struct host host;
+    struct env_list command, environment; /* of its transport */
+    struct node *node;
+    enum host_state state;
+    uint32_t position; /* among the run's nodes */
+    struct err why;    /* it failed or was lost */
+    uint64_t up_at_ms, retry_at_ms, retry_pause_ms;
+    unsigned n_tries; /* since it was up */
+    unsigned n_said;
+    struct device_list devices; /* as the agent took them first; empty: it never was up */
+    struct seat *seats;
+    size_t n_seats;
+    uint32_t part; /* of them, among the allocation's hosts; 0: not there yet */
+};
+
+struct hosts {
+    struct shell *shell;
+    struct allocation *allocation;
+    struct allocation_wish wish;
+    struct slurm_job job;    /* of "slurm" in the list */
+    struct remote_host **at; /* without the local one */
+    size_t len;
+    bool has_local, is_leaving;
+    bool has_begun; /* the run has its first seats; others are added to them */
+};
+
+/* ---- host.c ---- */
+
+struct remote_host *host_new(struct hosts *hosts, struct host *taken, struct err *err);
+void host_free(struct remote_host *host);
+void host_log(const struct remote_host *h, enum log_level level, const char *before,
+              const char *text);
+void host_connect(struct remote_host *host);
+/* The first connection failed: it is asked again after a pause. */
+void host_retry(struct remote_host *host);
+/* It is up: its devices and seats become those of the run. */
+void host_join(struct remote_host *host);
+/* It was never part of the run, and may still become that. */
+bool host_may_come(const struct remote_host *host);
+/* The last worker of its devices is gone for good. */
+void host_vacated(struct remote_host *host);
+/* Its workers finish their items, or are ended `now`; then it is left. */
+void host_give_back(struct remote_host *host, bool now);
