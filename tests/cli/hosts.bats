@@ -231,8 +231,13 @@ END
     export MUSTER_SYSFS=/nowhere
     seq 1 400 >in.txt
     pyworker frail <<'END'
-import os, sys
+import os, sqlite3, sys, time
+def is_sampled():
+    ledger = sqlite3.connect("file:%s/run.db?mode=ro" % os.environ["MUSTER_RUN_DIR"], uri=True)
+    return ledger.execute("select count(*) from samples").fetchone()[0] > 0
 for n, line in enumerate(sys.stdin):
+    while n == 0 and not is_sampled():
+        time.sleep(0.05)
     if n == 150:
         os.kill(os.getpid(), 11)
     sys.stdout.write(line)
