@@ -283,10 +283,15 @@ static int stream_open(struct agent *agent, struct err *err)
 
 /* ---- the run ---- */
 
+/* The head hears of the agent's end before it hears of the workers': no item is to be charged with them. */
 static void on_stop(void *context, bool now)
 {
+    struct agent *agent = context;
+    struct err why = {0};
     (void)now;
-    leave(context);
+    fail(&why, ERR_UNAVAILABLE, "its agent was told to end");
+    error_send(agent, agent->has_devices ? FRAME_FAILED : FRAME_REFUSED, &why);
+    leave(agent);
 }
 
 static void on_kill(void *context)
