@@ -30,6 +30,7 @@ struct seat_wait {
     enum seat_use use;
     uint64_t since_ms; /* since when it is taken, or its worker's process is gone */
     uint64_t life_ms;  /* of its last worker */
+    bool is_away;      /* with its host */
 };
 
 struct memory {
@@ -112,14 +113,18 @@ void memory_sampled(struct memory *m, uint32_t device, uint64_t used_bytes, uint
 
 void memory_taken(struct memory *m, uint32_t seat, uint64_t now_ms)
 {
-    m->seats[seat] = (struct seat_wait){.use = SEAT_TAKEN, .since_ms = now_ms};
+    m->seats[seat] = (struct seat_wait){
+        .use = SEAT_TAKEN, .since_ms = now_ms, .is_away = m->seats[seat].is_away};
 }
 
 void memory_ended(struct memory *m, uint32_t seat, uint64_t now_ms)
 {
     bool was_there = m->seats[seat].use == SEAT_TAKEN;
     uint64_t life_ms = was_there ? now_ms - m->seats[seat].since_ms : 0;
-    m->seats[seat] = (struct seat_wait){.use = SEAT_ENDED, .since_ms = now_ms, .life_ms = life_ms};
+    m->seats[seat] = (struct seat_wait){.use = SEAT_ENDED,
+                                        .since_ms = now_ms,
+                                        .life_ms = life_ms,
+                                        .is_away = m->seats[seat].is_away};
 }
 
 void memory_left(struct memory *m, uint32_t seat, uint64_t now_ms)
@@ -127,6 +132,14 @@ void memory_left(struct memory *m, uint32_t seat, uint64_t now_ms)
     if (m->seats[seat].use != SEAT_ENDED)
         memory_ended(m, seat, now_ms);
     m->seats[seat].use = SEAT_WAITS;
+}
+
+void memory_away(struct memory *m, uint32_t seat, bool is_away, uint64_t now_ms)
+{
+    struct seat_wait *wait = &m->seats[seat];
+    wait->is_away = is_away;
+    wait->since_ms = now_ms;
+    wait->life_ms = UINT64_MAX;
 }
 
 /*
@@ -182,7 +195,7 @@ static void patience_end(struct memory *m, uint32_t seat)
 bool memory_back(struct memory *m, uint64_t now_ms, uint32_t *out, bool *is_overdue)
 {
     for (uint32_t seat = 0; seat < m->n_seats; seat++) {
-        if (m->seats[seat].use != SEAT_WAITS)
+        if (m->seats[seat].use != SEAT_WAITS || m->seats[seat].is_away)
             continue;
         *is_overdue = !seat_is_back(m, seat);
         if (*is_overdue && now_ms - m->seats[seat].since_ms < MEMORY_PATIENCE_MS)

@@ -39,6 +39,11 @@ void memory_ended(struct memory *memory, uint32_t seat, uint64_t now_ms);
 /* The worker is gone, or could not be started; the seat waits until memory_back() returns it. */
 void memory_left(struct memory *memory, uint32_t seat, uint64_t now_ms);
 /*
+ * The seat's host is away: no sample comes, and nobody knows how long a worker lives on there, so the seat is not
+ * returned by memory_back(). When the host is there again, whoever waits begins to wait anew.
+ */
+void memory_away(struct memory *memory, uint32_t seat, bool is_away, uint64_t now_ms);
+/*
  * Returns one of the seats whose devices have their memory back; false: there is none now. To be called until it
  * returns false, after each memory_left and ten times a second. *is_overdue: the memory is not back, but the wait
  * is over.

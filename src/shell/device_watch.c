@@ -235,6 +235,8 @@ void device_watch_host(struct device_watch *watch, uint32_t host, enum host_chan
         device->is_away = change != HOST_BACK;
         device->is_lost = device->is_taken || device->is_away;
     }
+    for (uint32_t p = of->first_seat; p < of->first_seat + of->n_seats; p++)
+        memory_away(watch->memory, p, change != HOST_BACK, shell_now(watch->shell));
     for (uint32_t i = of->first_chosen; i < end; i++)
         if (change == HOST_BACK)
             return_tell(watch, watch->allocation->first_of[i]);

@@ -121,6 +121,27 @@ static void test_who_lived_too_short_for_a_context_is_not_waited_for(void **stat
     memory_free(m);
 }
 
+/* What the connection's loss cuts short says nothing of the worker's life: it goes on until its agent notices. */
+static void test_the_worker_of_a_lost_host_is_waited_for_when_the_host_is_back(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_idle(m, 0, 0, TOTAL);
+    memory_taken(m, 0, 100);
+    memory_sampled(m, 0, 10 * GIB, TOTAL, 110);
+    memory_away(m, 0, true, 120);
+    memory_left(m, 0, 120);
+    backs_are(m, 120, "");
+    backs_are(m, 120 + 2 * MEMORY_PATIENCE_MS, "");
+    memory_away(m, 0, false, 500000);
+    backs_are(m, 500000, "");
+    memory_sampled(m, 0, 20 * GIB, TOTAL, 501000);
+    backs_are(m, 501000, "");
+    memory_sampled(m, 0, 0, TOTAL, 502000);
+    backs_are(m, 502000, "0");
+    memory_free(m);
+}
+
 /* A shard's file may be looked at for long: that is no part of its worker's life, and no wait is owed for it. */
 static void test_what_comes_behind_the_end_of_the_process_is_no_life(void **state)
 {
@@ -304,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_what_others_take_between_two_lives_is_theirs),
         cmocka_unit_test(test_a_sample_from_before_a_life_says_nothing_of_what_it_leaves),
         cmocka_unit_test(test_who_lived_too_short_for_a_context_is_not_waited_for),
+        cmocka_unit_test(test_the_worker_of_a_lost_host_is_waited_for_when_the_host_is_back),
         cmocka_unit_test(test_what_comes_behind_the_end_of_the_process_is_no_life),
         cmocka_unit_test(test_workers_that_use_no_memory_are_not_waited_for),
         cmocka_unit_test(test_beside_a_neighbour_a_sample_of_after_the_death_must_do),
