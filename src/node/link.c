@@ -118,10 +118,23 @@ static void stamp_take(struct link *link, const struct frame *frame, uint64_t no
         round_trip_take(link, now_ms - stamp_ms);
 }
 
+static void heard(struct link *link, uint64_t now_ms)
+{
+    link->heard_ms = now_ms;
+    link->n_unheard = 0;
+}
+
+/*
+ * Where bytes were lost or changed, the reader may wait for a preamble that has passed, or for a body that is longer
+ * than what was sent. The other end's pings would fill it for hours, so they do not count as heard; a long frame on a
+ * slow link does.
+ */
 void link_feed(struct link *link, struct str bytes, uint64_t now_ms)
 {
     struct frame frame;
-    link->heard_ms = now_ms;
+    link->n_unheard += bytes.len;
+    if (link->n_unheard >= LINK_HEARD_BYTES)
+        heard(link, now_ms);
     wire_feed(&link->reader, bytes);
     while (!link_is_broken(link)) {
         struct err err = {0};
@@ -130,6 +143,7 @@ void link_feed(struct link *link, struct str bytes, uint64_t now_ms)
             link_break(link, &err);
         if (result != WIRE_FRAME)
             return;
+        heard(link, now_ms);
         if (frame.type == FRAME_PING || frame.type == FRAME_PONG)
             stamp_take(link, &frame, now_ms);
         else

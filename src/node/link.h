@@ -15,6 +15,7 @@ enum {
     LINK_QUEUE_BYTES = 256 * 1024, /* of data that the transport has not taken */
     LINK_FLUSH_BYTES = 64 * 1024,  /* so many are written without waiting for link_flush */
     LINK_PINGS = 4,                /* in the time after which the other end is given up */
+    LINK_HEARD_BYTES = 4096,       /* so many that make no frame yet count as heard, fewer do not */
 };
 
 struct link_handlers {
@@ -34,6 +35,7 @@ struct link {
     size_t n_sent;
     bool was_full; /* link_has_room() was false */
     uint64_t heard_ms, sent_ms, silence_limit_ms;
+    size_t n_unheard;       /* bytes that came since heard_ms */
     uint64_t round_trip_ms; /* recently; 0: less than one, or not known */
     bool has_round_trip;
     struct err broken; /* code 0: it is not */

@@ -133,6 +133,32 @@ static void an_end_pings_and_gives_a_silent_one_up(void **state)
     end_close(&b);
 }
 
+/* Its length was changed on the way: the other end's pings are taken for its body, and are no sign of life. */
+static void a_frame_that_never_ends_is_silence_but_a_long_one_on_a_slow_link_is_not(void **state)
+{
+    (void)state;
+    struct end a, b, c;
+    char piece[WIRE_DATA_MAX_BYTES] = {0};
+    end_open(&a);
+    end_open(&b);
+    end_open(&c);
+    data_send(&a, (struct str){piece, sizeof(piece)});
+    link_flush(&a.link, 1000);
+    for (uint64_t now_ms = 1000; now_ms < 60000; now_ms += 1000) {
+        size_t begin = (now_ms - 1000) / 1000 * 1024;
+        size_t n_slow = begin < a.sent.len ? MIN(a.sent.len - begin, (size_t)1024) : 0;
+        link_feed(&b.link, (struct str){a.sent.at + begin, n_slow}, now_ms);
+        link_feed(&c.link, (struct str){a.sent.at + begin / 1024 * 24, 24}, now_ms);
+        link_tick(&b.link, now_ms);
+        link_tick(&c.link, now_ms);
+        assert_int_equal(link_is_broken(&c.link), now_ms > 9000);
+    }
+    assert_false(link_is_broken(&b.link));
+    end_close(&a);
+    end_close(&b);
+    end_close(&c);
+}
+
 static void what_is_wrong_breaks_it_once(void **state)
 {
     (void)state;
@@ -162,6 +188,7 @@ int main(void)
         cmocka_unit_test(frames_arrive_and_a_ping_tells_the_round_trip),
         cmocka_unit_test(data_waits_until_the_transport_has_taken_what_is_queued),
         cmocka_unit_test(an_end_pings_and_gives_a_silent_one_up),
+        cmocka_unit_test(a_frame_that_never_ends_is_silence_but_a_long_one_on_a_slow_link_is_not),
         cmocka_unit_test(what_is_wrong_breaks_it_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
