@@ -188,6 +188,9 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         buffered_learn(f, worker);
     w->buffering.gone_ms = f->now_ms;
     filter_judge(f, worker, death);
+    if (is_with_host &&
+        w->ended_for == CAUSE_TIMEOUT) /* what a silent host has in hand seems to hang */
+        w->blame = UINT64_MAX;
     blamed_charge(f, worker);
     unanswered_judge(f, worker, death, start_failure);
     suspects_release(f, worker);

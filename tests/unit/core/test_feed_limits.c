@@ -118,6 +118,24 @@ static void a_filter_that_closes_its_input_is_out_of_step_unless_it_ends_soon(vo
     }
 }
 
+/* A host says nothing for longer than an item may take; then it counts as lost, and the item is not charged. */
+static void an_item_of_a_silent_host_is_not_charged_when_the_host_is_lost(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){.n_workers = 1, .n_devices = 1, .item_limit_ms = 4000});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    channel_up(&scene, 0, 1);
+    buf_reset(&scene.said);
+    wait_until(&scene, 30000);
+    expect(&scene, "TERMINATE w0; ");
+    TELL(&scene, .kind = EV_DEVICE_LOST, .worker = 0, .flag = true);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_DEVICE_LOST);
+    expect(&scene, "BENCH w0; "); /* without retries, a charge would set it aside */
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +144,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_lingers_is_ended_and_its_answers_count),
         cmocka_unit_test(a_filter_that_closes_its_input_is_out_of_step_unless_it_ends_soon),
         cmocka_unit_test(a_filter_that_is_ended_with_lines_in_hand_keeps_its_limit),
+        cmocka_unit_test(an_item_of_a_silent_host_is_not_charged_when_the_host_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
