@@ -10,11 +10,11 @@
 #include "device/driver_probe.h"
 #include "device/probe.h"
 #include "shell/shell.h"
-#include "sim/shell/fake_node.h"
+#include "sim/shell/fake_agent.h"
 
 enum {
     SAMPLE_MS = 1000,
-    LOSS_SEEN_MS = 2 * SAMPLE_MS + 500, /* muster knows of a loss after that */
+    LOSS_SEEN_MS = 2 * SAMPLE_MS + 500, /* on muster's machine */
     CONTEXT_MS = 60,                    /* until a worker has taken device memory */
     DEVICE_BYTES = 1 << 30
 };
@@ -39,19 +39,21 @@ static bool has_memory(const struct fake_worker *w)
     return has_taken && !(is_dead && world.now_ns >= end_ns + world.scene.memory_lag_ms * 1000000);
 }
 
-static uint64_t used_bytes(uint32_t device)
+static uint64_t used_bytes(uint32_t host, uint32_t device)
 {
     uint64_t bytes = 0;
     for (const struct fake_worker *w = fake_workers(); w; w = w->next)
-        bytes += has_memory(w) && uses(w, device) ? DEVICE_BYTES : 0;
+        bytes += w->host == host && has_memory(w) && uses(w, device) ? DEVICE_BYTES : 0;
     return bytes;
 }
 
 /* ---- losses ---- */
 
-static bool is_lost_at(uint32_t device, uint64_t ms)
+static bool is_lost_at(uint32_t host, uint32_t device, uint64_t ms)
 {
     const struct scenario *scene = &world.scene;
+    if (host != scene->lost_host)
+        return false;
     uint32_t after_first = (device + scene->n_devices - scene->lost_device) % scene->n_devices;
     return after_first < scene->n_lost && ms >= scene->lost_at_ms && ms < scene->back_at_ms;
 }
@@ -60,7 +62,7 @@ static bool is_on_lost(const struct fake_worker *w)
 {
     bool is_on = false;
     for (uint32_t i = 0; i < w->n_devices; i++)
-        is_on = is_on || is_lost_at(w->devices[i], world_ms());
+        is_on = is_on || is_lost_at(w->host, w->devices[i], world_ms());
     return is_on;
 }
 
@@ -88,18 +90,33 @@ void devices_begin(void)
 
 /* ---- where a worker may start ---- */
 
+/* The device was lost, and muster knows of it: it has listened to samples of that host for long enough. */
+static bool is_known_as_lost(const struct fake_worker *w, uint32_t device)
+{
+    static uint64_t first_spawn_ms;
+    if (!fake_workers()) /* while hosts are awaited, no sample is looked at */
+        first_spawn_ms = world_ms();
+    const struct scenario_link *link = &world.scene.hosts.links[w->host];
+    uint64_t seen_ms = LOSS_SEEN_MS + 2 * (link->latency_us + link->jitter_us) / 1000;
+    uint64_t begin_ms = world.scene.hosts.n > 0 ? first_spawn_ms : 0;
+    uint64_t watched_ms = world_ms() - MAX(begin_ms, w->place ? w->place->begin_ms : 0);
+    bool may_be_late = world.scene.rates.no_sample > 0 || (w->host > 0 && has_troubles());
+    return !may_be_late && watched_ms >= seen_ms && is_lost_at(w->host, device, world_ms()) &&
+           is_lost_at(w->host, device, world_ms() - seen_ms);
+}
+
 void fake_place_check(const struct fake_worker *w, const struct spawn_request *request)
 {
     const struct scenario *scene = &world.scene;
     bool alone = scene->workers_per_device <= 1;
     for (uint32_t i = 0; i < w->n_devices; i++)
-        if (scene->rates.no_sample == 0 && is_lost_at(w->devices[i], world_ms()) &&
-            is_lost_at(w->devices[i], world_ms() - MIN(world_ms(), (uint64_t)LOSS_SEEN_MS)))
+        if (is_known_as_lost(w, w->devices[i]))
             broken("worker %u is started on device %u, which is lost", w->number, w->devices[i]);
     for (const struct fake_worker *other = fake_workers(); other; other = other->next)
         for (uint32_t i = 0; i < w->n_devices; i++)
             if (other->state != ACTOR_DEAD && uses(other, w->devices[i]) &&
-                other->seat_share == w->seat_share)
+                other->host == w->host && other->seat_share == w->seat_share &&
+                (scene->has_gpus || other->place == w->place)) /* slots have no locks */
                 broken("workers %u and %u are on device %u at one time", other->number, w->number,
                        w->devices[i]);
     if (!scene->has_gpus)
@@ -108,11 +125,11 @@ void fake_place_check(const struct fake_worker *w, const struct spawn_request *r
         broken("the guard of worker %u does not hold the locks of its devices", w->number);
     bool shows = scene->rates.no_sample == 0 && scene->memory_lag_ms >= 2 * SAMPLE_MS;
     for (uint32_t i = 0; i < w->n_devices && alone && shows; i++)
-        if (used_bytes(w->devices[i]) > 0)
+        if (used_bytes(w->host, w->devices[i]) > 0)
             broken("worker %u is started though device %u has not its memory back", w->number,
                    w->devices[i]);
-    world.truth->n_returned +=
-        scene->n_lost > 0 && uses(w, scene->lost_device) && world_ms() >= scene->back_at_ms;
+    world.truth->n_returned += scene->n_lost > 0 && w->host == scene->lost_host &&
+                               uses(w, scene->lost_device) && world_ms() >= scene->back_at_ms;
 }
 
 /* ---- what muster sees of them ---- */
@@ -133,7 +150,8 @@ int __wrap_probe_universe(const struct probe_opts *opts, const struct device_spe
         struct device *device = &out->at[i];
         device_reset(device, DEVICE_CUDA, (int)i);
         device->index = (int)i;
-        snprintf(device->uuid, sizeof(device->uuid), "GPU-%d-%u", (int)getpid(), i);
+        snprintf(device->uuid, sizeof(device->uuid), "GPU-%d-%u-%u", (int)getpid(),
+                 world.place ? world.place->host : 0, i);
         snprintf(device->name, sizeof(device->name), "invented");
         device->mem_total_bytes = device->mem_free_bytes = TOTAL_BYTES;
     }
@@ -141,9 +159,9 @@ int __wrap_probe_universe(const struct probe_opts *opts, const struct device_spe
 }
 
 struct monitor {
+    uint32_t host;
     size_t n_devices, next;
 };
-static struct monitor the_monitor;
 
 int __wrap_monitor_open(struct monitor **out, const struct probe_opts *opts,
                         const struct device_list *devices, uint64_t period_ms, struct err *err);
@@ -156,8 +174,9 @@ int __wrap_monitor_open(struct monitor **out, const struct probe_opts *opts,
                         const struct device_list *devices, uint64_t period_ms, struct err *err)
 {
     (void)opts, (void)period_ms, (void)err;
-    the_monitor = (struct monitor){.n_devices = world.scene.has_gpus ? devices->len : 0};
-    *out = &the_monitor;
+    *out = xcalloc(1, sizeof(**out));
+    **out = (struct monitor){.host = world.place ? world.place->host : 0,
+                             .n_devices = world.scene.has_gpus ? devices->len : 0};
     return 0;
 }
 
@@ -178,11 +197,12 @@ size_t __wrap_monitor_read(struct monitor *monitor, struct device_sample *out, s
     size_t n = 0;
     for (; monitor->next < monitor->n_devices && n < cap; monitor->next++) {
         size_t d = monitor->next;
-        bool is_lost = is_lost_at((uint32_t)d, world_ms());
+        bool is_lost = is_lost_at(monitor->host, (uint32_t)d, world_ms());
         if (chance(world.scene.rates.no_sample))
             continue;
         out[n++] = (struct device_sample){.device = d,
-                                          .mem_used_bytes = is_lost ? 0 : used_bytes((uint32_t)d),
+                                          .mem_used_bytes =
+                                              is_lost ? 0 : used_bytes(monitor->host, (uint32_t)d),
                                           .mem_total_bytes = is_lost ? 0 : TOTAL_BYTES,
                                           .is_lost = is_lost};
     }
@@ -193,5 +213,5 @@ size_t __wrap_monitor_read(struct monitor *monitor, struct device_sample *out, s
 
 void __wrap_monitor_close(struct monitor *monitor)
 {
-    (void)monitor;
+    free(monitor);
 }

@@ -17,7 +17,7 @@
 #include "shell/background.h"
 #include "shell/shell.h"
 #include "sim/feed_names.h"
-#include "sim/shell/world.h"
+#include "sim/shell/fake_agent.h"
 
 #define WALL_BEGIN_MS 1780000000000
 
@@ -28,11 +28,21 @@ uint64_t __wrap_clock_now_ns(void);
 int64_t __wrap_clock_wall_ms(void);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
 
+static int64_t ahead_ms(void)
+{
+    return world.place ? world.scene.hosts.links[world.place->host].clock_ahead_ms : 0;
+}
+
+uint64_t place_now_ns(void)
+{
+    return world.now_ns + (uint64_t)(ahead_ms() * 1000000);
+}
+
 /* To ask takes a moment: whoever waits by asking comes to an end. */
 uint64_t __wrap_clock_now_ns(void)
 {
     world.now_ns += 500;
-    return world.now_ns;
+    return place_now_ns();
 }
 
 uint64_t __wrap_clock_now_ms(void)
@@ -47,8 +57,15 @@ int64_t __wrap_clock_wall_ms(void)
 
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
 {
+    uint64_t ns = (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec;
     (void)left;
-    world.now_ns += (uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec;
+    if (!world.place) {
+        world.now_ns += ns;
+        return 0;
+    }
+    world.place->naps = true;
+    agent_sleep(world.now_ns + ns);
+    world.place->naps = false;
     return 0;
 }
 

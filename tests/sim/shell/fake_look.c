@@ -59,9 +59,9 @@ static uint64_t worker_look(struct fake_worker *w, uint64_t now_ms)
 
 uint64_t fake_look(struct node *base)
 {
-    uint64_t next_ms = UINT64_MAX, now_ms = world.now_ns / 1000000;
-    (void)base;
-    for (struct fake_worker *w = fake_workers(); w && !fake_is_held(); w = w->next)
+    uint64_t next_ms = UINT64_MAX, now_ms = place_now_ns() / 1000000;
+    struct fake *node = (struct fake *)base;
+    for (struct fake_worker *w = node->workers; w && !node->is_held; w = w->next_there)
         if (w->is_started && !w->is_gone && !w->is_released)
             next_ms = MIN(next_ms, worker_look(w, now_ms));
     return next_ms;
@@ -84,8 +84,8 @@ static void wait_look(struct fake_worker *w)
 
 void fake_tick(struct node *base)
 {
-    (void)base;
-    for (struct fake_worker *w = fake_workers(); w && !fake_is_held(); w = w->next)
+    struct fake *node = (struct fake *)base;
+    for (struct fake_worker *w = node->workers; w && !node->is_held; w = w->next_there)
         if (w->is_started && !w->is_gone && !w->is_released)
             wait_look(w);
 }

@@ -4,21 +4,18 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/xalloc.h"
 #include "shell/shell.h"
+#include "sim/shell/fake_agent.h"
 
 enum {
     READ_BYTES = 8192 /* a program's buffer */
 };
 
-struct fake {
-    struct node base;
-    bool is_held;
-};
-
 static const struct node_ops fake_ops;
-static struct fake node;
+static struct fake local;
 static struct fake_worker
     *workers; /* of this session, the last first; none is freed before its end */
 
@@ -27,14 +24,22 @@ struct fake_worker *fake_workers(void)
     return workers;
 }
 
-bool fake_is_held(void)
-{
-    return node.is_held;
-}
-
 struct fake_worker *fake_of(struct node_worker *worker)
 {
     return (struct fake_worker *)worker;
+}
+
+/* Its guard, and with it the locks that it has. */
+static void locks_close(struct fake_worker *w)
+{
+    for (size_t i = 0; i < w->n_locks; i++)
+        close(w->locks[i]);
+    w->n_locks = 0;
+}
+
+void fake_node_init(struct fake *node)
+{
+    *node = (struct fake){.base = {&fake_ops}};
 }
 
 void node_world_begin(void)
@@ -42,6 +47,7 @@ void node_world_begin(void)
     while (workers) {
         struct fake_worker *w = workers;
         workers = w->next;
+        locks_close(w);
         buf_release(&w->pipe);
         buf_release(&w->own);
         buf_release(&w->line);
@@ -50,7 +56,7 @@ void node_world_begin(void)
             buf_release(&w->out[stream]);
         free(w);
     }
-    node = (struct fake){.base = {&fake_ops}};
+    fake_node_init(&local);
 }
 
 uint32_t workers_alive(void)
@@ -65,8 +71,8 @@ uint32_t workers_alive(void)
 
 static bool is_left_there(const struct fake_worker *w, enum worker_stream stream)
 {
-    (void)w;
-    return node.is_held && (stream == STREAM_OUT || stream == STREAM_CHANNEL);
+    bool has_answers = stream == STREAM_OUT || stream == STREAM_CHANNEL;
+    return w->is_paused[stream] || (w->node->is_held && has_answers);
 }
 
 static void piece_deliver(struct fake_worker *w, enum worker_stream stream, size_t most)
@@ -230,7 +236,8 @@ static void give_up(void *context, uint64_t argument)
     (void)argument;
     if (w->is_released || w->state == ACTOR_DEAD)
         return;
-    if (w->has_told_close && !w->is_told_to_end)
+    bool may_be_unheard = w->host > 0 && has_troubles();
+    if (w->has_told_close && !w->is_told_to_end && !may_be_unheard)
         broken("worker %u closed its input, and was left alone for a minute", w->number);
     fake_die(w, 1, 0);
 }
@@ -262,6 +269,10 @@ static void faults_note(const struct fake_worker *w)
 {
     bool is_clean = w->exit.has_exited && w->exit.exit_code == 0 && w->exit.exit_signal == 0;
     world.truth->n_bad_lives += !is_clean;
+    if (w->head) {
+        head_faults_note(w->head);
+        return;
+    }
     for (uint32_t item = 0; item < world.scene.n_items; item++)
         if (w->has[item] && (!is_clean || !w->has_answered[item]))
             world.truth->faults[item]++;
@@ -294,29 +305,42 @@ void fake_die(struct fake_worker *w, int exit_code, int exit_signal)
     w->exit.exit_code = exit_code;
     w->exit.exit_signal = exit_signal;
     w->exit.has_exited = !chance(exit_signal == SIGKILL ? world.scene.rates.guard_lost : 0);
-    faults_note(w);
+    locks_close(w);
+    if (!w->is_hosts_fault)
+        faults_note(w);
     after_us(50 + below(5000), gone_tell, w, 0);
 }
 
-static void term(void *context, uint64_t argument)
+static void term(void *context, uint64_t is_orphan)
 {
     struct fake_worker *w = context;
-    (void)argument;
-    if (!w->is_released && !w->is_deaf)
+    if (w->is_released == is_orphan && !w->is_deaf)
         fake_die(w, 0, SIGTERM);
 }
 
-static void kill_it(void *context, uint64_t argument)
+static void kill_it(void *context, uint64_t is_orphan)
 {
     struct fake_worker *w = context;
-    (void)argument;
-    if (!w->is_released)
+    if (w->is_released == is_orphan)
         fake_die(w, 0, SIGKILL);
+}
+
+void fake_orphan(struct fake_worker *w, bool is_at_once)
+{
+    w->is_released = w->is_hosts_fault = true;
+    if (is_at_once) {
+        fake_die(w, 0, SIGKILL);
+        return;
+    }
+    at_place_us(NULL, below(20000), term, w, true);
+    at_place_us(NULL, w->grace_ms * 1000, kill_it, w, true);
 }
 
 static void fake_end(struct node_worker *worker, enum worker_end how)
 {
     struct fake_worker *w = fake_of(worker);
+    if (w->head && !head_has_ended(w->head))
+        w->is_hosts_fault = true;
     if (how == END_AT_ONCE) {
         after_us(below(1000), kill_it, w, 0);
     } else if (!w->is_told_to_end) {
@@ -342,9 +366,9 @@ static void fake_release(struct node_worker *worker)
 
 static void fake_hold(struct node *base, bool is_held)
 {
-    (void)base;
-    node.is_held = is_held;
-    for (struct fake_worker *w = workers; w; w = w->next) {
+    struct fake *node = (struct fake *)base;
+    node->is_held = is_held;
+    for (struct fake_worker *w = node->workers; w; w = w->next_there) {
         w->last_output_ms = world_ms();
         for (unsigned stream = 0; stream < WORKER_STREAMS; stream++)
             deliver_soon(w, stream);
@@ -358,13 +382,15 @@ static void fake_oom_explained(struct node_worker *base)
 
 static void fake_pause(struct node_worker *base, enum worker_stream stream, bool is_paused)
 {
-    (void)base, (void)stream, (void)is_paused; /* only an agent pauses streams */
+    struct fake_worker *w = fake_of(base);
+    w->is_paused[stream] = is_paused;
+    if (!is_paused && !w->is_gone)
+        deliver_soon(w, stream);
 }
 
 static void fake_close(struct node *base)
 {
-    (void)base;
-    for (struct fake_worker *w = workers; w; w = w->next)
+    for (struct fake_worker *w = ((struct fake *)base)->workers; w; w = w->next_there)
         if (!w->is_released)
             fake_release(&w->base);
 }
@@ -381,16 +407,30 @@ static void started(void *context, uint64_t argument)
     w->base.handlers->started(w->base.context);
 }
 
+/* An agent's worker: it may outlive its agent. */
+static void guard_take(struct fake_worker *w, const struct spawn_request *request)
+{
+    w->place = world.place;
+    w->host = w->place->host;
+    w->head = head_worker_of(request, w);
+    for (size_t i = 0; i < request->n_held_fds; i++)
+        w->locks[w->n_locks++] = dup(request->held_fds[i]);
+}
+
 static int fake_spawn(struct node *base, const struct spawn_request *request,
                       struct node_worker **out, struct err *err)
 {
     const struct scenario *scene = &world.scene;
-    (void)base;
+    if (is_transport(request)) {
+        *out = transport_start(request);
+        return 0;
+    }
     if (chance(scene->rates.no_room))
         return fail(err, ERR_STOPPED, "no more processes are allowed (invented)");
     struct fake_worker *w = xcalloc(1, sizeof(*w));
     *w = (struct fake_worker){
         .base = {&fake_ops, request->handlers, request->context, 1},
+        .node = (struct fake *)base,
         .number = world.truth->n_spawns++,
         .seat_share = request->seat->share,
         .n_devices = (uint32_t)request->seat->n_devices,
@@ -406,10 +446,14 @@ static int fake_spawn(struct node *base, const struct spawn_request *request,
     };
     for (uint32_t i = 0; i < w->n_devices; i++)
         w->devices[i] = (uint32_t)request->seat->devices[i];
+    if (world.place)
+        guard_take(w, request);
     fake_place_check(w, request);
     w->next = workers;
     workers = w;
-    trace("worker %u starts on %s%s", w->number, request->seat->label,
+    w->next_there = w->node->workers;
+    w->node->workers = w;
+    trace("worker %u starts on %s of host %u%s", w->number, request->seat->label, w->host,
           w->is_refused ? ", and is refused" : "");
     w->exit.was_refused = w->is_refused;
     w->exit.exec_errno = w->is_refused ? 2 : 0;
@@ -448,6 +492,10 @@ int __wrap_shell_node_open(struct shell *shell, struct str scratch, struct err *
 int __wrap_shell_node_open(struct shell *shell, struct str scratch, struct err *err)
 {
     (void)scratch, (void)err;
-    shell->node = &node.base;
+    if (shell->node)
+        return 0;
+    shell->node = world.place ? &world.place->node.base : &local.base;
+    if (world.place)
+        world.place->loop = &shell->loop;
     return 0;
 }

@@ -18,9 +18,25 @@ enum actor_state {
     ACTOR_DEAD
 };
 
+/* The node of muster's machine, or of an agent. */
+struct fake {
+    struct node base;
+    struct fake_worker *workers; /* the last first */
+    bool is_held;
+};
+
+struct place;
+struct head_worker;
 struct fake_worker {
     struct node_worker base;
-    struct fake_worker *next;
+    struct fake_worker *next, *next_there; /* of all, and of its node */
+    struct fake *node;
+    uint32_t host;
+    struct place *place;                /* its agent; NULL: it is on muster's machine */
+    struct head_worker *head;           /* how muster knows it, if it has an agent */
+    bool is_hosts_fault;                /* that it ends */
+    int locks[2 * DEVICES_MAX_SIM + 1]; /* its guard's copies of the locks of its devices */
+    size_t n_locks;
     uint32_t number, seat_share;
     uint32_t devices[DEVICES_MAX_SIM], n_devices;
     uint64_t grace_ms, born_ns, died_ns;
@@ -34,7 +50,7 @@ struct fake_worker {
     size_t
         n_ignored; /* bytes in the pipe of a channel worker's standard input, which it does not read */
     struct buf out[WORKER_STREAMS];
-    bool delivers[WORKER_STREAMS];
+    bool delivers[WORKER_STREAMS], is_paused[WORKER_STREAMS];
 
     bool asks_read, asks_wait;
     uint64_t rest_pause_max_ms, rest_pause_ms, rest_look_ms, last_output_ms, wait_look_ms;
@@ -64,9 +80,11 @@ void fake_read(struct fake_worker *w);
 /* "item N" in a line, or "item":N in a record or a message. */
 bool item_in(struct str line, uint32_t *item);
 
-/* Of this session, the last first; and are answers left where they are? */
+/* Of this session, the last first. */
 struct fake_worker *fake_workers(void);
-bool fake_is_held(void);
+/* Its node's owner is gone. Its guard ends it, or it ends with the machine. */
+void fake_orphan(struct fake_worker *w, bool is_at_once);
+void fake_node_init(struct fake *node);
 
 /* fake_look.c: of struct node_ops */
 void fake_ask_read(struct node_worker *worker, bool is_asked);
@@ -74,6 +92,9 @@ void fake_ask_rest(struct node_worker *worker, uint64_t pause_max_ms);
 void fake_ask_wait(struct node_worker *worker, bool is_asked);
 uint64_t fake_look(struct node *base);
 void fake_tick(struct node *base);
+
+/* fake_host.c: the clock there */
+uint64_t place_now_ns(void);
 
 /* fake_device.c */
 /* Nobody else may be on its devices, their locks are its guard's too, their memory is there again, and none is lost. */

@@ -8,6 +8,8 @@
 #include <uv.h>
 
 #include "base/attr.h"
+#include "base/xalloc.h"
+#include "sim/shell/fake_agent.h"
 #include "sim/shell/world.h"
 
 enum {
@@ -18,6 +20,8 @@ enum {
 struct handle {
     uv_handle_t *uv;
     bool is_active, is_closing;
+    bool is_ready; /* to be read, or written to */
+    int fd;
     uint64_t due_ns, repeat_ns, number;
     union {
         uv_timer_cb timer;
@@ -31,48 +35,74 @@ struct handle {
     int signum;
 };
 
-static struct handle handles[HANDLES_MAX];
-static size_t n_handles;
+/* The handles of one loop: muster's own, or that of an agent. It outlives the loop, for whoever is late. */
+struct handles {
+    struct handles *next;
+    struct handle *at;
+    size_t len, cap;
+};
+
+static struct handles *all;
 static uint64_t n_timers;
 
 void uv_forget(void)
 {
-    n_handles = 0;
+    while (all) {
+        struct handles *handles = all;
+        all = handles->next;
+        free(handles->at);
+        free(handles);
+    }
 }
 
-static struct handle *handle_of(const void *uv)
+static struct handles *handles_of(const uv_loop_t *loop)
 {
-    for (size_t i = 0; i < n_handles; i++)
-        if (handles[i].uv == uv)
-            return &handles[i];
+    return loop->data;
+}
+
+static struct handle *handle_of(const void *at)
+{
+    const uv_handle_t *uv = at;
+    struct handles *of = handles_of(uv->loop);
+    for (size_t i = 0; i < of->len; i++)
+        if (of->at[i].uv == uv)
+            return &of->at[i];
     broken("a handle that was not opened, or is closed");
 }
 
 static int handle_open(uv_loop_t *loop, void *at, uv_handle_type type)
 {
     uv_handle_t *uv = at;
-    if (n_handles == HANDLES_MAX)
+    struct handles *of = handles_of(loop);
+    if (of->len == HANDLES_MAX)
         broken("%d handles are open", HANDLES_MAX);
-    for (size_t i = 0; i < n_handles; i++)
-        if (handles[i].uv == uv)
+    for (size_t i = 0; i < of->len; i++)
+        if (of->at[i].uv == uv)
             broken("a handle is opened twice");
     uv->loop = loop;
     uv->type = type;
-    handles[n_handles++] = (struct handle){.uv = uv};
+    if (of->len == of->cap) {
+        of->cap = of->cap ? 2 * of->cap : 16;
+        of->at = xrealloc(of->at, of->cap * sizeof(*of->at));
+    }
+    of->at[of->len++] = (struct handle){.uv = uv, .number = n_timers++, .fd = -1};
     return 0;
 }
 
 int uv_loop_init(uv_loop_t *loop)
 {
+    struct handles *handles = xcalloc(1, sizeof(*handles));
     memset(loop, 0, sizeof(*loop));
+    handles->next = all;
+    all = handles;
+    loop->data = handles;
     return 0;
 }
 
 int uv_loop_close(uv_loop_t *loop)
 {
-    (void)loop;
-    if (n_handles > 0)
-        broken("the loop is closed with %zu handles open", n_handles);
+    if (handles_of(loop)->len > 0)
+        broken("the loop is closed with %zu handles open", handles_of(loop)->len);
     return 0;
 }
 
@@ -149,38 +179,48 @@ int uv_signal_start(uv_signal_t *signal, uv_signal_cb cb, int signum)
     return 0;
 }
 
-void uv_raise(int number)
+void uv_raise(const uv_loop_t *loop, int number)
 {
-    for (size_t i = 0; i < n_handles; i++)
-        if (handles[i].uv->type == UV_SIGNAL && handles[i].is_active && handles[i].signum == number)
-            handles[i].cb.signal((uv_signal_t *)handles[i].uv, number);
+    struct handles *of = loop ? handles_of(loop) : NULL;
+    for (const struct handles *each = all; each && !loop; each = each->next)
+        of = (struct handles *)(uintptr_t)each; /* the first that was opened is muster's */
+    for (size_t i = 0; of && i < of->len; i++)
+        if (of->at[i].uv->type == UV_SIGNAL && of->at[i].is_active && of->at[i].signum == number)
+            of->at[i].cb.signal((uv_signal_t *)of->at[i].uv, number);
 }
 
 int uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd)
 {
-    (void)fd;
-    return handle_open(loop, poll, UV_POLL);
+    handle_open(loop, poll, UV_POLL);
+    handle_of(poll)->fd = fd;
+    return 0;
+}
+
+/* NULL: it was closed. */
+static struct handle *handle_numbered(const struct handles *of, uint64_t number)
+{
+    for (size_t i = 0; i < of->len; i++)
+        if (of->at[i].number == number && !of->at[i].is_closing)
+            return &of->at[i];
+    return NULL;
 }
 
 static void poll_ready(void *context, uint64_t number)
 {
-    for (size_t i = 0; i < n_handles; i++)
-        if (handles[i].uv == context && handles[i].is_active && handles[i].number == number) {
-            handles[i].cb.poll(context, 0, UV_READABLE);
-            after_ms(1000, poll_ready, context, number);
-            return;
-        }
+    struct handle *handle = handle_numbered(context, number);
+    if (handle && handle->is_active)
+        handle->is_ready = true;
 }
 
-/* What muster watches here says something each second: the devices. */
+/* Of what muster watches here, the devices say something each second; an agent's streams are looked at. */
 int uv_poll_start(uv_poll_t *poll, int events, uv_poll_cb cb)
 {
     struct handle *handle = handle_of(poll);
     (void)events;
     handle->cb.poll = cb;
     handle->is_active = true;
-    handle->number = n_timers++;
-    after_ms(between(1, 900), poll_ready, poll, handle->number);
+    if (handle->fd >= STREAMS_AGENT)
+        after_ms(between(1, 900), poll_ready, handles_of(poll->loop), handle->number);
     return 0;
 }
 
@@ -197,19 +237,16 @@ int uv_async_init(uv_loop_t *loop, uv_async_t *async, uv_async_cb cb)
     return 0;
 }
 
-static void async_deliver(void *context, uint64_t argument)
+static void async_deliver(void *context, uint64_t number)
 {
-    (void)argument;
-    for (size_t i = 0; i < n_handles; i++)
-        if (handles[i].uv == context && !handles[i].is_closing) {
-            handles[i].cb.async(context);
-            return;
-        }
+    struct handle *handle = handle_numbered(context, number);
+    if (handle)
+        handle->cb.async((uv_async_t *)handle->uv);
 }
 
 int uv_async_send(uv_async_t *async)
 {
-    after_us(below(200), async_deliver, async, 0);
+    after_us(below(200), async_deliver, handles_of(async->loop), handle_of(async)->number);
     return 0;
 }
 
@@ -272,32 +309,32 @@ void uv_close(uv_handle_t *uv, uv_close_cb closed)
 
 void uv_walk(uv_loop_t *loop, uv_walk_cb cb, void *argument)
 {
-    (void)loop;
-    for (size_t i = n_handles; i-- > 0;)
-        cb(handles[i].uv, argument);
+    const struct handles *of = handles_of(loop);
+    for (size_t i = of->len; i-- > 0;)
+        cb(of->at[i].uv, argument);
 }
 
 /* ---- a turn ---- */
 
-static void idle_run(void)
+static void idle_run(const struct handles *of)
 {
-    for (size_t i = 0; i < n_handles; i++)
-        if (handles[i].is_active && handles[i].uv->type == UV_IDLE)
-            handles[i].cb.idle((uv_idle_t *)handles[i].uv);
+    for (size_t i = 0; i < of->len; i++)
+        if (of->at[i].is_active && of->at[i].uv->type == UV_IDLE)
+            of->at[i].cb.idle((uv_idle_t *)of->at[i].uv);
 }
 
-static void prepare_run(void)
+static void prepare_run(const struct handles *of)
 {
-    for (size_t i = 0; i < n_handles; i++)
-        if (handles[i].is_active && handles[i].uv->type == UV_PREPARE)
-            handles[i].cb.prepare((uv_prepare_t *)handles[i].uv);
+    for (size_t i = 0; i < of->len; i++)
+        if (of->at[i].is_active && of->at[i].uv->type == UV_PREPARE)
+            of->at[i].cb.prepare((uv_prepare_t *)of->at[i].uv);
 }
 
-static struct handle *timer_next(void)
+static struct handle *timer_next(const struct handles *of)
 {
     struct handle *next = NULL;
-    for (size_t i = 0; i < n_handles; i++) {
-        struct handle *handle = &handles[i];
+    for (size_t i = 0; i < of->len; i++) {
+        struct handle *handle = &of->at[i];
         if (handle->is_active && handle->uv->type == UV_TIMER &&
             (!next || handle->due_ns < next->due_ns ||
              (handle->due_ns == next->due_ns && handle->number < next->number)))
@@ -306,11 +343,11 @@ static struct handle *timer_next(void)
     return next;
 }
 
-static void timers_run(void)
+static void timers_run(const struct handles *of)
 {
     struct handle *timer;
     uint64_t begin = n_timers;
-    while ((timer = timer_next()) && timer->due_ns <= world.now_ns && timer->number < begin) {
+    while ((timer = timer_next(of)) && timer->due_ns <= world.now_ns && timer->number < begin) {
         timer->is_active = timer->repeat_ns > 0;
         timer->due_ns = world.now_ns + timer->repeat_ns;
         timer->number = n_timers++;
@@ -318,16 +355,35 @@ static void timers_run(void)
     }
 }
 
-static bool closing_run(void)
+static bool is_ready(const struct handle *handle)
+{
+    bool is_poll = handle->is_active && handle->uv->type == UV_POLL;
+    return is_poll && (handle->is_ready || agent_stream_is_ready(handle->fd));
+}
+
+static void polls_run(struct handles *of)
+{
+    for (size_t i = 0; i < of->len; i++) {
+        struct handle *handle = &of->at[i];
+        if (!is_ready(handle))
+            continue;
+        if (handle->is_ready)
+            after_ms(1000, poll_ready, of, handle->number);
+        handle->is_ready = false;
+        handle->cb.poll((uv_poll_t *)handle->uv, 0, UV_READABLE);
+    }
+}
+
+static bool closing_run(struct handles *of)
 {
     bool any = false;
-    for (size_t i = 0; i < n_handles;) {
-        if (!handles[i].is_closing) {
+    for (size_t i = 0; i < of->len;) {
+        if (!of->at[i].is_closing) {
             i++;
             continue;
         }
-        struct handle handle = handles[i];
-        handles[i] = handles[--n_handles];
+        struct handle handle = of->at[i];
+        of->at[i] = of->at[--of->len];
         any = true;
         if (handle.closed)
             handle.closed(handle.uv);
@@ -335,19 +391,24 @@ static bool closing_run(void)
     return any;
 }
 
-static bool waits_for_nothing(void)
+static bool waits_for_nothing(const struct handles *of)
 {
     bool any = false;
-    for (size_t i = 0; i < n_handles; i++)
-        any = any || handles[i].is_closing ||
-              (handles[i].is_active && handles[i].uv->type == UV_IDLE);
+    for (size_t i = 0; i < of->len; i++)
+        any = any || of->at[i].is_closing || is_ready(&of->at[i]) ||
+              (of->at[i].is_active && of->at[i].uv->type == UV_IDLE);
     return any;
 }
 
-static void sleep_until_next(void)
+static void sleep_until_next(const struct handles *of)
 {
-    const struct handle *timer = timer_next();
-    uint64_t next_ns = MIN(timer ? timer->due_ns : UINT64_MAX, future_next_ns());
+    const struct handle *timer = timer_next(of);
+    uint64_t due_ns = timer ? timer->due_ns : UINT64_MAX;
+    if (world.place) {
+        agent_sleep(due_ns);
+        return;
+    }
+    uint64_t next_ns = MIN(due_ns, future_next_ns());
     if (next_ns == UINT64_MAX)
         broken("it waits, and nothing is to happen");
     world.now_ns = MAX(world.now_ns, next_ns);
@@ -355,21 +416,23 @@ static void sleep_until_next(void)
 
 int uv_run(uv_loop_t *loop, uv_run_mode mode)
 {
-    (void)loop;
+    struct handles *of = handles_of(loop);
     if (mode == UV_RUN_DEFAULT) { /* all is being closed */
-        while (closing_run())
+        while (closing_run(of))
             ;
         return 0;
     }
-    world.now_ns += below(TURN_NS_MAX);
+    world.now_ns += world.place ? 0 : below(TURN_NS_MAX);
     if (mode == UV_RUN_ONCE) {
-        idle_run();
-        prepare_run();
-        if (!waits_for_nothing())
-            sleep_until_next();
+        idle_run(of);
+        prepare_run(of);
+        if (!waits_for_nothing(of))
+            sleep_until_next(of);
     }
-    futures_run();
-    timers_run();
-    closing_run();
+    if (!world.place) /* else those of all places are at work */
+        futures_run();
+    polls_run(of);
+    timers_run(of);
+    closing_run(of);
     return 1;
 }

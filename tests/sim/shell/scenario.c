@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/attr.h"
+#include "base/cleanup.h"
 #include "shard/shard.h"
-#include "sim/shell/world.h"
+#include "sim/shell/fake_agent.h"
 #include "store/runs.h"
 
 static uint64_t one_of(const uint64_t *values, size_t n)
@@ -191,6 +192,8 @@ void scenario_draw(uint64_t seed, struct scenario *scene)
         killer_draw(scene);
     else if (chance(10))
         return_draw(scene);
+    else
+        hosts_draw(seed, scene);
 }
 
 void scenario_print(const struct scenario *s, FILE *out)
@@ -221,6 +224,7 @@ void scenario_print(const struct scenario *s, FILE *out)
         s->no_reissue ? ", no reissue" : "");
     fprintf(out, "disk full %u%s%s%s\n", s->rates.disk_full, s->is_json ? ", JSON" : "",
             s->is_keyed ? ", keyed" : "", s->fixed_batches ? ", fixed batches" : "");
+    hosts_print(s, out);
     for (uint32_t item = 0; item < s->n_items; item++)
         if (s->fates[item] != FATE_WELL)
             fprintf(out, "item %u: %s\n", item, fates[s->fates[item]]);
@@ -233,7 +237,7 @@ static void order_give(void *context, uint64_t argument)
     (void)context, (void)argument;
     if (world.scene.signal) {
         trace("signal %d", world.scene.signal);
-        uv_raise(world.scene.signal);
+        uv_raise(NULL, world.scene.signal);
         return;
     }
     FILE *file = fopen("run/stop", "w");
@@ -244,10 +248,22 @@ static void order_give(void *context, uint64_t argument)
     fclose(file);
 }
 
+/* What muster had started on its own machine ends with it; agents have to notice. */
+static void hosts_outlive(void)
+{
+    for (struct fake_worker *w = fake_workers(); w; w = w->next)
+        if (!w->place)
+            fake_orphan(w, true);
+    transports_kill();
+    hosts_await_end();
+}
+
 static void crash(void *context, uint64_t argument)
 {
     (void)context, (void)argument;
     trace("muster is killed");
+    if (world.scene.hosts.n > 0)
+        hosts_outlive();
     fflush(world.said);
     _exit(9);
 }
@@ -261,7 +277,7 @@ static void orders_set(void)
         after_ms(scene->crash_at_ms, crash, NULL, 0);
 }
 
-static struct map_request request_make(char gpus[32])
+static struct map_request request_make(char gpus[32], const char *hosts)
 {
     static const char *const lines[] = {"in.txt"}, *const records[] = {"in.jsonl"};
     static const char *const filter[] = {"/bin/true", NULL};
@@ -286,7 +302,10 @@ static struct map_request request_make(char gpus[32])
         .shards.n_shards = is_shard ? scene->n_shards : 0,
         .allocation = {.gpus = gpus,
                        .gpus_per_worker = scene->devices_per_worker,
-                       .workers_per_gpu = scene->workers_per_device},
+                       .workers_per_gpu = scene->workers_per_device,
+                       .hosts = scene->hosts.n > 0 ? hosts : NULL,
+                       .via = "reach {host}",
+                       .host_timeout_ms = scene->hosts.timeout_ms},
         .schedule.batch = is_shard ? 0 : scene->batch,
         .schedule.fixed_batches = !is_shard && scene->fixed_batches,
         .key_field = scene->is_keyed ? "item" : NULL,
@@ -322,13 +341,18 @@ int session_play(void)
     char gpus[32];
     struct log log = LOG_INIT;
     struct err err = {0};
+    cleanup_free char *hosts = hosts_words_new();
+    places_begin();
     node_world_begin();
+    links_begin();
+    heads_begin();
     uv_forget();
     if (world.session > 0 && is_finished())
         return 0;
     orders_set();
     devices_begin();
-    struct map_request request = request_make(gpus);
+    troubles_begin();
+    struct map_request request = request_make(gpus, hosts);
     int status = work_choose(&request, &err);
     if (status == 0)
         status = map_run(&log, "/invented/muster", 3, argv, true, false, &request, &err);

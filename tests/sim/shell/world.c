@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/xalloc.h"
+#include "sim/shell/fake_agent.h"
 
 enum {
     EVENTS_MAX = 400000, /* of a session: more means that it runs in circles */
+    EVENTS_MAX_HOST = 100000,
     SESSION_MAX_MS = 30 * 60 * 1000
 };
 
@@ -19,6 +21,7 @@ struct future {
     future_fn *fn;
     void *context;
     uint64_t argument;
+    struct place *place;
 };
 
 /* A binary heap by time, then by number. */
@@ -74,6 +77,7 @@ void world_begin(uint64_t seed)
     world.rng = (struct rng){rest};
     world.now_ns = 1000000000000u + seed % 1000 * 1000000;
     world.begin_ns = world.now_ns;
+    world.place = NULL;
     futures_forget();
 }
 
@@ -103,7 +107,16 @@ void after_us(uint64_t us, future_fn *fn, void *context, uint64_t argument)
                                .number = futures.numbers++,
                                .fn = fn,
                                .context = context,
-                               .argument = argument});
+                               .argument = argument,
+                               .place = world.place});
+}
+
+void at_place_us(struct place *place, uint64_t us, future_fn *fn, void *context, uint64_t argument)
+{
+    struct place *here = world.place;
+    world.place = place;
+    after_us(us, fn, context, argument);
+    world.place = here;
 }
 
 void after_ms(uint64_t ms, future_fn *fn, void *context, uint64_t argument)
@@ -120,9 +133,15 @@ void futures_run(void)
 {
     while (futures.len > 0 && futures.at[0].at_ns <= world.now_ns) {
         struct future next = future_take();
-        if (++world.truth->n_events > EVENTS_MAX)
-            broken("it runs in circles: %d events in %lu ms", EVENTS_MAX, world_ms());
+        if (++world.truth->n_events > EVENTS_MAX + world.scene.hosts.n * EVENTS_MAX_HOST)
+            broken("it runs in circles: %lu events in %lu ms", world.truth->n_events, world_ms());
+        world.place = next.place;
+        if (next.place && !is_wake(next.fn))
+            place_touch(next.place);
         next.fn(next.context, next.argument);
+        world.place = NULL;
+        if (next.place)
+            place_turn(next.place);
     }
     if (world_ms() > SESSION_MAX_MS)
         broken("it does not end: %lu s", world_ms() / 1000);
@@ -141,6 +160,7 @@ void broken(const char *fmt, ...)
         vsnprintf(world.truth->broken, sizeof(world.truth->broken), fmt, args);
     va_end(args);
     world.truth->is_broken = true;
+    place_leave_stack();
     longjmp(world.give_up, 1);
 }
 

@@ -10,6 +10,10 @@
  *   fake_actor.c  what a worker does
  *   fake_host.c   what else of a machine muster asks: clocks, devices, its children
  *   scenario.c    the run that is asked for, drawn from the seed
+ *   scenario_hosts.c  the hosts of it, and what befalls them
+ *   fake_agent.c  agents on hosts, each a process with a stack of its own
+ *   fake_link.c   the streams between muster and agents
+ *   fake_head.c   what muster sends to workers on hosts
  *   check.c       the promises, looked at when the run is over
  *
  * What a killed muster leaves is on disk; a muster that is to be killed runs in a child, so what both sessions of
@@ -27,6 +31,8 @@
 enum {
     ITEMS_MAX = 256,
     DEVICES_MAX_SIM = 8,
+    HOSTS_MAX_SIM = 1024,
+    TROUBLES_MAX = 8,
     FAULTS_TEXT = 400
 };
 
@@ -63,6 +69,40 @@ struct rates {
     unsigned disk_full;   /* a commit finds no room */
 };
 
+/* What befalls a host. */
+enum trouble_kind {
+    TROUBLE_CUT,     /* nothing gets through for a while; then what was sent arrives late */
+    TROUBLE_RESET,   /* the connection ends on muster's side, and mostly on the other */
+    TROUBLE_KILLED,  /* its agents are killed */
+    TROUBLE_TERM,    /* its agents get SIGTERM */
+    TROUBLE_DOWN,    /* all that is there ends, and for a while nothing can be started */
+    TROUBLE_SPOILED, /* bytes are lost, repeated or changed on the way */
+    TROUBLE_NARROW,  /* few bytes get through for a while */
+    TROUBLE_KINDS
+};
+
+struct trouble {
+    enum trouble_kind kind;
+    uint32_t host;
+    uint64_t at_ms, until_ms; /* UINT64_MAX: for ever */
+};
+
+struct scenario_link {
+    uint64_t latency_us, jitter_us, bytes_per_ms, start_ms;
+    size_t room_bytes;
+    int64_t clock_ahead_ms; /* of the host */
+    bool has_banner;        /* a shell that prints */
+};
+
+struct scenario_hosts {
+    uint32_t n; /* numbered from 1; 0: there is none but muster's own machine, host 0 */
+    bool has_local, is_crowd;
+    uint64_t timeout_ms;
+    struct trouble troubles[TROUBLES_MAX];
+    uint32_t n_troubles;
+    struct scenario_link links[HOSTS_MAX_SIM + 1];
+};
+
 struct scenario {
     enum worker_kind kind;
     uint32_t n_items, n_seats, n_devices, devices_per_worker, workers_per_device;
@@ -76,6 +116,7 @@ struct scenario {
     uint64_t memory_lag_ms;       /* a dead worker's device memory is back after that */
     size_t pipe_bytes, cut_bytes; /* room of a pipe; most bytes that are read at once */
     uint32_t loading_max;
+    uint32_t lost_host;
     uint32_t lost_device, n_lost;    /* so many devices from this one on; 0: none */
     uint64_t lost_at_ms, back_at_ms; /* UINT64_MAX: never */
     bool loss_kills;                 /* the workers there, at that moment */
@@ -84,6 +125,7 @@ struct scenario {
     int signal,
         stop_how; /* of the first session, at this time; 0: none; stop_how 1: drain, 2: now */
     uint64_t order_at_ms, crash_at_ms; /* 0: never */
+    struct scenario_hosts hosts;
 };
 
 /* What has truly happened, in all sessions of the run. */
@@ -100,8 +142,11 @@ struct truth {
     char broken[FAULTS_TEXT]; /* the first promise that was not kept */
 };
 
+struct place;
+
 struct world {
     struct scenario scene;
+    struct place *place; /* where what happens now happens: an agent. NULL: muster's machine */
     struct truth *truth;
     struct rng rng;
     uint64_t seed, now_ns, begin_ns;
@@ -121,6 +166,8 @@ uint64_t below(uint64_t bound);
 uint64_t between(uint64_t least, uint64_t most);
 void after_us(uint64_t us, future_fn *fn, void *context, uint64_t argument);
 void after_ms(uint64_t ms, future_fn *fn, void *context, uint64_t argument);
+/* The same, at another place. */
+void at_place_us(struct place *place, uint64_t us, future_fn *fn, void *context, uint64_t argument);
 /* When the next thing happens; UINT64_MAX: nothing is to happen. */
 uint64_t future_next_ns(void);
 /* What is due happens. */
@@ -131,8 +178,10 @@ _Noreturn void broken(const char *fmt, ...) __attribute__((format(printf, 1, 2))
 void trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* fake_uv.c */
+struct uv_loop_s;
 void uv_forget(void);
-void uv_raise(int number);
+/* NULL: muster's. */
+void uv_raise(const struct uv_loop_s *loop, int number);
 
 /* fake_node.c */
 /* Nobody is there yet. */
@@ -141,6 +190,20 @@ uint32_t workers_alive(void);
 
 /* fake_device.c: losses from now on */
 void devices_begin(void);
+
+/* scenario_hosts.c */
+void hosts_draw(uint64_t seed, struct scenario *scene);
+void hosts_print(const struct scenario *scene, FILE *out);
+/* "h1,h2", as --hosts has them. */
+char *hosts_words_new(void);
+/* Troubles from now on, and what there is of one now. */
+void troubles_begin(void);
+bool is_in_trouble(uint32_t host, enum trouble_kind kind);
+/* When none of this kind is left; UINT64_MAX: never. */
+uint64_t trouble_until_ms(uint32_t host, enum trouble_kind kind);
+bool has_troubles(void); /* in this session */
+/* Muster has ended: what is on the hosts must end by itself. */
+void hosts_await_end(void);
 
 /* scenario.c */
 void scenario_draw(uint64_t seed, struct scenario *scene);
