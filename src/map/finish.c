@@ -14,6 +14,7 @@
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "map/inputs.h"
+#include "map/output_identity.h"
 #include "map/outputs.h"
 #include "map/rows.h"
 #include "map/session.h"
@@ -51,9 +52,9 @@ struct session_rows {
 
 static int session_placing(void *context, int fd, struct err *err)
 {
-    struct session_rows *rows = context;
-    int rc = inputs_check(rows->session->inputs, err);
-    return rc ? rc : merge_rows_placing(&rows->rows, fd, err);
+    const struct session *s = ((const struct session_rows *)context)->session;
+    int rc = inputs_check(s->inputs, err);
+    return rc ? rc : output_identity_note(s->shell.run_dir, 0, s->request->out_path, fd, err);
 }
 
 static int session_range(void *context, struct result_range *range, struct err *err)

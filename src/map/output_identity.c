@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "map/output_identity.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/buf.h"
@@ -10,7 +11,7 @@
 #include "base/xalloc.h"
 
 enum {
-    NOTE_MAX_BYTES = 256
+    NOTE_MAX_BYTES = 512 /* two lines */
 };
 
 /* Adds what a file keeps when it is renamed. */
@@ -27,18 +28,8 @@ static char *note_path_new(const char *run_dir, size_t output)
                        : xasprintf("%s/output-%zu.id", run_dir, output);
 }
 
-int output_identity_note(const char *run_dir, size_t output, int fd, struct err *err)
-{
-    cleanup_free char *path = note_path_new(run_dir, output);
-    cleanup_buf struct buf text = BUF_INIT;
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return fail_errno(err, "look at the output");
-    identity_add(&st, &text);
-    return file_replace_fast(path, buf_str(&text), err);
-}
-
-bool output_identity_is(const char *run_dir, size_t output, const char *path)
+/* Adds the file at `path` if it is one that was noted. */
+static bool noted_add(const char *run_dir, size_t output, const char *path, struct buf *out)
 {
     cleanup_free char *note = note_path_new(run_dir, output);
     cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;
@@ -46,7 +37,29 @@ bool output_identity_is(const char *run_dir, size_t output, const char *path)
     if (stat(path, &st) != 0 || plain_file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)
         return false;
     identity_add(&st, &found);
-    return str_equal(buf_str(&noted), buf_str(&found));
+    bool is_noted = memmem(noted.at, noted.len, found.at, found.len) != NULL;
+    if (is_noted)
+        buf_add_str(out, buf_str(&found));
+    return is_noted;
+}
+
+int output_identity_note(const char *run_dir, size_t output, const char *path, int fd,
+                         struct err *err)
+{
+    cleanup_free char *note = note_path_new(run_dir, output);
+    cleanup_buf struct buf text = BUF_INIT;
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return fail_errno(err, "look at the output");
+    noted_add(run_dir, output, path, &text);
+    identity_add(&st, &text);
+    return file_replace_fast(note, buf_str(&text), err);
+}
+
+bool output_identity_is(const char *run_dir, size_t output, const char *path)
+{
+    cleanup_buf struct buf found = BUF_INIT;
+    return noted_add(run_dir, output, path, &found);
 }
 
 static char *begun_path_new(const char *run_dir, size_t output)

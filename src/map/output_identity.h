@@ -11,10 +11,12 @@
 
 #include "base/err.h"
 
-/* Notes the file of fd, which is complete and on disk, as output number `output` of the run in run_dir; 0 is
- * that of -o. */
-MUST_CHECK int output_identity_note(const char *run_dir, size_t output, int fd, struct err *err);
-/* True if `path` is the file that was noted, unchanged. */
+/* Notes the file of fd, which is complete, on disk, and about to be put at `path`, as output number `output` of the run
+ * in run_dir; 0 is that of -o. A file of the run that is at `path` already stays noted: muster may be killed before it
+ * is replaced. */
+MUST_CHECK int output_identity_note(const char *run_dir, size_t output, const char *path, int fd,
+                                    struct err *err);
+/* True if `path` is a file that was noted, unchanged. */
 bool output_identity_is(const char *run_dir, size_t output, const char *path);
 /* For an output that is a folder: notes that this run may replace the files in it from now on. */
 MUST_CHECK int output_folder_begin(const char *run_dir, size_t output, struct err *err);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "map/rows.h"
 
-#include "map/output_identity.h"
-
 int merge_rows_open(struct merge_rows *rows, struct store *store, bool in_order, struct err *err)
 {
     *rows = (struct merge_rows){.store = store};
@@ -40,10 +38,4 @@ int merge_rows_failed_item(void *context, uint64_t *item, struct err *err)
     if (rc > 0)
         *item = row.item;
     return rc;
-}
-
-int merge_rows_placing(void *context, int fd, struct err *err)
-{
-    const struct merge_rows *rows = context;
-    return output_identity_note(store_dir(rows->store), 0, fd, err);
 }

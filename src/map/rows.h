@@ -20,4 +20,3 @@ void merge_rows_close(struct merge_rows *rows);
 /* Callbacks for struct result_merge_opts; the context is a struct merge_rows. */
 int merge_rows_range(void *context, struct result_range *range, struct err *err);
 int merge_rows_failed_item(void *context, uint64_t *item, struct err *err);
-int merge_rows_placing(void *context, int fd, struct err *err);

@@ -126,12 +126,14 @@ static int join_placing(void *context, int fd, struct err *err)
     struct session *s = joining->s;
     struct joining next = *joining;
     struct result_merge_stats stats = {0};
+    const char *out_path = shards_of(s)->kinds[joining->kind].out_path;
     int rc = 0;
     next.kind++;
     if (joining->takes_next)
         rc = others_join(&next, &stats, err);
-    return rc || !s->shell.log ? rc
-                               : output_identity_note(s->shell.run_dir, joining->kind, fd, err);
+    if (rc || !s->shell.log)
+        return rc;
+    return output_identity_note(s->shell.run_dir, joining->kind, out_path, fd, err);
 }
 
 /* True if the run itself put the file there, and was killed before it could record that. */
