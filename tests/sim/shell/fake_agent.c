@@ -22,7 +22,7 @@ static struct place *all;
 static ucontext_t at_world; /* the world's own stack, while a place runs */
 static struct stack {
     struct stack *next;
-} *free_stacks;
+} * free_stacks;
 
 struct place *places(void)
 {

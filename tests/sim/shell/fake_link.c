@@ -359,8 +359,7 @@ struct node_worker *transport_start(const struct spawn_request *request)
                             .number = all ? all->number + 1 : 0,
                             .host = (uint32_t)strtoul(request->argv[1] + 1, NULL, 10)};
     all = t;
-    bool is_away =
-        is_in_trouble(t->host, TROUBLE_DOWN) || is_in_trouble(t->host, TROUBLE_CUT);
+    bool is_away = is_in_trouble(t->host, TROUBLE_DOWN) || is_in_trouble(t->host, TROUBLE_CUT);
     uint64_t ms = link_of(t)->start_ms;
     trace("a transport to host %u starts", t->host);
     if (is_away)

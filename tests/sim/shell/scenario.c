@@ -14,6 +14,10 @@
 #include "sim/shell/fake_agent.h"
 #include "store/runs.h"
 
+enum {
+    END_STEPS = 14
+};
+
 static uint64_t one_of(const uint64_t *values, size_t n)
 {
     return values[below(n)];
@@ -85,6 +89,14 @@ static void orders_draw(struct scenario *scene)
         scene->run_limit_ms = scene->order_at_ms;
     if (chance(250))
         scene->crash_at_ms = 1 + below(ONE_OF(1000, 1000, 12000, 25000));
+}
+
+/* Muster is killed at the end, once or twice: its output is in place or not, and this is recorded or not. */
+static void end_draw(struct scenario *scene)
+{
+    if (scene->crash_at_ms == 0 && chance(50))
+        for (uint32_t i = 0; i < END_CRASHES; i++)
+            scene->end_crashes[i] = (uint32_t)below(END_STEPS);
 }
 
 /* Nothing fails but muster, which is killed after a while: what is kept then? */
@@ -186,6 +198,7 @@ void scenario_draw(uint64_t seed, struct scenario *scene)
     rates_draw(&scene->rates, scene->kind);
     fates_draw(scene);
     orders_draw(scene);
+    end_draw(scene);
     if (chance(10))
         quiet_draw(scene);
     else if (chance(5))
@@ -224,6 +237,8 @@ void scenario_print(const struct scenario *s, FILE *out)
         s->no_reissue ? ", no reissue" : "");
     fprintf(out, "disk full %u%s%s%s\n", s->rates.disk_full, s->is_json ? ", JSON" : "",
             s->is_keyed ? ", keyed" : "", s->fixed_batches ? ", fixed batches" : "");
+    fprintf(out, "killed at step %u, %u, %u of its end\n", s->end_crashes[0], s->end_crashes[1],
+            s->end_crashes[2]);
     hosts_print(s, out);
     for (uint32_t item = 0; item < s->n_items; item++)
         if (s->fates[item] != FATE_WELL)
@@ -258,14 +273,19 @@ static void hosts_outlive(void)
     hosts_await_end();
 }
 
-static void crash(void *context, uint64_t argument)
+void muster_kill(void)
 {
-    (void)context, (void)argument;
-    trace("muster is killed");
     if (world.scene.hosts.n > 0)
         hosts_outlive();
     fflush(world.said);
     _exit(9);
+}
+
+static void crash(void *context, uint64_t argument)
+{
+    (void)context, (void)argument;
+    trace("muster is killed");
+    muster_kill();
 }
 
 static void orders_set(void)
@@ -349,6 +369,7 @@ int session_play(void)
     uv_forget();
     if (world.session > 0 && is_finished())
         return 0;
+    end_steps_begin();
     orders_set();
     devices_begin();
     troubles_begin();
@@ -360,6 +381,7 @@ int session_play(void)
         trace("muster: %s", err.text);
         status = err_exit_status(status);
     }
+    end_steps_begin(); /* what follows is not muster's */
     trace("session %u ends with status %d", world.session, status);
     return status;
 }

@@ -12,7 +12,7 @@
 #include "sim/shell/fake_agent.h"
 
 enum {
-    WITH_HOSTS = 100,   /* thousandths of all seeds */
+    WITH_HOSTS = 100,    /* thousandths of all seeds */
     GREETING_MS = 60000, /* an agent waits so long for muster's hello */
     LEAVE_SLACK_MS = 10000,
     FOR_EVER_MAX_MS = 600000,
@@ -99,7 +99,7 @@ void hosts_draw(uint64_t seed, struct scenario *scene)
 
 void hosts_print(const struct scenario *scene, FILE *out)
 {
-    static const char *const kinds[] = {"cut off", "reset", "agents killed", "agents get TERM",
+    static const char *const kinds[] = {"cut off", "reset",   "agents killed", "agents get TERM",
                                         "down",    "spoiled", "narrow"};
     const struct scenario_hosts *hosts = &scene->hosts;
     if (hosts->n == 0)

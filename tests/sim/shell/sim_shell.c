@@ -106,7 +106,9 @@ static void sessions_run(uint64_t seed)
     for (world.session = 0; world.session < SESSIONS_MAX; world.session++) {
         world_begin(seed);
         world.truth->n_events = 0;
-        bool is_apart = world.session < 2 && world.scene.crash_at_ms > 0;
+        bool is_killed_at_end =
+            world.session < END_CRASHES && world.scene.end_crashes[world.session] > 0;
+        bool is_apart = is_killed_at_end || (world.session < 2 && world.scene.crash_at_ms > 0);
         int status = is_apart ? session_apart() : session_here();
         if (status == 0 || status == 1) {
             run_check_all(status);

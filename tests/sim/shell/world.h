@@ -14,6 +14,7 @@
  *   fake_agent.c  agents on hosts, each a process with a stack of its own
  *   fake_link.c   the streams between muster and agents
  *   fake_head.c   what muster sends to workers on hosts
+ *   fake_end.c    the last steps of a run, between which muster is killed
  *   check.c       the promises, looked at when the run is over
  *
  * What a killed muster leaves is on disk; a muster that is to be killed runs in a child, so what both sessions of
@@ -33,6 +34,7 @@ enum {
     DEVICES_MAX_SIM = 8,
     HOSTS_MAX_SIM = 1024,
     TROUBLES_MAX = 8,
+    END_CRASHES = 3, /* sessions that may be killed at their end */
     FAULTS_TEXT = 400
 };
 
@@ -125,6 +127,7 @@ struct scenario {
     int signal,
         stop_how; /* of the first session, at this time; 0: none; stop_how 1: drain, 2: now */
     uint64_t order_at_ms, crash_at_ms; /* 0: never */
+    uint32_t end_crashes[END_CRASHES]; /* at that step of a session's end; 0: never */
     struct scenario_hosts hosts;
 };
 
@@ -210,6 +213,12 @@ void scenario_draw(uint64_t seed, struct scenario *scene);
 void scenario_print(const struct scenario *scene, FILE *out);
 /* One session of the run, to its end; its exit status. */
 int session_play(void);
+
+/* SIGKILL. */
+_Noreturn void muster_kill(void);
+
+/* fake_end.c */
+void end_steps_begin(void);
 
 /* check.c */
 /* After a session that ended by itself. */
