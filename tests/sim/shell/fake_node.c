@@ -494,7 +494,7 @@ int __wrap_shell_node_open(struct shell *shell, struct str scratch, struct err *
     (void)scratch, (void)err;
     if (shell->node)
         return 0;
-    shell->node = world.place ? &world.place->node.base : &local.base;
+    shell->node = shell->machines.local = world.place ? &world.place->node.base : &local.base;
     if (world.place)
         world.place->loop = &shell->loop;
     return 0;
