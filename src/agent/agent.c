@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/agent_impl.h"
+#include "agent/kept.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -22,6 +23,7 @@ enum {
     READS_AT_ONCE = 4,
     GREETING_LIMIT_MS = 60000, /* for the head's hello; then the head's own limit counts */
     KEEPER_GRACE_MS = 30000,
+    TOUCH_S = 3600,
     TRY_PAUSE_MS = 2000 /* between two tries to take devices, with --wait */
 };
 
@@ -100,10 +102,19 @@ static void taken_send(struct agent *agent)
     device_list_release(&chosen);
 }
 
+/* PWD is for programs that trust it. */
+static bool folder_set(const char *folder)
+{
+    bool is_there = chdir(folder) == 0;
+    if (is_there)
+        setenv("PWD", folder, 1);
+    return is_there;
+}
+
 /* The head's folder, if it is here as well. */
 static void folder_enter(struct agent *agent, const char *folder)
 {
-    if (folder[0] && chdir(folder) == 0)
+    if (folder[0] && folder_set(folder))
         agent->cwd = xstrdup(folder);
     else if (folder[0])
         log_add(agent->shell.log, LOG_WARN, "agent",
@@ -153,7 +164,8 @@ static void take_hello(struct agent *agent, const struct frame *frame)
 {
     struct wire_hello hello;
     struct err err = {0};
-    if (hello_read(frame->body, MUSTER_VERSION, &hello, &err) != 0) {
+    const struct hello_facts own = {MUSTER_VERSION, agent->program, 0};
+    if (hello_read(frame->body, &own, &hello, &err) != 0) {
         link_break(&agent->link, &err);
         return;
     }
@@ -315,6 +327,8 @@ static void on_second(void *context)
     struct agent *agent = context;
     if (agent->watch)
         device_watch_renew(agent->watch);
+    if (agent->is_kept && ++agent->n_seconds % TOUCH_S == 0)
+        kept_touch(agent->shell.self_path);
 }
 
 static void on_look(uv_timer_t *timer)
@@ -350,6 +364,8 @@ static int begin(struct agent *agent, struct str scratch, struct err *err)
     cleanup_buf struct buf hello = BUF_INIT;
     int rc = shell_files_check(err);
     if (rc == 0)
+        rc = program_hash(agent->program, err);
+    if (rc == 0)
         rc = shell_guard_find(shell, err);
     if (rc == 0)
         rc = front_begin(&shell->signals.front_fd, err);
@@ -364,7 +380,7 @@ static int begin(struct agent *agent, struct str scratch, struct err *err)
     if (rc)
         return rc;
     link_begin(&agent->link, &link_handlers, agent, GREETING_LIMIT_MS, clock_now_ms());
-    hello_write(&hello, MUSTER_VERSION, 0);
+    hello_write(&hello, &(struct hello_facts){MUSTER_VERSION, agent->program, 0});
     agent_send(agent, FRAME_HELLO, WIRE_NO_WORKER, 0, buf_str(&hello));
     return 0;
 }
@@ -378,7 +394,8 @@ static void reason_log(const struct agent *agent)
         log_add(agent->shell.log, LOG_WARN, "agent", "%s", agent->link.broken.text);
 }
 
-int agent_run(struct log *log, const char *self_path, struct err *err)
+int agent_run(struct log *log, const char *self_path, const struct agent_request *request,
+              struct err *err)
 {
     cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
     struct agent agent = {.shell = {.verb = &agent_shell,
@@ -387,6 +404,13 @@ int agent_run(struct log *log, const char *self_path, struct err *err)
                                     .self_path = self_path,
                                     .signals = {.front_fd = -1}}};
     agent.mark = xasprintf("MUSTER_AGENT=%d-%lx", getpid(), clock_now_ns());
+    if (request->folder) { /* it was started from the folder in which it is kept */
+        unsetenv("OLDPWD");
+        if (!folder_set(request->folder))
+            (void)folder_set("/");
+        agent.is_kept = true;
+        kept_touch(self_path);
+    }
     int rc = begin(&agent, (struct str){scratch, SCRATCH_BYTES}, err);
     while (rc == 0 && (!agent.is_over || agent.n_alive > 0))
         shell_turn(&agent.shell);

@@ -6,10 +6,18 @@
  *
  *   agent.c         the stream, the devices, the end
  *   agent_worker.c  workers: what the head sends to them, what they send to it
+ *   kept.c          the program, where the head has installed it
  */
 #pragma once
 
 #include "base/log.h"
 
+struct agent_request {
+    const char
+        *keep; /* the name of the bundle that the program's folder is: agent_keep(); NULL: serve */
+    const char *folder; /* of the workers, if the head's own is not there; NULL: the present one */
+};
+
 /* Serves the head at the standard streams until it leaves. Returns an exit status, or an error. */
-int agent_run(struct log *log, const char *self_path, struct err *err);
+int agent_run(struct log *log, const char *self_path, const struct agent_request *request,
+              struct err *err);

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "node/bundle.h"
 #include "node/link.h"
 #include "node/wire_body.h"
 #include "shell/device_watch.h"
@@ -18,7 +19,10 @@ struct agent {
     bool was_greeted, was_asked, has_devices;
     struct wire_take take;
     uint64_t take_at_ms, take_until_ms; /* the next try, and the last; take_at_ms 0: none */
-    char *mark;   /* an entry in the environment of each worker, by which the keeper finds them */
+    char *mark; /* an entry in the environment of each worker, by which the keeper finds them */
+    char program[BUNDLE_HASH_BYTES]; /* its hash */
+    bool is_kept;                    /* a head has installed it (kept.h) */
+    uint64_t n_seconds;
     bool is_over; /* the head is gone: the workers are ended */
     struct allocation allocation;
     struct device_watch *watch;

@@ -7,10 +7,10 @@
 
 char *python_dir_new(const char *self_path)
 {
-    static const char *const python_dirs[] = {"../python", "../share/muster/python"};
+    static const char *const python_dirs[] = {"", "../python", "../share/muster/python"};
     cleanup_free char *folder = path_dirname(self_path);
     for (size_t i = 0; i < countof(python_dirs); i++) {
-        char *found = path_join(folder, python_dirs[i]);
+        char *found = i == 0 ? xstrdup(folder) : path_join(folder, python_dirs[i]);
         cleanup_free char *module = path_join(found, "muster.py");
         if (path_exists(module))
             return found;

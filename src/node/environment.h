@@ -10,5 +10,6 @@
 
 void seat_environment_add(const struct allocation *allocation, uint32_t number,
                           struct env_list *env);
-/* The folder with muster.py, beside the sources in a build tree, under share/ when installed; free() it. NULL: none. */
+/* The folder with muster.py, beside the program that muster keeps on another host,
+ * beside the sources in a build tree, under share/ when installed; free() it. NULL: none. */
 char *python_dir_new(const char *self_path);

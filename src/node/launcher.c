@@ -43,9 +43,16 @@ static void ssh_host_add(const struct host *host, struct env_list *out)
     env_list_add(out, xstrdup(host->target));
 }
 
-/* ssh hands the words behind the host to a shell there, which takes them apart again. */
+/*
+ * ssh hands the words behind the host to a shell there, which takes them apart again. Without a path it is `sh`, whose
+ * script comes through its standard input; `exec`, so that the user's own shell does not stay around it.
+ */
 static void agent_add(const char *agent_path, bool is_for_shell, struct env_list *out)
 {
+    if (!agent_path) {
+        env_list_add(out, xstrdup(is_for_shell ? "exec sh" : "sh"));
+        return;
+    }
     struct buf word = BUF_INIT;
     if (is_for_shell)
         buf_add_shell_word(&word, agent_path);

@@ -11,7 +11,7 @@ struct launcher_opts {
     const char
         *via; /* --via: words, with {host} and {port}; NULL: srun for a node of a job, else ssh */
     const struct slurm_job *job;
-    const char *agent_path; /* of muster on the host */
+    const char *agent_path; /* of muster on the host; NULL: `sh` is run (node/bootstrap.h) */
 };
 
 /* Adds the words of the command and its environment, and NULL behind each (env_end). ERR_USAGE if `via` cannot be

@@ -53,10 +53,12 @@ static void breakage_check(struct remote *remote)
 
 /* ---- handshake ---- */
 
-static void hello_send(struct remote *remote)
+void remote_hello_send(struct remote *remote)
 {
     cleanup_buf struct buf out = BUF_INIT;
-    hello_write(&out, remote->opts.version, remote->opts.silence_limit_ms);
+    const struct hello_facts facts = {remote->opts.version, remote->opts.program,
+                                      remote->opts.silence_limit_ms};
+    hello_write(&out, &facts);
     remote_send(remote, FRAME_HELLO, WIRE_NO_WORKER, 0, buf_str(&out));
 }
 
@@ -66,10 +68,15 @@ static void on_hello(struct remote *remote, const struct frame *frame)
     struct wire_body body = wire_body_to(&out);
     struct wire_hello hello;
     struct err err = {0};
-    if (hello_read(frame->body, remote->opts.version, &hello, &err) != 0) {
+    const struct hello_facts own = {remote->opts.version, remote->opts.program, 0};
+    if (hello_read(frame->body, &own, &hello, &err) != 0) {
         link_break(&remote->link, &err);
         return;
     }
+    if (remote->opts.handlers->greeted)
+        remote->opts.handlers->greeted(
+            remote->opts.context,
+            &(struct remote_greeting){&hello, remote->start.folder, remote->start.n_bundle_bytes});
     link_ping(&remote->link, clock_now_ms()); /* answered before the agent looks for devices */
     wire_take(&body, &remote->opts.take);
     remote_send(remote, FRAME_TAKE, WIRE_NO_WORKER, 0, buf_str(&out));
@@ -136,13 +143,17 @@ static void on_frame(void *context, const struct frame *frame)
         remote_break(remote, frame, "that was not expected");
 }
 
-static ssize_t on_write(void *context, struct str bytes)
+size_t remote_put(struct remote *remote, struct str bytes)
 {
-    struct remote *remote = context;
     bool is_open = node_is_open(remote->transport, STREAM_IN);
     ssize_t put = is_open ? node_write(remote->transport, STREAM_IN, bytes) : 0;
     /* It has closed its input, and is about to end: its last words say more than this. */
-    return MAX(put, (ssize_t)0);
+    return (size_t)MAX(put, (ssize_t)0);
+}
+
+static ssize_t on_write(void *context, struct str bytes)
+{
+    return (ssize_t)remote_put(context, bytes);
 }
 
 static void on_has_room(void *context)
@@ -182,23 +193,39 @@ static void transport_output(void *context, enum worker_stream stream, struct st
     struct remote *remote = context;
     if (stream == STREAM_ERR)
         line_tell(remote, bytes, false);
+    else if (remote->state == REMOTE_STARTING)
+        remote_start_feed(remote, bytes);
     else if (remote->state != REMOTE_AWAY)
         link_feed(&remote->link, bytes, clock_now_ms());
     breakage_check(remote);
+}
+
+static void flush(struct remote *remote)
+{
+    if (remote->state == REMOTE_STARTING)
+        remote_start_flush(remote);
+    else if (remote->state != REMOTE_AWAY)
+        link_flush(&remote->link, clock_now_ms());
 }
 
 static void transport_writable(void *context, enum worker_stream stream)
 {
     struct remote *remote = context;
     (void)stream;
-    if (remote->state != REMOTE_AWAY)
-        link_flush(&remote->link, clock_now_ms());
+    flush(remote);
     breakage_check(remote);
 }
 
 static void transport_closed(void *context, enum worker_stream stream)
 {
     (void)context, (void)stream; /* it is about to end, and says more then */
+}
+
+/* What was printed before muster's own protocol began. */
+static void noise_add(const struct remote *remote, struct buf *out)
+{
+    remote_start_noise(remote, out);
+    wire_noise_add(&remote->link.reader, out);
 }
 
 /* Why there is no connection any more: what the transport printed last, its status, and what it printed before muster's
@@ -214,11 +241,13 @@ static void transport_epitaph(const struct remote *remote, const struct worker_e
         buf_addf(&text, "%s ended with status %d", program, worker_exit_status(exit));
     if (remote->last_line[0])
         buf_addf(&text, ": %s", remote->last_line);
-    else if (remote->state == REMOTE_STARTED)
-        wire_noise_add(&remote->link.reader, &noise);
+    else if (remote->state <= REMOTE_STARTED)
+        noise_add(remote, &noise);
     struct str printed = str_trim(buf_str(&noise));
     if (printed.len > 0)
         buf_addf(&text, " (it printed: %.*s)", (int)printed.len, printed.at);
+    if (remote->state == REMOTE_STARTED && remote->start.folder[0]) /* with another C library? */
+        buf_add_text(&text, BOOTSTRAP_CURE);
     fail(why, ERR_UNAVAILABLE, "%s", buf_text(&text));
 }
 
@@ -263,7 +292,10 @@ int remote_connect(struct node *node, struct err *err)
     link_release(&remote->link);
     link_begin(&remote->link, &link_handlers, remote, remote->opts.silence_limit_ms,
                clock_now_ms());
-    hello_send(remote);
+    if (remote->opts.bundles)
+        remote_start_begin(remote);
+    else
+        remote_hello_send(remote);
     return 0;
 }
 
@@ -307,9 +339,7 @@ static uint64_t remote_look(struct node *node)
 
 static void remote_flush(struct node *node)
 {
-    struct remote *remote = (struct remote *)node;
-    if (remote->state != REMOTE_AWAY)
-        link_flush(&remote->link, clock_now_ms());
+    flush((struct remote *)node);
 }
 
 static void remote_tick(struct node *node)
@@ -320,7 +350,10 @@ static void remote_tick(struct node *node)
     for (uint32_t id = 0; id < remote->n_ids; id++)
         if (remote->workers[id])
             remote_worker_tick(remote->workers[id]);
-    link_tick(&remote->link, clock_now_ms());
+    if (remote->state == REMOTE_STARTING)
+        remote_start_tick(remote);
+    else
+        link_tick(&remote->link, clock_now_ms());
     breakage_check(remote);
 }
 
@@ -332,6 +365,7 @@ static void remote_close(struct node *node)
             remote_release(&remote->workers[id]->base);
     ASSERT(!remote->transport);
     link_release(&remote->link);
+    remote_start_release(remote);
     buf_release(&remote->last_words);
     free(remote->workers);
     free(remote);

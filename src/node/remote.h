@@ -9,11 +9,21 @@
  */
 #pragma once
 
+#include "node/bundle.h"
 #include "node/node.h"
 #include "node/wire_body.h"
 
+/* An agent has said who it is. */
+struct remote_greeting {
+    const struct wire_hello *hello;
+    const char *folder;      /* in which the program is kept there; "": in none */
+    uint64_t n_bundle_bytes; /* of the program, which was sent; 0: it was there */
+};
+
 /* Called on the loop's thread, never from within node_spawn and node_write. */
 struct remote_handlers {
+    /* First, at each connection; may be NULL. */
+    void (*greeted)(void *context, const struct remote_greeting *greeting);
     /* The devices are ours; the first time, and after each return. */
     void (*taken)(void *context, const struct wire_taken *taken);
     /* There is no connection, or no more, or the devices cannot be had. Called before its workers' `gone`. */
@@ -27,7 +37,10 @@ struct remote_handlers {
 struct remote_opts {
     struct node *local;                    /* on which the transport runs */
     const char *const *argv, *const *envp; /* of the transport; borrowed */
-    const char *version;                   /* of muster */
+    const char *version, *program; /* of muster, and its hash: borrowed, read at the hello */
+    const char
+        *self_path; /* of muster here, for hosts that are this machine; NULL: not started there */
+    struct bundles *bundles; /* the transport runs `sh`, which is sent a script; NULL: an agent */
     struct wire_take take;
     uint64_t silence_limit_ms; /* after which either end gives the other up */
     const struct remote_handlers *handlers;

@@ -2,6 +2,7 @@
  *
  * The inside of a remote node:
  *   remote.c         transport, handshake, loss
+ *   remote_start.c   before the agent's first byte: the script, the program if it is not there
  *   remote_worker.c  workers: orders to them, what comes from them
  *
  * Credit: for each stream of a worker, either side may send so many bytes as the other has granted: WIRE_CREDIT_BYTES
@@ -10,13 +11,15 @@
  */
 #pragma once
 
+#include "node/bootstrap.h"
 #include "node/link.h"
 #include "node/remote.h"
 
 enum remote_state {
-    REMOTE_AWAY,    /* no connection */
-    REMOTE_STARTED, /* the agent has not said hello */
-    REMOTE_ASKED,   /* for devices */
+    REMOTE_AWAY,     /* no connection */
+    REMOTE_STARTING, /* the script there has not started the agent (bootstrap.h) */
+    REMOTE_STARTED,  /* the agent has not said hello */
+    REMOTE_ASKED,    /* for devices */
     REMOTE_UP
 };
 
@@ -40,6 +43,16 @@ struct remote_worker {
     uint64_t asked[ASK_KINDS]; /* the last request of each kind */
 };
 
+/* From the start of the transport to the agent's first byte, and what became of it. */
+struct remote_start {
+    struct bootstrap bootstrap;
+    struct buf script;
+    struct str unsent;       /* of the script, or of a bundle */
+    uint64_t limit_ms;       /* without a sign of life */
+    uint64_t n_bundle_bytes; /* of the program, which was sent; 0: it was there */
+    char folder[512];        /* in which it is kept; "": not known */
+};
+
 struct remote {
     struct node base;
     struct remote_opts opts;
@@ -47,6 +60,7 @@ struct remote {
     struct node_worker *transport; /* NULL: none */
     struct buf last_words;         /* an unfinished line of its standard error */
     char last_line[256];           /* the last whole line */
+    struct remote_start start;
     struct link link;
     struct remote_worker **workers; /* by id; NULL: the id is free */
     uint32_t n_ids;
@@ -58,8 +72,21 @@ struct remote {
 extern const struct node_ops remote_ops;
 void remote_send(struct remote *remote, enum frame_type type, uint32_t id, unsigned stream,
                  struct str body);
+void remote_hello_send(struct remote *remote);
+/* Hands bytes to the transport; returns how many it took. */
+size_t remote_put(struct remote *remote, struct str bytes);
 /* The agent broke the protocol. */
 void remote_break(struct remote *remote, const struct frame *frame, const char *why);
+
+/* ---- remote_start.c ---- */
+
+void remote_start_begin(struct remote *remote);
+void remote_start_feed(struct remote *remote, struct str bytes);
+void remote_start_flush(struct remote *remote);
+void remote_start_tick(struct remote *remote);
+/* Adds what came and was not the script's. */
+void remote_start_noise(const struct remote *remote, struct buf *out);
+void remote_start_release(struct remote *remote);
 
 /* ---- remote_worker.c ---- */
 

@@ -164,6 +164,7 @@ void wire_hello(struct wire_body *body, struct wire_hello *hello)
 {
     u32(body, &hello->protocol); /* first in every protocol to come */
     text(body, hello->version, sizeof(hello->version));
+    text(body, hello->program, sizeof(hello->program));
     text(body, hello->host, sizeof(hello->host));
     text(body, hello->machine, sizeof(hello->machine));
     wire_u64(body, &hello->pid);

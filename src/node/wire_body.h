@@ -40,6 +40,7 @@ static inline bool wire_body_is_whole(const struct wire_body *body)
 struct wire_hello {
     uint32_t protocol;
     char version[64]; /* of muster */
+    char program[33]; /* its hash (bundle.h) */
     char host[256];
     char machine[32]; /* as uname -m */
     uint64_t pid, wall_ms;

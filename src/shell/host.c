@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "node/group.h"
 #include "node/launcher.h"
@@ -221,6 +222,30 @@ static void on_sampled(void *context, const struct device_sample *sample)
     device_watch_sampled(watch_of(h), h->part, &of_run);
 }
 
+/* Is it a program that this muster starts on hosts? */
+static bool is_own_program(const struct hosts *hosts, const char *program)
+{
+    bool is = strcmp(program, hosts->bundles.program) == 0;
+    for (size_t i = 0; i < hosts->bundles.len; i++)
+        is |= strcmp(program, hosts->bundles.at[i].program) == 0;
+    return is;
+}
+
+static void on_greeted(void *context, const struct remote_greeting *greeting)
+{
+    const struct remote_host *h = context;
+    const struct wire_hello *hello = greeting->hello;
+    char size[16];
+    size_format(size, greeting->n_bundle_bytes);
+    if (greeting->n_bundle_bytes > 0)
+        buf_addf(&h->hosts->notes, "%s: installed muster %s (%s) in %s\n", h->host.name,
+                 hello->version, size, greeting->folder);
+    if (!is_own_program(h->hosts, hello->program))
+        buf_addf(&h->hosts->notes, "%s: another build is there: muster %s (%s), here %s (%s)\n",
+                 h->host.name, hello->version, hello->program, MUSTER_VERSION,
+                 h->hosts->bundles.program);
+}
+
 static void on_said(void *context, struct str line)
 {
     struct remote_host *h = context;
@@ -232,8 +257,11 @@ static void on_said(void *context, struct str line)
     host_log(h, h->state == HOST_UP ? LOG_WARN : LOG_INFO, "", text);
 }
 
-static const struct remote_handlers handlers = {
-    .taken = on_taken, .lost = on_lost, .sampled = on_sampled, .said = on_said};
+static const struct remote_handlers handlers = {.greeted = on_greeted,
+                                                .taken = on_taken,
+                                                .lost = on_lost,
+                                                .sampled = on_sampled,
+                                                .said = on_said};
 
 /* ---- connecting ---- */
 
@@ -268,15 +296,17 @@ static int node_make(struct remote_host *h, struct err *err)
 {
     struct shell *shell = h->hosts->shell;
     const struct allocation_wish *wish = &h->hosts->wish;
-    const struct launcher_opts launcher = {.via = wish->via,
-                                           .job = &h->hosts->job,
-                                           .agent_path = wish->agent_path ? wish->agent_path
-                                                                          : shell->self_path};
+    const struct launcher_opts launcher = {
+        .via = wish->via, .job = &h->hosts->job, .agent_path = wish->agent_path};
     int rc = launcher_command(&launcher, &h->host, &h->command, &h->environment, err);
     struct remote_opts opts = {.local = shell->machines.local,
                                .argv = (const char *const *)h->command.at,
                                .envp = (const char *const *)h->environment.at,
                                .version = MUSTER_VERSION,
+                               .program = h->hosts->bundles.program,
+                               /* The variable is for tests, whose hosts are this machine. */
+                               .self_path = getenv("MUSTER_SEND_AGENT") ? NULL : shell->self_path,
+                               .bundles = wish->agent_path ? NULL : &h->hosts->bundles,
                                .silence_limit_ms =
                                    wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
                                .handlers = &handlers,

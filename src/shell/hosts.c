@@ -42,6 +42,15 @@ static void arrivals_tell(const struct hosts *hosts)
         device_watch_await(hosts->shell->machines.watch, any);
 }
 
+/* Into the log's file; if there is none in the end, to the user. */
+static void notes_log(struct hosts *hosts, enum log_level level)
+{
+    struct str rest = buf_str(&hosts->notes), line;
+    while (rest.len > 0 && str_next(&rest, '\n', &line))
+        log_add(hosts->shell->log, level, "host", "%.*s", (int)line.len, line.at);
+    buf_reset(&hosts->notes);
+}
+
 void hosts_tick(struct hosts *hosts)
 {
     uint64_t now_ms = clock_now_ms();
@@ -54,6 +63,8 @@ void hosts_tick(struct hosts *hosts)
     }
     waiting_connect(hosts);
     arrivals_tell(hosts);
+    if (hosts->shell->log->fd >= 0)
+        notes_log(hosts, LOG_INFO);
 }
 
 void hosts_vacated(struct hosts *hosts, uint32_t first)
@@ -73,6 +84,9 @@ void hosts_vacated(struct hosts *hosts, uint32_t first)
 static int hosts_open(struct hosts *hosts, struct host_list *list, struct err *err)
 {
     struct shell *shell = hosts->shell;
+    int rc = hosts->wish.agent_path ? program_hash(hosts->bundles.program, err) : 0;
+    if (rc)
+        return rc;
     shell->node = group_open(shell->node);
     hosts->at = xcalloc(list->len + 1, sizeof(*hosts->at));
     for (size_t i = 0; i < list->len; i++) {
@@ -167,7 +181,10 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
 {
     struct hosts *hosts = shell->machines.hosts = xcalloc(1, sizeof(*hosts));
     struct host_list list;
-    *hosts = (struct hosts){.shell = shell, .allocation = allocation, .wish = *wish};
+    *hosts = (struct hosts){.shell = shell,
+                            .allocation = allocation,
+                            .wish = *wish,
+                            .bundles = {.self_path = shell->self_path}};
     int rc = host_list_parse(wish->hosts, &list, err);
     if (rc)
         return rc;
@@ -235,6 +252,7 @@ void hosts_leave(struct hosts *hosts)
     uint64_t deadline_ms = clock_now_ms() + LEAVE_MS;
     bool was_ended = false;
     hosts->is_leaving = true;
+    notes_log(hosts, hosts->shell->log->fd >= 0 ? LOG_INFO : LOG_WARN);
     all_leave(hosts);
     while (has_transport(hosts)) {
         shell_turn(hosts->shell);
@@ -253,6 +271,8 @@ void hosts_free(struct hosts *hosts)
     for (size_t i = 0; i < hosts->len; i++)
         host_free(hosts->at[i]);
     slurm_job_release(&hosts->job);
+    bundles_release(&hosts->bundles);
+    buf_release(&hosts->notes);
     free(hosts->at);
     free(hosts);
 }

@@ -46,6 +46,8 @@ struct hosts {
     struct slurm_job job;    /* of "slurm" in the list */
     struct remote_host **at; /* without the local one */
     size_t len;
+    struct bundles bundles; /* of the program, for hosts where it is not installed */
+    struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
     bool has_local, is_leaving;
     bool has_begun; /* the run has its first seats; others are added to them */
 };

@@ -182,7 +182,7 @@ END
 
 @test "bytes that are not muster's end the connection with a sentence" {
     seq 1 10 >in.txt
-    map --hosts one --via "sh -c 'printf \"\\n\\001muster-wire-1\\n0123456789abcdef0123456789abcdef\"; sleep 1000'" -o out.txt in.txt -- cat
+    map --hosts one --agent-path x --via "sh -c 'printf \"\\n\\001muster-wire-1\\n0123456789abcdef0123456789abcdef\"; sleep 1000'" -o out.txt in.txt -- cat
     ended_with 69
     says "one: frame 0 " "bytes were changed, lost or repeated on the way"
     run bash -c "printf '\n\001muster-wire-1\n0123456789abcdef0123456789abcdef' | timeout 20 '$MUSTER' agent | tail -c 1000 | tr -d '\000'"
@@ -312,7 +312,7 @@ END
     says "two_cpu_0: $PWD/run/manifest.json is not on its host: shards need"
 }
 
-@test "through a real ssh: the bytes, a missing program, a host that is not there" {
+@test "through a real ssh: the bytes, a missing program, a host without muster, one that is not there" {
     PATH=$PATH:/usr/sbin
     command -v sshd ssh ssh-keygen >/dev/null || skip "no sshd here"
     mkdir -p keys
@@ -326,6 +326,7 @@ HostKey $PWD/keys/host
 AuthorizedKeysFile $PWD/keys/user.pub
 PidFile $PWD/keys/sshd.pid
 StrictModes no
+SetEnv XDG_CACHE_HOME=$PWD/far.cache
 UsePAM no
 END
     cat >keys/config <<END
@@ -351,6 +352,11 @@ END
     ended_with 0
     same in.txt out.txt
     says "gone: cannot be had: ssh ended with status 255" "Connection refused"
+    MUSTER_SEND_AGENT=1 map --hosts lab1=cpu:1,lab2=cpu:1 --via "$via" -o out3.txt in.txt -- cat
+    ended_with 0
+    same in.txt out3.txt
+    log | grep -q "installed muster .* in $PWD/far.cache/muster"
+    [ "$(ls -A far.cache/muster | wc -l)" = 1 ]
     map --hosts lab1=cpu:1 --via "$via" --agent-path "/no where/muster" -o out2.txt in.txt -- cat
     ended_with 69
     says "lab1: ssh ended with status 127" "/no where/muster"

@@ -49,6 +49,14 @@ END
     [ "$(sort <<<"$output" | tr '\n' ';')" = "n1_gpu_0: n1 0;n1_gpu_1: n1 1;n1_gpu_2: n1 2;n2_gpu_0: n2 0;n2_gpu_1: n2 1;n2_gpu_2: n2 2;" ]
 }
 
+@test "nodes without muster get it through srun" {
+    seq 1 50000 >in.txt
+    MUSTER_SEND_AGENT=1 limited salloc -Q -N2 "$MUSTER" map --hosts slurm -g cpu:2 -o out.txt in.txt -- cat
+    same in.txt out.txt
+    grep -q "n[12]: installed muster .* in $PWD/cache/muster" muster-runs/latest/orchestrator.log
+    [ "$(ls -A cache/muster | wc -l)" = 1 ]
+}
+
 @test "from a batch script, over four nodes, in order" {
     seq 1 50000 >in.txt
     worker job <<END

@@ -3,7 +3,8 @@
  * A head and an agent that means ill: whatever frames come, and in whatever order, a worker's owner hears of its end
  * once and of nothing behind it, what is kept for it stays bounded, and a stream that breaks the protocol is given up.
  *
- * The input is a list of steps: frames of the agent with right checksums, and deeds of the owner.
+ * The input is a list of steps: frames of the agent with right checksums, and deeds of the owner. Before them the agent
+ * may have to be started by a script, whose words are the input's too.
  */
 #include "fuzz.h"
 
@@ -256,6 +257,19 @@ static void frame_play(struct wire_writer *writer, struct str *input)
     transport.handlers->output(transport.context, STREAM_OUT, buf_str(&out));
 }
 
+/* What the script there says: some bytes of the input, then that it starts the agent. */
+static void script_play(struct node *node, struct str *input)
+{
+    static const struct str go = {BOOTSTRAP_MARK "go kept /a\n",
+                                  sizeof(BOOTSTRAP_MARK "go kept /a\n") - 1};
+    size_t wanted = byte_take(input), n = MIN(wanted, input->len);
+    node_flush(node);
+    transport.handlers->output(transport.context, STREAM_OUT, (struct str){input->at, n});
+    *input = (struct str){input->at + n, input->len - n};
+    transport.handlers->writable(transport.context, STREAM_IN);
+    transport.handlers->output(transport.context, STREAM_OUT, go);
+}
+
 static void invariants_check(const struct remote *remote)
 {
     for (uint32_t id = 0; id < remote->n_ids; id++)
@@ -300,6 +314,17 @@ static void play(struct node *node, struct wire_writer *writer, struct str *inpu
     invariants_check((const struct remote *)node);
 }
 
+/* One whose bytes are there already. */
+static struct bundles *bundles_of_test(void)
+{
+    static struct bundle bundle = {.machine = "m"};
+    static struct bundles bundles = {.at = &bundle, .len = 1, .program = "0123"};
+    if (bundle.packed[BUNDLE_GZIP].len == 0)
+        for (unsigned i = 0; i < 10000; i++)
+            buf_add_text(&bundle.packed[BUNDLE_GZIP], "a program ");
+    return &bundles;
+}
+
 int fuzz_target(const uint8_t *data, size_t size)
 {
     static struct node near = {&near_ops};
@@ -309,6 +334,7 @@ int fuzz_target(const uint8_t *data, size_t size)
                                      .argv = words,
                                      .envp = words,
                                      .version = "1",
+                                     .bundles = byte_take(&input) % 2 ? bundles_of_test() : NULL,
                                      .silence_limit_ms = 30000,
                                      .handlers = &remote_handlers};
     struct wire_writer writer;
@@ -320,6 +346,8 @@ int fuzz_target(const uint8_t *data, size_t size)
     n_taken = n_lost = 0;
     struct node *node = remote_open(&opts);
     ASSERT(remote_connect(node, &err) == 0);
+    if (opts.bundles)
+        script_play(node, &input);
     wire_begin(&writer, &begin);
     if (byte_take(&input) % 8 != 0)
         handshake(&writer, &begin);

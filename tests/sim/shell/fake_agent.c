@@ -86,7 +86,7 @@ static void place_main(void)
     struct place *place = world.place;
     struct log log = LOG_INIT;
     struct err err = {0};
-    int rc = agent_run(&log, "/invented/muster", &err);
+    int rc = agent_run(&log, "/invented/muster", &(struct agent_request){0}, &err);
     place->state = PLACE_ENDED;
     place->locks = NULL;
     trace("agent %u on host %u has ended%s%s", place->number, place->host, rc ? ": " : "",

@@ -325,6 +325,7 @@ static struct map_request request_make(char gpus[32], const char *hosts)
                        .workers_per_gpu = scene->workers_per_device,
                        .hosts = scene->hosts.n > 0 ? hosts : NULL,
                        .via = "reach {host}",
+                       .agent_path = "/invented/muster",
                        .host_timeout_ms = scene->hosts.timeout_ms},
         .schedule.batch = is_shard ? 0 : scene->batch,
         .schedule.fixed_batches = !is_shard && scene->fixed_batches,

@@ -51,7 +51,8 @@ static void an_output_is_known_in_place_and_until_another_one_of_the_run_replace
     assert_false(output_identity_is(".", 1, "out"));
 }
 
-static void a_file_of_somebody_else_is_none_of_the_run_though_it_was_there_when_one_was_made(void **state)
+static void
+a_file_of_somebody_else_is_none_of_the_run_though_it_was_there_when_one_was_made(void **state)
 {
     (void)state;
     assert_int_equal(unlink("out"), 0);
@@ -66,7 +67,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_output_is_known_in_place_and_until_another_one_of_the_run_replaces_it),
-        cmocka_unit_test(a_file_of_somebody_else_is_none_of_the_run_though_it_was_there_when_one_was_made),
+        cmocka_unit_test(
+            a_file_of_somebody_else_is_none_of_the_run_though_it_was_there_when_one_was_made),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
