@@ -28,6 +28,7 @@ PidFile {dir}/keys/sshd.pid
 StrictModes no
 UsePAM no
 MaxStartups 100
+SetEnv XDG_CACHE_HOME={dir}/cache
 """
 SSH = """Host *
   HostName 127.0.0.1
@@ -53,16 +54,35 @@ def throughput(bench):
                verdict(rate["hosts"].median >= 1e6), bench.runs())
 
 
+def sent(bench):
+    """The environment of a muster for which this machine is another one: its program is sent there, and kept."""
+    return dict(os.environ, MUSTER_SEND_AGENT="1", XDG_CACHE_HOME=bench.path("cache"))
+
+
 def start(bench):
     each = ("each", "--hosts", "one=cpu:1,two=cpu:1", "--via", VIA, "--", "true")
+    bench.muster(*each, env=sent(bench))
     samples = bench.in_turn({
-        "hosts": lambda: bench.muster(*each),
+        "hosts": lambda: bench.muster(*each, env=sent(bench)),
+        "own": lambda: bench.muster(*each),
         "local": lambda: bench.muster("each", "-g", "cpu:2", "--", "true"),
     }, bench.size(11, 1), before=lambda: time.sleep(0.2))
     ms = {name: spread(s.wall for s in list_) for name, list_ in samples.items()}
-    return Row("two agents through pipes, trivial workers (`muster each`), from exec to the end", "<= 60 ms",
-               "%s ms" % ms["hosts"].text(1e3, 1), "on this machine: %s ms" % ms["local"].text(1e3, 1),
+    return Row("two agents that are installed, through pipes, trivial workers (`muster each`), from exec to the end", "<= 60 ms",
+               "%s ms" % ms["hosts"].text(1e3, 1),
+               "agents of the head's own program: %s ms; no agents: %s ms" % (ms["own"].text(1e3, 1), ms["local"].text(1e3, 1)),
                verdict(ms["hosts"].median <= 0.06), bench.runs(bench.size(11, 1)))
+
+
+def install(bench):
+    each = ("each", "--hosts", "one=cpu:1", "--via", VIA, "--", "true")
+    samples = bench.in_turn({
+        "first": lambda: (bench.remove("cache"), bench.muster(*each, env=sent(bench)))[1],
+        "kept": lambda: bench.muster(*each, env=sent(bench)),
+    }, bench.size(7, 1))
+    cost = spread(f.wall - k.wall for f, k in zip(samples["first"], samples["kept"]))
+    return Row("the program is sent and installed, beyond the start of one that is there", "<= 0.5 s", "%s s" % cost.text(), "",
+               verdict(cost.median <= 0.5), bench.runs(bench.size(7, 1)))
 
 
 def start_by_ssh(bench):
@@ -85,8 +105,10 @@ def start_by_ssh(bench):
             if subprocess.run([*ssh, "lab", "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
                 break
             time.sleep(0.1)
+        each = ("each", "--hosts", "one=cpu:1,two=cpu:1", "--via", " ".join(ssh) + " {host}", "--", "true")
+        bench.muster(*each, env=sent(bench))
         samples = bench.in_turn({
-            "hosts": lambda: bench.muster("each", "--hosts", "one=cpu:1,two=cpu:1", "--via", " ".join(ssh) + " {host}", "--", "true"),
+            "hosts": lambda: bench.muster(*each, env=sent(bench)),
             "ssh": lambda: bench.timed([*ssh, "lab", "true"]),
         }, bench.size(11, 1))
     finally:
@@ -94,7 +116,7 @@ def start_by_ssh(bench):
         daemon.wait()
     ratio = spread(h.wall / s.wall for h, s in zip(samples["hosts"], samples["ssh"]))
     ms = {name: spread(s.wall for s in list_) for name, list_ in samples.items()}
-    return Row("two agents through ssh, trivial workers", "<= 3 x `ssh host true`",
+    return Row("two agents that are installed, through ssh, trivial workers", "<= 3 x `ssh host true`",
                "%s x: %s ms" % (ratio.text(), ms["hosts"].text(1e3, 0)), "`ssh host true` %s ms" % ms["ssh"].text(1e3, 0),
                verdict(ratio.median <= 3), bench.runs(bench.size(11, 1)))
 
@@ -132,7 +154,7 @@ def rows(bench):
     with open(bench.path("slow.py"), "w", encoding="ascii") as file:
         file.write(SLOW_FILTER.format(ms=ITEM_MS))
     kinds = {"filter": [sys.executable, "-S", bench.path("slow.py")], "channel worker": [bench.tool("bench_worker"), "sleep"]}
-    out = [throughput(bench), start(bench), start_by_ssh(bench), many(bench)]
+    out = [throughput(bench), start(bench), install(bench), start_by_ssh(bench), many(bench)]
     for name, command in kinds.items():
         for round_trip_ms in bench.size((2, 10, 50), (2,)):
             out.append(distance(bench, name, round_trip_ms, command))
