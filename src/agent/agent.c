@@ -128,7 +128,9 @@ static int devices_take(struct agent *agent, struct err *err)
     const struct allocation_wish wish = {.gpus = take->gpus[0] ? take->gpus : NULL,
                                          .gpus_per_worker = take->gpus_per_worker,
                                          .workers_per_gpu = take->workers_per_gpu,
-                                         .visible = take->visible};
+                                         .visible = take->visible,
+                                         .without_devices =
+                                             strcmp(take->gpus, WISH_NO_DEVICES) == 0};
     const struct allocation_holder holder = {shell->self_path, take->run_id, shell->log};
     int rc = allocation_take(&agent->allocation, &wish, &holder, err);
     if (rc)

@@ -310,6 +310,14 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
     return rc;
 }
 
+static void own_program_set(const struct agent *agent, struct wire_spawn *spawn)
+{
+    if (strcmp(spawn->argv[0], AGENT_PROGRAM) != 0)
+        return;
+    free((char *)(uintptr_t)spawn->argv[0]);
+    spawn->argv[0] = xstrdup(agent->shell.self_path);
+}
+
 static struct agent_worker *worker_new(struct agent *agent, uint32_t id)
 {
     struct agent_worker *w = xcalloc(1, sizeof(*w));
@@ -338,6 +346,7 @@ static void take_spawn(struct agent *agent, const struct frame *frame)
         wire_spawn_release(&spawn);
         return;
     }
+    own_program_set(agent, &spawn);
     struct agent_worker *w = worker_new(agent, frame->worker);
     int rc = start(w, &spawn, &err);
     wire_spawn_release(&spawn);

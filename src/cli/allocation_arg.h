@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of devices, for every verb that starts workers. `at` is the offset of struct
+ * The options of devices and hosts, for every verb that starts workers, and those of hosts for verbs that look. `at` is the offset of struct
  * allocation_wish in the request.
  */
 #pragma once
@@ -18,4 +18,11 @@
     {OPT_TEXT, 0, "agent-path", "PATH", "where muster is installed on the hosts (default: it is sent to those that lack it)", (at) + offsetof(struct allocation_wish, agent_path)}, \
     {OPT_U64, 0, "hosts-min", "N", "go on if N hosts can be had (default 1)", (at) + offsetof(struct allocation_wish, hosts_min), 1, 4096}, \
     {OPT_DURATION, 0, "host-timeout", "DURATION", "give a host up that says nothing for so long; its agent ends its workers then, too (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
+
+/* The same options of hosts for a verb that looks at them; what is not here is not asked of a look. */
+#define LOOK_OPTS(at)                                                                                                  \
+    {OPT_TEXT, 0, "hosts", "LIST", "look at these machines: node1,user@node2:2222; node1=0-3 for some of its devices, @FILE, slurm, local for this machine", (at) + offsetof(struct allocation_wish, hosts)}, \
+    {OPT_TEXT, 0, "via", "COMMAND", "how to reach a host: a command with {host} that connects its standard streams to a program there (default ssh; srun for nodes of a Slurm job)", (at) + offsetof(struct allocation_wish, via)}, \
+    {OPT_TEXT, 0, "agent-path", "PATH", "where muster is on the hosts (default: where it is on this machine)", (at) + offsetof(struct allocation_wish, agent_path)}, \
+    {OPT_DURATION, 0, "host-timeout", "DURATION", "longest time to wait for the answer of a host (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
 /* clang-format on */

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <poll.h>
-#include <pwd.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/console_text.h"
 #include "base/fs.h"
-#include "base/json.h"
 #include "base/parse.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
-#include "device/lock.h"
+#include "cli/allocation_arg.h"
+#include "cli/gpus_rows.h"
+#include "cli/host_look.h"
+#include "cli/verbs.h"
 #include "device/probe.h"
-#include "device/wire.h"
-#include "opt/cmd.h"
 
 struct gpus_request {
     const char *gpus;
     bool json, watch, all;
+    struct allocation_wish hosts;
 };
 
+/* clang-format off */
 static const struct opt gpus_opts[] = {
     {OPT_TEXT, 'g', "gpus", "SPEC",
      "only these devices (0,2,5-7, any:N, free, a UUID, cpu:N, sim:…)",
@@ -34,8 +34,10 @@ static const struct opt gpus_opts[] = {
     {OPT_FLAG, 0, "json", NULL,
      "print one JSON object per device and line, with everything that is known",
      offsetof(struct gpus_request, json)},
+    LOOK_OPTS(offsetof(struct gpus_request, hosts)),
     {OPT_END},
 };
+/* clang-format on */
 
 static const char *const gpus_examples[] = {
     "muster gpus",
@@ -44,191 +46,10 @@ static const char *const gpus_examples[] = {
     "the first four, every five seconds",
     "muster gpus --json | jq -r 'select(.ill != \"\") | .uuid'",
     "the devices that are not fit",
+    "muster gpus --hosts lab1,lab2,local",
+    "the devices of three machines in one table",
     NULL,
 };
-
-/* ---- a table of short texts: the widths come from what is in it ---- */
-
-enum {
-    COLUMNS = 10,
-    CELL_MAX = 160
-};
-
-struct table {
-    char (*cells)[COLUMNS][CELL_MAX];
-    size_t n_rows;
-};
-
-static char *cell(struct table *table, size_t column)
-{
-    return table->cells[table->n_rows][column];
-}
-
-/* The number of characters, not bytes, of a UTF-8 text. */
-static int width(const char *text)
-{
-    int n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
-static void table_print(const struct table *table, const bool *is_number, struct buf *out)
-{
-    int widths[COLUMNS] = {0};
-    for (size_t r = 0; r < table->n_rows; r++)
-        for (size_t c = 0; c < COLUMNS; c++)
-            widths[c] = MAX(widths[c], width(table->cells[r][c]));
-    for (size_t r = 0; r < table->n_rows; r++) {
-        for (size_t c = 0; c < COLUMNS; c++) {
-            const char *text = table->cells[r][c];
-            int pad = widths[c] - width(text);
-            if (widths[c] == 0)
-                continue;
-            buf_addf(out, "%*s%s%*s", is_number[c] ? pad : 0, "", text, is_number[c] ? 2 : pad + 2,
-                     "");
-        }
-        while (out->len > 0 && out->at[out->len - 1] == ' ')
-            out->len--;
-        buf_add_char(out, '\n');
-    }
-}
-
-/* ---- one device as a row ---- */
-
-/* "GPU-4f2a9c31": as much of a UUID as identifies a device; -g accepts it. */
-static void short_uuid(const char *uuid, char out[CELL_MAX])
-{
-    bool is_long = strlen(uuid) > 24;
-    snprintf(out, CELL_MAX, "%.*s", is_long ? 12 : CELL_MAX - 1, uuid);
-}
-
-static void number_cell(char *out, int value, const char *unit)
-{
-    if (value >= 0)
-        snprintf(out, CELL_MAX, "%d%s", value, unit);
-    else
-        snprintf(out, CELL_MAX, "-");
-}
-
-static void memory_cell(const struct device *device, char *out)
-{
-    char used[16], total[16];
-    if (device->mem_total_bytes == 0) {
-        snprintf(out, CELL_MAX, "-");
-        return;
-    }
-    size_format(used, device->mem_total_bytes - device->mem_free_bytes);
-    size_format(total, device->mem_total_bytes);
-    snprintf(out, CELL_MAX, "%s / %s", used, total);
-}
-
-static void health_cell(const struct device *device, char *out)
-{
-    if (device->is_lost)
-        snprintf(out, CELL_MAX, "LOST%s%s", device->ill[0] ? ": " : "", device->ill);
-    else if (device->ill[0])
-        snprintf(out, CELL_MAX, "ILL: %s", device->ill);
-    else if (device->ecc_uncorrected_count > 0)
-        snprintf(out, CELL_MAX, "%ld uncorrected ECC errors", device->ecc_uncorrected_count);
-    else
-        snprintf(out, CELL_MAX, "ok");
-}
-
-/* "python 4711 alice 3.2 GiB, …" and the holder of the lock. */
-static void users_text(const struct device *device, struct buf *out)
-{
-    struct buf holder = BUF_INIT;
-    for (size_t i = 0; i < device->n_processes; i++) {
-        const struct device_process *process = &device->processes[i];
-        const struct passwd *user = getpwuid(process->uid);
-        cleanup_free char *name = console_visible_new(process->name[0] ? process->name : "?");
-        buf_addf(out, "%s%s %d", i ? ", " : "", name, (int)process->pid);
-        buf_addf(out, user ? " %s" : "%s", user ? user->pw_name : "");
-        char size[16];
-        size_format(size, process->mem_bytes);
-        buf_addf(out, process->mem_bytes ? " %s" : "%s", process->mem_bytes ? size : "");
-    }
-    if (device_is_locked(device, &holder)) {
-        buf_add_text(out, out->len ? "; locked by " : "locked by ");
-        console_visible_add(out, buf_str(&holder));
-    }
-    buf_release(&holder);
-}
-
-static void add_row(struct table *table, const struct device *device)
-{
-    char label[24];
-    struct buf users = BUF_INIT;
-    device_label(device, label);
-    users_text(device, &users);
-    snprintf(cell(table, 0), CELL_MAX, "%s", label);
-    number_cell(cell(table, 1), device->physical, "");
-    short_uuid(device->uuid, cell(table, 2));
-    snprintf(cell(table, 3), CELL_MAX, "%s", device->name);
-    memory_cell(device, cell(table, 4));
-    number_cell(cell(table, 5), device->busy_percent, " %");
-    number_cell(cell(table, 6), device->temperature_c, " °C");
-    number_cell(cell(table, 7), (int)device->power_w, " W");
-    health_cell(device, cell(table, 8));
-    snprintf(cell(table, 9), CELL_MAX, "%s", buf_text(&users));
-    table->n_rows++;
-    buf_release(&users);
-}
-
-/* A CPU slot has no memory, load, heat or health of its own. */
-static void add_slot(struct table *table, const struct device *device)
-{
-    char label[24];
-    device_label(device, label);
-    snprintf(cell(table, 0), CELL_MAX, "%s", label);
-    snprintf(cell(table, 3), CELL_MAX, "%s", device->name);
-    snprintf(cell(table, 2), CELL_MAX, "%d thread%s", CPU_COUNT(&device->cpus),
-             CPU_COUNT(&device->cpus) == 1 ? "" : "s");
-    table->n_rows++;
-}
-
-static void print_table(const struct device_list *list, const size_t *shown, size_t n_shown,
-                        struct buf *out)
-{
-    static const char *const titles[COLUMNS] = {"DEVICE", "PCI#", "UUID",  "NAME",   "MEMORY",
-                                                "LOAD",   "TEMP", "POWER", "HEALTH", "IN USE BY"};
-    static const bool is_number[COLUMNS] = {
-        [1] = true, [4] = true, [5] = true, [6] = true, [7] = true};
-    struct table table = {xcalloc(n_shown + 1, sizeof(*table.cells)), 0};
-    bool is_cpu = n_shown > 0 && list->at[shown[0]].kind == DEVICE_CPU;
-    for (size_t c = 0; c < COLUMNS && !is_cpu; c++)
-        snprintf(cell(&table, c), CELL_MAX, "%s", titles[c]);
-    table.n_rows = is_cpu ? 0 : 1;
-    for (size_t i = 0; i < n_shown; i++)
-        (is_cpu ? add_slot : add_row)(&table, &list->at[shown[i]]);
-    if (n_shown > 0)
-        table_print(&table, is_number, out);
-    free(table.cells);
-}
-
-/* Prints the device's object, with the time and the lock holder first. */
-static void print_json(const struct device_list *list, const size_t *shown, size_t n_shown,
-                       struct buf *out)
-{
-    char time[40];
-    clock_rfc3339(time, clock_wall_ms());
-    for (size_t i = 0; i < n_shown; i++) {
-        const struct device *device = &list->at[shown[i]];
-        struct buf object = BUF_INIT, holder = BUF_INIT;
-        device_format_json(device, &object);
-        buf_addf(out, "{\"time\":\"%s\",\"locked_by\":", time);
-        if (device_is_locked(device, &holder))
-            buf_add_json(out, buf_str(&holder));
-        else
-            buf_add_text(out, "null");
-        buf_add_char(out, ',');
-        console_visible_add(out, str_of(buf_text(&object) + 1));
-        buf_add_char(out, '\n');
-        buf_release(&object);
-        buf_release(&holder);
-    }
-}
 
 /* ---- the verb ---- */
 
@@ -254,13 +75,23 @@ static int choose(const struct gpus_request *request, const struct device_spec *
     return 0;
 }
 
+static int rows_print(const struct gpus_request *request, const struct gpus_rows *rows,
+                      struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    if (request->watch && !request->json && isatty(STDOUT_FILENO))
+        buf_add_text(&out, "\033[H\033[J");
+    (request->json ? gpus_rows_json : gpus_rows_table)(rows, &out);
+    return out.len > 0 ? write_all(STDOUT_FILENO, out.at, out.len, err) : 0;
+}
+
 static int show(struct app *app, const struct gpus_request *request, const struct device_spec *spec,
                 bool is_first, struct err *err)
 {
     size_t shown[DEVICES_MAX], n_shown = 0;
     struct device_list list;
+    struct gpus_rows rows = {0};
     cleanup_buf struct buf notes = BUF_INIT;
-    cleanup_buf struct buf out = BUF_INIT;
     struct probe_opts opts = {.self_path = app->self_path,
                               .ignore_visibility = request->all,
                               .is_for_looking = true,
@@ -271,12 +102,11 @@ static int show(struct app *app, const struct gpus_request *request, const struc
     if (is_first && notes.len > 0 && !app->quiet)
         fprintf(stderr, "%s", buf_text(&notes));
     rc = choose(request, spec, &list, shown, &n_shown, err);
-    if (rc == 0 && request->watch && !request->json && isatty(STDOUT_FILENO))
-        buf_add_text(&out, "\033[H\033[J");
+    for (size_t i = 0; rc == 0 && i < n_shown; i++)
+        gpus_rows_add(&rows, &list.at[shown[i]]);
     if (rc == 0)
-        (request->json ? print_json : print_table)(&list, shown, n_shown, &out);
-    if (rc == 0 && out.len > 0)
-        rc = write_all(STDOUT_FILENO, out.at, out.len, err);
+        rc = rows_print(request, &rows, err);
+    gpus_rows_release(&rows);
     device_list_release(&list);
     return rc;
 }
@@ -287,6 +117,79 @@ static bool wait_period(uint64_t period_ms)
     struct pollfd reader = {.fd = STDOUT_FILENO};
     int n_ready = poll(&reader, 1, (int)MIN(period_ms, (uint64_t)3600000));
     return n_ready == 0;
+}
+
+/* ---- other hosts ---- */
+
+/* The devices of one host. False if it cannot be had; then why has been said. */
+static bool host_rows_add(const struct app *app, const struct host_answer *answer, bool is_first,
+                          struct gpus_rows *rows)
+{
+    struct err err = answer->why;
+    const char *name = answer->host->name;
+    if (is_first || err.code || answer->status != 0)
+        look_said_print(app, answer);
+    if (err.code == 0 && answer->status == 0)
+        (void)!gpus_rows_parse(rows, name, buf_str(&answer->out), &err);
+    if (err.code)
+        talk("%s: cannot be had: %s", name, err.text);
+    else if (answer->status != 0)
+        talk("%s: cannot be had: muster gpus ended there with status %d", name, answer->status);
+    return err.code == 0 && answer->status == 0;
+}
+
+static int hosts_show(const struct app *app, const struct gpus_request *request,
+                      const struct host_ask *ask, bool is_first, bool *is_missing, struct err *err)
+{
+    struct gpus_rows rows = {0};
+    size_t n_answers;
+    const struct host_answer *answers = host_answers(ask, &n_answers);
+    for (size_t i = 0; i < n_answers; i++)
+        *is_missing |= !host_rows_add(app, &answers[i], is_first, &rows);
+    int rc = rows_print(request, &rows, err);
+    gpus_rows_release(&rows);
+    return rc;
+}
+
+static int hosts_look(struct app *app, const struct gpus_request *request, struct host_ask *ask,
+                      const struct look *look, bool is_first, struct err *err)
+{
+    bool is_missing = false;
+    int rc = look_ask(ask, look);
+    if (rc == 0)
+        rc = hosts_show(app, request, ask, is_first, &is_missing, err);
+    return rc == 0 && is_missing ? err_exit_status(ERR_UNAVAILABLE) : rc;
+}
+
+/* Looks again, whoever is missing, until a signal comes or nobody reads any more. */
+static int hosts_watch(struct app *app, const struct gpus_request *request, uint64_t period_ms,
+                       struct host_ask *ask, const struct look *look, struct err *err)
+{
+    int rc = hosts_look(app, request, ask, look, true, err);
+    while (request->watch && (rc == 0 || rc == err_exit_status(ERR_UNAVAILABLE)) &&
+           wait_period(0)) {
+        int ended = host_ask_pause(ask, period_ms);
+        rc = ended ? ended : hosts_look(app, request, ask, look, false, err);
+    }
+    return rc;
+}
+
+static int hosts_run(struct app *app, const struct gpus_request *request, uint64_t period_ms,
+                     struct err *err)
+{
+    struct host_ask *ask = NULL;
+    struct look look = {.cmd = &cmd_gpus, .gpus = request->gpus};
+    env_list_add(&look.words, xstrdup("gpus"));
+    env_list_add(&look.words, xstrdup("--json"));
+    if (request->all)
+        env_list_add(&look.words, xstrdup("--all"));
+    env_end(&look.words);
+    int rc = look_open(app, &request->hosts, &ask, err);
+    if (rc == 0)
+        rc = hosts_watch(app, request, period_ms, ask, &look, err);
+    host_ask_close(ask);
+    env_list_release(&look.words);
+    return rc;
 }
 
 static int gpus_run(struct app *app, void *request_, int argc, char **argv, char **command,
@@ -303,6 +206,8 @@ static int gpus_run(struct app *app, void *request_, int argc, char **argv, char
         rc = duration_parse(str_of(argv[0]), &period_ms, err);
     if (rc == 0 && period_ms < 100)
         rc = fail(err, ERR_USAGE, "period '%s' is too short (at least 100ms)", argv[0]);
+    if (rc == 0 && request->hosts.hosts)
+        return hosts_run(app, request, period_ms, err);
     if (rc == 0)
         rc = show(app, request, spec, true, err);
     while (rc == 0 && request->watch && wait_period(period_ms))

@@ -124,10 +124,24 @@ static void positions_make(struct allocation *a)
     a->first_of = xrealloc(a->first_of, (a->n_chosen + 1) * sizeof(*a->first_of));
     for (size_t i = 0; i < a->n_seats; i++) {
         const struct seat *seat = &a->seats[i];
-        a->device_of[i] = allocation_position(a, seat->devices[0]);
+        a->device_of[i] = seat->n_devices > 0 ? allocation_position(a, seat->devices[0]) : 0;
         for (size_t d = 0; d < seat->n_devices; d++)
             a->first_of[allocation_position(a, seat->devices[d])] = a->device_of[i];
     }
+}
+
+int allocation_no_seat(struct err *err)
+{
+    return fail(err, ERR_USAGE, "-g none leaves no place for a worker; cpu:N gives N CPU slots");
+}
+
+/* For a worker that looks at the machine. */
+static void bare_seat_make(struct allocation *a)
+{
+    a->seats = xcalloc(1, sizeof(*a->seats));
+    snprintf(a->seats[0].label, sizeof(a->seats[0].label), "%s", WISH_NO_DEVICES);
+    a->n_seats = 1;
+    positions_make(a);
 }
 
 static int seats_take(struct allocation *a, const struct allocation_wish *wish, struct err *err)
@@ -135,9 +149,12 @@ static int seats_take(struct allocation *a, const struct allocation_wish *wish, 
     const struct seat_opts opts = {(uint32_t)wish->gpus_per_worker,
                                    (uint32_t)wish->workers_per_gpu};
     size_t n_seats = 0;
-    if (a->n_chosen == 0)
-        return fail(err, ERR_USAGE,
-                    "-g none leaves no place for a worker; cpu:N gives N CPU slots");
+    if (a->n_chosen == 0 && !wish->without_devices)
+        return allocation_no_seat(err);
+    if (a->n_chosen == 0) {
+        bare_seat_make(a);
+        return 0;
+    }
     int rc = seats_make(&a->devices, a->chosen, a->n_chosen, &opts, &a->seats, &n_seats, err);
     if (rc)
         return rc;

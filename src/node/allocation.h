@@ -11,6 +11,8 @@
 #include "device/probe.h"
 #include "device/seat.h"
 
+#define WISH_NO_DEVICES "none"
+
 struct allocation_wish {
     const char *gpus;                          /* SPEC (device/spec.h); NULL: free devices */
     uint64_t gpus_per_worker, workers_per_gpu; /* 0: one */
@@ -19,7 +21,8 @@ struct allocation_wish {
     /* Other machines (shell/hosts.h). */
     const char *hosts, *via, *agent_path; /* NULL: none; ssh; the path of this program */
     const char *program;                  /* of the workers: it must be there. NULL: not known */
-    uint64_t hosts_min, host_timeout_ms;  /* 0: one; the default */
+    bool without_devices; /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
+    uint64_t hosts_min, host_timeout_ms; /* 0: one; the default */
 };
 
 /* Who takes the devices: the program, the run named to others (NULL: not known yet), and its log. */
@@ -83,6 +86,8 @@ uint64_t allocation_round_trip_ms(const struct allocation *allocation, uint32_t 
 uint32_t allocation_host_of(const struct allocation *allocation, uint32_t chosen);
 /* The position in `chosen` of a device. */
 uint32_t allocation_position(const struct allocation *allocation, size_t device);
+/* The error of WISH_NO_DEVICES where workers need a device: ERR_USAGE. */
+int allocation_no_seat(struct err *err);
 /* Adds how a chosen device is called in messages: "gpu 0", on another host "node1 gpu 0". */
 void allocation_label_add(const struct allocation *allocation, uint32_t chosen, struct buf *out);
 void allocation_release(struct allocation *allocation);

@@ -38,7 +38,8 @@ void seat_environment_add(const struct allocation *a, uint32_t number, struct en
 {
     const struct seat *seat = &a->seats[number];
     if (seat->host == 0) {
-        devices_add(a, seat, env);
+        if (seat->n_devices > 0)
+            devices_add(a, seat, env);
         python_path_add(a, env);
     }
     env_set(env, xasprintf("MUSTER_WORKER=%u", number));

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/xalloc.h"
+#include "node/allocation.h"
 #include "node/hello.h"
 #include "node/remote_impl.h"
 
@@ -77,6 +78,8 @@ static void on_hello(struct remote *remote, const struct frame *frame)
         remote->opts.handlers->greeted(
             remote->opts.context,
             &(struct remote_greeting){&hello, remote->start.folder, remote->start.n_bundle_bytes});
+    remote->peer.clock_ahead_ms = (int64_t)hello.wall_ms - clock_wall_ms();
+    snprintf(remote->peer.version, sizeof(remote->peer.version), "%s", hello.version);
     link_ping(&remote->link, clock_now_ms()); /* answered before the agent looks for devices */
     wire_take(&body, &remote->opts.take);
     remote_send(remote, FRAME_TAKE, WIRE_NO_WORKER, 0, buf_str(&out));
@@ -90,7 +93,8 @@ static void on_taken(struct remote *remote, const struct frame *frame)
     struct wire_body body = wire_body_of(frame->body);
     struct wire_taken taken = {0};
     wire_taken(&body, &taken);
-    if (wire_body_is_whole(&body) && taken.n_seats > 0) {
+    bool wants_devices = strcmp(remote->opts.take.gpus, WISH_NO_DEVICES) != 0;
+    if (wire_body_is_whole(&body) && taken.n_seats > 0 && (taken.n_devices > 0) == wants_devices) {
         remote->state = REMOTE_UP;
         remote->link.silence_limit_ms = remote->opts.silence_limit_ms;
         remote->opts.handlers->taken(remote->opts.context, &taken);
@@ -314,6 +318,15 @@ void remote_end_transport(struct node *node, enum worker_end how)
 uint64_t remote_round_trip_ms(const struct node *node)
 {
     return ((const struct remote *)node)->link.round_trip_ms;
+}
+
+/* The hello was under way for half of a round trip. */
+struct remote_peer remote_peer(const struct node *node)
+{
+    const struct remote *remote = (const struct remote *)node;
+    struct remote_peer peer = remote->peer;
+    peer.clock_ahead_ms += (int64_t)remote->link.round_trip_ms / 2;
+    return peer;
 }
 
 void remote_leave(struct node *node)

@@ -54,6 +54,12 @@ MUST_CHECK int remote_connect(struct node *node, struct err *err);
 bool remote_has_transport(const struct node *node);
 /* From here to the agent and back, as measured; 0: less than a millisecond. */
 uint64_t remote_round_trip_ms(const struct node *node);
+/* What the agent said of itself at the last connection. */
+struct remote_peer {
+    char version[64];       /* of muster there; "" before the first connection */
+    int64_t clock_ahead_ms; /* its clock minus ours, within a round trip */
+};
+struct remote_peer remote_peer(const struct node *node);
 /* Ends the connection in order: the agent ends its workers, and itself. */
 void remote_leave(struct node *node);
 /* Ends the transport's process. */

@@ -225,7 +225,7 @@ static void seat(struct wire_body *body, struct seat *seat, uint32_t n_devices)
     seat->n_devices = n;
     for (uint32_t i = 0; i < n; i++)
         seat_device(body, &seat->devices[i], n_devices);
-    if (n == 0)
+    if ((n == 0) != (n_devices == 0))
         body->is_malformed = true;
     u32(body, &seat->share);
     text(body, seat->label, sizeof(seat->label));
@@ -237,7 +237,7 @@ void wire_taken(struct wire_body *body, struct wire_taken *taken)
 {
     enum {
         DEVICE_MIN_BYTES = 54,
-        SEAT_MIN_BYTES = 20
+        SEAT_MIN_BYTES = 16
     };
     count(body, &taken->n_devices, DEVICES_MAX, DEVICE_MIN_BYTES);
     if (!body->out)

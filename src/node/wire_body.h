@@ -62,7 +62,7 @@ void wire_take(struct wire_body *body, struct wire_take *take);
 /* TAKEN: the devices that were chosen, and the seats on them; a seat's devices are positions among these. */
 struct wire_taken {
     struct device *devices; /* [n_devices], free() it after reading */
-    struct seat *seats;     /* [n_seats], free() it after reading */
+    struct seat *seats; /* [n_seats], free() it after reading; without devices if there are none */
     uint32_t n_devices, n_seats;
     char *notes; /* lines for the user, free() it after reading; not NULL */
 };
@@ -72,7 +72,8 @@ void wire_taken_release(struct wire_taken *taken);
 /* REFUSED and FAILED: an error. */
 void wire_error(struct wire_body *body, struct err *err);
 
-/* SPAWN. */
+/* SPAWN. As its first word, AGENT_PROGRAM stands for the agent's own program, whatever its path is there. */
+#define AGENT_PROGRAM "{muster}"
 struct wire_spawn {
     uint32_t seat; /* its number among the seats that were taken */
     uint64_t grace_ms;

@@ -273,12 +273,14 @@ void host_connect(struct remote_host *h)
         on_lost(h, &err);
 }
 
-static int take_fill(const struct remote_host *h, struct wire_take *take, struct err *err)
+static int take_fill(const struct shell *shell, const struct allocation_wish *wish,
+                     const struct host *host, struct wire_take *take, struct err *err)
 {
-    const struct allocation_wish *wish = &h->hosts->wish;
-    const char *run_id = h->hosts->shell->run_id;
-    const char *gpus = h->host.gpus ? h->host.gpus : wish->gpus;
+    const char *run_id = shell->run_id;
+    const char *gpus = host->gpus && !wish->without_devices ? host->gpus : wish->gpus;
     cleanup_free char *cwd = path_cwd();
+    if (gpus && strcmp(gpus, WISH_NO_DEVICES) == 0 && !wish->without_devices)
+        return allocation_no_seat(err);
     *take = (struct wire_take){.gpus_per_worker = wish->gpus_per_worker,
                                .workers_per_gpu = wish->workers_per_gpu,
                                .wait_ms = wish->wait_ms,
@@ -292,30 +294,49 @@ static int take_fill(const struct remote_host *h, struct wire_take *take, struct
     return 0;
 }
 
+int host_link_open(struct shell *shell, const struct slurm_job *job,
+                   const struct allocation_wish *wish, struct host_link *link, struct err *err)
+{
+    const struct launcher_opts launcher = {
+        .via = wish->via, .job = job, .agent_path = wish->agent_path};
+    int rc = launcher_command(&launcher, link->host, &link->command, &link->environment, err);
+    if (rc == 0 && wish->agent_path && !link->bundles->program[0])
+        rc = program_hash(link->bundles->program, err);
+    struct remote_opts opts = {.local = shell->machines.local,
+                               .argv = (const char *const *)link->command.at,
+                               .envp = (const char *const *)link->environment.at,
+                               .version = MUSTER_VERSION,
+                               .program = link->bundles->program,
+                               /* The variable is for tests, whose hosts are this machine. */
+                               .self_path = getenv("MUSTER_SEND_AGENT") ? NULL : shell->self_path,
+                               .bundles = wish->agent_path ? NULL : link->bundles,
+                               .silence_limit_ms =
+                                   wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
+                               .handlers = link->handlers,
+                               .context = link->context};
+    if (rc == 0)
+        rc = take_fill(shell, wish, link->host, &opts.take, err);
+    if (rc)
+        return rc;
+    link->node = remote_open(&opts);
+    return 0;
+}
+
+void host_link_release(struct host_link *link)
+{
+    env_list_release(&link->command);
+    env_list_release(&link->environment);
+}
+
 static int node_make(struct remote_host *h, struct err *err)
 {
     struct shell *shell = h->hosts->shell;
-    const struct allocation_wish *wish = &h->hosts->wish;
-    const struct launcher_opts launcher = {
-        .via = wish->via, .job = &h->hosts->job, .agent_path = wish->agent_path};
-    int rc = launcher_command(&launcher, &h->host, &h->command, &h->environment, err);
-    struct remote_opts opts = {.local = shell->machines.local,
-                               .argv = (const char *const *)h->command.at,
-                               .envp = (const char *const *)h->environment.at,
-                               .version = MUSTER_VERSION,
-                               .program = h->hosts->bundles.program,
-                               /* The variable is for tests, whose hosts are this machine. */
-                               .self_path = getenv("MUSTER_SEND_AGENT") ? NULL : shell->self_path,
-                               .bundles = wish->agent_path ? NULL : &h->hosts->bundles,
-                               .silence_limit_ms =
-                                   wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
-                               .handlers = &handlers,
-                               .context = h};
-    if (rc == 0)
-        rc = take_fill(h, &opts.take, err);
+    h->link = (struct host_link){
+        .host = &h->host, .bundles = &h->hosts->bundles, .handlers = &handlers, .context = h};
+    int rc = host_link_open(shell, &h->hosts->job, &h->hosts->wish, &h->link, err);
     if (rc)
         return rc;
-    h->node = remote_open(&opts);
+    h->node = h->link.node;
     h->position = group_add(shell->node, h->node);
     return 0;
 }
@@ -335,8 +356,7 @@ struct remote_host *host_new(struct hosts *hosts, struct host *taken, struct err
 void host_free(struct remote_host *h)
 {
     host_release(&h->host);
-    env_list_release(&h->command);
-    env_list_release(&h->environment);
+    host_link_release(&h->link);
     devices_forget(h);
     free(h);
 }

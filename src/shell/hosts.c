@@ -9,7 +9,6 @@
 #include "shell/hosts_impl.h"
 
 enum {
-    STARTING_MAX = 8, /* at once: more are refused by sshd's default MaxStartups */
     LEAVE_MS = 5000
 };
 
@@ -25,7 +24,7 @@ static size_t n_in_state(const struct hosts *hosts, enum host_state state)
 static void waiting_connect(struct hosts *hosts)
 {
     size_t n_starting = n_in_state(hosts, HOST_STARTING);
-    for (size_t i = 0; i < hosts->len && n_starting < STARTING_MAX; i++) {
+    for (size_t i = 0; i < hosts->len && n_starting < HOSTS_STARTING_MAX; i++) {
         if (hosts->at[i]->state != HOST_WAITS)
             continue;
         host_connect(hosts->at[i]);
@@ -84,9 +83,6 @@ void hosts_vacated(struct hosts *hosts, uint32_t first)
 static int hosts_open(struct hosts *hosts, struct host_list *list, struct err *err)
 {
     struct shell *shell = hosts->shell;
-    int rc = hosts->wish.agent_path ? program_hash(hosts->bundles.program, err) : 0;
-    if (rc)
-        return rc;
     shell->node = group_open(shell->node);
     hosts->at = xcalloc(list->len + 1, sizeof(*hosts->at));
     for (size_t i = 0; i < list->len; i++) {

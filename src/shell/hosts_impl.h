@@ -25,8 +25,8 @@ enum host_state {
 struct remote_host {
     struct hosts *hosts;
     struct host host;
-    struct env_list command, environment; /* of its transport */
-    struct node *node;
+    struct host_link link;
+    struct node *node; /* the link's */
     enum host_state state;
     uint32_t position; /* among the run's nodes */
     struct err why;    /* it failed or was lost */

@@ -1,0 +1,164 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Looks at other hosts: gpus, doctor and status by host. ./reach HOST … runs what follows on that host, which is this
+# machine with another driver, other GPUs and another python3.
+load helpers
+
+setup() {
+    common_setup
+    export MUSTER_SYSFS=/nowhere
+    worker reach <<'END'
+#!/bin/sh
+host=$1
+shift
+case $host in
+big) export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=2 ;;
+old) export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1,driver=0:535.10 ;;
+refused) echo "Permission denied (publickey)." >&2; exit 255 ;;
+prompt) echo "password: " >&2; read -r answer </dev/tty || read -r answer; exit 255 ;;
+silent) exec sleep 1000 ;;
+liar) exec ./lie ;;
+esac
+echo $$ >pid.$host
+[ ! -e "env.$host" ] || . "./env.$host"
+exec "$@"
+END
+    export PYTHON FAKE_NVML
+}
+
+gpus() { run --separate-stderr limited "$MUSTER" gpus --via './reach {host}' "$@"; }
+
+# What is on stderr must hold each of these texts.
+warns() {
+    local output=$stderr
+    says "$@"
+}
+
+# ./lie {host}: a host whose agent is muster, and whose muster, when it is to look, prints what the file `prints` has.
+liar() {
+    worker lie <<END
+#!/bin/sh
+mkdir host-\$\$
+cp "$MUSTER" host-\$\$/muster
+cp "$(dirname "$MUSTER")/muster-guard" host-\$\$/
+cp lies host-\$\$/lies
+{
+    until readlink /proc/\$(pgrep -f "host-\$\$/muster agent")/fd/* 2>/dev/null | grep -q eventpoll; do sleep 0.02; done
+    mv host-\$\$/lies host-\$\$/muster
+    cat
+} | "$PWD/host-\$\$/muster" agent
+END
+    worker lies <<END
+#!/bin/sh
+cat "$PWD/prints"
+exit \$(cat "$PWD/ends" 2>/dev/null || echo 0)
+END
+}
+
+@test "gpus shows the devices of all hosts in the list's order, each with its host" {
+    gpus --hosts big,local,old
+    ended_with 0
+    [ "$(awk 'NR > 1 { print $1 }' <<<"$output" | uniq | tr '\n' ' ')" = "big local old " ]
+    says "HOST" "big    gpu 1 " "old    gpu 0 " "local  cpu 0 "
+    warns "local: no NVIDIA or AMD driver on this machine"
+    gpus --hosts big,old --json
+    ended_with 0
+    [ "$(jq -r '[.host, .index, .driver] | @tsv' <<<"$output" | tr '\t\n' ' ;')" = "big 0 550.54.15;big 1 550.54.15;old 0 535.10;" ]
+    [ "$(jq -r 'has("in_use_by") and has("locked_by") and has("time")' <<<"$output" | sort -u)" = true ]
+    [ -z "$stderr" ]
+}
+
+@test "devices are chosen on each host: by -g for all of them, or in the list for one" {
+    gpus --hosts big,old -g 0
+    ended_with 0
+    [ "$(grep -c ' gpu 0 ' <<<"$output")" = 2 ]
+    gpus --hosts big=1,old --json
+    ended_with 0
+    [ "$(jq -r '.host + " " + (.index | tostring)' <<<"$output" | tr '\n' ';')" = "big 1;old 0;" ]
+    gpus --hosts big,old -g 1
+    ended_with 69
+    warns "old: gpus: GPU 1 is not available" "old: cannot be had: muster gpus ended there with status 69"
+    says "big   gpu 1 "
+    gpus --hosts big -g nonsense
+    ended_with 2
+}
+
+@test "a host that cannot be had is named with its launcher's words, and the others are shown" {
+    gpus --hosts refused,big,silent --host-timeout 1s
+    ended_with 69
+    warns "refused: cannot be had: ./reach ended with status 255: Permission denied (publickey)." \
+        "silent: cannot be had: no answer within 1.0 s"
+    says "big   gpu 0 " "big   gpu 1 "
+    gpus --hosts refused --json
+    ended_with 69
+    [ -z "$output" ]
+    gpus --hosts big,big
+    ended_with 2
+    warns "--hosts: 'big' is named twice"
+}
+
+@test "a launcher that asks for a password gets no answer from the terminal, and the look ends" {
+    run --separate-stderr limited script -qec "\"$MUSTER\" gpus --hosts prompt --host-timeout 1s --via './reach {host}'" /dev/null </dev/null
+    says "prompt: cannot be had: "
+    ended_with 69
+}
+
+@test "the options of a verb are not taken from a host's environment: no look asks on, or goes on without end" {
+    export MUSTER_HOSTS=big MUSTER_VIA='./reach {host}' MUSTER_WATCH=1 MUSTER_JSON=1
+    run --separate-stderr limited timeout 3 "$MUSTER" gpus --hosts old
+    [ "$(jq -r .host <<<"$output" | sort -u)" = old ]
+    ended_with 124
+}
+
+@test "gpus --watch keeps the connections, and shows a host again that was away" {
+    "$MUSTER" gpus -w 100ms --json --hosts big,old --via './reach {host}' >rows 2>said 3>&- 4>&- &
+    PID=$!
+    wait_for has_lines rows 6
+    local n agent
+    agent=$(cat pid.old)
+    kill -0 "$agent"
+    kill -KILL "$(cat pid.big)"
+    n=$(wc -l <rows)
+    wait_for has_lines rows $((n + 9))
+    [ "$(cat pid.old)" = "$agent" ]
+    kill -0 "$(cat pid.big)"
+    kill -TERM "$PID"
+    map_end
+    [ "$(tail -3 rows | jq -r .host | sort | uniq -c | tr -s ' \n' ' ')" = " 2 big 1 old " ]
+    wait_for nobody_is_left
+}
+
+@test "what a host prints is data: other lines, other members, control characters and floods do no harm" {
+    liar
+    local words
+    while IFS='|' read -r line words; do
+        printf "$line" >prints
+        gpus --hosts liar,big
+        says "big   gpu 0 "
+        ended_with "${words%% *}"
+        [ -z "${words#* }" ] || warns "${words#* }"
+    done <<'END'
+Welcome\n|69 liar: cannot be had: line 1 of its answer is no device
+{"time":"x"}\n|69 liar: cannot be had: line 1 of its answer is no device
+{"a":|69 liar: cannot be had: line 1 of its answer is no device
+\000\001\n|69 liar: cannot be had: line 1 of its answer is no device
+|0 
+END
+    printf '{"time":"t","in_use_by":"\\u001b]0;x\\u0007 \\u202e","kind":"cuda","index":7,"name":"\\u001b[2J\\nHOST","uuid":"%0200d","power_w":1e300,"mem_total_bytes":5,"mem_free_bytes":18446744073709551615,"processes":[]}\n' 0 >prints
+    gpus --hosts liar
+    ended_with 0
+    says "liar  gpu 7 " '\u202e'
+    says_not $'\e' $'\u202e' $'\a'
+    [ "$(wc -l <<<"$output")" = 2 ]
+    head -c 9000000 /dev/zero >prints
+    gpus --hosts liar,big
+    ended_with 69
+    warns "liar: cannot be had: its answer is longer than 8.0 MiB"
+    says "big   gpu 0 "
+    echo 3 >ends
+    : >prints
+    gpus --hosts liar
+    ended_with 69
+    warns "liar: cannot be had: muster gpus ended there with status 3"
+}
