@@ -24,13 +24,15 @@ struct member {
     size_t offset, size;
 };
 
-#define MEMBER(type, field, form)                                       \
-    {                                                                   \
-#field, form, offsetof(type, field), sizeof(((type *)0)->field) \
+#define NAMED(name, type, field, form)                                \
+    {                                                                 \
+        name, form, offsetof(type, field), sizeof(((type *)0)->field) \
     }
-#define D(field, form) MEMBER(struct device, field, form)
-#define S(field, form) MEMBER(struct device_sample, field, form)
-#define P(field, form) MEMBER(struct device_process, field, form)
+#define MEMBER(type, field, form) NAMED(#field, type, field, form)
+#define DETAIL(field, form)       NAMED(#field, struct device, details.field, form)
+#define D(field, form)            MEMBER(struct device, field, form)
+#define S(field, form)            MEMBER(struct device_sample, field, form)
+#define P(field, form)            MEMBER(struct device_process, field, form)
 
 static const struct member device_members[] = {
     D(index, INT),
@@ -51,16 +53,16 @@ static const struct member device_members[] = {
     D(ecc_uncorrected_count, LONG),
     D(row_remap_pending, BOOL),
     D(row_remap_failed, BOOL),
-    D(details.driver, TEXT),
-    D(details.is_persistence_off, BOOL),
-    D(details.compute_mode, INT),
-    D(details.pcie_gen, INT),
-    D(details.pcie_gen_max, INT),
-    D(details.pcie_width, INT),
-    D(details.pcie_width_max, INT),
-    D(details.nvlinks_up, INT),
-    D(details.slowdown_c, INT),
-    D(details.clock_reasons, LONG),
+    DETAIL(driver, TEXT),
+    DETAIL(is_persistence_off, BOOL),
+    DETAIL(compute_mode, INT),
+    DETAIL(pcie_gen, INT),
+    DETAIL(pcie_gen_max, INT),
+    DETAIL(pcie_width, INT),
+    DETAIL(pcie_width_max, INT),
+    DETAIL(nvlinks_up, INT),
+    DETAIL(slowdown_c, INT),
+    DETAIL(clock_reasons, LONG),
     D(numa_node, INT),
 };
 
