@@ -62,7 +62,7 @@ static int view_read(struct view *view, const char *dir, struct err *err)
     snapshot->running = 0;
     snapshot->rate = 0;
     snapshot->eta_ms = -1;
-    snapshot->n_workers = 0;
+    snapshot->n_workers = snapshot->n_hosts = 0;
     return 0;
 }
 
@@ -121,6 +121,37 @@ static void workers_add(struct buf *out, const struct run_status *status)
     }
 }
 
+static void host_add(struct buf *out, const struct host_status *host, int width)
+{
+    char done[32], sent[16], received[16], lost[24] = "-", away[24], trip[24];
+    cleanup_free char *name = console_visible_new(host->name ? host->name : "-");
+    cleanup_free char *state = console_visible_new(host->state ? host->state : "-");
+    cleanup_buf struct buf shown = BUF_INIT;
+    count_format(done, host->done);
+    size_format(sent, host->sent_bytes);
+    size_format(received, host->received_bytes);
+    duration_format(trip, host->round_trip_ms);
+    duration_format(away, host->away_ms);
+    if (host->lost_ms > 0)
+        duration_format(lost, host->lost_ms);
+    buf_addf(&shown, host->away_ms > 0 ? "%s for %s" : "%s", state, away);
+    buf_addf(out, "%-*s  %-16s  %10s  %10.2f  %10s  %10s  %10s  %s\n", width, name,
+             buf_text(&shown), done, host->rate, trip, sent, received, lost);
+}
+
+static void hosts_add(struct buf *out, const struct run_status *status)
+{
+    int width = 12;
+    if (status->n_hosts == 0)
+        return;
+    for (size_t i = 0; i < status->n_hosts; i++)
+        width = MAX(width, (int)strlen(status->hosts[i].name ? status->hosts[i].name : ""));
+    buf_addf(out, "\n%-*s  %-16s  %10s  %10s  %10s  %10s  %10s  %s\n", MIN(width, 60), "HOST",
+             "STATE", "DONE", "ITEMS/S", "ROUND TRIP", "SENT", "RECEIVED", "LOST");
+    for (size_t i = 0; i < status->n_hosts; i++)
+        host_add(out, &status->hosts[i], MIN(width, 60));
+}
+
 static void time_add(struct buf *out, const struct run_status *status)
 {
     if (status->started_wall_ms == 0)
@@ -169,6 +200,7 @@ static void text_format(struct buf *out, const struct view *view)
                                run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
     if (run->state != RUN_RUNNING && run->state != RUN_FINISHED)
         line_add(out, "go on", resume);
+    hosts_add(out, status);
     workers_add(out, status);
 }
 

@@ -108,7 +108,8 @@ static void memory_cell(const struct device *device, char *out)
         snprintf(out, CELL_MAX, "-");
         return;
     }
-    size_format(used, device->mem_total_bytes - MIN(device->mem_free_bytes, device->mem_total_bytes));
+    size_format(used,
+                device->mem_total_bytes - MIN(device->mem_free_bytes, device->mem_total_bytes));
     size_format(total, device->mem_total_bytes);
     snprintf(out, CELL_MAX, "%s / %s", used, total);
 }
@@ -160,9 +161,9 @@ static void row_add(struct table *table, const struct gpus_row *row)
 /* A list of CPU slots needs no titles. */
 static void titles_add(struct table *table, const struct gpus_rows *rows)
 {
-    static const char *const titles[COLUMNS] = {"HOST",   "DEVICE", "PCI#",  "UUID",
-                                                "NAME",   "MEMORY", "LOAD",  "TEMP",
-                                                "POWER",  "HEALTH", "IN USE BY"};
+    static const char *const titles[COLUMNS] = {"HOST",  "DEVICE", "PCI#",     "UUID",
+                                                "NAME",  "MEMORY", "LOAD",     "TEMP",
+                                                "POWER", "HEALTH", "IN USE BY"};
     bool has_hosts = rows->at[0].host != NULL;
     if (rows->at[0].device.kind == DEVICE_CPU && !has_hosts)
         return;

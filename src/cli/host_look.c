@@ -7,8 +7,7 @@
 int look_open(struct app *app, const struct allocation_wish *wish, struct host_ask **out,
               struct err *err)
 {
-    const struct host_ask_opts opts = {
-        .log = &app->log, .self_path = app->self_path, .wish = wish};
+    const struct host_ask_opts opts = {.log = &app->log, .self_path = app->self_path, .wish = wish};
     return host_ask_open(&opts, out, err);
 }
 

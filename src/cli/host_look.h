@@ -8,14 +8,14 @@
 #include "shell/host_ask.h"
 
 struct look {
-    const struct cmd *cmd;    /* of the verb, whose options the hosts' environment must not set */
-    struct env_list words;    /* the verb and its options */
-    const char *gpus;         /* -g; NULL: none */
-    uint64_t limit_ms;        /* for the verb */
+    const struct cmd *cmd; /* of the verb, whose options the hosts' environment must not set */
+    struct env_list words; /* the verb and its options */
+    const char *gpus;      /* -g; NULL: none */
+    uint64_t limit_ms;     /* for the verb */
 };
 
-MUST_CHECK int look_open(struct app *app, const struct allocation_wish *wish,
-                         struct host_ask **out, struct err *err);
+MUST_CHECK int look_open(struct app *app, const struct allocation_wish *wish, struct host_ask **out,
+                         struct err *err);
 /* Asks all hosts. Returns 0, or 128 + a signal. */
 MUST_CHECK int look_ask(struct host_ask *ask, const struct look *look);
 /* Prints what a host said on its standard error, each line with the host's name before it. Nothing with -q. */

@@ -11,6 +11,7 @@
 #include "map/progress.h"
 #include "map/session.h"
 #include "map/work.h"
+#include "shell/hosts.h"
 #include "store/status.h"
 
 enum {
@@ -69,7 +70,7 @@ static void metrics_take(struct session *s, struct progress_total *total)
     }
 }
 
-static void snapshot_take(struct session *s, struct snapshot *out)
+void snapshot_take(struct session *s, struct snapshot *out)
 {
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
@@ -92,11 +93,55 @@ static void snapshot_take(struct session *s, struct snapshot *out)
         s->request->work->progress_take(s, out);
 }
 
+void snapshot_release(struct snapshot *shot)
+{
+    free(shot->workers);
+    free(shot->labels);
+    free(shot->words);
+}
+
+/* The part of the host's workers. */
+static void host_workers_add(const struct session *s, const struct snapshot *shot, uint32_t node,
+                             struct host_status *out)
+{
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        const struct progress_worker *w = &shot->workers[p];
+        if (s->seats[p].seat.host != node)
+            continue;
+        out->done += w->done;
+        out->rate += w->in_flight > 0 ? w->items_per_s : 0;
+    }
+}
+
+struct host_status *snapshot_hosts(const struct session *s, const struct snapshot *shot,
+                                   size_t *n_hosts)
+{
+    const struct hosts *hosts = s->shell.machines.hosts;
+    struct host_status *out = NULL;
+    *n_hosts = hosts_count(hosts);
+    if (*n_hosts > 0)
+        out = xcalloc(*n_hosts, sizeof(*out));
+    for (size_t i = 0; i < *n_hosts; i++) {
+        struct host_view view = hosts_view(hosts, i);
+        out[i] = (struct host_status){.name = view.name,
+                                      .state = view.state,
+                                      .away_ms = view.away_ms,
+                                      .lost_ms = view.lost_ms,
+                                      .round_trip_ms = view.round_trip_ms,
+                                      .sent_bytes = view.n_bytes.sent,
+                                      .received_bytes = view.n_bytes.received};
+        host_workers_add(s, shot, view.node, &out[i]);
+    }
+    return out;
+}
+
 static void status_snapshot(struct session *s, const struct snapshot *shot)
 {
     struct worker_status *workers = xcalloc(s->n_seats, sizeof(*workers));
     char host[256] = "";
     double rate = 0;
+    size_t n_hosts;
+    struct host_status *hosts = snapshot_hosts(s, shot, &n_hosts);
     gethostname(host, sizeof(host) - 1);
     for (uint32_t p = 0; p < s->n_seats; p++) {
         const struct progress_worker *w = &shot->workers[p];
@@ -122,11 +167,14 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
                                     clock_wall_ms() - (int64_t)shot->total.elapsed_ms,
                                 .updated_wall_ms = clock_wall_ms(),
                                 .workers = workers,
-                                .n_workers = s->n_seats};
+                                .n_workers = s->n_seats,
+                                .hosts = hosts,
+                                .n_hosts = n_hosts};
     struct err err = {0};
     if (status_write(s->shell.run_dir, &status, &err) != 0)
         log_add(s->shell.log, LOG_DEBUG, "map", "%s", err.text);
     free(workers);
+    free(hosts);
 }
 
 void session_progress(struct session *s, bool last)
@@ -147,7 +195,5 @@ void session_progress(struct session *s, bool last)
     s->shown.progress_ms = s->shell.now_ms;
     if (status_due)
         s->shown.status_ms = s->shell.now_ms;
-    free(shot.workers);
-    free(shot.labels);
-    free(shot.words);
+    snapshot_release(&shot);
 }

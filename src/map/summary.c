@@ -8,8 +8,10 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/talk.h"
+#include "map/progress.h"
 #include "map/work.h"
 #include "store/runs.h"
+#include "store/status.h"
 
 struct figures {
     struct feed_counts counts;
@@ -19,7 +21,13 @@ struct figures {
     /* some worker gave a result, and the time that it took to load could be measured */
     bool is_load_known;
     struct hist item_times;
+    uint64_t working_ms; /* from the first result on */
 };
+
+static double items_per_s(const struct figures *f, uint64_t n_items)
+{
+    return f->working_ms > 0 ? (double)n_items * 1000.0 / (double)f->working_ms : 0;
+}
 
 static struct figures figures_take(struct session *s)
 {
@@ -34,9 +42,8 @@ static struct figures figures_take(struct session *s)
     f.is_load_known = s->request->work->keeps_workers && s->outcome.first_result_ms > 0;
     f.seat_ms = f.wall_ms * s->n_seats;
     uint64_t end_ms = s->outcome.is_complete ? s->outcome.complete_ms : shell_now(&s->shell);
-    uint64_t working_ms = s->outcome.first_result_ms > 0 ? end_ms - s->outcome.first_result_ms : 0;
-    uint64_t here = s->request->work->n_done_here(s);
-    f.items_per_s = working_ms > 0 ? (double)here * 1000.0 / (double)working_ms : 0;
+    f.working_ms = s->outcome.first_result_ms > 0 ? end_ms - s->outcome.first_result_ms : 0;
+    f.items_per_s = items_per_s(&f, s->request->work->n_done_here(s));
     f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
     return f;
 }
@@ -166,6 +173,49 @@ static void last_words_write(struct session *s, struct str words)
     shell_signals_restore(&s->shell, before);
 }
 
+/* Each host of --hosts over the whole run: the rate is that of the time in which the run had results. */
+static struct host_status *hosts_take(struct session *s, const struct figures *f, size_t *n_hosts)
+{
+    struct snapshot shot = {0};
+    if (!s->shell.machines.hosts) {
+        *n_hosts = 0;
+        return NULL;
+    }
+    snapshot_take(s, &shot);
+    struct host_status *hosts = snapshot_hosts(s, &shot, n_hosts);
+    for (size_t i = 0; i < *n_hosts; i++)
+        hosts[i].rate = items_per_s(f, hosts[i].done);
+    snapshot_release(&shot);
+    return hosts;
+}
+
+/* "lab1: 1,200 items, 12.3 items/s; 1.2 MiB sent, 3.4 MiB received; without a connection for 3.0 s, given up" */
+static void host_line(const struct host_status *host, struct buf *out)
+{
+    char done[32], sent[16], received[16], lost[24];
+    count_format(done, host->done);
+    size_format(sent, host->sent_bytes);
+    size_format(received, host->received_bytes);
+    duration_format(lost, host->lost_ms);
+    buf_addf(out, "  host       %s: %s item%s, %.*f items/s", host->name, done, plural(host->done),
+             host->rate < 100 ? 1 : 0, host->rate);
+    if (host->sent_bytes + host->received_bytes > 0)
+        buf_addf(out, "; %s sent, %s received", sent, received);
+    if (host->lost_ms > 0)
+        buf_addf(out, "; without a connection for %s", lost);
+    if (strcmp(host->state, "up") != 0)
+        buf_addf(out, "; %s", host->state);
+    buf_add_char(out, '\n');
+}
+
+static void host_lines(struct session *s, const struct figures *f, struct buf *out)
+{
+    size_t n_hosts;
+    cleanup_free struct host_status *hosts = hosts_take(s, f, &n_hosts);
+    for (size_t i = 0; i < n_hosts; i++)
+        host_line(&hosts[i], out);
+}
+
 void summary_print(struct session *s, const struct result_merge_stats *stats)
 {
     struct figures f = figures_take(s);
@@ -179,6 +229,7 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
     wall_line(s, &f, &out);
     items_line(&f, work->a_noun, &out);
     devices_line(s, &f, &out);
+    host_lines(s, &f, &out);
     if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)
         buf_addf(
             &out,
@@ -204,6 +255,18 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
         last_words_write(s, buf_str(&shown));
 }
 
+static void hosts_json(struct session *s, const struct figures *f, struct buf *out)
+{
+    size_t n_hosts;
+    cleanup_free struct host_status *hosts = hosts_take(s, f, &n_hosts);
+    buf_add_text(out, ",\"hosts\":[");
+    for (size_t i = 0; i < n_hosts; i++) {
+        buf_add_text(out, i > 0 ? "," : "");
+        host_status_format(&hosts[i], out);
+    }
+    buf_add_char(out, ']');
+}
+
 void summary_json(struct session *s, int status, struct buf *out)
 {
     struct figures f = figures_take(s);
@@ -225,5 +288,6 @@ void summary_json(struct session *s, int status, struct buf *out)
         f.wall_ms, load, f.busy_ms, s->n_seats, f.items_per_s, efficiency,
         hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
     metrics_format(ledger_metrics(s->ledger), out);
+    hosts_json(s, &f, out);
     buf_add_text(out, "}\n");
 }

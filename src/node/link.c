@@ -51,6 +51,7 @@ static void put(struct link *link)
         if (taken <= 0)
             break;
         link->n_sent += (size_t)taken;
+        link->n_bytes.sent += (size_t)taken;
     }
     /* Bytes are moved only when that frees at least half of the buffer. */
     if (link->n_sent >= n_queued(link)) {
@@ -132,6 +133,7 @@ static void heard(struct link *link, uint64_t now_ms)
 void link_feed(struct link *link, struct str bytes, uint64_t now_ms)
 {
     struct frame frame;
+    link->n_bytes.received += bytes.len;
     link->n_unheard += bytes.len;
     if (link->n_unheard >= LINK_HEARD_BYTES)
         heard(link, now_ms);

@@ -26,6 +26,11 @@ struct link_handlers {
     void (*has_room)(void *context);
 };
 
+/* What the transport took, and what came from it. */
+struct link_bytes {
+    uint64_t sent, received;
+};
+
 struct link {
     const struct link_handlers *handlers;
     void *context;
@@ -38,6 +43,7 @@ struct link {
     size_t n_unheard;       /* bytes that came since heard_ms */
     uint64_t round_trip_ms; /* recently; 0: less than one, or not known */
     bool has_round_trip;
+    struct link_bytes n_bytes;
     struct err broken; /* code 0: it is not */
 };
 

@@ -276,6 +276,13 @@ static const struct worker_handlers transport_handlers = {.output = transport_ou
                                                           .gone = transport_gone,
                                                           .failed = transport_failed};
 
+struct link_bytes remote_bytes(const struct node *node)
+{
+    const struct remote *remote = (const struct remote *)node;
+    return (struct link_bytes){remote->n_bytes_before.sent + remote->link.n_bytes.sent,
+                               remote->n_bytes_before.received + remote->link.n_bytes.received};
+}
+
 int remote_connect(struct node *node, struct err *err)
 {
     static const struct seat everywhere = {.label = "link"};
@@ -293,6 +300,7 @@ int remote_connect(struct node *node, struct err *err)
         return rc;
     remote->state = REMOTE_STARTED;
     remote->last_line[0] = '\0';
+    remote->n_bytes_before = remote_bytes(node);
     link_release(&remote->link);
     link_begin(&remote->link, &link_handlers, remote, remote->opts.silence_limit_ms,
                clock_now_ms());

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "node/bundle.h"
+#include "node/link.h"
 #include "node/node.h"
 #include "node/wire_body.h"
 
@@ -54,6 +55,8 @@ MUST_CHECK int remote_connect(struct node *node, struct err *err);
 bool remote_has_transport(const struct node *node);
 /* From here to the agent and back, as measured; 0: less than a millisecond. */
 uint64_t remote_round_trip_ms(const struct node *node);
+/* Of all connections so far. */
+struct link_bytes remote_bytes(const struct node *node);
 /* What the agent said of itself at the last connection. */
 struct remote_peer {
     char version[64];       /* of muster there; "" before the first connection */

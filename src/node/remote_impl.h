@@ -62,6 +62,7 @@ struct remote {
     char last_line[256];           /* the last whole line */
     struct remote_start start;
     struct link link;
+    struct link_bytes n_bytes_before; /* of earlier connections */
     struct remote_peer peer;
     struct remote_worker **workers; /* by id; NULL: the id is free */
     uint32_t n_ids;

@@ -133,6 +133,8 @@ static void on_taken(void *context, const struct wire_taken *taken)
     bool is_back = h->part > 0 && has_same_devices(h, taken);
     h->state = HOST_UP;
     h->up_at_ms = clock_now_ms();
+    h->lost_ms += h->lost_at_ms > 0 ? h->up_at_ms - h->lost_at_ms : 0;
+    h->lost_at_ms = 0;
     h->n_tries = 0;
     if (is_back) {
         host_log(h, LOG_WARN, "", "it is connected again");
@@ -186,6 +188,7 @@ static void on_lost(void *context, const struct err *why)
     host_retry(h);
     if (before != HOST_UP)
         return;
+    h->lost_at_ms = clock_now_ms();
     host_log(h, LOG_WARN, "lost; what it had not answered runs elsewhere: ", why->text);
     devices_tell(h, HOST_LOST);
 }

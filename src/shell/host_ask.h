@@ -10,7 +10,8 @@
 #include "shell/hosts.h"
 
 enum {
-    HOST_OUT_MAX_BYTES = 8 << 20, /* of what the verb prints; with more, the host counts as not had */
+    HOST_OUT_MAX_BYTES =
+        8 << 20, /* of what the verb prints; with more, the host counts as not had */
     HOST_SAID_MAX_BYTES = 8192,
 };
 
@@ -34,10 +35,11 @@ struct host_ask_opts {
 };
 
 struct host_question {
-    const char *const *words;          /* the verb and its options, NULL-terminated */
-    const char *gpus;                  /* SPEC for -g; NULL: none. That of a host in the list comes before it */
-    const char *const *variables;      /* options of the verb, which the host's environment must not set; NULL-terminated */
-    uint64_t limit_ms;                 /* for the verb, beyond the time limit for an answer of the host */
+    const char *const *words; /* the verb and its options, NULL-terminated */
+    const char *gpus; /* SPEC for -g; NULL: none. That of a host in the list comes before it */
+    const char *const *
+        variables; /* options of the verb, which the host's environment must not set; NULL-terminated */
+    uint64_t limit_ms; /* for the verb, beyond the time limit for an answer of the host */
 };
 
 struct host_ask;

@@ -222,6 +222,38 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
         allocation_spare(allocation);
     return rc;
 }
+/* ---- for those who watch ---- */
+
+size_t hosts_count(const struct hosts *hosts)
+{
+    return hosts ? hosts->len + hosts->has_local : 0;
+}
+
+/* "up", "away", "missing" and so on. */
+static const char *state_name(const struct remote_host *h)
+{
+    static const char *const names[] = {
+        [HOST_UP] = "up",           [HOST_DRAINING] = "draining", [HOST_LEFT] = "left",
+        [HOST_FAILED] = "given up", [HOST_WAITS] = "away",        [HOST_STARTING] = "away",
+        [HOST_AWAY] = "away"};
+    return host_may_come(h) ? "missing" : names[h->state];
+}
+
+struct host_view hosts_view(const struct hosts *hosts, size_t number)
+{
+    if (number < hosts->has_local)
+        return (struct host_view){.name = "local", .state = "up"};
+    const struct remote_host *h = hosts->at[number - hosts->has_local];
+    uint64_t away_ms = h->lost_at_ms > 0 ? clock_now_ms() - h->lost_at_ms : 0;
+    return (struct host_view){.name = h->host.name,
+                              .state = state_name(h),
+                              .node = h->position,
+                              .away_ms = away_ms,
+                              .lost_ms = h->lost_ms + away_ms,
+                              .round_trip_ms = remote_round_trip_ms(h->node),
+                              .n_bytes = remote_bytes(h->node)};
+}
+
 /* ---- the end ---- */
 
 static bool has_transport(const struct hosts *hosts)

@@ -41,6 +41,20 @@ void host_link_release(struct host_link *link);
  */
 MUST_CHECK int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
                                 struct allocation *allocation, struct str scratch, struct err *err);
+/* How a host fares. */
+struct host_view {
+    /* State: "up"; "away", lost and asked for again; "missing", asked for and never had; "draining", "left", given
+     * back; "given up". */
+    const char *name, *state;
+    uint32_t node;    /* its position among the run's nodes, as in its seats */
+    uint64_t away_ms; /* since it was lost; 0: the run has not lost it */
+    uint64_t lost_ms; /* of the run, without a connection that it had before */
+    uint64_t round_trip_ms;
+    struct link_bytes n_bytes;
+};
+/* This machine, if it is one of --hosts, and the others in the order of the list; 0 without --hosts (NULL). */
+size_t hosts_count(const struct hosts *hosts);
+struct host_view hosts_view(const struct hosts *hosts, size_t number);
 /* Ten times a second. */
 void hosts_tick(struct hosts *hosts);
 /* The set whose first device is number `first` of those chosen was given back, and its last worker is gone. */

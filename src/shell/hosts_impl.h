@@ -31,7 +31,8 @@ struct remote_host {
     uint32_t position; /* among the run's nodes */
     struct err why;    /* it failed or was lost */
     uint64_t up_at_ms, retry_at_ms, retry_pause_ms;
-    unsigned n_tries; /* since it was up */
+    uint64_t lost_at_ms, lost_ms; /* 0: the run has not lost it; the sum of all earlier times */
+    unsigned n_tries;             /* since it was up */
     unsigned n_said;
     struct device_list devices; /* as the agent took them first; empty: it never was up */
     struct seat *seats;

@@ -58,6 +58,21 @@ static void worker_add(struct buf *out, const struct worker_status *worker)
     buf_add_char(out, '}');
 }
 
+void host_status_format(const struct host_status *host, struct buf *out)
+{
+    buf_add_char(out, '{');
+    text_add(out, "name", host->name);
+    text_add(out, "state", host->state);
+    count_add(out, "done", host->done);
+    rate_add(out, "rate", host->rate);
+    count_add(out, "away_ms", host->away_ms);
+    count_add(out, "lost_ms", host->lost_ms);
+    count_add(out, "round_trip_ms", host->round_trip_ms);
+    count_add(out, "sent_bytes", host->sent_bytes);
+    count_add(out, "received_bytes", host->received_bytes);
+    buf_add_char(out, '}');
+}
+
 void status_format(const struct run_status *status, struct buf *out)
 {
     buf_add_char(out, '{');
@@ -86,6 +101,12 @@ void status_format(const struct run_status *status, struct buf *out)
         if (i)
             buf_add_char(out, ',');
         worker_add(out, &status->workers[i]);
+    }
+    buf_add_text(out, "],\"hosts\":[");
+    for (size_t i = 0; i < status->n_hosts; i++) {
+        if (i)
+            buf_add_char(out, ',');
+        host_status_format(&status->hosts[i], out);
     }
     buf_add_text(out, "]}");
 }

@@ -20,6 +20,16 @@ struct worker_status {
     const char *last_word; /* its last line on the console; may be NULL */
 };
 
+/* A host of --hosts. */
+struct host_status {
+    const char *name, *state; /* "up", "away" … (struct host_view) */
+    uint64_t done;
+    double rate;      /* items a second, lately */
+    uint64_t away_ms; /* since it was lost; 0: it is not away */
+    uint64_t lost_ms; /* of the run, without a connection */
+    uint64_t round_trip_ms, sent_bytes, received_bytes;
+};
+
 struct run_status {
     const char *verb, *state, *host, *message; /* message may be NULL */
     pid_t pid;
@@ -31,6 +41,8 @@ struct run_status {
     int64_t started_wall_ms, updated_wall_ms;
     const struct worker_status *workers;
     size_t n_workers;
+    const struct host_status *hosts;
+    size_t n_hosts; /* 0 without --hosts */
 
     void *owner; /* status_read: what holds the strings */
 };
@@ -42,5 +54,7 @@ MUST_CHECK int status_read(const char *dir, struct run_status *out, struct err *
 void status_release(struct run_status *status);
 
 struct buf;
+/* One host's object. */
+void host_status_format(const struct host_status *host, struct buf *out);
 /* The JSON of status_write on one line, without an LF. */
 void status_format(const struct run_status *status, struct buf *out);

@@ -15,6 +15,7 @@ enum {
 struct owner {
     json_t *root;
     struct worker_status *workers;
+    struct host_status *hosts;
 };
 
 static const char *text_of(const json_t *object, const char *key)
@@ -46,6 +47,28 @@ static void workers_of(struct owner *owner, struct run_status *out)
     out->workers = owner->workers;
 }
 
+static void hosts_of(struct owner *owner, struct run_status *out)
+{
+    json_t *array = json_object_get(owner->root, "hosts");
+    out->n_hosts = json_array_size(array);
+    owner->hosts = xcalloc(out->n_hosts + 1, sizeof(*owner->hosts));
+    for (size_t i = 0; i < out->n_hosts; i++) {
+        const json_t *host = json_array_get(array, i);
+        owner->hosts[i] = (struct host_status){
+            .name = text_of(host, "name"),
+            .state = text_of(host, "state"),
+            .done = count_of(host, "done"),
+            .rate = json_number_value(json_object_get(host, "rate")),
+            .away_ms = count_of(host, "away_ms"),
+            .lost_ms = count_of(host, "lost_ms"),
+            .round_trip_ms = count_of(host, "round_trip_ms"),
+            .sent_bytes = count_of(host, "sent_bytes"),
+            .received_bytes = count_of(host, "received_bytes"),
+        };
+    }
+    out->hosts = owner->hosts;
+}
+
 static void fields_of(struct owner *owner, struct run_status *out)
 {
     const json_t *root = owner->root, *eta = json_object_get(root, "eta_ms");
@@ -67,6 +90,7 @@ static void fields_of(struct owner *owner, struct run_status *out)
         .owner = owner,
     };
     workers_of(owner, out);
+    hosts_of(owner, out);
 }
 
 int status_read(const char *dir, struct run_status *out, struct err *err)
@@ -93,6 +117,7 @@ void status_release(struct run_status *status)
     struct owner *owner = status->owner;
     if (owner) {
         free(owner->workers);
+        free(owner->hosts);
         json_decref(owner->root);
         free(owner);
     }

@@ -162,3 +162,34 @@ END
     ended_with 69
     warns "liar: cannot be had: muster gpus ended there with status 3"
 }
+
+@test "status shows the run by host while one is away, and the summary has a line a host" {
+    pyworker slow <<'END'
+import sys, time
+for line in sys.stdin:
+    time.sleep(0.01)
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+    seq 1 800 >in.txt
+    map_begin --hosts one=cpu:1,two=cpu:1,local=cpu:1,refused --via './reach {host}' --on-finish 'cat >finish' -o out.txt in.txt -- ./slow
+    wait_for holds muster-runs/latest/status.json '"name":"two","state":"up"'
+    sleep 0.3
+    kill -KILL "$(cat pid.two)"
+    wait_for holds muster-runs/latest/status.json '"name":"two","state":"away"'
+    run limited "$MUSTER" status
+    says "HOST " "ROUND TRIP" "two           away for " "refused       missing"
+    run limited "$MUSTER" status --json
+    [ "$(jq -r '.hosts | map(.name) | join(" ")' <<<"$output")" = "local one two refused" ]
+    [ "$(jq -r '.hosts[1] | .state == "up" and .done > 0 and .sent_bytes > 100 and .received_bytes > 100 and .lost_ms == 0' <<<"$output")" = true ]
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "host       one: " " sent, " "host       two: " "; without a connection for " "host       refused: 0 items, 0.0 items/s; " "; missing"
+    [ "$(jq '.hosts | map(.done) | add >= 800' finish)" = true ]
+    [ "$(jq -r '.hosts[2] | .lost_ms >= 900 and .lost_ms < 20000 and .away_ms == 0 and .state == "up"' finish)" = true ]
+    [ "$(jq -r '.hosts[0] | .name == "local" and .sent_bytes == 0 and .done > 0' finish)" = true ]
+    map --on-finish 'cat >finish' -o out2.txt -g cpu:1 in.txt -- cat
+    [ "$(jq -c .hosts finish)" = "[]" ]
+    says_not "host       "
+}

@@ -89,6 +89,25 @@ static void frames_arrive_and_a_ping_tells_the_round_trip(void **state)
     end_close(&b);
 }
 
+static void bytes_are_counted_as_the_transport_takes_and_brings_them(void **state)
+{
+    (void)state;
+    struct end a, b;
+    end_open(&a);
+    end_open(&b);
+    a.takes = 10;
+    data_send(&a, STR("hello"));
+    link_flush(&a.link, 1000);
+    assert_int_equal(a.link.n_bytes.sent, 10);
+    a.takes = SIZE_MAX;
+    carry(&a, &b, 1000);
+    assert_true(a.link.n_bytes.sent > 10 && b.n_frames == 1);
+    assert_int_equal(b.link.n_bytes.received, a.link.n_bytes.sent);
+    assert_int_equal(a.link.n_bytes.received, 0);
+    end_close(&a);
+    end_close(&b);
+}
+
 static void data_waits_until_the_transport_has_taken_what_is_queued(void **state)
 {
     (void)state;
@@ -186,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_arrive_and_a_ping_tells_the_round_trip),
+        cmocka_unit_test(bytes_are_counted_as_the_transport_takes_and_brings_them),
         cmocka_unit_test(data_waits_until_the_transport_has_taken_what_is_queued),
         cmocka_unit_test(an_end_pings_and_gives_a_silent_one_up),
         cmocka_unit_test(a_frame_that_never_ends_is_silence_but_a_long_one_on_a_slow_link_is_not),

@@ -167,6 +167,8 @@ static void a_status_comes_back_as_it_was_written(void **state)
     const struct worker_status workers[] = {
         {"gpu 0", "busy", 11, 2.5, 1ull << 36, "epoch \"3\"\t\x01"},
         {"gpu 1", "loading", 0, 0, 0, NULL}};
+    const struct host_status hosts[] = {{"lab1", "up", 7, 1.5, 0, 2500, 12, 1ull << 40, 99},
+                                        {"lab2", "away", 4, 0, 1500, 1500, 0, 0, 0}};
     const struct run_status written = {
         .verb = "map",
         .state = "running",
@@ -183,6 +185,8 @@ static void a_status_comes_back_as_it_was_written(void **state)
         .updated_wall_ms = 1769846888123,
         .workers = workers,
         .n_workers = 2,
+        .hosts = hosts,
+        .n_hosts = 2,
     };
     struct err err = {0};
     struct run_status read;
@@ -200,6 +204,13 @@ static void a_status_comes_back_as_it_was_written(void **state)
     assert_string_equal(read.workers[0].last_word, workers[0].last_word);
     assert_true(read.workers[0].mem_bytes == 1ull << 36 && read.workers[0].rate == 2.5);
     assert_null(read.workers[1].last_word);
+    assert_int_equal(read.n_hosts, 2);
+    assert_string_equal(read.hosts[0].name, "lab1");
+    assert_string_equal(read.hosts[1].state, "away");
+    assert_true(read.hosts[0].done == 7 && read.hosts[0].rate == 1.5);
+    assert_true(read.hosts[0].lost_ms == 2500 && read.hosts[0].round_trip_ms == 12);
+    assert_true(read.hosts[0].sent_bytes == 1ull << 40 && read.hosts[0].received_bytes == 99);
+    assert_true(read.hosts[1].away_ms == 1500);
     status_release(&read);
 }
 
