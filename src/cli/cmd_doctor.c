@@ -6,34 +6,36 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/console_text.h"
 #include "base/fs.h"
-#include "base/json.h"
 #include "base/xalloc.h"
+#include "cli/allocation_arg.h"
+#include "cli/doctor_hosts.h"
+#include "cli/doctor_print.h"
 #include "cli/run_arg.h"
 #include "cli/verbs.h"
 #include "doctor/doctor.h"
 #include "doctor/smoke.h"
 #include "store/runs.h"
+#include "version.h"
 
 enum {
     PATIENCE_MS = 4200,    /* so that the whole verb ends within five seconds */
     PATIENCE_MIN_MS = 100, /* a healthy driver must have time to answer */
     PATIENCE_MAX_MS = 24 * 3600 * 1000,
     SMOKE_LIMIT_MS = 90000,
-    TEXT_COLUMN = 16,
-    TEXT_WIDTH = 100,
+    SMOKE_OF_HOST_MS = 20 * 60 * 1000, /* of all its devices, one after the other */
 };
 
 struct doctor_request {
-    const char *gpus, *runs_dir;
-    bool json, strict, smoke, quiet, list;
+    const char *gpus, *runs_dir, *python;
+    bool json, strict, smoke, quiet, list, wants_traits;
     uint64_t patience_ms;
+    struct allocation_wish hosts;
 };
 
 #define FIELD(name) offsetof(struct doctor_request, name)
 
+/* clang-format off */
 static const struct opt doctor_opts[] = {
     {OPT_TEXT, 'g', "gpus", "SPEC",
      "only these devices (0,2,5-7, a UUID, cpu:N, sim:…; default: the whole machine)", FIELD(gpus)},
@@ -50,8 +52,12 @@ static const struct opt doctor_opts[] = {
      "(default 4.2s)",
      FIELD(patience_ms)},
     {OPT_FLAG, 0, "list", NULL, "list the checks and what they look at, and end", FIELD(list)},
+    LOOK_OPTS(FIELD(hosts)),
+    {OPT_FLAG, 0, "traits", NULL, "print also what --hosts compares machines by: versions, devices, limits, the interpreter and its packages", FIELD(wants_traits)},
+    {OPT_TEXT, 0, "python", "PROGRAM", "the workers' interpreter, whose packages are compared (default python3)", FIELD(python)},
     {OPT_END},
 };
+/* clang-format on */
 
 static const char *const doctor_examples[] = {
     "muster doctor",
@@ -62,108 +68,30 @@ static const char *const doctor_examples[] = {
     "and let two workers work on each of four GPUs",
     "muster doctor --json | jq -r 'select(.level == \"fail\") | .cure'",
     "what to do",
+    "muster doctor --hosts lab1,lab2,local",
+    "three machines, and what differs between them",
     NULL,
 };
 
 static void doctor_defaults(void *request)
 {
-    ((struct doctor_request *)request)->patience_ms = PATIENCE_MS;
+    *(struct doctor_request *)request =
+        (struct doctor_request){.patience_ms = PATIENCE_MS, .python = "python3"};
 }
 
-/* ---- what people read ---- */
-
-struct paint {
-    const char *begin, *end;
-};
-
-static struct paint paint_of(enum finding_level level, bool color)
+static void traits_json(struct buf *out, const struct traits *traits)
 {
-    static const char *const begins[] = {
-        [FINDING_OK] = "\033[32m", [FINDING_WARN] = "\033[33m", [FINDING_FAIL] = "\033[1;31m"};
-    return color ? (struct paint){begins[level], "\033[0m"} : (struct paint){"", ""};
+    traits_objects_add(out, traits, NULL);
 }
 
-/* Adds "  means: " and the text, wrapped. */
-static void advice_add(struct buf *out, const char *name, const char *text)
+static void traits_text(struct buf *out, const struct traits *traits)
 {
-    size_t column = TEXT_COLUMN + 7;
-    buf_addf(out, "%*s%-6s", TEXT_COLUMN, "", name);
-    while (*text) {
-        size_t len = strcspn(text, " ");
-        if (column + len > TEXT_WIDTH) {
-            buf_addf(out, "\n%*s", TEXT_COLUMN + 6, "");
-            column = TEXT_COLUMN + 7;
-        }
-        buf_addf(out, " %.*s", (int)len, text);
-        column += len + 1;
-        text += len + strspn(text + len, " ");
-    }
     buf_add_char(out, '\n');
-}
-
-/* Names of processes and values of variables may hold escape sequences: these are made harmless. */
-static void words_add(struct buf *out, const struct finding *finding)
-{
-    console_text_add(out, str_of(finding->subject), false);
-    buf_add_text(out, finding->subject[0] ? ": " : "");
-    console_text_add(out, str_of(finding->found), false);
-}
-
-static void finding_add(struct buf *out, const struct finding *finding, bool color)
-{
-    struct paint paint = paint_of(finding->level, color);
-    buf_addf(out, "%s%-4s%s  %-9s ", paint.begin, finding_level_name(finding->level), paint.end,
-             finding->check);
-    words_add(out, finding);
-    buf_add_char(out, '\n');
-    if (finding->level == FINDING_OK)
-        return;
-    advice_add(out, "means", finding->means);
-    advice_add(out, "cure", finding->cure);
-}
-
-static void count_add(struct buf *out, const struct findings *findings, enum finding_level level,
-                      const char *one, const char *many)
-{
-    size_t count = findings_count(findings, level);
-    if (count > 0)
-        buf_addf(out, ", %zu %s", count, count == 1 ? one : many);
-}
-
-/* The counts of findings, the worst level first. */
-static void summary_add(struct buf *out, const struct findings *findings, bool color)
-{
-    static const char *const verdicts[] = {
-        [FINDING_OK] = "fit", [FINDING_WARN] = "fit, with warnings", [FINDING_FAIL] = "not fit"};
-    const struct finding *worst = findings_worst(findings);
-    enum finding_level level = worst ? worst->level : FINDING_OK;
-    struct paint paint = paint_of(level, color);
-    if (!worst) {
-        buf_add_text(out, "there is nothing of that on this machine\n");
-        return;
-    }
-    buf_addf(out, "\n%s%s%s", paint.begin, verdicts[level], paint.end);
-    count_add(out, findings, FINDING_FAIL, "failure", "failures");
-    count_add(out, findings, FINDING_WARN, "warning", "warnings");
-    count_add(out, findings, FINDING_OK, "ok", "ok");
-    if (level != FINDING_OK) {
-        buf_addf(out, "; first of all %s: ", worst->check);
-        words_add(out, worst);
-    }
-    buf_add_char(out, '\n');
-}
-
-static void object_add(struct buf *out, const struct finding *finding)
-{
-    cleanup_buf struct buf object = BUF_INIT;
-    char time[40];
-    clock_rfc3339(time, clock_wall_ms());
-    finding_format_json(finding, &object);
-    buf_addf(out, "{\"time\":\"%s\",%s\n", time, buf_text(&object) + 1);
+    traits_add(out, traits);
 }
 
 static int print(const struct app *app, const struct doctor_request *request,
-                 const struct findings *findings, struct err *err)
+                 const struct findings *findings, const struct traits *traits, struct err *err)
 {
     cleanup_buf struct buf out = BUF_INIT;
     bool color = app->color && isatty(STDOUT_FILENO);
@@ -172,13 +100,15 @@ static int print(const struct app *app, const struct doctor_request *request,
         if (request->quiet && finding->level == FINDING_OK)
             continue;
         if (request->json)
-            object_add(&out, finding);
+            finding_object_add(&out, finding, NULL);
         else
             finding_add(&out, finding, color);
     }
     bool has_summary = !request->json && !(request->quiet && out.len == 0);
+    if (request->wants_traits)
+        (request->json ? traits_json : traits_text)(&out, traits);
     if (has_summary)
-        summary_add(&out, findings, color);
+        findings_summary_add(&out, findings, color);
     return stdout_put(buf_str(&out), err);
 }
 
@@ -261,20 +191,60 @@ static int choose_checks(int argc, char **argv, bool *chosen, struct err *err)
 
 static int examine(struct app *app, const struct doctor_request *request,
                    const struct device_spec *spec, const bool *chosen, struct findings *findings,
-                   struct err *err)
+                   struct traits *traits, struct err *err)
 {
     cleanup_free struct facts *facts = xcalloc(1, sizeof(*facts));
     cleanup_free char *runs_dir = runs_root(request->runs_dir);
     struct doctor_opts opts = {.self_path = app->self_path,
                                .spec = spec,
                                .runs_dir = runs_dir,
+                               .python = request->wants_traits ? request->python : NULL,
                                .deadline_ms = request->patience_ms};
     int rc = doctor_gather(&opts, facts, err);
     if (rc == 0)
         doctor_judge(facts, chosen, findings);
+    if (rc == 0 && request->wants_traits)
+        traits_take(facts, MUSTER_VERSION, traits);
     if (rc == 0 && request->smoke)
         smoke(app, request, facts, findings);
     facts_release(facts);
+    return rc;
+}
+
+/* What is asked of the doctor of each host. */
+static void words_make(const struct doctor_request *request, int argc, char **argv,
+                       struct env_list *words)
+{
+    static const char *const always[] = {"doctor", "--json", "--traits"};
+    for (size_t i = 0; i < countof(always); i++)
+        env_list_add(words, xstrdup(always[i]));
+    env_list_add(words, xasprintf("--python=%s", request->python));
+    env_list_add(words, xasprintf("--patience=%lums", request->patience_ms));
+    if (request->runs_dir)
+        env_list_add(words, xasprintf("--runs-dir=%s", request->runs_dir));
+    if (request->smoke)
+        env_list_add(words, xstrdup("--smoke"));
+    for (int i = 0; i < argc; i++)
+        env_list_add(words, xstrdup(argv[i]));
+    env_end(words);
+}
+
+static int hosts_examine(struct app *app, const struct doctor_request *request, int argc,
+                         char **argv, struct err *err)
+{
+    struct doctor_hosts opts = {
+        .wish = &request->hosts,
+        .look = {.cmd = &cmd_doctor,
+                 .gpus = request->gpus,
+                 .limit_ms = request->patience_ms + (request->smoke ? SMOKE_OF_HOST_MS : 0)},
+        .json = request->json,
+        .strict = request->strict,
+        .quiet = request->quiet,
+        .wants_traits = request->wants_traits,
+        .compares = argc == 0};
+    words_make(request, argc, argv, &opts.look.words);
+    int rc = doctor_hosts_run(app, &opts, err);
+    env_list_release(&opts.look.words);
     return rc;
 }
 
@@ -286,6 +256,7 @@ static int doctor_run(struct app *app, void *request_, int argc, char **argv, ch
     cleanup_free struct device_spec *spec = xcalloc(1, sizeof(*spec));
     cleanup_free bool *chosen = xcalloc(checks_count(), sizeof(bool));
     struct findings findings = {0};
+    struct traits traits = {0};
     if (request->list)
         return list_checks(err);
     int rc = choose_checks(argc, argv, chosen, err);
@@ -293,13 +264,16 @@ static int doctor_run(struct app *app, void *request_, int argc, char **argv, ch
         rc = patience_check(request->patience_ms, err);
     if (rc == 0)
         rc = spec_parse(request->gpus, spec, err);
+    if (rc == 0 && request->hosts.hosts)
+        return hosts_examine(app, request, argc, argv, err);
     if (rc == 0)
-        rc = examine(app, request, spec, argc > 0 ? chosen : NULL, &findings, err);
+        rc = examine(app, request, spec, argc > 0 ? chosen : NULL, &findings, &traits, err);
     if (rc == 0)
-        rc = print(app, request, &findings, err);
+        rc = print(app, request, &findings, &traits, err);
     bool is_bad = findings_count(&findings, FINDING_FAIL) > 0 ||
                   (request->strict && findings_count(&findings, FINDING_WARN) > 0);
     findings_release(&findings);
+    traits_release(&traits);
     return rc ? rc : is_bad;
 }
 

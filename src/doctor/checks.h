@@ -49,6 +49,11 @@ void cgroup_gather(const char *root, struct cgroup_facts *out);
 void memory_judge(const struct facts *facts, struct findings *out);
 void cpus_judge(const struct facts *facts, struct findings *out);
 
+/* python.c: of a program such as "python3"; may take as long as it likes */
+void python_gather(const char *program, struct python_facts *out);
+/* "torch" */
+const char *python_package_name(size_t package);
+
 /* folder.c: writes at most 64 MiB for about 300 ms into a file without a name */
 void folder_gather(const char *path, struct folder_facts *out);
 void folder_judge(const struct facts *facts, struct findings *out);

@@ -84,6 +84,11 @@ static void slurm_task(const void *path_list, void *facts)
     slurm_gather(path_list, facts);
 }
 
+static void python_task(const void *program, void *facts)
+{
+    python_gather(program, facts);
+}
+
 /*
  * The devices that the spec names. Lost devices are allowed. spec_select() gets no processes,
  * because it would ask for users' names, which may come from a server; the check of processes
@@ -148,7 +153,7 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
 {
     const char *path = getenv("PATH"), *path_list = path ? path : "";
     const pid_t self = getpid();
-    struct task folder, holders, slurm;
+    struct task folder, holders, slurm, python;
     uint64_t until_ms = clock_now_ms() + opts->deadline_ms;
     char machine_root[SYSFS_PATH_MAX];
     sysfs_beside(machine_root, "");
@@ -157,6 +162,8 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
     task_begin(&folder, folder_task, opts->runs_dir, &out->folder, sizeof(out->folder));
     task_begin(&holders, holders_task, &self, &out->holders, sizeof(out->holders));
     task_begin(&slurm, slurm_task, path_list, &out->slurm, sizeof(out->slurm));
+    if (opts->python)
+        task_begin(&python, python_task, opts->python, &out->python, sizeof(out->python));
     int rc = devices_gather(opts, until_ms, out, err);
     env_gather(&out->env);
     driver_gather(machine_root, &out->driver);
@@ -165,6 +172,7 @@ int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err 
     out->has_holders = task_end(&holders, until_ms);
     out->has_slurm = task_end(&slurm, until_ms);
     out->has_folder = task_end(&folder, until_ms);
+    out->has_python = opts->python && task_end(&python, until_ms);
     return rc;
 }
 

@@ -36,6 +36,7 @@ struct doctor_opts {
     const char *self_path;          /* for the device helper */
     const struct device_spec *spec; /* SPEC_ALL: the whole machine */
     const char *runs_dir;
+    const char *python;   /* the interpreter that is asked for its packages; NULL: none */
     uint64_t deadline_ms; /* for all facts; one query of a GPU gets a sixth */
 };
 

@@ -115,6 +115,26 @@ struct slurm_facts {
     bool has_sbatch, has_srun;
 };
 
+/* Packages whose versions are told. */
+#define PYTHON_PACKAGES(X) \
+    X(torch)               \
+    X(transformers)        \
+    X(vllm)                \
+    X(numpy)
+
+enum python_package {
+#define X(name) PYTHON_PACKAGE_##name,
+    PYTHON_PACKAGES(X)
+#undef X
+    PYTHON_PACKAGES_COUNT
+};
+
+/* Texts are "" for what is not there. */
+struct python_facts {
+    char version[32], path[256];
+    char packages[PYTHON_PACKAGES_COUNT][64];
+};
+
 struct facts {
     struct device_list machine; /* all that there is, whatever the environment hides */
     struct device_list visible; /* those that the environment leaves, with the indices for -g */
@@ -124,9 +144,10 @@ struct facts {
     struct host_facts host;
     struct cgroup_facts cgroup;
     /* gathered by children; false: no answer in time */
-    bool has_holders, has_folder, has_slurm;
+    bool has_holders, has_folder, has_slurm, has_python;
     uint64_t deadline_ms; /* how long they were waited for */
     struct holder_facts holders;
     struct folder_facts folder;
     struct slurm_facts slurm;
+    struct python_facts python;
 };

@@ -29,7 +29,7 @@ struct asked_host {
     bool is_up; /* connected */
     enum asked_state state;
     struct node_worker *process; /* the verb; NULL: none */
-    uint64_t until_ms;
+    uint64_t begin_ms, limit_ms; /* since then it has been asked, and must answer within so long */
     struct host_answer answer;
 };
 
@@ -63,7 +63,7 @@ static void done_late(struct asked_host *h)
 {
     struct err why = {0};
     char limit[24];
-    duration_format(limit, h->ask->answer_limit_ms + h->ask->question->limit_ms);
+    duration_format(limit, h->limit_ms);
     fail(&why, ERR_UNAVAILABLE, "no answer within %s", limit);
     done(h, &why);
 }
@@ -201,6 +201,7 @@ static void verb_start(struct asked_host *h)
                                           .handlers = &verb_handlers,
                                           .context = h};
     h->state = ASKED_RUNNING;
+    h->limit_ms += h->ask->question->limit_ms;
     if (node_spawn(node_of(h), &request, &h->process, &why) != 0)
         done(h, &why);
     env_list_release(&words);
@@ -210,7 +211,8 @@ static void verb_start(struct asked_host *h)
 static void host_begin(struct asked_host *h)
 {
     bool is_ready = h->is_up || h->link.host->is_local;
-    h->until_ms = clock_now_ms() + h->ask->answer_limit_ms + h->ask->question->limit_ms;
+    h->begin_ms = clock_now_ms();
+    h->limit_ms = h->ask->answer_limit_ms;
     h->state = is_ready ? ASKED_READY : ASKED_ENDING;
 }
 
@@ -238,7 +240,8 @@ static void host_step(struct asked_host *h, size_t *n_starting)
         host_connect(h);
     if (h->state == ASKED_READY)
         verb_start(h);
-    if (h->state == ASKED_NOT || h->state == ASKED_DONE || clock_now_ms() < h->until_ms)
+    if (h->state == ASKED_NOT || h->state == ASKED_DONE ||
+        clock_now_ms() - h->begin_ms < h->limit_ms)
         return;
     done_late(h);
     if (h->process)

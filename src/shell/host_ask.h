@@ -39,7 +39,7 @@ struct host_question {
     const char *gpus; /* SPEC for -g; NULL: none. That of a host in the list comes before it */
     const char *const *
         variables; /* options of the verb, which the host's environment must not set; NULL-terminated */
-    uint64_t limit_ms; /* for the verb, beyond the time limit for an answer of the host */
+    uint64_t limit_ms; /* for the verb, beyond the limit for an answer of the host */
 };
 
 struct host_ask;

@@ -9,6 +9,7 @@
  *   detach.c   --detach                        files.c    the limit on open files
  *   workers.c  the node, the reaper, the keeper display.c  the terminal
  *   device_watch.h  samples and losses of devices  hosts.h  other machines
+ *   host_ask.h  a look at other machines
  */
 #pragma once
 

@@ -193,3 +193,83 @@ END
     [ "$(jq -c .hosts finish)" = "[]" ]
     says_not "host       "
 }
+
+doctor() { run --separate-stderr limited "$MUSTER" doctor --via './reach {host}' "$@"; }
+
+# The level of what is said about a subject between the hosts, and its words.
+between() { jq -r "select(.host == null and .subject == \"$1\") | .level + \" \" + .found" <<<"$output"; }
+
+@test "doctor examines each host, says once what is alike, and names what differs with its cure" {
+    mkdir python
+    worker python/python3 <<'END'
+#!/bin/sh
+printf '3.8.9\n/opt/python3\n2.3.1\n\n\n1.26\n'
+END
+    echo "PATH=\$PWD/python:\$PATH; ulimit -Sn 500; export CUDA_VISIBLE_DEVICES=0" >env.old
+    doctor --hosts big,old --json
+    [ "$(jq -r 'select(.host != null) | .host' <<<"$output" | uniq | tr '\n' ' ')" = "big old " ]
+    [ "$(between driver)" = "warn 550.54.15 on big; 535.10 on old" ]
+    [ "$(between devices)" = "warn 2 x Stand-in H200 (141 GiB) on big; 1 x Stand-in H200 (141 GiB) on old" ]
+    [ "$(between torch)" = "warn none on big; 2.3.1 on old" ] || [[ $(between torch) == "warn "*"on big; 2.3.1 on old" ]]
+    [[ $(between python) == "warn "*" on big; 3.8.9 on old" ]]
+    [[ $(between open_files) == "warn "*" on big; 500 on old" ]]
+    [ "$(between CUDA_VISIBLE_DEVICES)" = "warn none on big; 0 on old" ]
+    [ "$(between kernel)" = "ok $(uname -r)" ]
+    [[ $(between clock) == "ok within "* ]]
+    [ -z "$(between HIP_VISIBLE_DEVICES)" ]
+    [ "$(jq -r 'select(.host == "old" and .check == "limits") | .level' <<<"$output")" = fail ]
+    jq -es 'all(.[]; .level == "ok" or .means != "" and .cure != "")' <<<"$output"
+    ended_with 1
+    doctor --hosts big,old
+    [ "$(grep -c 'ok    shm ' <<<"$output")" = 1 ]
+    says "big, old:" "between the hosts:" "warn  hosts     driver: 550.54.15 on big; 535.10 on old" "cure"
+    doctor --hosts big,old -q health
+    ended_with 0
+    [ -z "$output" ]
+}
+
+@test "doctor compares nothing when checks are named, and hands checks and devices on" {
+    doctor --hosts big,old=0 --json driver health
+    ended_with 0
+    [ "$(jq -r .check <<<"$output" | sort -u | tr '\n' ' ')" = "driver health " ]
+    doctor --hosts big,old nonsense
+    ended_with 2
+    doctor --hosts big,old -g 1 --json health
+    ended_with 1
+    [ "$(jq -r 'select(.level == "fail") | .subject' <<<"$output")" = old ]
+}
+
+@test "doctor: a host that cannot be had, hangs or prints anything is a failure, and the others are examined" {
+    liar
+    local line
+    doctor --hosts big,refused,silent --host-timeout 1s --patience 2s --json driver
+    ended_with 1
+    [ "$(jq -r 'select(.level == "fail") | .subject + ": " + .found' <<<"$output")" = "refused: cannot be had: ./reach ended with status 255: Permission denied (publickey).
+silent: cannot be had: no answer within 1.0 s" ]
+    [ "$(jq -r 'select(.host == "big") | .level' <<<"$output")" = ok ]
+    for line in 'Welcome\n' '{"check":"shm"}\n' '{"trait":7}\n' '\000\n'; do
+        printf "$line" >prints
+        doctor --hosts liar,big --json driver
+        ended_with 1
+        [ "$(jq -r 'select(.level == "fail") | .subject + ": " + .found' <<<"$output")" = "liar: cannot be had: line 1 of its answer is no finding" ]
+    done
+    printf '{"check":"\\u001b[2Jx","level":"warn","subject":"\\nok    fit","found":"\\u001b]0;t\\u0007","means":"\\u202e","cure":"\\nok"}\n{"trait":"kernel","value":"\\u001b[31m"}\n' >prints
+    doctor --hosts liar,big
+    ended_with 0
+    says "warn" '\u202e'
+    says_not $'\e' $'\u202e' $'\a' $'\nok    fit'
+    rm prints ends 2>/dev/null || true
+    printf '' >prints
+    echo 69 >ends
+    doctor --hosts liar
+    ended_with 1
+    says "liar: cannot be had: muster doctor ended there with status 69"
+}
+
+@test "doctor --traits tells what a machine is compared by, of this one too" {
+    run --separate-stderr limited "$MUSTER" doctor --traits --json clock
+    [ "$(jq -r 'select(.trait == "kernel") | .value' <<<"$output")" = "$(uname -r)" ]
+    [ "$(jq -r 'select(.trait == "folder") | .value' <<<"$output")" = "$PWD" ]
+    run --separate-stderr limited "$MUSTER" doctor --traits --python "$PWD/nowhere" clock
+    says "machine                 $(uname -m)" "python                  none"
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Findings as people and programs read them.
+ */
+#pragma once
+
+#include "doctor/finding.h"
+#include "doctor/trait.h"
+
+/* "warn  shm  /dev/shm: 64 MiB", with the meaning and the cure if it is not well. */
+void finding_add(struct buf *out, const struct finding *finding, bool has_color);
+/* The verdict, the counts, and the first of the worst findings. */
+void findings_summary_add(struct buf *out, const struct findings *findings, bool has_color);
+/* An object on a line. host NULL: no member "host"; "": null, because it is about several. */
+void finding_object_add(struct buf *out, const struct finding *finding, const char *host);
+
+/* "kernel          6.1.0-13-amd64", a line for each that is known; as objects likewise. */
+void traits_add(struct buf *out, const struct traits *traits);
+void traits_objects_add(struct buf *out, const struct traits *traits, const char *host);
