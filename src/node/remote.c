@@ -78,7 +78,8 @@ static void on_hello(struct remote *remote, const struct frame *frame)
         remote->opts.handlers->greeted(
             remote->opts.context,
             &(struct remote_greeting){&hello, remote->start.folder, remote->start.n_bundle_bytes});
-    remote->peer.clock_ahead_ms = (int64_t)hello.wall_ms - clock_wall_ms();
+    remote->peer.clock_ahead_ms =
+        (int64_t)MIN(hello.wall_ms, (uint64_t)INT64_MAX / 2) - clock_wall_ms();
     snprintf(remote->peer.version, sizeof(remote->peer.version), "%s", hello.version);
     link_ping(&remote->link, clock_now_ms()); /* answered before the agent looks for devices */
     wire_take(&body, &remote->opts.take);
@@ -97,6 +98,7 @@ static void on_taken(struct remote *remote, const struct frame *frame)
     if (wire_body_is_whole(&body) && taken.n_seats > 0 && (taken.n_devices > 0) == wants_devices) {
         remote->state = REMOTE_UP;
         remote->link.silence_limit_ms = remote->opts.silence_limit_ms;
+        wire_taken_clean(&taken);
         remote->opts.handlers->taken(remote->opts.context, &taken);
     } else {
         remote_break(remote, frame, "that is malformed");

@@ -28,6 +28,7 @@ struct remote_worker {
     struct remote *remote;
     uint32_t id; /* its position in remote->workers */
     pid_t pid;
+    unsigned n_warned;
     bool answers, is_started, is_gone;
     bool is_lost; /* with the connection; the agent of a new one does not know it */
     struct remote_stream {

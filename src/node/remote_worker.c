@@ -9,6 +9,10 @@
 #include "base/xalloc.h"
 #include "node/remote_impl.h"
 
+enum {
+    WARNED_MAX = 100 /* of a worker: the run's log has no limit of its own */
+};
+
 static struct remote_worker *remote_of(struct node_worker *worker)
 {
     return (struct remote_worker *)worker;
@@ -347,7 +351,7 @@ static void on_warned(struct remote_worker *w, const struct frame *frame, struct
 {
     cleanup_free char *text = xstrndup(frame->body.at, frame->body.len);
     body->in.len = 0;
-    if (w->base.handlers->warned)
+    if (++w->n_warned <= WARNED_MAX && w->base.handlers->warned)
         w->base.handlers->warned(w->base.context, text);
 }
 

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/wire_body.h"
 
+#include <ctype.h>
 #include <endian.h>
 
+#include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/xalloc.h"
 #include "node/wire.h"
 
 enum {
     TEXTS_MAX = 1 << 20, /* of an argv or an environment */
-    SEATS_MAX = 8192
+    SEATS_MAX = 8192,
+    EXIT_CODE_MAX = 255,
+    EXIT_SIGNAL_MAX = 64
 };
 
 /* ---- fields ---- */
@@ -252,6 +257,30 @@ void wire_taken(struct wire_body *body, struct wire_taken *taken)
     text_owned(body, &taken->notes);
 }
 
+/* A UUID also fills {gpu_uuid} in paths of shards' files: it leads neither upwards nor to the root. */
+static void identity_clean(char *text)
+{
+    for (char *c = text; *c; c++) {
+        bool is_upward = c > text && c[0] == '.' && c[-1] == '.';
+        bool is_root = c == text && *c == '/';
+        if (is_upward || is_root || (!isalnum((unsigned char)*c) && !strchr("-_.:/+", *c)))
+            *c = '-';
+    }
+}
+
+void wire_taken_clean(struct wire_taken *taken)
+{
+    for (uint32_t i = 0; i < taken->n_devices; i++) {
+        struct device *device = &taken->devices[i];
+        cleanup_free char *name = console_visible_new(device->name);
+        size_t len = console_text_cut(str_of(name), sizeof(device->name) - 1);
+        snprintf(device->name, sizeof(device->name), "%.*s", (int)len, name);
+        identity_clean(device->uuid);
+        identity_clean(device->pci);
+        identity_clean(device->parent_uuid);
+    }
+}
+
 void wire_taken_release(struct wire_taken *taken)
 {
     free(taken->devices);
@@ -314,6 +343,10 @@ void wire_exit(struct wire_body *body, struct worker_exit *exit)
     i32(body, &exit->n_left_behind);
     number(body, &stuck, 4);
     exit->stuck_pid = (pid_t)stuck;
+    if ((unsigned)exit->exit_code > EXIT_CODE_MAX ||
+        (unsigned)exit->exit_signal > EXIT_SIGNAL_MAX || exit->n_left_behind < 0 ||
+        exit->stuck_pid < 0)
+        body->is_malformed = true;
 }
 
 void wire_ask(struct wire_body *body, struct wire_ask *ask)

@@ -67,6 +67,8 @@ struct wire_taken {
     char *notes; /* lines for the user, free() it after reading; not NULL */
 };
 void wire_taken(struct wire_body *body, struct wire_taken *taken);
+/* After reading: makes names printable, and identities safe in paths. */
+void wire_taken_clean(struct wire_taken *taken);
 void wire_taken_release(struct wire_taken *taken);
 
 /* REFUSED and FAILED: an error. */

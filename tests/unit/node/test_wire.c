@@ -150,7 +150,7 @@ static void bodies_come_back_as_they_were(void **state)
     assert_string_equal(back.changes[0], "A=1");
     wire_spawn_release(&back);
 
-    struct worker_exit exit = {.has_exited = true, .exit_signal = 9, .n_left_behind = -1}, gone;
+    struct worker_exit exit = {.has_exited = true, .exit_signal = 9, .n_left_behind = 2}, gone;
     buf_reset(&bytes);
     out = wire_body_to(&bytes);
     wire_exit(&out, &exit);
@@ -158,7 +158,7 @@ static void bodies_come_back_as_they_were(void **state)
     wire_exit(&in, &gone);
     assert_true(wire_body_is_whole(&in));
     assert_int_equal(gone.exit_signal, 9);
-    assert_int_equal(gone.n_left_behind, -1);
+    assert_int_equal(gone.n_left_behind, 2);
 }
 
 /* A seat on a device that is not there, or on none. */
@@ -180,6 +180,80 @@ static void a_seat_lies_on_devices_that_are_there(void **state)
         }
 }
 
+static void a_host_without_devices_has_a_seat_without(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < 2; n++) {
+        cleanup_buf struct buf bytes = BUF_INIT;
+        struct seat seat = {.n_devices = n, .label = "none"};
+        struct wire_taken taken = {NULL, &seat, 0, 1, NULL}, back = {0};
+        struct wire_body out = wire_body_to(&bytes), in;
+        wire_taken(&out, &taken);
+        in = wire_body_of(buf_str(&bytes));
+        wire_taken(&in, &back);
+        assert_int_equal(wire_body_is_whole(&in), n == 0);
+        wire_taken_release(&back);
+    }
+}
+
+static void names_of_devices_are_printable_and_their_uuids_stay_below_a_folder(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *uuid, *clean;
+    } cases[] = {
+        {"GPU-4f2a9c31-0a", "GPU-4f2a9c31-0a"},
+        {"MIG-GPU-4f2a9c31/7/0", "MIG-GPU-4f2a9c31/7/0"},
+        {"0000:3b:00.0", "0000:3b:00.0"},
+        {"../../etc/x", ".-/.-/etc/x"},
+        {"...", ".-."},
+        {"/etc/x", "-etc/x"},
+        {"a b\033[2J\n\xc2\x9b;`", "a-b--2J-----"},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct device device = {.name = "H200\033[2J\n\xe2\x80\xae"};
+        struct wire_taken taken = {&device, NULL, 1, 0, NULL};
+        snprintf(device.uuid, sizeof(device.uuid), "%s", cases[i].uuid);
+        wire_taken_clean(&taken);
+        assert_string_equal(device.uuid, cases[i].clean);
+        assert_string_equal(device.name, "H200\\u001b[2J\\n\\u202e");
+    }
+}
+
+static void a_name_stays_within_its_array_when_it_is_cleaned(void **state)
+{
+    (void)state;
+    struct device device = {0};
+    struct wire_taken taken = {&device, NULL, 1, 0, NULL};
+    memset(device.name, '\033', sizeof(device.name) - 1);
+    wire_taken_clean(&taken);
+    assert_int_equal(strlen(device.name), (sizeof(device.name) - 1) / 6 * 6 + 3);
+    assert_int_equal(strncmp(device.name, "\\u001b\\u001b", 12), 0);
+}
+
+static void an_exit_that_cannot_be_is_malformed(void **state)
+{
+    (void)state;
+    static const struct worker_exit exits[] = {
+        {.has_exited = true, .exit_code = 255, .exit_signal = 64},
+        {.has_exited = true, .exit_code = 256},
+        {.has_exited = true, .exit_code = -1},
+        {.has_exited = true, .exit_signal = 65},
+        {.has_exited = true, .exit_signal = -9},
+        {.n_left_behind = -1},
+        {.stuck_pid = -1},
+    };
+    for (size_t i = 0; i < countof(exits); i++) {
+        cleanup_buf struct buf bytes = BUF_INIT;
+        struct worker_exit exit = exits[i], back = {0};
+        struct wire_body out = wire_body_to(&bytes), in;
+        wire_exit(&out, &exit);
+        in = wire_body_of(buf_str(&bytes));
+        wire_exit(&in, &back);
+        assert_int_equal(wire_body_is_whole(&in), i == 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +263,10 @@ int main(void)
         cmocka_unit_test(noise_is_bounded),
         cmocka_unit_test(bodies_come_back_as_they_were),
         cmocka_unit_test(a_seat_lies_on_devices_that_are_there),
+        cmocka_unit_test(a_host_without_devices_has_a_seat_without),
+        cmocka_unit_test(names_of_devices_are_printable_and_their_uuids_stay_below_a_folder),
+        cmocka_unit_test(a_name_stays_within_its_array_when_it_is_cleaned),
+        cmocka_unit_test(an_exit_that_cannot_be_is_malformed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
