@@ -59,8 +59,8 @@ static struct shared_finding *shared_find(struct examined *all, const struct fin
             return &all->shared[i];
     all->shared = xrealloc(all->shared, (all->n_shared + 1) * sizeof(*all->shared));
     struct shared_finding *shared = &all->shared[all->n_shared++];
-    *shared = (struct shared_finding){.finding = finding,
-                                      .is_of = xcalloc(all->n_hosts, sizeof(bool))};
+    *shared =
+        (struct shared_finding){.finding = finding, .is_of = xcalloc(all->n_hosts, sizeof(bool))};
     return shared;
 }
 

@@ -51,7 +51,8 @@ static void words_add(struct buf *out, const struct finding *finding)
 void finding_add(struct buf *out, const struct finding *finding, bool has_color)
 {
     struct paint paint = paint_of(finding->level, has_color);
-    cleanup_free char *check = console_visible_new(finding->check); /* another host's may be anything */
+    cleanup_free char *check =
+        console_visible_new(finding->check); /* another host's may be anything */
     buf_addf(out, "%s%-4s%s  %-9s ", paint.begin, finding_level_name(finding->level), paint.end,
              check);
     words_add(out, finding);

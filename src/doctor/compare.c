@@ -27,64 +27,89 @@ struct rule {
     struct trouble trouble;
 };
 
-#define PACKAGE                                                                                   \
-    {LIKE_EQUAL, UNIT_NONE,                                                                       \
-     {FINDING_WARN, "Results may differ with the host, or workers fail on some hosts only.",      \
-      "Install the same version on all of them, or use one environment in a folder that they "    \
-      "share"}}
-#define VARIABLE                                                                                  \
-    {LIKE_EQUAL, UNIT_NONE,                                                                       \
-     {FINDING_WARN, "The same -g means other devices on some hosts, or hides them.",              \
-      "Set it alike on all hosts or on none, and choose devices by --hosts NAME=SPEC"}}
+#define PACKAGE                                                                                          \
+    {                                                                                                    \
+        LIKE_EQUAL, UNIT_NONE,                                                                           \
+        {                                                                                                \
+            FINDING_WARN, "Results may differ with the host, or workers fail on some hosts only.",       \
+                "Install the same version on all of them, or use one environment in a folder that they " \
+                "share"                                                                                  \
+        }                                                                                                \
+    }
+#define VARIABLE                                                                                \
+    {                                                                                           \
+        LIKE_EQUAL, UNIT_NONE,                                                                  \
+        {                                                                                       \
+            FINDING_WARN, "The same -g means other devices on some hosts, or hides them.",      \
+                "Set it alike on all hosts or on none, and choose devices by --hosts NAME=SPEC" \
+        }                                                                                       \
+    }
 
 static const struct rule rules[TRAITS_COUNT] = {
-    [TRAIT_muster] = {LIKE_EQUAL, UNIT_NONE,
-                      {FINDING_WARN, "A muster that speaks another protocol is refused as an agent.",
+    [TRAIT_muster] = {LIKE_EQUAL,
+                      UNIT_NONE,
+                      {FINDING_WARN,
+                       "A muster that speaks another protocol is refused as an agent.",
                        "Install the same version on all hosts"}},
-    [TRAIT_machine] = {LIKE_EQUAL, UNIT_NONE,
+    [TRAIT_machine] = {LIKE_EQUAL,
+                       UNIT_NONE,
                        {FINDING_FAIL, "A program for one architecture does not start on the other.",
                         "Use workers that are scripts, or a run for each architecture"}},
-    [TRAIT_system] = {LIKE_EQUAL, UNIT_NONE,
-                      {FINDING_WARN,
-                       "Programs that were built on the newer system may not start on the older one.",
-                       "Build workers on the oldest, or run them in one container image"}},
-    [TRAIT_kernel] = {LIKE_EQUAL, UNIT_NONE,
-                      {FINDING_WARN, "Drivers and limits behave as the kernel does.",
-                       "Boot the same kernel, or try the workers on each host: muster each --hosts"}},
-    [TRAIT_driver] = {LIKE_EQUAL, UNIT_NONE,
+    [TRAIT_system] =
+        {LIKE_EQUAL,
+         UNIT_NONE,
+         {FINDING_WARN,
+          "Programs that were built on the newer system may not start on the older one.",
+          "Build workers on the oldest, or run them in one container image"}},
+    [TRAIT_kernel] =
+        {LIKE_EQUAL,
+         UNIT_NONE,
+         {FINDING_WARN, "Drivers and limits behave as the kernel does.",
+          "Boot the same kernel, or try the workers on each host: muster each --hosts"}},
+    [TRAIT_driver] = {LIKE_EQUAL,
+                      UNIT_NONE,
                       {FINDING_WARN,
                        "A program's CUDA may need a newer driver than some hosts have, and kernels "
                        "that are compiled there may compute other last digits.",
                        "Install the same driver on all hosts, or leave the older ones out"}},
-    [TRAIT_devices] = {LIKE_EQUAL, UNIT_NONE,
-                       {FINDING_WARN,
-                        "Items take longer on some hosts, and a batch that fits one device may not "
-                        "fit another.",
-                        "Size batches for the smallest device, or choose devices: --hosts NAME=SPEC"}},
-    [TRAIT_cores] = {LIKE_HALF, UNIT_NONE,
-                     {FINDING_WARN, "Workers that prepare data on the CPU are slower on some hosts.",
+    [TRAIT_devices] =
+        {LIKE_EQUAL,
+         UNIT_NONE,
+         {FINDING_WARN,
+          "Items take longer on some hosts, and a batch that fits one device may not "
+          "fit another.",
+          "Size batches for the smallest device, or choose devices: --hosts NAME=SPEC"}},
+    [TRAIT_cores] = {LIKE_HALF,
+                     UNIT_NONE,
+                     {FINDING_WARN,
+                      "Workers that prepare data on the CPU are slower on some hosts.",
                       "Give fewer workers to the smaller hosts: --hosts NAME=any:N"}},
-    [TRAIT_memory_free] = {LIKE_HALF, UNIT_BYTES,
-                           {FINDING_WARN,
-                            "A model that loads through the host's memory may fit on some hosts only.",
-                            "End what takes the memory there (ps aux --sort -rss), or give fewer "
-                            "workers to that host"}},
-    [TRAIT_disk_free] = {LIKE_HALF, UNIT_BYTES,
-                         {FINDING_WARN,
-                          "Workers that write files of their own may fill the disk of some hosts.",
-                          "Make room there, or let workers write to a folder that all hosts share"}},
-    [TRAIT_open_files] = {LIKE_EQUAL, UNIT_NONE,
+    [TRAIT_memory_free] =
+        {LIKE_HALF,
+         UNIT_BYTES,
+         {FINDING_WARN, "A model that loads through the host's memory may fit on some hosts only.",
+          "End what takes the memory there (ps aux --sort -rss), or give fewer "
+          "workers to that host"}},
+    [TRAIT_disk_free] =
+        {LIKE_HALF,
+         UNIT_BYTES,
+         {FINDING_WARN, "Workers that write files of their own may fill the disk of some hosts.",
+          "Make room there, or let workers write to a folder that all hosts share"}},
+    [TRAIT_open_files] = {LIKE_EQUAL,
+                          UNIT_NONE,
                           {FINDING_WARN,
                            "Workers with many files open end with \"Too many open files\" on some "
                            "hosts only.",
                            "nofile in /etc/security/limits.conf there; LimitNOFILE= for sshd or "
                            "slurmd"}},
-    [TRAIT_folder] = {LIKE_EQUAL, UNIT_NONE,
+    [TRAIT_folder] = {LIKE_EQUAL,
+                      UNIT_NONE,
                       {FINDING_WARN,
                        "Workers start in another folder, where relative paths mean other files.",
                        "Make the folder there, share it, or use whole paths in the command"}},
     [TRAIT_python_path] = {LIKE_ANY, UNIT_NONE, {FINDING_WARN, "", ""}},
-    [TRAIT_python] = {LIKE_EQUAL, UNIT_NONE,
+    [TRAIT_python] = {LIKE_EQUAL,
+                      UNIT_NONE,
                       {FINDING_WARN,
                        "Workers run under another interpreter, with other packages, on some hosts.",
                        "Name the interpreter by its whole path, or set PATH in a file that "
@@ -153,7 +178,8 @@ static void values_add(const struct compared_host *hosts, size_t n_hosts, size_t
         if (is_told[i])
             continue;
         for (size_t k = 0; k < n_hosts; k++) {
-            has_it[k] = !is_told[k] && is_same(value_of(&hosts[k], trait), value_of(&hosts[i], trait));
+            has_it[k] =
+                !is_told[k] && is_same(value_of(&hosts[k], trait), value_of(&hosts[i], trait));
             is_told[k] = is_told[k] || has_it[k];
         }
         buf_add_text(out, i > 0 ? "; " : "");
@@ -170,9 +196,11 @@ static void extremes_find(const struct compared_host *hosts, size_t n_hosts, siz
     *least = *most = n_hosts;
     for (size_t i = 0; i < n_hosts; i++) {
         const char *value = value_of(&hosts[i], trait);
-        if (value && (*least == n_hosts || number_of(value) < number_of(value_of(&hosts[*least], trait))))
+        if (value &&
+            (*least == n_hosts || number_of(value) < number_of(value_of(&hosts[*least], trait))))
             *least = i;
-        if (value && (*most == n_hosts || number_of(value) > number_of(value_of(&hosts[*most], trait))))
+        if (value &&
+            (*most == n_hosts || number_of(value) > number_of(value_of(&hosts[*most], trait))))
             *most = i;
     }
 }

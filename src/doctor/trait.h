@@ -8,28 +8,28 @@
 #include "doctor/facts.h"
 
 /* name */
-#define TRAITS(X)            \
-    X(muster)                \
-    X(machine)               \
-    X(system)                \
-    X(kernel)                \
-    X(driver)                \
-    X(devices)               \
-    X(cores)                 \
-    X(memory_free)           \
-    X(disk_free)             \
-    X(open_files)            \
-    X(folder)                \
-    X(python_path)           \
-    X(python)                \
-    X(torch)                 \
-    X(transformers)          \
-    X(vllm)                  \
-    X(numpy)                 \
-    X(CUDA_VISIBLE_DEVICES)  \
-    X(CUDA_DEVICE_ORDER)     \
+#define TRAITS(X)             \
+    X(muster)                 \
+    X(machine)                \
+    X(system)                 \
+    X(kernel)                 \
+    X(driver)                 \
+    X(devices)                \
+    X(cores)                  \
+    X(memory_free)            \
+    X(disk_free)              \
+    X(open_files)             \
+    X(folder)                 \
+    X(python_path)            \
+    X(python)                 \
+    X(torch)                  \
+    X(transformers)           \
+    X(vllm)                   \
+    X(numpy)                  \
+    X(CUDA_VISIBLE_DEVICES)   \
+    X(CUDA_DEVICE_ORDER)      \
     X(NVIDIA_VISIBLE_DEVICES) \
-    X(ROCR_VISIBLE_DEVICES)  \
+    X(ROCR_VISIBLE_DEVICES)   \
     X(HIP_VISIBLE_DEVICES)
 
 enum trait {

@@ -273,3 +273,29 @@ silent: cannot be had: no answer within 1.0 s" ]
     run --separate-stderr limited "$MUSTER" doctor --traits --python "$PWD/nowhere" clock
     says "machine                 $(uname -m)" "python                  none"
 }
+
+@test "a head that is killed while it looks leaves nothing on its hosts" {
+    mkdir python
+    worker python/python3 <<'END'
+#!/bin/sh
+touch asked.$$
+exec sleep 1000
+END
+    echo "PATH=$PWD/python:\$PATH" | tee env.one >env.two
+    "$MUSTER" doctor --hosts one,two --via './reach {host}' --patience 60s >said 2>&1 3>&- 4>&- &
+    PID=$!
+    is_asked() { [ "$(ls asked.* 2>/dev/null | wc -l)" = 2 ]; }
+    wait_for is_asked
+    kill -KILL "$PID"
+    wait_for nobody_is_left
+}
+
+@test "a signal ends a look, and what it has started" {
+    "$MUSTER" gpus --hosts silent,big --via './reach {host}' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -s pid.big
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+    wait_for nobody_is_left
+}

@@ -163,7 +163,11 @@ static void a_line_that_is_neither_is_named(void **state)
 {
     (void)state;
     static const char *const lines[] = {
-        "Welcome\n", "{}\n", "\n", "{\"check\":\"shm\"}\n", "{\"trait\":\"kernel\",\"value\":6}\n",
+        "Welcome\n",
+        "{}\n",
+        "\n",
+        "{\"check\":\"shm\"}\n",
+        "{\"trait\":\"kernel\",\"value\":6}\n",
         "{\"check\":\"shm\",\"level\":\"bad\",\"subject\":\"\",\"found\":\"\",\"means\":\"\",\"cure\":\"\"}\n",
     };
     for (size_t i = 0; i < countof(lines); i++) {
@@ -181,7 +185,8 @@ static void an_interpreter_tells_its_version_and_its_packages(void **state)
     (void)state;
     struct python_facts python;
     char *root = root_new();
-    file_put(root, "/python", "#!/bin/sh\necho 3.9.1\necho /opt/python\necho 2.3.1\necho\necho 0.6\n");
+    file_put(root, "/python",
+             "#!/bin/sh\necho 3.9.1\necho /opt/python\necho 2.3.1\necho\necho 0.6\n");
     cleanup_free char *program = xasprintf("%s/python", root);
     assert_int_equal(chmod(program, 0700), 0);
     python_gather(program, &python);

@@ -1,0 +1,144 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Hosts and links that are not as they should be: the run says so in a sentence, and loses nothing.
+load helpers
+
+setup() {
+    common_setup
+    # ./relay MODE AT COMMAND…: runs the command behind a link. The first time, byte AT on its way to the head is
+    # changed, dropped or comes twice; "idle": the link is cut when nothing passes for AT milliseconds.
+    pyworker relay <<'END'
+import os, selectors, subprocess, sys
+mode, at, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+is_bad = mode != "idle" and not os.path.exists("spoilt")
+count = 0
+def spoil(data):
+    global count, is_bad
+    i, count = at - count, count + len(data)
+    if not is_bad or not 0 <= i < len(data):
+        return data
+    is_bad = False
+    open("spoilt", "w").close()
+    middle = {"flip": bytes([data[i] ^ 4]), "drop": b"", "repeat": data[i:i + 1] * 2}[mode]
+    return data[:i] + middle + data[i + 1:]
+def put(fd, data):
+    while data:
+        data = data[os.write(fd, data):]
+ways = selectors.DefaultSelector()
+ways.register(0, selectors.EVENT_READ, (child.stdin.fileno(), lambda data: data))
+ways.register(child.stdout, selectors.EVENT_READ, (1, spoil))
+is_open = True
+while is_open:
+    ready = ways.select(at / 1000 if mode == "idle" else None)
+    is_open = bool(ready)
+    for key, _ in ready:
+        to, change = key.data
+        data = os.read(key.fd, 65536)
+        is_open = is_open and bool(data)
+        put(to, change(data))
+if not ready:
+    print("the link was idle", file=sys.stderr)
+child.stdin.close()
+sys.exit(child.wait())
+END
+    pyworker slow <<'END'
+import sys, time
+for line in sys.stdin:
+    time.sleep(0.005)
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+}
+
+@test "a byte that is changed, dropped or comes twice costs the connection, and nothing of the result" {
+    seq 1 300 >in.txt
+    local mode
+    for mode in flip drop repeat; do
+        rm -f spoilt
+        map --hosts one=cpu:2 --via "./relay $mode 3000" -o "$mode.txt" in.txt -- ./slow
+        ended_with 0
+        same in.txt "$mode.txt"
+        says "one: lost; what it had not answered runs elsewhere: frame " "bytes were changed, lost or repeated on the way" "one: it is connected again"
+        [ -e spoilt ]
+        [ ! -e "$mode.txt.failed.jsonl" ]
+    done
+}
+
+@test "a byte that is wrong in the first frames is said, and the other host goes on" {
+    seq 1 20 >in.txt
+    map --hosts one=cpu:1,two=cpu:1 --via "sh -c 'if [ \$0 = one ]; then set -- ./relay flip 40 \"\$@\"; fi; exec \"\$@\"' {host}" -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    says "one: cannot be had: frame 0 " "bytes were changed, lost or repeated on the way"
+}
+
+@test "a proxy that closes idle streams sees pings, as often as --host-timeout asks for them" {
+    seq 1 2 >in.txt
+    map --hosts one=cpu:1 --via './relay idle 1500' --host-timeout 3s -o out.txt in.txt -- sh -c 'while read -r l; do sleep 4; echo "$l"; done'
+    ended_with 0
+    same in.txt out.txt
+    says_not "lost"
+}
+
+@test "a program for another architecture is named by what cannot execute it" {
+    seq 1 5 >in.txt
+    mkdir far
+    # the beginning of a program for s390x
+    printf '\177ELF\002\002\001\000\000\000\000\000\000\000\000\000\000\002\000\026\000\000\000\001%0200d' 0 >far/muster
+    chmod +x far/muster
+    map --hosts one,two=cpu:1 --via "bash -c '\"\$@\"' bash" --agent-path "$PWD/far/muster" -o out.txt in.txt -- cat
+    ended_with 69
+    says "0 of 2 hosts can be had; one: bash ended with status 126: " "far/muster: cannot execute binary file: Exec format error"
+}
+
+@test "a host that prints without end before, or beside, the protocol is given up, in a short sentence" {
+    seq 1 5 >in.txt
+    map --hosts loud,two=cpu:1 --via "sh -c '[ \$0 = two ] || exec yes muster; exec \"\$@\"' {host}" -o out.txt in.txt -- cat
+    ended_with 0
+    says "loud: cannot be had: " "are not muster's"
+    [ "$(wc -c <<<"$output")" -lt 8000 ]
+    map --hosts loud,two=cpu:1 --via "sh -c '[ \$0 = two ] || { head -c 3000000 /dev/zero | tr \"\\\\000\" x >&2; exit 3; }; exec \"\$@\"' {host}" -o out2.txt in.txt -- cat
+    ended_with 0
+    says "loud: cannot be had: sh ended with status 3: xxx"
+    [ "$(wc -c <<<"$output")" -lt 8000 ]
+    same in.txt out2.txt
+}
+
+@test "a launcher that wants a password, from its input or from the terminal, gets none, and does not hold up the others" {
+    seq 1 5 >in.txt
+    worker ask <<'END'
+#!/bin/sh
+host=$1
+shift
+[ "$host" != good ] || exec "$@"
+printf 'password: ' >&2
+if [ "$host" = terminal ]; then read -r answer </dev/tty; else read -r answer; fi
+exec sleep 1000
+END
+    run limited script -qec "\"$MUSTER\" map --hosts input,terminal,good=cpu:1 --host-timeout 2s --via './ask {host}' -o out.txt in.txt -- cat" /dev/null </dev/null
+    ended_with 0
+    same in.txt out.txt
+    says "input: cannot be had: nothing was heard for 2.0 s" "terminal: cannot be had: "
+}
+
+@test "-g none is no place for a worker on any host" {
+    seq 1 5 >in.txt
+    map --hosts one -g none --via env -o out.txt in.txt -- cat
+    ended_with 2
+    says "-g none leaves no place for a worker"
+    run limited "$MUSTER" each --hosts one=none,two=cpu:1 --via env -- true
+    ended_with 2
+    says "-g none leaves no place for a worker"
+}
+
+@test "a folder that is not on a host is said, and its workers start elsewhere" {
+    unshare -m true 2>/dev/null || skip "no mount namespaces here"
+    mkdir here
+    cd here
+    run --separate-stderr limited "$MUSTER" each --hosts one=cpu:1 --via "unshare -m sh -c 'cd / && mount -t tmpfs none \"$PWD/..\" && exec \"\$@\"' x" -- sh -c 'pwd'
+    ended_with 0
+    [ "$output" = "one_cpu_0: /" ]
+    [[ $stderr == *"the folder $PWD is not there; workers start in another one"* ]]
+}
