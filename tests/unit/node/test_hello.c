@@ -8,14 +8,19 @@
 #include "node/hello.h"
 #include "node/wire.h"
 
+static const struct hello_facts OWN = {
+    .version = "1.2.3", .program = "0123456789abcdef", .silence_limit_ms = 30000};
+
 static void a_hello_tells_the_version_the_machine_and_the_clock(void **state)
 {
     (void)state;
     cleanup_buf struct buf bytes = BUF_INIT;
     struct wire_hello hello;
-    hello_write(&bytes, "1.2.3", 30000);
-    assert_int_equal(hello_read(buf_str(&bytes), "1.2.4", &hello, NULL), 0);
+    hello_write(&bytes, &OWN);
+    const struct hello_facts newer = {.version = "1.2.4", .program = ""};
+    assert_int_equal(hello_read(buf_str(&bytes), &newer, &hello, NULL), 0);
     assert_string_equal(hello.version, "1.2.3"); /* another version of the same protocol will do */
+    assert_string_equal(hello.program, OWN.program);
     assert_int_equal(hello.silence_limit_ms, 30000);
     assert_true(hello.machine[0] && hello.host[0] && hello.wall_ms > 1700000000000);
 }
@@ -23,16 +28,17 @@ static void a_hello_tells_the_version_the_machine_and_the_clock(void **state)
 static void another_protocol_is_refused_with_both_versions(void **state)
 {
     (void)state;
-    struct wire_hello other = {.protocol = WIRE_PROTOCOL + 1, .version = "2.0"};
+    struct wire_hello other = {.protocol = WIRE_PROTOCOL + 1, .version = "2.0", .program = "cafe"};
     struct err err = {0};
     cleanup_buf struct buf bytes = BUF_INIT;
     struct wire_body body = wire_body_to(&bytes);
     wire_hello(&body, &other);
     buf_add_text(&bytes, "and what only that protocol has");
-    assert_int_equal(hello_read(buf_str(&bytes), "1.2.3", &other, &err), ERR_UNAVAILABLE);
-    assert_non_null(strstr(err.text, "muster 2.0 there speaks protocol "));
-    assert_non_null(strstr(err.text, "muster 1.2.3 here protocol "));
-    assert_non_null(strstr(err.text, "install the same version on both"));
+    assert_int_equal(hello_read(buf_str(&bytes), &OWN, &other, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.text, "muster 2.0 (cafe) there speaks protocol "));
+    assert_non_null(strstr(err.text, "muster 1.2.3 (0123456789abcdef) here protocol "));
+    assert_non_null(
+        strstr(err.text, "install the same version on both, or leave --agent-path out"));
 }
 
 static void what_is_no_hello_is_malformed(void **state)
@@ -41,13 +47,13 @@ static void what_is_no_hello_is_malformed(void **state)
     cleanup_buf struct buf bytes = BUF_INIT;
     struct wire_hello hello;
     struct err err = {0};
-    hello_write(&bytes, "1.2.3", 0);
+    hello_write(&bytes, &OWN);
     for (size_t len = 0; len < bytes.len; len++) {
-        int rc = hello_read((struct str){bytes.at, len}, "1.2.3", &hello, &err);
+        int rc = hello_read((struct str){bytes.at, len}, &OWN, &hello, &err);
         assert_int_equal(rc, ERR_DATA);
     }
     buf_add_char(&bytes, 'x');
-    assert_int_equal(hello_read(buf_str(&bytes), "1.2.3", &hello, &err), ERR_DATA);
+    assert_int_equal(hello_read(buf_str(&bytes), &OWN, &hello, &err), ERR_DATA);
 }
 
 int main(void)
