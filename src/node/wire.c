@@ -89,7 +89,8 @@ void wire_feed(struct wire_reader *reader, struct str bytes)
 
 static struct str untaken(const struct wire_reader *reader)
 {
-    return (struct str){reader->in.at + reader->begin, reader->in.len - reader->begin};
+    size_t len = reader->in.len - reader->begin;
+    return len > 0 ? (struct str){reader->in.at + reader->begin, len} : STR("");
 }
 
 static enum wire_result broken(struct wire_reader *reader)

@@ -150,7 +150,8 @@ static void bodies_come_back_as_they_were(void **state)
     assert_string_equal(back.changes[0], "A=1");
     wire_spawn_release(&back);
 
-    struct worker_exit exit = {.has_exited = true, .exit_signal = 9, .n_left_behind = 2}, gone;
+    struct worker_exit exit = {.has_exited = true, .exit_signal = 9, .n_left_behind = 2},
+                       gone = {0};
     buf_reset(&bytes);
     out = wire_body_to(&bytes);
     wire_exit(&out, &exit);
