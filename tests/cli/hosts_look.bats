@@ -27,7 +27,7 @@ END
     export PYTHON FAKE_NVML
 }
 
-gpus() { run --separate-stderr limited "$MUSTER" gpus --via './reach {host}' "$@"; }
+gpus() { run --separate-stderr limited "$MUSTER" gpus --agent-path "$MUSTER" --via './reach {host}' "$@"; }
 
 # What is on stderr must hold each of these texts.
 warns() {
@@ -194,7 +194,7 @@ END
     says_not "host       "
 }
 
-doctor() { run --separate-stderr limited "$MUSTER" doctor --via './reach {host}' "$@"; }
+doctor() { run --separate-stderr limited "$MUSTER" doctor --agent-path "$MUSTER" --via './reach {host}' "$@"; }
 
 # The level of what is said about a subject between the hosts, and its words.
 between() { jq -r "select(.host == null and .subject == \"$1\") | .level + \" \" + .found" <<<"$output"; }
