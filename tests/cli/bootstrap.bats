@@ -40,6 +40,30 @@ in_mounts() {
     echo "unshare -m sh -c '$1; exec \"\$@\"' x"
 }
 
+# ./carry KIND COMMAND…: hands on what it reads, but for what KIND says.
+carrying() {
+    pyworker carry <<'END'
+import os, subprocess, sys, time
+kind = sys.argv[1]
+child = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE)
+n = 0
+while True:
+    piece = os.read(0, 65536)
+    if not piece or kind == "cut" and n > 400000:
+        break
+    if kind == "stop" and n > 400000:
+        open("stopped", "w").close()
+        time.sleep(1000)
+    if kind == "damage" and n <= 200000 < n + len(piece):
+        piece = piece[:-1] + bytes([piece[-1] ^ 1])
+    n += len(piece)
+    child.stdin.write(piece)
+    child.stdin.flush()
+child.stdin.close()
+sys.exit(child.wait())
+END
+}
+
 # tools FOLDER NAME…: a folder for PATH with these programs alone.
 tools() {
     local folder=$1 name
@@ -120,24 +144,7 @@ END
 }
 
 @test "a program that is damaged or cut short on the way is refused, and leaves nothing" {
-    # Carries bytes, the head's through a function of their number and what has passed.
-    pyworker carry <<'END'
-import os, subprocess, sys
-kind = sys.argv[1]
-child = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE)
-n = 0
-while True:
-    piece = os.read(0, 65536)
-    if not piece or kind == "cut" and n > 400000:
-        break
-    if kind == "damage" and n <= 200000 < n + len(piece):
-        piece = piece[:-1] + bytes([piece[-1] ^ 1])
-    n += len(piece)
-    child.stdin.write(piece)
-    child.stdin.flush()
-child.stdin.close()
-sys.exit(child.wait())
-END
+    carrying
     local way
     tools plain sh printf uname id mkdir chmod head tail cat mv rm cksum
     for way in env "env PATH=$PWD/plain"; do
@@ -150,6 +157,18 @@ END
     refused "./carry damage env PATH=$PWD/plain" "one: the program"
     [ -z "$(kept cache/muster)" ]
     hosts_map one=cpu:2 "./carry whole env"
+}
+
+@test "a head that is stopped while it sends the program leaves nothing" {
+    carrying
+    map_begin --hosts one=cpu:1 --via './carry stop env' -o out.txt in.txt -- cat
+    wait_for test -e stopped
+    [ "$(kept cache/muster | grep -c '^new-')" = 1 ]
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    wait_for nobody_is_left
+    [ -z "$(kept cache/muster)" ]
 }
 
 @test "a host has neither checksums nor gzip, or all its tools are busybox or toybox" {
