@@ -3,10 +3,11 @@
 #   make build   leaves build/muster, which runs in place
 #   make test    every suite              make demo    the main job on real input
 #   make bench   the table of claims      make check   sanitizers and lint as well
+#   make portable, make bundle, make wheel             programs for every Linux, in a folder, for pip
 BUILD ?= build
 PREFIX ?= /usr/local
 
-.PHONY: all build test demo bench check check-all fmt install clean bundle
+.PHONY: all build test demo bench check check-all fmt install clean portable bundle wheel
 
 all: build
 
@@ -49,8 +50,14 @@ check-all:
 fmt:
 	@tools/fmt
 
-bundle: build
+portable:
+	@tools/portable
+
+bundle: build portable
 	@tools/bundle $(BUILD)
+
+wheel: portable
+	@tools/wheel
 
 install: build
 	@meson install -C $(BUILD)

@@ -67,8 +67,10 @@ static void pages_take(void *at, size_t bytes)
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t from = ((uintptr_t)at + page - 1) / page * page;
     uintptr_t to = ((uintptr_t)at + bytes) / page * page;
-    if (to <= from || madvise((void *)from, to - from, MADV_POPULATE_WRITE) != 0)
-        explicit_bzero(at, bytes); /* a memset before a free would be left out */
+    if (to > from && madvise((void *)from, to - from, MADV_POPULATE_WRITE) == 0)
+        return;
+    memset(at, 0, bytes);
+    __asm__ volatile("" : : "r"(at) : "memory"); /* else it is left out, as free() follows */
 }
 
 void xalloc_reserve(size_t bytes)
