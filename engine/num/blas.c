@@ -8,11 +8,14 @@
  * user did. OpenBLAS also gets only one thread, because callers cut the work themselves.
  */
 #include <dlfcn.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/xalloc.h"
 #include "num/backend_impl.h"
 #include "num/fast.h"
@@ -131,14 +134,42 @@ static const char *core_type(void)
     return NULL;
 }
 
-static void *library_load(void)
+/* The system's OpenBLAS, or the one that pip installs with muster-kge, whose names have a prefix. */
+struct library {
+    char *path;
+    const char *prefix;
+};
+
+static struct library library_find(void)
+{
+    cleanup_free char *self = realpath("/proc/self/exe", NULL);
+    cleanup_free char *folder = path_dirname(self ? self : "/");
+    cleanup_free char *pattern = xasprintf(
+        "%s/../lib/python3*/site-packages/scipy_openblas32/lib/libscipy_openblas.so", folder);
+    struct library out = {.prefix = "scipy_"};
+    glob_t found;
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0) {
+        out.path = xstrdup(found.gl_pathv[0]);
+        globfree(&found);
+    }
+    return out.path ? out : (struct library){xstrdup("libopenblas.so.0"), ""};
+}
+
+static void *symbol_find(const struct library *library, void *handle, const char *name)
+{
+    char whole[64];
+    snprintf(whole, sizeof(whole), "%s%s", library->prefix, name);
+    return dlsym(handle, whole);
+}
+
+static void *library_load(const char *path)
 {
     struct lent_env lent[] = {{.name = "OPENBLAS_CORETYPE", .value = core_type()},
                               {.name = "OPENBLAS_NUM_THREADS", .value = "1"}};
     for (size_t i = 0; i < countof(lent); i++)
         if (lent[i].value && !getenv(lent[i].name))
             lent[i].is_ours = setenv(lent[i].name, lent[i].value, 0) == 0;
-    void *handle = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     for (size_t i = 0; i < countof(lent); i++)
         if (lent[i].is_ours)
             unsetenv(lent[i].name);
@@ -173,19 +204,23 @@ static int buffer_make(const struct blas *blas, struct err *err)
 
 int num_open_blas(struct num_backend *be, struct err *err)
 {
-    void *loaded = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD); /* by an earlier opening */
-    struct blas blas = {.handle = library_load(), .fast = num_fast_choose()};
+    struct library library = library_find();
+    cleanup_free char *path = library.path;
+    void *loaded = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* by an earlier opening */
+    struct blas blas = {.handle = library_load(path), .fast = num_fast_choose()};
     if (!blas.handle)
         return fail(err, ERR_UNAVAILABLE,
                     "OpenBLAS is not here (%s); apt-get install libopenblas0-pthread", dlerror());
-    void (*set_threads)(int) = (void (*)(int))dlsym(blas.handle, "openblas_set_num_threads");
-    char *(*config)(void) = (char *(*)(void))dlsym(blas.handle, "openblas_get_config");
-    blas.sgemm = (sgemm_fn *)dlsym(blas.handle, "cblas_sgemm");
-    blas.dgemm = (dgemm_fn *)dlsym(blas.handle, "cblas_dgemm");
+    void (*set_threads)(int) =
+        (void (*)(int))symbol_find(&library, blas.handle, "openblas_set_num_threads");
+    char *(*config)(void) =
+        (char *(*)(void))symbol_find(&library, blas.handle, "openblas_get_config");
+    blas.sgemm = (sgemm_fn *)symbol_find(&library, blas.handle, "cblas_sgemm");
+    blas.dgemm = (dgemm_fn *)symbol_find(&library, blas.handle, "cblas_dgemm");
     if (!set_threads || !config || !blas.sgemm || !blas.dgemm) {
         dlclose(blas.handle);
         return fail(err, ERR_UNAVAILABLE,
-                    "libopenblas.so.0 lacks cblas_sgemm, cblas_dgemm or openblas_set_num_threads");
+                    "%s lacks cblas_sgemm, cblas_dgemm or openblas_set_num_threads", path);
     }
     set_threads(1);
     int rc = loaded ? 0 : buffer_make(&blas, err);
