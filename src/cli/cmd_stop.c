@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "cli/run_arg.h"
+#include "store/orders.h"
 #include "store/runs.h"
 
 enum {

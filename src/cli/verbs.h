@@ -19,6 +19,7 @@ extern const struct cmd cmd_ls;
 extern const struct cmd cmd_status;
 extern const struct cmd cmd_logs;
 extern const struct cmd cmd_results;
+extern const struct cmd cmd_hosts;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_sim;
 extern const struct cmd cmd_split;

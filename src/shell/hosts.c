@@ -64,6 +64,7 @@ void hosts_tick(struct hosts *hosts)
     arrivals_tell(hosts);
     if (hosts->shell->log->fd >= 0)
         notes_log(hosts, LOG_INFO);
+    hosts_tell(hosts);
 }
 
 void hosts_vacated(struct hosts *hosts, uint32_t first)
@@ -79,21 +80,27 @@ void hosts_vacated(struct hosts *hosts, uint32_t first)
 
 /* ---- the start ---- */
 
+int hosts_append(struct hosts *hosts, struct host *taken, struct err *err)
+{
+    struct shell *shell = hosts->shell;
+    if (shell->node == shell->machines.local)
+        shell->node = group_open(shell->node);
+    struct remote_host *h = host_new(hosts, taken, err);
+    if (!h)
+        return err->code;
+    hosts->at = xrealloc(hosts->at, (hosts->len + 1) * sizeof(*hosts->at));
+    hosts->at[hosts->len++] = h;
+    return 0;
+}
+
 /* What is asked of each host. */
 static int hosts_open(struct hosts *hosts, struct host_list *list, struct err *err)
 {
-    struct shell *shell = hosts->shell;
-    shell->node = group_open(shell->node);
-    hosts->at = xcalloc(list->len + 1, sizeof(*hosts->at));
-    for (size_t i = 0; i < list->len; i++) {
-        if (list->at[i].is_local)
-            continue;
-        struct remote_host *h = host_new(hosts, &list->at[i], err);
-        if (!h)
-            return err->code;
-        hosts->at[hosts->len++] = h;
-    }
-    return 0;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < list->len; i++)
+        if (!list->at[i].is_local)
+            rc = hosts_append(hosts, &list->at[i], err);
+    return rc;
 }
 
 static int local_take(struct hosts *hosts, const struct host_list *list, struct err *err)
@@ -172,15 +179,22 @@ static int hosts_take(struct hosts *hosts, struct host_list *list, struct err *e
     return rc;
 }
 
-static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
-                       struct allocation *allocation, struct str scratch, struct err *err)
+static struct hosts *hosts_new(struct shell *shell, const struct allocation_wish *wish,
+                               struct allocation *allocation)
 {
     struct hosts *hosts = shell->machines.hosts = xcalloc(1, sizeof(*hosts));
-    struct host_list list;
     *hosts = (struct hosts){.shell = shell,
                             .allocation = allocation,
                             .wish = *wish,
                             .bundles = {.self_path = shell->self_path}};
+    return hosts;
+}
+
+static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
+                       struct allocation *allocation, struct str scratch, struct err *err)
+{
+    struct hosts *hosts = hosts_new(shell, wish, allocation);
+    struct host_list list;
     int rc = host_list_parse(wish->hosts, &list, err);
     if (rc)
         return rc;
@@ -218,15 +232,21 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
         other_nodes_note(shell);
     int rc = wish->hosts ? hosts_begin(shell, wish, allocation, scratch, err)
                          : allocation_take(allocation, wish, &holder, err);
-    if (rc == 0 && shell->verb->takes_seats)
-        allocation_spare(allocation);
-    return rc;
+    if (rc || !shell->verb->takes_seats)
+        return rc;
+    allocation_spare(allocation);
+    if (!wish->hosts) { /* others may be added */
+        struct hosts *hosts = hosts_new(shell, wish, allocation);
+        hosts->has_local = hosts->has_begun = true;
+    }
+    return 0;
 }
+
 /* ---- for those who watch ---- */
 
 size_t hosts_count(const struct hosts *hosts)
 {
-    return hosts ? hosts->len + hosts->has_local : 0;
+    return hosts && hosts->len > 0 ? hosts->len + hosts->has_local : 0;
 }
 
 /* "up", "away", "missing" and so on. */

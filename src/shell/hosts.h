@@ -57,6 +57,8 @@ size_t hosts_count(const struct hosts *hosts);
 struct host_view hosts_view(const struct hosts *hosts, size_t number);
 /* Ten times a second. */
 void hosts_tick(struct hosts *hosts);
+/* Carries out the orders that are there. */
+void hosts_orders_check(struct hosts *hosts);
 /* The set whose first device is number `first` of those chosen was given back, and its last worker is gone. */
 void hosts_vacated(struct hosts *hosts, uint32_t first);
 /* Leaves all hosts, and waits until their agents have ended. The workers must have ended. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of the hosts of a run:
- *   hosts.c  all of them: the start, ticks, the end
- *   host.c   one of them: its connection, what it has, its loss and return
+ *   hosts.c        all of them: the start, ticks, the end
+ *   host.c         one of them: its connection, what it has, its loss and return
+ *   hosts_order.c  orders to add and to drop some, and what is told about all
  */
 #pragma once
 
@@ -11,6 +12,13 @@
 #include "shell/device_watch.h"
 #include "shell/hosts.h"
 #include "shell/shell.h"
+#include "store/orders.h"
+
+enum {
+    ANSWERS_KEPT = 8,
+    REPORT_EVERY_MS = 1000,
+    ORDERS_AT_ONCE = 16 /* in one look; the others wait for the next */
+};
 
 enum host_state {
     HOST_WAITS,    /* to be connected */
@@ -40,6 +48,12 @@ struct remote_host {
     uint32_t part; /* of them, among the allocation's hosts; 0: not there yet */
 };
 
+struct given_answer {
+    char order[ORDER_NAME_MAX];
+    bool is_refused;
+    struct err why;
+};
+
 struct hosts {
     struct shell *shell;
     struct allocation *allocation;
@@ -50,8 +64,23 @@ struct hosts {
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
     bool has_local, is_leaving;
+    uint64_t reported_ms,
+        reported; /* when hosts.json was written last, and of which states; 0: never */
+    struct given_answer answers[ANSWERS_KEPT]; /* to the last orders */
+    size_t n_answers;
     bool has_begun; /* the run has its first seats; others are added to them */
 };
+
+/* ---- hosts.c ---- */
+
+/* One more host, which is connected when it can be. Moves the host out of `taken`. ERR_USAGE. */
+MUST_CHECK int hosts_append(struct hosts *hosts, struct host *taken, struct err *err);
+
+/* ---- hosts_order.c ---- */
+
+void hosts_report(struct hosts *hosts);
+/* Writes hosts.json, if a state has changed or a second has passed. */
+void hosts_tell(struct hosts *hosts);
 
 /* ---- host.c ---- */
 

@@ -65,7 +65,7 @@ static void on_tick(uv_timer_t *timer)
         console_flush(shell->display.console, shell->now_ms, false);
     if (shell->now_ms / TICK_MS % TICKS_IN_A_SECOND != 0)
         return;
-    shell_stop_check(shell);
+    shell_orders_check(shell);
     if (shell->claim)
         output_claim_answer(shell->claim);
     if (shell->verb->each_second && !shell->phase.is_verb_away)

@@ -35,6 +35,7 @@ struct shell_verb {
     void (*each_second)(void *context);  /* after the tick */
     void (*before_sleep)(void *context); /* flush what was collected in this turn */
     bool takes_seats;                    /* seats may come and go while it runs */
+    uint64_t (*seat_items)(void *context, uint32_t seat); /* done there; NULL: not known */
 };
 
 /* Whether a signal came to this process, or to its front (proc/front.h). */
@@ -190,8 +191,8 @@ enum {
 };
 void shell_signals_end(struct shell *shell, struct sigaction before[END_SIGNALS]);
 void shell_signals_restore(struct shell *shell, const struct sigaction before[END_SIGNALS]);
-/* Looks for an order of `muster stop`, and carries it out. */
-void shell_stop_check(struct shell *shell);
+/* Looks for orders (store/orders.h), and carries them out. */
+void shell_orders_check(struct shell *shell);
 
 /* ---- folder.c ---- */
 

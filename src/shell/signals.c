@@ -9,10 +9,11 @@
 #include "node/local.h"
 #include "proc/front.h"
 #include "proc/guard.h"
+#include "shell/hosts.h"
 #include "shell/shell.h"
-#include "store/runs.h"
+#include "store/orders.h"
 
-void shell_stop_check(struct shell *shell)
+static void stop_order_check(struct shell *shell)
 {
     enum stop_how how;
     if (!shell->run_dir || !run_stop_asked(shell->run_dir, &how))
@@ -27,6 +28,13 @@ void shell_stop_check(struct shell *shell)
             how == STOP_NOW ? "stopped; ending the workers"
                             : "stopped; finishing what is in flight");
     shell_stop(shell, how == STOP_NOW);
+}
+
+void shell_orders_check(struct shell *shell)
+{
+    stop_order_check(shell);
+    if (shell->machines.hosts)
+        hosts_orders_check(shell->machines.hosts);
 }
 
 static void child_ended(void *context, pid_t pid, int wait_status)
@@ -67,7 +75,7 @@ static void on_signal(uv_signal_t *handle, int signal)
     if (signal == SIGCHLD)
         reaper_run(shell->reaper, child_ended, shell);
     else if (signal == SIGUSR1)
-        shell_stop_check(shell);
+        shell_orders_check(shell);
     else
         on_end_signal(shell, signal, SIGNAL_DIRECT);
 }
@@ -79,7 +87,7 @@ static void on_handed_on(uv_poll_t *poll, int status, int events)
     (void)status, (void)events;
     while (read(shell->signals.front_fd, &number, 1) == 1)
         if (number == SIGUSR1)
-            shell_stop_check(shell);
+            shell_orders_check(shell);
         else
             on_end_signal(shell, number, SIGNAL_HANDED_ON);
 }

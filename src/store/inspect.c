@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding out the state of a run, and stopping a run that is going on.
+ * Finding out the state of a run.
  */
 #include <errno.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -197,52 +195,4 @@ void run_summary_release(struct run_summary *summary)
     free(summary->go_on);
     free(summary->oddity);
     *summary = (struct run_summary){0};
-}
-
-static const char *const stop_words[] = {[STOP_DRAIN] = "drain", [STOP_NOW] = "now"};
-
-/* Does the process belong to the owner of the lock file that names it? Users can write any pid into
- * files of their own. */
-static bool is_of_owner(const struct run_holder *holder)
-{
-    char path[32];
-    struct stat st;
-    snprintf(path, sizeof(path), "/proc/%d", (int)holder->pid);
-    return stat(path, &st) == 0 && st.st_uid == holder->owner;
-}
-
-/* Signals through a pidfd, and only if the same pid still holds the lock after the pidfd was
- * opened. So the signal cannot reach another process that was given the same pid since. */
-static void signal_holder(const char *dir, pid_t pid)
-{
-    struct run_holder holder;
-    cleanup_fd int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd >= 0 && run_is_locked(dir, &holder) && holder.is_here && holder.pid == pid &&
-        is_of_owner(&holder))
-        syscall(SYS_pidfd_send_signal, pidfd, SIGUSR1, NULL, 0);
-}
-
-int run_stop(const char *dir, enum stop_how how, bool *was_running, struct err *err)
-{
-    struct run_holder holder = {0};
-    *was_running = run_is_locked(dir, &holder);
-    if (!*was_running)
-        return 0;
-    cleanup_free char *path = path_join(dir, "stop"), *content = xasprintf("%s\n", stop_words[how]);
-    int rc = file_replace_fast(path, str_of(content), err);
-    if (rc == 0 && holder.is_here)
-        signal_holder(dir, holder.pid);
-    return rc;
-}
-
-bool run_stop_asked(const char *dir, enum stop_how *how)
-{
-    cleanup_free char *path = path_join(dir, "stop");
-    cleanup_buf struct buf text = BUF_INIT;
-    if (plain_file_read(path, 4096, &text, NULL) != 0)
-        return false;
-    /* A file with any other content, such as an empty one made with touch, asks for the gentler
-     * stop. */
-    *how = str_equal(str_trim(buf_str(&text)), STR("now")) ? STOP_NOW : STOP_DRAIN;
-    return true;
 }

@@ -4,11 +4,6 @@
  *
  *     muster-runs/20260131_090807-map/    one folder per run
  *     muster-runs/latest                  link to the newest
- *
- * Stopping: `muster stop` puts a file `stop` holding "drain" or "now" into the run's folder and,
- * when the muster that runs it is on this host, sends SIGUSR1, which means "look now". That muster
- * looks for the file once a second, so that a stop works over a shared file system too, and when
- * the signal arrives.
  */
 #pragma once
 
@@ -106,14 +101,3 @@ struct run_summary {
  */
 MUST_CHECK int run_inspect(const char *dir, struct run_summary *out, struct err *err);
 void run_summary_release(struct run_summary *summary);
-
-/* Asks the muster of this run to end: writes the file `stop`, and sends the signal if that muster
- * is on this host. *was_running tells whether the run was going on; if not, nothing is written. */
-enum stop_how {
-    STOP_DRAIN, /* items in flight are finished */
-    STOP_NOW,   /* workers are ended */
-};
-MUST_CHECK int run_stop(const char *dir, enum stop_how how, bool *was_running, struct err *err);
-/* For the muster of the run, when SIGUSR1 arrived or a second has passed: true if a stop was asked
- * for. */
-bool run_stop_asked(const char *dir, enum stop_how *how);

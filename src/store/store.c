@@ -15,6 +15,7 @@
 #include "base/shell.h"
 #include "base/xalloc.h"
 #include "store/db.h"
+#include "store/orders.h"
 #include "store/runs.h"
 
 static int folder_make(const char *dir, struct err *err)
@@ -130,10 +131,10 @@ static int open_to_write(struct store *store, const char *path, struct err *err)
     }
     if (is_new)
         database_drop(store, path);
-    /* A request to stop that is still there was meant for an earlier muster. */
-    cleanup_free char *stop = path_join(store->dir, "stop");
-    if (unlink(stop) != 0 && errno != ENOENT)
-        return fail_errno(err, "remove %s", stop);
+    /* Orders that are still there were meant for an earlier muster. */
+    rc = run_orders_drop(store->dir, err);
+    if (rc)
+        return rc;
     return is_new ? open_new(store, path, err) : open_again(store, err);
 }
 

@@ -25,8 +25,8 @@ END
 }
 
 agent_of() { pgrep -P "$(cat "pid.$1")"; }
+lists() { "$MUSTER" hosts | tr -s ' ' | grep -q "^$1"; }
 has_logged() { grep -qsF -- "$1" muster-runs/latest/orchestrator.log; }
-logged() { grep -cF -- "$1" muster-runs/latest/orchestrator.log; }
 
 @test "a host that was refused at the start is asked again, and joins with seats behind the present ones" {
     seq 1 300 >in.txt
@@ -43,4 +43,108 @@ logged() { grep -cF -- "$1" muster-runs/latest/orchestrator.log; }
 worker 1 of 3
 worker 2 of 3" ]
     [ "$(query "select count(*) from attempts where items_done > 0")" = 3 ]
+}
+
+@test "hosts are listed with their state and their share; one that is dropped finishes its items first" {
+    seq 1 400 >in.txt
+    touch up.one up.two
+    map_begin --hosts one=cpu:2,two=cpu:1 --via './reach {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "two_cpu_0: attempt"
+    sleep 0.5
+    run limited "$MUSTER" hosts --drop two
+    ended_with 0
+    wait_for has_logged "two: it has left the run"
+    wait_for lists 'two left'
+    run limited "$MUSTER" hosts
+    ended_with 0
+    [[ $output =~ one\ +up\ +2\ +2 ]]
+    [[ $output =~ two\ +left\ +0\ +0\ .*\ [1-9][0-9]* ]]
+    run limited "$MUSTER" hosts --json
+    [ "$(jq -r '.hosts[] | .name + " " + .state' <<<"$output" | tr '\n' ';')" = "one up;two left;" ]
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "two: it is given back when its workers have finished"
+    says_not "lost" "died" "retries, 1"
+    [ "$(query "select count(*) from attempts where label = 'two_cpu_0' and ended_by = 'status 0'")" = 1 ]
+}
+
+@test "a host is added to a run that began on this machine alone, and one replaces another" {
+    seq 1 500 >in.txt
+    touch up.one up.two
+    map_begin -g cpu:1 --via './reach {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "cpu_0: attempt"
+    run limited "$MUSTER" hosts --add one=cpu:1
+    ended_with 0
+    wait_for has_logged "one_cpu_0: attempt"
+    run limited "$MUSTER" hosts --add one
+    ended_with 69
+    says "one is a host of the run already"
+    run limited "$MUSTER" hosts --add two=cpu:1 --drop one --now
+    ended_with 0
+    wait_for has_logged "two_cpu_0: attempt"
+    wait_for has_logged "one: it has left the run"
+    run limited "$MUSTER" hosts --add one=cpu:1 # again
+    ended_with 0
+    wait_for has_logged "one: it joins the run"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says_not "died"
+}
+
+@test "the last host is dropped only --now, which stops the run, unless another one comes" {
+    seq 1 300 >in.txt
+    touch up.one
+    map_begin --hosts one=cpu:1 --via './reach {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "one_cpu_0: attempt"
+    run limited "$MUSTER" hosts --drop one
+    ended_with 69
+    says "one is the run's last host; add another one first"
+    run limited "$MUSTER" hosts --drop nobody
+    ended_with 69
+    says "'nobody' is no host of the run"
+    run limited "$MUSTER" hosts --add two=cpu:1 --drop one
+    ended_with 0
+    wait_for has_logged "one: it has left the run"
+    touch up.two
+    wait_for has_logged "two_cpu_0: attempt"
+    run limited "$MUSTER" hosts --drop two --now
+    ended_with 0
+    map_end
+    ended_with 75
+    says "all hosts were given back; go on with: muster resume"
+    wait_for nobody_is_left
+    run limited "$MUSTER" resume latest --hosts two=cpu:1 --via './reach {host}'
+    ended_with 0
+    same in.txt out.txt
+}
+
+@test "orders are taken from the run's owner alone, and say what is wrong with them" {
+    seq 1 300 >in.txt
+    map_begin -g cpu:1 -o out.txt in.txt -- ./slow
+    wait_for has_logged "cpu_0: attempt"
+    run limited "$MUSTER" hosts
+    ended_with 0
+    says "uses one machine alone"
+    run limited "$MUSTER" hosts --add 'a b'
+    ended_with 69
+    says "'a b' is no name of a host"
+    run limited "$MUSTER" hosts --add local
+    ended_with 69
+    run limited "$MUSTER" hosts --now
+    ended_with 2
+    printf 'add one\n' >muster-runs/latest/order-0
+    chmod 666 muster-runs/latest/order-0
+    wait_for has_logged "an order is not carried out"
+    printf 'sing a song\n' >muster-runs/latest/order-1
+    wait_for has_logged "an order that cannot be understood"
+    ln -s /etc/passwd muster-runs/latest/order-2
+    wait_for test ! -L muster-runs/latest/order-2
+    [ ! -e muster-runs/latest/order-1 ]
+    map_end
+    ended_with 0
+    run limited "$MUSTER" hosts --add one
+    ended_with 69
+    says "is not going on"
 }

@@ -11,6 +11,7 @@
 #include "base/xalloc.h"
 #include "fuzz.h"
 #include "store/manifest.h"
+#include "store/orders.h"
 #include "store/runs.h"
 #include "store/status.h"
 

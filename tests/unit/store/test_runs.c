@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "store/manifest.h"
+#include "store/orders.h"
 #include "store/runs.h"
 #include "store/status.h"
 #include "store/store.h"

@@ -20,6 +20,7 @@
 #include "opt/cmd.h"
 #include "shard/shard.h"
 #include "store/manifest.h"
+#include "store/orders.h"
 #include "store/runs.h"
 #include "store/status.h"
 #include "store/store.h"

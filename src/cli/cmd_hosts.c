@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster hosts: the hosts of a run; adds some to it, and gives some back, while it goes on.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/console_text.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/texts.h"
+#include "base/xalloc.h"
+#include "cli/run_arg.h"
+#include "store/host_status.h"
+#include "store/lock.h"
+#include "store/orders.h"
+#include "store/runs.h"
+
+enum {
+    ANSWER_LIMIT_MS = 15000, /* a muster on another host looks once a second */
+    LOOK_EVERY_MS = 50
+};
+
+struct hosts_request {
+    const char *runs_dir, *add;
+    struct texts drop;
+    bool now, json;
+};
+
+/* ---- the list ---- */
+
+static void row_add(struct buf *out, const struct host_status *host)
+{
+    char items[32], trip[24] = "-";
+    count_format(items, host->items_done);
+    if (host->round_trip_ms > 0)
+        duration_format(trip, host->round_trip_ms);
+    cleanup_free char *name = console_visible_new(host->name ? host->name : "?");
+    cleanup_free char *state = console_visible_new(host->state ? host->state : "?");
+    cleanup_free char *why = console_visible_new(host->why ? host->why : "");
+    buf_addf(out, "%-24s  %-8s  %7lu  %7lu  %10s  %12s%s%s\n", name, state, host->n_devices,
+             host->n_workers, trip, items, why[0] ? "  " : "", why);
+}
+
+static int list_print(struct app *app, const struct hosts_request *ask, const char *dir,
+                      struct err *err)
+{
+    struct hosts_status status = {0};
+    cleanup_buf struct buf out = BUF_INIT, object = BUF_INIT;
+    cleanup_free char *path = path_join(dir, "hosts.json");
+    int rc = path_exists(path) ? hosts_status_read(dir, &status, err) : 0;
+    if (rc)
+        return rc;
+    if (ask->json) {
+        hosts_status_format(&status, &object);
+        console_visible_add(&out, buf_str(&object));
+        buf_add_char(&out, '\n');
+    } else if (status.n_hosts == 0) {
+        say(app, "run %s uses one machine alone", path_basename(dir));
+    } else {
+        buf_addf(&out, "%-24s  %-8s  %7s  %7s  %10s  %12s\n", "HOST", "STATE", "DEVICES", "WORKERS",
+                 "ROUND TRIP", "DONE");
+        for (size_t i = 0; i < status.n_hosts; i++)
+            row_add(&out, &status.hosts[i]);
+    }
+    hosts_status_release(&status);
+    return stdout_put(buf_str(&out), err);
+}
+
+/* ---- orders ---- */
+
+/* A name with a line's end would be another order. */
+static int line_add(struct buf *out, const char *what, const char *text, struct err *err)
+{
+    if (!text[0] || strchr(text, '\n'))
+        return fail(err, ERR_USAGE, "'%s' names no host", text);
+    buf_addf(out, "%s %s\n", what, text);
+    return 0;
+}
+
+static int order_make(const struct hosts_request *ask, struct buf *out, struct err *err)
+{
+    /* The muster that reads the file may be in another folder. */
+    cleanup_free char *file = ask->add && ask->add[0] == '@' ? path_absolute(ask->add + 1) : NULL;
+    cleanup_free char *add = file ? xasprintf("@%s", file) : NULL;
+    int rc = ask->add ? line_add(out, "add", add ? add : ask->add, err) : 0;
+    for (size_t i = 0; rc == 0 && i < ask->drop.len; i++)
+        rc = line_add(out, ask->now ? "drop-now" : "drop", ask->drop.at[i], err);
+    return rc;
+}
+
+/* False: it is not answered yet. */
+static bool answer_find(const char *dir, const char *order, int *rc, struct err *err)
+{
+    struct hosts_status status;
+    bool is_found = false;
+    if (hosts_status_read(dir, &status, NULL) != 0)
+        return false;
+    for (size_t i = 0; i < status.n_answers && !is_found; i++) {
+        const struct order_answer *answer = &status.answers[i];
+        is_found = answer->order && strcmp(answer->order, order) == 0;
+        if (is_found && answer->refused)
+            *rc = fail(err, ERR_UNAVAILABLE, "%s", answer->refused);
+    }
+    hosts_status_release(&status);
+    return is_found;
+}
+
+static int answer_await(const char *dir, const char *order, struct err *err)
+{
+    uint64_t begin_ms = clock_now_ms();
+    int rc = 0;
+    while (!answer_find(dir, order, &rc, err)) {
+        if (!run_is_locked(dir, NULL))
+            return fail(err, ERR_UNAVAILABLE, "run %s has ended", path_basename(dir));
+        if (clock_now_ms() - begin_ms >= ANSWER_LIMIT_MS)
+            return fail(err, ERR_TIMEOUT, "run %s has not looked at the order within %d s",
+                        path_basename(dir), ANSWER_LIMIT_MS / 1000);
+        pause_ms(LOOK_EVERY_MS);
+    }
+    return rc;
+}
+
+static int order_give(const char *dir, const struct hosts_request *ask, struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    char name[ORDER_NAME_MAX];
+    bool was_running = false;
+    int rc = order_make(ask, &text, err);
+    if (rc == 0)
+        rc = run_order_give(dir, buf_str(&text), name, &was_running, err);
+    if (rc)
+        return rc;
+    if (!was_running)
+        return fail(err, ERR_UNAVAILABLE, "run %s is not going on", path_basename(dir));
+    return answer_await(dir, name, err);
+}
+
+static int hosts_run(struct app *app, void *request, int argc, char **argv, char **command,
+                     struct err *err)
+{
+    const struct hosts_request *ask = request;
+    cleanup_free char *dir = NULL;
+    (void)command;
+    if (ask->now && ask->drop.len == 0)
+        return fail(err, ERR_USAGE, "--now belongs to --drop");
+    int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    if (rc == 0 && (ask->add || ask->drop.len > 0))
+        rc = order_give(dir, ask, err);
+    return rc ? rc : list_print(app, ask, dir, err);
+}
+
+static const struct opt hosts_opts[] = {
+    {.kind = OPT_TEXT,
+     .name = "add",
+     .arg = "LIST",
+     .help = "connect these hosts, as map's --hosts has them; their devices become further workers",
+     .offset = offsetof(struct hosts_request, add)},
+    {.kind = OPT_TEXTS,
+     .name = "drop",
+     .arg = "HOST",
+     .help = "give this host back when its workers have finished the items that they have (may be "
+             "repeated)",
+     .offset = offsetof(struct hosts_request, drop)},
+    {.kind = OPT_FLAG,
+     .name = "now",
+     .help = "end the workers of a dropped host at once; others run their items again",
+     .offset = offsetof(struct hosts_request, now)},
+    {.kind = OPT_FLAG,
+     .name = "json",
+     .help = "one JSON object",
+     .offset = offsetof(struct hosts_request, json)},
+    RUNS_DIR_OPT(struct hosts_request),
+    {.kind = OPT_END},
+};
+
+static const char *const hosts_examples[] = {
+    "muster hosts",
+    "the hosts of the latest run: what they are doing, and how much they have done",
+    "muster hosts --add node9 --drop node2",
+    "node9 joins the run, and node2 leaves it when its workers have finished their items",
+    NULL,
+};
+
+const struct cmd cmd_hosts = {
+    .name = "hosts",
+    .args = "[OPTION]... [RUN]",
+    .summary = "list the hosts of a run, add some, or give some back, while it goes on",
+    .details = "Works from another host too, when the run's folder is shared.",
+    .opts = hosts_opts,
+    .examples = hosts_examples,
+    .request_size = sizeof(struct hosts_request),
+    .run = hosts_run,
+};

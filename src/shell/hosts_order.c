@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Orders about hosts (`muster hosts`), and what is told about them in hosts.json.
+ */
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "shell/hosts_impl.h"
+#include "store/host_status.h"
+#include "store/orders.h"
+
+static bool is_active(const struct remote_host *h)
+{
+    return h->state != HOST_LEFT && h->state != HOST_FAILED;
+}
+
+/* The newest of this name: a host may have left and been added again. */
+static struct remote_host *host_find(const struct hosts *hosts, struct str name)
+{
+    for (size_t i = hosts->len; i-- > 0;)
+        if (str_equal(name, str_of(hosts->at[i]->host.name)) ||
+            str_equal(name, str_of(hosts->at[i]->host.label)))
+            return hosts->at[i];
+    return NULL;
+}
+
+/* ---- adding ---- */
+
+static int addable_check(const struct hosts *hosts, const struct host_list *list, struct err *err)
+{
+    for (size_t i = 0; i < list->len; i++) {
+        const struct remote_host *h = host_find(hosts, str_of(list->at[i].name));
+        if (list->at[i].is_local)
+            return fail(err, ERR_USAGE, "the run's own machine cannot be added while it runs");
+        if (h && is_active(h))
+            return fail(err, ERR_USAGE, "%s is a host of the run already", list->at[i].name);
+    }
+    return 0;
+}
+
+static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
+{
+    struct host_list list;
+    int rc = host_list_parse(text, &list, err);
+    if (rc)
+        return rc;
+    rc = addable_check(hosts, &list, err);
+    if (rc == 0 && list.job.id) {
+        slurm_job_release(&hosts->job);
+        hosts->job = list.job;
+        list.job = (struct slurm_job){0};
+    }
+    for (size_t i = 0; rc == 0 && i < list.len; i++) {
+        rc = hosts_append(hosts, &list.at[i], err);
+        if (rc == 0)
+            host_log(hosts->at[hosts->len - 1], LOG_WARN, "", "it is asked to join");
+    }
+    host_list_release(&list);
+    return rc;
+}
+
+/* ---- giving back ---- */
+
+/* Would work be left, and somebody to do it? */
+static bool any_other(const struct hosts *hosts, const struct remote_host *leaving)
+{
+    bool any = hosts->has_local;
+    for (size_t i = 0; i < hosts->len; i++) {
+        const struct remote_host *h = hosts->at[i];
+        any = any || (h != leaving && is_active(h) && h->state != HOST_DRAINING);
+    }
+    return any;
+}
+
+static int host_drop(struct hosts *hosts, struct str name, bool now, struct err *err)
+{
+    struct remote_host *h = host_find(hosts, name);
+    if (!h || !is_active(h))
+        return fail(err, ERR_USAGE, "'%.*s' is no host of the run", (int)name.len, name.at);
+    if (!now && !any_other(hosts, h))
+        return fail(err, ERR_USAGE,
+                    "%s is the run's last host; add another one first, or end its workers with "
+                    "--now, which stops the run",
+                    h->host.name);
+    host_log(h, LOG_WARN, "",
+             now ? "it is given back at once" : "it is given back when its workers have finished");
+    host_give_back(h, now);
+    return 0;
+}
+
+/* ---- an order ---- */
+
+static int line_do(struct hosts *hosts, struct str line, struct err *err)
+{
+    struct str word;
+    struct str rest = line;
+    if (!str_next(&rest, ' ', &word) || rest.len == 0)
+        return fail(err, ERR_DATA, "an order that cannot be understood");
+    cleanup_free char *text = xstrndup(rest.at, rest.len);
+    if (str_equal(word, STR("add")))
+        return hosts_add(hosts, text, err);
+    if (str_equal(word, STR("drop")) || str_equal(word, STR("drop-now")))
+        return host_drop(hosts, str_of(text), str_equal(word, STR("drop-now")), err);
+    return fail(err, ERR_DATA, "an order that cannot be understood");
+}
+
+/* Adding comes first, as it was written: else a host that is replaced would be the last one. */
+static void order_do(struct hosts *hosts, const char *name, struct str text)
+{
+    struct str line;
+    struct err err = {0};
+    int rc = 0;
+    while (rc == 0 && text.len > 0 && str_next(&text, '\n', &line))
+        if (line.len > 0)
+            rc = line_do(hosts, line, &err);
+    struct given_answer *answer = &hosts->answers[hosts->n_answers++ % ANSWERS_KEPT];
+    snprintf(answer->order, sizeof(answer->order), "%s", name);
+    answer->is_refused = rc != 0;
+    answer->why = err;
+    if (rc)
+        log_add(hosts->shell->log, LOG_WARN, "host", "an order is refused: %s", err.text);
+    hosts_report(hosts);
+}
+
+void hosts_orders_check(struct hosts *hosts)
+{
+    char name[ORDER_NAME_MAX] = "";
+    if (!hosts->shell->run_dir || hosts->is_leaving || !hosts->shell->machines.watch)
+        return;
+    for (int i = 0; i < ORDERS_AT_ONCE; i++) {
+        cleanup_buf struct buf text = BUF_INIT;
+        struct err err = {0};
+        int rc = run_order_take(hosts->shell->run_dir, name, &text, &err);
+        if (!name[0])
+            return;
+        if (rc)
+            log_add(hosts->shell->log, LOG_WARN, "host", "an order is not carried out: %s",
+                    err.text);
+        else
+            order_do(hosts, name, buf_str(&text));
+    }
+}
+
+/* ---- what is told ---- */
+
+static const char *const state_names[] = {
+    [HOST_WAITS] = "starts", [HOST_STARTING] = "starts", [HOST_UP] = "up",
+    [HOST_AWAY] = "away",    [HOST_DRAINING] = "drains", [HOST_FAILED] = "given up",
+    [HOST_LEFT] = "left",
+};
+
+/* Of all seats that the machine has or had. */
+static uint64_t items_done(const struct hosts *hosts, uint32_t node)
+{
+    const struct shell *shell = hosts->shell;
+    const struct allocation *a = hosts->allocation;
+    uint64_t n_items = 0;
+    for (uint32_t p = 0; shell->verb->seat_items && p < a->n_seats; p++)
+        if (a->seats[p].host == node)
+            n_items += shell->verb->seat_items(shell->context, p);
+    return n_items;
+}
+
+static void host_describe(const struct remote_host *h, struct host_status *out)
+{
+    bool has_seats = h->part > 0;
+    *out = (struct host_status){.name = h->host.name,
+                                .state = state_names[h->state],
+                                .why = h->why.code ? h->why.text : NULL,
+                                .n_devices = has_seats ? h->devices.len : 0,
+                                .n_workers = has_seats ? h->n_seats : 0,
+                                .items_done = items_done(h->hosts, h->position),
+                                .round_trip_ms = remote_round_trip_ms(h->node)};
+}
+
+void hosts_report(struct hosts *hosts)
+{
+    const struct allocation_host *own = &hosts->allocation->hosts[0];
+    cleanup_free struct host_status *rows = xcalloc(hosts->len + 1, sizeof(*rows));
+    struct order_answer answers[ANSWERS_KEPT];
+    struct err err = {0};
+    size_t n_rows = 0, n_answers = MIN(hosts->n_answers, (size_t)ANSWERS_KEPT);
+    if (own->n_seats > 0)
+        rows[n_rows++] = (struct host_status){.name = "local",
+                                              .state = "up",
+                                              .n_devices = own->n_chosen,
+                                              .n_workers = own->n_seats,
+                                              .items_done = items_done(hosts, 0)};
+    for (size_t i = 0; i < hosts->len; i++)
+        host_describe(hosts->at[i], &rows[n_rows++]);
+    for (size_t i = 0; i < n_answers; i++)
+        answers[i] =
+            (struct order_answer){hosts->answers[i].order,
+                                  hosts->answers[i].is_refused ? hosts->answers[i].why.text : NULL};
+    const struct hosts_status status = {
+        .hosts = rows, .n_hosts = n_rows, .answers = answers, .n_answers = n_answers};
+    if (hosts_status_write(hosts->shell->run_dir, &status, &err) != 0)
+        log_add(hosts->shell->log, LOG_DEBUG, "host", "%s", err.text);
+}
+
+static uint64_t states_digest(const struct hosts *hosts)
+{
+    uint64_t digest = hosts->n_answers;
+    for (size_t i = 0; i < hosts->len; i++)
+        digest = digest * 31 + hosts->at[i]->state;
+    return digest;
+}
+
+void hosts_tell(struct hosts *hosts)
+{
+    const struct shell *shell = hosts->shell;
+    if (!shell->run_dir || shell->is_settled || !shell->machines.watch || hosts->is_leaving)
+        return;
+    uint64_t digest = states_digest(hosts);
+    bool is_due = !hosts->reported_ms || shell->now_ms - hosts->reported_ms >= REPORT_EVERY_MS;
+    if (!is_due && digest == hosts->reported)
+        return;
+    if (hosts->len > 0 || hosts->n_answers > 0)
+        hosts_report(hosts);
+    else if (!hosts->reported_ms) /* of an earlier session, which had hosts */
+        hosts_status_drop(shell->run_dir);
+    hosts->reported_ms = shell->now_ms;
+    hosts->reported = digest;
+}
