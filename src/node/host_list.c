@@ -201,6 +201,22 @@ static int slurm_take(struct host_list *list, struct str gpus, struct err *err)
     return rc;
 }
 
+/* "slurm-1" … "slurm-4": which nodes they are is known when Slurm grants them. */
+static int jobs_take(struct host_list *list, struct str count, struct str gpus, struct err *err)
+{
+    uint64_t n_jobs = 0;
+    int rc = u64_parse(count, 1, HOSTS_MAX, &n_jobs, NULL);
+    if (rc)
+        return fail(err, ERR_USAGE, "--hosts: 'slurm:%.*s' has no number of nodes behind its colon",
+                    (int)count.len, count.at);
+    for (uint64_t i = 1; rc == 0 && i <= n_jobs; i++) {
+        cleanup_free char *name = xasprintf("slurm-%lu", i);
+        rc = host_add(list, str_of(name), gpus, err);
+        list->at[list->len - 1].is_job = true;
+    }
+    return rc;
+}
+
 static int piece_take(struct host_list *list, struct str piece, struct err *err)
 {
     struct host *last = list->len > 0 ? &list->at[list->len - 1] : NULL;
@@ -216,6 +232,8 @@ static int piece_take(struct host_list *list, struct str piece, struct err *err)
         gpus = (struct str){equals + 1, piece.len - (size_t)(equals + 1 - piece.at)};
         piece.len = (size_t)(equals - piece.at);
     }
+    if (str_starts_with(piece, STR("slurm:")))
+        return jobs_take(list, (struct str){piece.at + 6, piece.len - 6}, gpus, err);
     return str_equal(piece, STR("slurm")) ? slurm_take(list, gpus, err)
                                           : host_add(list, piece, gpus, err);
 }

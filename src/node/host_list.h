@@ -7,6 +7,7 @@
  *     @FILE                                     one host a line; slots=N (OpenMPI, DeepSpeed) is any:N
  *     local                                     this machine as well
  *     slurm                                     the nodes of the Slurm job that this process runs in
+ *     slurm:4                                   four Slurm jobs of one node each, which are asked for
  */
 #pragma once
 
@@ -24,6 +25,7 @@ struct host {
     char *gpus;    /* SPEC; NULL: that of all hosts */
     uint16_t port; /* 0: not given */
     bool is_local, is_slurm;
+    bool is_job; /* a Slurm job of its own, which may wait in the queue */
 };
 
 struct host_list {

@@ -77,10 +77,13 @@ static int via_add(const char *via, const struct host *host, struct env_list *ou
 int launcher_command(const struct launcher_opts *opts, const struct host *host,
                      struct env_list *out, struct env_list *env, struct err *err)
 {
-    bool is_step = host->is_slurm && !opts->via;
+    bool is_step = host->is_slurm && !opts->via, is_job = host->is_job && !opts->via;
     int rc = 0;
     env_inherit(env);
-    if (is_step) {
+    if (is_job) {
+        rc = slurm_job_words(opts->slurm_args, opts->job_name, out, err);
+        slurm_step_environment(env);
+    } else if (is_step) {
         slurm_step_words(opts->job, host->target, out);
         slurm_step_environment(env);
     } else {
@@ -88,7 +91,7 @@ int launcher_command(const struct launcher_opts *opts, const struct host *host,
     }
     if (rc)
         return rc;
-    if (!is_step && !opts->via)
+    if (!is_step && !is_job && !opts->via)
         ssh_host_add(host, out);
     agent_add(opts->agent_path, strcmp(path_basename(out->at[0]), "ssh") == 0, out);
     env_end(out);

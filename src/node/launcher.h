@@ -11,6 +11,8 @@ struct launcher_opts {
     const char
         *via; /* --via: words, with {host} and {port}; NULL: srun for a node of a job, else ssh */
     const struct slurm_job *job;
+    const char *slurm_args; /* options of srun for jobs of their own; NULL: a whole node each */
+    const char *job_name;
     const char *agent_path; /* of muster on the host; NULL: `sh` is run (node/bootstrap.h) */
 };
 

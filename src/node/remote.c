@@ -18,6 +18,8 @@ enum {
     TAKE_LIMIT_MS = 90000, /* for drivers, and for devices that a killed run gives back */
     LINE_MAX_BYTES = 4096  /* of the transport's standard error */
 };
+/* A job waits for days; nor is it sent anything meanwhile. */
+static const uint64_t QUEUE_LIMIT_MS = UINT64_MAX / 2;
 
 void remote_send(struct remote *remote, enum frame_type type, uint32_t id, unsigned stream,
                  struct str body)
@@ -85,7 +87,8 @@ static void on_hello(struct remote *remote, const struct frame *frame)
     wire_take(&body, &remote->opts.take);
     remote_send(remote, FRAME_TAKE, WIRE_NO_WORKER, 0, buf_str(&out));
     /* While the agent waits for devices, it says nothing. */
-    remote->link.silence_limit_ms += remote->opts.take.wait_ms + TAKE_LIMIT_MS;
+    remote->link.silence_limit_ms =
+        remote->opts.silence_limit_ms + remote->opts.take.wait_ms + TAKE_LIMIT_MS;
     remote->state = REMOTE_ASKED;
 }
 
@@ -304,7 +307,8 @@ int remote_connect(struct node *node, struct err *err)
     remote->last_line[0] = '\0';
     remote->n_bytes_before = remote_bytes(node);
     link_release(&remote->link);
-    link_begin(&remote->link, &link_handlers, remote, remote->opts.silence_limit_ms,
+    link_begin(&remote->link, &link_handlers, remote,
+               remote->opts.may_queue ? QUEUE_LIMIT_MS : remote->opts.silence_limit_ms,
                clock_now_ms());
     if (remote->opts.bundles)
         remote_start_begin(remote);

@@ -44,6 +44,7 @@ struct remote_opts {
     struct bundles *bundles; /* the transport runs `sh`, which is sent a script; NULL: an agent */
     struct wire_take take;
     uint64_t silence_limit_ms; /* after which either end gives the other up */
+    bool may_queue;            /* before its hello the agent may be silent without end */
     const struct remote_handlers *handlers;
     void *context;
 };

@@ -300,8 +300,11 @@ static int take_fill(const struct shell *shell, const struct allocation_wish *wi
 int host_link_open(struct shell *shell, const struct slurm_job *job,
                    const struct allocation_wish *wish, struct host_link *link, struct err *err)
 {
-    const struct launcher_opts launcher = {
-        .via = wish->via, .job = job, .agent_path = wish->agent_path};
+    const struct launcher_opts launcher = {.via = wish->via,
+                                           .job = job,
+                                           .slurm_args = wish->slurm_args,
+                                           .job_name = link->job_name,
+                                           .agent_path = wish->agent_path};
     int rc = launcher_command(&launcher, link->host, &link->command, &link->environment, err);
     if (rc == 0 && wish->agent_path && !link->bundles->program[0])
         rc = program_hash(link->bundles->program, err);
@@ -315,6 +318,7 @@ int host_link_open(struct shell *shell, const struct slurm_job *job,
                                .bundles = wish->agent_path ? NULL : link->bundles,
                                .silence_limit_ms =
                                    wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
+                               .may_queue = link->host->is_job,
                                .handlers = link->handlers,
                                .context = link->context};
     if (rc == 0)
@@ -334,8 +338,11 @@ void host_link_release(struct host_link *link)
 static int node_make(struct remote_host *h, struct err *err)
 {
     struct shell *shell = h->hosts->shell;
-    h->link = (struct host_link){
-        .host = &h->host, .bundles = &h->hosts->bundles, .handlers = &handlers, .context = h};
+    h->link = (struct host_link){.host = &h->host,
+                                 .bundles = &h->hosts->bundles,
+                                 .job_name = h->hosts->job_name,
+                                 .handlers = &handlers,
+                                 .context = h};
     int rc = host_link_open(shell, &h->hosts->job, &h->hosts->wish, &h->link, err);
     if (rc)
         return rc;

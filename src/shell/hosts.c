@@ -2,6 +2,8 @@
  *
  * All hosts of a run: the start, ticks, the end.
  */
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
@@ -9,7 +11,8 @@
 #include "shell/hosts_impl.h"
 
 enum {
-    LEAVE_MS = 5000
+    LEAVE_MS = 5000,
+    QUEUE_SAID_MS = 2000
 };
 
 static size_t n_in_state(const struct hosts *hosts, enum host_state state)
@@ -20,15 +23,29 @@ static size_t n_in_state(const struct hosts *hosts, enum host_state state)
     return n;
 }
 
-/* Starts as many as may start at once. */
+/* Those that are not up yet, and are not known to have failed; without those that may wait in a queue. */
+static size_t n_expected(const struct hosts *hosts)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < hosts->len; i++) {
+        const struct remote_host *h = hosts->at[i];
+        n += !h->host.is_job && (h->state == HOST_WAITS || h->state == HOST_STARTING);
+    }
+    return n;
+}
+
+/* Starts as many as may start at once. Jobs that are queued do not hold others back. */
 static void waiting_connect(struct hosts *hosts)
 {
-    size_t n_starting = n_in_state(hosts, HOST_STARTING);
-    for (size_t i = 0; i < hosts->len && n_starting < HOSTS_STARTING_MAX; i++) {
-        if (hosts->at[i]->state != HOST_WAITS)
+    size_t n_starting = 0;
+    for (size_t i = 0; i < hosts->len; i++)
+        n_starting += !hosts->at[i]->host.is_job && hosts->at[i]->state == HOST_STARTING;
+    for (size_t i = 0; i < hosts->len; i++) {
+        struct remote_host *h = hosts->at[i];
+        if (h->state != HOST_WAITS || (!h->host.is_job && n_starting >= HOSTS_STARTING_MAX))
             continue;
-        host_connect(hosts->at[i]);
-        n_starting++;
+        host_connect(h);
+        n_starting += !h->host.is_job;
     }
 }
 
@@ -122,6 +139,11 @@ static int local_take(struct hosts *hosts, const struct host_list *list, struct 
     return allocation_take(hosts->allocation, &own, &holder, err);
 }
 
+static bool are_enough(const struct hosts *hosts)
+{
+    return n_in_state(hosts, HOST_UP) + hosts->has_local >= MAX(hosts->wish.hosts_min, (uint64_t)1);
+}
+
 /* Those that failed are asked again, if the run can use them later. */
 static void failures_log(const struct hosts *hosts)
 {
@@ -138,26 +160,46 @@ static void failures_log(const struct hosts *hosts)
 /* The failure of the hosts that failed, if too few are left. */
 static int failures_judge(const struct hosts *hosts, struct err *err)
 {
-    size_t n_up = n_in_state(hosts, HOST_UP) + hosts->has_local;
     const struct remote_host *first = NULL;
     for (size_t i = 0; i < hosts->len; i++)
         if (hosts->at[i]->state == HOST_FAILED && !first)
             first = hosts->at[i];
-    if (n_up >= MAX(hosts->wish.hosts_min, (uint64_t)1)) {
+    if (are_enough(hosts)) {
         failures_log(hosts);
         return 0;
     }
-    return fail(err, ERR_UNAVAILABLE, "%zu of %zu hosts can be had%s%s%s%s", n_up,
-                hosts->len + hosts->has_local, first ? "; " : "", first ? first->host.name : "",
-                first ? ": " : "", first ? first->why.text : "");
+    return fail(err, ERR_UNAVAILABLE, "%zu of %zu hosts can be had%s%s%s%s",
+                n_in_state(hosts, HOST_UP) + hosts->has_local, hosts->len + hosts->has_local,
+                first ? "; " : "", first ? first->host.name : "", first ? ": " : "",
+                first ? first->why.text : "");
+}
+
+/* Jobs that are queued are waited for only as long as there are not enough hosts. */
+static bool is_to_wait(struct hosts *hosts)
+{
+    size_t n_starting = n_in_state(hosts, HOST_WAITS) + n_in_state(hosts, HOST_STARTING);
+    if (n_expected(hosts) > 0)
+        return true;
+    return n_starting > 0 && !are_enough(hosts);
+}
+
+static void queue_say(struct hosts *hosts, uint64_t begin_ms)
+{
+    if (hosts->was_queued || n_expected(hosts) > 0 || clock_now_ms() - begin_ms < QUEUE_SAID_MS)
+        return;
+    hosts->was_queued = true;
+    log_add(hosts->shell->log, LOG_WARN, "host",
+            "waiting for Slurm to grant %s (squeue --me shows the jobs)",
+            hosts->wish.hosts_min > 1 ? "the first nodes" : "the first node");
 }
 
 static int hosts_await(struct hosts *hosts)
 {
     struct shell *shell = hosts->shell;
-    while (n_in_state(hosts, HOST_WAITS) + n_in_state(hosts, HOST_STARTING) > 0 &&
-           !shell_is_to_end(shell)) {
+    uint64_t begin_ms = clock_now_ms();
+    while (is_to_wait(hosts) && !shell_is_to_end(shell)) {
         waiting_connect(hosts);
+        queue_say(hosts, begin_ms);
         node_flush(shell->node);
         shell_turn(shell);
         node_look(shell->node);
@@ -187,6 +229,8 @@ static struct hosts *hosts_new(struct shell *shell, const struct allocation_wish
                             .allocation = allocation,
                             .wish = *wish,
                             .bundles = {.self_path = shell->self_path}};
+    snprintf(hosts->job_name, sizeof(hosts->job_name), "muster-%d-%llx", (int)getpid(),
+             (unsigned long long)clock_wall_ms());
     return hosts;
 }
 
@@ -295,6 +339,14 @@ static void all_leave(struct hosts *hosts)
     }
 }
 
+static bool has_jobs(const struct hosts *hosts)
+{
+    bool has = false;
+    for (size_t i = 0; i < hosts->len; i++)
+        has = has || hosts->at[i]->host.is_job;
+    return has;
+}
+
 void hosts_leave(struct hosts *hosts)
 {
     uint64_t deadline_ms = clock_now_ms() + LEAVE_MS;
@@ -309,6 +361,8 @@ void hosts_leave(struct hosts *hosts)
         was_ended = true;
         for (size_t i = 0; i < hosts->len; i++)
             remote_end_transport(hosts->at[i]->node, END_AT_ONCE);
+        if (has_jobs(hosts)) /* an srun that is killed leaves its job in the queue */
+            slurm_jobs_cancel(hosts->job_name);
     }
 }
 

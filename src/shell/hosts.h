@@ -19,10 +19,11 @@ enum {
     HOSTS_STARTING_MAX = 8 /* at once: more are refused by sshd's default MaxStartups */
 };
 
-/* The way to a host. The first four are given, and borrowed; host_link_open sets the others. */
+/* The way to a host. The first five are given, and borrowed; host_link_open sets the others. */
 struct host_link {
     const struct host *host;
     struct bundles *bundles; /* of the program, for hosts where it is not installed */
+    const char *job_name; /* of a Slurm job that is asked for */
     const struct remote_handlers *handlers;
     void *context;
     struct env_list command, environment; /* of the transport */

@@ -59,6 +59,8 @@ struct hosts {
     struct allocation *allocation;
     struct allocation_wish wish;
     struct slurm_job job;    /* of "slurm" in the list */
+    char job_name[48];       /* of those that "slurm:N" asks for */
+    bool was_queued;         /* that the run waits for the first of them was said */
     struct remote_host **at; /* without the local one */
     size_t len;
     struct bundles bundles; /* of the program, for hosts where it is not installed */

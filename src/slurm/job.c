@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "base/shell.h"
 #include "base/xalloc.h"
 #include "slurm/node_names.h"
 
@@ -178,6 +179,30 @@ void slurm_step_words(const struct slurm_job *job, const char *node, struct env_
         env_list_add(out, xstrdup(words[i]));
     if (n_gpus > 0)
         env_list_add(out, xasprintf("--gpus=%u", n_gpus));
+}
+
+int slurm_job_words(const char *args, const char *name, struct env_list *out, struct err *err)
+{
+    static const char *const words[] = {"-N1",        "-n1",      "--cpu-bind=none",
+                                        "--mpi=none", "--wait=0", "--unbuffered",
+                                        "-Q",         "-J",       NULL};
+    env_list_add(out, xstrdup("srun"));
+    for (size_t i = 0; words[i]; i++)
+        env_list_add(out, xstrdup(words[i]));
+    env_list_add(out, xstrdup(name));
+    if (!args) {
+        env_list_add(out, xstrdup("--exclusive"));
+        return 0;
+    }
+    int rc = shell_words(args, out, err);
+    return rc ? wrap(err, rc, "--slurm-args") : 0;
+}
+
+void slurm_jobs_cancel(const char *name)
+{
+    cleanup_free char *option = xasprintf("--name=%s", name);
+    const char *argv[] = {"scancel", "--me", "--state=PENDING", option, NULL};
+    free(output_new(argv));
 }
 
 void slurm_step_environment(struct env_list *env)

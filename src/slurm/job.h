@@ -19,5 +19,11 @@ void slurm_job_release(struct slurm_job *job);
 unsigned slurm_gpus(const char *description, const char *node);
 /* Adds the words of a job step of one task on the node; the command follows. */
 void slurm_step_words(const struct slurm_job *job, const char *node, struct env_list *out);
+/* Adds the words that ask for a job of one node, with one task there; the command follows. `args`: further options, in
+ * quotes as a shell has them; NULL: the whole node. ERR_USAGE. */
+MUST_CHECK int slurm_job_words(const char *args, const char *name, struct env_list *out,
+                               struct err *err);
+/* Cancels the jobs of this name that wait in the queue. */
+void slurm_jobs_cancel(const char *name);
 /* Takes Slurm's variables out of an environment, which would change a step in many ways; SLURM_CONF stays. */
 void slurm_step_environment(struct env_list *env);

@@ -128,6 +128,95 @@ END
     [ "$stderr" = "muster: this Slurm job has 2 nodes, and this run uses one; --hosts slurm takes them all" ]
 }
 
+# The nodes n1 and n2 are taken by others.
+others_have() {
+    sbatch -Q -o /dev/null --exclusive -w "$1" --wrap 'sleep 600' >/dev/null
+    wait_for nodes_are_taken "$1"
+}
+nodes_are_taken() { [ "$(sinfo -h -N -n "$1" -o %T | sort -u)" = allocated ]; }
+jobs_of_muster() { squeue -h -n "$(squeue -h -o %j | grep '^muster-' | sort -u | tr '\n' ',')none" "$@"; }
+has_pending() { [ "$(jobs_of_muster -t PD | wc -l)" = "$1" ]; }
+nothing_is_queued() { [ -z "$(jobs_of_muster)" ]; }
+has_joined() { [ "$(grep -sc 'it joins the run' muster-runs/latest/orchestrator.log)" -ge "$1" ]; }
+
+slow_worker() {
+    pyworker slow <<'END'
+import sys, time
+for line in sys.stdin:
+    time.sleep(0.02)
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+}
+
+@test "slurm:4 from outside of a job: begins with the nodes that are free, and others join as Slurm grants them" {
+    seq 1 1500 >in.txt
+    slow_worker
+    others_have n1,n2
+    map_begin --hosts slurm:4 -g cpu:1 -o out.txt in.txt -- ./slow
+    wait_for has_logged "_cpu_0: attempt"
+    wait_for has_pending 2
+    sleep 0.5
+    scancel -u root -n wrap
+    wait_for has_joined 2
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    wait_for nothing_is_queued
+    [ "$(query "select count(distinct label) from attempts where items_done > 0")" = 4 ]
+}
+
+@test "the run of queued jobs begins with the first one, and a signal leaves nothing in the queue" {
+    seq 1 300 >in.txt
+    slow_worker
+    others_have n1,n2,n3,n4
+    map_begin --hosts slurm:3 -g cpu:1 -o out.txt in.txt -- ./slow
+    wait_for has_pending 3
+    wait_for holds said "waiting for Slurm to grant the first node"
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+    wait_for nothing_is_queued
+    [ ! -e muster-runs ]
+    map_begin --hosts slurm:3 --slurm-args '--exclusive --comment=mine' -g cpu:1 -o out.txt in.txt -- ./slow
+    wait_for has_pending 3
+    [ "$(jobs_of_muster -o %k | sort -u)" = mine ]
+    scancel -u root -n wrap
+    wait_for has_logged "attempt"
+    kill -KILL "$PID"
+    PID=
+    wait_for nothing_is_queued
+    wait_for nobody_is_left
+}
+
+@test "when a job of slurm:N ends, another is asked for, and its node joins" {
+    seq 1 800 >in.txt
+    slow_worker
+    map_begin --hosts slurm:2 -g cpu:1 -o out.txt in.txt -- ./slow
+    wait_for has_logged "slurm-2_cpu_0: attempt"
+    wait_for has_logged "slurm-1_cpu_0: attempt"
+    sleep 0.5
+    scancel "$(jobs_of_muster -o %i | head -1)"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "it is connected again"
+    wait_for nothing_is_queued
+}
+
+@test "options of --slurm-args that Slurm refuses are told with its words" {
+    seq 1 10 >in.txt
+    map --hosts slurm:2 --slurm-args '-p nowhere' -o out.txt in.txt -- cat
+    ended_with 69
+    says "0 of 2 hosts can be had; slurm-1: srun ended with status" "Invalid partition name specified"
+    map --hosts slurm:0 -o out.txt in.txt -- cat
+    ended_with 2
+    says "'slurm:0' has no number of nodes"
+    map --hosts slurm:1 --slurm-args "'" -o out.txt in.txt -- cat
+    ended_with 2
+    says "--slurm-args"
+}
+
 @test "outside of a job, --hosts slurm says what it needs" {
     run limited "$MUSTER" each --hosts slurm -- true
     ended_with 69
