@@ -77,26 +77,25 @@ static void on_memory_back(void *context, uint32_t seat)
     (void)context, (void)seat;
 }
 
-static const struct device_handlers device_handlers = {
-    .sampled = on_sampled, .lost = on_lost, .back = on_back, .memory_back = on_memory_back};
-
-/* Seats name devices by their position among those that were chosen. */
-static void taken_send(struct agent *agent)
+/* Seats name devices by their position among those that are told with them. */
+static void taken_send(struct agent *agent, uint32_t part)
 {
     const struct allocation *a = &agent->allocation;
-    struct device_list chosen = device_list_pick(&a->devices, a->chosen, a->n_chosen);
-    cleanup_free struct seat *seats = xcalloc(a->n_seats + 1, sizeof(*seats));
+    const struct allocation_host *of = &a->hosts[part];
+    struct device_list chosen =
+        device_list_pick(&a->devices, a->chosen + of->first_chosen, of->n_chosen);
+    cleanup_free struct seat *seats = xcalloc(of->n_seats + 1, sizeof(*seats));
     cleanup_buf struct buf out = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
-    for (uint32_t i = 0; i < a->n_seats; i++) {
-        seats[i] = a->seats[i];
+    for (uint32_t i = 0; i < of->n_seats; i++) {
+        seats[i] = a->seats[of->first_seat + i];
         for (size_t d = 0; d < seats[i].n_devices; d++)
-            seats[i].devices[d] = allocation_position(a, seats[i].devices[d]);
+            seats[i].devices[d] = allocation_position(a, seats[i].devices[d]) - of->first_chosen;
     }
     struct wire_taken taken = {.devices = chosen.at,
                                .seats = seats,
                                .n_devices = (uint32_t)chosen.len,
-                               .n_seats = a->n_seats};
+                               .n_seats = of->n_seats};
     wire_taken(&body, &taken);
     agent_send(agent, FRAME_TAKEN, WIRE_NO_WORKER, 0, buf_str(&out));
     device_list_release(&chosen);
@@ -110,6 +109,18 @@ static bool folder_set(const char *folder)
         setenv("PWD", folder, 1);
     return is_there;
 }
+
+/* Devices that have become free are ours. */
+static void on_came(void *context, uint32_t part)
+{
+    taken_send(context, part);
+}
+
+static const struct device_handlers device_handlers = {.sampled = on_sampled,
+                                                       .lost = on_lost,
+                                                       .back = on_back,
+                                                       .memory_back = on_memory_back,
+                                                       .came = on_came};
 
 /* The head's folder, if it is here as well. */
 static void folder_enter(struct agent *agent, const char *folder)
@@ -125,16 +136,17 @@ static int devices_take(struct agent *agent, struct err *err)
 {
     struct shell *shell = &agent->shell;
     const struct wire_take *take = &agent->take;
-    const struct allocation_wish wish = {.gpus = take->gpus[0] ? take->gpus : NULL,
-                                         .gpus_per_worker = take->gpus_per_worker,
-                                         .workers_per_gpu = take->workers_per_gpu,
-                                         .visible = take->visible,
-                                         .without_devices =
-                                             strcmp(take->gpus, WISH_NO_DEVICES) == 0};
     const struct allocation_holder holder = {shell->self_path, take->run_id, shell->log};
-    int rc = allocation_take(&agent->allocation, &wish, &holder, err);
+    agent->wish = (struct allocation_wish){.gpus = take->gpus[0] ? take->gpus : NULL,
+                                           .gpus_per_worker = take->gpus_per_worker,
+                                           .workers_per_gpu = take->workers_per_gpu,
+                                           .visible = take->visible,
+                                           .without_devices =
+                                               strcmp(take->gpus, WISH_NO_DEVICES) == 0};
+    int rc = allocation_take(&agent->allocation, &agent->wish, &holder, err);
     if (rc)
         return rc;
+    allocation_spare(&agent->allocation);
     shell->run_id = xstrdup(take->run_id);
     shell_files_allow(shell, agent->allocation.n_seats);
     shell_keeper_start(shell, &agent->allocation, agent->mark, KEEPER_GRACE_MS);
@@ -155,7 +167,7 @@ static void devices_try(struct agent *agent)
     agent->link.heard_ms =
         now_ms; /* looking at devices took time, and was no silence of the head */
     if (rc == 0)
-        taken_send(agent);
+        taken_send(agent, 0);
     else if (!may_wait)
         error_send(agent, FRAME_REFUSED, &err);
 }
@@ -173,6 +185,15 @@ static void take_hello(struct agent *agent, const struct frame *frame)
     }
     agent->was_greeted = true;
     agent->link.silence_limit_ms = MAX(hello.silence_limit_ms, (uint64_t)1000);
+}
+
+/* The head asks for more: those that have become free. If none has, nothing is said. */
+static void take_more(struct agent *agent)
+{
+    if (!agent->grow)
+        agent->grow = grow_new(&agent->shell, &agent->allocation, &agent->wish);
+    if (agent->grow)
+        grow_look(agent->grow);
 }
 
 static void take_devices(struct agent *agent, const struct frame *frame)
@@ -199,6 +220,8 @@ static void on_frame(void *context, const struct frame *frame)
     bool is_of_worker = frame->worker != WIRE_NO_WORKER;
     if (!agent->was_greeted && frame->type == FRAME_HELLO)
         take_hello(agent, frame);
+    else if (agent->has_devices && frame->type == FRAME_TAKE)
+        take_more(agent);
     else if (agent->was_greeted && frame->type == FRAME_TAKE)
         take_devices(agent, frame);
     else if (agent->has_devices && is_of_worker)
@@ -416,6 +439,7 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
     int rc = begin(&agent, (struct str){scratch, SCRATCH_BYTES}, err);
     while (rc == 0 && (!agent.is_over || agent.n_alive > 0))
         shell_turn(&agent.shell);
+    grow_end(agent.grow);
     if (rc == 0) {
         reason_log(&agent);
         shell_reap(&agent.shell);
@@ -424,6 +448,7 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
     agent_workers_free(&agent);
     shell_close(&agent.shell);
     device_watch_free(agent.watch);
+    grow_free(agent.grow);
     link_release(&agent.link);
     allocation_release(&agent.allocation);
     if (agent.channel_folder)

@@ -8,6 +8,7 @@
 #include "node/link.h"
 #include "node/wire_body.h"
 #include "shell/device_watch.h"
+#include "shell/grow.h"
 #include "shell/shell.h"
 
 struct agent {
@@ -26,6 +27,8 @@ struct agent {
     bool is_over; /* the head is gone: the workers are ended */
     struct allocation allocation;
     struct device_watch *watch;
+    struct allocation_wish wish;   /* by which the devices were taken */
+    struct grow *grow;             /* NULL: the head was not asked for more, or names devices */
     char *cwd;                     /* of the workers; NULL: the agent's own */
     char *channel_folder;          /* for sockets of --channel-path; NULL: none was needed yet */
     struct agent_worker **workers; /* by their number on the link; NULL: none */

@@ -397,6 +397,22 @@ bool device_is_left(const struct device *device, uint64_t waited_ms)
     return who == HOLDER_GONE || (who == HOLDER_UNKNOWN && waited_ms < UNKNOWN_WAIT_MS);
 }
 
+void device_locks_join(struct device_locks *locks, struct device_locks *more, size_t first_device)
+{
+    bool has_folder = locks->at && locks->folder_fd >= 0;
+    locks->at = xrealloc(locks->at, (locks->len + more->len + 1) * sizeof(*locks->at));
+    for (size_t i = 0; i < more->len; i++) {
+        locks->at[locks->len] = more->at[i];
+        locks->at[locks->len++].device += first_device;
+    }
+    if (has_folder)
+        fd_close(&more->folder_fd);
+    else
+        locks->folder_fd = more->folder_fd;
+    free(more->at);
+    *more = (struct device_locks){0};
+}
+
 void device_locks_release(struct device_locks *locks)
 {
     for (size_t i = 0; i < locks->len; i++) {

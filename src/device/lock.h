@@ -57,4 +57,6 @@ bool device_is_locked(const struct device *device, struct buf *holder);
  * the caller has waited less than two seconds: a live holder makes the file anew within one.
  */
 bool device_is_left(const struct device *device, uint64_t waited_ms);
+/* Moves the locks of `more` into `locks`; their devices are counted from `first_device` on there. */
+void device_locks_join(struct device_locks *locks, struct device_locks *more, size_t first_device);
 void device_locks_release(struct device_locks *locks);

@@ -246,6 +246,9 @@ int request_check(const struct map_request *r, struct err *err)
     rc = seats_possible(&spec, (uint32_t)r->allocation.gpus_per_worker, err);
     if (rc)
         return rc;
+    if (r->allocation.grows && spec.kind != SPEC_FREE)
+        return fail(err, ERR_USAGE,
+                    "--grow takes devices that become free: leave -g out, or give -g free");
     if (!r->command || !r->command[0])
         return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
     rc = score_check_request(r, err);

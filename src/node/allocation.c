@@ -159,6 +159,7 @@ static int seats_take(struct allocation *a, const struct allocation_wish *wish, 
     if (rc)
         return rc;
     a->n_seats = (uint32_t)n_seats;
+    a->n_own_devices = a->devices.len;
     positions_make(a);
     return 0;
 }
@@ -191,7 +192,7 @@ int allocation_take(struct allocation *a, const struct allocation_wish *wish,
 /* A label of another host's seat: "node1_gpu_0". It names log files, so nothing else than a name comes from there. */
 static void label_prefix(struct seat *seat, const char *host)
 {
-    cleanup_free char *label = xasprintf("%s_%s", host, seat->label);
+    cleanup_free char *label = xasprintf("%s%s%s", host, host[0] ? "_" : "", seat->label);
     for (char *c = label; *c; c++)
         *c = isalnum((unsigned char)*c) || strchr("_+-.", *c) ? *c : '-';
     snprintf(seat->label, sizeof(seat->label), "%.*s", (int)sizeof(seat->label) - 1, label);
@@ -254,6 +255,56 @@ uint32_t allocation_add_host(struct allocation *a, const struct allocation_part 
     positions_make(a);
     host->n_sets_left = sets_count(a, host);
     return (uint32_t)a->n_hosts++;
+}
+
+static void positions_fill(size_t *positions, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        positions[i] = i;
+}
+
+/* Whole seats on these devices, all of which are chosen, and their locks. */
+static int part_take(struct allocation *a, const struct device_list *devices,
+                     const struct seat_opts *opts, const char *run_id, uint32_t *position,
+                     struct err *err)
+{
+    cleanup_free struct seat *seats = NULL;
+    struct device_locks locks = {0};
+    struct allocation_host own = a->hosts[0]; /* the array is about to move */
+    size_t all[DEVICES_MAX], n_seats = 0, n_before = a->devices.len;
+    positions_fill(all, devices->len);
+    int rc = seats_make(devices, all, devices->len, opts, &seats, &n_seats, err);
+    if (rc == 0 && !allocation_has_room(a, devices->len, n_seats))
+        rc = fail(err, ERR_UNAVAILABLE, "this run has as many seats as it can have");
+    if (rc == 0)
+        rc = device_locks_take(&locks, devices, all, devices->len, run_id, err);
+    if (rc)
+        return rc;
+    *position = allocation_add_host(a, &(struct allocation_part){.name = own.name,
+                                                                 .devices = devices,
+                                                                 .seats = seats,
+                                                                 .n_seats = n_seats,
+                                                                 .first_number = a->n_seats});
+    device_locks_join(&a->locks, &locks, n_before);
+    return 0;
+}
+
+int allocation_grow(struct allocation *a, const struct device_list *devices,
+                    const struct allocation_wish *wish, const char *run_id, uint32_t *position,
+                    struct err *err)
+{
+    const struct seat_opts opts = {(uint32_t)wish->gpus_per_worker,
+                                   (uint32_t)wish->workers_per_gpu};
+    size_t chosen[DEVICES_MAX], n_chosen = MIN(devices->len, (size_t)DEVICES_MAX);
+    cleanup_buf struct buf notes = BUF_INIT;
+    positions_fill(chosen, n_chosen);
+    int rc = seats_fit(devices, chosen, &n_chosen, opts.devices_per_worker, &notes, err);
+    if (rc)
+        return rc;
+    struct device_list fit = device_list_pick(devices, chosen, n_chosen);
+    rc = part_take(a, &fit, &opts, run_id, position, err);
+    device_list_release(&fit);
+    return rc;
 }
 
 uint32_t allocation_seat_of(const struct allocation *a, uint32_t first)

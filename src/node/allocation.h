@@ -23,7 +23,8 @@ struct allocation_wish {
     const char *slurm_args;               /* for jobs of their own; NULL: none */
     const char *program;                  /* of the workers: it must be there. NULL: not known */
     bool without_devices; /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
-    uint64_t hosts_min, host_timeout_ms; /* 0: one; the default */
+    uint64_t hosts_min, host_timeout_ms;  /* 0: one; the default */
+    bool grows;                           /* devices that become free are taken as well */
 };
 
 /* Who takes the devices: the program, the run named to others (NULL: not known yet), and its log. */
@@ -57,7 +58,8 @@ struct allocation {
     struct allocation_host *hosts;
     size_t n_hosts;                      /* hosts[0] is this machine, with or without seats */
     uint32_t n_seats_max, n_devices_max; /* at most so many there will be (allocation_spare) */
-    struct device_list devices; /* all of this machine, behind them those chosen on other hosts */
+    struct device_list devices; /* all of this machine, behind them those that were added */
+    size_t n_own_devices;       /* of this machine, as the start found them */
     size_t *chosen, n_chosen;   /* positions among them; a host's are beside each other */
     struct device_locks locks;
     struct seat *seats;
@@ -79,6 +81,13 @@ void allocation_spare(struct allocation *allocation);
 bool allocation_has_room(const struct allocation *allocation, size_t n_devices, size_t n_seats);
 /* Adds what another host has. Returns its position in `hosts`. Pointers to seats and devices are not valid any more. */
 uint32_t allocation_add_host(struct allocation *allocation, const struct allocation_part *part);
+/*
+ * Takes further devices of this machine, as many of `devices` as make whole seats, and adds them. ERR_UNAVAILABLE if
+ * others have locked one of them, or they are too few. *position: in `hosts`.
+ */
+MUST_CHECK int allocation_grow(struct allocation *allocation, const struct device_list *devices,
+                               const struct allocation_wish *wish, const char *run_id,
+                               uint32_t *position, struct err *err);
 /* The first seat of the set whose first device is number `first` of those chosen. */
 uint32_t allocation_seat_of(const struct allocation *allocation, uint32_t first);
 /* From here to the seat's machine and back; 0: less than a millisecond. */

@@ -98,11 +98,18 @@ static void on_taken(struct remote *remote, const struct frame *frame)
     struct wire_taken taken = {0};
     wire_taken(&body, &taken);
     bool wants_devices = strcmp(remote->opts.take.gpus, WISH_NO_DEVICES) != 0;
-    if (wire_body_is_whole(&body) && taken.n_seats > 0 && (taken.n_devices > 0) == wants_devices) {
+    bool is_first = remote->state == REMOTE_ASKED;
+    bool is_well = wire_body_is_whole(&body) && taken.n_seats > 0 &&
+                   (taken.n_devices > 0) == wants_devices;
+    if (is_well && is_first) {
         remote->state = REMOTE_UP;
         remote->link.silence_limit_ms = remote->opts.silence_limit_ms;
         wire_taken_clean(&taken);
         remote->opts.handlers->taken(remote->opts.context, &taken);
+    } else if (is_well && remote->has_asked_more) {
+        remote->has_asked_more = false;
+        wire_taken_clean(&taken);
+        remote->opts.handlers->more(remote->opts.context, &taken);
     } else {
         remote_break(remote, frame, "that is malformed");
     }
@@ -146,6 +153,8 @@ static void on_frame(void *context, const struct frame *frame)
     struct remote *remote = context;
     if (remote->state == REMOTE_UP && frame->worker != WIRE_NO_WORKER)
         remote_worker_frame(remote, frame);
+    else if (remote->has_asked_more && frame->type == FRAME_TAKEN)
+        on_taken(remote, frame);
     else if (steps[frame->type].take && steps[frame->type].state == remote->state)
         steps[frame->type].take(remote, frame);
     else
@@ -306,6 +315,7 @@ int remote_connect(struct node *node, struct err *err)
     remote->state = REMOTE_STARTED;
     remote->last_line[0] = '\0';
     remote->n_bytes_before = remote_bytes(node);
+    remote->has_asked_more = false;
     link_release(&remote->link);
     link_begin(&remote->link, &link_handlers, remote,
                remote->opts.may_queue ? QUEUE_LIMIT_MS : remote->opts.silence_limit_ms,
@@ -341,6 +351,18 @@ struct remote_peer remote_peer(const struct node *node)
     struct remote_peer peer = remote->peer;
     peer.clock_ahead_ms += (int64_t)remote->link.round_trip_ms / 2;
     return peer;
+}
+
+void remote_ask_more(struct node *node)
+{
+    struct remote *remote = (struct remote *)node;
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    if (remote->state != REMOTE_UP)
+        return;
+    wire_take(&body, &remote->opts.take);
+    remote_send(remote, FRAME_TAKE, WIRE_NO_WORKER, 0, buf_str(&out));
+    remote->has_asked_more = true;
 }
 
 void remote_leave(struct node *node)

@@ -27,6 +27,8 @@ struct remote_handlers {
     void (*greeted)(void *context, const struct remote_greeting *greeting);
     /* The devices are ours; the first time, and after each return. */
     void (*taken)(void *context, const struct wire_taken *taken);
+    /* Further devices, after remote_ask_more(); they are counted from 0, and are behind those that it had. */
+    void (*more)(void *context, const struct wire_taken *taken);
     /* There is no connection, or no more, or the devices cannot be had. Called before its workers' `gone`. */
     void (*lost)(void *context, const struct err *why);
     /* Position among the devices of `taken`. */
@@ -64,6 +66,8 @@ struct remote_peer {
     int64_t clock_ahead_ms; /* its clock minus ours, within a round trip */
 };
 struct remote_peer remote_peer(const struct node *node);
+/* Asks for devices that have become free there; `more` may follow. */
+void remote_ask_more(struct node *node);
 /* Ends the connection in order: the agent ends its workers, and itself. */
 void remote_leave(struct node *node);
 /* Ends the transport's process. */

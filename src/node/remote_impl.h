@@ -68,6 +68,7 @@ struct remote {
     struct remote_worker **workers; /* by id; NULL: the id is free */
     uint32_t n_ids;
     bool is_held;
+    bool has_asked_more; /* for devices that become free; one more TAKEN may come */
 };
 
 /* ---- remote.c ---- */

@@ -22,25 +22,25 @@ struct watched {
     bool is_missed;              /* it is the first of a set that was lost and is not back yet */
 };
 
+/* Devices of this machine that were taken together. */
+struct own_part {
+    struct device_watch *watch;
+    struct monitor *monitor;
+    uv_poll_t poll;
+    uint32_t number; /* in the allocation's hosts */
+    struct own_part *next;
+};
+
 struct device_watch {
     struct shell *shell;
     struct allocation *allocation;
     const struct device_handlers *handlers;
     void *context;
-    struct monitor *monitor;
-    uv_poll_t poll;
+    struct own_part *parts;  /* that are watched by this process */
     struct watched *devices; /* [allocation->devices.len] */
-    size_t n_own;            /* devices of this machine; those of others lie behind them */
     bool are_awaited;        /* further seats, as was told last */
     struct memory *memory;   /* of those devices */
 };
-
-/* Behind the devices of this machine lie those of other hosts. */
-static size_t n_own_devices(const struct allocation *allocation)
-{
-    return allocation->n_hosts > 1 ? allocation->chosen[allocation->hosts[1].first_chosen]
-                                   : allocation->devices.len;
-}
 
 static void seats_note(struct device_watch *watch, uint32_t begin, uint32_t end)
 {
@@ -60,7 +60,6 @@ struct device_watch *device_watch_new(struct shell *shell, struct allocation *al
         .handlers = handlers,
         .context = context,
         .devices = xcalloc(n_devices, sizeof(*watch->devices)),
-        .n_own = n_own_devices(allocation),
         .memory = memory_new(MAX(allocation->n_seats_max, allocation->n_seats),
                              MAX(allocation->n_devices_max, (uint32_t)n_devices))};
     ASSERT(watch->memory);
@@ -71,8 +70,8 @@ struct device_watch *device_watch_new(struct shell *shell, struct allocation *al
 
 void device_watch_end(struct device_watch *watch)
 {
-    if (watch)
-        monitor_close(steal_ptr(&watch->monitor));
+    for (struct own_part *part = watch ? watch->parts : NULL; part; part = part->next)
+        monitor_close(steal_ptr(&part->monitor));
 }
 
 void device_watch_free(struct device_watch *watch)
@@ -80,6 +79,11 @@ void device_watch_free(struct device_watch *watch)
     if (!watch)
         return;
     watch->shell->machines.watch = NULL;
+    while (watch->parts) {
+        struct own_part *part = watch->parts;
+        watch->parts = part->next;
+        free(part);
+    }
     free(watch->devices);
     memory_free(watch->memory);
     free(watch);
@@ -245,22 +249,22 @@ void device_watch_host(struct device_watch *watch, uint32_t host, enum host_chan
 }
 
 /* The monitor may have started a new helper, because the last one hung or died. */
-static void monitor_spare(struct device_watch *watch)
+static void monitor_spare(const struct own_part *part)
 {
-    if (monitor_pid(watch->monitor) > 0)
-        reaper_spare(watch->shell->reaper, monitor_pid(watch->monitor));
+    if (monitor_pid(part->monitor) > 0)
+        reaper_spare(part->watch->shell->reaper, monitor_pid(part->monitor));
 }
 
 static void on_monitor(uv_poll_t *poll, int status, int events)
 {
-    struct device_watch *watch = poll->data;
+    const struct own_part *part = poll->data;
     struct device_sample samples[16];
     size_t n;
     (void)status, (void)events;
-    while ((n = monitor_read(watch->monitor, samples, countof(samples))) > 0)
+    while ((n = monitor_read(part->monitor, samples, countof(samples))) > 0)
         for (size_t i = 0; i < n; i++)
-            sample_take(watch, &samples[i]);
-    monitor_spare(watch);
+            device_watch_sampled(part->watch, part->number, &samples[i]);
+    monitor_spare(part);
 }
 
 /* Samples of these devices will come, and show memory that is not given back. */
@@ -274,40 +278,47 @@ static void memory_begin(struct device_watch *watch, size_t begin, size_t end)
     }
 }
 
-static int monitor_begin(struct device_watch *watch, struct err *err)
+static int monitor_begin(struct own_part *part, struct err *err)
 {
-    const struct allocation *allocation = watch->allocation;
-    size_t n_own = allocation->hosts[0].n_chosen; /* agents watch those of other hosts */
-    struct device_list chosen = {xcalloc(n_own + 1, sizeof(struct device)), n_own};
-    for (size_t i = 0; i < n_own; i++)
-        chosen.at[i] = allocation->devices.at[allocation->chosen[i]];
-    int rc =
-        monitor_open(&watch->monitor, &(struct probe_opts){.self_path = watch->shell->self_path},
-                     &chosen, SAMPLE_EVERY_MS, err);
-    free(chosen.at);
-    return rc;
+    const struct allocation *allocation = part->watch->allocation;
+    const struct allocation_host *of = &allocation->hosts[part->number];
+    struct device_list chosen =
+        device_list_pick(&allocation->devices, allocation->chosen + of->first_chosen, of->n_chosen);
+    int rc = monitor_open(&part->monitor,
+                          &(struct probe_opts){.self_path = part->watch->shell->self_path}, &chosen,
+                          SAMPLE_EVERY_MS, err);
+    device_list_release(&chosen);
+    if (rc)
+        return rc;
+    monitor_spare(part);
+    if (monitor_fd(part->monitor) < 0)
+        return 0;
+    int sys = -uv_poll_init(&part->watch->shell->loop, &part->poll, monitor_fd(part->monitor));
+    if (sys)
+        return fail(err, ERR_SYS, "%s", errno_text(sys));
+    part->poll.data = part;
+    uv_poll_start(&part->poll, UV_READABLE, on_monitor);
+    return 0;
+}
+
+/* Those of this machine among hosts[number]; agents watch those of other hosts. */
+static void part_watch(struct device_watch *watch, uint32_t number)
+{
+    struct err err = {0};
+    struct own_part *part = xcalloc(1, sizeof(*part));
+    *part = (struct own_part){.watch = watch, .number = number, .next = watch->parts};
+    watch->parts = part;
+    if (monitor_begin(part, &err) != 0)
+        log_add(watch->shell->log, LOG_WARN, "device", "devices are not watched: %s", err.text);
 }
 
 void device_watch_begin(struct device_watch *watch)
 {
-    struct err err = {0};
-    memory_begin(watch, watch->n_own, watch->allocation->devices.len); /* their agents watch them */
-    if (monitor_begin(watch, &err) != 0)
-        log_add(watch->shell->log, LOG_WARN, "device", "devices are not watched: %s", err.text);
-    if (!watch->monitor)
-        return;
-    monitor_spare(watch);
-    if (monitor_fd(watch->monitor) < 0)
-        return;
-    int sys = -uv_poll_init(&watch->shell->loop, &watch->poll, monitor_fd(watch->monitor));
-    if (sys) {
-        log_add(watch->shell->log, LOG_WARN, "device", "devices are not watched: %s",
-                errno_text(sys));
-        return;
-    }
-    watch->poll.data = watch;
-    uv_poll_start(&watch->poll, UV_READABLE, on_monitor);
-    memory_begin(watch, 0, watch->n_own);
+    size_t n_own = watch->allocation->n_own_devices;
+    memory_begin(watch, n_own, watch->allocation->devices.len); /* their agents watch them */
+    part_watch(watch, 0);
+    if (watch->parts->monitor && monitor_fd(watch->parts->monitor) >= 0)
+        memory_begin(watch, 0, n_own);
 }
 
 /* ---- devices that come and go ---- */
@@ -322,6 +333,8 @@ void device_watch_came(struct device_watch *watch, uint32_t host)
         *chosen_at(watch, i) = (struct watched){0};
     seats_note(watch, of->first_seat, of->first_seat + of->n_seats);
     memory_begin(watch, allocation->chosen[of->first_chosen], n_devices);
+    if (of->node == 0)
+        part_watch(watch, host);
     seats_log(watch, of->first_seat, of->first_seat + of->n_seats);
     watch->handlers->came(watch->context, host);
 }

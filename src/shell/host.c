@@ -32,10 +32,14 @@ static struct device_watch *watch_of(const struct remote_host *h)
     return h->hosts->shell->machines.watch;
 }
 
-static void devices_tell(const struct remote_host *h, enum host_change change)
+static void growth_end(struct remote_host *h);
+
+static void devices_tell(struct remote_host *h, enum host_change change)
 {
     if (watch_of(h) && h->part > 0)
         device_watch_host(watch_of(h), h->part, change);
+    if (change != HOST_BACK)
+        growth_end(h);
 }
 
 /* ---- what it has ---- */
@@ -45,7 +49,7 @@ static void devices_forget(struct remote_host *h)
     device_list_release(&h->devices);
     free(h->seats);
     h->seats = NULL;
-    h->n_seats = 0;
+    h->n_seats = h->n_grown = 0;
     h->part = 0;
 }
 
@@ -58,6 +62,8 @@ static void devices_keep(struct remote_host *h, const struct wire_taken *taken)
     h->seats = xcalloc(taken->n_seats + 1, sizeof(*h->seats));
     memcpy(h->seats, taken->seats, taken->n_seats * sizeof(*h->seats));
     h->n_seats = taken->n_seats;
+    h->n_agent_devices = taken->n_devices;
+    h->n_agent_seats = taken->n_seats;
 }
 
 /* The run's seats are made of its devices. */
@@ -89,6 +95,54 @@ void host_join(struct remote_host *h)
         device_watch_came(watch_of(h), h->part);
 }
 
+bool host_has_part(const struct remote_host *h, uint32_t part)
+{
+    bool has = h->part == part;
+    for (size_t i = 0; i < h->n_grown; i++)
+        has = has || h->grown[i].part == part;
+    return has;
+}
+
+void host_ask_more(const struct remote_host *h)
+{
+    bool names_devices = h->host.gpus && !str_starts_with(str_of(h->host.gpus), STR("free"));
+    if (h->state == HOST_UP && h->part > 0 && h->n_grown < GROWTHS_MAX && !names_devices)
+        remote_ask_more(h->node);
+}
+
+static void on_more(void *context, const struct wire_taken *taken)
+{
+    struct remote_host *h = context;
+    struct allocation *allocation = h->hosts->allocation;
+    struct device_list devices = {taken->devices, taken->n_devices, NULL};
+    bool is_room = allocation_has_room(allocation, taken->n_devices, taken->n_seats) &&
+                   h->n_grown < GROWTHS_MAX;
+    if (h->state != HOST_UP || h->part == 0 || !is_room)
+        return;
+    uint32_t part = allocation_add_host(
+        allocation, &(struct allocation_part){.name = h->host.label,
+                                              .node = h->position,
+                                              .devices = &devices,
+                                              .seats = taken->seats,
+                                              .n_seats = taken->n_seats,
+                                              .first_number = h->n_agent_seats,
+                                              .round_trip_ms = remote_round_trip_ms(h->node)});
+    h->grown[h->n_grown++] = (struct host_growth){part, h->n_agent_devices};
+    h->n_agent_devices += taken->n_devices;
+    h->n_agent_seats += taken->n_seats;
+    device_watch_came(watch_of(h), part);
+}
+
+/* A new agent will not have them; what becomes free is asked for again. */
+static void growth_end(struct remote_host *h)
+{
+    for (size_t i = 0; i < h->n_grown; i++)
+        device_watch_give_back(watch_of(h), h->grown[i].part, true);
+    h->n_grown = 0;
+    h->n_agent_devices = (uint32_t)h->devices.len;
+    h->n_agent_seats = (uint32_t)h->n_seats;
+}
+
 static void host_leave(struct remote_host *h, enum host_state state)
 {
     h->state = state;
@@ -112,10 +166,9 @@ static void late_take(struct remote_host *h, const struct wire_taken *taken)
         host_leave(h, HOST_FAILED);
         return;
     }
-    if (h->part > 0) {
+    uint32_t part_before = h->part;
+    if (part_before > 0)
         host_log(h, LOG_WARN, "", "it is back with other devices");
-        device_watch_give_back(watch_of(h), h->part, true);
-    }
     if (!allocation_has_room(h->hosts->allocation, taken->n_devices, taken->n_seats)) {
         give_up(h, "this run has as many seats as it can have");
         host_leave(h, HOST_FAILED);
@@ -125,6 +178,8 @@ static void late_take(struct remote_host *h, const struct wire_taken *taken)
     snprintf(text, sizeof(text), "%zu more worker%s", h->n_seats, h->n_seats == 1 ? "" : "s");
     host_log(h, LOG_WARN, "it joins the run: ", text);
     host_join(h);
+    if (part_before > 0) /* only now, so that the run is never without a host */
+        device_watch_give_back(watch_of(h), part_before, true);
 }
 
 static void on_taken(void *context, const struct wire_taken *taken)
@@ -200,6 +255,8 @@ void host_give_back(struct remote_host *h, bool now)
     if (has_seats) {
         h->state = is_connected ? HOST_DRAINING : HOST_LEFT;
         device_watch_give_back(watch_of(h), h->part, now);
+        for (size_t i = 0; i < h->n_grown; i++)
+            device_watch_give_back(watch_of(h), h->grown[i].part, now);
     } else {
         host_leave(h, HOST_LEFT);
         remote_end_transport(h->node, END_POLITELY);
@@ -208,7 +265,12 @@ void host_give_back(struct remote_host *h, bool now)
 
 void host_vacated(struct remote_host *h)
 {
-    if (h->state == HOST_UP) /* it is back with other devices */
+    const struct allocation_host *parts = h->hosts->allocation->hosts;
+    bool is_leaving = h->state == HOST_DRAINING || h->state == HOST_LEFT;
+    bool is_empty = parts[h->part].n_sets_left == 0;
+    for (size_t i = 0; i < h->n_grown; i++)
+        is_empty = is_empty && parts[h->grown[i].part].n_sets_left == 0;
+    if (!is_leaving || !is_empty)
         return;
     host_log(h, LOG_WARN, "", "it has left the run");
     host_leave(h, HOST_LEFT);
@@ -219,10 +281,16 @@ void host_vacated(struct remote_host *h)
 static void on_sampled(void *context, const struct device_sample *sample)
 {
     const struct remote_host *h = context;
-    struct device_sample of_run = *sample;
-    if (!watch_of(h) || h->part == 0 || sample->device >= h->devices.len)
+    struct device_sample of_part = *sample;
+    uint32_t part = h->part;
+    if (!watch_of(h) || part == 0)
         return;
-    device_watch_sampled(watch_of(h), h->part, &of_run);
+    for (size_t i = 0; i < h->n_grown && sample->device >= h->grown[i].first_device; i++) {
+        part = h->grown[i].part;
+        of_part.device = sample->device - h->grown[i].first_device;
+    }
+    if (of_part.device < h->hosts->allocation->hosts[part].n_chosen)
+        device_watch_sampled(watch_of(h), part, &of_part);
 }
 
 /* Is it a program that this muster starts on hosts? */
@@ -262,6 +330,7 @@ static void on_said(void *context, struct str line)
 
 static const struct remote_handlers handlers = {.greeted = on_greeted,
                                                 .taken = on_taken,
+                                                .more = on_more,
                                                 .lost = on_lost,
                                                 .sampled = on_sampled,
                                                 .said = on_said};

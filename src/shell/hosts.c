@@ -12,6 +12,7 @@
 
 enum {
     LEAVE_MS = 5000,
+    GROW_EVERY_MS = 5000,
     QUEUE_SAID_MS = 2000
 };
 
@@ -67,11 +68,25 @@ static void notes_log(struct hosts *hosts, enum log_level level)
     buf_reset(&hosts->notes);
 }
 
+/* Looks on this machine and on all others for devices that have become free. */
+static void growth_look(struct hosts *hosts, uint64_t now_ms)
+{
+    bool is_due = hosts->wish.grows && hosts->has_begun && now_ms >= hosts->grow_at_ms;
+    if (!is_due || !hosts->shell->machines.watch || hosts->shell->is_settled)
+        return;
+    hosts->grow_at_ms = now_ms + GROW_EVERY_MS;
+    if (hosts->grow)
+        grow_look(hosts->grow);
+    for (size_t i = 0; i < hosts->len; i++)
+        host_ask_more(hosts->at[i]);
+}
+
 void hosts_tick(struct hosts *hosts)
 {
     uint64_t now_ms = clock_now_ms();
     if (hosts->is_leaving)
         return;
+    growth_look(hosts, now_ms);
     for (size_t i = 0; i < hosts->len; i++) {
         struct remote_host *h = hosts->at[i];
         if (h->state == HOST_AWAY && now_ms >= h->retry_at_ms && !remote_has_transport(h->node))
@@ -91,7 +106,7 @@ void hosts_vacated(struct hosts *hosts, uint32_t first)
     if (--allocation->hosts[part].n_sets_left > 0)
         return;
     for (size_t i = 0; i < hosts->len; i++)
-        if (hosts->at[i]->part == part)
+        if (host_has_part(hosts->at[i], part))
             host_vacated(hosts->at[i]);
 }
 
@@ -283,6 +298,9 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
         struct hosts *hosts = hosts_new(shell, wish, allocation);
         hosts->has_local = hosts->has_begun = true;
     }
+    shell->machines.hosts->grow_at_ms = clock_now_ms() + GROW_EVERY_MS;
+    if (wish->grows && shell->machines.hosts->has_local)
+        shell->machines.hosts->grow = grow_new(shell, allocation, &shell->machines.hosts->wish);
     return 0;
 }
 
@@ -353,6 +371,7 @@ void hosts_leave(struct hosts *hosts)
     bool was_ended = false;
     hosts->is_leaving = true;
     notes_log(hosts, hosts->shell->log->fd >= 0 ? LOG_INFO : LOG_WARN);
+    grow_end(hosts->grow);
     all_leave(hosts);
     while (has_transport(hosts)) {
         shell_turn(hosts->shell);
@@ -375,6 +394,7 @@ void hosts_free(struct hosts *hosts)
     slurm_job_release(&hosts->job);
     bundles_release(&hosts->bundles);
     buf_release(&hosts->notes);
+    grow_free(hosts->grow);
     free(hosts->at);
     free(hosts);
 }

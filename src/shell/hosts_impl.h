@@ -10,12 +10,14 @@
 #include "node/host_list.h"
 #include "node/remote.h"
 #include "shell/device_watch.h"
+#include "shell/grow.h"
 #include "shell/hosts.h"
 #include "shell/shell.h"
 #include "store/orders.h"
 
 enum {
     ANSWERS_KEPT = 8,
+    GROWTHS_MAX = 64, /* of one host, while it is connected */
     REPORT_EVERY_MS = 1000,
     ORDERS_AT_ONCE = 16 /* in one look; the others wait for the next */
 };
@@ -46,6 +48,11 @@ struct remote_host {
     struct seat *seats;
     size_t n_seats;
     uint32_t part; /* of them, among the allocation's hosts; 0: not there yet */
+    struct host_growth {
+        uint32_t part, first_device; /* among the devices of the agent */
+    } grown[GROWTHS_MAX];            /* what became free there later */
+    size_t n_grown;
+    uint32_t n_agent_devices, n_agent_seats;
 };
 
 struct given_answer {
@@ -62,6 +69,8 @@ struct hosts {
     char job_name[48];       /* of those that "slurm:N" asks for */
     bool was_queued;         /* that the run waits for the first of them was said */
     struct remote_host **at; /* without the local one */
+    struct grow *grow;       /* --grow on this machine; NULL: it does not grow */
+    uint64_t grow_at_ms;     /* when to look next for devices that have become free */
     size_t len;
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
@@ -97,7 +106,10 @@ void host_retry(struct remote_host *host);
 void host_join(struct remote_host *host);
 /* It was never part of the run, and may still become that. */
 bool host_may_come(const struct remote_host *host);
-/* The last worker of its devices is gone for good. */
+bool host_has_part(const struct remote_host *host, uint32_t part);
+/* The last worker of one of its parts is gone for good. */
 void host_vacated(struct remote_host *host);
+/* --grow: asks it for devices that have become free. */
+void host_ask_more(const struct remote_host *host);
 /* Its workers finish their items, or are ended `now`; then it is left. */
 void host_give_back(struct remote_host *host, bool now);

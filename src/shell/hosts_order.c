@@ -166,8 +166,8 @@ static void host_describe(const struct remote_host *h, struct host_status *out)
     *out = (struct host_status){.name = h->host.name,
                                 .state = state_names[h->state],
                                 .why = h->why.code ? h->why.text : NULL,
-                                .n_devices = has_seats ? h->devices.len : 0,
-                                .n_workers = has_seats ? h->n_seats : 0,
+                                .n_devices = has_seats ? h->n_agent_devices : 0,
+                                .n_workers = has_seats ? h->n_agent_seats : 0,
                                 .items_done = items_done(h->hosts, h->position),
                                 .round_trip_ms = remote_round_trip_ms(h->node)};
 }

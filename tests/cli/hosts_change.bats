@@ -148,3 +148,56 @@ worker 2 of 3" ]
     ended_with 69
     says "is not going on"
 }
+
+# A run that holds the GPUs of a machine until there is a file go.
+holder() {
+    holding_worker
+    "$MUSTER" map -g "$1" -o held.txt one.txt -- ./hold >held 2>&1 3>&- 4>&- &
+    HOLDER=$!
+    wait_for test -e holding
+}
+
+@test "--grow takes a GPU of this machine that becomes free, as a further seat" {
+    export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=3
+    seq 1 1000 >in.txt
+    echo 1 >one.txt
+    holder 1,2
+    map_begin --grow -o out.txt in.txt -- sh -c 'echo "$CUDA_VISIBLE_DEVICES $MUSTER_WORKER" >>seats; exec ./slow'
+    wait_for has_logged "gpu_0: attempt"
+    touch go
+    wait $HOLDER
+    wait_for has_logged "gpu_1: attempt"
+    wait_for has_logged "gpu_2: attempt"
+    run limited "$MUSTER" map -g 1 -o out2.txt one.txt -- cat
+    ended_with 69
+    says "gpu 1 is taken by pid"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    [ "$(cut -d ' ' -f 1 seats | sort | tr '\n' ' ')" = "0 1 2 " ]
+    [ "$(cut -d ' ' -f 2 seats | sort | tr '\n' ' ')" = "0 1 2 " ]
+    map --grow -g 0 -o out3.txt one.txt -- cat
+    ended_with 2
+    says "--grow takes devices that become free"
+}
+
+@test "--grow takes a GPU that becomes free on another host, and a host that is back with more joins with all" {
+    export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=2
+    seq 1 1200 >in.txt
+    echo 1 >one.txt
+    touch up.one
+    holder 1
+    map_begin --grow --hosts one --via './reach {host}' -o out.txt in.txt -- sh -c 'echo "$CUDA_VISIBLE_DEVICES $MUSTER_WORKER" >>seats; exec ./slow'
+    wait_for has_logged "one_gpu_0: attempt"
+    touch go
+    wait $HOLDER
+    wait_for has_logged "one_gpu_1: attempt"
+    wait_for lists 'one up 2 2'
+    kill -KILL "$(agent_of one)"
+    wait_for has_logged "one: it is back with other devices"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says_not "died"
+    [ "$(sort seats | tr '\n' ';')" = "0 0;0 2;1 1;1 3;" ]
+}

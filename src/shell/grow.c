@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shell/grow.h"
+
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "device/spec.h"
+#include "shell/device_watch.h"
+#include "shell/shell.h"
+
+enum {
+    ANSWER_MAX_BYTES = 4 << 20,
+    GRACE_MS = 1000
+};
+
+struct grow {
+    struct shell *shell;
+    struct allocation *allocation;
+    const struct allocation_wish *wish;
+    struct node_worker *child; /* that looks; NULL: none */
+    struct buf answer;
+};
+
+struct grow *grow_new(struct shell *shell, struct allocation *allocation,
+                      const struct allocation_wish *wish)
+{
+    struct device_spec spec;
+    struct err err = {0};
+    if (spec_parse(wish->gpus, &spec, &err) != 0 || spec.kind != SPEC_FREE)
+        return NULL;
+    struct grow *grow = xcalloc(1, sizeof(*grow));
+    *grow = (struct grow){.shell = shell, .allocation = allocation, .wish = wish};
+    return grow;
+}
+
+/* ---- what is free ---- */
+
+static bool is_ours(const struct allocation *a, const char *uuid)
+{
+    bool is = false;
+    for (size_t i = 0; i < a->n_chosen; i++)
+        is = is || strcmp(a->devices.at[a->chosen[i]].uuid, uuid) == 0;
+    return is;
+}
+
+/* The device of this machine that a line of the answer is about; SIZE_MAX: none that could be taken. */
+static size_t line_device(const struct allocation *a, struct str line)
+{
+    cleanup_buf struct buf uuid = BUF_INIT;
+    struct str value;
+    if (!json_get(line, "uuid", &value) || !json_to_text(value, &uuid) ||
+        is_ours(a, buf_text(&uuid)))
+        return SIZE_MAX;
+    for (size_t i = 0; i < a->n_own_devices; i++)
+        if (strcmp(a->devices.at[i].uuid, buf_text(&uuid)) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+static void answer_use(struct grow *grow)
+{
+    struct allocation *a = grow->allocation;
+    struct str rest = buf_str(&grow->answer), line;
+    size_t free_ones[DEVICES_MAX], n_free = 0;
+    struct err err = {0};
+    uint32_t part = 0;
+    while (n_free < DEVICES_MAX && rest.len > 0 && str_next(&rest, '\n', &line)) {
+        size_t device = line_device(a, line);
+        if (device != SIZE_MAX)
+            free_ones[n_free++] = device;
+    }
+    if (n_free == 0 || !grow->shell->machines.watch)
+        return;
+    struct device_list devices = device_list_pick(&a->devices, free_ones, n_free);
+    int rc = allocation_grow(a, &devices, grow->wish, grow->shell->run_id, &part, &err);
+    device_list_release(&devices);
+    if (rc) /* another run was faster, or they make no whole seat */
+        log_add(grow->shell->log, LOG_DEBUG, "device", "--grow: %s", err.text);
+    else
+        device_watch_came(grow->shell->machines.watch, part);
+}
+
+/* ---- the process that looks ---- */
+
+static void on_output(void *context, enum worker_stream stream, struct str bytes)
+{
+    struct grow *grow = context;
+    if (stream == STREAM_OUT && grow->answer.len + bytes.len <= ANSWER_MAX_BYTES)
+        buf_add_str(&grow->answer, bytes);
+}
+
+static void on_gone(void *context, const struct worker_exit *exit)
+{
+    struct grow *grow = context;
+    node_release(steal_ptr(&grow->child));
+    if (worker_exit_status(exit) == 0)
+        answer_use(grow);
+}
+
+static void on_warned(void *context, const char *text)
+{
+    const struct grow *grow = context;
+    log_add(grow->shell->log, LOG_DEBUG, "device", "--grow: %s", text);
+}
+
+static void on_failed(void *context, const struct err *why)
+{
+    on_warned(context, why->text);
+}
+
+void grow_look(struct grow *grow)
+{
+    static const struct worker_handlers handlers = {
+        .output = on_output, .gone = on_gone, .warned = on_warned, .failed = on_failed};
+    static const struct seat anywhere = {.label = "grow"};
+    const char *spec = grow->wish->gpus ? grow->wish->gpus : "free";
+    const char *argv[] = {grow->shell->self_path, "gpus", "--json", "-g", spec, NULL};
+    struct err err = {0};
+    if (grow->child || grow->allocation->n_own_devices == 0)
+        return;
+    buf_reset(&grow->answer);
+    const struct spawn_request request = {.argv = argv,
+                                          .envp = (const char *const *)environ,
+                                          .seat = &anywhere,
+                                          .grace_ms = GRACE_MS,
+                                          .handlers = &handlers,
+                                          .context = grow};
+    if (node_spawn(grow->shell->machines.local, &request, &grow->child, &err) != 0)
+        on_warned(grow, err.text);
+}
+
+void grow_end(struct grow *grow)
+{
+    if (grow && grow->child)
+        node_end(grow->child, END_AT_ONCE);
+    while (grow && grow->child)
+        shell_turn(grow->shell);
+}
+
+void grow_free(struct grow *grow)
+{
+    if (!grow)
+        return;
+    buf_release(&grow->answer);
+    free(grow);
+}
