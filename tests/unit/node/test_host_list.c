@@ -49,6 +49,34 @@ static void a_host_may_have_devices_of_its_own(void **state)
            "a a a 0,2-5,7 0; b b b any:2 0; local local local cpu:3 0");
 }
 
+static void slurm_with_a_number_is_so_many_jobs(void **state)
+{
+    (void)state;
+    struct host_list list;
+    struct err err = {0};
+    expect("slurm:2=any:4,b",
+           "slurm-1 slurm-1 slurm-1 any:4 0; slurm-2 slurm-2 slurm-2 any:4 0; b b b - 0");
+    assert_int_equal(host_list_parse("slurm:2", &list, &err), 0);
+    struct env_list words = {0}, env = {0};
+    const struct launcher_opts opts = {.agent_path = "/opt/muster",
+                                       .slurm_args = "--gpus=8 --comment='a b'",
+                                       .job_name = "muster-7"};
+    assert_true(list.at[1].is_job);
+    assert_int_equal(launcher_command(&opts, &list.at[1], &words, &env, &err), 0);
+    cleanup_buf struct buf found = BUF_INIT;
+    for (size_t i = 0; i < words.len && words.at[i]; i++)
+        buf_addf(&found, "[%s]", words.at[i]);
+    assert_string_equal(buf_text(&found),
+                        "[srun][-N1][-n1][--cpu-bind=none][--mpi=none][--wait=0][--unbuffered][-Q]"
+                        "[-J][muster-7][--gpus=8][--comment=a b][/opt/muster][agent]");
+    env_list_release(&words);
+    env_list_release(&env);
+    host_list_release(&list);
+    static const char *const wrong[] = {"slurm:", "slurm:0", "slurm:x", "slurm:-1", "slurm:99999"};
+    for (size_t i = 0; i < countof(wrong); i++)
+        assert_int_equal(host_list_parse(wrong[i], &list, &err), ERR_USAGE);
+}
+
 static void files_have_one_host_a_line(void **state)
 {
     (void)state;
@@ -142,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_are_as_ssh_has_them),
         cmocka_unit_test(a_host_may_have_devices_of_its_own),
+        cmocka_unit_test(slurm_with_a_number_is_so_many_jobs),
         cmocka_unit_test(files_have_one_host_a_line),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(the_launcher_fills_in_the_host),

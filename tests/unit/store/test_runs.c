@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "store/host_status.h"
 #include "store/manifest.h"
 #include "store/orders.h"
 #include "store/runs.h"
@@ -283,6 +284,87 @@ static void a_stop_reaches_the_muster_that_holds_the_run(void **state)
     assert_false(path_exists(stop)); /* a later resume must not find an order */
 }
 
+static void put_order(const char *dir, const char *name, const char *text, mode_t mode)
+{
+    cleanup_free char *path = path_join(dir, name);
+    assert_int_equal(file_replace_fast(path, str_of(text), NULL), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static void orders_are_taken_once_the_oldest_first(void **state)
+{
+    cleanup_free char *dir = make_run(*state, "run", NULL);
+    char name[ORDER_NAME_MAX];
+    cleanup_buf struct buf text = BUF_INIT;
+    put_order(dir, "order-2-b", "second\n", 0600);
+    put_order(dir, "order-1-z", "first\n", 0600);
+    put_order(dir, "order-0-a.new", "half writ", 0600); /* it is being written */
+    assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
+    assert_string_equal(name, "order-1-z");
+    assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
+    assert_string_equal(buf_text(&text), "first\nsecond\n");
+    assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
+    assert_string_equal(name, "");
+    bool was_running = true;
+    assert_int_equal(run_order_give(dir, STR("add x\n"), name, &was_running, NULL), 0);
+    assert_false(was_running); /* nothing was written */
+    assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
+    assert_string_equal(name, "");
+}
+
+static void an_order_that_is_not_the_owners_is_removed_and_not_taken(void **state)
+{
+    cleanup_free char *dir = make_run(*state, "run", NULL), *link = path_join(dir, "order-2");
+    char name[ORDER_NAME_MAX];
+    cleanup_buf struct buf text = BUF_INIT;
+    cleanup_free char *large = xmalloc(ORDER_MAX_BYTES + 2);
+    memset(large, 'x', ORDER_MAX_BYTES + 1);
+    large[ORDER_MAX_BYTES + 1] = '\0';
+    put_order(dir, "order-1", "add x\n", 0666);
+    assert_int_equal(symlink("/etc/passwd", link), 0);
+    put_order(dir, "order-3", large, 0600);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_not_equal(run_order_take(dir, name, &text, NULL), 0);
+        assert_int_equal(name[6], '0' + i);
+    }
+    assert_int_equal(text.len, 0);
+    assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
+    assert_string_equal(name, "");
+    put_order(dir, "order-4", "add x\n", 0600);
+    assert_int_equal(run_orders_drop(dir, NULL), 0);
+    assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
+    assert_string_equal(name, "");
+}
+
+static void the_hosts_of_a_run_come_back_as_they_were_written(void **state)
+{
+    cleanup_free char *dir = make_run(*state, "run", NULL), *path = path_join(dir, "hosts.json");
+    const struct host_status hosts[] = {{"one", "up", NULL, 8, 16, 1234, 3},
+                                        {"two", "away", "it said \"\033[2J\"", 0, 0, 5, 0}};
+    const struct order_answer answers[] = {{"order-1", NULL}, {"order-2", "why not"}};
+    const struct hosts_status written = {
+        .hosts = hosts, .n_hosts = 2, .answers = answers, .n_answers = 2};
+    struct hosts_status found;
+    assert_int_equal(hosts_status_write(dir, &written, NULL), 0);
+    assert_int_equal(hosts_status_read(dir, &found, NULL), 0);
+    assert_int_equal(found.n_hosts, 2);
+    assert_int_equal(found.hosts[0].n_workers, 16);
+    assert_int_equal(found.hosts[0].items_done, 1234);
+    assert_null(found.hosts[0].why);
+    assert_string_equal(found.hosts[1].why, hosts[1].why);
+    assert_null(found.answers[0].refused);
+    assert_string_equal(found.answers[1].refused, "why not");
+    hosts_status_release(&found);
+    assert_int_equal(file_replace_fast(path, STR("{\"hosts\":7}"), NULL), 0);
+    assert_int_equal(hosts_status_read(dir, &found, NULL), 0);
+    assert_int_equal(found.n_hosts, 0);
+    hosts_status_release(&found);
+    assert_int_equal(file_replace_fast(path, STR("[1"), NULL), 0);
+    assert_int_equal(hosts_status_read(dir, &found, NULL), ERR_DATA);
+    hosts_status_drop(dir);
+    assert_false(path_exists(path));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temp_setup, temp_teardown)
 
 int main(void)
@@ -297,6 +379,9 @@ int main(void)
         TEST(a_status_comes_back_as_it_was_written),
         TEST(a_status_holds_whatever_a_worker_says),
         TEST(a_stop_reaches_the_muster_that_holds_the_run),
+        TEST(orders_are_taken_once_the_oldest_first),
+        TEST(an_order_that_is_not_the_owners_is_removed_and_not_taken),
+        TEST(the_hosts_of_a_run_come_back_as_they_were_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
