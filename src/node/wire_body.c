@@ -238,6 +238,25 @@ static void seat(struct wire_body *body, struct seat *seat, uint32_t n_devices)
     seat->threads = threads;
 }
 
+/* Each device belongs to one set, known by its first device, and has a seat: the feeder relies on it. */
+static bool sets_are_sound(const struct wire_taken *taken)
+{
+    uint32_t set_of[DEVICES_MAX] = {0}; /* first device + 1; 0: none yet */
+    bool are_sound = true;
+    for (uint32_t i = 0; i < taken->n_seats; i++) {
+        const struct seat *seat = &taken->seats[i];
+        uint32_t set = (uint32_t)seat->devices[0] + 1;
+        for (size_t d = 0; d < seat->n_devices; d++) {
+            uint32_t *of = &set_of[seat->devices[d]];
+            are_sound = are_sound && (*of == 0 || *of == set);
+            *of = set;
+        }
+    }
+    for (uint32_t d = 0; d < taken->n_devices; d++)
+        are_sound = are_sound && set_of[d] != 0;
+    return are_sound;
+}
+
 void wire_taken(struct wire_body *body, struct wire_taken *taken)
 {
     enum {
@@ -255,6 +274,8 @@ void wire_taken(struct wire_body *body, struct wire_taken *taken)
     for (uint32_t i = 0; i < taken->n_seats; i++)
         seat(body, &taken->seats[i], taken->n_devices);
     text_owned(body, &taken->notes);
+    if (!body->out && !body->is_malformed && !sets_are_sound(taken))
+        body->is_malformed = true;
 }
 
 /* A UUID also fills {gpu_uuid} in paths of shards' files: it leads neither upwards nor to the root. */

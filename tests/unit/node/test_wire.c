@@ -255,6 +255,35 @@ static void an_exit_that_cannot_be_is_malformed(void **state)
     }
 }
 
+static bool taken_is_whole(struct seat *seats, uint32_t n_seats)
+{
+    cleanup_buf struct buf bytes = BUF_INIT;
+    struct device devices[3] = {
+        {.kind = DEVICE_CUDA}, {.kind = DEVICE_CUDA}, {.kind = DEVICE_CUDA}};
+    struct wire_taken taken = {devices, seats, 3, n_seats, NULL}, back = {0};
+    struct wire_body out = wire_body_to(&bytes), in;
+    wire_taken(&out, &taken);
+    in = wire_body_of(buf_str(&bytes));
+    wire_taken(&in, &back);
+    bool is_whole = wire_body_is_whole(&in);
+    wire_taken_release(&back);
+    return is_whole;
+}
+
+static void each_device_belongs_to_one_set_and_has_a_seat(void **state)
+{
+    (void)state;
+    struct seat shared[] = {{.n_devices = 2, .devices = {2, 0}},
+                            {.n_devices = 2, .devices = {2, 0}},
+                            {.n_devices = 1, .devices = {1}}};
+    assert_true(taken_is_whole(shared, 3));
+    assert_false(taken_is_whole(shared, 2)); /* nobody has device 1 */
+    struct seat crossed[] = {{.n_devices = 2, .devices = {0, 1}},
+                             {.n_devices = 2, .devices = {1, 0}},
+                             {.n_devices = 1, .devices = {2}}};
+    assert_false(taken_is_whole(crossed, 3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +297,7 @@ int main(void)
         cmocka_unit_test(names_of_devices_are_printable_and_their_uuids_stay_below_a_folder),
         cmocka_unit_test(a_name_stays_within_its_array_when_it_is_cleaned),
         cmocka_unit_test(an_exit_that_cannot_be_is_malformed),
+        cmocka_unit_test(each_device_belongs_to_one_set_and_has_a_seat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
