@@ -137,12 +137,12 @@ static int devices_take(struct agent *agent, struct err *err)
     struct shell *shell = &agent->shell;
     const struct wire_take *take = &agent->take;
     const struct allocation_holder holder = {shell->self_path, take->run_id, shell->log};
-    agent->wish = (struct allocation_wish){.gpus = take->gpus[0] ? take->gpus : NULL,
-                                           .gpus_per_worker = take->gpus_per_worker,
-                                           .workers_per_gpu = take->workers_per_gpu,
-                                           .visible = take->visible,
-                                           .without_devices =
-                                               strcmp(take->gpus, WISH_NO_DEVICES) == 0};
+    agent->wish =
+        (struct allocation_wish){.gpus = take->gpus[0] ? take->gpus : NULL,
+                                 .gpus_per_worker = take->gpus_per_worker,
+                                 .workers_per_gpu = take->workers_per_gpu,
+                                 .visible = take->visible,
+                                 .without_devices = strcmp(take->gpus, WISH_NO_DEVICES) == 0};
     int rc = allocation_take(&agent->allocation, &agent->wish, &holder, err);
     if (rc)
         return rc;

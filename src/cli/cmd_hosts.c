@@ -11,13 +11,15 @@
 #include "base/texts.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
-#include "store/host_status.h"
 #include "store/lock.h"
+#include "store/order_answer.h"
 #include "store/orders.h"
 #include "store/runs.h"
+#include "store/status.h"
 
 enum {
     ANSWER_LIMIT_MS = 15000, /* a muster on another host looks once a second */
+    RENEWAL_LIMIT_MS = 3000, /* a run says about once a second how it fares */
     LOOK_EVERY_MS = 50
 };
 
@@ -31,39 +33,60 @@ struct hosts_request {
 
 static void row_add(struct buf *out, const struct host_status *host)
 {
-    char items[32], trip[24] = "-";
-    count_format(items, host->items_done);
-    if (host->round_trip_ms > 0)
-        duration_format(trip, host->round_trip_ms);
+    char done[32], trip[24];
+    count_format(done, host->done);
+    duration_format(trip, host->round_trip_ms);
     cleanup_free char *name = console_visible_new(host->name ? host->name : "?");
     cleanup_free char *state = console_visible_new(host->state ? host->state : "?");
     cleanup_free char *why = console_visible_new(host->why ? host->why : "");
     buf_addf(out, "%-24s  %-8s  %7lu  %7lu  %10s  %12s%s%s\n", name, state, host->n_devices,
-             host->n_workers, trip, items, why[0] ? "  " : "", why);
+             host->n_workers, trip, done, why[0] ? "  " : "", why);
+}
+
+static void list_add(const struct run_status *status, bool is_json, struct buf *out)
+{
+    cleanup_buf struct buf object = BUF_INIT;
+    if (!is_json && status->n_hosts > 0)
+        buf_addf(out, "%-24s  %-8s  %7s  %7s  %10s  %12s\n", "HOST", "STATE", "DEVICES", "WORKERS",
+                 "ROUND TRIP", "DONE");
+    for (size_t i = 0; i < status->n_hosts; i++) {
+        if (!is_json) {
+            row_add(out, &status->hosts[i]);
+            continue;
+        }
+        buf_reset(&object);
+        host_status_format(&status->hosts[i], &object);
+        console_visible_add(out, buf_str(&object));
+        buf_add_char(out, '\n');
+    }
+}
+
+/* What the run says of itself; after an order, what it says since, if it says so soon. */
+static int status_await(const char *dir, int64_t since_wall_ms, struct run_status *out,
+                        struct err *err)
+{
+    uint64_t begin_ms = clock_now_ms();
+    int rc;
+    while ((rc = status_read(dir, out, err)) == 0 && out->updated_wall_ms < since_wall_ms &&
+           clock_now_ms() - begin_ms < RENEWAL_LIMIT_MS && run_is_locked(dir, NULL)) {
+        status_release(out);
+        pause_ms(LOOK_EVERY_MS);
+    }
+    return rc;
 }
 
 static int list_print(struct app *app, const struct hosts_request *ask, const char *dir,
-                      struct err *err)
+                      int64_t since_wall_ms, struct err *err)
 {
-    struct hosts_status status = {0};
-    cleanup_buf struct buf out = BUF_INIT, object = BUF_INIT;
-    cleanup_free char *path = path_join(dir, "hosts.json");
-    int rc = path_exists(path) ? hosts_status_read(dir, &status, err) : 0;
+    struct run_status status = {0};
+    cleanup_buf struct buf out = BUF_INIT;
+    int rc = status_await(dir, since_wall_ms, &status, err);
     if (rc)
         return rc;
-    if (ask->json) {
-        hosts_status_format(&status, &object);
-        console_visible_add(&out, buf_str(&object));
-        buf_add_char(&out, '\n');
-    } else if (status.n_hosts == 0) {
+    if (status.n_hosts == 0)
         say(app, "run %s uses one machine alone", path_basename(dir));
-    } else {
-        buf_addf(&out, "%-24s  %-8s  %7s  %7s  %10s  %12s\n", "HOST", "STATE", "DEVICES", "WORKERS",
-                 "ROUND TRIP", "DONE");
-        for (size_t i = 0; i < status.n_hosts; i++)
-            row_add(&out, &status.hosts[i]);
-    }
-    hosts_status_release(&status);
+    list_add(&status, ask->json, &out);
+    status_release(&status);
     return stdout_put(buf_str(&out), err);
 }
 
@@ -89,28 +112,11 @@ static int order_make(const struct hosts_request *ask, struct buf *out, struct e
     return rc;
 }
 
-/* False: it is not answered yet. */
-static bool answer_find(const char *dir, const char *order, int *rc, struct err *err)
-{
-    struct hosts_status status;
-    bool is_found = false;
-    if (hosts_status_read(dir, &status, NULL) != 0)
-        return false;
-    for (size_t i = 0; i < status.n_answers && !is_found; i++) {
-        const struct order_answer *answer = &status.answers[i];
-        is_found = answer->order && strcmp(answer->order, order) == 0;
-        if (is_found && answer->refused)
-            *rc = fail(err, ERR_UNAVAILABLE, "%s", answer->refused);
-    }
-    hosts_status_release(&status);
-    return is_found;
-}
-
 static int answer_await(const char *dir, const char *order, struct err *err)
 {
     uint64_t begin_ms = clock_now_ms();
-    int rc = 0;
-    while (!answer_find(dir, order, &rc, err)) {
+    cleanup_free char *refused = NULL;
+    while (!order_answer_find(dir, order, &refused)) {
         if (!run_is_locked(dir, NULL))
             return fail(err, ERR_UNAVAILABLE, "run %s has ended", path_basename(dir));
         if (clock_now_ms() - begin_ms >= ANSWER_LIMIT_MS)
@@ -118,7 +124,7 @@ static int answer_await(const char *dir, const char *order, struct err *err)
                         path_basename(dir), ANSWER_LIMIT_MS / 1000);
         pause_ms(LOOK_EVERY_MS);
     }
-    return rc;
+    return refused ? fail(err, ERR_UNAVAILABLE, "%s", refused) : 0;
 }
 
 static int order_give(const char *dir, const struct hosts_request *ask, struct err *err)
@@ -145,9 +151,10 @@ static int hosts_run(struct app *app, void *request, int argc, char **argv, char
     if (ask->now && ask->drop.len == 0)
         return fail(err, ERR_USAGE, "--now belongs to --drop");
     int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
-    if (rc == 0 && (ask->add || ask->drop.len > 0))
+    bool is_order = ask->add || ask->drop.len > 0;
+    if (rc == 0 && is_order)
         rc = order_give(dir, ask, err);
-    return rc ? rc : list_print(app, ask, dir, err);
+    return rc ? rc : list_print(app, ask, dir, is_order ? clock_wall_ms() : 0, err);
 }
 
 static const struct opt hosts_opts[] = {
@@ -168,7 +175,7 @@ static const struct opt hosts_opts[] = {
      .offset = offsetof(struct hosts_request, now)},
     {.kind = OPT_FLAG,
      .name = "json",
-     .help = "one JSON object",
+     .help = "print one JSON object per line for each host, as in the run's status.json",
      .offset = offsetof(struct hosts_request, json)},
     RUNS_DIR_OPT(struct hosts_request),
     {.kind = OPT_END},

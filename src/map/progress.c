@@ -129,7 +129,10 @@ struct host_status *snapshot_hosts(const struct session *s, const struct snapsho
                                       .lost_ms = view.lost_ms,
                                       .round_trip_ms = view.round_trip_ms,
                                       .sent_bytes = view.n_bytes.sent,
-                                      .received_bytes = view.n_bytes.received};
+                                      .received_bytes = view.n_bytes.received,
+                                      .n_devices = view.n_devices,
+                                      .n_workers = view.n_seats,
+                                      .why = view.why};
         host_workers_add(s, shot, view.node, &out[i]);
     }
     return out;

@@ -384,22 +384,13 @@ static void on_before_sleep(void *context)
     feed_timer_set(s);
 }
 
-static uint64_t on_seat_items(void *context, uint32_t seat)
-{
-    const struct session *s = context;
-    struct feed_worker_view view;
-    feed_worker(s->feed, seat, &view);
-    return view.items_done;
-}
-
 const struct shell_verb map_shell = {.name = "map",
                                      .stop = on_stop,
                                      .kill = on_kill,
                                      .tick = on_tick,
                                      .each_second = on_second,
                                      .before_sleep = on_before_sleep,
-                                     .takes_seats = true,
-                                     .seat_items = on_seat_items};
+                                     .takes_seats = true};
 
 int session_loop(struct session *s, struct err *err)
 {

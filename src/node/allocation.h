@@ -23,8 +23,8 @@ struct allocation_wish {
     const char *slurm_args;               /* for jobs of their own; NULL: none */
     const char *program;                  /* of the workers: it must be there. NULL: not known */
     bool without_devices; /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
-    uint64_t hosts_min, host_timeout_ms;  /* 0: one; the default */
-    bool grows;                           /* devices that become free are taken as well */
+    uint64_t hosts_min, host_timeout_ms; /* 0: one; the default */
+    bool grows;                          /* devices that become free are taken as well */
 };
 
 /* Who takes the devices: the program, the run named to others (NULL: not known yet), and its log. */

@@ -99,8 +99,8 @@ static void on_taken(struct remote *remote, const struct frame *frame)
     wire_taken(&body, &taken);
     bool wants_devices = strcmp(remote->opts.take.gpus, WISH_NO_DEVICES) != 0;
     bool is_first = remote->state == REMOTE_ASKED;
-    bool is_well = wire_body_is_whole(&body) && taken.n_seats > 0 &&
-                   (taken.n_devices > 0) == wants_devices;
+    bool is_well =
+        wire_body_is_whole(&body) && taken.n_seats > 0 && (taken.n_devices > 0) == wants_devices;
     if (is_well && is_first) {
         remote->state = REMOTE_UP;
         remote->link.silence_limit_ms = remote->opts.silence_limit_ms;

@@ -96,7 +96,6 @@ void hosts_tick(struct hosts *hosts)
     arrivals_tell(hosts);
     if (hosts->shell->log->fd >= 0)
         notes_log(hosts, LOG_INFO);
-    hosts_tell(hosts);
 }
 
 void hosts_vacated(struct hosts *hosts, uint32_t first)
@@ -321,19 +320,34 @@ static const char *state_name(const struct remote_host *h)
     return host_may_come(h) ? "missing" : names[h->state];
 }
 
+/* With the devices and seats that the machine has in the run, however often it grew. */
+static struct host_view parts_count(const struct hosts *hosts, struct host_view view)
+{
+    const struct allocation *allocation = hosts->allocation;
+    for (size_t i = 0; i < allocation->n_hosts; i++) {
+        const struct allocation_host *part = &allocation->hosts[i];
+        if (part->node != view.node || part->n_sets_left == 0)
+            continue;
+        view.n_devices += part->n_chosen;
+        view.n_seats += part->n_seats;
+    }
+    return view;
+}
+
 struct host_view hosts_view(const struct hosts *hosts, size_t number)
 {
     if (number < hosts->has_local)
-        return (struct host_view){.name = "local", .state = "up"};
+        return parts_count(hosts, (struct host_view){.name = "local", .state = "up"});
     const struct remote_host *h = hosts->at[number - hosts->has_local];
     uint64_t away_ms = h->lost_at_ms > 0 ? clock_now_ms() - h->lost_at_ms : 0;
-    return (struct host_view){.name = h->host.name,
-                              .state = state_name(h),
-                              .node = h->position,
-                              .away_ms = away_ms,
-                              .lost_ms = h->lost_ms + away_ms,
-                              .round_trip_ms = remote_round_trip_ms(h->node),
-                              .n_bytes = remote_bytes(h->node)};
+    return parts_count(hosts, (struct host_view){.name = h->host.name,
+                                                 .state = state_name(h),
+                                                 .node = h->position,
+                                                 .away_ms = away_ms,
+                                                 .lost_ms = h->lost_ms + away_ms,
+                                                 .round_trip_ms = remote_round_trip_ms(h->node),
+                                                 .n_bytes = remote_bytes(h->node),
+                                                 .why = h->why.code ? h->why.text : NULL});
 }
 
 /* ---- the end ---- */

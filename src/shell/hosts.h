@@ -23,7 +23,7 @@ enum {
 struct host_link {
     const struct host *host;
     struct bundles *bundles; /* of the program, for hosts where it is not installed */
-    const char *job_name; /* of a Slurm job that is asked for */
+    const char *job_name;    /* of a Slurm job that is asked for */
     const struct remote_handlers *handlers;
     void *context;
     struct env_list command, environment; /* of the transport */
@@ -52,6 +52,8 @@ struct host_view {
     uint64_t lost_ms; /* of the run, without a connection that it had before */
     uint64_t round_trip_ms;
     struct link_bytes n_bytes;
+    uint32_t n_devices, n_seats; /* that are part of the run */
+    const char *why;             /* it was lost, or could not be had; NULL: neither */
 };
 /* This machine, if it is one of --hosts, and the others in the order of the list; 0 without --hosts (NULL). */
 size_t hosts_count(const struct hosts *hosts);

@@ -17,8 +17,7 @@
 
 enum {
     ANSWERS_KEPT = 8,
-    GROWTHS_MAX = 64, /* of one host, while it is connected */
-    REPORT_EVERY_MS = 1000,
+    GROWTHS_MAX = 64,   /* of one host, while it is connected */
     ORDERS_AT_ONCE = 16 /* in one look; the others wait for the next */
 };
 
@@ -75,8 +74,6 @@ struct hosts {
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
     bool has_local, is_leaving;
-    uint64_t reported_ms,
-        reported; /* when hosts.json was written last, and of which states; 0: never */
     struct given_answer answers[ANSWERS_KEPT]; /* to the last orders */
     size_t n_answers;
     bool has_begun; /* the run has its first seats; others are added to them */
@@ -86,12 +83,6 @@ struct hosts {
 
 /* One more host, which is connected when it can be. Moves the host out of `taken`. ERR_USAGE. */
 MUST_CHECK int hosts_append(struct hosts *hosts, struct host *taken, struct err *err);
-
-/* ---- hosts_order.c ---- */
-
-void hosts_report(struct hosts *hosts);
-/* Writes hosts.json, if a state has changed or a second has passed. */
-void hosts_tell(struct hosts *hosts);
 
 /* ---- host.c ---- */
 

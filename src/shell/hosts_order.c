@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Orders about hosts (`muster hosts`), and what is told about them in hosts.json.
+ * Orders about hosts (`muster hosts`), and their answers.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "shell/hosts_impl.h"
-#include "store/host_status.h"
+#include "store/order_answer.h"
 #include "store/orders.h"
 
 static bool is_active(const struct remote_host *h)
@@ -89,6 +89,19 @@ static int host_drop(struct hosts *hosts, struct str name, bool now, struct err 
 
 /* ---- an order ---- */
 
+static void answers_tell(const struct hosts *hosts)
+{
+    struct order_answer answers[ANSWERS_KEPT];
+    size_t n_answers = MIN(hosts->n_answers, (size_t)ANSWERS_KEPT);
+    struct err err = {0};
+    for (size_t i = 0; i < n_answers; i++)
+        answers[i] =
+            (struct order_answer){hosts->answers[i].order,
+                                  hosts->answers[i].is_refused ? hosts->answers[i].why.text : NULL};
+    if (order_answers_write(hosts->shell->run_dir, answers, n_answers, &err) != 0)
+        log_add(hosts->shell->log, LOG_WARN, "host", "%s", err.text);
+}
+
 static int line_do(struct hosts *hosts, struct str line, struct err *err)
 {
     struct str word;
@@ -118,7 +131,7 @@ static void order_do(struct hosts *hosts, const char *name, struct str text)
     answer->why = err;
     if (rc)
         log_add(hosts->shell->log, LOG_WARN, "host", "an order is refused: %s", err.text);
-    hosts_report(hosts);
+    answers_tell(hosts);
 }
 
 void hosts_orders_check(struct hosts *hosts)
@@ -138,86 +151,4 @@ void hosts_orders_check(struct hosts *hosts)
         else
             order_do(hosts, name, buf_str(&text));
     }
-}
-
-/* ---- what is told ---- */
-
-static const char *const state_names[] = {
-    [HOST_WAITS] = "starts", [HOST_STARTING] = "starts", [HOST_UP] = "up",
-    [HOST_AWAY] = "away",    [HOST_DRAINING] = "drains", [HOST_FAILED] = "given up",
-    [HOST_LEFT] = "left",
-};
-
-/* Of all seats that the machine has or had. */
-static uint64_t items_done(const struct hosts *hosts, uint32_t node)
-{
-    const struct shell *shell = hosts->shell;
-    const struct allocation *a = hosts->allocation;
-    uint64_t n_items = 0;
-    for (uint32_t p = 0; shell->verb->seat_items && p < a->n_seats; p++)
-        if (a->seats[p].host == node)
-            n_items += shell->verb->seat_items(shell->context, p);
-    return n_items;
-}
-
-static void host_describe(const struct remote_host *h, struct host_status *out)
-{
-    bool has_seats = h->part > 0;
-    *out = (struct host_status){.name = h->host.name,
-                                .state = state_names[h->state],
-                                .why = h->why.code ? h->why.text : NULL,
-                                .n_devices = has_seats ? h->n_agent_devices : 0,
-                                .n_workers = has_seats ? h->n_agent_seats : 0,
-                                .items_done = items_done(h->hosts, h->position),
-                                .round_trip_ms = remote_round_trip_ms(h->node)};
-}
-
-void hosts_report(struct hosts *hosts)
-{
-    const struct allocation_host *own = &hosts->allocation->hosts[0];
-    cleanup_free struct host_status *rows = xcalloc(hosts->len + 1, sizeof(*rows));
-    struct order_answer answers[ANSWERS_KEPT];
-    struct err err = {0};
-    size_t n_rows = 0, n_answers = MIN(hosts->n_answers, (size_t)ANSWERS_KEPT);
-    if (own->n_seats > 0)
-        rows[n_rows++] = (struct host_status){.name = "local",
-                                              .state = "up",
-                                              .n_devices = own->n_chosen,
-                                              .n_workers = own->n_seats,
-                                              .items_done = items_done(hosts, 0)};
-    for (size_t i = 0; i < hosts->len; i++)
-        host_describe(hosts->at[i], &rows[n_rows++]);
-    for (size_t i = 0; i < n_answers; i++)
-        answers[i] =
-            (struct order_answer){hosts->answers[i].order,
-                                  hosts->answers[i].is_refused ? hosts->answers[i].why.text : NULL};
-    const struct hosts_status status = {
-        .hosts = rows, .n_hosts = n_rows, .answers = answers, .n_answers = n_answers};
-    if (hosts_status_write(hosts->shell->run_dir, &status, &err) != 0)
-        log_add(hosts->shell->log, LOG_DEBUG, "host", "%s", err.text);
-}
-
-static uint64_t states_digest(const struct hosts *hosts)
-{
-    uint64_t digest = hosts->n_answers;
-    for (size_t i = 0; i < hosts->len; i++)
-        digest = digest * 31 + hosts->at[i]->state;
-    return digest;
-}
-
-void hosts_tell(struct hosts *hosts)
-{
-    const struct shell *shell = hosts->shell;
-    if (!shell->run_dir || shell->is_settled || !shell->machines.watch || hosts->is_leaving)
-        return;
-    uint64_t digest = states_digest(hosts);
-    bool is_due = !hosts->reported_ms || shell->now_ms - hosts->reported_ms >= REPORT_EVERY_MS;
-    if (!is_due && digest == hosts->reported)
-        return;
-    if (hosts->len > 0 || hosts->n_answers > 0)
-        hosts_report(hosts);
-    else if (!hosts->reported_ms) /* of an earlier session, which had hosts */
-        hosts_status_drop(shell->run_dir);
-    hosts->reported_ms = shell->now_ms;
-    hosts->reported = digest;
 }

@@ -35,7 +35,6 @@ struct shell_verb {
     void (*each_second)(void *context);  /* after the tick */
     void (*before_sleep)(void *context); /* flush what was collected in this turn */
     bool takes_seats;                    /* seats may come and go while it runs */
-    uint64_t (*seat_items)(void *context, uint32_t seat); /* done there; NULL: not known */
 };
 
 /* Whether a signal came to this process, or to its front (proc/front.h). */

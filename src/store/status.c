@@ -70,6 +70,9 @@ void host_status_format(const struct host_status *host, struct buf *out)
     count_add(out, "round_trip_ms", host->round_trip_ms);
     count_add(out, "sent_bytes", host->sent_bytes);
     count_add(out, "received_bytes", host->received_bytes);
+    count_add(out, "devices", host->n_devices);
+    count_add(out, "workers", host->n_workers);
+    text_add(out, "why", host->why);
     buf_add_char(out, '}');
 }
 

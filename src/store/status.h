@@ -28,6 +28,8 @@ struct host_status {
     uint64_t away_ms; /* since it was lost; 0: it is not away */
     uint64_t lost_ms; /* of the run, without a connection */
     uint64_t round_trip_ms, sent_bytes, received_bytes;
+    uint64_t n_devices, n_workers;
+    const char *why; /* it was lost, or could not be had; NULL: neither */
 };
 
 struct run_status {

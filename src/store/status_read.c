@@ -64,6 +64,9 @@ static void hosts_of(struct owner *owner, struct run_status *out)
             .round_trip_ms = count_of(host, "round_trip_ms"),
             .sent_bytes = count_of(host, "sent_bytes"),
             .received_bytes = count_of(host, "received_bytes"),
+            .n_devices = count_of(host, "devices"),
+            .n_workers = count_of(host, "workers"),
+            .why = text_of(host, "why"),
         };
     }
     out->hosts = owner->hosts;

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "store/host_status.h"
 #include "store/manifest.h"
+#include "store/order_answer.h"
 #include "store/orders.h"
 #include "store/runs.h"
 #include "store/status.h"
@@ -336,33 +336,23 @@ static void an_order_that_is_not_the_owners_is_removed_and_not_taken(void **stat
     assert_string_equal(name, "");
 }
 
-static void the_hosts_of_a_run_come_back_as_they_were_written(void **state)
+static void an_order_finds_its_answer_and_no_other(void **state)
 {
-    cleanup_free char *dir = make_run(*state, "run", NULL), *path = path_join(dir, "hosts.json");
-    const struct host_status hosts[] = {{"one", "up", NULL, 8, 16, 1234, 3},
-                                        {"two", "away", "it said \"\033[2J\"", 0, 0, 5, 0}};
-    const struct order_answer answers[] = {{"order-1", NULL}, {"order-2", "why not"}};
-    const struct hosts_status written = {
-        .hosts = hosts, .n_hosts = 2, .answers = answers, .n_answers = 2};
-    struct hosts_status found;
-    assert_int_equal(hosts_status_write(dir, &written, NULL), 0);
-    assert_int_equal(hosts_status_read(dir, &found, NULL), 0);
-    assert_int_equal(found.n_hosts, 2);
-    assert_int_equal(found.hosts[0].n_workers, 16);
-    assert_int_equal(found.hosts[0].items_done, 1234);
-    assert_null(found.hosts[0].why);
-    assert_string_equal(found.hosts[1].why, hosts[1].why);
-    assert_null(found.answers[0].refused);
-    assert_string_equal(found.answers[1].refused, "why not");
-    hosts_status_release(&found);
-    assert_int_equal(file_replace_fast(path, STR("{\"hosts\":7}"), NULL), 0);
-    assert_int_equal(hosts_status_read(dir, &found, NULL), 0);
-    assert_int_equal(found.n_hosts, 0);
-    hosts_status_release(&found);
+    cleanup_free char *dir = make_run(*state, "run", NULL), *path = path_join(dir, "answers.json");
+    const struct order_answer answers[] = {{"order-1", NULL}, {"order-2", "why \"not\""}};
+    char *refused = NULL;
+    assert_false(order_answer_find(dir, "order-1", &refused));
+    assert_int_equal(order_answers_write(dir, answers, 2, NULL), 0);
+    assert_true(order_answer_find(dir, "order-1", &refused));
+    assert_null(refused);
+    assert_true(order_answer_find(dir, "order-2", &refused));
+    assert_string_equal(refused, "why \"not\"");
+    free(refused);
+    assert_false(order_answer_find(dir, "order-3", &refused));
+    assert_int_equal(file_replace_fast(path, STR("{\"order\":7}"), NULL), 0);
+    assert_false(order_answer_find(dir, "order-1", &refused));
     assert_int_equal(file_replace_fast(path, STR("[1"), NULL), 0);
-    assert_int_equal(hosts_status_read(dir, &found, NULL), ERR_DATA);
-    hosts_status_drop(dir);
-    assert_false(path_exists(path));
+    assert_false(order_answer_find(dir, "order-1", &refused));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temp_setup, temp_teardown)
@@ -381,7 +371,7 @@ int main(void)
         TEST(a_stop_reaches_the_muster_that_holds_the_run),
         TEST(orders_are_taken_once_the_oldest_first),
         TEST(an_order_that_is_not_the_owners_is_removed_and_not_taken),
-        TEST(the_hosts_of_a_run_come_back_as_they_were_written),
+        TEST(an_order_finds_its_answer_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

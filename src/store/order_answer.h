@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * answers.json: what became of the last orders (orders.h) to the muster that works on a run. Replaced atomically and
+ * never synced.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct order_answer {
+    const char *order;   /* its name */
+    const char *refused; /* why; NULL: it was carried out */
+};
+
+MUST_CHECK int order_answers_write(const char *dir, const struct order_answer *answers,
+                                   size_t n_answers, struct err *err);
+/* False: the order was not answered yet. *refused: why it was refused, free() it; NULL: it was carried out. */
+bool order_answer_find(const char *dir, const char *order, char **refused);
