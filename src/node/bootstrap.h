@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The start of an agent on a machine where muster need not be installed. The transport runs `sh` there, which reads a
- * script from its standard input: the same bytes for every transport, and no shell on the way takes words apart.
+ * script (bootstrap.sh) from its standard input: the same bytes for every transport, and no shell on the way takes words apart.
  *
  * The script starts muster at the head's own path if that is the head's own program; else a program that is kept in a
  * cache folder under the name of its bundle (bundle.h); else it asks for the bundle, keeps it, and starts that. What

@@ -128,12 +128,14 @@ static void the_script_says_its_lines_with_the_mark(void **state)
     bootstrap_script_add(&opts, &script);
     assert_non_null(strstr(buf_text(&script), "printf '\\n\\001muster-start %s\\n'"));
     assert_string_equal(BOOTSTRAP_MARK, "\n\001muster-start ");
-    assert_non_null(strstr(buf_text(&script), "-ef /proc/7/exe"));
-    assert_non_null(strstr(buf_text(&script), "m68k) ms_name=0123 ;;"));
+    assert_non_null(strstr(buf_text(&script), "\nms_own='/a b/it'\\''s'\n"));
+    assert_non_null(strstr(buf_text(&script), "\nms_bundles=m68k:0123\n"));
+    assert_non_null(strstr(buf_text(&script), "\nms_pid=7\nms_new=new-0000000000000abc\n"));
+    assert_null(strstr(buf_text(&script), "\n#"));
     buf_reset(&script);
     opts.self_path = NULL;
     bootstrap_script_add(&opts, &script);
-    assert_null(strstr(buf_text(&script), "-ef"));
+    assert_non_null(strstr(buf_text(&script), "\nms_own=''\n"));
 }
 
 /* ---- bundles ---- */
