@@ -387,17 +387,9 @@ static int begin(struct agent *agent, struct str scratch, struct err *err)
 {
     struct shell *shell = &agent->shell;
     cleanup_buf struct buf hello = BUF_INIT;
-    int rc = shell_files_check(err);
+    int rc = program_hash(agent->program, err);
     if (rc == 0)
-        rc = program_hash(agent->program, err);
-    if (rc == 0)
-        rc = shell_guard_find(shell, err);
-    if (rc == 0)
-        rc = front_begin(&shell->signals.front_fd, err);
-    if (rc == 0)
-        rc = shell_loop_open(shell, err);
-    if (rc == 0)
-        rc = shell_node_open(shell, scratch, err);
+        rc = shell_begin_bare(shell, scratch, err);
     if (rc == 0)
         rc = stream_open(agent, err);
     if (rc == 0)

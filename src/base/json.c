@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+
 /* A cursor over the text; every scan_* returns false on malformed or incomplete input. */
 struct cursor {
     const unsigned char *at, *end;
@@ -544,6 +547,14 @@ static bool text_decode(struct str value, bool keeps_lone, struct buf *out)
 bool json_to_text(struct str value, struct buf *out)
 {
     return text_decode(value, false, out);
+}
+
+char *json_text_new(struct str object, const char *key, size_t max_bytes)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    struct str value;
+    bool is_there = json_get(object, key, &value) && json_to_text(value, &text);
+    return is_there && text.len <= max_bytes ? xstrdup(buf_text(&text)) : NULL;
 }
 
 bool json_to_wide_text(struct str value, struct buf *out)

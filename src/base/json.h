@@ -67,6 +67,8 @@ bool json_to_double(struct str value, double *out);
 bool json_to_bool(struct str value, bool *out);
 /* Decoded string content (escapes resolved, surrogates joined; lone ones become U+FFFD). */
 bool json_to_text(struct str value, struct buf *out);
+/* The text of a member as a new string; NULL if there is none, or if it is longer than max_bytes. */
+char *json_text_new(struct str object, const char *key, size_t max_bytes);
 /* As json_to_text(), but a lone surrogate becomes the three bytes that UTF-8 would have for it, so
  * that different texts stay different when they are compared. */
 bool json_to_wide_text(struct str value, struct buf *out);

@@ -256,21 +256,11 @@ void gpus_rows_add(struct gpus_rows *rows, const struct device *device)
 
 /* ---- rows of another host ---- */
 
-/* A new string; NULL if there is no such text. */
-static char *member_new(struct str line, const char *name, size_t max_bytes)
-{
-    cleanup_buf struct buf text = BUF_INIT;
-    struct str value;
-    if (!json_get(line, name, &value) || !json_to_text(value, &text) || text.len > max_bytes)
-        return NULL;
-    return xstrdup(buf_text(&text));
-}
-
 static bool row_parse(struct gpus_row *row, struct str line)
 {
-    cleanup_free char *time = member_new(line, "time", sizeof(row->time) - 1);
-    row->locked_by = member_new(line, "locked_by", LOCKED_BY_MAX);
-    row->in_use_by = member_new(line, "in_use_by", (size_t)DEVICE_PROCESSES_MAX * CELL_MAX);
+    cleanup_free char *time = json_text_new(line, "time", sizeof(row->time) - 1);
+    row->locked_by = json_text_new(line, "locked_by", LOCKED_BY_MAX);
+    row->in_use_by = json_text_new(line, "in_use_by", (size_t)DEVICE_PROCESSES_MAX * CELL_MAX);
     snprintf(row->time, sizeof(row->time), "%s", time ? time : "");
     return row->in_use_by && time && device_parse_json(line, &row->device);
 }

@@ -10,16 +10,6 @@ enum {
     WORDS_MAX_BYTES = 4096
 };
 
-/* A new string, cut to max_bytes; NULL if there is no such text. */
-static char *member_new(struct str line, const char *name, size_t max_bytes)
-{
-    cleanup_buf struct buf text = BUF_INIT;
-    struct str value;
-    if (!json_get(line, name, &value) || !json_to_text(value, &text))
-        return NULL;
-    return xstrndup(buf_text(&text), max_bytes);
-}
-
 static bool level_find(const char *name, enum finding_level *out)
 {
     static const char *const names[] = {
@@ -38,7 +28,7 @@ static bool level_find(const char *name, enum finding_level *out)
 /* Borrowed from the report. */
 static const char *text_take(struct report *report, struct str line, const char *name)
 {
-    char *text = member_new(line, name, WORDS_MAX_BYTES);
+    char *text = json_text_new(line, name, WORDS_MAX_BYTES);
     if (text)
         env_list_add(&report->texts, text);
     return text;
@@ -49,7 +39,7 @@ static bool finding_take(struct report *report, struct str line)
     const char *check = text_take(report, line, "check"), *level = text_take(report, line, "level");
     const char *means = text_take(report, line, "means"), *cure = text_take(report, line, "cure");
     const char *subject = text_take(report, line, "subject");
-    cleanup_free char *words = member_new(line, "found", WORDS_MAX_BYTES);
+    cleanup_free char *words = json_text_new(line, "found", WORDS_MAX_BYTES);
     struct findings *findings = &report->findings;
     enum finding_level known;
     if (!check || !level || !means || !cure || !subject || !words || !level_find(level, &known))
@@ -65,8 +55,8 @@ static bool finding_take(struct report *report, struct str line)
 /* A trait that only another version knows is left out. */
 static bool trait_take(struct report *report, struct str line)
 {
-    cleanup_free char *name = member_new(line, "trait", WORDS_MAX_BYTES);
-    cleanup_free char *value = member_new(line, "value", TRAIT_MAX_BYTES);
+    cleanup_free char *name = json_text_new(line, "trait", WORDS_MAX_BYTES);
+    cleanup_free char *value = json_text_new(line, "value", TRAIT_MAX_BYTES);
     enum trait trait;
     bool is_trait = name && value;
     if (is_trait && trait_find(name, &trait)) {

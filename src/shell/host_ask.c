@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "proc/front.h"
 #include "shell/shell.h"
 
 enum {
@@ -366,24 +365,6 @@ static const struct shell_verb ask_shell = {.name = "hosts",
                                             .tick = on_tick,
                                             .before_sleep = on_before_sleep};
 
-static int shell_open(struct host_ask *ask, struct err *err)
-{
-    struct shell *shell = &ask->shell;
-    int rc = shell_files_check(err);
-    if (rc == 0)
-        rc = shell_guard_find(shell, err);
-    if (rc == 0)
-        rc = front_begin(&shell->signals.front_fd, err);
-    if (rc == 0)
-        rc = shell_loop_open(shell, err);
-    if (rc == 0)
-        rc = shell_node_open(shell, (struct str){ask->scratch, SCRATCH_BYTES}, err);
-    if (rc)
-        return rc;
-    shell_files_allow(shell, (uint32_t)ask->list.len);
-    return shell_loop_begin(shell, err);
-}
-
 static int links_open(struct host_ask *ask, struct err *err)
 {
     int rc = 0;
@@ -419,8 +400,13 @@ int host_ask_open(const struct host_ask_opts *opts, struct host_ask **out, struc
     ask->wish.host_timeout_ms = 2 * ask->answer_limit_ms; /* of the link: a look ends before */
     int rc = host_list_parse(ask->wish.hosts, &ask->list, err);
     if (rc == 0)
-        rc = shell_open(ask, err);
-    return rc ? rc : links_open(ask, err);
+        rc = shell_begin_bare(&ask->shell, (struct str){ask->scratch, SCRATCH_BYTES}, err);
+    if (rc == 0)
+        rc = links_open(ask, err);
+    if (rc)
+        return rc;
+    shell_files_allow(&ask->shell, (uint32_t)ask->list.len);
+    return shell_loop_begin(&ask->shell, err);
 }
 
 static bool is_anything_left(const struct host_ask *ask)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/parse.h"
+#include "proc/front.h"
 #include "proc/logfile.h"
 #include "shell/hosts.h"
 #include "shell/shell.h"
@@ -89,6 +90,18 @@ int shell_loop_open(struct shell *shell, struct err *err)
     }
     shell->phase.has_loop = true;
     return 0;
+}
+
+int shell_begin_bare(struct shell *shell, struct str scratch, struct err *err)
+{
+    int rc = shell_files_check(err);
+    if (rc == 0)
+        rc = shell_guard_find(shell, err);
+    if (rc == 0)
+        rc = front_begin(&shell->signals.front_fd, err);
+    if (rc == 0)
+        rc = shell_loop_open(shell, err);
+    return rc ? rc : shell_node_open(shell, scratch, err);
 }
 
 int shell_loop_begin(struct shell *shell, struct err *err)

@@ -120,6 +120,8 @@ struct shell {
 /* Monotonic, and never smaller than before. */
 uint64_t shell_now(struct shell *shell);
 MUST_CHECK int shell_loop_open(struct shell *shell, struct err *err);
+/* Prepares a process that has no devices yet: guard, front, loop and node, in this order. */
+MUST_CHECK int shell_begin_bare(struct shell *shell, struct str scratch, struct err *err);
 /* Handles signals, and calls tick, from now on. */
 MUST_CHECK int shell_loop_begin(struct shell *shell, struct err *err);
 /* One turn of the loop: waits for events, and handles them. */
