@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of devices and hosts, for every verb that starts workers, and those of hosts for verbs that look. `at` is the offset of struct
- * allocation_wish in the request.
+ * The options of devices and hosts, for every verb that starts workers, and those of hosts for verbs that look. `at`
+ * is the offset of struct allocation_wish in the request.
  */
 #pragma once
 
 #include "node/allocation.h"
 
 /* clang-format off */
+#define VIA_OPT(at) {OPT_TEXT, 0, "via", "COMMAND", "how to reach a host: a command with {host} that connects its standard streams to a program there (default ssh; srun for nodes of a Slurm job)", (at) + offsetof(struct allocation_wish, via)}
+#define AGENT_PATH_OPT(at) {OPT_TEXT, 0, "agent-path", "PATH", "where muster is installed on the hosts (default: it is sent to those that lack it)", (at) + offsetof(struct allocation_wish, agent_path)}
+
 #define ALLOCATION_OPTS(at)                                                                                            \
     {OPT_TEXT, 'g', "gpus", "SPEC", "devices: ids as 0,2,5-7; any:4; all; free; free:20GiB; a UUID; cpu:N (default: free, or CPU slots where there is no GPU)", (at) + offsetof(struct allocation_wish, gpus)}, \
     {OPT_U64, 0, "gpus-per-worker", "N", "give each worker N devices that are near each other (default 1)", (at) + offsetof(struct allocation_wish, gpus_per_worker), 1, 64}, \
     {OPT_U64, 0, "workers-per-gpu", "N", "run N workers on each device (default 1)", (at) + offsetof(struct allocation_wish, workers_per_gpu), 1, 64}, \
     {OPT_DURATION, 0, "wait", "DURATION", "longest time to wait for devices to become free (default: no wait)", (at) + offsetof(struct allocation_wish, wait_ms)}, \
     {OPT_TEXT, 0, "hosts", "LIST", "machines to use, as ssh has them: node1,user@node2:2222; node1=0-3 for some of its devices, @FILE for one host a line, slurm for the nodes of this Slurm job, slurm:4 for four Slurm jobs of one node each, local for this machine as well", (at) + offsetof(struct allocation_wish, hosts)}, \
-    {OPT_TEXT, 0, "via", "COMMAND", "how to reach a host: a command with {host} that connects its standard streams to a program there (default ssh; srun for nodes of a Slurm job)", (at) + offsetof(struct allocation_wish, via)}, \
+    VIA_OPT(at), \
     {OPT_TEXT, 0, "slurm-args", "OPTIONS", "options of srun for the jobs of slurm:N, such as '--gpus=8 --time=8:00:00' (default --exclusive: the whole node)", (at) + offsetof(struct allocation_wish, slurm_args)}, \
-    {OPT_TEXT, 0, "agent-path", "PATH", "where muster is installed on the hosts (default: it is sent to those that lack it)", (at) + offsetof(struct allocation_wish, agent_path)}, \
+    AGENT_PATH_OPT(at), \
     {OPT_U64, 0, "hosts-min", "N", "go on if N hosts can be had (default 1)", (at) + offsetof(struct allocation_wish, hosts_min), 1, 4096}, \
     {OPT_DURATION, 0, "host-timeout", "DURATION", "give a host up that says nothing for so long; its agent ends its workers then, too (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
 
 /* The same options of hosts for a verb that looks at them; what is not here is not asked of a look. */
 #define LOOK_OPTS(at)                                                                                                  \
     {OPT_TEXT, 0, "hosts", "LIST", "look at these machines: node1,user@node2:2222; node1=0-3 for some of its devices, @FILE, slurm, local for this machine", (at) + offsetof(struct allocation_wish, hosts)}, \
-    {OPT_TEXT, 0, "via", "COMMAND", "how to reach a host: a command with {host} that connects its standard streams to a program there (default ssh; srun for nodes of a Slurm job)", (at) + offsetof(struct allocation_wish, via)}, \
-    {OPT_TEXT, 0, "agent-path", "PATH", "where muster is installed on the hosts (default: it is sent to those that lack it)", (at) + offsetof(struct allocation_wish, agent_path)}, \
+    VIA_OPT(at), \
+    AGENT_PATH_OPT(at), \
     {OPT_DURATION, 0, "host-timeout", "DURATION", "longest time to wait for the answer of a host (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
 /* clang-format on */
