@@ -20,6 +20,7 @@ struct grow {
     struct allocation *allocation;
     const struct allocation_wish *wish;
     struct node_worker *child; /* that looks; NULL: none */
+    bool is_ending;
     struct buf answer;
 };
 
@@ -95,7 +96,7 @@ static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct grow *grow = context;
     node_release(steal_ptr(&grow->child));
-    if (worker_exit_status(exit) == 0)
+    if (worker_exit_status(exit) == 0 && !grow->is_ending)
         answer_use(grow);
 }
 
@@ -133,9 +134,11 @@ void grow_look(struct grow *grow)
 
 void grow_end(struct grow *grow)
 {
-    if (grow && grow->child)
-        node_end(grow->child, END_AT_ONCE);
-    while (grow && grow->child)
+    if (!grow || !grow->child)
+        return;
+    grow->is_ending = true;
+    node_end(grow->child, END_AT_ONCE);
+    while (grow->child)
         shell_turn(grow->shell);
 }
 

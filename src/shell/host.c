@@ -117,7 +117,7 @@ static void on_more(void *context, const struct wire_taken *taken)
     struct device_list devices = {taken->devices, taken->n_devices, NULL};
     bool is_room = allocation_has_room(allocation, taken->n_devices, taken->n_seats) &&
                    h->n_grown < GROWTHS_MAX;
-    if (h->state != HOST_UP || h->part == 0 || !is_room)
+    if (h->state != HOST_UP || h->part == 0 || !is_room || h->hosts->is_leaving)
         return;
     uint32_t part = allocation_add_host(
         allocation, &(struct allocation_part){.name = h->host.label,
@@ -186,6 +186,8 @@ static void on_taken(void *context, const struct wire_taken *taken)
 {
     struct remote_host *h = context;
     bool is_back = h->part > 0 && has_same_devices(h, taken);
+    if (h->hosts->is_leaving)
+        return;
     h->state = HOST_UP;
     h->up_at_ms = clock_now_ms();
     h->lost_ms += h->lost_at_ms > 0 ? h->up_at_ms - h->lost_at_ms : 0;
@@ -252,6 +254,8 @@ void host_give_back(struct remote_host *h, bool now)
 {
     bool has_seats = h->part > 0;
     bool is_connected = h->state == HOST_UP || h->state == HOST_DRAINING;
+    if (!is_connected) /* it may wait in a queue */
+        remote_end_transport(h->node, END_POLITELY);
     if (has_seats) {
         h->state = is_connected ? HOST_DRAINING : HOST_LEFT;
         device_watch_give_back(watch_of(h), h->part, now);
@@ -259,7 +263,6 @@ void host_give_back(struct remote_host *h, bool now)
             device_watch_give_back(watch_of(h), h->grown[i].part, now);
     } else {
         host_leave(h, HOST_LEFT);
-        remote_end_transport(h->node, END_POLITELY);
     }
 }
 

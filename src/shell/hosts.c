@@ -84,7 +84,7 @@ static void growth_look(struct hosts *hosts, uint64_t now_ms)
 void hosts_tick(struct hosts *hosts)
 {
     uint64_t now_ms = clock_now_ms();
-    if (hosts->is_leaving)
+    if (hosts->is_leaving || hosts->shell->is_settled)
         return;
     growth_look(hosts, now_ms);
     for (size_t i = 0; i < hosts->len; i++) {
