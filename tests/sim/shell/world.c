@@ -147,6 +147,18 @@ void futures_run(void)
         broken("it does not end: %lu s", world_ms() / 1000);
 }
 
+static void never(void *context, uint64_t argument)
+{
+    (void)context, (void)argument;
+}
+
+void futures_forget_of(future_fn *fn)
+{
+    for (size_t i = 0; i < futures.len; i++)
+        if (futures.at[i].fn == fn)
+            futures.at[i].fn = never;
+}
+
 void futures_forget(void)
 {
     futures.len = 0;

@@ -176,6 +176,8 @@ uint64_t future_next_ns(void);
 /* What is due happens. */
 void futures_run(void);
 void futures_forget(void);
+/* What is to call this function is not to happen. */
+void futures_forget_of(future_fn *fn);
 /* A promise was not kept: the session ends here. */
 _Noreturn void broken(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

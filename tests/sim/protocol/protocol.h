@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The real protocol between a head and an agent, in one process and in virtual time: node/link, node/remote and src/agent
+ * as they are. Invented are the stream between them (stream.c), which has one fault, the workers under the agent
+ * (script_node.c), and who orders them (head.c), both of which follow a script.
+ */
+#pragma once
+
+#include "node/node.h"
+#include "sim/shell/fake_agent.h"
+
+enum {
+    TO_AGENT,
+    TO_HEAD,
+    WAYS
+};
+
+/* What happens at a byte of a way. */
+enum fault {
+    FAULT_NONE,
+    FAULT_CUT,     /* the stream ends there, in both directions */
+    FAULT_SILENCE, /* nothing gets through any more, in both directions */
+    FAULT_FLIPPED,
+    FAULT_DROPPED,
+    FAULT_REPEATED,
+    FAULT_SHORT_DELAY, /* shorter than the time after which the other end is given up */
+    FAULT_LONG_DELAY,
+    FAULTS
+};
+
+struct play {
+    bool is_long; /* more bytes than credit allows at once */
+    enum fault fault;
+    unsigned way;
+    size_t at; /* byte of that way */
+};
+extern struct play play;
+
+enum {
+    SILENCE_MS = 1000,
+    LONG_BYTES = 70000, /* of input */
+    MORE_BYTES = 220000, /* that a worker prints by itself */
+    SCRIPTS = 6
+};
+
+/* What a worker does, by its number. */
+enum script {
+    SCRIPT_ECHO,    /* prints its input, then more, and ends with status 0 */
+    SCRIPT_CHANNEL, /* answers over its channel, and ends with status 3 when it is closed */
+    SCRIPT_WAITS,   /* until it is ended */
+    SCRIPT_CLOSES,  /* closes its input, prints to stderr, and is killed */
+    SCRIPT_UNSHARED, /* is not started: its files are not there */
+    SCRIPT_REFUSED  /* cannot be executed */
+};
+
+/* ---- stream.c ---- */
+
+struct node *stream_open(void);
+void stream_close(void);
+/* What was sent on a way, without faults: to be recorded. */
+struct str stream_sent(unsigned way);
+
+/* ---- script_node.c ---- */
+
+void scripts_begin(void);
+/* All workers have ended and were given back. */
+void scripts_check(void);
+/* What the n-th byte of a long input, or of more output, is. */
+char pattern_at(size_t n);
+
+/* ---- head.c ---- */
+
+/* One session; promises that are not kept are broken(). */
+void head_play(void);
