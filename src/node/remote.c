@@ -49,9 +49,10 @@ static void lose(struct remote *remote, const struct err *why)
 
 static void breakage_check(struct remote *remote)
 {
+    if (!link_is_broken(&remote->link)) /* asked in each turn, of each host */
+        return;
     struct err why = remote->link.broken;
-    if (link_is_broken(&remote->link))
-        lose(remote, &why);
+    lose(remote, &why);
 }
 
 /* ---- handshake ---- */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants bugs into copies of what a simulator plays, one at a time, and sees whether it finds each.
 
-    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|shell
+    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|shell|hosts|protocol
 
 A mutant is a file, a text that occurs in it once, and another in its place. The copy is compiled as the build
 folder compiles the file, and linked before the libraries, so that it takes the place of that one object. Each must
@@ -18,10 +18,12 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-# name: (target, seeds, how it says what it found)
+# name: (target, its arguments, how it says what it found)
 SIMULATORS = {
-    "feed": ("tests/sim/sim_feed", 1000, r"FAIL seed=(\d+) commit=\S+ ([^\n]*)"),
-    "shell": ("tests/sim/sim_shell", 8000, r"seed (\d+): ([^\n]*)"),
+    "feed": ("tests/sim/sim_feed", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
+    "shell": ("tests/sim/sim_shell", ["--seeds", "8000"], r"(seed \d+): ([^\n]*)"),
+    "hosts": ("tests/sim/sim_shell", ["--hosts", "--seeds", "3000"], r"(seed \d+): ([^\n]*)"),
+    "protocol": ("tests/sim/sim_protocol", [], r"((?:short|long) session, [^:]*): ([^\n]*)"),
 }
 
 
@@ -164,6 +166,69 @@ SHELL = {
 }
 
 
+# The same, where every run has hosts.
+HOSTS = {
+    "a host that is back is not used": (
+        "shell/hosts.c", "    devices_tell(h, HOST_BACK);\n", ""),
+    "a host that was lost is not asked for again": (
+        "shell/hosts.c", "        bool is_due = h->state == HOST_AWAY && now_ms >= h->retry_at_ms;\n", "        bool is_due = false;\n"),
+    "a host is asked for without an end": (
+        "shell/hosts.c", "if (!was_up && ++h->n_tries >= TRIES_MAX)", "if (!was_up && ++h->n_tries >= 1000 * TRIES_MAX)"),
+    "a host that is given up is still waited for": (
+        "shell/hosts.c", "    devices_tell(h, HOST_GIVEN_UP);\n", ""),
+    "the loss of a host is not the loss of its devices": (
+        "shell/device_watch.c", "            loss_tell(watch, i, change == HOST_LOST);\n", "            (void)0;\n"),
+    "memory of a lost host's devices counts as back while nobody sees it": (
+        "core/memory.c", " || m->seats[seat].is_away)", ")"),
+    "an item is charged with the silence of its host": (
+        "core/feed_death.c", "        w->blame = UINT64_MAX;\n    blamed_charge", "        (void)0;\n    blamed_charge"),
+    "the ends of workers are told before the loss of their host": (
+        "node/remote.c",
+        "    remote->opts.handlers->lost(remote->opts.context, why);\n    remote_workers_lose(remote);\n",
+        "    remote_workers_lose(remote);\n    remote->opts.handlers->lost(remote->opts.context, why);\n"),
+    "orders about workers of before are sent to a new agent": (
+        "node/remote_worker.c", "        w->is_lost = true;\n", ""),
+    "what was seen of an input is believed though more is on its way": (
+        "node/remote_worker.c", "(is_of_all || input.n_bytes == w->n_input_bytes)", "true"),
+    "an agent that is told to end says nothing of it": (
+        "agent/agent.c", "    error_send(agent, agent->has_devices ? FRAME_FAILED : FRAME_REFUSED, &why);\n", "    (void)why;\n"),
+    "an agent whose stream has ended leaves its workers alone": (
+        "agent/agent.c", "    uv_poll_stop(&agent->out_poll);\n    agent_workers_end(agent, END_POLITELY);\n",
+        "    uv_poll_stop(&agent->out_poll);\n    agent->n_alive = 0;\n"),
+    "an agent does not notice that its head is silent": (
+        "node/link.c", "    if (now_ms - link->heard_ms > link->silence_limit_ms) {", "    if (link->heard_ms > now_ms) {"),
+    "bytes that make no frame keep a connection": (
+        "node/link.c", "    if (link->n_unheard >= LINK_HEARD_BYTES)\n", "    if (true)\n"),
+}
+
+
+# Between a head and an agent; without seeds.
+PROTOCOL = {
+    "the ends of workers are told before the loss of their host": HOSTS[
+        "the ends of workers are told before the loss of their host"],
+    "a worker is gone before its output": (
+        "agent/agent_worker.c", "    if (w->is_gone && !has_output(w))\n", "    if (w->is_gone)\n"),
+    "a stream is closed before its output": (
+        "agent/agent_worker.c", "at->has_closed && !at->is_told && at->output.len == 0", "at->has_closed && !at->is_told"),
+    "the head grants no credit anew": (
+        "node/remote_worker.c", "    send_number(w, FRAME_CREDIT, stream, at->used);\n", ""),
+    "an agent grants no credit anew": (
+        "agent/agent_worker.c", "    frame_send(w, FRAME_CREDIT, stream, buf_str(&out));\n", ""),
+    "the end of an input overtakes the input": (
+        "agent/agent_worker.c", "    if (at->must_finish && at->input.len == 0)\n", "    if (at->must_finish)\n"),
+    "what came in a pause is told before what came earlier": (
+        "node/remote_worker.c", "is_stopped(w, frame->stream) || at->held.len > 0", "is_stopped(w, frame->stream)"),
+    "what is held when a worker ends is lost": (
+        "node/remote_worker.c", "        held_tell(w, from_worker[i]);\n    for (unsigned", "        (void)i;\n    for (unsigned"),
+    "a frame's checksum does not count": (
+        "node/wire.c", "    if (get_u32(bytes.at) != checksum(bytes.at, body_len, reader->n_frames))\n", "    if (false)\n"),
+    "a stream that has ended is not noticed": (
+        "agent/agent.c", "        link_break(&agent->link, &err);\n    }\n    return got ==", "        (void)err;\n    }\n    return got =="),
+    "released workers are not given back": (
+        "agent/agent_worker.c", "    w->is_released = true;\n    if (w->is_gone)\n", "    w->is_released = true;\n    if (false)\n"),
+}
+
+
 def commands_of(build_root, target):
     """The words that link the simulator, and those that compile each source."""
     lines = subprocess.run(["ninja", "-C", str(build_root), "-t", "commands", target], capture_output=True, text=True,
@@ -195,24 +260,24 @@ def build(folder, source, text, replacement, build_root, commands):
 
 def judge(source, change, build_root, commands, simulator):
     """(is caught, what to say)"""
-    _, seeds, finding = simulator
+    _, arguments, finding = simulator
     with tempfile.TemporaryDirectory() as folder:
         program, trouble = build(pathlib.Path(folder), source, *change, build_root, commands)
         if trouble:
             return False, trouble
         try:
-            run = subprocess.run([str(program), "--seeds", str(seeds)], capture_output=True, text=True, timeout=900)
+            run = subprocess.run([str(program), *arguments], capture_output=True, text=True, errors="replace", timeout=900)
         except subprocess.TimeoutExpired:
             return False, "the simulator did not come to an end"
         if run.returncode == 0:
-            return False, f"not found within {seeds} seeds"
+            return False, f"not found by {' '.join(arguments) or 'any session'}"
         found = re.search(finding, run.stdout)
-        return bool(found), f"seed {found.group(1)}: {found.group(2)}" if found else run.stdout + run.stderr
+        return bool(found), f"{found.group(1)}: {found.group(2)}" if found else run.stdout + run.stderr
 
 
 def main():
     root, build_root, name = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-    mutants, below = (FEED, "src/core") if name == "feed" else (SHELL, "src")
+    mutants, below = {"feed": (FEED, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
     commands = commands_of(build_root, SIMULATORS[name][0])
     print(f"1..{len(mutants)}")
     all_caught = True

@@ -13,7 +13,8 @@
 
 enum {
     TICK_MS = 100,
-    PAUSE_MS = 30,
+    PAUSE_MS = 5,       /* bytes of it still come when it is over */
+    LONG_PAUSE_MS = 60, /* the worker has ended meanwhile */
     SHORT_BYTES = 400,
     HELD_AT_BYTES = 40000, /* of output: the node is held for a while */
     HEAD_LIMIT_MS = 200000,
@@ -44,24 +45,20 @@ static struct {
 static void expected_make(struct seen *s)
 {
     size_t n_input = s->script != SCRIPT_ECHO ? 0 : play.is_long ? LONG_BYTES : SHORT_BYTES;
-    for (size_t n = 0; n < n_input; n++) {
-        char byte = pattern_at(n + 7);
-        buf_add(&s->input, &byte, 1);
-    }
+    pattern_add(n_input, &s->input);
     if (s->script <= SCRIPT_CLOSES)
         buf_add_text(&s->expected[STREAM_ERR], "it has started\n");
-    if (s->script == SCRIPT_CLOSES)
-        buf_add_text(&s->expected[STREAM_OUT], "some");
     if (s->script == SCRIPT_CHANNEL)
         buf_add_text(&s->expected[STREAM_CHANNEL], "m1\nm2\n");
-    if (s->script != SCRIPT_ECHO)
-        return;
-    buf_add_str(&s->expected[STREAM_OUT], buf_str(&s->input));
-    for (size_t n = 0; play.is_long && n < MORE_BYTES; n++) {
-        char byte = pattern_at(n);
-        buf_add(&s->expected[STREAM_OUT], &byte, 1);
-    }
-    buf_add_text(&s->expected[STREAM_OUT], "and no more\n");
+    if (s->script == SCRIPT_ECHO)
+        buf_add_str(&s->expected[STREAM_OUT], buf_str(&s->input));
+    bool is_channel = s->script == SCRIPT_CHANNEL;
+    struct buf *end = &s->expected[is_channel ? STREAM_CHANNEL : STREAM_OUT];
+    bool prints_much = play.is_long && (is_channel || s->script == SCRIPT_CLOSES);
+    if (prints_much)
+        pattern_add(LONG_BYTES, end);
+    if (prints_much || s->script == SCRIPT_ECHO || s->script == SCRIPT_CLOSES)
+        buf_add_text(end, "and no more\n");
 }
 
 static void exit_check(const struct seen *s, const struct worker_exit *exit)
@@ -118,12 +115,18 @@ static void on_started(void *context)
     }
 }
 
-static void pause_end(void *context, uint64_t argument)
+static void pause_end(void *context, uint64_t stream)
 {
     const struct seen *s = context;
-    (void)argument;
     if (!s->is_released)
-        node_pause(s->worker, STREAM_OUT, false);
+        node_pause(s->worker, (enum worker_stream)stream, false);
+}
+
+static void pause_it(struct seen *s, enum worker_stream stream, uint64_t ms)
+{
+    s->was_paused = true;
+    node_pause(s->worker, stream, true);
+    after_ms(ms, pause_end, s, stream);
 }
 
 static void hold_end(void *context, uint64_t argument)
@@ -134,17 +137,18 @@ static void hold_end(void *context, uint64_t argument)
 
 static void answer_to(struct seen *s, enum worker_stream stream)
 {
+    bool is_long_one = play.is_long && s->n_out[stream] >= 6;
     if (s->script == SCRIPT_ECHO && !s->was_paused) {
-        s->was_paused = true;
-        node_pause(s->worker, STREAM_OUT, true);
-        after_ms(PAUSE_MS, pause_end, s, 0);
+        pause_it(s, stream, PAUSE_MS);
+    } else if (s->script != SCRIPT_ECHO && is_long_one && !s->was_paused) {
+        pause_it(s, stream, LONG_PAUSE_MS);
     } else if (s->script == SCRIPT_ECHO && s->n_out[stream] > HELD_AT_BYTES && !head.was_held) {
         head.was_held = true;
         node_hold(head.remote, true);
         after_ms(PAUSE_MS, hold_end, NULL, 0);
     } else if (s->script == SCRIPT_CHANNEL && s->n_out[stream] == 3) {
         (void)!node_write(s->worker, STREAM_CHANNEL, STR("m2\n"));
-    } else if (s->script == SCRIPT_CHANNEL && s->n_out[stream] == 6) {
+    } else if (s->script == SCRIPT_CHANNEL && s->n_out[stream] == 6 && !play.is_long) {
         node_drop(s->worker, STREAM_CHANNEL);
     }
 }
@@ -172,8 +176,11 @@ static void on_writable(void *context, enum worker_stream stream)
 
 static void on_closed(void *context, enum worker_stream stream)
 {
-    (void)stream;
-    ((struct seen *)context)->n_closed++;
+    struct seen *s = context;
+    s->n_closed++;
+    if (s->n_out[stream] != s->expected[stream].len)
+        broken("worker %d has closed stream %u behind %zu of %zu bytes", (int)s->script, stream,
+               s->n_out[stream], s->expected[stream].len);
 }
 
 static void on_input(void *context, enum input_fact fact)

@@ -38,19 +38,19 @@ extern struct play play;
 
 enum {
     SILENCE_MS = 1000,
-    LONG_BYTES = 70000, /* of input */
-    MORE_BYTES = 220000, /* that a worker prints by itself */
+    LONG_BYTES = 270000, /* of input, or that a worker prints by itself: more than credit allows */
     SCRIPTS = 6
 };
 
 /* What a worker does, by its number. */
 enum script {
-    SCRIPT_ECHO,    /* prints its input, then more, and ends with status 0 */
-    SCRIPT_CHANNEL, /* answers over its channel, and ends with status 3 when it is closed */
+    SCRIPT_ECHO,    /* prints its input, and ends with status 0 */
+    SCRIPT_CHANNEL, /* answers over its channel, and ends with status 3 when it is closed; in a long session it closes it
+                       itself, behind a long message */
     SCRIPT_WAITS,   /* until it is ended */
-    SCRIPT_CLOSES,  /* closes its input, prints to stderr, and is killed */
+    SCRIPT_CLOSES,  /* closes its input, prints some, in a long session much, and is killed */
     SCRIPT_UNSHARED, /* is not started: its files are not there */
-    SCRIPT_REFUSED  /* cannot be executed */
+    SCRIPT_REFUSED   /* cannot be executed */
 };
 
 /* ---- stream.c ---- */
@@ -65,8 +65,8 @@ struct str stream_sent(unsigned way);
 void scripts_begin(void);
 /* All workers have ended and were given back. */
 void scripts_check(void);
-/* What the n-th byte of a long input, or of more output, is. */
-char pattern_at(size_t n);
+/* Many bytes, if the session is long. */
+void pattern_add(size_t n_bytes, struct buf *out);
 
 /* ---- head.c ---- */
 

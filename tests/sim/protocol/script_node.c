@@ -24,6 +24,7 @@ struct script_worker {
     enum script script;
     struct buf in, out[WORKER_STREAMS];
     bool is_open[WORKER_STREAMS], is_paused[WORKER_STREAMS], delivers[WORKER_STREAMS];
+    bool closes; /* its channel, behind its output */
     bool waits_for_room, has_finished, is_dead, is_gone, is_released;
     struct worker_exit exit;
 };
@@ -31,9 +32,11 @@ struct script_worker {
 static const struct node_ops script_ops;
 static struct script_worker *all;
 
-char pattern_at(size_t n)
+void pattern_add(size_t n_bytes, struct buf *out)
 {
-    return (char)(n * 31 + n / 251);
+    buf_reserve(out, n_bytes);
+    for (size_t n = 0; n < n_bytes; n++)
+        buf_add_char(out, (char)(n * 31 + n / 251));
 }
 
 void scripts_begin(void)
@@ -74,6 +77,16 @@ static void gone_tell(struct script_worker *w)
     w->base.handlers->gone(w->base.context, &w->exit);
 }
 
+static void end_well(void *context, uint64_t exit_code);
+
+static void channel_close(struct script_worker *w)
+{
+    w->closes = false;
+    w->is_open[STREAM_CHANNEL] = false;
+    w->base.handlers->closed(w->base.context, STREAM_CHANNEL);
+    after_us(100, end_well, w, 3);
+}
+
 static void deliver(void *context, uint64_t stream)
 {
     struct script_worker *w = context;
@@ -90,6 +103,8 @@ static void deliver(void *context, uint64_t stream)
     if (w->out[stream].len > 0 && !w->delivers[stream]) {
         w->delivers[stream] = true;
         after_us(10, deliver, w, stream);
+    } else if (w->closes && stream == STREAM_CHANNEL) {
+        channel_close(w);
     } else if (w->is_dead) {
         gone_tell(w);
     }
@@ -103,13 +118,12 @@ static void print(struct script_worker *w, enum worker_stream stream, struct str
     w->delivers[stream] = true;
 }
 
-static void more_print(struct script_worker *w)
+/* In a long session more than may be on its way at once. */
+static void much_print(struct script_worker *w, enum worker_stream stream)
 {
-    for (size_t n = 0; play.is_long && n < MORE_BYTES; n++) {
-        char byte = pattern_at(n);
-        buf_add(&w->out[STREAM_OUT], &byte, 1);
-    }
-    print(w, STREAM_OUT, STR("and no more\n"));
+    if (play.is_long)
+        pattern_add(LONG_BYTES, &w->out[stream]);
+    print(w, stream, STR("and no more\n"));
 }
 
 /* ---- its end ---- */
@@ -153,7 +167,7 @@ static void finished(void *context, uint64_t argument)
         return;
     w->has_finished = true;
     if (w->script == SCRIPT_ECHO) {
-        more_print(w);
+        print(w, STREAM_OUT, STR("and no more\n"));
         after_ms(LINGERS_MS, end_well, w, 0);
     } else if (w->script == SCRIPT_CHANNEL) {
         after_us(100, end_well, w, 3);
@@ -171,7 +185,14 @@ static void work(void *context, uint64_t argument)
     enum worker_stream stream = w->script == SCRIPT_CHANNEL ? STREAM_CHANNEL : STREAM_IN;
     if (w->in.len > 0 && w->script <= SCRIPT_CHANNEL)
         print(w, w->script == SCRIPT_CHANNEL ? STREAM_CHANNEL : STREAM_OUT, buf_str(&w->in));
+    bool is_last = play.is_long && w->script == SCRIPT_CHANNEL && w->in.len > 0 &&
+                   memmem(w->in.at, w->in.len, "m2", 2);
     buf_reset(&w->in);
+    if (is_last) {
+        w->closes = true;
+        much_print(w, STREAM_CHANNEL);
+        return;
+    }
     if (w->waits_for_room && w->is_open[stream]) {
         w->waits_for_room = false;
         w->base.handlers->writable(w->base.context, stream);
@@ -299,7 +320,7 @@ static void started(void *context, uint64_t argument)
         return;
     w->is_open[STREAM_IN] = false;
     w->base.handlers->closed(w->base.context, STREAM_IN);
-    print(w, STREAM_OUT, STR("some"));
+    much_print(w, STREAM_OUT);
     after_ms(20, end_badly, w, SIGKILL);
 }
 
@@ -312,8 +333,8 @@ static int script_spawn(struct node *node, const struct spawn_request *request,
         .base = {&script_ops, request->handlers, request->context, 1},
         .next = all,
         .script = (enum script)atoi(request->argv[1]),
-        .is_open = {[STREAM_IN] = request->has_input,
-                    [STREAM_CHANNEL] = request->channel != CHANNEL_NONE}};
+        .is_open = {
+            [STREAM_IN] = request->has_input, [STREAM_CHANNEL] = request->channel != CHANNEL_NONE}};
     all = w;
     *out = &w->base;
     after_us(300, started, w, 0);
@@ -424,7 +445,8 @@ size_t __wrap_monitor_read(struct monitor *monitor, struct device_sample *out, s
     monitor->has_told = !monitor->has_told;
     if (cap == 0 || !monitor->has_told)
         return 0;
-    *out = (struct device_sample){.device = 0, .mem_used_bytes = 1 << 20, .mem_total_bytes = 1 << 30};
+    *out =
+        (struct device_sample){.device = 0, .mem_used_bytes = 1 << 20, .mem_total_bytes = 1 << 30};
     return 1;
 }
 

@@ -16,10 +16,10 @@ enum {
 };
 
 struct way {
-    struct buf sent;      /* all of it, as it was given */
-    struct buf on_way;    /* after the fault */
-    size_t n_passed;      /* bytes of `sent` that have gone through the fault */
-    uint64_t arrives_ms;  /* not before */
+    struct buf sent;     /* all of it, as it was given */
+    struct buf on_way;   /* after the fault */
+    size_t n_passed;     /* bytes of `sent` that have gone through the fault */
+    uint64_t arrives_ms; /* not before */
     bool is_planned;
 };
 

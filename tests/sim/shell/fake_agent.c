@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -15,7 +17,8 @@
 #include "device/lock.h"
 
 enum {
-    STACK_BYTES = 256 * 1024
+    STACK_BYTES = 256 * 1024,
+    CROWD_WEIGHED = 64 /* hosts at most, if memory is to be told */
 };
 
 static struct place *all;
@@ -60,6 +63,54 @@ static void stack_give(void *at)
     free_stacks = stack;
 }
 
+/* ---- what a crowd costs ---- */
+
+static struct {
+    uint64_t begin_ns, agents_ns;
+    size_t begin_bytes, agents_bytes, most_bytes;
+    uint64_t filled_ms; /* the last worker was started, in the world's time */
+} costs;
+
+static uint64_t processor_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* To ask takes long where there are many. */
+static size_t heap_bytes(void)
+{
+    if (world.crowd > CROWD_WEIGHED)
+        return 0;
+    struct mallinfo2 heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+}
+
+/* The agent's turn has cost so much. */
+static void cost_add(uint64_t begin_ns, size_t begin_bytes)
+{
+    size_t bytes = heap_bytes();
+    static uint32_t n_before;
+    costs.agents_ns += processor_ns() - begin_ns;
+    costs.filled_ms = world.truth->n_spawns != n_before ? world_ms() : costs.filled_ms;
+    n_before = world.truth->n_spawns;
+    costs.agents_bytes += bytes - begin_bytes;
+    costs.most_bytes = MAX(costs.most_bytes, bytes - costs.begin_bytes - costs.agents_bytes);
+}
+
+void crowd_print(FILE *out)
+{
+    fprintf(
+        out,
+        "%u hosts, %u seats: all workers were started by %lu ms; %lu ms of processor time and %zu "
+        "MiB at most, without the agents'\n",
+        world.scene.hosts.n, world.scene.n_seats, costs.filled_ms,
+        (processor_ns() - costs.begin_ns - costs.agents_ns) / 1000000, costs.most_bytes >> 20);
+}
+
+/* ---- a session ---- */
+
 void places_begin(void)
 {
     while (all) {
@@ -70,6 +121,11 @@ void places_begin(void)
         buf_release(&place->in);
         free(place->context);
         free(place);
+    }
+    if (world.crowd > 0) {
+        memset(&costs, 0, sizeof(costs));
+        costs.begin_ns = processor_ns();
+        costs.begin_bytes = heap_bytes();
     }
 }
 
@@ -95,14 +151,20 @@ static void place_main(void)
     swapcontext(place->context, &at_world);
 }
 
+/* ---- turns ---- */
+
 static void place_run(struct place *place)
 {
     struct place *here = world.place;
+    uint64_t begin_ns = world.crowd > 0 ? processor_ns() : 0;
+    size_t begin_bytes = world.crowd > 0 ? heap_bytes() : 0;
     place->state = PLACE_RUNS;
     place->is_due = false;
     world.place = place;
     swapcontext(&at_world, place->context);
     world.place = here;
+    if (world.crowd > 0)
+        cost_add(begin_ns, begin_bytes);
     if (world.truth->is_broken)
         longjmp(world.give_up, 1);
     if (place->state == PLACE_ENDED && place->stack) {

@@ -15,7 +15,8 @@
 #include "store/runs.h"
 
 enum {
-    END_STEPS = 14
+    END_STEPS = 14,
+    MANY_ITEMS = 256
 };
 
 static uint64_t one_of(const uint64_t *values, size_t n)
@@ -103,7 +104,7 @@ static void end_draw(struct scenario *scene)
 static void quiet_draw(struct scenario *scene)
 {
     *scene = (struct scenario){.kind = chance(500) ? KIND_BLOCKS : KIND_LINES,
-                               .n_items = ITEMS_MAX,
+                               .n_items = MANY_ITEMS,
                                .n_seats = 2,
                                .n_devices = 2,
                                .devices_per_worker = 1,
@@ -146,7 +147,7 @@ static void return_draw(struct scenario *scene)
     uint32_t per_worker = (uint32_t)between(1, 2);
     *scene = (struct scenario){.kind = chance(500) ? KIND_CHANNEL : KIND_LINES,
                                .has_gpus = true,
-                               .n_items = ITEMS_MAX,
+                               .n_items = MANY_ITEMS,
                                .n_seats = 2,
                                .n_devices = 2 * per_worker,
                                .devices_per_worker = per_worker,
@@ -199,7 +200,9 @@ void scenario_draw(uint64_t seed, struct scenario *scene)
     fates_draw(scene);
     orders_draw(scene);
     end_draw(scene);
-    if (chance(10))
+    if (world.crowd > 0)
+        crowd_draw(scene);
+    else if (chance(10))
         quiet_draw(scene);
     else if (chance(5))
         killer_draw(scene);

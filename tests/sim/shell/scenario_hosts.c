@@ -15,7 +15,7 @@ enum {
     WITH_HOSTS = 100,    /* thousandths of all seeds */
     GREETING_MS = 60000, /* an agent waits so long for muster's hello */
     LEAVE_SLACK_MS = 10000,
-    FOR_EVER_MAX_MS = 600000,
+    CROWD_DEVICES = 4 /* of each host */
 };
 
 static uint64_t one_of(const uint64_t *values, size_t n)
@@ -84,7 +84,7 @@ void hosts_draw(uint64_t seed, struct scenario *scene)
     struct scenario_hosts *hosts = &scene->hosts;
     world.rng = (struct rng){mix64(seed ^ 0x7057f4a17057f4a1u)};
     hosts->n = 0;
-    if (!chance(WITH_HOSTS))
+    if (!world.all_have_hosts && !chance(WITH_HOSTS))
         return;
     hosts->n = chance(15) ? 64 : (uint32_t)between(1, 1 + below(8));
     hosts->has_local = chance(300);
@@ -95,6 +95,30 @@ void hosts_draw(uint64_t seed, struct scenario *scene)
     troubles_draw(hosts);
     /* A grace period longer than a host is waited for would only make the run long. */
     scene->run_limit_ms = 0;
+}
+
+void crowd_draw(struct scenario *scene)
+{
+    const struct scenario_link link = {
+        .latency_us = 500, .bytes_per_ms = 1000000, .start_ms = 20, .room_bytes = 65536};
+    *scene = (struct scenario){.kind = KIND_CHANNEL,
+                               .is_json = true,
+                               .n_devices = CROWD_DEVICES,
+                               .devices_per_worker = 1,
+                               .workers_per_device = 1,
+                               .n_items = world.crowd * CROWD_DEVICES,
+                               .credits = 1,
+                               .load_ms = 1000,
+                               .item_ms = 2000,
+                               .grace_ms = 1000,
+                               .disk_ms = 5,
+                               .pipe_bytes = 65536,
+                               .cut_bytes = 100000,
+                               .hosts = {.n = world.crowd, .timeout_ms = 30000}};
+    scene->n_items = MIN(scene->n_items, (uint32_t)ITEMS_MAX);
+    scene->n_seats = world.crowd * CROWD_DEVICES;
+    for (uint32_t host = 1; host <= world.crowd; host++)
+        scene->hosts.links[host] = link;
 }
 
 void hosts_print(const struct scenario *scene, FILE *out)

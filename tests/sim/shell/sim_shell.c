@@ -2,8 +2,10 @@
  *
  * Plays runs of `muster map` on an invented machine, one a seed, and holds the promises against them.
  *
- *   sim_shell [--first N] [--seeds M] [--jobs J] [--dir DIR]      seeds N … N+M-1
- *   sim_shell --seed S [--trace]                                  one of them, told step by step
+ *   sim_shell [--hosts] [--first N] [--seeds M] [--jobs J] [--dir DIR]   seeds N … N+M-1
+ *   sim_shell [--hosts] --seed S [--trace]                               one of them, told step by step
+ *
+ * With --crowd N the run has N hosts, and tells what they cost; with --hosts every run has workers on other hosts; without it, one in ten.
  *
  * DIR is best in memory: /dev/shm, the default where it can be written to, else /tmp. Status 1: a promise was not kept; the seed is printed.
  */
@@ -97,6 +99,8 @@ static int session_apart(void)
 static int session_here(void)
 {
     int status = session_play();
+    if (world.crowd > 0)
+        crowd_print(world.said);
     session_check(status);
     return status;
 }
@@ -184,15 +188,18 @@ static int jobs_run(const struct options *opts)
 
 static bool options_read(int argc, char **argv, struct options *opts)
 {
+    uint64_t crowd = 0;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         uint64_t *number = strcmp(argv[i], "--first") == 0   ? &opts->first
                            : strcmp(argv[i], "--seeds") == 0 ? &opts->seeds
                            : strcmp(argv[i], "--jobs") == 0  ? &opts->jobs
                            : strcmp(argv[i], "--seed") == 0  ? &opts->seed
+                           : strcmp(argv[i], "--crowd") == 0 ? &crowd
                                                              : NULL;
-        if (strcmp(argv[i], "--trace") == 0) {
-            opts->is_traced = true;
+        if (strcmp(argv[i], "--trace") == 0 || strcmp(argv[i], "--hosts") == 0) {
+            opts->is_traced |= strcmp(argv[i], "--trace") == 0;
+            world.all_have_hosts |= strcmp(argv[i], "--hosts") == 0;
             continue;
         }
         if (strcmp(argv[i], "--dir") == 0)
@@ -202,6 +209,7 @@ static bool options_read(int argc, char **argv, struct options *opts)
         else
             return false;
         opts->one |= number == &opts->seed;
+        world.crowd = (uint32_t)MIN(crowd, (uint64_t)HOSTS_MAX_SIM);
         i++;
     }
     return opts->jobs > 0;
@@ -214,7 +222,7 @@ int main(int argc, char **argv)
     if (!options_read(argc, argv, &opts)) {
         fprintf(
             stderr,
-            "usage: sim_shell [--first N] [--seeds M] [--jobs J] [--dir DIR] | --seed S [--trace]\n");
+            "usage: sim_shell [--hosts] [--first N] [--seeds M] [--jobs J] [--dir DIR] | --seed S [--trace]\n");
         return 2;
     }
     world.said = fdopen(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 700), "w");

@@ -30,7 +30,7 @@
 #include "base/rng.h"
 
 enum {
-    ITEMS_MAX = 256,
+    ITEMS_MAX = 4096,
     DEVICES_MAX_SIM = 8,
     HOSTS_MAX_SIM = 1024,
     TROUBLES_MAX = 8,
@@ -98,7 +98,7 @@ struct scenario_link {
 
 struct scenario_hosts {
     uint32_t n; /* numbered from 1; 0: there is none but muster's own machine, host 0 */
-    bool has_local, is_crowd;
+    bool has_local;
     uint64_t timeout_ms;
     struct trouble troubles[TROUBLES_MAX];
     uint32_t n_troubles;
@@ -155,8 +155,10 @@ struct world {
     uint64_t seed, now_ns, begin_ns;
     uint32_t session;
     bool is_traced;
-    FILE *said;      /* the simulator's own words: muster's go elsewhere */
-    jmp_buf give_up; /* of this session: it does not end, or broke a promise */
+    bool all_have_hosts; /* every run, and not some */
+    uint32_t crowd;      /* so many hosts, without troubles; 0: as the seed has it */
+    FILE *said;          /* the simulator's own words: muster's go elsewhere */
+    jmp_buf give_up;     /* of this session: it does not end, or broke a promise */
 };
 extern struct world world;
 
@@ -198,6 +200,8 @@ void devices_begin(void);
 
 /* scenario_hosts.c */
 void hosts_draw(uint64_t seed, struct scenario *scene);
+/* Many hosts, and an item for each of their devices. */
+void crowd_draw(struct scenario *scene);
 void hosts_print(const struct scenario *scene, FILE *out);
 /* "h1,h2", as --hosts has them. */
 char *hosts_words_new(void);
@@ -218,6 +222,10 @@ int session_play(void);
 
 /* SIGKILL. */
 _Noreturn void muster_kill(void);
+
+/* fake_agent.c */
+/* Processor time and memory of muster's side of a crowd: all that is not the agents'. */
+void crowd_print(FILE *out);
 
 /* fake_end.c */
 void end_steps_begin(void);
