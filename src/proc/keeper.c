@@ -6,7 +6,9 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "proc/orphans.h"
 
 enum {
@@ -66,18 +69,57 @@ static bool is_dismissed(void)
     return got != 0;
 }
 
-static void keep(const char *entry, uint64_t limit_ms)
+/* What a keeper does after muster's death. */
+struct keeper_task {
+    const char *entry;  /* ends processes that have it in their environment; NULL: none */
+    uint64_t limit_ms;  /* how long it tries */
+    const char *folder; /* removes it; NULL: none */
+    uint64_t keep_ms;   /* after so long */
+    int lock_fd;        /* of the folder; -1: none */
+};
+
+/* Time counts from now, also for others that look at the lock. */
+static void folder_offer(int lock_fd)
+{
+    if (lock_fd < 0)
+        return;
+    (void)!futimens(lock_fd, NULL);
+    flock(lock_fd, LOCK_UN);
+}
+
+static void folder_remove(const struct keeper_task *task)
+{
+    struct err ignored = {0};
+    if (task->lock_fd < 0 || flock(task->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        (void)!remove_tree(task->folder, &ignored);
+}
+
+static void orphans_await(const char *entry, uint64_t limit_ms)
 {
     const struct timespec pause = {.tv_nsec = LOOK_EVERY_MS * 1000000L};
-    pid_t one;
-    if (is_dismissed())
-        return;
     uint64_t deadline_ms = clock_now_ms() + limit_ms;
+    pid_t one;
     while (orphans_end(entry, &one) > 0 && clock_now_ms() < deadline_ms)
         nanosleep(&pause, NULL);
 }
 
-int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms, const int *held,
+static void keep(const struct keeper_task *task)
+{
+    struct timespec rest = {.tv_sec = (time_t)(task->keep_ms / 1000),
+                            .tv_nsec = (long)(task->keep_ms % 1000) * 1000000L};
+    if (is_dismissed())
+        return;
+    if (task->entry)
+        orphans_await(task->entry, task->limit_ms);
+    if (!task->folder)
+        return;
+    folder_offer(task->lock_fd);
+    while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
+        ;
+    folder_remove(task);
+}
+
+static int start(struct keeper *keeper, const struct keeper_task *task, const int *held,
                  size_t n_held, struct err *err)
 {
     int ends[2];
@@ -93,12 +135,32 @@ int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms, co
     }
     if (pid == 0) {
         if (alone_with(ends[0], held, n_held) == 0)
-            keep(entry, limit_ms);
+            keep(task);
         _exit(0);
     }
     close(ends[0]);
     *keeper = (struct keeper){.pid = pid, .fd = ends[1]};
     return 0;
+}
+
+int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms, const int *held,
+                 size_t n_held, struct err *err)
+{
+    return start(keeper, &(struct keeper_task){.entry = entry, .limit_ms = limit_ms}, held, n_held,
+                 err);
+}
+
+int keeper_start_for_folder(struct keeper *keeper, const char *folder, uint64_t keep_ms,
+                            int lock_fd, struct err *err)
+{
+    const struct keeper_task task = {.folder = folder, .keep_ms = keep_ms, .lock_fd = lock_fd};
+    return start(keeper, &task, &lock_fd, lock_fd >= 0, err);
+}
+
+void keeper_leave(struct keeper *keeper)
+{
+    fd_close(&keeper->fd);
+    keeper->pid = 0;
 }
 
 void keeper_dismiss(struct keeper *keeper)

@@ -26,6 +26,14 @@ struct keeper {
  */
 MUST_CHECK int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
                             const int *held, size_t n_held, struct err *err);
+/*
+ * A keeper of a folder. After muster's death it gives up `lock_fd`, so that another process may take the folder over by
+ * this lock (flock), and if keep_ms later none has, it removes the folder. -1: there is no lock.
+ */
+MUST_CHECK int keeper_start_for_folder(struct keeper *keeper, const char *folder, uint64_t keep_ms,
+                                       int lock_fd, struct err *err);
 /* End the keeper, because muster ends in order and no worker is left. Harmless if there is no
  * keeper. */
 void keeper_dismiss(struct keeper *keeper);
+/* As if muster had died: the keeper of a folder removes it later. */
+void keeper_leave(struct keeper *keeper);
