@@ -15,8 +15,8 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "map/environment.h"
+#include "node/background.h"
 #include "shard/progress_parser.h"
-#include "shell/background.h"
 
 static const uint64_t COMPARED_MAX =
     1000; /* how many other shards' patterns each file is compared with */

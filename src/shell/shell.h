@@ -5,7 +5,7 @@
  *
  *   loop.c     time, the loop, limits          signals.c  signals and orders to stop
  *   folder.c   the run's folder                claim.c    one muster for an output
- *   hook.c     --on-finish                     background.c  work beside the loop
+ *   hook.c     --on-finish
  *   detach.c   --detach                        files.c    the limit on open files
  *   workers.c  the node, the reaper, the keeper display.c  the terminal
  *   device_watch.h  samples and losses of devices  hosts.h  other machines

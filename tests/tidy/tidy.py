@@ -44,7 +44,7 @@ ROOMS = {
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "agent": {"shell", "node", "device", "proc", "base"},
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},
-    "shard": {"map", "core", "shell", "device", "data", "tensor", "rule", "store", "base"},
+    "shard": {"map", "core", "shell", "node", "device", "data", "tensor", "rule", "store", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
     "cli": {"opt", "agent", "map", "shard", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }

@@ -15,7 +15,7 @@
 #include "device/probe.h"
 #include "node/bundle.h"
 #include "proc/keeper.h"
-#include "shell/background.h"
+#include "node/background.h"
 #include "shell/shell.h"
 #include "sim/feed_names.h"
 #include "sim/shell/fake_agent.h"

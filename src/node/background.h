@@ -12,7 +12,7 @@
 struct background {
     uv_async_t ended; /* its data is the context */
     pthread_t thread;
-    bool has_thread;
+    bool has_thread, is_running;
     void (*run)(void *context);
     void (*done)(void *context);
 };
@@ -21,5 +21,5 @@ void background_open(struct background *background, uv_loop_t *loop, void *conte
 /* One at a time: work() is called on the thread, then done() on the loop's. */
 void background_start(struct background *background, void (*work)(void *context),
                       void (*done)(void *context));
-/* Must not be called while work runs. */
+/* Waits for work that runs; done() is not called any more. */
 void background_close(struct background *background, uv_close_cb closed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shell/background.h"
+#include "node/background.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@ static void on_ended(uv_async_t *async)
 {
     struct background *background = (struct background *)async;
     static_assert(offsetof(struct background, ended) == 0, "on_ended relies on it");
+    background->is_running = false;
     if (background->has_thread)
         pthread_join(background->thread, NULL);
     background->done(async->data);
@@ -36,6 +37,7 @@ void background_start(struct background *background, void (*work)(void *context)
 {
     background->run = work;
     background->done = done;
+    background->is_running = true;
     background->has_thread = thread_start(&background->thread, run, background);
     if (!background->has_thread)
         run(background);
@@ -43,5 +45,8 @@ void background_start(struct background *background, void (*work)(void *context)
 
 void background_close(struct background *background, uv_close_cb closed)
 {
+    if (background->is_running && background->has_thread)
+        pthread_join(background->thread, NULL);
+    background->is_running = false;
     uv_close((uv_handle_t *)&background->ended, closed);
 }
