@@ -6,6 +6,7 @@
 #pragma once
 
 #include "node/allocation.h"
+#include "node/environment.h"
 
 /* clang-format off */
 #define VIA_OPT(at) {OPT_TEXT, 0, "via", "COMMAND", "how to reach a host: a command with {host} that connects its standard streams to a program there (default ssh; srun for nodes of a Slurm job)", (at) + offsetof(struct allocation_wish, via)}
@@ -29,4 +30,9 @@
     VIA_OPT(at), \
     AGENT_PATH_OPT(at), \
     {OPT_DURATION, 0, "host-timeout", "DURATION", "longest time to wait for the answer of a host (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
+
+/* The options of their environment; `at` is the offset of struct environment_wish. */
+#define ENVIRONMENT_OPTS(at)                                                                                           \
+    {OPT_TEXTS, 0, "env", "NAME[=VALUE]", "set a variable for workers; without a value, send that of this machine to other hosts (may be repeated)", (at) + offsetof(struct environment_wish, env)}, \
+    {OPT_TEXT, 0, "setup", "LINE", "a line for the shell, run on each host before the worker in the same shell, such as 'source env.sh'; bash where there is one, else sh", (at) + offsetof(struct environment_wish, setup)}
 /* clang-format on */

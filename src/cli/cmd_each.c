@@ -19,6 +19,7 @@ enum {
 
 struct each_request {
     struct allocation_wish allocation;
+    struct environment_wish environment;
     uint64_t grace_ms, limit_ms;
 };
 
@@ -115,15 +116,18 @@ static int worker_start(struct each_worker *w, const struct each_request *ask, c
                         struct err *err)
 {
     struct allocation *a = &w->each->allocation;
-    struct env_list env = {0};
+    struct env_list env = {0}, words = {0};
     int held[LOCK_FDS_MAX];
     env_inherit(&env);
     seat_environment_add(a, (uint32_t)(w->seat - a->seats), &env);
+    environment_wish_apply(&ask->environment, &env);
     env_end(&env);
+    environment_command(&ask->environment, (const char *const *)command, &words);
     const struct spawn_request request = {
-        .argv = (const char *const *)command,
+        .argv = (const char *const *)words.at,
         .envp = (const char *const *)env.at,
         .seat = w->seat,
+        .sent = &ask->environment.env,
         .grace_ms = ask->grace_ms,
         .held_fds = held,
         .n_held_fds = device_locks_fds(&a->locks, w->seat->devices, w->seat->n_devices, held),
@@ -131,6 +135,7 @@ static int worker_start(struct each_worker *w, const struct each_request *ask, c
         .context = w};
     int rc = node_spawn(w->each->shell.node, &request, &w->process, err);
     env_list_release(&env);
+    env_list_release(&words);
     w->each->n_alive += rc == 0;
     return rc;
 }
@@ -186,9 +191,12 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
     if (!command || !command[0])
         return fail(err, ERR_USAGE, "no command; it stands behind --");
     struct allocation_wish wish = ask->allocation;
-    wish.program = command[0];
-    int rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
-                         err);
+    wish.program = ask->environment.setup ? NULL : command[0];
+    int rc = environment_wish_check(&ask->environment, err);
+    if (rc)
+        return rc;
+    rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
+                     err);
     if (rc == 0)
         rc = workers_run(&each, ask, command, err);
     if (rc == 0)
@@ -204,6 +212,7 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
 /* clang-format off */
 static const struct opt each_opts[] = {
     ALLOCATION_OPTS(FIELD(allocation)),
+    ENVIRONMENT_OPTS(FIELD(environment)),
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all commands after this time (exit status 124)", FIELD(limit_ms)},
     {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", FIELD(grace_ms)},
     {OPT_END},

@@ -101,6 +101,7 @@ static bool log_level_text(const void *field, struct buf *out)
     {OPT_HEADING, .help = "Devices and workers"},                                                                      \
     ALLOCATION_OPTS(FIELD(allocation)),                                                                                \
     {OPT_FLAG, 0, "grow", NULL, "while the run lasts, take devices that become free as well, on every host of the run (with -g free, the default)", FIELD(allocation.grows)}, \
+    ENVIRONMENT_OPTS(FIELD(environment)),                                                                              \
     {OPT_PARSE, 0, "visible", "index|uuid", "name a worker's devices by index or by UUID in CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES (default index; MIG instances always by UUID)", FIELD(allocation.visible), .parse = visible_store, .format = visible_text}, \
     {OPT_U64, 0, "loading", "N", "let at most N workers load their model at the same time (default: no limit)", FIELD(schedule.loading_max), 1, 65535}, \
     {OPT_DURATION, 0, "stagger", "DURATION", "shortest time between the starts of two workers, such as 1s for programs whose file names hold the time in seconds (default 0)", FIELD(schedule.stagger_ms)}, \
@@ -323,7 +324,8 @@ static int resume_overlay(struct map_options *options, char **words, int n_words
 {
     struct texts *const lists[] = {&options->request.merge.rules, &options->request.shards.also,
                                    &options->request.shards.also_counted,
-                                   &options->request.merge.referred};
+                                   &options->request.merge.referred,
+                                   &options->request.environment.env};
     size_t n_before[countof(lists)];
     for (size_t i = 0; i < countof(lists); i++)
         n_before[i] = lists[i]->len;

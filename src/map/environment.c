@@ -1,23 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "map/environment.h"
 
+#include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "map/work.h"
 #include "node/environment.h"
 
+/* What does not depend on the worker's work. */
+static void seat_environment_make(const struct session *s, uint32_t seat, struct env_list *env)
+{
+    env_inherit(env);
+    seat_environment_add(&s->allocation, seat, env);
+    env_unset(env, "MUSTER_CHANNEL"); /* that of a muster which started this one */
+    if (!env_get(env, "PYTHONUNBUFFERED"))
+        env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
+    environment_wish_apply(&s->request->environment, env);
+}
+
 void worker_environment(const struct worker *worker, uint64_t batch, struct env_list *env)
 {
     const struct session *s = worker->session;
-    env_inherit(env);
-    seat_environment_add(&s->allocation, worker->seat, env);
-    env_unset(env, "MUSTER_CHANNEL"); /* that of a muster which started this one */
+    seat_environment_make(s, worker->seat, env);
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", s->shell.run_id));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir));
     env_set(env, xasprintf("MUSTER_SEED=%lu", s->base_seed));
     env_set(env, xasprintf("MUSTER_ATTEMPT=%u", worker->number));
     env_set(env, xasprintf("MUSTER_BATCH=%lu", batch > 0 ? batch : s->request->schedule.batch));
     s->request->work->worker->environment(worker, env);
-    if (!env_get(env, "PYTHONUNBUFFERED"))
-        env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     env_end(env);
+}
+
+void environment_sent_print(const struct session *s)
+{
+    struct env_list env = {0}, changes = {0};
+    cleanup_buf struct buf line = BUF_INIT;
+    if (s->n_seats == 0 || s->allocation.n_hosts < 2)
+        return;
+    seat_environment_make(s, s->n_seats - 1, &env);
+    env_end(&env);
+    environment_changes((const char *const *)env.at, &s->request->environment.env, &changes);
+    buf_add_text(&line, "sent to other hosts: MUSTER_* of the run");
+    for (size_t i = 0; i < changes.len; i++)
+        if (strncmp(changes.at[i], "MUSTER_", 7) != 0)
+            buf_addf(&line, ", %.*s", (int)strcspn(changes.at[i], "="), changes.at[i]);
+    printf("%s\n", buf_text(&line));
+    env_list_release(&env);
+    env_list_release(&changes);
 }

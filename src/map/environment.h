@@ -8,3 +8,5 @@
 
 /* Strings are malloc'ed, the list ends with NULL (not counted in len). */
 void worker_environment(const struct worker *worker, uint64_t batch, struct env_list *env);
+/* For --dry-run with other hosts: prints the names of what is sent to them. */
+void environment_sent_print(const struct session *s);

@@ -10,6 +10,7 @@
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "map/again.h"
+#include "map/environment.h"
 #include "map/output_identity.h"
 #include "map/outputs.h"
 #include "map/session.h"
@@ -40,8 +41,10 @@ static int dry_run(struct session *s, struct err *err)
         rc = session_plan_items(s, err);
     if (rc == 0 && s->request->resume_dir)
         rc = session_plan_left(s, err);
-    if (rc == 0)
+    if (rc == 0) {
         s->request->work->print(s);
+        environment_sent_print(s);
+    }
     shell_close(&s->shell);
     session_plan_release(s);
     return rc;

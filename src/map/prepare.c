@@ -251,7 +251,7 @@ static int seats_take(struct session *s, struct err *err)
 {
     s->scratch = xmalloc(SOURCE_SCAN_BYTES);
     struct allocation_wish wish = s->request->allocation;
-    wish.program = s->request->command[0];
+    wish.program = s->request->environment.setup ? NULL : s->request->command[0];
     int rc = shell_seats_take(&s->shell, &wish, &s->allocation,
                               (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
     if (rc)

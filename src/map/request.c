@@ -264,7 +264,10 @@ int request_check(const struct map_request *r, struct err *err)
         return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
     if (r->join && r->any_order)
         return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
-    rc = r->allocation.hosts ? 0 : program_check(r->command[0], err); /* else each host looks */
+    rc = environment_wish_check(&r->environment, err);
+    /* Else each host looks; or a setup decides where the program is found. */
+    if (rc == 0 && !r->allocation.hosts && !r->environment.setup)
+        rc = program_check(r->command[0], err);
     if (rc == 0)
         rc = output_check(r, err);
     return rc ? rc : also_outputs_check(r, err);

@@ -13,6 +13,7 @@
 #include "data/result_merge.h"
 #include "data/source.h"
 #include "node/allocation.h"
+#include "node/environment.h"
 #include "rule/merge_options.h"
 
 /* About programs that take a range of the items (shard/shard.h). */
@@ -67,6 +68,7 @@ struct map_request {
 
     /* where */
     struct allocation_wish allocation;
+    struct environment_wish environment; /* of the workers */
     bool channel_path;
 
     struct schedule schedule;

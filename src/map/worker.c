@@ -233,17 +233,18 @@ static enum worker_channel channel_of(const struct worker *worker)
 static int process_start(struct worker *worker, uint64_t batch, struct err *err)
 {
     struct session *s = worker->session;
-    struct env_list env = {0};
+    struct env_list env = {0}, command = {0};
     int held[LOCK_FDS_MAX];
     const struct work *work = s->request->work;
     const struct seat *seat = &s->seats[worker->seat].seat;
     if (work->keeps_workers && s->request->channel_path)
         worker->channel_path = xasprintf("%s/w%u.sock", s->shell.run_dir, worker->number);
     worker_environment(worker, batch, &env);
+    environment_command(&s->request->environment, work->worker->command(worker), &command);
     cleanup_free char *manifest =
         work->keeps_workers ? NULL : path_join(s->shell.run_dir, "manifest.json");
     const struct spawn_request request = {
-        .argv = work->worker->command(worker),
+        .argv = (const char *const *)command.at,
         .envp = (const char *const *)env.at,
         .seat = seat,
         .grace_ms = s->request->run.grace_ms,
@@ -252,12 +253,14 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
         .channel = channel_of(worker),
         .channel_path = worker->channel_path,
         .shared_path = manifest,
+        .sent = &s->request->environment.env,
         .held_fds = held,
         .n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),
         .handlers = &handlers,
         .context = worker};
     int rc = node_spawn(s->shell.node, &request, &worker->process, err);
     env_list_release(&env);
+    env_list_release(&command);
     if (rc == 0)
         device_watch_started(s->devices, worker->seat);
     return rc;

@@ -45,3 +45,62 @@ void seat_environment_add(const struct allocation *a, uint32_t number, struct en
     env_set(env, xasprintf("MUSTER_WORKER=%u", number));
     env_set(env, xasprintf("MUSTER_WORKERS=%u", a->n_seats));
 }
+
+/* ---- what the user wants ---- */
+
+int environment_wish_check(const struct environment_wish *wish, struct err *err)
+{
+    for (size_t i = 0; i < wish->env.len; i++) {
+        const char *entry = wish->env.at[i];
+        if (entry[0] == '\0' || entry[0] == '=')
+            return fail(err, ERR_USAGE, "--env '%s': expected NAME=VALUE or NAME", entry);
+        if (!strchr(entry, '=') && !getenv(entry))
+            return fail(err, ERR_USAGE, "--env %s: it has no value here; write %s=VALUE", entry,
+                        entry);
+    }
+    return 0;
+}
+
+void environment_wish_apply(const struct environment_wish *wish, struct env_list *env)
+{
+    for (size_t i = 0; i < wish->env.len; i++)
+        if (strchr(wish->env.at[i], '='))
+            env_set(env, xstrdup(wish->env.at[i]));
+}
+
+void environment_command(const struct environment_wish *wish, const char *const *program,
+                         struct env_list *words)
+{
+    /* Bash where there is one, for which what is sourced is often written. */
+    static const char *const shell[] = {
+        "sh", "-c", "s=sh; command -v bash >/dev/null && s=bash; exec $s -c \"$0\" $s \"$@\""};
+    for (size_t i = 0; wish->setup && i < countof(shell); i++)
+        env_list_add(words, xstrdup(shell[i]));
+    if (wish->setup) /* it may end with a comment */
+        env_list_add(words, xasprintf("{ %s\n} || exit; exec \"$@\"", wish->setup));
+    for (const char *const *word = program; *word; word++)
+        env_list_add(words, xstrdup(*word));
+    env_end(words);
+}
+
+void environment_changes(const char *const *envp, const struct texts *sent,
+                         struct env_list *changes)
+{
+    struct env_list own = {0};
+    env_inherit(&own);
+    for (size_t i = 0; sent && i < sent->len; i++) {
+        cleanup_free char *name = xstrndup(sent->at[i], strcspn(sent->at[i], "="));
+        env_unset(&own, name);
+    }
+    for (size_t i = 0; envp[i]; i++) {
+        size_t name_len = strcspn(envp[i], "=");
+        cleanup_free char *name = xstrndup(envp[i], name_len);
+        const char *before = env_get(&own, name);
+        if (!before || strcmp(before, envp[i] + name_len + (envp[i][name_len] == '=')) != 0)
+            env_list_add(changes, xstrdup(envp[i]));
+        env_unset(&own, name);
+    }
+    for (size_t i = 0; i < own.len; i++)
+        env_list_add(changes, xstrndup(own.at[i], strcspn(own.at[i], "=")));
+    env_list_release(&own);
+}

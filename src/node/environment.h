@@ -6,7 +6,26 @@
  */
 #pragma once
 
+#include "base/texts.h"
 #include "node/allocation.h"
+
+/* What the user wants around every worker. */
+struct environment_wish {
+    const char
+        *setup; /* a line of shell, which runs before the program in the same shell; NULL: none */
+    struct texts env; /* NAME=VALUE; NAME: the value of this process, on other hosts too */
+};
+
+/* ERR_USAGE for a malformed entry, or a name that has no value here. */
+MUST_CHECK int environment_wish_check(const struct environment_wish *wish, struct err *err);
+void environment_wish_apply(const struct environment_wish *wish, struct env_list *env);
+/* The words of the program, with what runs the setup before them. */
+void environment_command(const struct environment_wish *wish, const char *const *program,
+                         struct env_list *words);
+/* What differs from the environment of this process, as env_apply() takes it; nothing else is sent to other hosts. Of
+ * `sent` (may be NULL), entries NAME or NAME=VALUE, the names count as different. */
+void environment_changes(const char *const *envp, const struct texts *sent,
+                         struct env_list *changes);
 
 void seat_environment_add(const struct allocation *allocation, uint32_t number,
                           struct env_list *env);

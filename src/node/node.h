@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/texts.h"
 #include "device/seat.h"
 #include "proc/oom.h"
 
@@ -90,6 +91,8 @@ struct spawn_request {
     enum worker_channel channel;
     const char *channel_path;
     const char *shared_path; /* of the owner's: the worker's machine must see it. NULL: none */
+    const struct texts
+        *sent; /* NAME or NAME=VALUE: in envp, for another machine as well; NULL: none */
     /* Locks of its devices: held until the worker and all its descendants are gone. */
     const int *held_fds;
     size_t n_held_fds;

@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/env_list.h"
 #include "base/xalloc.h"
+#include "node/environment.h"
 #include "node/remote_impl.h"
 
 enum {
@@ -71,30 +72,12 @@ static void worker_free(struct remote_worker *w)
     free(w);
 }
 
-/* What differs from the environment of this process; the rest of it is not sent. */
-static void changes_find(const char *const *envp, struct env_list *changes)
-{
-    struct env_list own = {0};
-    env_inherit(&own);
-    for (size_t i = 0; envp[i]; i++) {
-        size_t name_len = strcspn(envp[i], "=");
-        cleanup_free char *name = xstrndup(envp[i], name_len);
-        const char *before = env_get(&own, name);
-        if (!before || strcmp(before, envp[i] + name_len + (envp[i][name_len] == '=')) != 0)
-            env_list_add(changes, xstrdup(envp[i]));
-        env_unset(&own, name);
-    }
-    for (size_t i = 0; i < own.len; i++)
-        env_list_add(changes, xstrndup(own.at[i], strcspn(own.at[i], "=")));
-    env_list_release(&own);
-}
-
 static void spawn_send(const struct remote_worker *w, const struct spawn_request *request)
 {
     struct env_list changes = {0};
     cleanup_buf struct buf out = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
-    changes_find(request->envp, &changes);
+    environment_changes(request->envp, request->sent, &changes);
     uint64_t round_trip_ms = w->remote->link.round_trip_ms;
     if (round_trip_ms > 0)
         env_set(&changes, xasprintf("MUSTER_ROUND_TRIP_MS=%lu", round_trip_ms));

@@ -53,6 +53,35 @@ two_cpu_0: 2 of 3 in $PWD" ]
     [ "$output" = "one_gpu_1: 1 cuda 1 none" ]
 }
 
+@test "--env and --setup, of map, each and resume, here and on hosts; --dry-run names what is sent" {
+    export GIVEN="a value" HIDDEN=1
+    unset PYTHONUNBUFFERED
+    seq 1 3 >in.txt
+    echo 'export SOURCED=yes; say() { echo "said $*"; }; export -f say' >env.sh
+    local where show='echo "${GIVEN-} ${SET-} ${SOURCED-} $(say it)"'
+    for where in "-g cpu:1" "--hosts one=cpu:1 --via 'env -u GIVEN -u HIDDEN'"; do
+        eval "run --separate-stderr limited $MUSTER each $where --env GIVEN --env 'SET=x y' --setup 'source ./env.sh # the site' -- bash -c '$show'"
+        ended_with 0
+        [ "${output#*: }" = "a value x y yes said it" ]
+        eval "map -q --fresh -f $where --env GIVEN --env 'SET=x y' --setup 'source ./env.sh' -o out.txt in.txt -- bash -c 'while read -r line; do $show; done'"
+        ended_with 0
+        [ "$(sort -u out.txt)" = "a value x y yes said it" ]
+    done
+    map --dry-run --hosts one=cpu:1 --via env --env GIVEN --env SET=1 -o out2.txt in.txt -- cat
+    says "sent to other hosts: MUSTER_* of the run, GIVEN, PYTHONUNBUFFERED, SET"
+    says_not "a value"
+    map --hosts one=cpu:1 --via env --setup 'test -e well || exit 9' -r 0 -o out3.txt in.txt -- cat
+    ended_with 1
+    says "status 9"
+    touch well
+    run limited "$MUSTER" resume latest --retry-failed
+    ended_with 0
+    same in.txt out3.txt
+    run limited "$MUSTER" each -g cpu:1 --env NOWHERE -- true
+    ended_with 2
+    says "--env NOWHERE: it has no value here"
+}
+
 @test "an agent that is killed loses its devices, not the run; it is connected again" {
     seq 1 400 >in.txt
     map_begin --hosts one=cpu:2,two=cpu:2 --via './reach {host}' -o out.txt in.txt -- ./slow
