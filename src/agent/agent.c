@@ -40,12 +40,35 @@ void agent_break(struct agent *agent, const struct frame *frame, const char *why
     link_break(&agent->link, &err);
 }
 
-static void error_send(struct agent *agent, enum frame_type type, struct err *why)
+void agent_error_send(struct agent *agent, enum frame_type type, uint32_t id, const struct err *why)
 {
     cleanup_buf struct buf out = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
-    wire_error(&body, why);
-    agent_send(agent, type, WIRE_NO_WORKER, 0, buf_str(&out));
+    struct err copy = *why;
+    wire_error(&body, &copy);
+    agent_send(agent, type, id, 0, buf_str(&out));
+}
+
+static struct scratch_owner scratch_owner(const struct agent *agent)
+{
+    return (struct scratch_owner){.head = agent->head,
+                                  .run = agent->run ? agent->run : "",
+                                  .keep_ms = agent->link.silence_limit_ms};
+}
+
+int agent_scratch_take(struct agent *agent, struct err *err)
+{
+    const struct scratch_owner owner = scratch_owner(agent);
+    return scratch_take(&agent->scratch, &owner, agent->shell.reaper, err);
+}
+
+void agent_run_name(struct agent *agent, const char *run)
+{
+    if (agent->run)
+        return;
+    agent->run = xstrdup(run);
+    const struct scratch_owner owner = scratch_owner(agent);
+    scratch_sweep(&agent->scratch, &owner);
 }
 
 /* ---- devices ---- */
@@ -166,10 +189,14 @@ static void devices_try(struct agent *agent)
     agent->take_at_ms = may_wait ? now_ms + TRY_PAUSE_MS : 0;
     agent->link.heard_ms =
         now_ms; /* looking at devices took time, and was no silence of the head */
-    if (rc == 0)
+    if (rc == 0) {
         taken_send(agent, 0);
-    else if (!may_wait)
-        error_send(agent, FRAME_REFUSED, &err);
+        link_flush(&agent->link, now_ms);
+        const struct scratch_owner owner = scratch_owner(agent);
+        scratch_sweep(&agent->scratch, &owner);
+    } else if (!may_wait) {
+        agent_error_send(agent, FRAME_REFUSED, WIRE_NO_WORKER, &err);
+    }
 }
 
 /* ---- frames about no worker ---- */
@@ -184,6 +211,7 @@ static void take_hello(struct agent *agent, const struct frame *frame)
         return;
     }
     agent->was_greeted = true;
+    agent->head = xasprintf("%s %lu", hello.host, hello.pid);
     agent->link.silence_limit_ms = MAX(hello.silence_limit_ms, (uint64_t)1000);
 }
 
@@ -209,7 +237,7 @@ static void take_devices(struct agent *agent, const struct frame *frame)
     agent->take_until_ms = clock_now_ms() + agent->take.wait_ms;
     folder_enter(agent, agent->take.cwd);
     if (agent->take.program[0] && program_check(agent->take.program, &err) != 0)
-        error_send(agent, FRAME_REFUSED, &err); /* waiting would not help */
+        agent_error_send(agent, FRAME_REFUSED, WIRE_NO_WORKER, &err); /* waiting would not help */
     else
         devices_try(agent);
 }
@@ -224,6 +252,8 @@ static void on_frame(void *context, const struct frame *frame)
         take_more(agent);
     else if (agent->was_greeted && frame->type == FRAME_TAKE)
         take_devices(agent, frame);
+    else if (agent->has_devices && frame_is_of_files(frame->type))
+        agent_files_frame(agent, frame);
     else if (agent->has_devices && is_of_worker)
         agent_worker_frame(agent, frame);
     else
@@ -259,6 +289,7 @@ static ssize_t on_write(void *context, struct str bytes)
 static void on_has_room(void *context)
 {
     agent_workers_resume(context);
+    agent_files_resume(context);
 }
 
 static const struct link_handlers link_handlers = {
@@ -327,7 +358,8 @@ static void on_stop(void *context, bool now)
     struct err why = {0};
     (void)now;
     fail(&why, ERR_UNAVAILABLE, "its agent was told to end");
-    error_send(agent, agent->has_devices ? FRAME_FAILED : FRAME_REFUSED, &why);
+    agent_error_send(agent, agent->has_devices ? FRAME_FAILED : FRAME_REFUSED, WIRE_NO_WORKER,
+                     &why);
     leave(agent);
 }
 
@@ -419,7 +451,8 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
                                     .context = &agent,
                                     .log = log,
                                     .self_path = self_path,
-                                    .signals = {.front_fd = -1}}};
+                                    .signals = {.front_fd = -1}},
+                          .scratch = SCRATCH_INIT};
     agent.mark = xasprintf("MUSTER_AGENT=%d-%lx", getpid(), clock_now_ns());
     if (request->folder) { /* it was started from the folder in which it is kept */
         unsetenv("OLDPWD");
@@ -438,16 +471,16 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
     }
     device_watch_end(agent.watch);
     agent_workers_free(&agent);
+    scratch_close(&agent.scratch, agent_files_free(&agent));
     shell_close(&agent.shell);
     device_watch_free(agent.watch);
     grow_free(agent.grow);
     link_release(&agent.link);
     allocation_release(&agent.allocation);
-    if (agent.channel_folder)
-        rmdir(agent.channel_folder);
-    free(agent.channel_folder);
     free(agent.cwd);
     free(agent.mark);
+    free(agent.head);
+    free(agent.run);
     free(agent.shell.run_id);
     return rc;
 }

@@ -2,11 +2,14 @@
  *
  * The far end of --hosts: this machine's node behind a stream (node/link.h), for a head that has the run. The agent
  * takes and locks devices, starts workers, and carries their bytes; it decides nothing. It ends everything that it
- * started when the stream ends or has been silent for too long, and leaves nothing.
+ * started when the stream ends or has been silent for too long, and leaves nothing but, for a while, files that the head
+ * was fetching (scratch.h).
  *
  *   agent.c         the stream, the devices, the end
  *   agent_worker.c  workers: what the head sends to them, what they send to it
  *   kept.c          the program, where the head has installed it
+ *   agent_files.c   files of workers, where this machine does not see those of the head
+ *   scratch.c       the folder for these
  */
 #pragma once
 

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "agent/scratch.h"
 #include "node/bundle.h"
 #include "node/link.h"
 #include "node/wire_body.h"
@@ -24,13 +25,16 @@ struct agent {
     char program[BUNDLE_HASH_BYTES]; /* its hash */
     bool is_kept;                    /* a head has installed it (kept.h) */
     uint64_t n_seconds;
+    char *head;   /* its machine and process; NULL: not known yet */
+    char *run;    /* a folder of its run, over there; NULL: not known yet */
     bool is_over; /* the head is gone: the workers are ended */
     struct allocation allocation;
     struct device_watch *watch;
     struct allocation_wish wish;   /* by which the devices were taken */
     struct grow *grow;             /* NULL: the head was not asked for more, or names devices */
     char *cwd;                     /* of the workers; NULL: the agent's own */
-    char *channel_folder;          /* for sockets of --channel-path; NULL: none was needed yet */
+    struct scratch scratch;        /* for files of shards, and sockets of --channel-path */
+    struct agent_files *files;     /* a list */
     struct agent_worker **workers; /* by their number on the link; NULL: none */
     uint32_t n_ids, n_alive;       /* alive: started and not gone */
 };
@@ -41,6 +45,24 @@ void agent_send(struct agent *agent, enum frame_type type, uint32_t id, unsigned
                 struct str body);
 /* The head broke the protocol. */
 void agent_break(struct agent *agent, const struct frame *frame, const char *why);
+
+/* An error about a worker, or its files; WIRE_NO_WORKER: about the agent. */
+void agent_error_send(struct agent *agent, enum frame_type type, uint32_t id,
+                      const struct err *why);
+/* The run of the head is known: folders of earlier heads of the run are of no use. */
+void agent_run_name(struct agent *agent, const char *run);
+/* The folder for files; made when it is needed. */
+MUST_CHECK int agent_scratch_take(struct agent *agent, struct err *err);
+
+/* ---- agent_files.c ---- */
+
+void agent_files_frame(struct agent *agent, const struct frame *frame);
+/* The link takes data again. */
+void agent_files_resume(struct agent *agent);
+/* A worker has failed: tells the head if that may be for lack of room for its files. */
+void agent_files_room_tell(struct agent *agent, uint32_t id);
+/* Drops all. Returns true if the head has not fetched what was found. */
+bool agent_files_free(struct agent *agent);
 
 /* ---- agent_worker.c ---- */
 

@@ -4,6 +4,7 @@
  * here until the head grants credit and the link has room, and meanwhile the worker's pipe is not read.
  */
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "agent/agent_impl.h"
 #include "base/cleanup.h"
@@ -32,6 +33,7 @@ struct agent_worker {
     struct node_worker *process; /* NULL: it was not started */
     struct agent_stream streams[WORKER_STREAMS];
     uint64_t n_input_bytes;
+    uint32_t files; /* the number of its files; WIRE_NO_WORKER: none */
     bool is_gone, is_released;
     struct worker_exit exit;
 };
@@ -164,6 +166,8 @@ static void on_gone(void *context, const struct worker_exit *exit)
     w->exit = *exit;
     w->is_gone = true;
     w->agent->n_alive--;
+    if (exit->exit_code || exit->exit_signal)
+        agent_files_room_tell(w->agent, w->files);
     ends_send(w);
     if (w->is_released)
         worker_free(w);
@@ -180,11 +184,7 @@ static void on_warned(void *context, const char *text)
 static void on_failed(void *context, const struct err *why)
 {
     struct agent_worker *w = context;
-    cleanup_buf struct buf out = BUF_INIT;
-    struct wire_body body = wire_body_to(&out);
-    struct err err = *why;
-    wire_error(&body, &err);
-    agent_send(w->agent, FRAME_FAILED, WIRE_NO_WORKER, 0, buf_str(&out));
+    agent_error_send(w->agent, FRAME_FAILED, WIRE_NO_WORKER, why);
 }
 
 /* ---- from the head to the worker ---- */
@@ -242,32 +242,11 @@ static const struct worker_handlers handlers = {.started = on_started,
 /* Where a worker connects to with --channel-path: the head's own path says nothing here. free() it. */
 static int channel_path_make(struct agent_worker *w, char **out, struct err *err)
 {
-    struct agent *agent = w->agent;
-    const char *tmp = getenv("TMPDIR");
-    if (!agent->channel_folder) {
-        char *folder = xasprintf("%s/muster-agent-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-        if (!mkdtemp(folder)) {
-            int rc = fail_errno(err, "make a folder in %s", tmp && *tmp ? tmp : "/tmp");
-            free(folder);
-            return rc;
-        }
-        agent->channel_folder = folder;
-    }
-    *out = xasprintf("%s/%u", agent->channel_folder, w->id);
+    int rc = agent_scratch_take(w->agent, err);
+    if (rc)
+        return rc;
+    *out = xasprintf("%s/%u", w->agent->scratch.path, w->id);
     return 0;
-}
-
-/* A shard's files are read and written by their paths on the head. */
-static int shared_check(const char *path, struct err *err)
-{
-    if (!path[0] || path_exists(path))
-        return 0;
-    fail(err, ERR_UNAVAILABLE,
-         "%s is not on its host: shards need the run's folder, inputs and outputs in a folder that "
-         "all hosts share",
-         path);
-    err->sys = ENOENT;
-    return ERR_UNAVAILABLE;
 }
 
 static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct err *err)
@@ -275,18 +254,17 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
     struct allocation *a = &w->agent->allocation;
     const struct seat *seat = &a->seats[spawn->seat];
     struct env_list env = {0}, changes = {0};
-    cleanup_free char *channel_path = NULL;
+    cleanup_free char *channel_path = NULL, *cwd = path_cwd();
     int held[LOCK_FDS_MAX], rc = 0;
     env_inherit(&env);
     env_set(&env, xstrdup(w->agent->mark));
-    if (w->agent->cwd)
-        env_set(&env, xasprintf("PWD=%s", w->agent->cwd));
+    if (cwd)
+        env_set(&env, xasprintf("PWD=%s", cwd));
     seat_environment_add(a, spawn->seat, &env);
     for (size_t i = 0; spawn->changes[i]; i++)
         env_list_add(&changes, xstrdup(spawn->changes[i]));
     env_apply(&env, &changes);
-    rc = shared_check(spawn->shared_path, err);
-    if (rc == 0 && spawn->channel == CHANNEL_PATH)
+    if (spawn->channel == CHANNEL_PATH)
         rc = channel_path_make(w, &channel_path, err);
     if (channel_path)
         env_set(&env, xasprintf("MUSTER_CHANNEL=%s", channel_path));
@@ -304,8 +282,10 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
         .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
         .handlers = &handlers,
         .context = w};
+    mode_t own = umask((mode_t)spawn->umask); /* inherited by the worker */
     if (rc == 0)
         rc = node_spawn(w->agent->shell.node, &request, &w->process, err);
+    umask(own);
     env_list_release(&env);
     return rc;
 }
@@ -348,6 +328,7 @@ static void take_spawn(struct agent *agent, const struct frame *frame)
     }
     own_program_set(agent, &spawn);
     struct agent_worker *w = worker_new(agent, frame->worker);
+    w->files = spawn.files;
     int rc = start(w, &spawn, &err);
     wire_spawn_release(&spawn);
     agent->n_alive += rc == 0;

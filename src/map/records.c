@@ -156,7 +156,7 @@ static int recall(struct session *s, uint64_t *n_items, struct err *err)
     return rc;
 }
 
-static void print(const struct session *s)
+static void print(struct session *s)
 {
     for (uint32_t p = 0; p < s->n_seats; p++) {
         seat_print(s, p);

@@ -32,6 +32,8 @@ struct worker_ops {
     void (*retire)(struct worker *worker);
     /* Its argv: NULL-terminated, borrowed. */
     const char *const *(*command)(const struct worker *worker);
+    /* May be NULL. Its files on another host (node_stage); NULL: none. */
+    const struct node_files *(*files)(const struct worker *worker);
     void (*environment)(const struct worker *worker, struct env_list *env);
     /* May be NULL. Adds to `shown` what the user is to see of its output; if `bytes` is empty, the output that was
      * held back. */
@@ -68,7 +70,7 @@ struct work {
     /* For --dry-run of a resumed run, with s->shell.store open: its number of items; 0: not known. */
     int (*recall)(struct session *s, uint64_t *n_items, struct err *err);
     /* For --dry-run: prints what would run where. */
-    void (*print)(const struct session *s);
+    void (*print)(struct session *s);
     /* The loop runs: begins to tell the feeder of the items. */
     void (*input_begin)(struct session *s);
     /* May be NULL. */

@@ -6,7 +6,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/xalloc.h"
 #include "map/environment.h"
 #include "map/work.h"
@@ -241,8 +240,6 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
         worker->channel_path = xasprintf("%s/w%u.sock", s->shell.run_dir, worker->number);
     worker_environment(worker, batch, &env);
     environment_command(&s->request->environment, work->worker->command(worker), &command);
-    cleanup_free char *manifest =
-        work->keeps_workers ? NULL : path_join(s->shell.run_dir, "manifest.json");
     const struct spawn_request request = {
         .argv = (const char *const *)command.at,
         .envp = (const char *const *)env.at,
@@ -252,8 +249,8 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
         .answers = work->keeps_workers,
         .channel = channel_of(worker),
         .channel_path = worker->channel_path,
-        .shared_path = manifest,
         .sent = &s->request->environment.env,
+        .files = work->worker->files ? work->worker->files(worker) : NULL,
         .held_fds = held,
         .n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),
         .handlers = &handlers,

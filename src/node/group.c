@@ -17,6 +17,14 @@ static int group_spawn(struct node *node, const struct spawn_request *request,
     return node_spawn(group->nodes[request->seat->host], request, out, err);
 }
 
+static int group_stage(struct node *node, const struct stage_request *request,
+                       struct node_files **out, struct err *err)
+{
+    const struct group *group = (const struct group *)node;
+    ASSERT(request->seat->host < group->n_nodes);
+    return node_stage(group->nodes[request->seat->host], request, out, err);
+}
+
 static void group_hold(struct node *node, bool is_held)
 {
     const struct group *group = (const struct group *)node;
@@ -63,7 +71,8 @@ static const struct node_ops group_ops = {.spawn = group_spawn,
                                           .look = group_look,
                                           .flush = group_flush,
                                           .tick = group_tick,
-                                          .close = group_close};
+                                          .close = group_close,
+                                          .stage = group_stage};
 
 struct node *group_open(struct node *first)
 {

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/texts.h"
 #include "device/seat.h"
+#include "node/left_file.h"
 #include "proc/oom.h"
 
 enum worker_stream {
@@ -90,7 +91,7 @@ struct spawn_request {
     bool answers;                          /* its output is not read while the node is held */
     enum worker_channel channel;
     const char *channel_path;
-    const char *shared_path; /* of the owner's: the worker's machine must see it. NULL: none */
+    const struct node_files *files; /* of this worker, staged; NULL: none */
     const struct texts
         *sent; /* NAME or NAME=VALUE: in envp, for another machine as well; NULL: none */
     /* Locks of its devices: held until the worker and all its descendants are gone. */
@@ -100,6 +101,45 @@ struct spawn_request {
     void *context;
 };
 
+/*
+ * The files of a worker, where its machine does not see those of the owner (remote_files.c). node_stage asks for the
+ * machine's answer; node_prepare sends the input; after the worker's end node_collect finds what it left, and node_fetch
+ * brings one file after the other. All is done beside the loop, and told by these handlers, never from within the
+ * functions. After `failed` nothing follows.
+ */
+struct node_files_handlers {
+    /* The machine sees the owner's files, so nothing is to be sent or fetched: folder is NULL. Else it has a folder for the
+     * files. */
+    void (*staged)(void *context, const char *folder);
+    /* The worker can be started. Files that it writes are not older than since_ns there (clock_file_ns). */
+    void (*ready)(void *context, int64_t since_ns);
+    /* The files that it left, in the order of the request; borrowed. */
+    void (*found)(void *context, const struct left_file *files, size_t n_files);
+    /* The file is here: whole, checked, synced. */
+    void (*fetched)(void *context);
+    /* ERR_UNAVAILABLE: this machine cannot, another one may. Any other error is about what the worker left (ENOENT in
+     * `sys`: no new file has such a name), or about the owner's disk. */
+    void (*failed)(void *context, const struct err *why);
+};
+
+struct stage_request {
+    const struct seat *seat;
+    const char *probe_path, *probe_token; /* a file of the owner's and what it holds */
+    bool needs_cwd;                       /* the owner's folder of work must be seen as well */
+    const struct node_files_handlers *handlers;
+    void *context;
+};
+
+struct prepare_request {
+    const char *input_path;               /* of the owner's; NULL: none */
+    const char *input_name, *output_name; /* below the folder for the files; "": none */
+    /* What the worker is to leave: by a pattern in its folder of work; NULL: the output. */
+    const struct left_ask *asks;
+    size_t n_asks;
+    int64_t
+        since_ns; /* the worker was started at that time, which `ready` told; 0: it is to be started */
+};
+
 enum worker_end {
     END_POLITELY, /* TERM, grace period, KILL */
     END_AT_ONCE
@@ -107,6 +147,7 @@ enum worker_end {
 
 struct node;
 struct node_worker;
+struct node_files;
 
 /* The implementations begin with these. */
 struct node_ops;
@@ -118,6 +159,19 @@ struct node_worker {
     const struct worker_handlers *handlers;
     void *context;
     pid_t guard_pid; /* for messages */
+};
+struct node_files {
+    const struct node_files_ops *ops;
+    const struct node_files_handlers *handlers;
+    void *context;
+};
+
+struct node_files_ops {
+    int (*prepare)(struct node_files *files, const struct prepare_request *request,
+                   struct err *err);
+    void (*collect)(struct node_files *files);
+    void (*fetch)(struct node_files *files, size_t which, const char *path);
+    void (*unstage)(struct node_files *files);
 };
 
 struct node_ops {
@@ -140,6 +194,9 @@ struct node_ops {
     void (*flush)(struct node *node);
     void (*tick)(struct node *node);
     void (*close)(struct node *node);
+    /* NULL: the owner's files are those of this node. */
+    int (*stage)(struct node *node, const struct stage_request *request, struct node_files **out,
+                 struct err *err);
 };
 
 /* ERR_STOPPED if the machine lacks descriptors or processes for it; any other error is about this command alone. */
@@ -147,6 +204,39 @@ MUST_CHECK static inline int node_spawn(struct node *node, const struct spawn_re
                                         struct node_worker **out, struct err *err)
 {
     return node->ops->spawn(node, request, out, err);
+}
+
+/* Requests are borrowed until the functions return. *out NULL: the machine is the owner's, and no handler is called. */
+MUST_CHECK static inline int node_stage(struct node *node, const struct stage_request *request,
+                                        struct node_files **out, struct err *err)
+{
+    *out = NULL;
+    return node->ops->stage ? node->ops->stage(node, request, out, err) : 0;
+}
+
+MUST_CHECK static inline int node_prepare(struct node_files *files,
+                                          const struct prepare_request *request, struct err *err)
+{
+    return files->ops->prepare(files, request, err);
+}
+
+/* The worker has ended well, and is not to be started any more. */
+static inline void node_collect(struct node_files *files)
+{
+    files->ops->collect(files);
+}
+
+/* Brings the file number `which` of those that were found to `path`. One at a time. */
+static inline void node_fetch(struct node_files *files, size_t which, const char *path)
+{
+    files->ops->fetch(files, which, path);
+}
+
+/* The files there are of no use any more. May be NULL. */
+static inline void node_unstage(struct node_files *files)
+{
+    if (files)
+        files->ops->unstage(files);
 }
 
 /* Returns how many bytes were taken; if not all, `writable` follows. Negative: the reader is gone. */

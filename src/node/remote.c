@@ -4,6 +4,7 @@
  */
 #include "node/remote.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -44,6 +45,7 @@ static void lose(struct remote *remote, const struct err *why)
     link_break(&remote->link, why);
     remote->opts.handlers->lost(remote->opts.context, why);
     remote_workers_lose(remote);
+    remote_files_lose(remote, false);
     remote_end_transport(&remote->base, END_POLITELY);
 }
 
@@ -107,6 +109,7 @@ static void on_taken(struct remote *remote, const struct frame *frame)
         remote->link.silence_limit_ms = remote->opts.silence_limit_ms;
         wire_taken_clean(&taken);
         remote->opts.handlers->taken(remote->opts.context, &taken);
+        remote_files_return(remote);
     } else if (is_well && remote->has_asked_more) {
         remote->has_asked_more = false;
         wire_taken_clean(&taken);
@@ -152,7 +155,9 @@ static const struct {
 static void on_frame(void *context, const struct frame *frame)
 {
     struct remote *remote = context;
-    if (remote->state == REMOTE_UP && frame->worker != WIRE_NO_WORKER)
+    if (remote->state == REMOTE_UP && frame_is_of_files(frame->type))
+        remote_files_frame(remote, frame);
+    else if (remote->state == REMOTE_UP && frame->worker != WIRE_NO_WORKER)
         remote_worker_frame(remote, frame);
     else if (remote->has_asked_more && frame->type == FRAME_TAKEN)
         on_taken(remote, frame);
@@ -178,6 +183,7 @@ static ssize_t on_write(void *context, struct str bytes)
 static void on_has_room(void *context)
 {
     remote_workers_resume(context);
+    remote_files_resume(context);
 }
 
 static const struct link_handlers link_handlers = {
@@ -369,6 +375,7 @@ void remote_ask_more(struct node *node)
 void remote_leave(struct node *node)
 {
     struct remote *remote = (struct remote *)node;
+    flush(remote);
     remote->state = REMOTE_AWAY;
     if (node_is_open(remote->transport, STREAM_IN))
         node_finish(remote->transport, STREAM_IN);
@@ -392,9 +399,15 @@ static void remote_flush(struct node *node)
     flush((struct remote *)node);
 }
 
+void remote_give_up(struct node *node)
+{
+    remote_files_lose((struct remote *)node, true);
+}
+
 static void remote_tick(struct node *node)
 {
     struct remote *remote = (struct remote *)node;
+    remote_files_tick(remote);
     if (remote->state == REMOTE_AWAY)
         return;
     for (uint32_t id = 0; id < remote->n_ids; id++)
@@ -414,6 +427,7 @@ static void remote_close(struct node *node)
         if (remote->workers[id])
             remote_release(&remote->workers[id]->base);
     ASSERT(!remote->transport);
+    remote_files_free(remote);
     link_release(&remote->link);
     remote_start_release(remote);
     buf_release(&remote->last_words);
@@ -438,11 +452,14 @@ const struct node_ops remote_ops = {.spawn = remote_spawn,
                                     .look = remote_look,
                                     .flush = remote_flush,
                                     .tick = remote_tick,
-                                    .close = remote_close};
+                                    .close = remote_close,
+                                    .stage = remote_stage};
 
 struct node *remote_open(const struct remote_opts *opts)
 {
     struct remote *remote = xcalloc(1, sizeof(*remote));
-    *remote = (struct remote){.base = {&remote_ops}, .opts = *opts};
+    mode_t mask = umask(0);
+    umask(mask);
+    *remote = (struct remote){.base = {&remote_ops}, .opts = *opts, .umask = mask & 0777};
     return &remote->base;
 }

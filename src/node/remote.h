@@ -11,6 +11,8 @@
 
 #include "node/bundle.h"
 #include "node/link.h"
+#include <uv.h>
+
 #include "node/node.h"
 #include "node/wire_body.h"
 
@@ -45,6 +47,7 @@ struct remote_opts {
         *self_path; /* of muster here, for hosts that are this machine; NULL: not started there */
     struct bundles *bundles; /* the transport runs `sh`, which is sent a script; NULL: an agent */
     struct wire_take take;
+    uv_loop_t *loop;           /* borrowed, for work on files */
     uint64_t silence_limit_ms; /* after which either end gives the other up */
     bool may_queue;            /* before its hello the agent may be silent without end */
     const struct remote_handlers *handlers;
@@ -72,3 +75,5 @@ void remote_ask_more(struct node *node);
 void remote_leave(struct node *node);
 /* Ends the transport's process. */
 void remote_end_transport(struct node *node, enum worker_end how);
+/* No more files are fetched: those on their way, or waiting for a connection, fail. */
+void remote_give_up(struct node *node);

@@ -4,6 +4,7 @@
  *   remote.c         transport, handshake, loss
  *   remote_start.c   before the agent's first byte: the script, the program if it is not there
  *   remote_worker.c  workers: orders to them, what comes from them
+ *   remote_files.c   files of workers: those that are sent before, and fetched after
  *
  * Credit: for each stream of a worker, either side may send so many bytes as the other has granted: WIRE_CREDIT_BYTES
  * at first, and more as bytes are used up. So a worker that does not read, or a disk that is slow, holds back that
@@ -67,6 +68,9 @@ struct remote {
     struct remote_peer peer;
     struct remote_worker **workers; /* by id; NULL: the id is free */
     uint32_t n_ids;
+    struct remote_files *files; /* a list */
+    uint32_t next_files;        /* the number of the next; numbers are not used again */
+    uint32_t umask;             /* of this process */
     bool is_held;
     bool has_asked_more; /* for devices that become free; one more TAKEN may come */
 };
@@ -116,3 +120,19 @@ void remote_worker_tick(struct remote_worker *worker);
 void remote_workers_resume(struct remote *remote);
 /* The connection is lost, and with it all workers. */
 void remote_workers_lose(struct remote *remote);
+
+/* ---- remote_files.c ---- */
+
+MUST_CHECK int remote_stage(struct node *node, const struct stage_request *request,
+                            struct node_files **out, struct err *err);
+/* The number by which the agent knows them; WIRE_NO_WORKER for NULL. */
+uint32_t remote_files_id(const struct node_files *files);
+void remote_files_frame(struct remote *remote, const struct frame *frame);
+void remote_files_tick(struct remote *remote);
+/* The link takes data again. */
+void remote_files_resume(struct remote *remote);
+/* There is a connection again: goes on with files that were on their way. */
+void remote_files_return(struct remote *remote);
+/* The connection is lost, or is_final: to be ended. What is on its way waits for another one, unless is_final. */
+void remote_files_lose(struct remote *remote, bool is_final);
+void remote_files_free(struct remote *remote);

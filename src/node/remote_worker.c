@@ -87,10 +87,10 @@ static void spawn_send(const struct remote_worker *w, const struct spawn_request
                                .has_input = request->has_input,
                                .answers = request->answers,
                                .channel = (uint8_t)request->channel,
+                               .umask = w->remote->umask,
+                               .files = remote_files_id(request->files),
                                .argv = (const char **)(uintptr_t)request->argv,
                                .changes = (const char **)(uintptr_t)changes.at};
-    snprintf(spawn.shared_path, sizeof(spawn.shared_path), "%s",
-             request->shared_path ? request->shared_path : "");
     wire_spawn(&body, &spawn);
     frame_send(w, FRAME_SPAWN, 0, buf_str(&out));
     env_list_release(&changes);

@@ -56,7 +56,19 @@ enum {
     X(WARNED, 4096)              /* from it: text for the user */     \
     X(FAILED, 4096)              /* from it: an error of the node */  \
     X(EXPLAINED, 0)              /* to it: a kill has its reason */   \
-    X(SAMPLE, 64)                /* from it: state of a device */
+    X(SAMPLE, 64)                /* from it: state of a device */     \
+    X(STAGE, 8192)               /* to it: are files shared? */       \
+    X(STAGED, 8192)              /* from it: they are, or where */    \
+    X(PREPARE, 16777216)         /* to it: take the input, look */    \
+    X(READY, 8)                  /* from it: start the worker */      \
+    X(COLLECT, 0)                /* to it: find what was left */      \
+    X(FOUND, 16777216)           /* from it: what was left */         \
+    X(FETCH, 8192)               /* to it: send a file */             \
+    X(FILE_DATA, 65536)          /* both ways, as DATA */             \
+    X(FILE_CREDIT, 8)            /* both ways: bytes to send more */  \
+    X(FILE_END, 16)              /* both ways: the file is sent */    \
+    X(FILES_FAILED, 4096)        /* from it: an error instead */      \
+    X(UNSTAGE, 0)                /* to it: the files are of no use */
 
 enum frame_type {
 #define X(name, body_max) FRAME_##name,
@@ -64,6 +76,12 @@ enum frame_type {
 #undef X
     FRAME_TYPES_COUNT
 };
+
+/* About the files of a worker (node_stage). They have numbers of their own, in the place of the worker's. */
+static inline bool frame_is_of_files(enum frame_type type)
+{
+    return type >= FRAME_STAGE && type <= FRAME_UNSTAGE;
+}
 
 struct frame {
     enum frame_type type;

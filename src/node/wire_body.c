@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <endian.h>
+#include <limits.h>
 
 #include "base/cleanup.h"
 #include "base/console_text.h"
@@ -13,7 +14,8 @@ enum {
     TEXTS_MAX = 1 << 20, /* of an argv or an environment */
     SEATS_MAX = 8192,
     EXIT_CODE_MAX = 255,
-    EXIT_SIGNAL_MAX = 64
+    EXIT_SIGNAL_MAX = 64,
+    LEFT_MAX = 4096 /* files that a worker leaves */
 };
 
 /* ---- fields ---- */
@@ -328,7 +330,10 @@ void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
     wire_u8(body, &spawn->channel);
     if (spawn->channel > CHANNEL_PATH)
         body->is_malformed = true;
-    text(body, spawn->shared_path, sizeof(spawn->shared_path));
+    u32(body, &spawn->umask);
+    if (spawn->umask > 0777)
+        body->is_malformed = true;
+    u32(body, &spawn->files);
     texts(body, &spawn->argv);
     texts(body, &spawn->changes);
     if (!spawn->argv[0])
@@ -401,4 +406,101 @@ void wire_sample(struct wire_body *body, struct device_sample *sample)
     if (milliwatts < -1)
         body->is_malformed = true;
     sample->power_w = milliwatts < 0 ? -1 : milliwatts / 1000.0;
+}
+
+/* ---- files ---- */
+
+void wire_stage(struct wire_body *body, struct wire_stage *stage)
+{
+    text(body, stage->probe_path, sizeof(stage->probe_path));
+    text(body, stage->probe_token, sizeof(stage->probe_token));
+    flag(body, &stage->needs_cwd);
+}
+
+static size_t texts_len(const char **list)
+{
+    size_t n = 0;
+    while (list[n])
+        n++;
+    return n;
+}
+
+void wire_prepare(struct wire_body *body, struct wire_prepare *prepare)
+{
+    text(body, prepare->input_name, sizeof(prepare->input_name));
+    text(body, prepare->output_name, sizeof(prepare->output_name));
+    texts(body, &prepare->options);
+    texts(body, &prepare->patterns);
+    wire_u64(body, &prepare->since_ns);
+    if (prepare->since_ns > INT64_MAX)
+        body->is_malformed = true;
+    size_t n_files = texts_len(prepare->patterns);
+    if (n_files > LEFT_MAX || texts_len(prepare->options) != n_files)
+        body->is_malformed = true;
+}
+
+void wire_prepare_release(struct wire_prepare *prepare)
+{
+    texts_release(prepare->options);
+    texts_release(prepare->patterns);
+    prepare->options = prepare->patterns = NULL;
+}
+
+void wire_staged(struct wire_body *body, struct wire_staged *staged)
+{
+    flag(body, &staged->is_shared);
+    text(body, staged->folder, sizeof(staged->folder));
+    if (staged->is_shared == (staged->folder[0] == '/'))
+        body->is_malformed = true;
+}
+
+static void file_trace(struct wire_body *body, struct file_trace *trace)
+{
+    uint64_t mtime = (uint64_t)trace->mtime_ns;
+    text_owned(body, &trace->path);
+    wire_u64(body, &trace->device);
+    wire_u64(body, &trace->inode);
+    wire_u64(body, &trace->bytes);
+    wire_u64(body, &mtime);
+    trace->mtime_ns = (int64_t)mtime;
+    if (trace->bytes > INT64_MAX || strlen(trace->path) >= PATH_MAX)
+        body->is_malformed = true;
+}
+
+void wire_found(struct wire_body *body, struct wire_found *found)
+{
+    enum {
+        FILE_MIN_BYTES = 40
+    };
+    count(body, &found->n_files, LEFT_MAX, FILE_MIN_BYTES);
+    if (!body->out)
+        found->files = xcalloc(found->n_files + 1, sizeof(*found->files));
+    for (uint32_t i = 0; i < found->n_files; i++) {
+        text_owned(body, &found->files[i].name);
+        file_trace(body, &found->files[i].trace);
+        if (strlen(found->files[i].name) >= PATH_MAX)
+            body->is_malformed = true;
+    }
+}
+
+void wire_found_release(struct wire_found *found)
+{
+    for (uint32_t i = 0; i < found->n_files; i++)
+        left_file_release(&found->files[i]);
+    free(found->files);
+    *found = (struct wire_found){0};
+}
+
+void wire_fetch(struct wire_body *body, struct wire_fetch *fetch)
+{
+    file_trace(body, &fetch->trace);
+    wire_u64(body, &fetch->from);
+    if (fetch->from > fetch->trace.bytes)
+        body->is_malformed = true;
+}
+
+void wire_file_end(struct wire_body *body, struct wire_file_end *end)
+{
+    wire_u64(body, &end->n_bytes);
+    wire_u64(body, &end->hash);
 }

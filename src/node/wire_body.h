@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "device/probe.h"
 #include "device/seat.h"
+#include "node/left_file.h"
 #include "node/node.h"
 
 struct wire_body {
@@ -80,8 +81,9 @@ struct wire_spawn {
     uint32_t seat; /* its number among the seats that were taken */
     uint64_t grace_ms;
     bool has_input, answers;
-    uint8_t channel;        /* enum worker_channel */
-    char shared_path[4096]; /* must be there; "": none */
+    uint8_t channel; /* enum worker_channel */
+    uint32_t umask;  /* of the head's files */
+    uint32_t files;  /* the number of its files; WIRE_NO_WORKER: none */
     /* NULL-terminated. changes: of the agent's own environment, as env_apply() has them. */
     const char **argv, **changes;
 };
@@ -115,6 +117,47 @@ struct wire_input {
 void wire_input(struct wire_body *body, struct wire_input *input);
 /* SAMPLE: of a device, by its position among the devices of TAKEN. */
 void wire_sample(struct wire_body *body, struct device_sample *sample);
-/* CREDIT and END: a number alone. */
+/* CREDIT, END, FILE_CREDIT, READY (the agent's time, clock_file_ns): a number alone. */
 void wire_u64(struct wire_body *body, uint64_t *value);
 void wire_u8(struct wire_body *body, uint8_t *value);
+
+/* STAGE: asks whether the agent sees the head's files. */
+struct wire_stage {
+    char probe_path[4096], probe_token[64]; /* a file of the head's and what it holds */
+    bool needs_cwd;                         /* the head's folder of work as well */
+};
+void wire_stage(struct wire_body *body, struct wire_stage *stage);
+/* STAGED. */
+struct wire_staged {
+    bool is_shared;    /* the head's paths are right there, too */
+    char folder[4096]; /* else: for the files */
+};
+void wire_staged(struct wire_body *body, struct wire_staged *staged);
+/* PREPARE: the files of a worker that is to be started. */
+struct wire_prepare {
+    char input_name[512], output_name[512]; /* below the folder for the files; "": none */
+    /* NULL-terminated, of the same length: for each file that the worker is to leave, the option that names it, and its
+     * pattern; "": it is the output. */
+    const char **options, **patterns;
+    uint64_t
+        since_ns; /* files that are not older count, by the agent's clock; 0: those that are new from now on */
+};
+void wire_prepare(struct wire_body *body, struct wire_prepare *prepare);
+void wire_prepare_release(struct wire_prepare *prepare);
+/* FOUND: the files, in the order of `patterns`. */
+struct wire_found {
+    struct left_file *files; /* [n_files], with wire_found_release after reading */
+    uint32_t n_files;
+};
+void wire_found(struct wire_body *body, struct wire_found *found);
+void wire_found_release(struct wire_found *found);
+/* FETCH: the file as it was found, without its first bytes. */
+struct wire_fetch {
+    struct file_trace trace; /* free() its path after reading */
+    uint64_t from;
+};
+void wire_fetch(struct wire_body *body, struct wire_fetch *fetch);
+struct wire_file_end {
+    uint64_t n_bytes, hash; /* of the whole file: XXH3-64 */
+};
+void wire_file_end(struct wire_body *body, struct wire_file_end *end);

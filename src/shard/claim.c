@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds which of a million shards owns a file: a hash table of shards with open addressing, by the paths of their
- * files. The paths are those of the results, so the entry of a shard that has lost its result is ignored.
+ * Finds which of a million shards owns a file: a hash table of shards with open addressing, by the places where
+ * their files were left. The places are those of the results, so the entry of a shard that has lost its result is ignored.
  */
 #include <xxhash.h>
 
@@ -12,16 +12,23 @@ enum {
     SLOTS_MIN = 64
 };
 
-static bool is_file_of(const struct shards *shards, uint64_t shard, size_t of_kind,
-                       const char *path)
+/* Where the program left the file. */
+static const char *place_of(const struct shards *shards, uint64_t shard, size_t of_kind)
 {
     const struct shard_file *files = shards->results[shard].files;
-    return files && strcmp(files[of_kind].path, path) == 0;
+    return !files ? NULL : files[of_kind].origin ? files[of_kind].origin : files[of_kind].path;
 }
 
-static size_t slot_of(const struct shard_claims *claims, const char *path)
+static bool is_file_of(const struct shards *shards, uint64_t shard, size_t of_kind,
+                       const char *place)
 {
-    return XXH3_64bits(path, strlen(path)) & (claims->n_slots - 1);
+    const char *own = place_of(shards, shard, of_kind);
+    return own && strcmp(own, place) == 0;
+}
+
+static size_t slot_of(const struct shard_claims *claims, const char *place)
+{
+    return XXH3_64bits(place, strlen(place)) & (claims->n_slots - 1);
 }
 
 static size_t slot_after(const struct shard_claims *claims, size_t slot)
@@ -49,23 +56,23 @@ static void claims_build(const struct shards *shards, size_t of_kind, struct sha
     for (uint64_t k = 0; k < shards->n_shards; k++) {
         if (!shards->results[k].files)
             continue;
-        size_t slot = slot_of(claims, shards->results[k].files[of_kind].path);
+        size_t slot = slot_of(claims, place_of(shards, k, of_kind));
         while (claims->slots[slot] != 0)
             slot = slot_after(claims, slot);
         claim_put(claims, slot, k);
     }
 }
 
-uint64_t shard_claim(struct shards *shards, size_t of_kind, const char *path, uint64_t shard)
+uint64_t shard_claim(struct shards *shards, size_t of_kind, const char *place, uint64_t shard)
 {
     struct shard_claims *claims = &shards->kinds[of_kind].claims;
     bool is_there = false;
     if (2 * (claims->n_used + 1) > claims->n_slots)
         claims_build(shards, of_kind, claims);
-    size_t slot = slot_of(claims, path);
+    size_t slot = slot_of(claims, place);
     for (; claims->slots[slot] != 0; slot = slot_after(claims, slot)) {
         uint64_t owner = claims->slots[slot] - 1;
-        if (owner != shard && is_file_of(shards, owner, of_kind, path))
+        if (owner != shard && is_file_of(shards, owner, of_kind, place))
             return owner;
         is_there = is_there || owner == shard;
     }

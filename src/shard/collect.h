@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the file that a shard leaves: which it is, whether it is new, how many records it holds.
+ * The file that a shard leaves: which it is (node/left_file.h), how many records it holds.
  * Uses no session; may run on any thread.
  */
 #pragma once
@@ -9,24 +9,11 @@
 #include "base/err.h"
 #include "base/texts.h"
 #include "data/source.h"
+#include "node/left_file.h"
 #include "tensor/kind.h"
 
-/* The state of a file at one moment. It changes if the file is written to or replaced. */
-struct file_trace {
-    char *path;
-    uint64_t device, inode, bytes;
-    int64_t mtime_ns;
-};
-struct file_traces {
-    struct file_trace *at;
-    size_t len;
-};
-void file_traces_release(struct file_traces *traces);
-
 struct collect {
-    const char *option;  /* "--collect", for messages */
-    const char *pattern; /* of glob(); NULL: the file is `path` */
-    const char *path;
+    struct left_ask left;
     bool is_counted;           /* its records are counted, and must be `expect` … */
     bool takes_any;            /* … or any number of them */
     const char *uncounted;     /* the option that allows any number, for messages */
@@ -36,17 +23,17 @@ struct collect {
     const char *rules_path;    /* a file with further rules; NULL: none */
     enum record_format format;
     uint64_t expect;
-    int64_t
-        since_ns; /* a file written before this time is old (clock_file_ns); 0: only `before` decides */
 };
 
 struct collected {
     bool is_absent; /* no new file has such a name; there may be one under another name */
     char *path;     /* absolute */
     char *name;     /* as matched by the pattern */
+    char *origin;   /* HOST:PATH, if the program left it on another host; NULL: at `path` */
     uint64_t bytes;
     uint64_t records; /* UINT64_MAX: not counted */
 };
+void collected_release(struct collected *collected);
 
 /* Notes the files that exist before the program starts; they do not count unless they are written again. */
 MUST_CHECK int collect_before(const struct collect *ask, struct file_traces *before,
@@ -57,3 +44,5 @@ MUST_CHECK int collect_before(const struct collect *ask, struct file_traces *bef
  */
 MUST_CHECK int collect_find(const struct collect *ask, const struct file_traces *before,
                             struct collected *out, struct err *err);
+/* Counts the records of out->path, and sets out->records. ERR_DATA if they are not as many as is asked for. */
+MUST_CHECK int collect_count(const struct collect *ask, struct collected *out, struct err *err);

@@ -296,6 +296,7 @@ void shards_free(struct shards *shards)
     for (uint64_t k = 0; shards->results && k < shards->n_shards; k++)
         shard_result_free(shards, &shards->results[k]);
     shard_kinds_free(shards);
+    shard_probe_drop(&shards->probe);
     suffixes_free(shards);
     free(shards->results);
     free(shards->seat_items);
@@ -334,12 +335,16 @@ static void suffix_add(const struct shards *shards, uint64_t shard, struct buf *
         buf_addf(out, "shard_%lu", shard);
 }
 
-/* The names sort in the order of the shards. */
-static void file_add(const struct shards *shards, const char *folder, uint64_t shard,
+/* The names sort in the order of the shards. On a host with a folder of its own, they are the same below it. */
+static void file_add(const struct session *s, const struct shard_at *at, const char *folder,
                      const char *extension, struct buf *out)
 {
-    int digits = snprintf(NULL, 0, "%" PRIu64, shards->n_shards - 1);
-    buf_addf(out, "%s/shard_%0*" PRIu64 "%s", folder, digits, shard, extension);
+    int digits = snprintf(NULL, 0, "%" PRIu64, shards_of(s)->n_shards - 1);
+    if (at->folder) {
+        buf_add_text(out, at->folder);
+        folder += strlen(s->shell.run_dir);
+    }
+    buf_addf(out, "%s/shard_%0*" PRIu64 "%s", folder, digits, at->shard, extension);
 }
 
 static const char *input_extension(const struct session *s)
@@ -371,10 +376,10 @@ static void value_add(const struct session *s, const struct shard_at *at, enum p
         buf_addf(out, "%lu", at->shard);
         return;
     case PLACE_INPUT:
-        file_add(shards, shards->input_dir, at->shard, input_extension(s), out);
+        file_add(s, at, shards->input_dir, input_extension(s), out);
         return;
     case PLACE_OUTPUT:
-        file_add(shards, shards->output_dir, at->shard, shards->extension, out);
+        file_add(s, at, shards->output_dir, shards->extension, out);
         return;
     case PLACE_SHARDS:
         buf_addf(out, "%lu", shards->n_shards);
@@ -398,7 +403,7 @@ static void value_add(const struct session *s, const struct shard_at *at, enum p
         buf_add_text(out, shards->stamp);
         return;
     case PLACE_RUN_DIR:
-        buf_add_text(out, s->shell.run_dir);
+        buf_add_text(out, at->folder ? at->folder : s->shell.run_dir);
         return;
     case PLACE_ATTEMPT:
         buf_addf(out, "%u", at->number);

@@ -26,18 +26,21 @@ static const struct {
     {"number", PLACE_ATTEMPT},
 };
 
-void shard_end_note(struct session *s, uint64_t shard, const struct template_values *values,
-                    int64_t since_ns, struct str work_json)
+void shard_end_note(struct session *s, const struct shard_end *end)
 {
     cleanup_buf struct buf json = BUF_INIT;
     buf_add_char(&json, '{');
-    shard_members_add(shards_of(s), shard, &json);
-    buf_addf(&json, ",\"since_ns\":%ld", since_ns);
+    shard_members_add(shards_of(s), end->shard, &json);
+    buf_addf(&json, ",\"since_ns\":%ld", end->since_ns);
+    if (end->host) {
+        buf_add_text(&json, ",\"host\":");
+        buf_add_json(&json, str_of(end->host));
+    }
     for (size_t i = 0; i < countof(told); i++) {
         buf_addf(&json, ",\"%s\":", told[i].name);
-        buf_add_json(&json, values->of[told[i].which]);
+        buf_add_json(&json, end->values->of[told[i].which]);
     }
-    buf_addf(&json, ",\"work\":{%.*s}}", (int)work_json.len, work_json.at);
+    buf_addf(&json, ",\"work\":{%.*s}}", (int)end->work_json.len, end->work_json.at);
     ledger_event(s->ledger, "shard", buf_text(&json));
 }
 
@@ -116,26 +119,59 @@ static bool values_recall(const struct session *s, uint64_t shard, const char *e
     return true;
 }
 
-static int file_take(struct session *s, uint64_t shard, size_t kind,
-                     const struct template_values *values, int64_t since_ns, struct shard_file *out,
-                     struct err *err)
+/* Of a file that lies here, or was fetched. */
+static int file_judge(struct session *s, uint64_t shard, size_t kind, struct collected *found,
+                      struct shard_file *out, struct err *err)
+{
+    uint64_t owner = shard_other_owner(s, shard, kind, found);
+    int rc = owner == UINT64_MAX
+                 ? 0
+                 : fail(err, ERR_DATA, "%s matches %s, but it may be the file of shard %lu",
+                        found->name, shard_kind_option(kind), owner);
+    *out = (struct shard_file){.path = steal_ptr(&found->path),
+                               .origin = steal_ptr(&found->origin),
+                               .bytes = found->bytes,
+                               .records = found->records};
+    collected_release(found);
+    return rc;
+}
+
+/* `fetched`: from another host; its path is NULL for a file that is looked for here. */
+static int file_take(struct session *s, const struct shard_end *end, size_t kind,
+                     struct collected *fetched, struct shard_file *out, struct err *err)
 {
     const struct file_traces none = {0};
     cleanup_buf struct buf pattern = BUF_INIT;
     struct collect ask;
-    struct collected found;
-    shard_ask(s, shard, kind, values, &pattern, &ask);
-    ask.since_ns = since_ns;
+    struct collected found = {0};
+    shard_ask(s, end->shard, kind, end->values, &pattern, &ask);
+    if (fetched->path) {
+        found = *fetched;
+        *fetched = (struct collected){0};
+        int rc = collect_count(&ask, &found, err);
+        if (rc) {
+            collected_release(&found);
+            return rc;
+        }
+        return file_judge(s, end->shard, kind, &found, out, err);
+    }
+    /* What was fetched before has the time of this machine. */
+    ask.left.since_ns = end->host && !ask.left.pattern ? 0 : end->since_ns;
     int rc = collect_find(&ask, &none, &found, err);
-    if (rc)
-        return rc;
-    uint64_t owner = shard_other_owner(s, shard, kind, &found);
-    if (owner != UINT64_MAX)
-        rc = fail(err, ERR_DATA, "%s matches %s, but it may be the file of shard %lu", found.name,
-                  ask.option, owner);
-    char *path = steal_ptr(&found.path);
-    *out = (struct shard_file){.path = path, .bytes = found.bytes, .records = found.records};
-    free(found.name);
+    return rc ? rc : file_judge(s, end->shard, kind, &found, out, err);
+}
+
+static int end_files_take(struct session *s, const struct shard_end *end, struct shard_result *out,
+                          struct err *err)
+{
+    size_t n_kinds = shards_of(s)->n_kinds;
+    cleanup_free struct collected *fetched = xcalloc(n_kinds, sizeof(*fetched));
+    bool is_shared = false;
+    int rc = end->host ? shard_fetch_again(s, end, fetched, &is_shared, err) : 0;
+    for (size_t kind = 0; rc == 0 && kind < n_kinds; kind++)
+        rc = file_take(s, end, kind, &fetched[kind], &out->files[kind], err);
+    for (size_t kind = 0; kind < n_kinds; kind++)
+        collected_release(&fetched[kind]);
     return rc;
 }
 
@@ -144,19 +180,24 @@ static int files_take(struct session *s, uint64_t shard, const struct past *past
 {
     struct template_values values;
     struct buf texts[countof(told)] = {BUF_INIT};
-    cleanup_buf struct buf text = BUF_INIT;
+    cleanup_buf struct buf text = BUF_INIT, host = BUF_INIT;
     struct str value;
     uint64_t since_ns = 0;
-    int rc = 0;
     out->files = xcalloc(shards_of(s)->n_kinds, sizeof(*out->files));
     bool is_read = json_get(str_of(past->end), "since_ns", &value) &&
                    json_to_u64(value, &since_ns) &&
                    values_recall(s, shard, past->end, &values, texts, &text);
-    if (!is_read)
-        rc = fail(err, ERR_DATA, "%s/run.db is damaged: the end of shard %lu", s->shell.run_dir,
-                  shard);
-    for (size_t kind = 0; rc == 0 && kind < shards_of(s)->n_kinds; kind++)
-        rc = file_take(s, shard, kind, &values, (int64_t)since_ns, &out->files[kind], err);
+    bool is_away = json_get(str_of(past->end), "host", &value);
+    is_read = is_read && (!is_away || json_to_text(value, &host));
+    const struct shard_end end = {.shard = shard,
+                                  .values = &values,
+                                  .since_ns = (int64_t)since_ns,
+                                  .host = is_away ? buf_text(&host) : NULL};
+    int rc = is_read ? 0
+                     : fail(err, ERR_DATA, "%s/run.db is damaged: the end of shard %lu",
+                            s->shell.run_dir, shard);
+    if (rc == 0)
+        rc = end_files_take(s, &end, out, err);
     for (size_t i = 0; i < countof(texts); i++)
         buf_release(&texts[i]);
     if (rc)

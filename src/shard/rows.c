@@ -19,8 +19,10 @@ enum {
 
 void shard_result_free(struct shards *shards, struct shard_result *result)
 {
-    for (size_t i = 0; result->files && i < shards->n_kinds; i++)
+    for (size_t i = 0; result->files && i < shards->n_kinds; i++) {
         free(result->files[i].path);
+        free(result->files[i].origin);
+    }
     free(steal_ptr(&result->files));
 }
 
@@ -51,6 +53,10 @@ static void file_add(const struct shard_file *file, struct buf *out)
 {
     buf_add_text(out, "\"path\":");
     shard_text_add(file->path, out);
+    if (file->origin) {
+        buf_add_text(out, ",\"origin\":");
+        shard_text_add(file->origin, out);
+    }
     buf_addf(out, ",\"bytes\":%lu", file->bytes);
     if (file->records != UINT64_MAX)
         buf_addf(out, ",\"records\":%lu", file->records);
@@ -59,13 +65,17 @@ static void file_add(const struct shard_file *file, struct buf *out)
 static bool file_read_from(struct str object, struct shard_file *out)
 {
     struct str value;
-    cleanup_buf struct buf path = BUF_INIT;
+    cleanup_buf struct buf path = BUF_INIT, origin = BUF_INIT;
     *out = (struct shard_file){.records = UINT64_MAX};
     if (!json_get(object, "bytes", &value) || !json_to_u64(value, &out->bytes) ||
         !json_get(object, "path", &value) || !shard_text_read(value, &path))
         return false;
     if (json_get(object, "records", &value) && !json_to_u64(value, &out->records))
         return false;
+    bool has_origin = json_get(object, "origin", &value);
+    if (has_origin && !shard_text_read(value, &origin))
+        return false;
+    out->origin = has_origin ? buf_steal(&origin) : NULL;
     out->path = buf_steal(&path);
     return true;
 }

@@ -8,6 +8,7 @@
  *   check.c   checks of the request           kinds.c    which files a shard leaves
  *   plan.c    how many shards, their values   input.c    the file at {input}
  *   worker.c  one attempt at one shard        collect.c  the files that it leaves behind
+ *   transfer.c  its files on another host     attempt.h  what these two share
  *   rows.c    shards in the ledger            claim.c    which shard owns a file
  *   join.c    all files into one              retake.c   files under other names
  *   work.c    the value for map/work.h        progress_parser.c  progress from output
@@ -43,7 +44,8 @@ struct shard_kind {
 
 /* A file of a committed shard. */
 struct shard_file {
-    char *path; /* absolute */
+    char *path;   /* absolute */
+    char *origin; /* HOST:PATH, if its program left it on another host; NULL: at `path` */
     uint64_t bytes;
     uint64_t records; /* UINT64_MAX: not counted */
 };
@@ -68,7 +70,15 @@ struct shards {
     bool is_union;                /* files may have different columns */
     const char *extension;        /* of {output}, with its dot; "" for none */
     struct shard_result *results; /* [n_shards] */
-    uv_mutex_t source_lock;       /* inputs are written by other threads, one at a time */
+    struct shard_probe {
+        char *
+            path; /* a file in the run's folder, by which hosts find out whether they share it; NULL: none yet */
+        char token[33];
+        uint8_t *
+            told; /* [n_told], by the allocation's hosts: whether it was said of the host that it does, or does not */
+        size_t n_told;
+    } probe;
+    uv_mutex_t source_lock; /* inputs are written by other threads, one at a time */
 };
 
 /* ---- what is asked ---- */
@@ -107,6 +117,9 @@ MUST_CHECK int shards_begin(struct session *s, struct err *err);
 /* The shards of a run that is only read; *are_there false: it has none. */
 MUST_CHECK int shards_reopen(struct session *s, bool *are_there, struct err *err);
 void shards_free(struct shards *shards);
+/* Makes the probe if there is none yet: a file in `folder` that holds a random token. */
+MUST_CHECK int shard_probe_make(struct shard_probe *probe, const char *folder, struct err *err);
+void shard_probe_drop(struct shard_probe *probe);
 static inline struct shards *shards_of(const struct session *s)
 {
     return s->work_data;
@@ -123,6 +136,8 @@ struct shard_at {
     uint64_t shard;
     uint32_t seat, number;
     uint64_t batch;
+    const char
+        *folder; /* for its files, on a host that does not share the run's; NULL: the run's */
 };
 /* The values of the placeholders; `text` holds them, each followed by a NUL. */
 void shard_values(const struct session *s, const struct shard_at *at,
@@ -136,25 +151,41 @@ void shard_command_format(const char *const *command, struct buf *out);
 MUST_CHECK int shards_recall(struct session *s, struct err *err);
 /* For --dry-run: prints what would run where; leaves out shards that are done. */
 void shards_print(const struct session *s);
+/* For --dry-run with other hosts: asks them whether they share the run's folder, and prints their answers. */
+void shards_print_sharing(struct session *s);
 /*
- * The other shard whose file of that kind is at this path. UINT64_MAX: there is none, and the file belongs to this
+ * The other shard whose file of that kind is, or comes from, this place. UINT64_MAX: there is none, and the file belongs to this
  * shard as soon as the shard has its result.
  */
-uint64_t shard_claim(struct shards *shards, size_t of_kind, const char *path, uint64_t shard);
+uint64_t shard_claim(struct shards *shards, size_t of_kind, const char *place, uint64_t shard);
 /* On resume: checks which files still exist; a shard whose file does not is run again. */
 MUST_CHECK int shards_restore(struct session *s, struct err *err);
 
 /* ---- files that are there already (retake.c) ---- */
 
-/* Notes that a shard's program ended well, and its values, whether or not its files are found. */
-void shard_end_note(struct session *s, uint64_t shard, const struct template_values *values,
-                    int64_t since_ns, struct str work_json);
+/* A program that ended well. */
+struct shard_end {
+    uint64_t shard;
+    const struct template_values *values;
+    int64_t since_ns; /* its files are not older, by the clock of its machine (clock_file_ns) */
+    const char *host; /* which does not share the run's folder; NULL: its files are here */
+    struct str work_json;
+};
+/* Notes it, whether or not its files are found. */
+void shard_end_note(struct session *s, const struct shard_end *end);
 /*
  * A resume that names --collect or --also: finds the files of shards whose program has ended well by these
  * names, counts and commits them; no shard is run for that. ERR_USAGE, and nothing is changed, if a shard that
  * has its result left no such file, or no shard did.
  */
 MUST_CHECK int shards_retake(struct session *s, struct err *err);
+/*
+ * Fetches a shard's files of these kinds from the host where its program has ended at an earlier time. Turns the loop
+ * until they are here. *is_shared: the host shares the folder now, and they are looked for here. For kinds without a pattern
+ * nothing is done.
+ */
+MUST_CHECK int shard_fetch_again(struct session *s, const struct shard_end *end,
+                                 struct collected *found, bool *is_shared, struct err *err);
 /* The --collect and --also that such a resume gave to the run in this folder, as words of a command line,
  * NULL-terminated; free() each, and the list. NULL: there are none. *are_taken false: that resume was killed
  * before all files were taken. */

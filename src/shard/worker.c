@@ -3,7 +3,7 @@
  * One attempt at one shard. What may take long (writing its input, checking its files) is done on another
  * thread, which touches only the attempt's own fields.
  */
-#include "shard/shard.h"
+#include "shard/attempt.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -15,57 +15,16 @@
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "map/environment.h"
-#include "node/background.h"
-#include "shard/progress_parser.h"
 
 static const uint64_t COMPARED_MAX =
     1000; /* how many other shards' patterns each file is compared with */
 
-enum shard_phase {
-    SHARD_IDLE,      /* it has a seat, and no shard yet */
-    SHARD_PREPARING, /* before the start: the input is written */
-    SHARD_RUNNING,
-    SHARD_COLLECTING, /* after the end: the files are collected */
-    SHARD_SETTLED
-};
-
-/* A file that must exist at the end. */
-struct shard_taking {
-    struct buf pattern;
-    struct collect collect;
-    struct file_traces before;
-    struct collected found;
-};
-
-struct shard_worker {
-    enum shard_phase phase;
-    uint64_t shard, batch;
-    uint32_t attempt;
-    bool has_input; /* muster wrote a file for {input}; it is removed at the end */
-    struct template_values values;
-    struct buf text; /* holds the values */
-    char **command;
-    struct shard_taking *takings; /* by kind */
-    size_t n_takings;
-    struct background background;
-    int rc; /* the result of the other thread's work */
-    struct err err;
-    uint64_t started_ms;
-    int64_t since_ns;                  /* files that the program writes are newer (clock_file_ns) */
-    struct progress_parser parsers[2]; /* of stdout and stderr */
-};
-
-static struct shard_worker *shard_worker_of(const struct worker *worker)
-{
-    return worker->work_data;
-}
-
 static void input_drop(struct worker *worker)
 {
     struct shard_worker *shard = shard_worker_of(worker);
-    if (shard->has_input)
-        unlink(shard->values.of[PLACE_INPUT].at);
-    shard->has_input = false;
+    if (shard->input_path)
+        unlink(shard->input_path);
+    free(steal_ptr(&shard->input_path));
 }
 
 static void close_handles(struct worker *worker)
@@ -81,10 +40,10 @@ static void release(struct worker *worker)
         struct shard_taking *taking = &shard->takings[i];
         buf_release(&taking->pattern);
         file_traces_release(&taking->before);
-        free(taking->found.path);
-        free(taking->found.name);
+        collected_release(&taking->found);
     }
     free(shard->takings);
+    free(shard->folder);
     buf_release(&shard->text);
     shard_command_free(shard->command);
     free(shard);
@@ -93,6 +52,11 @@ static void release(struct worker *worker)
 static const char *const *command_of(const struct worker *worker)
 {
     return (const char *const *)shard_worker_of(worker)->command;
+}
+
+static const struct node_files *files_of(const struct worker *worker)
+{
+    return shard_worker_of(worker)->files;
 }
 
 static void describe(const struct worker *worker, struct buf *out)
@@ -130,27 +94,29 @@ void shard_ask(const struct session *s, uint64_t number, size_t which,
                const struct template_values *values, struct buf *pattern, struct collect *ask)
 {
     const struct shard_kind *kind = &shards_of(s)->kinds[which];
-    *ask = (struct collect){.option = shard_kind_option(which),
-                            .path = values->of[PLACE_OUTPUT].at,
-                            .is_counted = kind->is_counted,
-                            .takes_any = kind->takes_any,
-                            .uncounted = shard_kind_uncounted(which),
-                            .tensors = kind->tensors,
-                            .is_as_it_is = output_is_folder(kind->out_path),
-                            .rules = &s->request->merge.rules,
-                            .rules_path = s->request->merge.rules_path,
-                            .format = kind->format,
-                            .expect = shard_share(shards_of(s), number).count};
+    *ask = (struct collect){
+        .left = {.option = shard_kind_option(which), .path = values->of[PLACE_OUTPUT].at},
+        .is_counted = kind->is_counted,
+        .takes_any = kind->takes_any,
+        .uncounted = shard_kind_uncounted(which),
+        .tensors = kind->tensors,
+        .is_as_it_is = output_is_folder(kind->out_path),
+        .rules = &s->request->merge.rules,
+        .rules_path = s->request->merge.rules_path,
+        .format = kind->format,
+        .expect = shard_share(shards_of(s), number).count};
     if (!kind->glob)
         return;
+    buf_reset(pattern);
     template_fill_glob(str_of(kind->glob), values, pattern);
-    ask->pattern = buf_text(pattern);
+    ask->left.pattern = buf_text(pattern);
 }
 
 static void collect_plan(const struct session *s, struct shard_worker *shard)
 {
     shard->n_takings = shards_of(s)->n_kinds;
-    shard->takings = xcalloc(shard->n_takings, sizeof(*shard->takings));
+    if (!shard->takings)
+        shard->takings = xcalloc(shard->n_takings, sizeof(*shard->takings));
     for (size_t i = 0; i < shard->n_takings; i++)
         shard_ask(s, shard->shard, i, &shard->values, &shard->takings[i].pattern,
                   &shard->takings[i].collect);
@@ -179,13 +145,18 @@ static void prepare_run(void *context)
             collect_before(&shard->takings[i].collect, &shard->takings[i].before, &shard->err);
 }
 
-static void start(struct worker *worker)
+void shard_attempt_start(struct worker *worker)
 {
+    struct shard_worker *shard = shard_worker_of(worker);
     cleanup_buf struct buf command = BUF_INIT;
+    shard->phase = SHARD_RUNNING;
+    shard->started_ms = worker->session->shell.now_ms;
+    if (!shard->files) /* else it is the host's time */
+        shard->since_ns = clock_file_ns();
     shard_command_format(command_of(worker), &command);
     log_add(worker->session->shell.log, LOG_DEBUG, "worker", "%s: shard %lu runs %s",
-            worker_label(worker), shard_worker_of(worker)->shard, buf_text(&command));
-    worker_start(worker, shard_worker_of(worker)->batch);
+            worker_label(worker), shard->shard, buf_text(&command));
+    worker_start(worker, shard->batch);
 }
 
 static void on_prepared(void *context)
@@ -194,14 +165,12 @@ static void on_prepared(void *context)
     struct shard_worker *shard = shard_worker_of(worker);
     shell_now(&worker->session->shell);
     shard->phase = SHARD_RUNNING;
-    shard->started_ms = worker->session->shell.now_ms;
-    shard->since_ns = clock_file_ns();
     if (worker->was_ended)
         worker_over(worker);
     else if (shard->rc)
         worker_start_failed(worker, shard->rc, &shard->err);
-    else
-        start(worker);
+    else if (!shard_transfer_begin(worker))
+        shard_attempt_start(worker);
 }
 
 static void parsers_set(struct shard_worker *shard, uint64_t n_items)
@@ -213,6 +182,22 @@ static void parsers_set(struct shard_worker *shard, uint64_t n_items)
     }
 }
 
+void shard_attempt_fill(struct worker *worker, const char *folder)
+{
+    struct session *s = worker->session;
+    struct shard_worker *shard = shard_worker_of(worker);
+    const struct shard_at at = {.shard = shard->shard,
+                                .seat = worker->seat,
+                                .number = worker->number,
+                                .batch = shard->batch,
+                                .folder = folder};
+    buf_reset(&shard->text);
+    shard_values(s, &at, &shard->values, &shard->text);
+    shard_command_free(shard->command);
+    shard->command = shard_command_new(s, &shard->values);
+    collect_plan(s, shard);
+}
+
 static void give(struct worker *worker, const struct feed_action *a)
 {
     struct session *s = worker->session;
@@ -222,12 +207,10 @@ static void give(struct worker *worker, const struct feed_action *a)
     shard->shard = a->item;
     shard->attempt = a->detail;
     parsers_set(shard, shard_share(shards_of(s), a->item).count);
-    shard->has_input = shards_of(s)->uses & 1u << PLACE_INPUT;
     worker->number = s->next_number++;
-    struct shard_at at = {a->item, worker->seat, worker->number, shard->batch};
-    shard_values(s, &at, &shard->values, &shard->text);
-    shard->command = shard_command_new(s, &shard->values);
-    collect_plan(s, shard);
+    shard_attempt_fill(worker, NULL);
+    if (shards_of(s)->uses & 1u << PLACE_INPUT)
+        shard->input_path = xstrdup(value(shard, PLACE_INPUT));
     shell_now(&s->shell);
     worker->busy.started_us = clock_now_ns() / 1000;
     worker_first_result(worker); /* muster cannot see when the model is loaded */
@@ -249,6 +232,8 @@ static void environment(const struct worker *worker, struct env_list *env)
     for (size_t i = 0; i < countof(variables); i++)
         env_set(env, xasprintf("%s=%s", variables[i].name,
                                value(shard_worker_of(worker), variables[i].which)));
+    if (shard_worker_of(worker)->folder)
+        env_set(env, xasprintf("MUSTER_RUN_DIR=%s", shard_worker_of(worker)->folder));
 }
 
 /* ---- what it says ---- */
@@ -279,7 +264,10 @@ struct shard_progress shard_progress_of(const struct worker *worker)
 /* A worker without a shard goes at once; any other ends by itself, or is being ended. */
 static void retire(struct worker *worker)
 {
-    if (shard_worker_of(worker)->phase != SHARD_IDLE)
+    const struct shard_worker *shard = shard_worker_of(worker);
+    if (shard->phase == SHARD_STAGING)
+        shard_transfer_drop(worker);
+    else if (shard->phase != SHARD_IDLE)
         return;
     worker->was_ended = true;
     worker_over(worker);
@@ -296,12 +284,16 @@ static void collect_run(void *context)
     }
 }
 
-static void on_collected(void *context)
+void shard_attempt_settle(struct worker *worker)
 {
-    struct worker *worker = context;
     shell_now(&worker->session->shell);
     shard_worker_of(worker)->phase = SHARD_SETTLED;
     worker_over(worker);
+}
+
+static void on_collected(void *context)
+{
+    shard_attempt_settle(context);
 }
 
 /* Adds its seat, attempt, time and metrics. */
@@ -336,15 +328,23 @@ static void end_note(struct worker *worker)
     const struct shard_worker *shard = shard_worker_of(worker);
     cleanup_buf struct buf work = BUF_INIT;
     work_describe(worker, &work);
-    shard_end_note(worker->session, shard->shard, &shard->values, shard->since_ns, buf_str(&work));
+    shard_end_note(worker->session,
+                   &(struct shard_end){.shard = shard->shard,
+                                       .values = &shard->values,
+                                       .since_ns = shard->since_ns,
+                                       .host = shard->files ? shard_host_name(worker) : NULL,
+                                       .work_json = buf_str(&work)});
 }
 
 /* Its files are collected when its program has ended well, even if its device has been lost since. */
 static bool settle(struct worker *worker, enum death *death)
 {
     struct shard_worker *shard = shard_worker_of(worker);
+    /* Where its files could not be fetched, another host may do better. */
     if (shard->phase == SHARD_SETTLED)
-        *death = DEATH_CLEAN;
+        *death = shard->files && shard->rc == ERR_UNAVAILABLE ? DEATH_ENDED_BY_US : DEATH_CLEAN;
+    else if (shard->files && shard->rc == ERR_UNAVAILABLE && *death != DEATH_CLEAN)
+        *death = DEATH_ENDED_BY_US; /* there was no room for them */
     if (shard->phase == SHARD_COLLECTING)
         return false;
     if (shard->phase != SHARD_RUNNING || *death != DEATH_CLEAN)
@@ -352,7 +352,10 @@ static bool settle(struct worker *worker, enum death *death)
     shard->phase = SHARD_COLLECTING;
     session_event(worker->session, (struct feed_event){.kind = EV_ENDED, .worker = worker->seat});
     end_note(worker);
-    background_start(&shard->background, collect_run, on_collected);
+    if (shard->files)
+        shard_transfer_collect(worker);
+    else
+        background_start(&shard->background, collect_run, on_collected);
     return false;
 }
 
@@ -363,6 +366,7 @@ static void ended(struct worker *worker, bool was_out_of_memory)
     if (was_out_of_memory && size > 1)
         session_event(worker->session,
                       (struct feed_event){.kind = EV_OOM, .worker = worker->seat, .count = size});
+    node_unstage(steal_ptr(&shard_worker_of(worker)->files));
     input_drop(worker); /* the next attempt at the shard makes a file of the same name */
 }
 
@@ -387,7 +391,8 @@ uint64_t shard_other_owner(const struct session *s, uint64_t own, size_t of_kind
     struct shard_kind *kind = &shards_of(s)->kinds[of_kind];
     if (!kind->glob)
         return UINT64_MAX;
-    uint64_t owner = shard_claim(shards_of(s), of_kind, found->path, own);
+    const char *place = found->origin ? found->origin : found->path;
+    uint64_t owner = shard_claim(shards_of(s), of_kind, place, own);
     if (owner != UINT64_MAX)
         return owner;
     if (!kind->patterns)
@@ -428,10 +433,11 @@ static struct shard_result result_take(struct shard_worker *shard)
 {
     struct shard_result result = {.files = xcalloc(shard->n_takings, sizeof(*result.files))};
     for (size_t i = 0; i < shard->n_takings; i++) {
-        struct collected *found = &shard->takings[i].found;
-        char *path = steal_ptr(&found->path);
-        result.files[i] =
-            (struct shard_file){.path = path, .bytes = found->bytes, .records = found->records};
+        struct shard_taking *taking = &shard->takings[i];
+        result.files[i] = (struct shard_file){.path = steal_ptr(&taking->found.path),
+                                              .origin = steal_ptr(&taking->found.origin),
+                                              .bytes = taking->found.bytes,
+                                              .records = taking->found.records};
     }
     return result;
 }
@@ -495,6 +501,7 @@ const struct worker_ops shard_worker_ops = {.spawn = spawn,
                                             .batch = batch,
                                             .retire = retire,
                                             .command = command_of,
+                                            .files = files_of,
                                             .environment = environment,
                                             .printed = printed,
                                             .describe = describe,

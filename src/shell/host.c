@@ -40,6 +40,8 @@ static void devices_tell(struct remote_host *h, enum host_change change)
         device_watch_host(watch_of(h), h->part, change);
     if (change != HOST_BACK)
         growth_end(h);
+    if (change == HOST_GIVEN_UP)
+        remote_give_up(h->node);
 }
 
 /* ---- what it has ---- */
@@ -384,6 +386,7 @@ int host_link_open(struct shell *shell, const struct slurm_job *job,
                                .argv = (const char *const *)link->command.at,
                                .envp = (const char *const *)link->environment.at,
                                .version = MUSTER_VERSION,
+                               .loop = &shell->loop,
                                .program = link->bundles->program,
                                /* The variable is for tests, whose hosts are this machine. */
                                .self_path = getenv("MUSTER_SEND_AGENT") ? NULL : shell->self_path,

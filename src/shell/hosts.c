@@ -13,6 +13,7 @@
 enum {
     LEAVE_MS = 5000,
     GROW_EVERY_MS = 5000,
+    FETCH_MS = 10000, /* for files on their way, when the run is to end */
     QUEUE_SAID_MS = 2000
 };
 
@@ -81,12 +82,28 @@ static void growth_look(struct hosts *hosts, uint64_t now_ms)
         host_ask_more(hosts->at[i]);
 }
 
+/* A run that is to end waits for files that are coming, but not long, and not for a host to come back. */
+static void fetches_limit(struct hosts *hosts, uint64_t now_ms)
+{
+    if (!shell_is_to_end(hosts->shell))
+        return;
+    if (hosts->end_at_ms == 0)
+        hosts->end_at_ms = now_ms;
+    for (size_t i = 0; i < hosts->len; i++) {
+        enum host_state state = hosts->at[i]->state;
+        bool is_up = state == HOST_UP || state == HOST_DRAINING;
+        if (!is_up || now_ms - hosts->end_at_ms >= FETCH_MS)
+            remote_give_up(hosts->at[i]->node);
+    }
+}
+
 void hosts_tick(struct hosts *hosts)
 {
     uint64_t now_ms = clock_now_ms();
     if (hosts->is_leaving || hosts->shell->is_settled)
         return;
     growth_look(hosts, now_ms);
+    fetches_limit(hosts, now_ms);
     for (size_t i = 0; i < hosts->len; i++) {
         struct remote_host *h = hosts->at[i];
         if (h->state == HOST_AWAY && now_ms >= h->retry_at_ms && !remote_has_transport(h->node))

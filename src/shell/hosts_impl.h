@@ -76,7 +76,8 @@ struct hosts {
     bool has_local, is_leaving;
     struct given_answer answers[ANSWERS_KEPT]; /* to the last orders */
     size_t n_answers;
-    bool has_begun; /* the run has its first seats; others are added to them */
+    bool has_begun;     /* the run has its first seats; others are added to them */
+    uint64_t end_at_ms; /* the run is to end since then; 0: it is not */
 };
 
 /* ---- hosts.c ---- */

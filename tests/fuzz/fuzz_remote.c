@@ -13,7 +13,8 @@
 #include "node/remote_impl.h"
 
 enum {
-    WORKERS_MAX = 4
+    WORKERS_MAX = 4,
+    FILES_MAX = 3
 };
 
 /* The transport: a worker of a machine that has no other. */
@@ -211,6 +212,101 @@ static void worker_use(struct owner *owner, unsigned deed, unsigned stream)
     }
 }
 
+/* ---- files ---- */
+
+/* The files of a worker, as their owner sees them. */
+static struct files_owner {
+    struct node_files *files;
+    unsigned n_staged, n_ready, n_found, n_fetched, n_failed;
+    size_t n_left;
+    bool is_due; /* for node_prepare or node_fetch */
+} files_owners[FILES_MAX];
+static uv_loop_t loop;
+
+static void on_staged(void *context, const char *folder)
+{
+    struct files_owner *owner = context;
+    ASSERT(owner->files && owner->n_staged++ == 0 && owner->n_failed == 0);
+    ASSERT(!folder || (folder[0] == '/' && strlen(folder) < 4096));
+    owner->is_due = folder != NULL;
+    if (!folder)
+        node_unstage(steal_ptr(&owner->files));
+}
+
+static void on_ready(void *context, int64_t since_ns)
+{
+    struct files_owner *owner = context;
+    ASSERT(owner->n_staged == 1 && owner->n_ready++ == 0 && owner->n_failed == 0 && since_ns >= 0);
+}
+
+static void on_found(void *context, const struct left_file *files, size_t n_files)
+{
+    struct files_owner *owner = context;
+    ASSERT(owner->n_ready == 1 && owner->n_found++ == 0 && owner->n_failed == 0);
+    for (size_t i = 0; i < n_files; i++)
+        ASSERT(strlen(files[i].trace.path) < 4096 && files[i].name);
+    owner->n_left = n_files;
+    owner->is_due = true;
+}
+
+static void on_fetched(void *context)
+{
+    struct files_owner *owner = context;
+    ASSERT(owner->n_found == 1 && owner->n_fetched < owner->n_left && owner->n_failed == 0);
+    owner->n_fetched++;
+    owner->is_due = true;
+}
+
+static void on_files_failed(void *context, const struct err *why)
+{
+    struct files_owner *owner = context;
+    ASSERT(owner->files && owner->n_failed++ == 0 && why->code != 0 && why->code != ERR_STOPPED);
+}
+
+static const struct node_files_handlers files_handlers = {.staged = on_staged,
+                                                          .ready = on_ready,
+                                                          .found = on_found,
+                                                          .fetched = on_fetched,
+                                                          .failed = on_files_failed};
+
+static void files_begin(struct node *node, struct files_owner *owner)
+{
+    static const struct seat seat = {.host = 1};
+    const struct stage_request request = {.seat = &seat,
+                                          .probe_path = "/run/probe",
+                                          .probe_token = "0123",
+                                          .handlers = &files_handlers,
+                                          .context = owner};
+    struct err err = {0};
+    *owner = (struct files_owner){0};
+    if (node_stage(node, &request, &owner->files, &err) != 0)
+        owner->files = NULL;
+}
+
+/* What its owner does next. A file is never whole here: its path is in no folder. */
+static void files_use(struct node *node, struct files_owner *owner, unsigned deed)
+{
+    static const struct left_ask asks[] = {{.option = "--collect", .pattern = "a*"}, {.path = "o"}};
+    const struct prepare_request request = {
+        .input_name = "", .output_name = "o", .asks = asks, .n_asks = countof(asks)};
+    struct err err = {0};
+    if (!owner->files) {
+        files_begin(node, owner);
+    } else if (deed == 0 || owner->n_failed > 0) {
+        node_unstage(steal_ptr(&owner->files));
+    } else if (deed == 1 && owner->n_ready == 1 && owner->n_found == 0) {
+        if (!owner->is_due)
+            node_collect(owner->files);
+        owner->is_due = true;
+    } else if (owner->is_due && owner->n_found == 1 && owner->n_fetched < owner->n_left) {
+        node_fetch(owner->files, owner->n_fetched, "/proc/none/file");
+        owner->is_due = false;
+    } else if (owner->is_due && owner->n_staged == 1 && owner->n_ready == 0) {
+        ASSERT(node_prepare(owner->files, &request, &err) == 0);
+        owner->is_due = false;
+    }
+}
+
 /* ---- steps ---- */
 
 static unsigned byte_take(struct str *input)
@@ -289,7 +385,6 @@ static void play(struct node *node, struct wire_writer *writer, struct str *inpu
     case 0:
     case 1:
     case 2:
-    case 3:
         frame_play(writer, input);
         break;
     case 4:
@@ -302,6 +397,10 @@ static void play(struct node *node, struct wire_writer *writer, struct str *inpu
         transport_is_read = first & 16;
         node_hold(node, first & 32);
         node_flush(node);
+        break;
+    case 3:
+        files_use(node, &files_owners[first / 8 % FILES_MAX], first / 64);
+        uv_run(&loop, UV_RUN_NOWAIT);
         break;
     default:
         if (transport_is_there && first & 64)
@@ -335,6 +434,7 @@ int fuzz_target(const uint8_t *data, size_t size)
                                      .envp = words,
                                      .version = "1",
                                      .bundles = byte_take(&input) % 2 ? bundles_of_test() : NULL,
+                                     .loop = &loop,
                                      .silence_limit_ms = 30000,
                                      .handlers = &remote_handlers};
     struct wire_writer writer;
@@ -342,6 +442,8 @@ int fuzz_target(const uint8_t *data, size_t size)
     struct err err = {0};
     transport = (struct node_worker){.ops = &near_ops};
     memset(owners, 0, sizeof(owners));
+    memset(files_owners, 0, sizeof(files_owners));
+    ASSERT(uv_loop_init(&loop) == 0);
     transport_is_read = true;
     n_taken = n_lost = 0;
     struct node *node = remote_open(&opts);
@@ -362,7 +464,11 @@ int fuzz_target(const uint8_t *data, size_t size)
         if (owners[i].process)
             node_release(owners[i].process);
     }
+    for (unsigned i = 0; i < FILES_MAX; i++)
+        node_unstage(files_owners[i].files);
     node_close(node);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ASSERT(uv_loop_close(&loop) == 0);
     buf_release(&to_agent);
     return 0;
 }

@@ -35,6 +35,11 @@ static void nothing(const void *message)
     (void)message;
 }
 
+static void fetch_release(const struct wire_fetch *fetch)
+{
+    free(fetch->trace.path);
+}
+
 CHECK(wire_hello, wire_hello, nothing)
 CHECK(wire_take, wire_take, nothing)
 CHECK(wire_taken, wire_taken, wire_taken_release)
@@ -45,10 +50,18 @@ CHECK(worker_exit, wire_exit, nothing)
 CHECK(wire_ask, wire_ask, nothing)
 CHECK(wire_input, wire_input, nothing)
 CHECK(device_sample, wire_sample, nothing)
+CHECK(wire_stage, wire_stage, nothing)
+CHECK(wire_staged, wire_staged, nothing)
+CHECK(wire_prepare, wire_prepare, wire_prepare_release)
+CHECK(wire_found, wire_found, wire_found_release)
+CHECK(wire_fetch, wire_fetch, fetch_release)
+CHECK(wire_file_end, wire_file_end, nothing)
 
 static void (*const bodies[])(struct str bytes) = {
-    check_wire_hello,   check_wire_take,   check_wire_taken, check_err,        check_wire_spawn,
-    check_wire_started, check_worker_exit, check_wire_ask,   check_wire_input, check_device_sample};
+    check_wire_hello,   check_wire_take,     check_wire_taken,  check_err,
+    check_wire_spawn,   check_wire_started,  check_worker_exit, check_wire_ask,
+    check_wire_input,   check_device_sample, check_wire_stage,  check_wire_staged,
+    check_wire_prepare, check_wire_found,    check_wire_fetch,  check_wire_file_end};
 
 /* Everything that comes of the bytes, fed in pieces of this length, as text. */
 static void stream_read(struct str bytes, size_t piece, struct buf *seen)

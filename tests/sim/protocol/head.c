@@ -30,7 +30,7 @@ struct seen {
     struct buf input;
     size_t n_written;
     bool is_started, is_gone, is_released, was_paused;
-    unsigned n_closed, n_warned, n_facts;
+    unsigned n_closed, n_facts;
 };
 
 static struct {
@@ -68,7 +68,6 @@ static void exit_check(const struct seen *s, const struct worker_exit *exit)
         [SCRIPT_CHANNEL] = {.has_exited = true, .exit_code = 3},
         [SCRIPT_WAITS] = {.has_exited = true, .exit_signal = SIGTERM},
         [SCRIPT_CLOSES] = {.has_exited = true, .exit_signal = SIGKILL},
-        [SCRIPT_UNSHARED] = {.was_refused = true, .exec_errno = ENOENT},
         [SCRIPT_REFUSED] = {.was_refused = true, .exec_errno = ENOEXEC},
     };
     const struct worker_exit *e = &expected[s->script];
@@ -83,8 +82,6 @@ static void exit_check(const struct seen *s, const struct worker_exit *exit)
                    s->n_out[stream], s->expected[stream].len, stream);
     if (s->script == SCRIPT_CLOSES && s->n_closed != 1)
         broken("worker %d closed its input %u times", (int)s->script, s->n_closed);
-    if (s->script == SCRIPT_UNSHARED && s->n_warned != 1)
-        broken("worker %d was not started, with %u warnings", (int)s->script, s->n_warned);
 }
 
 /* ---- a worker ---- */
@@ -214,14 +211,6 @@ static void on_gone(void *context, const struct worker_exit *exit)
     after_us(1000, release, s, 0);
 }
 
-static void on_warned(void *context, const char *text)
-{
-    struct seen *s = context;
-    s->n_warned++;
-    if (!strstr(text, "/nowhere/at/all"))
-        broken("worker %d: a warning: %s", (int)s->script, text);
-}
-
 static void on_failed(void *context, const struct err *why)
 {
     broken("worker %d: %s", (int)((struct seen *)context)->script, why->text);
@@ -233,7 +222,6 @@ static const struct worker_handlers worker_handlers = {.started = on_started,
                                                        .closed = on_closed,
                                                        .input = on_input,
                                                        .gone = on_gone,
-                                                       .warned = on_warned,
                                                        .failed = on_failed};
 
 static void spawn(enum script script, const struct seat *seat)
@@ -246,17 +234,16 @@ static void spawn(enum script script, const struct seat *seat)
     snprintf(number, sizeof(number), "%d", (int)script);
     s->script = script;
     expected_make(s);
-    const struct spawn_request request = {
-        .argv = argv,
-        .envp = envp,
-        .seat = seat,
-        .grace_ms = 200,
-        .has_input = true,
-        .answers = true,
-        .channel = script == SCRIPT_CHANNEL ? CHANNEL_DESCRIPTOR : CHANNEL_NONE,
-        .shared_path = script == SCRIPT_UNSHARED ? "/nowhere/at/all" : NULL,
-        .handlers = &worker_handlers,
-        .context = s};
+    const struct spawn_request request = {.argv = argv,
+                                          .envp = envp,
+                                          .seat = seat,
+                                          .grace_ms = 200,
+                                          .has_input = true,
+                                          .answers = true,
+                                          .channel = script == SCRIPT_CHANNEL ? CHANNEL_DESCRIPTOR
+                                                                              : CHANNEL_NONE,
+                                          .handlers = &worker_handlers,
+                                          .context = s};
     if (node_spawn(head.remote, &request, &s->worker, &err) != 0)
         broken("no worker can be started: %s", err.text);
 }

@@ -39,7 +39,7 @@ extern struct play play;
 enum {
     SILENCE_MS = 1000,
     LONG_BYTES = 270000, /* of input, or that a worker prints by itself: more than credit allows */
-    SCRIPTS = 6
+    SCRIPTS = 5
 };
 
 /* What a worker does, by its number. */
@@ -49,7 +49,6 @@ enum script {
                        itself, behind a long message */
     SCRIPT_WAITS,   /* until it is ended */
     SCRIPT_CLOSES,  /* closes its input, prints some, in a long session much, and is killed */
-    SCRIPT_UNSHARED, /* is not started: its files are not there */
     SCRIPT_REFUSED   /* cannot be executed */
 };
 

@@ -82,6 +82,10 @@ int __wrap_shell_guard_find(struct shell *shell, struct err *err);
 int __wrap_program_hash(char out[BUNDLE_HASH_BYTES], struct err *err);
 void __wrap_background_start(struct background *background, void (*work)(void *context),
                              void (*done)(void *context));
+void __real_background_close(struct background *background, uv_close_cb closed);
+void __wrap_background_close(struct background *background, uv_close_cb closed);
+int __wrap_keeper_start_for_folder(struct keeper *keeper, const char *folder, uint64_t keep_ms,
+                                   int lock_fd, struct err *err);
 
 void __wrap_reaper_spare(struct reaper *reaper, pid_t pid)
 {
@@ -98,6 +102,14 @@ int __wrap_keeper_start(struct keeper *keeper, const char *entry, uint64_t limit
                         const int *held, size_t n_held, struct err *err)
 {
     (void)entry, (void)limit_ms, (void)held, (void)n_held, (void)err;
+    *keeper = (struct keeper){.fd = -1};
+    return 0;
+}
+
+int __wrap_keeper_start_for_folder(struct keeper *keeper, const char *folder, uint64_t keep_ms,
+                                   int lock_fd, struct err *err)
+{
+    (void)folder, (void)keep_ms, (void)lock_fd, (void)err;
     *keeper = (struct keeper){.fd = -1};
     return 0;
 }
@@ -133,17 +145,31 @@ int __wrap_store_commit(struct store *store, const struct store_batch *batch, st
     return __real_store_commit(store, batch, err);
 }
 
+/* Work beside a loop. That of an agent is done by its own loop, by a timer; muster's by the world. */
 struct beside {
-    struct background *background;
+    struct beside *next;
+    struct background *background; /* NULL: it was closed */
     void (*work)(void *), (*done)(void *);
     void *context;
+    uv_timer_t timer;
 };
+static struct beside *besides;
+
+static void beside_forget(struct beside *beside)
+{
+    struct beside **at = &besides;
+    while (*at != beside)
+        at = &(*at)->next;
+    *at = beside->next;
+}
 
 static void beside_end(void *context, uint64_t argument)
 {
     struct beside *beside = context;
     (void)argument;
-    beside->done(beside->context);
+    beside_forget(beside);
+    if (beside->background)
+        beside->done(beside->context);
     free(beside);
 }
 
@@ -151,17 +177,58 @@ static void beside_run(void *context, uint64_t argument)
 {
     struct beside *beside = context;
     (void)argument;
-    beside->work(beside->context);
+    if (beside->background)
+        beside->work(beside->context);
     after_us(below(300), beside_end, beside, 0);
+}
+
+static void timer_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct beside *beside = timer->data;
+    beside_forget(beside);
+    uv_close((uv_handle_t *)timer, timer_closed);
+    beside->work(beside->context);
+    beside->done(beside->context);
 }
 
 void __wrap_background_start(struct background *background, void (*work)(void *context),
                              void (*done)(void *context))
 {
     struct beside *beside = xcalloc(1, sizeof(*beside));
-    *beside = (struct beside){background, work, done, background->ended.data};
+    uint64_t after = chance(100) ? below(3000) : below(3);
+    *beside = (struct beside){.next = besides,
+                              .background = background,
+                              .work = work,
+                              .done = done,
+                              .context = background->ended.data};
+    besides = beside;
     background->has_thread = false;
-    after_ms(chance(100) ? below(3000) : below(3), beside_run, beside, 0);
+    if (!world.place) {
+        after_ms(after, beside_run, beside, 0);
+        return;
+    }
+    uv_timer_init(background->ended.loop, &beside->timer);
+    beside->timer.data = beside;
+    uv_timer_start(&beside->timer, on_timer, after, 0);
+}
+
+void __wrap_background_close(struct background *background, uv_close_cb closed)
+{
+    struct beside *beside = besides;
+    while (beside && beside->background != background)
+        beside = beside->next;
+    if (beside && beside->timer.data) {
+        beside_forget(beside);
+        uv_close((uv_handle_t *)&beside->timer, timer_closed);
+    } else if (beside) {
+        beside->background = NULL;
+    }
+    __real_background_close(background, closed);
 }
 
 /* ---- the feeder, which is real, is listened to ---- */

@@ -51,8 +51,8 @@ static int find_after(const struct collect *ask, const char *folder, const char 
 static void the_new_file_is_found_among_old_ones(void **state)
 {
     cleanup_free char *pattern = path_join(*state, "x_*"), *expected = path_join(*state, "x_new");
-    const struct collect ask = {.option = "--collect",
-                                .pattern = pattern,
+    const struct collect ask = {.left.option = "--collect",
+                                .left.pattern = pattern,
                                 .is_counted = true,
                                 .format = FORMAT_LINES,
                                 .expect = 2};
@@ -69,7 +69,7 @@ static void the_new_file_is_found_among_old_ones(void **state)
 static void a_folder_that_is_not_there_yet_or_not_for_us_has_no_files(void **state)
 {
     cleanup_free char *pattern = path_join(*state, "*/x"), *locked = path_join(*state, "locked");
-    const struct collect ask = {.option = "--collect", .pattern = pattern};
+    const struct collect ask = {.left = {.option = "--collect", .pattern = pattern}};
     struct collected found;
     struct err err = {0};
     put(*state, "a-file", "");
@@ -83,7 +83,8 @@ static void a_folder_that_is_not_there_yet_or_not_for_us_has_no_files(void **sta
 static void a_folder_that_cannot_be_read_is_not_one_without_files(void **state)
 {
     cleanup_free char *pattern = path_join(*state, "x_*"), *plain = path_join(*state, "x_1");
-    const struct collect asks[] = {{.option = "--collect", .pattern = pattern}, {.path = plain}};
+    const struct collect asks[] = {{.left = {.option = "--collect", .pattern = pattern}},
+                                   {.left.path = plain}};
     struct file_traces traces;
     struct rlimit before;
     struct err err = {0};
