@@ -176,36 +176,15 @@ HOSTS = {
         "shell/hosts.c", "if (!was_up && ++h->n_tries >= TRIES_MAX)", "if (!was_up && ++h->n_tries >= 1000 * TRIES_MAX)"),
     "a host that is given up is still waited for": (
         "shell/hosts.c", "    devices_tell(h, HOST_GIVEN_UP);\n", ""),
-    "the loss of a host is not the loss of its devices": (
-        "shell/device_watch.c", "            loss_tell(watch, i, change == HOST_LOST);\n", "            (void)0;\n"),
-    "memory of a lost host's devices counts as back while nobody sees it": (
-        "core/memory.c", " || m->seats[seat].is_away)", ")"),
-    "an item is charged with the silence of its host": (
-        "core/feed_death.c", "        w->blame = UINT64_MAX;\n    blamed_charge", "        (void)0;\n    blamed_charge"),
-    "the ends of workers are told before the loss of their host": (
-        "node/remote.c",
-        "    remote->opts.handlers->lost(remote->opts.context, why);\n    remote_workers_lose(remote);\n",
-        "    remote_workers_lose(remote);\n    remote->opts.handlers->lost(remote->opts.context, why);\n"),
-    "orders about workers of before are sent to a new agent": (
-        "node/remote_worker.c", "        w->is_lost = true;\n", ""),
-    "what was seen of an input is believed though more is on its way": (
-        "node/remote_worker.c", "(is_of_all || input.n_bytes == w->n_input_bytes)", "true"),
-    "an agent that is told to end says nothing of it": (
-        "agent/agent.c", "    error_send(agent, agent->has_devices ? FRAME_FAILED : FRAME_REFUSED, &why);\n", "    (void)why;\n"),
-    "an agent whose stream has ended leaves its workers alone": (
-        "agent/agent.c", "    uv_poll_stop(&agent->out_poll);\n    agent_workers_end(agent, END_POLITELY);\n",
-        "    uv_poll_stop(&agent->out_poll);\n    agent->n_alive = 0;\n"),
-    "an agent does not notice that its head is silent": (
-        "node/link.c", "    if (now_ms - link->heard_ms > link->silence_limit_ms) {", "    if (link->heard_ms > now_ms) {"),
-    "bytes that make no frame keep a connection": (
-        "node/link.c", "    if (link->n_unheard >= LINK_HEARD_BYTES)\n", "    if (true)\n"),
 }
 
 
 # Between a head and an agent; without seeds.
 PROTOCOL = {
-    "the ends of workers are told before the loss of their host": HOSTS[
-        "the ends of workers are told before the loss of their host"],
+    "the ends of workers are told before the loss of their host": (
+        "node/remote.c",
+        "    remote->opts.handlers->lost(remote->opts.context, why);\n    remote_workers_lose(remote);\n",
+        "    remote_workers_lose(remote);\n    remote->opts.handlers->lost(remote->opts.context, why);\n"),
     "a worker is gone before its output": (
         "agent/agent_worker.c", "    if (w->is_gone && !has_output(w))\n", "    if (w->is_gone)\n"),
     "a stream is closed before its output": (
@@ -222,10 +201,6 @@ PROTOCOL = {
         "node/remote_worker.c", "        held_tell(w, from_worker[i]);\n    for (unsigned", "        (void)i;\n    for (unsigned"),
     "a frame's checksum does not count": (
         "node/wire.c", "    if (get_u32(bytes.at) != checksum(bytes.at, body_len, reader->n_frames))\n", "    if (false)\n"),
-    "a stream that has ended is not noticed": (
-        "agent/agent.c", "        link_break(&agent->link, &err);\n    }\n    return got ==", "        (void)err;\n    }\n    return got =="),
-    "released workers are not given back": (
-        "agent/agent_worker.c", "    w->is_released = true;\n    if (w->is_gone)\n", "    w->is_released = true;\n    if (false)\n"),
 }
 
 

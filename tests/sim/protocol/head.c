@@ -59,6 +59,8 @@ static void expected_make(struct seen *s)
         pattern_add(LONG_BYTES, end);
     if (prints_much || s->script == SCRIPT_ECHO || s->script == SCRIPT_CLOSES)
         buf_add_text(end, "and no more\n");
+    if (s->script == SCRIPT_CLOSES)
+        buf_add_text(end, "last words\n");
 }
 
 static void exit_check(const struct seen *s, const struct worker_exit *exit)
@@ -134,7 +136,8 @@ static void hold_end(void *context, uint64_t argument)
 
 static void answer_to(struct seen *s, enum worker_stream stream)
 {
-    bool is_long_one = play.is_long && s->n_out[stream] >= 6;
+    /* What comes later is held until the worker has ended. */
+    bool is_long_one = s->script == SCRIPT_CLOSES || (play.is_long && s->n_out[stream] >= 6);
     if (s->script == SCRIPT_ECHO && !s->was_paused) {
         pause_it(s, stream, PAUSE_MS);
     } else if (s->script != SCRIPT_ECHO && is_long_one && !s->was_paused) {

@@ -38,7 +38,7 @@ extern struct play play;
 
 enum {
     SILENCE_MS = 1000,
-    LONG_BYTES = 270000, /* of input, or that a worker prints by itself: more than credit allows */
+    LONG_BYTES = 265000, /* of input, or that a worker prints by itself: more than credit allows */
     SCRIPTS = 5
 };
 

@@ -14,8 +14,8 @@
 
 enum {
     PIPE_BYTES = 16000,
-    PIECE_BYTES = 8192,
-    LINGERS_MS = 1300 /* so that samples and pings are on the way as well */
+    PIECE_BYTES = 7000, /* what is more than credit allows lies within the last one */
+    LINGERS_MS = 1300   /* so that samples and pings are on the way as well */
 };
 
 struct script_worker {
@@ -308,6 +308,12 @@ static void script_close(struct node *node)
 
 /* ---- its birth ---- */
 
+static void last_print(void *context, uint64_t argument)
+{
+    (void)argument;
+    print(context, STREAM_OUT, STR("last words\n"));
+}
+
 static void started(void *context, uint64_t argument)
 {
     struct script_worker *w = context;
@@ -321,6 +327,7 @@ static void started(void *context, uint64_t argument)
     w->is_open[STREAM_IN] = false;
     w->base.handlers->closed(w->base.context, STREAM_IN);
     much_print(w, STREAM_OUT);
+    after_ms(5, last_print, w, 0);
     after_ms(20, end_badly, w, SIGKILL);
 }
 
