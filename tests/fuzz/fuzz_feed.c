@@ -10,7 +10,9 @@
 #include "fuzz.h"
 
 enum {
-    WORKERS_MAX = 4,
+    WORKERS_FIRST_MAX = 4,
+    WORKERS_MAX = 6, /* with those that come later */
+    DEVICES_MAX = 6,
     ITEMS_MAX = 64,
     WISHES_MAX = 4096,
     EVENTS_MAX = 600,
@@ -36,6 +38,8 @@ struct world {
     struct feed *feed;
     uint64_t now_ms, known;
     uint32_t n_workers, n_devices;
+    uint32_t first_of[DEVICES_MAX]; /* the first device of each device's set */
+    bool is_drained[DEVICES_MAX];   /* of a set, by its first device */
     enum life lives[WORKERS_MAX];
     struct sent sent[WORKERS_MAX][SENT_MAX]; /* what those that answer in order have not answered */
     size_t n_sent[WORKERS_MAX];
@@ -193,6 +197,33 @@ static bool can_say(const struct world *world, enum feed_event_kind kind, uint32
     return !by_name;
 }
 
+/* A set of its own, or one more device of a set. */
+static void device_come(struct world *world, uint32_t device, bool is_alone)
+{
+    if (world->n_devices == DEVICES_MAX)
+        return;
+    uint32_t number = world->n_devices++;
+    uint32_t first = is_alone ? number : world->first_of[device];
+    world->first_of[number] = first;
+    tell(world, (struct feed_event){.kind = EV_DEVICE_UP, .worker = first});
+}
+
+static void seat_come(struct world *world, uint32_t device, uint64_t round_trip_ms)
+{
+    uint32_t first = world->first_of[device];
+    if (world->n_workers == WORKERS_MAX || world->is_drained[first])
+        return;
+    world->n_workers++;
+    tell(world, (struct feed_event){.kind = EV_SEAT_UP, .worker = first, .count = round_trip_ms});
+}
+
+static void set_go(struct world *world, uint32_t device, bool now)
+{
+    uint32_t first = world->first_of[device];
+    world->is_drained[first] = true;
+    tell(world, (struct feed_event){.kind = EV_SET_DRAIN, .worker = first, .flag = now});
+}
+
 static void happen(struct world *world, enum feed_event_kind kind, uint32_t worker,
                    unsigned argument)
 {
@@ -231,6 +262,15 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
     case EV_DEVICE_BACK:
         event.worker = (uint32_t)item % world->n_devices;
         break;
+    case EV_DEVICE_UP:
+        device_come(world, (uint32_t)item % world->n_devices, event.flag);
+        return;
+    case EV_SEAT_UP:
+        seat_come(world, (uint32_t)item % world->n_devices, count);
+        return;
+    case EV_SET_DRAIN:
+        set_go(world, (uint32_t)item % world->n_devices, event.flag);
+        return;
     case EV_READY:
     case EV_LOADED:
     case EV_ROOM:
@@ -257,6 +297,7 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
     case EV_PASSED:
         return; /* told at its start, and after answers */
     case EV_MEM_BACK:
+    case EV_AWAIT:
     case EV_STOP:
         break;
     }
@@ -272,7 +313,7 @@ static struct feed_config config_of(struct str *input, struct world *world)
     unsigned shape = fuzz_choice(input), batch = fuzz_choice(input), modes = fuzz_choice(input),
              limits = fuzz_choice(input), failures = fuzz_choice(input);
     world->is_keyed = modes & 32;
-    world->n_workers = 1 + shape % WORKERS_MAX;
+    world->n_workers = 1 + shape % WORKERS_FIRST_MAX;
     world->n_devices = 1 + (shape / 4 % 2 && world->n_workers > 1);
     bool shares = world->n_devices == 2 && shape & 8;
     struct feed_config config = {
@@ -280,6 +321,8 @@ static struct feed_config config_of(struct str *input, struct world *world)
         .n_devices = !shares      ? world->n_workers
                      : limits & 8 ? countof(first_of)
                                   : 2,
+        .n_workers_max = WORKERS_MAX,
+        .n_devices_max = DEVICES_MAX,
         .device_of = shares ? device_of : NULL,
         .first_of = shares && limits & 8 ? first_of : NULL,
         .spread_log2 = 3 + shape / 16 % 4,
@@ -303,6 +346,8 @@ static struct feed_config config_of(struct str *input, struct world *world)
         .n_order = modes & 16 ? countof(order) : 0,
     };
     world->n_devices = config.n_devices;
+    for (uint32_t d = 0; d < config.n_devices; d++)
+        world->first_of[d] = config.first_of ? config.first_of[d] : d;
     if (config.order)
         config.fixed_batches = false;
     return config;

@@ -169,13 +169,13 @@ SHELL = {
 # The same, where every run has hosts.
 HOSTS = {
     "a host that is back is not used": (
-        "shell/hosts.c", "    devices_tell(h, HOST_BACK);\n", ""),
+        "shell/host.c", "        devices_tell(h, HOST_BACK);\n", ""),
     "a host that was lost is not asked for again": (
-        "shell/hosts.c", "        bool is_due = h->state == HOST_AWAY && now_ms >= h->retry_at_ms;\n", "        bool is_due = false;\n"),
+        "shell/hosts.c", "if (h->state == HOST_AWAY && now_ms >= h->retry_at_ms && !remote_has_transport(h->node))", "if (false)"),
     "a host is asked for without an end": (
-        "shell/hosts.c", "if (!was_up && ++h->n_tries >= TRIES_MAX)", "if (!was_up && ++h->n_tries >= 1000 * TRIES_MAX)"),
+        "shell/host.c", "if (before != HOST_UP && ++h->n_tries >= TRIES_MAX)", "if (before != HOST_UP && ++h->n_tries >= 1000 * TRIES_MAX)"),
     "a host that is given up is still waited for": (
-        "shell/hosts.c", "    devices_tell(h, HOST_GIVEN_UP);\n", ""),
+        "shell/host.c", "given up: \", why);\n    devices_tell(h, HOST_GIVEN_UP);\n", "given up: \", why);\n"),
 }
 
 

@@ -49,7 +49,7 @@ enum script {
                        itself, behind a long message */
     SCRIPT_WAITS,   /* until it is ended */
     SCRIPT_CLOSES,  /* closes its input, prints some, in a long session much, and is killed */
-    SCRIPT_REFUSED   /* cannot be executed */
+    SCRIPT_REFUSED  /* cannot be executed */
 };
 
 /* ---- stream.c ---- */
