@@ -61,18 +61,20 @@ static void list_add(const struct run_status *status, bool is_json, struct buf *
     }
 }
 
-/* What the run says of itself; after an order, what it says since, if it says so soon. */
+/* What the run says of itself; after an order, what it says since, if it says so soon. A run that has just begun has
+ * said nothing yet. */
 static int status_await(const char *dir, int64_t since_wall_ms, struct run_status *out,
                         struct err *err)
 {
     uint64_t begin_ms = clock_now_ms();
-    int rc;
-    while ((rc = status_read(dir, out, err)) == 0 && out->updated_wall_ms < since_wall_ms &&
-           clock_now_ms() - begin_ms < RENEWAL_LIMIT_MS && run_is_locked(dir, NULL)) {
+    for (;;) {
+        int rc = status_read(dir, out, err);
+        bool is_old = rc == ERR_USAGE || (rc == 0 && out->updated_wall_ms < since_wall_ms);
+        if (!is_old || clock_now_ms() - begin_ms >= RENEWAL_LIMIT_MS || !run_is_locked(dir, NULL))
+            return rc;
         status_release(out);
         pause_ms(LOOK_EVERY_MS);
     }
-    return rc;
 }
 
 static int list_print(struct app *app, const struct hosts_request *ask, const char *dir,

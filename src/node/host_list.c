@@ -130,29 +130,53 @@ static int host_add(struct host_list *list, struct str text, struct str gpus, st
 
 /* ---- files ---- */
 
-/* "node1 slots=4", "node1 gpus=0-3", "node1"; other words of such files mean nothing here. */
+/* The next word between spaces and tabs. */
+static bool word_next(struct str *line, struct str *word)
+{
+    *line = str_trim(*line);
+    *word = (struct str){line->at, 0};
+    while (word->len < line->len && !isspace((unsigned char)line->at[word->len]))
+        word->len++;
+    line->at += word->len;
+    line->len -= word->len;
+    return word->len > 0;
+}
+
+/* Sets *gpus to the SPEC that a word stands for; other words mean nothing. */
+static int spec_take(struct str word, char **gpus, struct err *err)
+{
+    uint64_t n_slots = 0;
+    bool has_slots = str_starts_with(word, STR("slots="));
+    if (!has_slots && !str_starts_with(word, STR("gpus=")))
+        return 0;
+    size_t key_len = has_slots ? 6 : 5;
+    struct str value = {word.at + key_len, word.len - key_len};
+    if (has_slots && u64_parse(value, 1, DEVICES_MAX, &n_slots, NULL) != 0)
+        return fail(err, ERR_USAGE, "--hosts: '%.*s' is no number of slots", (int)word.len,
+                    word.at);
+    free(*gpus);
+    *gpus = has_slots ? xasprintf("any:%lu", n_slots) : xstrndup(value.at, value.len);
+    return 0;
+}
+
+/* "node1 slots=4", "node1 gpus=0-3", "node1=0-3", "node1"; other words of such files mean nothing here. */
 static int line_take(struct host_list *list, struct str line, struct err *err)
 {
     cleanup_free char *gpus = NULL;
     struct str word, name = {NULL, 0};
     const char *comment = memchr(line.at, '#', line.len);
     line.len = comment ? (size_t)(comment - line.at) : line.len;
-    line = str_trim(line);
-    while (line.len > 0 && str_next(&line, ' ', &word)) {
-        uint64_t n_slots = 0;
-        word = str_trim(word);
-        if (!name.at)
-            name = word;
-        else if (str_starts_with(word, STR("slots="))) {
-            struct str count = {word.at + 6, word.len - 6};
-            if (u64_parse(count, 1, DEVICES_MAX, &n_slots, NULL) != 0)
-                return fail(err, ERR_USAGE, "--hosts: '%.*s' is no number of slots", (int)word.len,
-                            word.at);
-            free(gpus);
-            gpus = xasprintf("any:%lu", n_slots);
-        }
+    if (!word_next(&line, &name))
+        return 0;
+    const char *equals = memchr(name.at, '=', name.len);
+    if (equals) {
+        gpus = xstrndup(equals + 1, name.len - (size_t)(equals + 1 - name.at));
+        name.len = (size_t)(equals - name.at);
     }
-    return name.at ? host_add(list, name, str_of(gpus), err) : 0;
+    while (word_next(&line, &word))
+        if (spec_take(word, &gpus, err) != 0)
+            return ERR_USAGE;
+    return host_add(list, name, str_of(gpus), err);
 }
 
 static int file_take(struct host_list *list, struct str path, struct err *err)

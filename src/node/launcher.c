@@ -45,19 +45,20 @@ static void ssh_host_add(const struct host *host, struct env_list *out)
 
 /*
  * ssh hands the words behind the host to a shell there, which takes them apart again. Without a path it is `sh`, whose
- * script comes through its standard input; `exec`, so that the user's own shell does not stay around it.
+ * script comes through its standard input; `exec`, so that the user's own shell does not stay around it. Words of --via
+ * may stand before it, such as `nice`, which know no `exec`.
  */
-static void agent_add(const char *agent_path, bool is_for_shell, struct env_list *out)
+static void agent_add(const struct launcher_opts *opts, bool is_ssh, struct env_list *out)
 {
-    if (!agent_path) {
-        env_list_add(out, xstrdup(is_for_shell ? "exec sh" : "sh"));
+    if (!opts->agent_path) {
+        env_list_add(out, xstrdup(is_ssh && !opts->via ? "exec sh" : "sh"));
         return;
     }
     struct buf word = BUF_INIT;
-    if (is_for_shell)
-        buf_add_shell_word(&word, agent_path);
+    if (is_ssh)
+        buf_add_shell_word(&word, opts->agent_path);
     else
-        buf_add_text(&word, agent_path);
+        buf_add_text(&word, opts->agent_path);
     env_list_add(out, buf_steal(&word));
     env_list_add(out, xstrdup("agent"));
 }
@@ -93,7 +94,7 @@ int launcher_command(const struct launcher_opts *opts, const struct host *host,
         return rc;
     if (!is_step && !is_job && !opts->via)
         ssh_host_add(host, out);
-    agent_add(opts->agent_path, strcmp(path_basename(out->at[0]), "ssh") == 0, out);
+    agent_add(opts, strcmp(path_basename(out->at[0]), "ssh") == 0, out);
     env_end(out);
     env_end(env);
     return 0;

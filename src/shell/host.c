@@ -164,7 +164,8 @@ static void late_take(struct remote_host *h, const struct wire_taken *taken)
 {
     char text[64];
     if (!watch_of(h)) {
-        give_up(h, "it is back with other devices");
+        give_up(h, h->part > 0 ? "it is back with other devices"
+                               : "it came when the command had been started on the other hosts");
         host_leave(h, HOST_FAILED);
         return;
     }
@@ -309,9 +310,10 @@ static bool is_own_program(const struct hosts *hosts, const char *program)
 
 static void on_greeted(void *context, const struct remote_greeting *greeting)
 {
-    const struct remote_host *h = context;
+    struct remote_host *h = context;
     const struct wire_hello *hello = greeting->hello;
     char size[16];
+    h->was_greeted = true;
     size_format(size, greeting->n_bundle_bytes);
     if (greeting->n_bundle_bytes > 0)
         buf_addf(&h->hosts->notes, "%s: installed muster %s (%s) in %s\n", h->host.name,
@@ -330,7 +332,7 @@ static void on_said(void *context, struct str line)
         return;
     if (h->n_said == SAID_MAX)
         host_log(h, LOG_WARN, "", "it says more, which is left out");
-    host_log(h, h->state == HOST_UP ? LOG_WARN : LOG_INFO, "", text);
+    host_log(h, h->was_greeted ? LOG_WARN : LOG_INFO, "", text);
 }
 
 static const struct remote_handlers handlers = {.greeted = on_greeted,
@@ -346,6 +348,7 @@ void host_connect(struct remote_host *h)
 {
     struct err err = {0};
     h->state = HOST_STARTING;
+    h->was_greeted = false;
     if (remote_connect(h->node, &err) != 0)
         on_lost(h, &err);
 }

@@ -372,6 +372,10 @@ static int links_open(struct host_ask *ask, struct err *err)
     ask->answers = xcalloc(ask->list.len + 1, sizeof(*ask->answers));
     for (size_t i = 0; rc == 0 && i < ask->list.len; i++) {
         struct asked_host *h = &ask->at[i];
+        if (ask->list.at[i].is_job)
+            return fail(
+                err, ERR_USAGE,
+                "--hosts slurm:N: nodes that Slurm has not granted yet cannot be looked at");
         h->ask = ask;
         h->link = (struct host_link){.host = &ask->list.at[i],
                                      .bundles = &ask->bundles,

@@ -43,6 +43,8 @@ struct remote_host {
     uint64_t lost_at_ms, lost_ms; /* 0: the run has not lost it; the sum of all earlier times */
     unsigned n_tries;             /* since it was up */
     unsigned n_said;
+    bool
+        was_greeted; /* by its agent, at this connection: what is said from then on is the agent's */
     struct device_list devices; /* as the agent took them first; empty: it never was up */
     struct seat *seats;
     size_t n_seats;
