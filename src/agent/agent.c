@@ -136,7 +136,9 @@ static bool folder_set(const char *folder)
 /* Devices that have become free are ours. */
 static void on_came(void *context, uint32_t part)
 {
-    taken_send(context, part);
+    struct agent *agent = context;
+    shell_files_allow(&agent->shell, agent->allocation.n_seats);
+    taken_send(agent, part);
 }
 
 static const struct device_handlers device_handlers = {.sampled = on_sampled,

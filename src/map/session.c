@@ -14,6 +14,7 @@
 #include "map/inputs.h"
 #include "map/work.h"
 #include "proc/guard.h"
+#include "shell/hosts.h"
 
 struct worker *worker_at(struct session *s, uint32_t seat)
 {
@@ -402,6 +403,8 @@ int session_loop(struct session *s, struct err *err)
     s->shell.phase.is_verb_away = false;
     device_watch_log(s->devices);
     device_watch_begin(s->devices);
+    if (s->shell.machines.hosts)
+        hosts_losses_tell(s->shell.machines.hosts);
     s->request->work->input_begin(s);
     while (!s->outcome.is_over && !s->outcome.is_complete)
         shell_turn(&s->shell);

@@ -319,8 +319,10 @@ uint32_t allocation_host_of(const struct allocation *a, uint32_t chosen)
 {
     uint32_t h = 0;
     while (chosen < a->hosts[h].first_chosen ||
-           chosen >= a->hosts[h].first_chosen + a->hosts[h].n_chosen)
+           chosen >= a->hosts[h].first_chosen + a->hosts[h].n_chosen) {
         h++;
+        ASSERT(h < a->n_hosts);
+    }
     return h;
 }
 

@@ -7,6 +7,7 @@ struct group {
     struct node base;
     struct node **nodes;
     size_t n_nodes;
+    bool is_held; /* also for those that are added meanwhile */
 };
 
 static int group_spawn(struct node *node, const struct spawn_request *request,
@@ -27,7 +28,8 @@ static int group_stage(struct node *node, const struct stage_request *request,
 
 static void group_hold(struct node *node, bool is_held)
 {
-    const struct group *group = (const struct group *)node;
+    struct group *group = (struct group *)node;
+    group->is_held = is_held;
     for (size_t i = 0; i < group->n_nodes; i++)
         node_hold(group->nodes[i], is_held);
 }
@@ -87,5 +89,7 @@ uint32_t group_add(struct node *node, struct node *another)
     struct group *group = (struct group *)node;
     group->nodes = xrealloc(group->nodes, (group->n_nodes + 1) * sizeof(struct node *));
     group->nodes[group->n_nodes] = another;
+    if (group->is_held)
+        node_hold(another, true);
     return (uint32_t)group->n_nodes++;
 }

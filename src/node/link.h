@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One end of the stream between a head and an agent: frames (wire.h) over a transport that the owner has. It says
+ * One end of the stream between a head and an agent: frames (wire.h) over a transport that the owner has. It
  * queues what is sent, pings, and notices a silent or broken stream. Pure: no descriptor, no clock; times are
  * the owner's.
  *

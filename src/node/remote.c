@@ -111,7 +111,6 @@ static void on_taken(struct remote *remote, const struct frame *frame)
         remote->opts.handlers->taken(remote->opts.context, &taken);
         remote_files_return(remote);
     } else if (is_well && remote->has_asked_more) {
-        remote->has_asked_more = false;
         wire_taken_clean(&taken);
         remote->opts.handlers->more(remote->opts.context, &taken);
     } else {

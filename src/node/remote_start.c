@@ -31,7 +31,7 @@ static void boot_id_read(char out[64])
 void remote_start_begin(struct remote *remote)
 {
     remote_start_release(remote);
-    remote->start.limit_ms = remote->opts.silence_limit_ms;
+    remote->start.limit_ms = remote->link.silence_limit_ms;
     remote->state = REMOTE_STARTING;
 }
 
@@ -107,6 +107,7 @@ static void program_begins(struct remote *remote, const struct bootstrap_line *l
         start->n_bundle_bytes = 0;
     snprintf(start->folder, sizeof(start->folder), "%s", line->folder);
     remote->state = REMOTE_STARTED;
+    remote->link.silence_limit_ms = remote->opts.silence_limit_ms;
     remote->link.heard_ms = remote->link.sent_ms = now_ms;
     remote_hello_send(remote);
     link_flush(&remote->link, now_ms);
@@ -119,6 +120,8 @@ void remote_start_feed(struct remote *remote, struct str bytes)
     uint64_t now_ms = clock_now_ms();
     struct bootstrap *bootstrap = &remote->start.bootstrap;
     remote->link.heard_ms = now_ms;
+    if (remote->start.n_bundle_bytes == 0) /* it does not wait in a queue any more */
+        remote->start.limit_ms = remote->opts.silence_limit_ms;
     bootstrap_feed(bootstrap, bytes);
     while (remote->state == REMOTE_STARTING && !link_is_broken(&remote->link)) {
         struct bootstrap_line line;

@@ -63,7 +63,6 @@ struct device_watch *device_watch_new(struct shell *shell, struct allocation *al
         .memory = memory_new(MAX(allocation->n_seats_max, allocation->n_seats),
                              MAX(allocation->n_devices_max, (uint32_t)n_devices))};
     ASSERT(watch->memory);
-    shell->machines.watch = watch;
     seats_note(watch, 0, allocation->n_seats);
     return watch;
 }
@@ -314,6 +313,7 @@ static void part_watch(struct device_watch *watch, uint32_t number)
 
 void device_watch_begin(struct device_watch *watch)
 {
+    watch->shell->machines.watch = watch;
     size_t n_own = watch->allocation->n_own_devices;
     memory_begin(watch, n_own, watch->allocation->devices.len); /* their agents watch them */
     part_watch(watch, 0);

@@ -36,7 +36,7 @@ struct device_watch;
 /* All pointers are borrowed until device_watch_free. */
 struct device_watch *device_watch_new(struct shell *shell, struct allocation *allocation,
                                       const struct device_handlers *handlers, void *context);
-/* Starts the samples. If that fails, the run goes on without them. */
+/* Starts the samples, and calls the handlers from now on. If samples cannot be had, the run goes on without them. */
 void device_watch_begin(struct device_watch *watch);
 /* Call it before the loop is closed. */
 void device_watch_end(struct device_watch *watch);

@@ -119,6 +119,10 @@ static void on_more(void *context, const struct wire_taken *taken)
     struct device_list devices = {taken->devices, taken->n_devices, NULL};
     bool is_room = allocation_has_room(allocation, taken->n_devices, taken->n_seats) &&
                    h->n_grown < GROWTHS_MAX;
+    uint32_t first_device = h->n_agent_devices, first_number = h->n_agent_seats;
+    h->n_agent_devices +=
+        taken->n_devices; /* the agent has them, whether or not the run can use them */
+    h->n_agent_seats += taken->n_seats;
     if (h->state != HOST_UP || h->part == 0 || !is_room || h->hosts->is_leaving)
         return;
     uint32_t part = allocation_add_host(
@@ -127,11 +131,9 @@ static void on_more(void *context, const struct wire_taken *taken)
                                               .devices = &devices,
                                               .seats = taken->seats,
                                               .n_seats = taken->n_seats,
-                                              .first_number = h->n_agent_seats,
+                                              .first_number = first_number,
                                               .round_trip_ms = remote_round_trip_ms(h->node)});
-    h->grown[h->n_grown++] = (struct host_growth){part, h->n_agent_devices};
-    h->n_agent_devices += taken->n_devices;
-    h->n_agent_seats += taken->n_seats;
+    h->grown[h->n_grown++] = (struct host_growth){part, first_device};
     device_watch_came(watch_of(h), part);
 }
 
@@ -163,6 +165,11 @@ static void give_up(struct remote_host *h, const char *why)
 static void late_take(struct remote_host *h, const struct wire_taken *taken)
 {
     char text[64];
+    if (!watch_of(h) && h->hosts->shell->verb->takes_seats) { /* the run has not begun yet */
+        host_leave(h, HOST_AWAY);
+        host_retry(h);
+        return;
+    }
     if (!watch_of(h)) {
         give_up(h, h->part > 0 ? "it is back with other devices"
                                : "it came when the command had been started on the other hosts");
@@ -189,8 +196,11 @@ static void on_taken(void *context, const struct wire_taken *taken)
 {
     struct remote_host *h = context;
     bool is_back = h->part > 0 && has_same_devices(h, taken);
-    if (h->hosts->is_leaving)
+    if (h->hosts->is_leaving || h->state == HOST_LEFT || h->state == HOST_FAILED) {
+        remote_leave(h->node); /* it was dropped while it was being connected */
         return;
+    }
+    h->why = (struct err){0};
     h->state = HOST_UP;
     h->up_at_ms = clock_now_ms();
     h->lost_ms += h->lost_at_ms > 0 ? h->up_at_ms - h->lost_at_ms : 0;
@@ -253,12 +263,19 @@ static void on_lost(void *context, const struct err *why)
     devices_tell(h, HOST_LOST);
 }
 
+void host_loss_tell(struct remote_host *h)
+{
+    devices_tell(h, h->state == HOST_FAILED ? HOST_GIVEN_UP : HOST_LOST);
+}
+
 void host_give_back(struct remote_host *h, bool now)
 {
     bool has_seats = h->part > 0;
     bool is_connected = h->state == HOST_UP || h->state == HOST_DRAINING;
-    if (!is_connected) /* it may wait in a queue */
+    if (!is_connected) { /* it may wait in a queue, and its files would be waited for */
         remote_end_transport(h->node, END_POLITELY);
+        remote_give_up(h->node);
+    }
     if (has_seats) {
         h->state = is_connected ? HOST_DRAINING : HOST_LEFT;
         device_watch_give_back(watch_of(h), h->part, now);

@@ -97,6 +97,13 @@ static void fetches_limit(struct hosts *hosts, uint64_t now_ms)
     }
 }
 
+void hosts_losses_tell(struct hosts *hosts)
+{
+    for (size_t i = 0; i < hosts->len; i++)
+        if (hosts->at[i]->state != HOST_UP)
+            host_loss_tell(hosts->at[i]);
+}
+
 void hosts_tick(struct hosts *hosts)
 {
     uint64_t now_ms = clock_now_ms();
@@ -377,23 +384,19 @@ static bool has_transport(const struct hosts *hosts)
     return has;
 }
 
-/* An agent that is up ends when its input does; a transport that is still connecting would wait on. */
-static void all_leave(struct hosts *hosts)
+/* An agent that is up ends when its input does; a transport that is still connecting would wait on. True: a Slurm job
+ * may still be queued, which outlives an srun that has to be killed. */
+static bool all_leave(struct hosts *hosts)
 {
+    bool is_queued = false;
     for (size_t i = 0; i < hosts->len; i++) {
         bool is_connecting = hosts->at[i]->state == HOST_STARTING;
         remote_leave(hosts->at[i]->node);
         if (is_connecting)
             remote_end_transport(hosts->at[i]->node, END_POLITELY);
+        is_queued = is_queued || (is_connecting && hosts->at[i]->host.is_job);
     }
-}
-
-static bool has_jobs(const struct hosts *hosts)
-{
-    bool has = false;
-    for (size_t i = 0; i < hosts->len; i++)
-        has = has || hosts->at[i]->host.is_job;
-    return has;
+    return is_queued;
 }
 
 void hosts_leave(struct hosts *hosts)
@@ -403,7 +406,7 @@ void hosts_leave(struct hosts *hosts)
     hosts->is_leaving = true;
     notes_log(hosts, hosts->shell->log->fd >= 0 ? LOG_INFO : LOG_WARN);
     grow_end(hosts->grow);
-    all_leave(hosts);
+    bool is_queued = all_leave(hosts);
     while (has_transport(hosts)) {
         shell_turn(hosts->shell);
         if (was_ended || clock_now_ms() < deadline_ms)
@@ -411,9 +414,9 @@ void hosts_leave(struct hosts *hosts)
         was_ended = true;
         for (size_t i = 0; i < hosts->len; i++)
             remote_end_transport(hosts->at[i]->node, END_AT_ONCE);
-        if (has_jobs(hosts)) /* an srun that is killed leaves its job in the queue */
-            slurm_jobs_cancel(hosts->job_name);
     }
+    if (is_queued)
+        slurm_jobs_cancel(hosts->job_name);
 }
 
 void hosts_free(struct hosts *hosts)

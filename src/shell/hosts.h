@@ -58,6 +58,8 @@ struct host_view {
 /* This machine, if it is one of --hosts, and the others in the order of the list; 0 without --hosts (NULL). */
 size_t hosts_count(const struct hosts *hosts);
 struct host_view hosts_view(const struct hosts *hosts, size_t number);
+/* To be called when the device watch has begun: hosts that were lost before are lost devices now. */
+void hosts_losses_tell(struct hosts *hosts);
 /* Ten times a second. */
 void hosts_tick(struct hosts *hosts);
 /* Carries out the orders that are there. */

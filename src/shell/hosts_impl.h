@@ -98,6 +98,8 @@ void host_connect(struct remote_host *host);
 void host_retry(struct remote_host *host);
 /* It is up: its devices and seats become those of the run. */
 void host_join(struct remote_host *host);
+/* Tells of its loss, which was not told before. */
+void host_loss_tell(struct remote_host *host);
 /* It was never part of the run, and may still become that. */
 bool host_may_come(const struct remote_host *host);
 bool host_has_part(const struct remote_host *host, uint32_t part);

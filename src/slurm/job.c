@@ -32,8 +32,11 @@ static void answer_read(int fd, struct buf *out)
     char piece[4096];
     for (uint64_t now_ms; (now_ms = clock_now_ms()) < until_ms && out->len < ANSWER_MAX_BYTES;) {
         struct pollfd end = {.fd = fd, .events = POLLIN};
-        if (poll(&end, 1, (int)(until_ms - now_ms)) < 0 && errno == EINTR)
+        int n_ready = poll(&end, 1, (int)(until_ms - now_ms));
+        if (n_ready < 0 && errno == EINTR)
             continue;
+        if (n_ready <= 0) /* a read would wait without end */
+            return;
         ssize_t got = read(fd, piece, sizeof(piece));
         if (got <= 0)
             return;

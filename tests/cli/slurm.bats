@@ -153,10 +153,13 @@ END
     seq 1 1500 >in.txt
     slow_worker
     others_have n1,n2
-    map_begin --hosts slurm:4 -g cpu:1 -o out.txt in.txt -- ./slow
+    map_begin --hosts slurm:4 --host-timeout 2s -g cpu:1 -o out.txt in.txt -- ./slow
     wait_for has_logged "_cpu_0: attempt"
     wait_for has_pending 2
-    sleep 0.5
+    local queued
+    queued=$(squeue -h -t PENDING -o %i | sort)
+    sleep 4
+    [ "$(squeue -h -t PENDING -o %i | sort)" = "$queued" ] # a wait in the queue is no silence
     scancel -u root -n wrap
     wait_for has_joined 2
     map_end
