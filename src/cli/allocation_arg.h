@@ -22,7 +22,7 @@
     {OPT_TEXT, 0, "slurm-args", "OPTIONS", "options of srun for the jobs of slurm:N, such as '--gpus=8 --time=8:00:00' (default --exclusive: the whole node)", (at) + offsetof(struct allocation_wish, slurm_args)}, \
     AGENT_PATH_OPT(at), \
     {OPT_U64, 0, "hosts-min", "N", "go on if N hosts can be had (default 1)", (at) + offsetof(struct allocation_wish, hosts_min), 1, 4096}, \
-    {OPT_DURATION, 0, "host-timeout", "DURATION", "give a host up that says nothing for so long; its agent ends its workers then, too (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
+    {OPT_DURATION, 0, "host-timeout", "DURATION", "a host that has said nothing for so long counts as lost, and is connected again; its agent ends its workers then (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
 
 /* The same options of hosts for a verb that looks at them; what is not here is not asked of a look. */
 #define LOOK_OPTS(at)                                                                                                  \

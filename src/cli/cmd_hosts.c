@@ -168,7 +168,7 @@ static const struct opt hosts_opts[] = {
     {.kind = OPT_TEXTS,
      .name = "drop",
      .arg = "HOST",
-     .help = "give this host back when its workers have finished the items that they have (may be "
+     .help = "let this host leave when its workers have finished the items that they have (may be "
              "repeated)",
      .offset = offsetof(struct hosts_request, drop)},
     {.kind = OPT_FLAG,
@@ -194,7 +194,7 @@ static const char *const hosts_examples[] = {
 const struct cmd cmd_hosts = {
     .name = "hosts",
     .args = "[OPTION]... [RUN]",
-    .summary = "list the hosts of a run, add some, or give some back, while it goes on",
+    .summary = "list the hosts of a run, and add or drop some while it goes on",
     .details = "Works from another host too, when the run's folder is shared.",
     .opts = hosts_opts,
     .examples = hosts_examples,

@@ -26,7 +26,9 @@ struct examined {
 };
 
 static const struct trouble not_had = {
-    FINDING_FAIL, "A run begins without this host, or not at all if --hosts-min asks for it.",
+    FINDING_FAIL,
+    "muster map begins without this host and goes on trying to reach it; with fewer hosts "
+    "than --hosts-min it does not begin.",
     "Try by hand what reaches it, without a question (ssh HOST true), then muster gpus --hosts"};
 
 /* ---- what the hosts answered ---- */

@@ -6,8 +6,8 @@
 #include "cli/verbs.h"
 
 static const struct program muster = {
-    .about = "Put machine-learning work on every GPU of a machine and bring back one result\n"
-             "that can be trusted. Without a GPU the same commands run on CPU slots.\n",
+    .about = "Put machine-learning work on every GPU of one or more machines and bring back one\n"
+             "result that can be trusted. Without a GPU the same commands run on CPU slots.\n",
     .verbs = commands,
     .external_verbs = external_verbs,
     .run_external = external_verb_run,

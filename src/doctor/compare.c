@@ -46,11 +46,12 @@ struct rule {
     }
 
 static const struct rule rules[TRAITS_COUNT] = {
-    [TRAIT_muster] = {LIKE_EQUAL,
-                      UNIT_NONE,
-                      {FINDING_WARN,
-                       "A muster that speaks another protocol is refused as an agent.",
-                       "Install the same version on all hosts"}},
+    [TRAIT_muster] =
+        {LIKE_EQUAL,
+         UNIT_NONE,
+         {FINDING_WARN, "A muster that speaks another protocol is refused as an agent.",
+          "Leave --agent-path out, so that this muster is sent to all hosts, or update "
+          "the one at that path"}},
     [TRAIT_machine] = {LIKE_EQUAL,
                        UNIT_NONE,
                        {FINDING_FAIL, "A program for one architecture does not start on the other.",
