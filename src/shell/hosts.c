@@ -162,19 +162,19 @@ static int local_take(struct hosts *hosts, const struct host_list *list, struct 
 {
     struct shell *shell = hosts->shell;
     const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
-    struct allocation_wish own = hosts->wish;
+    struct allocation_wish *own = &hosts->local_wish;
     for (size_t i = 0; i < list->len; i++)
         hosts->has_local = hosts->has_local || list->at[i].is_local;
     if (!hosts->has_local) {
-        allocation_begin(hosts->allocation, &own, shell->self_path);
+        allocation_begin(hosts->allocation, own, shell->self_path);
         return 0;
     }
-    if (own.program && program_check(own.program, err) != 0)
+    if (own->program && program_check(own->program, err) != 0)
         return ERR_UNAVAILABLE;
     for (size_t i = 0; i < list->len; i++)
         if (list->at[i].is_local && list->at[i].gpus)
-            own.gpus = list->at[i].gpus;
-    return allocation_take(hosts->allocation, &own, &holder, err);
+            own->gpus = hosts->local_gpus = xstrdup(list->at[i].gpus);
+    return allocation_take(hosts->allocation, own, &holder, err);
 }
 
 static bool are_enough(const struct hosts *hosts)
@@ -266,6 +266,7 @@ static struct hosts *hosts_new(struct shell *shell, const struct allocation_wish
     *hosts = (struct hosts){.shell = shell,
                             .allocation = allocation,
                             .wish = *wish,
+                            .local_wish = *wish,
                             .bundles = {.self_path = shell->self_path}};
     snprintf(hosts->job_name, sizeof(hosts->job_name), "muster-%d-%llx", (int)getpid(),
              (unsigned long long)clock_wall_ms());
@@ -323,7 +324,8 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
     }
     shell->machines.hosts->grow_at_ms = clock_now_ms() + GROW_EVERY_MS;
     if (wish->grows && shell->machines.hosts->has_local)
-        shell->machines.hosts->grow = grow_new(shell, allocation, &shell->machines.hosts->wish);
+        shell->machines.hosts->grow =
+            grow_new(shell, allocation, &shell->machines.hosts->local_wish);
     return 0;
 }
 
@@ -429,6 +431,7 @@ void hosts_free(struct hosts *hosts)
     bundles_release(&hosts->bundles);
     buf_release(&hosts->notes);
     grow_free(hosts->grow);
+    free(hosts->local_gpus);
     free(hosts->at);
     free(hosts);
 }

@@ -80,6 +80,9 @@ struct hosts {
     size_t n_answers;
     bool has_begun;     /* the run has its first seats; others are added to them */
     uint64_t end_at_ms; /* the run is to end since then; 0: it is not */
+    /* What is asked of this machine, with the SPEC that it has in the list, if it has one. */
+    struct allocation_wish local_wish;
+    char *local_gpus;
 };
 
 /* ---- hosts.c ---- */
