@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shell/grow.h"
 
-#include <unistd.h>
-
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/xalloc.h"
 #include "device/spec.h"
 #include "shell/device_watch.h"
+#include "shell/host_ask.h"
 #include "shell/shell.h"
 
 enum {
@@ -116,20 +115,28 @@ void grow_look(struct grow *grow)
     static const struct worker_handlers handlers = {
         .output = on_output, .gone = on_gone, .warned = on_warned, .failed = on_failed};
     static const struct seat anywhere = {.label = "grow"};
+    /* Of the options of muster gpus. */
+    static const char *const variables[] = {
+        "MUSTER_ALL", "MUSTER_WATCH",      "MUSTER_HOSTS",
+        "MUSTER_VIA", "MUSTER_AGENT_PATH", "MUSTER_HOST_TIMEOUT",
+        NULL};
+    struct env_list env = {0};
     const char *spec = grow->wish->gpus ? grow->wish->gpus : "free";
     const char *argv[] = {grow->shell->self_path, "gpus", "--json", "-g", spec, NULL};
     struct err err = {0};
     if (grow->child || grow->allocation->n_own_devices == 0)
         return;
     buf_reset(&grow->answer);
+    look_environment(variables, &env);
     const struct spawn_request request = {.argv = argv,
-                                          .envp = (const char *const *)environ,
+                                          .envp = (const char *const *)env.at,
                                           .seat = &anywhere,
                                           .grace_ms = GRACE_MS,
                                           .handlers = &handlers,
                                           .context = grow};
     if (node_spawn(grow->shell->machines.local, &request, &grow->child, &err) != 0)
         on_warned(grow, err.text);
+    env_list_release(&env);
 }
 
 void grow_end(struct grow *grow)

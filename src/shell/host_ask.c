@@ -163,12 +163,11 @@ static const struct remote_handlers link_handlers = {
 
 /* ---- asking ---- */
 
-/* The options of the verb must not come from the environment: --hosts would ask on and on, --watch would not end. */
-static void environment_make(const struct host_question *question, struct env_list *env)
+void look_environment(const char *const *variables, struct env_list *env)
 {
     env_inherit(env);
-    for (size_t i = 0; question->variables[i]; i++)
-        env_set(env, xasprintf("%s=", question->variables[i]));
+    for (size_t i = 0; variables[i]; i++)
+        env_set(env, xasprintf("%s=", variables[i]));
     env_end(env);
 }
 
@@ -192,7 +191,7 @@ static void verb_start(struct asked_host *h)
     struct env_list words = {0}, env = {0};
     struct err why = {0};
     words_make(h, &words);
-    environment_make(h->ask->question, &env);
+    look_environment(h->ask->question->variables, &env);
     const struct spawn_request request = {.argv = (const char *const *)words.at,
                                           .envp = (const char *const *)env.at,
                                           .seat = &bare,

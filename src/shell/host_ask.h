@@ -42,6 +42,12 @@ struct host_question {
     uint64_t limit_ms; /* for the verb, beyond the limit for an answer of the host */
 };
 
+/*
+ * The environment for a verb that looks, on another host or this one, without the `variables` of its options
+ * (NULL-terminated): --hosts would ask on and on, --watch would not end.
+ */
+void look_environment(const char *const *variables, struct env_list *env);
+
 struct host_ask;
 
 /* ERR_USAGE, ERR_UNAVAILABLE. Close it in each case, if *out is not NULL. */

@@ -162,7 +162,7 @@ holder() {
     seq 1 1000 >in.txt
     echo 1 >one.txt
     holder 1,2
-    map_begin --grow -o out.txt in.txt -- sh -c 'echo "$CUDA_VISIBLE_DEVICES $MUSTER_WORKER" >>seats; exec ./slow'
+    MUSTER_WATCH=1 map_begin --grow -o out.txt in.txt -- sh -c 'echo "$CUDA_VISIBLE_DEVICES $MUSTER_WORKER" >>seats; exec ./slow'
     wait_for has_logged "gpu_0: attempt"
     touch go
     wait $HOLDER
