@@ -59,21 +59,35 @@ static size_t line_device(const struct allocation *a, struct str line)
     return SIZE_MAX;
 }
 
+/* What the run's start found may be the memory of others, who are gone: workers are judged by what is free now. */
+static uint64_t line_free_bytes(struct str line, const struct device *device)
+{
+    struct str value;
+    uint64_t bytes = 0;
+    bool is_known = json_get(line, "mem_free_bytes", &value) && json_to_u64(value, &bytes);
+    return is_known ? MIN(bytes, device->mem_total_bytes) : device->mem_total_bytes;
+}
+
 static void answer_use(struct grow *grow)
 {
     struct allocation *a = grow->allocation;
     struct str rest = buf_str(&grow->answer), line;
     size_t free_ones[DEVICES_MAX], n_free = 0;
+    uint64_t free_bytes[DEVICES_MAX];
     struct err err = {0};
     uint32_t part = 0;
     while (n_free < DEVICES_MAX && rest.len > 0 && str_next(&rest, '\n', &line)) {
         size_t device = line_device(a, line);
-        if (device != SIZE_MAX)
-            free_ones[n_free++] = device;
+        if (device == SIZE_MAX)
+            continue;
+        free_bytes[n_free] = line_free_bytes(line, &a->devices.at[device]);
+        free_ones[n_free++] = device;
     }
     if (n_free == 0 || !grow->shell->machines.watch)
         return;
     struct device_list devices = device_list_pick(&a->devices, free_ones, n_free);
+    for (size_t i = 0; i < n_free; i++)
+        devices.at[i].mem_free_bytes = free_bytes[i];
     int rc = allocation_grow(a, &devices, grow->wish, grow->shell->run_id, &part, &err);
     device_list_release(&devices);
     if (rc) /* another run was faster, or they make no whole seat */
