@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/ours.h"
 #include "base/xalloc.h"
@@ -19,9 +20,12 @@ int order_answers_write(const char *dir, const struct order_answer *answers, siz
 {
     cleanup_free char *path = path_join(dir, "answers.json");
     json_t *root = json_array();
-    for (size_t i = 0; i < n_answers; i++)
-        json_array_append_new(root, json_pack("{s:s, s:s?}", "order", answers[i].order, "refused",
-                                              answers[i].refused));
+    for (size_t i = 0; i < n_answers; i++) {
+        /* It may repeat words of an order, which are any bytes. */
+        cleanup_free char *refused = console_visible_new(answers[i].refused);
+        json_array_append_new(
+            root, json_pack("{s:s, s:s?}", "order", answers[i].order, "refused", refused));
+    }
     char *text = json_dumps(root, JSON_INDENT(1));
     json_decref(root);
     int rc = text ? file_replace_fast(path, str_of(text), err)

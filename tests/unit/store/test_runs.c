@@ -339,14 +339,18 @@ static void an_order_that_is_not_the_owners_is_removed_and_not_taken(void **stat
 static void an_order_finds_its_answer_and_no_other(void **state)
 {
     cleanup_free char *dir = make_run(*state, "run", NULL), *path = path_join(dir, "answers.json");
-    const struct order_answer answers[] = {{"order-1", NULL}, {"order-2", "why \"not\""}};
+    const struct order_answer answers[] = {
+        {"order-1", NULL}, {"order-2", "why \"not\""}, {"order-4", "'\xff' is no name"}};
     char *refused = NULL;
     assert_false(order_answer_find(dir, "order-1", &refused));
-    assert_int_equal(order_answers_write(dir, answers, 2, NULL), 0);
+    assert_int_equal(order_answers_write(dir, answers, countof(answers), NULL), 0);
     assert_true(order_answer_find(dir, "order-1", &refused));
     assert_null(refused);
     assert_true(order_answer_find(dir, "order-2", &refused));
     assert_string_equal(refused, "why \"not\"");
+    free(refused);
+    assert_true(order_answer_find(dir, "order-4", &refused));
+    assert_string_equal(refused, "'\\xff' is no name");
     free(refused);
     assert_false(order_answer_find(dir, "order-3", &refused));
     assert_int_equal(file_replace_fast(path, STR("{\"order\":7}"), NULL), 0);
