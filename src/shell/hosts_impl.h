@@ -17,8 +17,9 @@
 
 enum {
     ANSWERS_KEPT = 8,
-    GROWTHS_MAX = 64,   /* of one host, while it is connected */
-    ORDERS_AT_ONCE = 16 /* in one look; the others wait for the next */
+    GROWTHS_MAX = 64,      /* of one host, while it is connected */
+    ORDERS_AT_ONCE = 16,   /* in one look; the others wait for the next */
+    ORDERS_LOOKED_AT = 256 /* with those that cannot be removed */
 };
 
 enum host_state {
@@ -80,6 +81,8 @@ struct hosts {
     size_t n_answers;
     bool has_begun;     /* the run has its first seats; others are added to them */
     uint64_t end_at_ms; /* the run is to end since then; 0: it is not */
+    /* The newest order that could not be removed; it was logged. */
+    char order_left[ORDER_NAME_MAX];
     /* What is asked of this machine, with the SPEC that it has in the list, if it has one. */
     struct allocation_wish local_wish;
     char *local_gpus;

@@ -134,20 +134,32 @@ static void order_do(struct hosts *hosts, const char *name, struct str text)
     answers_tell(hosts);
 }
 
+/* One that cannot be removed is found at every look. */
+static void not_taken_log(struct hosts *hosts, const char *name, const struct err *why)
+{
+    bool is_left = why->code == ERR_SYS;
+    if (is_left && strcmp(name, hosts->order_left) <= 0)
+        return;
+    if (is_left)
+        snprintf(hosts->order_left, sizeof(hosts->order_left), "%s", name);
+    log_add(hosts->shell->log, LOG_WARN, "host", "an order is not carried out: %s", why->text);
+}
+
 void hosts_orders_check(struct hosts *hosts)
 {
     char name[ORDER_NAME_MAX] = "";
+    int n_taken = 0;
     if (!hosts->shell->run_dir || hosts->is_leaving || !hosts->shell->machines.watch)
         return;
-    for (int i = 0; i < ORDERS_AT_ONCE; i++) {
+    for (int i = 0; i < ORDERS_LOOKED_AT && n_taken < ORDERS_AT_ONCE; i++) {
         cleanup_buf struct buf text = BUF_INIT;
         struct err err = {0};
         int rc = run_order_take(hosts->shell->run_dir, name, &text, &err);
         if (!name[0])
             return;
+        n_taken += rc != ERR_SYS;
         if (rc)
-            log_add(hosts->shell->log, LOG_WARN, "host", "an order is not carried out: %s",
-                    err.text);
+            not_taken_log(hosts, name, &err);
         else
             order_do(hosts, name, buf_str(&text));
     }

@@ -94,14 +94,18 @@ static bool is_order(const char *name)
            (len < 4 || strcmp(name + len - 4, ".new") != 0);
 }
 
-static int oldest_find(const char *dir, char name[ORDER_NAME_MAX], struct err *err)
+/* Of those behind `name`, the oldest. */
+static int next_find(const char *dir, char name[ORDER_NAME_MAX], struct err *err)
 {
+    char before[ORDER_NAME_MAX];
+    snprintf(before, sizeof(before), "%s", name);
     DIR *folder = opendir(dir);
     name[0] = '\0';
     if (!folder)
         return fail_errno(err, "open %s", dir);
     for (const struct dirent *entry; (entry = readdir(folder));)
-        if (is_order(entry->d_name) && (!name[0] || strcmp(entry->d_name, name) < 0))
+        if (is_order(entry->d_name) && strcmp(entry->d_name, before) > 0 &&
+            (!name[0] || strcmp(entry->d_name, name) < 0))
             snprintf(name, ORDER_NAME_MAX, "%s", entry->d_name);
     closedir(folder);
     return 0;
@@ -109,30 +113,30 @@ static int oldest_find(const char *dir, char name[ORDER_NAME_MAX], struct err *e
 
 int run_order_take(const char *dir, char name[ORDER_NAME_MAX], struct buf *text, struct err *err)
 {
-    int rc = oldest_find(dir, name, err);
+    int rc = next_find(dir, name, err);
     if (rc || !name[0])
         return rc;
     cleanup_free char *path = path_join(dir, name);
     rc = ours_check_file(path, err);
     if (rc == 0)
         rc = plain_file_read(path, ORDER_MAX_BYTES, text, err);
-    if (unlink(path) != 0 && rc == 0) /* else it would be carried out again and again */
-        rc = fail_errno(err, "remove %s", path);
+    if (unlink(path) != 0) /* it would be carried out again and again */
+        return fail_errno_as(err, ERR_SYS, "remove %s", path);
     return rc;
 }
 
 int run_orders_drop(const char *dir, struct err *err)
 {
     cleanup_free char *stop = path_join(dir, "stop");
-    char name[ORDER_NAME_MAX];
+    char name[ORDER_NAME_MAX] = "";
     if (unlink(stop) != 0 && errno != ENOENT)
         return fail_errno(err, "remove %s", stop);
-    int rc = oldest_find(dir, name, err);
+    int rc = next_find(dir, name, err);
     while (rc == 0 && name[0]) {
         cleanup_free char *path = path_join(dir, name);
         if (unlink(path) != 0)
             return fail_errno(err, "remove %s", path);
-        rc = oldest_find(dir, name, err);
+        rc = next_find(dir, name, err);
     }
     return rc;
 }

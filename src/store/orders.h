@@ -32,8 +32,9 @@ bool run_stop_asked(const char *dir, enum stop_how *how);
 MUST_CHECK int run_order_give(const char *dir, struct str text, char name[ORDER_NAME_MAX],
                               bool *was_running, struct err *err);
 /*
- * For the muster of the run: takes the oldest order out of the folder. ERR_USAGE, ERR_DATA: it is not of this user, who
- * alone may give such orders, or is no regular file of that size; it is removed all the same. *name "": there is none.
+ * For the muster of the run: takes the oldest order behind `name` out of the folder ("": the oldest of all). ERR_USAGE,
+ * ERR_DATA: it is not of this user, who alone may give such orders, or is no regular file of that size; it is removed
+ * all the same. ERR_SYS: it cannot be removed, and is not to be carried out. *name "": there is none.
  */
 MUST_CHECK int run_order_take(const char *dir, char name[ORDER_NAME_MAX], struct buf *text,
                               struct err *err);

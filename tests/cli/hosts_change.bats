@@ -134,6 +134,7 @@ worker 2 of 3" ]
     ended_with 69
     run limited "$MUSTER" hosts --now
     ended_with 2
+    mkdir muster-runs/latest/order- # it cannot be removed as a file is
     printf 'add one\n' >muster-runs/latest/order-0
     chmod 666 muster-runs/latest/order-0
     wait_for has_logged "an order is not carried out"
@@ -142,6 +143,7 @@ worker 2 of 3" ]
     ln -s /etc/passwd muster-runs/latest/order-2
     wait_for test ! -L muster-runs/latest/order-2
     [ ! -e muster-runs/latest/order-1 ]
+    [ "$(grep -c "remove .*/order-: " muster-runs/latest/orchestrator.log)" = 1 ]
     map_end
     ended_with 0
     run limited "$MUSTER" hosts --add one

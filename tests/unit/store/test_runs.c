@@ -294,7 +294,7 @@ static void put_order(const char *dir, const char *name, const char *text, mode_
 static void orders_are_taken_once_the_oldest_first(void **state)
 {
     cleanup_free char *dir = make_run(*state, "run", NULL);
-    char name[ORDER_NAME_MAX];
+    char name[ORDER_NAME_MAX] = "";
     cleanup_buf struct buf text = BUF_INIT;
     put_order(dir, "order-2-b", "second\n", 0600);
     put_order(dir, "order-1-z", "first\n", 0600);
@@ -315,7 +315,7 @@ static void orders_are_taken_once_the_oldest_first(void **state)
 static void an_order_that_is_not_the_owners_is_removed_and_not_taken(void **state)
 {
     cleanup_free char *dir = make_run(*state, "run", NULL), *link = path_join(dir, "order-2");
-    char name[ORDER_NAME_MAX];
+    char name[ORDER_NAME_MAX] = "";
     cleanup_buf struct buf text = BUF_INIT;
     cleanup_free char *large = xmalloc(ORDER_MAX_BYTES + 2);
     memset(large, 'x', ORDER_MAX_BYTES + 1);
@@ -332,6 +332,22 @@ static void an_order_that_is_not_the_owners_is_removed_and_not_taken(void **stat
     assert_string_equal(name, "");
     put_order(dir, "order-4", "add x\n", 0600);
     assert_int_equal(run_orders_drop(dir, NULL), 0);
+    assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
+    assert_string_equal(name, "");
+}
+
+static void an_order_that_cannot_be_removed_does_not_hide_the_next(void **state)
+{
+    cleanup_free char *dir = make_run(*state, "run", NULL), *folder = path_join(dir, "order-1");
+    char name[ORDER_NAME_MAX] = "";
+    cleanup_buf struct buf text = BUF_INIT;
+    assert_int_equal(mkdir(folder, 0700), 0);
+    put_order(dir, "order-2", "add x\n", 0600);
+    assert_int_equal(run_order_take(dir, name, &text, NULL), ERR_SYS);
+    assert_string_equal(name, "order-1");
+    assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
+    assert_string_equal(name, "order-2");
+    assert_string_equal(buf_text(&text), "add x\n");
     assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
     assert_string_equal(name, "");
 }
@@ -375,6 +391,7 @@ int main(void)
         TEST(a_stop_reaches_the_muster_that_holds_the_run),
         TEST(orders_are_taken_once_the_oldest_first),
         TEST(an_order_that_is_not_the_owners_is_removed_and_not_taken),
+        TEST(an_order_that_cannot_be_removed_does_not_hide_the_next),
         TEST(an_order_finds_its_answer_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
