@@ -85,19 +85,20 @@ static struct host *host_named(const struct host_list *list, const char *name)
     return NULL;
 }
 
-static bool has_label(const struct host_list *list, const char *label)
+static bool has_label(const void *context, const char *label)
 {
+    const struct host_list *list = context;
     bool has = false;
     for (size_t i = 0; i < list->len; i++)
         has = has || strcmp(list->at[i].label, label) == 0;
     return has;
 }
 
-/* Two hosts may differ in user or port alone. */
-static void label_settle(const struct host_list *list, struct host *host)
+void host_label_settle(struct host *host, bool (*is_taken)(const void *context, const char *label),
+                       const void *context)
 {
     cleanup_free char *plain = xstrdup(host->label);
-    for (unsigned n = 2; has_label(list, host->label); n++) {
+    for (unsigned n = 2; is_taken(context, host->label); n++) {
         free(host->label);
         host->label = xasprintf("%s-%u", plain, n);
     }
@@ -119,7 +120,7 @@ static int host_add(struct host_list *list, struct str text, struct str gpus, st
                         .port = port,
                         .is_local = str_equal(text, STR("local"))};
     bool is_double = host_named(list, host.name) != NULL;
-    label_settle(list, &host);
+    host_label_settle(&host, has_label, list);
     list->at = xrealloc(list->at, (list->len + 1) * sizeof(*list->at));
     list->at[list->len++] = host;
     if (is_double)

@@ -38,3 +38,6 @@ struct host_list {
 MUST_CHECK int host_list_parse(const char *text, struct host_list *out, struct err *err);
 void host_list_release(struct host_list *list);
 void host_release(struct host *host);
+/* Two hosts may differ in user or port alone: gives the host a label that is not taken. */
+void host_label_settle(struct host *host, bool (*is_taken)(const void *context, const char *label),
+                       const void *context);

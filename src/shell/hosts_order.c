@@ -14,13 +14,25 @@ static bool is_active(const struct remote_host *h)
 }
 
 /* The newest of this name: a host may have left and been added again. */
-static struct remote_host *host_find(const struct hosts *hosts, struct str name)
+static struct remote_host *host_named(const struct hosts *hosts, struct str name)
 {
     for (size_t i = hosts->len; i-- > 0;)
-        if (str_equal(name, str_of(hosts->at[i]->host.name)) ||
-            str_equal(name, str_of(hosts->at[i]->host.label)))
+        if (str_equal(name, str_of(hosts->at[i]->host.name)))
             return hosts->at[i];
     return NULL;
+}
+
+static struct remote_host *host_labelled(const struct hosts *hosts, struct str label)
+{
+    for (size_t i = hosts->len; i-- > 0;)
+        if (str_equal(label, str_of(hosts->at[i]->host.label)))
+            return hosts->at[i];
+    return NULL;
+}
+
+static bool has_label(const void *context, const char *label)
+{
+    return host_labelled(context, str_of(label)) != NULL;
 }
 
 /* ---- adding ---- */
@@ -28,13 +40,25 @@ static struct remote_host *host_find(const struct hosts *hosts, struct str name)
 static int addable_check(const struct hosts *hosts, const struct host_list *list, struct err *err)
 {
     for (size_t i = 0; i < list->len; i++) {
-        const struct remote_host *h = host_find(hosts, str_of(list->at[i].name));
+        const struct remote_host *h = host_named(hosts, str_of(list->at[i].name));
         if (list->at[i].is_local)
             return fail(err, ERR_USAGE, "the run's own machine cannot be added while it runs");
         if (h && is_active(h))
             return fail(err, ERR_USAGE, "%s is a host of the run already", list->at[i].name);
     }
     return 0;
+}
+
+/* Logs are named by labels. A host that has left and comes back has the one that it had. */
+static void label_settle(const struct hosts *hosts, struct host *host)
+{
+    const struct remote_host *earlier = host_named(hosts, str_of(host->name));
+    if (!earlier) {
+        host_label_settle(host, has_label, hosts);
+        return;
+    }
+    free(host->label);
+    host->label = xstrdup(earlier->host.label);
 }
 
 static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
@@ -50,6 +74,7 @@ static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
         list.job = (struct slurm_job){0};
     }
     for (size_t i = 0; rc == 0 && i < list.len; i++) {
+        label_settle(hosts, &list.at[i]);
         rc = hosts_append(hosts, &list.at[i], err);
         if (rc == 0)
             host_log(hosts->at[hosts->len - 1], LOG_WARN, "", "it is asked to join");
@@ -73,7 +98,8 @@ static bool any_other(const struct hosts *hosts, const struct remote_host *leavi
 
 static int host_drop(struct hosts *hosts, struct str name, bool now, struct err *err)
 {
-    struct remote_host *h = host_find(hosts, name);
+    struct remote_host *h = host_named(hosts, name);
+    h = h ? h : host_labelled(hosts, name);
     if (!h || !is_active(h))
         return fail(err, ERR_USAGE, "'%.*s' is no host of the run", (int)name.len, name.at);
     if (!now && !any_other(hosts, h))

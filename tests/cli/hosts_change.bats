@@ -80,6 +80,12 @@ worker 2 of 3" ]
     run limited "$MUSTER" hosts --add one
     ended_with 69
     says "one is a host of the run already"
+    touch up.me@one
+    run limited "$MUSTER" hosts --add me@one=cpu:1 # another host to muster, with logs of its own
+    ended_with 0
+    wait_for has_logged "one-2_cpu_0: attempt"
+    run limited "$MUSTER" hosts --drop one-2 --now
+    ended_with 0
     run limited "$MUSTER" hosts --add two=cpu:1 --drop one --now
     ended_with 0
     wait_for has_logged "two_cpu_0: attempt"
