@@ -221,7 +221,8 @@ static int slurm_take(struct host_list *list, struct str gpus, struct err *err)
     int rc = slurm_job_read(&list->job, err);
     for (size_t i = 0; rc == 0 && i < list->job.nodes.len; i++) {
         rc = host_add(list, str_of(list->job.nodes.at[i]), gpus, err);
-        list->at[list->len - 1].is_slurm = true;
+        if (rc == 0)
+            list->at[list->len - 1].is_slurm = true;
     }
     return rc;
 }
@@ -240,6 +241,21 @@ static int jobs_take(struct host_list *list, struct str count, struct str gpus, 
         list->at[list->len - 1].is_job = true;
     }
     return rc;
+}
+
+void host_list_number_jobs(struct host_list *list, size_t n_before)
+{
+    for (size_t i = 0; i < list->len; i++) {
+        struct host *host = &list->at[i];
+        if (!host->is_job)
+            continue;
+        free(host->name);
+        free(host->target);
+        free(host->label);
+        host->name = xasprintf("slurm-%zu", ++n_before);
+        host->target = xstrdup(host->name);
+        host->label = xstrdup(host->name);
+    }
 }
 
 static int piece_take(struct host_list *list, struct str piece, struct err *err)

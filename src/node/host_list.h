@@ -36,6 +36,8 @@ struct host_list {
 
 /* ERR_USAGE, with the entry that is wrong; ERR_UNAVAILABLE: "slurm" outside of a job. */
 MUST_CHECK int host_list_parse(const char *text, struct host_list *out, struct err *err);
+/* Names the jobs of "slurm:4" "slurm-8" … "slurm-11" if there are seven before them. */
+void host_list_number_jobs(struct host_list *list, size_t n_before);
 void host_list_release(struct host_list *list);
 void host_release(struct host *host);
 /* Two hosts may differ in user or port alone: gives the host a label that is not taken. */

@@ -49,6 +49,15 @@ static int addable_check(const struct hosts *hosts, const struct host_list *list
     return 0;
 }
 
+/* Those that have left too: the highest number that a job of the run has. */
+static size_t n_jobs(const struct hosts *hosts)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < hosts->len; i++)
+        n += hosts->at[i]->host.is_job;
+    return n;
+}
+
 /* Logs are named by labels. A host that has left and comes back has the one that it had. */
 static void label_settle(const struct hosts *hosts, struct host *host)
 {
@@ -67,6 +76,7 @@ static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
     int rc = host_list_parse(text, &list, err);
     if (rc)
         return rc;
+    host_list_number_jobs(&list, n_jobs(hosts));
     rc = addable_check(hosts, &list, err);
     if (rc == 0 && list.job.id) {
         slurm_job_release(&hosts->job);

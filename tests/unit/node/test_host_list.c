@@ -72,6 +72,13 @@ static void slurm_with_a_number_is_so_many_jobs(void **state)
     env_list_release(&words);
     env_list_release(&env);
     host_list_release(&list);
+    assert_int_equal(host_list_parse("a,slurm:2", &list, &err), 0);
+    host_list_number_jobs(&list, 7);
+    assert_string_equal(list.at[0].name, "a");
+    assert_string_equal(list.at[1].name, "slurm-8");
+    assert_string_equal(list.at[2].name, "slurm-9");
+    assert_string_equal(list.at[2].label, "slurm-9");
+    host_list_release(&list);
     static const char *const wrong[] = {"slurm:", "slurm:0", "slurm:x", "slurm:-1", "slurm:99999"};
     for (size_t i = 0; i < countof(wrong); i++)
         assert_int_equal(host_list_parse(wrong[i], &list, &err), ERR_USAGE);
