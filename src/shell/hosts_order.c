@@ -8,6 +8,10 @@
 #include "store/order_answer.h"
 #include "store/orders.h"
 
+enum {
+    DONE_SHOWN = 128 /* bytes of an order in its answer */
+};
+
 static bool is_active(const struct remote_host *h)
 {
     return h->state != HOST_LEFT && h->state != HOST_FAILED;
@@ -70,6 +74,17 @@ static void label_settle(const struct hosts *hosts, struct host *host)
     host->label = xstrdup(earlier->host.label);
 }
 
+static int host_append(struct hosts *hosts, struct host *taken, bool are_some, struct err *err)
+{
+    cleanup_free char *name = xstrdup(taken->name);
+    label_settle(hosts, taken);
+    int rc = hosts_append(hosts, taken, err);
+    if (rc)
+        return wrap(err, rc, "%s%s", name, are_some ? ", after those before it were added" : "");
+    host_log(hosts->at[hosts->len - 1], LOG_WARN, "", "it is asked to join");
+    return 0;
+}
+
 static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
 {
     struct host_list list;
@@ -83,12 +98,8 @@ static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
         hosts->job = list.job;
         list.job = (struct slurm_job){0};
     }
-    for (size_t i = 0; rc == 0 && i < list.len; i++) {
-        label_settle(hosts, &list.at[i]);
-        rc = hosts_append(hosts, &list.at[i], err);
-        if (rc == 0)
-            host_log(hosts->at[hosts->len - 1], LOG_WARN, "", "it is asked to join");
-    }
+    for (size_t i = 0; rc == 0 && i < list.len; i++)
+        rc = host_append(hosts, &list.at[i], i > 0, err);
     host_list_release(&list);
     return rc;
 }
@@ -157,10 +168,16 @@ static void order_do(struct hosts *hosts, const char *name, struct str text)
 {
     struct str line;
     struct err err = {0};
+    struct str done = {text.at, 0};
     int rc = 0;
-    while (rc == 0 && text.len > 0 && str_next(&text, '\n', &line))
-        if (line.len > 0)
-            rc = line_do(hosts, line, &err);
+    while (rc == 0 && text.len > 0 && str_next(&text, '\n', &line)) {
+        rc = line.len > 0 ? line_do(hosts, line, &err) : 0;
+        if (rc == 0)
+            done.len = (size_t)(line.at + line.len - done.at);
+    }
+    if (rc && done.len > 0)
+        wrap(&err, rc, "'%.*s' was carried out, but then", (int)MIN(done.len, (size_t)DONE_SHOWN),
+             done.at);
     struct given_answer *answer = &hosts->answers[hosts->n_answers++ % ANSWERS_KEPT];
     snprintf(answer->order, sizeof(answer->order), "%s", name);
     answer->is_refused = rc != 0;

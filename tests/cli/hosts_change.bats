@@ -110,6 +110,11 @@ worker 2 of 3" ]
     run limited "$MUSTER" hosts --drop nobody
     ended_with 69
     says "'nobody' is no host of the run"
+    run limited "$MUSTER" hosts --add three=cpu:1 --drop nobody
+    ended_with 69
+    says "'add three=cpu:1' was carried out, but then: 'nobody' is no host of the run"
+    run limited "$MUSTER" hosts --drop three --now
+    ended_with 0
     run limited "$MUSTER" hosts --add two=cpu:1 --drop one
     ended_with 0
     wait_for has_logged "one: it has left the run"
