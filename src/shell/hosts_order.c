@@ -88,6 +88,8 @@ static int host_append(struct hosts *hosts, struct host *taken, bool are_some, s
 static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
 {
     struct host_list list;
+    if (hosts->shell->is_settled || shell_is_to_end(hosts->shell))
+        return fail(err, ERR_STOPPED, "the run is ending");
     int rc = host_list_parse(text, &list, err);
     if (rc)
         return rc;
