@@ -14,7 +14,7 @@ enum {
 };
 
 enum asked_state {
-    ASKED_NOT,      /* not yet for this question */
+    ASKED_NOT,      /* not yet for this question, or its last verb has not ended yet */
     ASKED_ENDING,   /* its last connection was lost, and the transport has not ended yet */
     ASKED_STARTING, /* its agent has not answered */
     ASKED_READY,    /* connected, and the verb is to be started */
@@ -83,7 +83,7 @@ static void on_output(void *context, enum worker_stream stream, struct str bytes
     struct asked_host *h = context;
     struct err why = {0};
     char limit[16];
-    if (h->state == ASKED_DONE)
+    if (h->state != ASKED_RUNNING) /* the verb of the last question, which came too late */
         return;
     if (stream != STREAM_OUT) {
         said_add(h, bytes);
@@ -99,9 +99,8 @@ static void on_output(void *context, enum worker_stream stream, struct str bytes
     node_end(h->process, END_AT_ONCE);
 }
 
-static void on_verb_gone(void *context, const struct worker_exit *exit)
+static void verb_judge(struct asked_host *h, const struct worker_exit *exit)
 {
-    struct asked_host *h = context;
     struct err why = {0};
     bool has_ended = exit->has_exited && exit->exit_signal == 0;
     h->answer.status = worker_exit_status(exit);
@@ -110,19 +109,31 @@ static void on_verb_gone(void *context, const struct worker_exit *exit)
              errno_text(exit->exec_errno));
     else if (!has_ended)
         fail(&why, ERR_UNAVAILABLE, "muster was killed there (status %d)", h->answer.status);
-    node_release(steal_ptr(&h->process));
     done(h, why.code ? &why : NULL);
+}
+
+static void on_verb_gone(void *context, const struct worker_exit *exit)
+{
+    struct asked_host *h = context;
+    if (h->state == ASKED_RUNNING)
+        verb_judge(h, exit);
+    node_release(steal_ptr(&h->process));
 }
 
 static void on_verb_warned(void *context, const char *text)
 {
-    said_add(context, str_of(text));
-    said_add(context, STR("\n"));
+    struct asked_host *h = context;
+    if (h->state != ASKED_RUNNING)
+        return;
+    said_add(h, str_of(text));
+    said_add(h, STR("\n"));
 }
 
 static void on_verb_failed(void *context, const struct err *why)
 {
-    done(context, why);
+    struct asked_host *h = context;
+    if (h->state == ASKED_RUNNING)
+        done(h, why);
 }
 
 static const struct worker_handlers verb_handlers = {
@@ -134,16 +145,17 @@ static void on_taken(void *context, const struct wire_taken *taken)
 {
     struct asked_host *h = context;
     (void)taken;
+    if (h->state != ASKED_STARTING) /* too late: its transport is being ended */
+        return;
     h->is_up = true;
-    if (h->state == ASKED_STARTING)
-        h->state = ASKED_READY;
+    h->state = ASKED_READY;
 }
 
 static void on_lost(void *context, const struct err *why)
 {
     struct asked_host *h = context;
     h->is_up = false;
-    if (h->state != ASKED_NOT)
+    if (h->state != ASKED_NOT && h->state != ASKED_ENDING)
         done(h, why);
 }
 
@@ -230,7 +242,7 @@ static bool is_starting(const struct asked_host *h)
 /* One host's next step, if there is one. */
 static void host_step(struct asked_host *h, size_t *n_starting)
 {
-    if (h->state == ASKED_NOT && *n_starting < HOSTS_STARTING_MAX) {
+    if (h->state == ASKED_NOT && !h->process && *n_starting < HOSTS_STARTING_MAX) {
         host_begin(h);
         *n_starting += h->state == ASKED_ENDING;
     }
@@ -238,12 +250,13 @@ static void host_step(struct asked_host *h, size_t *n_starting)
         host_connect(h);
     if (h->state == ASKED_READY)
         verb_start(h);
-    if (h->state == ASKED_NOT || h->state == ASKED_DONE ||
-        clock_now_ms() - h->begin_ms < h->limit_ms)
+    bool is_asked = h->state != ASKED_DONE && (h->state != ASKED_NOT || h->process);
+    if (!is_asked || clock_now_ms() - h->begin_ms < h->limit_ms)
         return;
     done_late(h);
     if (h->process)
         node_end(h->process, END_AT_ONCE);
+    h->is_up = false; /* not for the next question, even if its loss is told later */
     if (!h->link.host->is_local)
         remote_end_transport(h->link.node, END_AT_ONCE);
 }
@@ -267,6 +280,9 @@ static void answer_reset(struct asked_host *h)
     buf_release(&h->answer.said);
     h->answer = (struct host_answer){.host = h->link.host};
     h->state = ASKED_NOT;
+    /* The last verb may still be ending, which must not take longer than an answer. */
+    h->begin_ms = clock_now_ms();
+    h->limit_ms = h->ask->answer_limit_ms;
 }
 
 static void answers_take(struct host_ask *ask)
