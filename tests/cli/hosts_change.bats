@@ -214,3 +214,16 @@ holder() {
     says_not "died"
     [ "$(sort seats | tr '\n' ';')" = "0 0;0 2;1 1;1 3;" ]
 }
+
+@test "--grow takes nothing on a machine whose entry in the list names devices" {
+    export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=3
+    local begin_s=$SECONDS
+    seq 1 700 >in.txt
+    touch up.one
+    map --grow --hosts local=0,one=1 --via './reach {host}' -o out.txt in.txt -- \
+        sh -c 'echo "$CUDA_VISIBLE_DEVICES" >>seats; exec ./slow'
+    ended_with 0
+    same in.txt out.txt
+    [ "$(sort seats | tr '\n' ' ')" = "0 1 " ]
+    [ $((SECONDS - begin_s)) -ge 6 ] # it has looked, five seconds after the start
+}
