@@ -353,8 +353,8 @@ static void take_prepare(struct agent_files *f, const struct frame *frame, struc
         return;
     }
     f->state = FILES_RECEIVING;
-    f->receiver =
-        file_receiver_new(&f->agent->shell.loop, f->input_path, false, &receiver_handlers, f);
+    f->receiver = file_receiver_new(&f->agent->shell.loop, f->input_path, FILE_ANY_BYTES, false,
+                                    &receiver_handlers, f);
 }
 
 static void take_collect(struct agent_files *f, const struct frame *frame, struct wire_body *body)

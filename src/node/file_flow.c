@@ -178,20 +178,21 @@ struct file_receiver {
     int fd;
     struct buf pending; /* to be written next */
     struct buf writing; /* the thread's */
+    uint64_t n_bytes;   /* of the whole file, or FILE_ANY_BYTES */
     uint64_t may_come;
     uint64_t n_taken;
     uint64_t
-        n_ungranted; /* of pending and writing, bytes of an earlier link, which get no credit */
-    uint64_t n_written;
+        n_ungranted;    /* of pending and writing, bytes of an earlier link, which get no credit */
     XXH3_state_t *hash; /* of what was written */
     bool is_busy, is_whole, has_ended;
-    struct wire_file_end end;
+    uint64_t sent_hash;
     int rc;
     struct err err;
 };
 
-struct file_receiver *file_receiver_new(uv_loop_t *loop, const char *path, bool is_durable,
-                                        const struct file_flow_handlers *handlers, void *context)
+struct file_receiver *file_receiver_new(uv_loop_t *loop, const char *path, uint64_t n_bytes,
+                                        bool is_durable, const struct file_flow_handlers *handlers,
+                                        void *context)
 {
     struct file_receiver *r = xcalloc(1, sizeof(*r));
     *r = (struct file_receiver){.handlers = handlers,
@@ -200,6 +201,7 @@ struct file_receiver *file_receiver_new(uv_loop_t *loop, const char *path, bool 
                                 .part = xasprintf("%s.part", path),
                                 .is_durable = is_durable,
                                 .fd = -1,
+                                .n_bytes = n_bytes,
                                 .may_come = FILE_WINDOW_BYTES,
                                 .hash = hash_new()};
     background_open(&r->beside, loop, r);
@@ -234,8 +236,7 @@ static void settle_run(void *context)
 {
     struct file_receiver *r = context;
     r->rc = part_open(r);
-    if (r->rc == 0 &&
-        (r->n_written != r->end.n_bytes || XXH3_64bits_digest(r->hash) != r->end.hash))
+    if (r->rc == 0 && XXH3_64bits_digest(r->hash) != r->sent_hash)
         r->rc = fail(&r->err, ERR_UNAVAILABLE, "%s did not arrive as it was sent", r->path);
     if (r->rc == 0 && r->is_durable && fsync(r->fd) != 0)
         r->rc = fail_errno(&r->err, "sync %s", r->part);
@@ -297,7 +298,6 @@ static void on_written(void *context)
         receiver_end(r);
         return;
     }
-    r->n_written += r->writing.len;
     grant(r, r->writing.len);
     buf_reset(&r->writing);
     work_start(r);
@@ -305,7 +305,7 @@ static void on_written(void *context)
 
 bool file_receiver_take(struct file_receiver *r, struct str bytes)
 {
-    if (bytes.len > r->may_come || r->is_whole)
+    if (bytes.len > r->may_come || bytes.len > r->n_bytes - r->n_taken || r->is_whole)
         return false;
     r->may_come -= bytes.len;
     r->n_taken += bytes.len;
@@ -316,10 +316,12 @@ bool file_receiver_take(struct file_receiver *r, struct str bytes)
 
 bool file_receiver_end(struct file_receiver *r, uint64_t n_bytes, uint64_t hash)
 {
-    if (r->is_whole)
+    bool is_right =
+        n_bytes == r->n_taken && (r->n_bytes == FILE_ANY_BYTES || n_bytes == r->n_bytes);
+    if (r->is_whole || !is_right)
         return false;
     r->is_whole = true;
-    r->end = (struct wire_file_end){n_bytes, hash};
+    r->sent_hash = hash;
     work_start(r);
     return true;
 }

@@ -19,6 +19,7 @@ enum {
     FILE_WINDOW_BYTES = 1 << 20,
     FILE_PIECE_BYTES = 256 * 1024 /* read and written at once */
 };
+#define FILE_ANY_BYTES UINT64_MAX /* the size of a file is not known before its end */
 
 /* Called on the loop's thread, never from within a function of this header but file_sender_pump. */
 struct file_flow_handlers {
@@ -46,12 +47,13 @@ void file_sender_free(struct file_sender *sender);
 /* ---- to here ---- */
 
 struct file_receiver;
-/* is_durable: the file and its name are synced before `ended`. */
-struct file_receiver *file_receiver_new(uv_loop_t *loop, const char *path, bool is_durable,
-                                        const struct file_flow_handlers *handlers, void *context);
-/* False: more than was granted. */
+/* Of a file of n_bytes. is_durable: the file and its name are synced before `ended`. */
+struct file_receiver *file_receiver_new(uv_loop_t *loop, const char *path, uint64_t n_bytes,
+                                        bool is_durable, const struct file_flow_handlers *handlers,
+                                        void *context);
+/* False: more than was granted, or than the file has. */
 bool file_receiver_take(struct file_receiver *receiver, struct str bytes);
-/* The sender has sent all. False: it had said so before. */
+/* The sender has sent all. False: it had said so before, or the file's size is another. */
 bool file_receiver_end(struct file_receiver *receiver, uint64_t n_bytes, uint64_t hash);
 /* All of it came; it may not be written yet. */
 bool file_receiver_is_whole(const struct file_receiver *receiver);

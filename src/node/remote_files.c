@@ -201,7 +201,8 @@ static void remote_fetch(struct node_files *files, size_t which, const char *pat
     ASSERT(f->state == FILES_FOUND && which < f->found.n_files);
     f->state = FILES_FETCHING;
     f->which = which;
-    f->receiver = file_receiver_new(f->remote->opts.loop, path, true, &receiver_handlers, f);
+    f->receiver = file_receiver_new(f->remote->opts.loop, path, f->found.files[which].trace.bytes,
+                                    true, &receiver_handlers, f);
     fetches_start(f->remote);
 }
 
@@ -306,7 +307,7 @@ static void on_data(struct remote_files *f, const struct frame *frame, struct wi
 {
     (void)body;
     if (!f->receiver || !f->is_asked || !file_receiver_take(f->receiver, frame->body))
-        remote_break(f->remote, frame, "with more bytes than were granted");
+        remote_break(f->remote, frame, "with more bytes than were granted, or than the file had");
 }
 
 static void on_credit(struct remote_files *f, const struct frame *frame, struct wire_body *body)

@@ -109,7 +109,7 @@ static int ends_make(void **state)
     assert_int_equal(file_trace_open(e->from, &e->trace, &fd, NULL), 0);
     close(fd);
     assert_int_equal(uv_loop_init(&e->loop), 0);
-    e->receiver = file_receiver_new(&e->loop, e->to, true, &receiver_handlers, e);
+    e->receiver = file_receiver_new(&e->loop, e->to, FILE_ANY_BYTES, true, &receiver_handlers, e);
     *state = e;
     return 0;
 }
@@ -220,12 +220,27 @@ static void more_than_was_granted_is_refused(void **state)
     static char bytes[FILE_WINDOW_BYTES];
     assert_true(file_receiver_take(e->receiver, (struct str){bytes, FILE_WINDOW_BYTES - 1}));
     assert_false(file_receiver_take(e->receiver, (struct str){bytes, 2}));
-    assert_true(file_receiver_end(e->receiver, 1, 1));
     assert_false(file_receiver_end(e->receiver, 1, 1));
+    assert_true(file_receiver_end(e->receiver, FILE_WINDOW_BYTES - 1, 1));
+    assert_false(file_receiver_end(e->receiver, FILE_WINDOW_BYTES - 1, 1));
     assert_false(file_receiver_take(e->receiver, (struct str){bytes, 1}));
     sender_begin(e, 0);
     e->is_cut = true;
     assert_false(file_sender_grant(e->sender, UINT64_MAX));
+}
+
+static void another_size_than_was_found_is_refused(void **state)
+{
+    struct ends *e = *state;
+    file_receiver_free(e->receiver);
+    e->receiver = file_receiver_new(&e->loop, e->to, 3, true, &receiver_handlers, e);
+    assert_false(file_receiver_take(e->receiver, STR("four")));
+    assert_true(file_receiver_take(e->receiver, STR("tw")));
+    assert_false(file_receiver_end(e->receiver, 2, 1));
+    assert_false(file_receiver_end(e->receiver, 3, 1));
+    assert_false(file_receiver_take(e->receiver, STR("tw")));
+    assert_true(file_receiver_take(e->receiver, STR("o")));
+    assert_true(file_receiver_end(e->receiver, 3, 1));
 }
 
 static void a_file_that_changes_is_not_sent_to_its_end(void **state)
@@ -266,6 +281,7 @@ int main(void)
         SCENE(a_lost_link_costs_the_rest_only),
         SCENE(bytes_that_were_changed_are_refused),
         SCENE(more_than_was_granted_is_refused),
+        SCENE(another_size_than_was_found_is_refused),
         SCENE(a_file_that_changes_is_not_sent_to_its_end),
         SCENE(an_empty_file_comes_too),
     };
