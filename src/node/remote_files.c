@@ -209,10 +209,14 @@ static void remote_fetch(struct node_files *files, size_t which, const char *pat
 static void remote_collect(struct node_files *files)
 {
     struct remote_files *f = files_of(files);
-    f->state = FILES_COLLECTING;
-    if (f->is_lost || f->remote->state != REMOTE_UP)
+    if (f->state != FILES_READY) { /* an agent that has given them up does not answer */
+        fail(&f->due, ERR_UNAVAILABLE, "its host had given its files up before it ended");
+    } else if (f->is_lost || f->remote->state != REMOTE_UP) {
         fail(&f->due, ERR_UNAVAILABLE, "the connection to its host was lost");
-    frame_send(f, FRAME_COLLECT, STR(""));
+    } else {
+        f->state = FILES_COLLECTING;
+        frame_send(f, FRAME_COLLECT, STR(""));
+    }
 }
 
 /* ---- their life ---- */
