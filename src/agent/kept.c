@@ -127,6 +127,41 @@ static int bundle_sync(const struct bundle *bundle, const char *folder, struct e
     return rc ? rc : path_sync(folder, err);
 }
 
+static bool is_whole(const char *folder, const char *name)
+{
+    struct bundle bundle;
+    struct err ignored = {0};
+    bool is = bundle_of_folder(folder, &bundle, &ignored) == 0 && strcmp(bundle.name, name) == 0;
+    bundle_release(&bundle);
+    return is;
+}
+
+/* Another agent may have been faster. False: errno says why not. */
+static bool place_try(const char *folder, const char *target)
+{
+    bool is_placed = rename(folder, target) == 0;
+    int number = errno;
+    if (!is_placed && (number == EEXIST || number == ENOTEMPTY))
+        is_placed = is_whole(target, path_basename(target));
+    errno = number;
+    return is_placed;
+}
+
+/* One that lacks files, because something has removed them, is replaced. */
+static int kept_place(const char *folder, const char *target, struct err *err)
+{
+    const char *name = path_basename(target);
+    cleanup_free char *cache = path_dirname(target);
+    cleanup_free char *aside = xasprintf("%s/old-%s-%d", cache, name, getpid());
+    if (place_try(folder, target))
+        return 0;
+    bool is_aside = rename(target, aside) == 0;
+    int rc = place_try(folder, target) ? 0 : fail_errno(err, "rename %s to %s", folder, name);
+    if (is_aside)
+        tree_drop(aside);
+    return rc;
+}
+
 int kept_install(const char *self_path, const char *name, struct err *err)
 {
     cleanup_free char *folder = path_dirname(self_path), *cache = path_dirname(folder);
@@ -141,9 +176,8 @@ int kept_install(const char *self_path, const char *name, struct err *err)
         rc = fail(err, ERR_DATA, "the files in %s are not those that were sent", folder);
     if (rc == 0)
         rc = bundle_sync(&bundle, folder, err);
-    /* Another agent may have been faster. */
-    if (rc == 0 && rename(folder, target) != 0 && errno != EEXIST && errno != ENOTEMPTY)
-        rc = fail_errno(err, "rename %s to %s", folder, name);
+    if (rc == 0)
+        rc = kept_place(folder, target, err);
     if (rc == 0)
         cache_clean(cache);
     bundle_release(&bundle);

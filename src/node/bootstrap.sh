@@ -21,7 +21,7 @@ ms_fail() { ms_clean; ms_say fail "$@"; exit 69; }
 # to others as well. For this reason programs in it are started by a relative path.
 ms_kept() {
     cd "$1" 2>/dev/null || return
-    if [ -O . ] && [ -O "$ms_name/muster" ] && [ -x "$ms_name/muster" ]; then
+    if [ -O . ] && [ -O "$ms_name/muster" ] && [ -x "$ms_name/muster" ] && [ -x "$ms_name/muster-guard" ]; then
         ms_say go "$2" "$1"
         exec "./$ms_name/muster" agent --folder "$ms_here"
     fi

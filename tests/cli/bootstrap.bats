@@ -134,6 +134,20 @@ END
     [ -z "$(installed)" ]
 }
 
+@test "a kept program that lacks a file is replaced, once" {
+    local file name
+    hosts_map one=cpu:2 env
+    name=$(kept cache/muster)
+    for file in muster muster-guard; do
+        rm "cache/muster/$name/$file"
+        hosts_map one=cpu:2 env
+        [ "$(installed)" = "one $PWD/cache/muster" ]
+        hosts_map one=cpu:2 env
+        [ -z "$(installed)" ]
+        [ "$(kept cache/muster)" = "$name" ]
+    done
+}
+
 @test "a profile that prints is skipped; one that prints without end, or waits for an answer, is given up" {
     hosts_map one=cpu:2 "sh -c 'echo Welcome; printf \"no newline\"; exec \"\$@\"' x"
     refused "sh -c 'yes motd | head -c 3000000; exec \"\$@\"' x" "one: more than 1048576 bytes came that are not muster"
