@@ -87,12 +87,24 @@ static void folder_remove(const char *path)
     (void)!remove_tree(path, &ignored);
 }
 
-static void adopted_remove(struct scratch *scratch)
+/* The keeper is started only now, because it would be ended as one of the processes that workers have left. */
+static bool adopted_leave(const struct adopted_scratch *adopted)
+{
+    struct keeper keeper;
+    if (keeper_start_for_folder(&keeper, adopted->path, adopted->keep_ms, adopted->lock_fd, NULL))
+        return false;
+    keeper_leave(&keeper);
+    return true;
+}
+
+static void adopted_close(struct scratch *scratch, bool is_left)
 {
     for (size_t i = 0; i < scratch->n_adopted; i++) {
-        folder_remove(scratch->adopted[i].path);
-        fd_close(&scratch->adopted[i].lock_fd);
-        free(scratch->adopted[i].path);
+        struct adopted_scratch *adopted = &scratch->adopted[i];
+        if (!is_left || !adopted_leave(adopted))
+            folder_remove(adopted->path);
+        fd_close(&adopted->lock_fd);
+        free(adopted->path);
     }
     free(steal_ptr(&scratch->adopted));
     scratch->n_adopted = 0;
@@ -100,8 +112,7 @@ static void adopted_remove(struct scratch *scratch)
 
 void scratch_close(struct scratch *scratch, bool is_left)
 {
-    if (!is_left)
-        adopted_remove(scratch);
+    adopted_close(scratch, is_left);
     if (scratch->path && is_left && scratch->keeper.pid > 0) {
         keeper_leave(&scratch->keeper);
     } else if (scratch->path) {
@@ -112,11 +123,12 @@ void scratch_close(struct scratch *scratch, bool is_left)
     free(steal_ptr(&scratch->path));
 }
 
-static void adopt(struct scratch *scratch, const char *path, int lock_fd)
+static void adopt(struct scratch *scratch, const char *path, uint64_t keep_ms, int lock_fd)
 {
     scratch->adopted =
         xrealloc(scratch->adopted, (scratch->n_adopted + 1) * sizeof(*scratch->adopted));
-    scratch->adopted[scratch->n_adopted++] = (struct adopted_scratch){xstrdup(path), lock_fd};
+    scratch->adopted[scratch->n_adopted++] =
+        (struct adopted_scratch){xstrdup(path), lock_fd, keep_ms};
 }
 
 static void folder_judge(struct scratch *scratch, const char *path,
@@ -135,7 +147,7 @@ static void folder_judge(struct scratch *scratch, const char *path,
                    u64_parse(keep, 0, UINT64_MAX / 2, &keep_ms, NULL) == 0;
     int64_t age_ms = clock_wall_ms() - (int64_t)st.st_mtim.tv_sec * 1000;
     if (is_read && str_equal(head, str_of(owner->head)))
-        adopt(scratch, path, steal_fd(&fd));
+        adopt(scratch, path, owner->keep_ms, steal_fd(&fd));
     else if (!is_read || age_ms > (int64_t)keep_ms ||
              (run.len > 0 && str_equal(run, str_of(owner->run))))
         folder_remove(path);

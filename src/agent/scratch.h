@@ -20,6 +20,7 @@ struct scratch {
     struct adopted_scratch {
         char *path;
         int lock_fd;
+        uint64_t keep_ms;
     } * adopted; /* of earlier agents of the run */
     size_t n_adopted;
 };
@@ -41,7 +42,7 @@ MUST_CHECK int scratch_take(struct scratch *scratch, const struct scratch_owner 
 /* Of the folders that nobody holds, takes over those of this head, and removes those of other heads whose time is over,
  * or that had the same run. */
 void scratch_sweep(struct scratch *scratch, const struct scratch_owner *owner);
-/* Removes the folder, or leaves it: another agent may fetch files from there. */
+/* Removes the folders, or leaves each to its keeper: another agent may fetch files from there. */
 void scratch_close(struct scratch *scratch, bool is_left);
 /* True if nothing more can be written there. */
 bool scratch_is_full(const struct scratch *scratch);
