@@ -163,6 +163,19 @@ int left_file_find(const struct left_ask *ask, const struct file_traces *before,
     return rc;
 }
 
+static int changed_fail(const char *path, struct err *err)
+{
+    int rc = fail(err, ERR_UNAVAILABLE, "%s has changed since its program ended", path);
+    if (err)
+        err->sys = ESTALE;
+    return rc;
+}
+
+bool left_file_is_other(const struct err *err)
+{
+    return err->code == ERR_UNAVAILABLE && (err->sys == ESTALE || err->sys == ENOENT);
+}
+
 int left_file_unchanged(const struct file_trace *trace, int fd, struct err *err)
 {
     struct stat st;
@@ -170,9 +183,7 @@ int left_file_unchanged(const struct file_trace *trace, int fd, struct err *err)
     if (fstat(fd, &st) != 0)
         return fail_errno(err, "look at %s", trace->path);
     trace_of(&st, &now);
-    return is_same_trace(trace, &now)
-               ? 0
-               : fail(err, ERR_UNAVAILABLE, "%s has changed since its program ended", trace->path);
+    return is_same_trace(trace, &now) ? 0 : changed_fail(trace->path, err);
 }
 
 int file_trace_open(const char *path, struct file_trace *now, int *fd, struct err *err)
@@ -199,7 +210,7 @@ int left_file_open(const struct file_trace *trace, int *fd, struct err *err)
     int rc = file_trace_open(trace->path, &now, fd, err);
     if (rc == 0 && !is_same_trace(trace, &now)) {
         fd_close(fd);
-        rc = fail(err, ERR_UNAVAILABLE, "%s has changed since its program ended", trace->path);
+        rc = changed_fail(trace->path, err);
     }
     free(now.path);
     return rc;

@@ -45,7 +45,9 @@ MUST_CHECK int left_file_find(const struct left_ask *ask, const struct file_trac
 /* Opens a file for its transfer to another machine, and notes its state; free() its path. ERR_DATA if it is a link, or
  * no regular file. */
 MUST_CHECK int file_trace_open(const char *path, struct file_trace *now, int *fd, struct err *err);
-/* The same of a file that was found before. ERR_UNAVAILABLE if it is gone or has changed. */
+/* The same of a file that was found before. ERR_UNAVAILABLE if it is gone or has changed; left_file_is_other() then. */
 MUST_CHECK int left_file_open(const struct file_trace *trace, int *fd, struct err *err);
 /* The same of a file that is open. */
 MUST_CHECK int left_file_unchanged(const struct file_trace *trace, int fd, struct err *err);
+/* True of an error, also of one from another machine, that means that such a file is gone or has changed. */
+bool left_file_is_other(const struct err *err);

@@ -283,8 +283,10 @@ int shards_begin(struct session *s, struct err *err)
         rc = facts_write(s, shards, err);
     if (rc == 0 && s->shell.store)
         rc = reading_write(s, shards, err);
-    if (rc == 0)
+    if (rc == 0) {
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
+        shards->had_other_file = xcalloc(shards->n_shards, sizeof(*shards->had_other_file));
+    }
     shards->seat_items = xcalloc(s->allocation.n_seats_max, sizeof(*shards->seat_items));
     return rc;
 }
@@ -299,6 +301,7 @@ void shards_free(struct shards *shards)
     shard_probe_drop(&shards->probe);
     suffixes_free(shards);
     free(shards->results);
+    free(shards->had_other_file);
     free(shards->seat_items);
     free(shards->input_dir);
     free(shards->output_dir);

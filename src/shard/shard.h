@@ -70,6 +70,8 @@ struct shards {
     bool is_union;                /* files may have different columns */
     const char *extension;        /* of {output}, with its dot; "" for none */
     struct shard_result *results; /* [n_shards] */
+    bool *
+        had_other_file; /* [n_shards]: a file that a host had found was another when it was fetched */
     struct shard_probe {
         char *
             path; /* a file in the run's folder, by which hosts find out whether they share it; NULL: none yet */

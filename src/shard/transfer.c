@@ -97,6 +97,15 @@ static void start_failed(struct worker *worker)
         worker_start_failed(worker, shard->rc, &shard->err);
 }
 
+/* Once it may have been chance. A program whose file is another each time would be run for ever. */
+static int code_of(const struct worker *worker, const struct err *why)
+{
+    bool *had = &shards_of(worker->session)->had_other_file[shard_worker_of(worker)->shard];
+    bool is_again = *had && left_file_is_other(why);
+    *had = *had || left_file_is_other(why);
+    return is_again ? ERR_DATA : why->code;
+}
+
 /* The files cannot be made ready, or fetched. */
 static void give_up(struct worker *worker, const struct err *why)
 {
@@ -105,7 +114,7 @@ static void give_up(struct worker *worker, const struct err *why)
     shell_now(&worker->session->shell);
     shard->err = *why;
     shard->takings[0].found.is_absent = why->code == ERR_DATA && why->sys == ENOENT;
-    shard->rc = wrap(&shard->err, why->code, "%s", shard_host_name(worker));
+    shard->rc = wrap(&shard->err, code_of(worker, why), "%s", shard_host_name(worker));
     if (shard->phase == SHARD_STAGING) {
         start_failed(worker);
         return;

@@ -219,6 +219,25 @@ END
     [ "$(wc -c <out.txt)" = 100000001 ]
 }
 
+@test "a file that changes whenever it is fetched: the run ends, with the program's failures" {
+    worker maker <<'END'
+#!/bin/sh
+echo run >>made
+mkdir -p res
+head -c 20000000 /dev/zero | tr '\0' 'x' >res/file.txt.new
+mv res/file.txt.new res/file.txt
+END
+    tool maker
+    while sleep 0.002; do { [ ! -e "$BOX/over.one/res/file.txt" ] || echo >>"$BOX/over.one/res/file.txt"; } 2>/dev/null; done 3>&- &
+    local writer=$!
+    map --hosts one=cpu:1 --via "$BOX/island {host}" -r 0 --items 1 --shards 1 -o out.txt --collect res/file.txt -- ./maker {start}
+    kill "$writer"
+    wait "$writer" || true
+    ended_with 1
+    says "is run again" "has changed since its program ended" "failed"
+    [ "$(runs_of made)" = 3 ] # one that is not counted, and two failures
+}
+
 @test "a head that is killed while a large file comes: resume completes the run, and nothing is left" {
     worker maker <<'END'
 #!/bin/sh
