@@ -11,6 +11,8 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "node/background.h"
+#include "node/node.h"
 #include "shard/shard.h"
 
 /* ---- how a program ended ---- */
@@ -136,6 +138,51 @@ static int file_judge(struct session *s, uint64_t shard, size_t kind, struct col
     return rc;
 }
 
+/* The count of a fetched file's records. */
+struct counting {
+    struct background beside;
+    const struct collect *ask;
+    struct collected *found;
+    int rc;
+    struct err *err;
+    bool is_over, is_closed;
+};
+
+static void count_run(void *context)
+{
+    struct counting *c = context;
+    c->rc = collect_count(c->ask, c->found, c->err);
+}
+
+static void on_counted(void *context)
+{
+    ((struct counting *)context)->is_over = true;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    ((struct counting *)handle->data)->is_closed = true;
+}
+
+/* The loop turns meanwhile, because agents give up a head that is silent. */
+static int fetched_count(struct session *s, const struct collect *ask, struct collected *found,
+                         struct err *err)
+{
+    struct counting c = {.ask = ask, .found = found, .err = err};
+    background_open(&c.beside, &s->shell.loop, &c);
+    background_start(&c.beside, count_run, on_counted);
+    for (bool is_closing = false; !c.is_closed;) {
+        if (c.is_over && !is_closing) {
+            background_close(&c.beside, on_closed);
+            is_closing = true;
+        }
+        node_flush(s->shell.node);
+        shell_turn(&s->shell);
+        node_look(s->shell.node);
+    }
+    return c.rc;
+}
+
 /* `fetched`: from another host; its path is NULL for a file that is looked for here. */
 static int file_take(struct session *s, const struct shard_end *end, size_t kind,
                      struct collected *fetched, struct shard_file *out, struct err *err)
@@ -148,7 +195,7 @@ static int file_take(struct session *s, const struct shard_end *end, size_t kind
     if (fetched->path) {
         found = *fetched;
         *fetched = (struct collected){0};
-        int rc = collect_count(&ask, &found, err);
+        int rc = fetched_count(s, &ask, &found, err);
         if (rc) {
             collected_release(&found);
             return rc;
