@@ -224,6 +224,17 @@ static void set_go(struct world *world, uint32_t device, bool now)
     tell(world, (struct feed_event){.kind = EV_SET_DRAIN, .worker = first, .flag = now});
 }
 
+static void seats_change(struct world *world, const struct feed_event *event, uint32_t device,
+                         uint64_t round_trip_ms)
+{
+    if (event->kind == EV_DEVICE_UP)
+        device_come(world, device, event->flag);
+    else if (event->kind == EV_SEAT_UP)
+        seat_come(world, device, round_trip_ms);
+    else
+        set_go(world, device, event->flag);
+}
+
 static void happen(struct world *world, enum feed_event_kind kind, uint32_t worker,
                    unsigned argument)
 {
@@ -263,13 +274,9 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
         event.worker = (uint32_t)item % world->n_devices;
         break;
     case EV_DEVICE_UP:
-        device_come(world, (uint32_t)item % world->n_devices, event.flag);
-        return;
     case EV_SEAT_UP:
-        seat_come(world, (uint32_t)item % world->n_devices, count);
-        return;
     case EV_SET_DRAIN:
-        set_go(world, (uint32_t)item % world->n_devices, event.flag);
+        seats_change(world, &event, (uint32_t)item % world->n_devices, count);
         return;
     case EV_READY:
     case EV_LOADED:
