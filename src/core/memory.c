@@ -10,6 +10,7 @@ enum {
     UNUSED_LIVES = 2, /* this many longer lives without use show that workers use no memory */
     UNUSED_LIFE_MS = 500
 };
+#define LIFE_UNKNOWN UINT64_MAX /* it went on after its host was lost */
 
 struct device_memory {
     uint64_t used_bytes, total_bytes; /* by the last sample */
@@ -139,7 +140,7 @@ void memory_away(struct memory *m, uint32_t seat, bool is_away, uint64_t now_ms)
     struct seat_wait *wait = &m->seats[seat];
     wait->is_away = is_away;
     wait->since_ms = now_ms;
-    wait->life_ms = UINT64_MAX;
+    wait->life_ms = LIFE_UNKNOWN;
 }
 
 /*
@@ -173,7 +174,8 @@ static void life_count(struct memory *m, uint32_t seat)
     const struct seat_wait *wait = &m->seats[seat];
     for (uint32_t device = 0; device < m->n_devices; device++) {
         struct device_memory *d = &m->devices[device];
-        bool tells = wait->life_ms >= UNUSED_LIFE_MS && d->sampled_ms > wait->since_ms;
+        bool tells = wait->life_ms != LIFE_UNKNOWN && wait->life_ms >= UNUSED_LIFE_MS &&
+                     d->sampled_ms > wait->since_ms;
         if (*use_of(m, seat, device) && tells && !d->was_used && d->unused_lives < UNUSED_LIVES)
             d->unused_lives++;
     }

@@ -17,7 +17,7 @@ static void check_printable(const struct buf *text)
 {
     for (size_t i = 0; i < text->len; i++) {
         unsigned char c = (unsigned char)text->at[i];
-        if ((c < 0x20 && c != '\n') || c == 0x7f)
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
             BUG("byte %u at %zu of %s", c, i, text->at);
     }
     ASSERT(utf8_is_valid(buf_str(text)));

@@ -144,7 +144,8 @@ static bool seed_run(uint64_t seed, const char *dir)
 /* After a broken promise nothing of this process is to be trusted. */
 static int seeds_run(const struct options *opts, uint64_t first, uint64_t n)
 {
-    cleanup_free char *dir = xasprintf("%s/muster-sim-%d", opts->dir, (int)getpid());
+    /* Of one length for every pid, so that what is sent, and with it the run, is the same. */
+    cleanup_free char *dir = xasprintf("%s/muster-sim-%07d", opts->dir, (int)getpid());
     struct err err = {0};
     bool is_well = true;
     cleanup_free char *locks = xasprintf("%s/locks", dir);

@@ -142,6 +142,30 @@ static void test_the_worker_of_a_lost_host_is_waited_for_when_the_host_is_back(v
     memory_free(m);
 }
 
+/* Nor do such lives show that workers use no memory. */
+static void test_lives_that_the_loss_of_a_host_cut_short_tell_nothing(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(1);
+    memory_idle(m, 0, 0, TOTAL);
+    for (uint64_t begin_ms = 1000; begin_ms < 9000; begin_ms += 2000) {
+        memory_taken(m, 0, begin_ms);
+        memory_away(m, 0, true, begin_ms + 10);
+        memory_left(m, 0, begin_ms + 10);
+        memory_away(m, 0, false, begin_ms + 500);
+        memory_sampled(m, 0, 0, TOTAL, begin_ms + 1000);
+        backs_are(m, begin_ms + 1000, "0");
+    }
+    memory_taken(m, 0, 9000);
+    memory_left(m, 0, 9900);
+    backs_are(m, 9900, "");
+    memory_sampled(m, 0, 10 * GIB, TOTAL, 10000);
+    backs_are(m, 10000, "");
+    memory_sampled(m, 0, 0, TOTAL, 11000);
+    backs_are(m, 11000, "0");
+    memory_free(m);
+}
+
 /* A shard's file may be looked at for long: that is no part of its worker's life, and no wait is owed for it. */
 static void test_what_comes_behind_the_end_of_the_process_is_no_life(void **state)
 {
@@ -326,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_a_sample_from_before_a_life_says_nothing_of_what_it_leaves),
         cmocka_unit_test(test_who_lived_too_short_for_a_context_is_not_waited_for),
         cmocka_unit_test(test_the_worker_of_a_lost_host_is_waited_for_when_the_host_is_back),
+        cmocka_unit_test(test_lives_that_the_loss_of_a_host_cut_short_tell_nothing),
         cmocka_unit_test(test_what_comes_behind_the_end_of_the_process_is_no_life),
         cmocka_unit_test(test_workers_that_use_no_memory_are_not_waited_for),
         cmocka_unit_test(test_beside_a_neighbour_a_sample_of_after_the_death_must_do),
