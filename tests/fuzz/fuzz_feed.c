@@ -235,6 +235,16 @@ static void seats_change(struct world *world, const struct feed_event *event, ui
         set_go(world, device, event->flag);
 }
 
+static void start(struct world *world, uint32_t worker)
+{
+    if (world->lives[worker] != LIFE_ASKED)
+        return;
+    world->lives[worker] = LIFE_RUNS;
+    tell(world, (struct feed_event){.kind = EV_STARTED, .worker = worker});
+    if (world->is_keyed)
+        tell(world, (struct feed_event){.kind = EV_KEYED, .worker = worker});
+}
+
 static void happen(struct world *world, enum feed_event_kind kind, uint32_t worker,
                    unsigned argument)
 {
@@ -262,12 +272,7 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
         world->known = event.count = MIN(world->known + item, (uint64_t)ITEMS_MAX);
         break;
     case EV_STARTED:
-        if (world->lives[worker] != LIFE_ASKED)
-            return;
-        world->lives[worker] = LIFE_RUNS;
-        tell(world, event);
-        if (world->is_keyed)
-            tell(world, (struct feed_event){.kind = EV_KEYED, .worker = worker});
+        start(world, worker);
         return;
     case EV_DEVICE_LOST:
     case EV_DEVICE_BACK:
@@ -297,9 +302,9 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
         event.count = count;
         break;
     case EV_ENDED:
-        if (!can_say(world, EV_READY, worker))
-            return;
-        break;
+        if (can_say(world, EV_READY, worker))
+            break;
+        return;
     case EV_KEYED:
     case EV_PASSED:
         return; /* told at its start, and after answers */
