@@ -6,11 +6,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "node/group.h"
-#include "node/launcher.h"
 #include "version.h"
 
 enum {
@@ -368,66 +366,6 @@ void host_connect(struct remote_host *h)
     h->was_greeted = false;
     if (remote_connect(h->node, &err) != 0)
         on_lost(h, &err);
-}
-
-static int take_fill(const struct shell *shell, const struct allocation_wish *wish,
-                     const struct host *host, struct wire_take *take, struct err *err)
-{
-    const char *run_id = shell->run_id;
-    const char *gpus = host->gpus && !wish->without_devices ? host->gpus : wish->gpus;
-    cleanup_free char *cwd = path_cwd();
-    if (gpus && strcmp(gpus, WISH_NO_DEVICES) == 0 && !wish->without_devices)
-        return allocation_no_seat(err);
-    *take = (struct wire_take){.gpus_per_worker = wish->gpus_per_worker,
-                               .workers_per_gpu = wish->workers_per_gpu,
-                               .wait_ms = wish->wait_ms,
-                               .visible = (uint8_t)wish->visible};
-    snprintf(take->cwd, sizeof(take->cwd), "%s", cwd ? cwd : "");
-    snprintf(take->program, sizeof(take->program), "%s", wish->program ? wish->program : "");
-    snprintf(take->run_id, sizeof(take->run_id), "%s", run_id ? run_id : "");
-    if (snprintf(take->gpus, sizeof(take->gpus), "%s", gpus ? gpus : "") >= (int)sizeof(take->gpus))
-        return fail(err, ERR_USAGE, "the list of devices is longer than %zu bytes",
-                    sizeof(take->gpus) - 1);
-    return 0;
-}
-
-int host_link_open(struct shell *shell, const struct slurm_job *job,
-                   const struct allocation_wish *wish, struct host_link *link, struct err *err)
-{
-    const struct launcher_opts launcher = {.via = wish->via,
-                                           .job = job,
-                                           .slurm_args = wish->slurm_args,
-                                           .job_name = link->job_name,
-                                           .agent_path = wish->agent_path};
-    int rc = launcher_command(&launcher, link->host, &link->command, &link->environment, err);
-    if (rc == 0 && wish->agent_path && !link->bundles->program[0])
-        rc = program_hash(link->bundles->program, err);
-    struct remote_opts opts = {.local = shell->machines.local,
-                               .argv = (const char *const *)link->command.at,
-                               .envp = (const char *const *)link->environment.at,
-                               .version = MUSTER_VERSION,
-                               .loop = &shell->loop,
-                               .program = link->bundles->program,
-                               /* The variable is for tests, whose hosts are this machine. */
-                               .self_path = getenv("MUSTER_SEND_AGENT") ? NULL : shell->self_path,
-                               .bundles = wish->agent_path ? NULL : link->bundles,
-                               .silence_limit_ms =
-                                   wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
-                               .may_queue = link->host->is_job,
-                               .handlers = link->handlers,
-                               .context = link->context};
-    if (rc == 0)
-        rc = take_fill(shell, wish, link->host, &opts.take, err);
-    if (rc)
-        return rc;
-    link->node = remote_open(&opts);
-    return 0;
-}
-
-void host_link_release(struct host_link *link)
-{
-    env_list_release(&link->command);
-    env_list_release(&link->environment);
 }
 
 static int node_make(struct remote_host *h, struct err *err)

@@ -5,12 +5,12 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "shell/host_link.h"
 #include "shell/shell.h"
 
 enum {
     SCRATCH_BYTES = 256 * 1024,
-    GRACE_MS = 2000, /* for the verb, if it is ended */
-    LEAVE_MS = 5000
+    GRACE_MS = 2000 /* for the verb, if it is ended */
 };
 
 enum asked_state {
@@ -441,7 +441,7 @@ static bool is_anything_left(const struct host_ask *ask)
 /* Leaves the hosts, and waits until the transports have ended, and the verb on this machine. */
 static void hosts_end(struct host_ask *ask)
 {
-    uint64_t deadline_ms = clock_now_ms() + LEAVE_MS;
+    uint64_t deadline_ms = clock_now_ms() + HOST_LEAVE_MS;
     bool was_ended = false;
     remotes_each(ask, remote_leave);
     for (size_t i = 0; ask->at && i < ask->list.len; i++)

@@ -11,7 +11,6 @@
 #include "shell/hosts_impl.h"
 
 enum {
-    LEAVE_MS = 5000,
     GROW_EVERY_MS = 5000,
     FETCH_MS = 10000, /* for files on their way, when the run is to end */
     QUEUE_SAID_MS = 2000
@@ -403,7 +402,7 @@ static bool all_leave(struct hosts *hosts)
 
 void hosts_leave(struct hosts *hosts)
 {
-    uint64_t deadline_ms = clock_now_ms() + LEAVE_MS;
+    uint64_t deadline_ms = clock_now_ms() + HOST_LEAVE_MS;
     bool was_ended = false;
     hosts->is_leaving = true;
     notes_log(hosts, hosts->shell->log->fd >= 0 ? LOG_INFO : LOG_WARN);

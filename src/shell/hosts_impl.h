@@ -11,6 +11,7 @@
 #include "node/remote.h"
 #include "shell/device_watch.h"
 #include "shell/grow.h"
+#include "shell/host_link.h"
 #include "shell/hosts.h"
 #include "shell/shell.h"
 #include "store/orders.h"
