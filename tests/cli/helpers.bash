@@ -114,6 +114,20 @@ pyworker() {
     chmod +x "$1"
 }
 
+# The log of the latest run has this text.
+has_logged() { grep -qsF -- "$1" muster-runs/latest/orchestrator.log; }
+
+# ./slow: a cat that takes 20 ms for a line.
+slow_filter() {
+    pyworker slow <<'END'
+import sys, time
+for line in sys.stdin:
+    time.sleep(0.02)
+    sys.stdout.write(line)
+    sys.stdout.flush()
+END
+}
+
 # ./hold: says so by a file `holding`, and is a cat from when there is a file `go`.
 holding_worker() {
     worker hold <<'END'

@@ -14,19 +14,12 @@ shift
 echo $$ >pid.$host
 "$@"
 END
-    pyworker slow <<'END'
-import sys, time
-for line in sys.stdin:
-    time.sleep(0.02)
-    sys.stdout.write(line)
-    sys.stdout.flush()
-END
+    slow_filter
 }
 
 agent_of() { pgrep -P "$(cat "pid.$1")"; }
 is_started() { [ -s "pid.$1" ] && [ -n "$(agent_of "$1")" ]; }
 log() { cat muster-runs/latest/orchestrator.log; }
-has_logged() { log 2>/dev/null | grep -qF -- "$1"; }
 
 @test "the devices of all hosts do one run, in order, and each worker has its host's name" {
     seq 1 30000 >in.txt

@@ -15,18 +15,11 @@ shift
 echo $$ >pid.$host
 "$@"
 END
-    pyworker slow <<'END'
-import sys, time
-for line in sys.stdin:
-    time.sleep(0.02)
-    sys.stdout.write(line)
-    sys.stdout.flush()
-END
+    slow_filter
 }
 
 agent_of() { pgrep -P "$(cat "pid.$1")"; }
 lists() { "$MUSTER" hosts | tr -s ' ' | grep -q "^$1"; }
-has_logged() { grep -qsF -- "$1" muster-runs/latest/orchestrator.log; }
 
 @test "a host that was refused at the start is asked again, and joins with seats behind the present ones" {
     seq 1 300 >in.txt

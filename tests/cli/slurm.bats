@@ -25,18 +25,8 @@ setup() {
     export SLURM_CONF=$BATS_FILE_TMPDIR/slurm/slurm.conf MUSTER_SYSFS=/nowhere
 }
 
-slow_filter() {
-    pyworker slow <<'END'
-import sys, time
-for line in sys.stdin:
-    time.sleep(0.02)
-    sys.stdout.write(line)
-    sys.stdout.flush()
-END
-}
 has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq .done)" -ge "$1" ]; }
 is_over() { [ -z "$(squeue -h -j "$1" 2>/dev/null)" ]; }
-has_logged() { grep -qsF -- "$1" muster-runs/latest/orchestrator.log; }
 
 @test "inside an allocation, every node takes part, with the GPUs that the job has there" {
     # The nodes are one machine, so each needs locks of its own.
@@ -139,19 +129,9 @@ has_pending() { [ "$(jobs_of_muster -t PD | wc -l)" = "$1" ]; }
 nothing_is_queued() { [ -z "$(jobs_of_muster)" ]; }
 has_joined() { [ "$(grep -sc 'it joins the run' muster-runs/latest/orchestrator.log)" -ge "$1" ]; }
 
-slow_worker() {
-    pyworker slow <<'END'
-import sys, time
-for line in sys.stdin:
-    time.sleep(0.02)
-    sys.stdout.write(line)
-    sys.stdout.flush()
-END
-}
-
 @test "slurm:4 from outside of a job: begins with the nodes that are free, and others join as Slurm grants them" {
     seq 1 1500 >in.txt
-    slow_worker
+    slow_filter
     others_have n1,n2
     map_begin --hosts slurm:4 --host-timeout 2s -g cpu:1 -o out.txt in.txt -- ./slow
     wait_for has_logged "_cpu_0: attempt"
@@ -171,7 +151,7 @@ END
 
 @test "the run of queued jobs begins with the first one, and a signal leaves nothing in the queue" {
     seq 1 300 >in.txt
-    slow_worker
+    slow_filter
     others_have n1,n2,n3,n4
     map_begin --hosts slurm:3 -g cpu:1 -o out.txt in.txt -- ./slow
     wait_for has_pending 3
@@ -194,7 +174,7 @@ END
 
 @test "when a job of slurm:N ends, another is asked for, and its node joins" {
     seq 1 800 >in.txt
-    slow_worker
+    slow_filter
     map_begin --hosts slurm:2 -g cpu:1 -o out.txt in.txt -- ./slow
     wait_for has_logged "slurm-2_cpu_0: attempt"
     wait_for has_logged "slurm-1_cpu_0: attempt"
