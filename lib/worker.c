@@ -109,7 +109,11 @@ int mw_top_up(struct muster_worker *worker, size_t items_max)
     window = worker->limit > 0 ? smaller(window, worker->limit) : window;
     /* While credits are outstanding, a few more can wait until they make a block. */
     bool can_wait = !is_batch && worker->pending > 0 && owed > window / 2;
-    return owed >= window || can_wait ? 0 : grant(worker, window - owed);
+    if (owed >= window || can_wait)
+        return 0;
+    int rc = grant(worker, window - owed);
+    /* On another host the way of a credit takes as long as items do, so it begins now, not with the next result. */
+    return rc == 0 && way_ns() > 0 ? mw_flush(worker) : rc;
 }
 
 struct muster_worker *muster_worker_open(const struct muster_worker_opts *opts)

@@ -151,6 +151,28 @@ static void concurrency_asks_for_all_at_once_and_refills_in_blocks(void **state)
     link_close(&link);
 }
 
+static void on_another_host_credits_leave_before_the_item_is_worked_on(void **state)
+{
+    (void)state;
+    struct link link;
+    struct muster_item item;
+    setenv("MUSTER_ROUND_TRIP_MS", "100", 1);
+    link_open(&link, 0);
+    say_item(&link, 0);
+    assert_int_equal(muster_worker_next(link.worker, &item), 1);
+    assert_int_equal(muster_item_done(link.worker, &item, text_of("0")), 0);
+    say_item(&link, 1);
+    say_item(&link, 2);
+    assert_int_equal(muster_worker_next(link.worker, &item), 1);
+    assert_int_equal(muster_item_done(link.worker, &item, text_of("1")), 0);
+    heard(&link);
+    assert_int_equal(muster_worker_next(link.worker, &item), 1); /* it was received with item 1 */
+    assert_non_null(strstr(heard(&link), "{\"ready\":3}\n"));
+    assert_int_equal(muster_worker_close(link.worker), 0);
+    unsetenv("MUSTER_ROUND_TRIP_MS");
+    link_close(&link);
+}
+
 static void the_limit_is_musters_last_word_or_the_workers_own(void **state)
 {
     (void)state;
@@ -313,6 +335,7 @@ int main(void)
         cmocka_unit_test(an_item_is_asked_for_taken_and_answered),
         cmocka_unit_test(text_becomes_a_json_string_and_failures_are_told),
         cmocka_unit_test(concurrency_asks_for_all_at_once_and_refills_in_blocks),
+        cmocka_unit_test(on_another_host_credits_leave_before_the_item_is_worked_on),
         cmocka_unit_test(the_limit_is_musters_last_word_or_the_workers_own),
         cmocka_unit_test(wrong_use_is_an_error_that_stays),
         cmocka_unit_test(finishing_twice_is_noticed),
