@@ -11,6 +11,7 @@
 #include "base/texts.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
+#include "node/host_list.h"
 #include "store/lock.h"
 #include "store/order_answer.h"
 #include "store/orders.h"
@@ -103,12 +104,43 @@ static int line_add(struct buf *out, const char *what, const char *text, struct 
     return 0;
 }
 
+static int file_expand(struct str piece, struct buf *out, struct err *err)
+{
+    cleanup_free char *text = xstrndup(piece.at, piece.len);
+    struct host_list list;
+    int rc = host_list_parse(text, &list, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < list.len; i++) {
+        const struct host *host = &list.at[i];
+        buf_addf(out, "%s%s%s%s", i > 0 ? "," : "", host->name, host->gpus ? "=" : "",
+                 host->gpus ? host->gpus : "");
+    }
+    host_list_release(&list);
+    return 0;
+}
+
+/* Files are read here: the muster of the run may be in another folder, and must not wait for a file server. */
+static int files_expand(const char *text, struct buf *out, struct err *err)
+{
+    struct str rest = str_of(text), piece;
+    int rc = 0;
+    for (bool is_first = true; rc == 0 && str_next(&rest, ',', &piece); is_first = false) {
+        buf_add_text(out, is_first ? "" : ",");
+        if (piece.len > 0 && piece.at[0] == '@')
+            rc = file_expand(piece, out, err);
+        else
+            buf_add_str(out, piece);
+    }
+    return rc;
+}
+
 static int order_make(const struct hosts_request *ask, struct buf *out, struct err *err)
 {
-    /* The muster that reads the file may be in another folder. */
-    cleanup_free char *file = ask->add && ask->add[0] == '@' ? path_absolute(ask->add + 1) : NULL;
-    cleanup_free char *add = file ? xasprintf("@%s", file) : NULL;
-    int rc = ask->add ? line_add(out, "add", add ? add : ask->add, err) : 0;
+    cleanup_buf struct buf add = BUF_INIT;
+    int rc = ask->add ? files_expand(ask->add, &add, err) : 0;
+    if (rc == 0 && ask->add)
+        rc = line_add(out, "add", buf_text(&add), err);
     for (size_t i = 0; rc == 0 && i < ask->drop.len; i++)
         rc = line_add(out, ask->now ? "drop-now" : "drop", ask->drop.at[i], err);
     return rc;

@@ -4,11 +4,13 @@
  */
 #include "node/remote.h"
 
-#include <sys/stat.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/xalloc.h"
 #include "node/allocation.h"
 #include "node/hello.h"
@@ -454,11 +456,21 @@ const struct node_ops remote_ops = {.spawn = remote_spawn,
                                     .close = remote_close,
                                     .stage = remote_stage};
 
+/* umask(2) only tells it by changing it, while other threads may make files. */
+static uint32_t umask_read(void)
+{
+    static const char key[] = "\nUmask:";
+    cleanup_buf struct buf text = BUF_INIT;
+    struct err err = {0};
+    const char *found = file_read("/proc/self/status", 64 * 1024, &text, &err) == 0
+                            ? strstr(buf_text(&text), key)
+                            : NULL;
+    return found ? (uint32_t)strtoul(found + sizeof(key) - 1, NULL, 8) & 0777 : 022;
+}
+
 struct node *remote_open(const struct remote_opts *opts)
 {
     struct remote *remote = xcalloc(1, sizeof(*remote));
-    mode_t mask = umask(0);
-    umask(mask);
-    *remote = (struct remote){.base = {&remote_ops}, .opts = *opts, .umask = mask & 0777};
+    *remote = (struct remote){.base = {&remote_ops}, .opts = *opts, .umask = umask_read()};
     return &remote->base;
 }

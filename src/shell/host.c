@@ -148,8 +148,16 @@ static void growth_end(struct remote_host *h)
 static void host_leave(struct remote_host *h, enum host_state state)
 {
     h->state = state;
+    h->left_at_ms = clock_now_ms();
     devices_forget(h);
     remote_leave(h->node);
+}
+
+/* The transport of a host that has left ends with its agent, unless the network is gone. */
+void host_left_check(const struct remote_host *h, uint64_t now_ms)
+{
+    if (h->state == HOST_LEFT && h->left_at_ms > 0 && now_ms - h->left_at_ms >= HOST_LEAVE_MS)
+        remote_end_transport(h->node, END_AT_ONCE);
 }
 
 static void give_up(struct remote_host *h, const char *why)

@@ -112,6 +112,7 @@ void hosts_tick(struct hosts *hosts)
     fetches_limit(hosts, now_ms);
     for (size_t i = 0; i < hosts->len; i++) {
         struct remote_host *h = hosts->at[i];
+        host_left_check(h, now_ms);
         if (h->state == HOST_AWAY && now_ms >= h->retry_at_ms && !remote_has_transport(h->node))
             h->state = HOST_WAITS;
     }

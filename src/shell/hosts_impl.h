@@ -41,7 +41,7 @@ struct remote_host {
     enum host_state state;
     uint32_t position; /* among the run's nodes */
     struct err why;    /* it failed or was lost */
-    uint64_t up_at_ms, retry_at_ms, retry_pause_ms;
+    uint64_t up_at_ms, retry_at_ms, retry_pause_ms, left_at_ms;
     uint64_t lost_at_ms, lost_ms; /* 0: the run has not lost it; the sum of all earlier times */
     unsigned n_tries;             /* since it was up */
     unsigned n_said;
@@ -114,5 +114,7 @@ bool host_has_part(const struct remote_host *host, uint32_t part);
 void host_vacated(struct remote_host *host);
 /* --grow: asks it for devices that have become free. */
 void host_ask_more(const struct remote_host *host);
+/* Ten times a second. */
+void host_left_check(const struct remote_host *host, uint64_t now_ms);
 /* Its workers finish their items, or are ended `now`; then it is left. */
 void host_give_back(struct remote_host *host, bool now);

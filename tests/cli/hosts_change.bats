@@ -108,7 +108,8 @@ worker 2 of 3" ]
     says "'add three=cpu:1' was carried out, but then: 'nobody' is no host of the run"
     run limited "$MUSTER" hosts --drop three --now
     ended_with 0
-    run limited "$MUSTER" hosts --add two=cpu:1 --drop one
+    echo "two=cpu:1" >more
+    run limited "$MUSTER" hosts --add @more --drop one
     ended_with 0
     wait_for has_logged "one: it has left the run"
     touch up.two
