@@ -7,21 +7,17 @@
 #include "device/spec.h"
 #include "shell/device_watch.h"
 #include "shell/host_ask.h"
+#include "shell/local_ask.h"
 #include "shell/shell.h"
-
-enum {
-    ANSWER_MAX_BYTES = 4 << 20,
-    GRACE_MS = 1000
-};
 
 struct grow {
     struct shell *shell;
     struct allocation *allocation;
     const struct allocation_wish *wish;
-    struct node_worker *child; /* that looks; NULL: none */
-    bool is_ending;
-    struct buf answer;
+    struct local_ask look;
 };
+
+static void answer_use(void *context, struct str answer);
 
 struct grow *grow_new(struct shell *shell, struct allocation *allocation,
                       const struct allocation_wish *wish)
@@ -31,7 +27,11 @@ struct grow *grow_new(struct shell *shell, struct allocation *allocation,
     if (spec_parse(wish->gpus, &spec, &err) != 0 || spec.kind != SPEC_FREE)
         return NULL;
     struct grow *grow = xcalloc(1, sizeof(*grow));
-    *grow = (struct grow){.shell = shell, .allocation = allocation, .wish = wish};
+    *grow = (struct grow){
+        .shell = shell,
+        .allocation = allocation,
+        .wish = wish,
+        .look = {.shell = shell, .name = "--grow", .answered = answer_use, .context = grow}};
     return grow;
 }
 
@@ -68,10 +68,11 @@ static uint64_t line_free_bytes(struct str line, const struct device *device)
     return is_known ? MIN(bytes, device->mem_total_bytes) : device->mem_total_bytes;
 }
 
-static void answer_use(struct grow *grow)
+static void answer_use(void *context, struct str rest)
 {
+    struct grow *grow = context;
     struct allocation *a = grow->allocation;
-    struct str rest = buf_str(&grow->answer), line;
+    struct str line;
     size_t free_ones[DEVICES_MAX], n_free = 0;
     uint64_t free_bytes[DEVICES_MAX];
     struct err err = {0};
@@ -98,37 +99,8 @@ static void answer_use(struct grow *grow)
 
 /* ---- the process that looks ---- */
 
-static void on_output(void *context, enum worker_stream stream, struct str bytes)
-{
-    struct grow *grow = context;
-    if (stream == STREAM_OUT && grow->answer.len + bytes.len <= ANSWER_MAX_BYTES)
-        buf_add_str(&grow->answer, bytes);
-}
-
-static void on_gone(void *context, const struct worker_exit *exit)
-{
-    struct grow *grow = context;
-    node_release(steal_ptr(&grow->child));
-    if (worker_exit_status(exit) == 0 && !grow->is_ending)
-        answer_use(grow);
-}
-
-static void on_warned(void *context, const char *text)
-{
-    const struct grow *grow = context;
-    log_add(grow->shell->log, LOG_DEBUG, "device", "--grow: %s", text);
-}
-
-static void on_failed(void *context, const struct err *why)
-{
-    on_warned(context, why->text);
-}
-
 void grow_look(struct grow *grow)
 {
-    static const struct worker_handlers handlers = {
-        .output = on_output, .gone = on_gone, .warned = on_warned, .failed = on_failed};
-    static const struct seat anywhere = {.label = "grow"};
     /* Of the options of muster gpus. */
     static const char *const variables[] = {
         "MUSTER_ALL", "MUSTER_WATCH",      "MUSTER_HOSTS",
@@ -137,36 +109,23 @@ void grow_look(struct grow *grow)
     struct env_list env = {0};
     const char *spec = grow->wish->gpus ? grow->wish->gpus : "free";
     const char *argv[] = {grow->shell->self_path, "gpus", "--json", "-g", spec, NULL};
-    struct err err = {0};
-    if (grow->child || grow->allocation->n_own_devices == 0)
+    if (local_ask_is_busy(&grow->look) || grow->allocation->n_own_devices == 0)
         return;
-    buf_reset(&grow->answer);
     look_environment(variables, &env);
-    const struct spawn_request request = {.argv = argv,
-                                          .envp = (const char *const *)env.at,
-                                          .seat = &anywhere,
-                                          .grace_ms = GRACE_MS,
-                                          .handlers = &handlers,
-                                          .context = grow};
-    if (node_spawn(grow->shell->machines.local, &request, &grow->child, &err) != 0)
-        on_warned(grow, err.text);
+    local_ask_begin(&grow->look, argv, (const char *const *)env.at);
     env_list_release(&env);
 }
 
 void grow_end(struct grow *grow)
 {
-    if (!grow || !grow->child)
-        return;
-    grow->is_ending = true;
-    node_end(grow->child, END_AT_ONCE);
-    while (grow->child)
-        shell_turn(grow->shell);
+    if (grow)
+        local_ask_end(&grow->look);
 }
 
 void grow_free(struct grow *grow)
 {
     if (!grow)
         return;
-    buf_release(&grow->answer);
+    local_ask_release(&grow->look);
     free(grow);
 }
