@@ -8,6 +8,9 @@
 #include "map/session.h"
 #include "shell/hosts.h"
 
+/* An item that is slower than all but so many may be cut short by the end of its host's time. */
+static const double SLOW_QUANTILE = 0.95;
+
 static bool seat_uses(const struct seat *seat, size_t device)
 {
     bool uses = false;
@@ -88,6 +91,25 @@ static void on_given_back(void *context, uint32_t first, bool now)
 static void on_awaited(void *context, bool are_awaited)
 {
     session_event(context, (struct feed_event){.kind = EV_AWAIT, .flag = are_awaited});
+}
+
+uint64_t devices_finish_ms(void *context, uint32_t host)
+{
+    struct session *s = context;
+    const struct allocation_host *of = &s->allocation.hosts[host];
+    struct hist item_times = {0};
+    double longest_ms = 0;
+    for (uint32_t p = of->first_seat; p < of->first_seat + of->n_seats; p++) {
+        const struct seat_state *seat = &s->seats[p];
+        struct feed_worker_view view;
+        feed_worker(s->feed, p, &view);
+        longest_ms = MAX(longest_ms, view.mean_ms * view.in_flight);
+        hist_merge(&item_times, &seat->item_times);
+        if (seat->worker)
+            hist_merge(&item_times, &seat->worker->busy.item_times);
+    }
+    uint64_t slow_us = hist_quantile_us(&item_times, SLOW_QUANTILE);
+    return MAX((uint64_t)longest_ms, slow_us / 1000);
 }
 
 void devices_watch(struct session *s)

@@ -391,7 +391,8 @@ const struct shell_verb map_shell = {.name = "map",
                                      .tick = on_tick,
                                      .each_second = on_second,
                                      .before_sleep = on_before_sleep,
-                                     .takes_seats = true};
+                                     .takes_seats = true,
+                                     .finish_ms = devices_finish_ms};
 
 int session_loop(struct session *s, struct err *err)
 {

@@ -242,6 +242,8 @@ uint64_t feed_now(struct session *s);
 
 /* devices.c: makes s->devices, which reports samples and losses */
 void devices_watch(struct session *s);
+/* As shell_verb.finish_ms; the context is the session. */
+uint64_t devices_finish_ms(void *context, uint32_t host);
 /* The set whose first device is number `first` of those chosen gets no more work. */
 void device_set_benched(struct session *s, uint32_t first, const char *why);
 /* The seats of the allocation that have no state yet get one. */

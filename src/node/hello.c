@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "node/wire.h"
+#include "slurm/job.h"
 
 void hello_write(struct buf *out, const struct hello_facts *own)
 {
@@ -14,7 +15,8 @@ void hello_write(struct buf *out, const struct hello_facts *own)
     struct wire_hello hello = {.protocol = WIRE_PROTOCOL,
                                .pid = (uint64_t)getpid(),
                                .wall_ms = (uint64_t)clock_wall_ms(),
-                               .silence_limit_ms = own->silence_limit_ms};
+                               .silence_limit_ms = own->silence_limit_ms,
+                               .slurm_job = slurm_job_own()};
     (void)uname(&machine);
     snprintf(hello.version, sizeof(hello.version), "%s", own->version);
     snprintf(hello.program, sizeof(hello.program), "%s", own->program ? own->program : "");

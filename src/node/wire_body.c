@@ -177,6 +177,7 @@ void wire_hello(struct wire_body *body, struct wire_hello *hello)
     wire_u64(body, &hello->pid);
     wire_u64(body, &hello->wall_ms);
     wire_u64(body, &hello->silence_limit_ms);
+    wire_u64(body, &hello->slurm_job);
 }
 
 void wire_take(struct wire_body *body, struct wire_take *take)

@@ -46,6 +46,7 @@ struct wire_hello {
     char machine[32]; /* as uname -m */
     uint64_t pid, wall_ms;
     uint64_t silence_limit_ms; /* from the head: when the agent gives the link up */
+    uint64_t slurm_job;        /* in which it is; 0: none */
 };
 void wire_hello(struct wire_body *body, struct wire_hello *hello);
 

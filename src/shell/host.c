@@ -78,7 +78,7 @@ static bool has_same_devices(const struct remote_host *h, const struct wire_take
 bool host_may_come(const struct remote_host *h)
 {
     bool is_asked = h->state == HOST_WAITS || h->state == HOST_STARTING || h->state == HOST_AWAY;
-    return is_asked && h->part == 0;
+    return (is_asked && h->part == 0) || h->slurm.is_renewed;
 }
 
 void host_join(struct remote_host *h)
@@ -274,7 +274,7 @@ void host_loss_tell(struct remote_host *h)
     devices_tell(h, h->state == HOST_FAILED ? HOST_GIVEN_UP : HOST_LOST);
 }
 
-void host_give_back(struct remote_host *h, bool now)
+static void give_back(struct remote_host *h, bool now)
 {
     bool has_seats = h->part > 0;
     bool is_connected = h->state == HOST_UP || h->state == HOST_DRAINING;
@@ -292,6 +292,20 @@ void host_give_back(struct remote_host *h, bool now)
     }
 }
 
+void host_give_back(struct remote_host *h, bool now)
+{
+    h->slurm.is_renewed = false;
+    give_back(h, now);
+}
+
+/* The run knows first that seats will come, else it would end with its last one. */
+void host_renew(struct remote_host *h)
+{
+    h->slurm.is_renewed = true;
+    hosts_arrivals_tell(h->hosts);
+    give_back(h, false);
+}
+
 void host_vacated(struct remote_host *h)
 {
     const struct allocation_host *parts = h->hosts->allocation->hosts;
@@ -301,8 +315,11 @@ void host_vacated(struct remote_host *h)
         is_empty = is_empty && parts[h->grown[i].part].n_sets_left == 0;
     if (!is_leaving || !is_empty)
         return;
-    host_log(h, LOG_WARN, "", "it has left the run");
-    host_leave(h, HOST_LEFT);
+    bool is_renewed = h->slurm.is_renewed;
+    h->slurm.is_renewed = false;
+    host_log(h, LOG_WARN, "it has left the run", is_renewed ? "; another job is asked for" : "");
+    host_leave(h, is_renewed ? HOST_AWAY : HOST_LEFT);
+    h->retry_at_ms = 0; /* as soon as the transport has ended */
 }
 
 /* ---- what it tells ---- */
@@ -337,6 +354,7 @@ static void on_greeted(void *context, const struct remote_greeting *greeting)
     const struct wire_hello *hello = greeting->hello;
     char size[16];
     h->was_greeted = true;
+    job_end_joined(h, hello->slurm_job);
     size_format(size, greeting->n_bundle_bytes);
     if (greeting->n_bundle_bytes > 0)
         buf_addf(&h->hosts->notes, "%s: installed muster %s (%s) in %s\n", h->host.name,

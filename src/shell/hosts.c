@@ -50,7 +50,7 @@ static void waiting_connect(struct hosts *hosts)
     }
 }
 
-static void arrivals_tell(const struct hosts *hosts)
+void hosts_arrivals_tell(const struct hosts *hosts)
 {
     bool any = false;
     for (size_t i = 0; i < hosts->len; i++)
@@ -110,6 +110,7 @@ void hosts_tick(struct hosts *hosts)
         return;
     growth_look(hosts, now_ms);
     fetches_limit(hosts, now_ms);
+    job_ends_check(hosts, now_ms);
     for (size_t i = 0; i < hosts->len; i++) {
         struct remote_host *h = hosts->at[i];
         host_left_check(h, now_ms);
@@ -117,7 +118,7 @@ void hosts_tick(struct hosts *hosts)
             h->state = HOST_WAITS;
     }
     waiting_connect(hosts);
-    arrivals_tell(hosts);
+    hosts_arrivals_tell(hosts);
     if (hosts->shell->log->fd >= 0)
         notes_log(hosts, LOG_INFO);
 }
@@ -270,6 +271,7 @@ static struct hosts *hosts_new(struct shell *shell, const struct allocation_wish
                             .bundles = {.self_path = shell->self_path}};
     snprintf(hosts->job_name, sizeof(hosts->job_name), "muster-%d-%llx", (int)getpid(),
              (unsigned long long)clock_wall_ms());
+    job_ends_init(hosts);
     return hosts;
 }
 
@@ -343,7 +345,7 @@ static const char *state_name(const struct remote_host *h)
         [HOST_UP] = "up",           [HOST_DRAINING] = "draining", [HOST_LEFT] = "left",
         [HOST_FAILED] = "given up", [HOST_WAITS] = "away",        [HOST_STARTING] = "away",
         [HOST_AWAY] = "away"};
-    return host_may_come(h) ? "missing" : names[h->state];
+    return host_may_come(h) && h->state != HOST_DRAINING ? "missing" : names[h->state];
 }
 
 /* With the devices and seats that the machine has in the run, however often it grew. */
@@ -408,6 +410,7 @@ void hosts_leave(struct hosts *hosts)
     hosts->is_leaving = true;
     notes_log(hosts, hosts->shell->log->fd >= 0 ? LOG_INFO : LOG_WARN);
     grow_end(hosts->grow);
+    local_ask_end(&hosts->slurm.ask);
     bool is_queued = all_leave(hosts);
     while (has_transport(hosts)) {
         shell_turn(hosts->shell);
@@ -431,6 +434,7 @@ void hosts_free(struct hosts *hosts)
     bundles_release(&hosts->bundles);
     buf_release(&hosts->notes);
     grow_free(hosts->grow);
+    local_ask_release(&hosts->slurm.ask);
     free(hosts->local_gpus);
     free(hosts->at);
     free(hosts);

@@ -4,6 +4,7 @@
  *   hosts.c        all of them: the start, ticks, the end
  *   host.c         one of them: its connection, what it has, its loss and return
  *   hosts_order.c  orders to add and to drop some, and what is told about all
+ *   job_end.c      those whose Slurm job ends soon
  */
 #pragma once
 
@@ -13,6 +14,7 @@
 #include "shell/grow.h"
 #include "shell/host_link.h"
 #include "shell/hosts.h"
+#include "shell/local_ask.h"
 #include "shell/shell.h"
 #include "store/orders.h"
 
@@ -56,6 +58,12 @@ struct remote_host {
     } grown[GROWTHS_MAX];            /* what became free there later */
     size_t n_grown;
     uint32_t n_agent_devices, n_agent_seats;
+    struct {
+        uint64_t number; /* of its Slurm job, as its agent says; 0: it is in none */
+        uint64_t end_ms,
+            length_ms;   /* when its time is over (monotonic), and how long it is; 0: not known */
+        bool is_renewed; /* given back because it ends: another one is asked for then */
+    } slurm;
 };
 
 struct given_answer {
@@ -74,6 +82,10 @@ struct hosts {
     struct remote_host **at; /* without the local one */
     struct grow *grow;       /* --grow on this machine; NULL: it does not grow */
     uint64_t grow_at_ms;     /* when to look next for devices that have become free */
+    struct {
+        struct local_ask ask;           /* when they end */
+        uint64_t ask_at_ms, look_at_ms; /* when to ask next; to compare with the time */
+    } slurm;                            /* the jobs that hosts are in */
     size_t len;
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
@@ -93,6 +105,16 @@ struct hosts {
 
 /* One more host, which is connected when it can be. Moves the host out of `taken`. ERR_USAGE. */
 MUST_CHECK int hosts_append(struct hosts *hosts, struct host *taken, struct err *err);
+/* Tells the run whether further seats may come. */
+void hosts_arrivals_tell(const struct hosts *hosts);
+
+/* ---- job_end.c ---- */
+
+void job_ends_init(struct hosts *hosts);
+/* The agent is in this job. */
+void job_end_joined(struct remote_host *host, uint64_t job);
+/* To be called ten times a second: gives back the hosts whose job ends soon, and ends the run if that is its own. */
+void job_ends_check(struct hosts *hosts, uint64_t now_ms);
 
 /* ---- host.c ---- */
 
@@ -107,7 +129,7 @@ void host_retry(struct remote_host *host);
 void host_join(struct remote_host *host);
 /* Tells of its loss, which was not told before. */
 void host_loss_tell(struct remote_host *host);
-/* It was never part of the run, and may still become that. */
+/* It is no part of the run, or will not be for long, and may become that. */
 bool host_may_come(const struct remote_host *host);
 bool host_has_part(const struct remote_host *host, uint32_t part);
 /* The last worker of one of its parts is gone for good. */
@@ -118,3 +140,5 @@ void host_ask_more(const struct remote_host *host);
 void host_left_check(const struct remote_host *host, uint64_t now_ms);
 /* Its workers finish their items, or are ended `now`; then it is left. */
 void host_give_back(struct remote_host *host, bool now);
+/* The same, and when it is left, it is asked for again. */
+void host_renew(struct remote_host *host);

@@ -114,7 +114,8 @@ static bool any_other(const struct hosts *hosts, const struct remote_host *leavi
     bool any = hosts->has_local;
     for (size_t i = 0; i < hosts->len; i++) {
         const struct remote_host *h = hosts->at[i];
-        any = any || (h != leaving && is_active(h) && h->state != HOST_DRAINING);
+        bool stays = h->state != HOST_DRAINING || h->slurm.is_renewed;
+        any = any || (h != leaving && is_active(h) && stays);
     }
     return any;
 }

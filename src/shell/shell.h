@@ -9,7 +9,7 @@
  *   detach.c   --detach                        files.c    the limit on open files
  *   workers.c  the node, the reaper, the keeper display.c  the terminal
  *   device_watch.h  samples and losses of devices  hosts.h  other machines
- *   host_ask.h  a look at other machines
+ *   host_ask.h  a look at other machines       local_ask.h  a command here that is asked something
  */
 #pragma once
 
@@ -35,6 +35,9 @@ struct shell_verb {
     void (*each_second)(void *context);  /* after the tick */
     void (*before_sleep)(void *context); /* flush what was collected in this turn */
     bool takes_seats;                    /* seats may come and go while it runs */
+    /* How long the workers on the seats of hosts[host] may need for what they have, by their times so far. Not NULL
+     * with takes_seats. */
+    uint64_t (*finish_ms)(void *context, uint32_t host);
 };
 
 /* Whether a signal came to this process, or to its front (proc/front.h). */
@@ -57,7 +60,7 @@ struct shell_end {
     int signal;      /* INT, TERM, HUP: the status is 128 + n */
     int status;      /* 75 or 124, if the reason has an exit status; else 0 */
     struct err err;  /* the first reason */
-    bool is_stopped; /* by muster stop */
+    bool is_stopped; /* by muster stop, or because its Slurm job ends */
     bool is_at_once; /* by muster stop --now */
 };
 
@@ -192,6 +195,8 @@ enum {
 };
 void shell_signals_end(struct shell *shell, struct sigaction before[END_SIGNALS]);
 void shell_signals_restore(struct shell *shell, const struct sigaction before[END_SIGNALS]);
+/* Ends the run as muster stop does: what is in flight is finished, or with `now` ended, and the status is 75. */
+void shell_end_stopped(struct shell *shell, bool now);
 /* Looks for orders (store/orders.h), and carries them out. */
 void shell_orders_check(struct shell *shell);
 

@@ -13,21 +13,24 @@
 #include "shell/shell.h"
 #include "store/orders.h"
 
+void shell_end_stopped(struct shell *shell, bool now)
+{
+    shell->end.is_stopped = true;
+    shell->end.is_at_once = now;
+    shell->end.status = 75;
+    log_add(shell->log, LOG_INFO, shell->verb->name,
+            now ? "stopped; ending the workers" : "stopped; finishing what is in flight");
+    shell_stop(shell, now);
+}
+
 static void stop_order_check(struct shell *shell)
 {
     enum stop_how how;
     if (!shell->run_dir || !run_stop_asked(shell->run_dir, &how))
         return;
     bool is_news = !shell->end.is_stopped || (how == STOP_NOW && !shell->end.is_at_once);
-    if (!is_news)
-        return;
-    shell->end.is_stopped = true;
-    shell->end.is_at_once = how == STOP_NOW;
-    shell->end.status = 75;
-    log_add(shell->log, LOG_INFO, shell->verb->name,
-            how == STOP_NOW ? "stopped; ending the workers"
-                            : "stopped; finishing what is in flight");
-    shell_stop(shell, how == STOP_NOW);
+    if (is_news)
+        shell_end_stopped(shell, how == STOP_NOW);
 }
 
 void shell_orders_check(struct shell *shell)

@@ -210,7 +210,7 @@ void slurm_jobs_cancel(const char *name)
 
 void slurm_step_environment(struct env_list *env)
 {
-    static const char *const prefixes[] = {"SLURM_", "SRUN_", "SALLOC_", "SBATCH_"};
+    static const char *const prefixes[] = {"SLURM_", "SRUN_", "SALLOC_", "SBATCH_", "SQUEUE_"};
     for (size_t i = env->len; i-- > 0;) {
         bool is_slurms = false;
         for (size_t p = 0; p < countof(prefixes); p++)
@@ -220,4 +220,52 @@ void slurm_step_environment(struct env_list *env)
         cleanup_free char *name = xstrndup(env->at[i], strcspn(env->at[i], "="));
         env_unset(env, name);
     }
+}
+
+/* ---- its time ---- */
+
+uint64_t slurm_job_own(void)
+{
+    const char *text = getenv("SLURM_JOB_ID");
+    uint64_t id = 0;
+    return text && u64_parse(str_of(text), 1, UINT32_MAX, &id, NULL) == 0 ? id : 0;
+}
+
+void slurm_time_words(const char *jobs, struct env_list *out)
+{
+    static const char *const words[] = {"squeue", "--noheader", "--states=RUNNING",
+                                        "--format=%A %S %e"};
+    for (size_t i = 0; i < countof(words); i++)
+        env_list_add(out, xstrdup(words[i]));
+    env_list_add(out, xasprintf("--jobs=%s", jobs));
+}
+
+/* Seconds mean the same whatever the time zone is. */
+void slurm_time_environment(struct env_list *env)
+{
+    slurm_step_environment(env);
+    env_set(env, xstrdup("SLURM_TIME_FORMAT=%s"));
+}
+
+bool slurm_time_next(struct str *answer, struct slurm_time *out)
+{
+    enum {
+        NUMBERS = 3
+    };
+    struct str line, word;
+    while (answer->len > 0 && str_next(answer, '\n', &line)) {
+        uint64_t numbers[NUMBERS];
+        size_t n = 0;
+        line = str_trim(line);
+        while (n < NUMBERS && line.len > 0 && str_next(&line, ' ', &word) &&
+               u64_parse(word, 1, INT64_MAX / 1000, &numbers[n], NULL) == 0) {
+            line = str_trim(line);
+            n++;
+        }
+        if (n < NUMBERS || line.len > 0 || numbers[2] < numbers[1])
+            continue;
+        *out = (struct slurm_time){numbers[0], numbers[1], numbers[2]};
+        return true;
+    }
+    return false;
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Slurm job that this process runs in: its nodes, its GPUs on each, and the command that starts an agent there.
+ * The Slurm job that this process runs in: its nodes, its GPUs on each, and the command that starts an agent there; jobs of
+ * its own that it asks for; and the time that jobs have.
  */
 #pragma once
 
+#include "base/buf.h"
 #include "base/env_list.h"
 #include "base/err.h"
 
@@ -27,3 +29,16 @@ MUST_CHECK int slurm_job_words(const char *args, const char *name, struct env_li
 void slurm_jobs_cancel(const char *name);
 /* Takes Slurm's variables out of an environment, which would change a step in many ways; SLURM_CONF stays. */
 void slurm_step_environment(struct env_list *env);
+
+/* The number of the job that this process runs in; 0: none. */
+uint64_t slurm_job_own(void);
+
+/* The time that a job has: seconds since 1970. */
+struct slurm_time {
+    uint64_t job, begin_s, end_s;
+};
+/* Adds the words, and what their environment needs, that ask for the times of running jobs: "7,12". */
+void slurm_time_words(const char *jobs, struct env_list *out);
+void slurm_time_environment(struct env_list *env);
+/* Cuts the next job's time from what that command printed; what is no such line is passed over. False: at the end. */
+bool slurm_time_next(struct str *answer, struct slurm_time *out);

@@ -187,6 +187,65 @@ has_joined() { [ "$(grep -sc 'it joins the run' muster-runs/latest/orchestrator.
     wait_for nothing_is_queued
 }
 
+# A filter that notes each item when it begins it.
+noting_filter() {
+    mkdir begun
+    worker noting <<'END'
+#!/bin/sh
+while read -r item; do
+    echo "$item" >>"begun/$$"
+    sleep 0.2
+    echo "$item"
+done
+END
+}
+
+@test "hosts of slurm:N are left before the time of their jobs is over: each item is begun once, and the run waits for other jobs" {
+    seq 1 130 >in.txt
+    noting_filter
+    worker there <<END
+#!/bin/sh
+# An administrator shortens the first two jobs: limits of Slurm's own are minutes.
+{ mkdir one || mkdir two; } 2>/dev/null && scontrol update jobid="\$SLURM_JOB_ID" EndTime=now+14seconds
+echo "\$SLURM_JOB_ID" >>jobs
+exec "$MUSTER" "\$@"
+END
+    map_begin --hosts slurm:2 --hosts-min 2 --agent-path "$PWD/there" --no-reissue -g cpu:1 -o out.txt in.txt -- ./noting
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "slurm-1: its job ends in" "slurm-2: its job ends in" "; its workers finish their items"
+    says "slurm-1: it has left the run; another job is asked for" "slurm-2: it has left the run; another job is asked for"
+    says "slurm-1: it joins the run" "slurm-2: it joins the run"
+    says_not "lost"
+    [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+    [ "$(scontrol show job "$(head -1 jobs)" | grep -c 'JobState=COMPLET')" = 1 ] # it was ended by nobody
+    wait_for nothing_is_queued
+}
+
+@test "a run in a job whose time is over soon stops in time, and the script that is submitted again goes on: each item is begun once" {
+    seq 1 150 >in.txt
+    noting_filter
+    worker job <<END
+#!/bin/sh
+#SBATCH -N2
+[ -e status ] || scontrol update jobid="\$SLURM_JOB_ID" EndTime=now+14seconds
+"$MUSTER" map --hosts slurm --no-reissue -g cpu:1 -o out.txt in.txt -- ./noting
+echo \$? >>status
+END
+    sbatch -o said.1 ./job
+    wait_for test -s status
+    [ "$(cat status)" = 75 ]
+    grep -q "the run's Slurm job ends in .*; the workers finish their items, and the run ends" said.1
+    [[ "$(tail -1 said.1)" = "muster: stopped; go on with: "* ]]
+    [ ! -e out.txt ]
+    sbatch -o said.2 ./job
+    wait_for test -e out.txt
+    same in.txt out.txt
+    grep -q "going on with" said.2
+    [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+}
+
 @test "options of --slurm-args that Slurm refuses are told with its words" {
     seq 1 10 >in.txt
     map --hosts slurm:2 --slurm-args '-p nowhere' -o out.txt in.txt -- cat

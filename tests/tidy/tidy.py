@@ -40,7 +40,7 @@ ROOMS = {
     "store": {"base"},
     "slurm": {"base"},
     "node": {"device", "proc", "slurm", "base"},
-    "shell": {"node", "store", "ui", "core", "device", "proc", "base"},
+    "shell": {"node", "store", "ui", "core", "device", "proc", "slurm", "base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "agent": {"shell", "node", "device", "proc", "base"},
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},

@@ -25,6 +25,24 @@ static void a_hello_tells_the_version_the_machine_and_the_clock(void **state)
     assert_true(hello.machine[0] && hello.host[0] && hello.wall_ms > 1700000000000);
 }
 
+static void a_hello_tells_the_slurm_job(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t job;
+    } cases[] = {{"7", 7}, {"4294967295", UINT32_MAX}, {"x", 0}, {"-1", 0}, {"", 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        cleanup_buf struct buf bytes = BUF_INIT;
+        struct wire_hello hello;
+        setenv("SLURM_JOB_ID", cases[i].text, 1);
+        hello_write(&bytes, &OWN);
+        assert_int_equal(hello_read(buf_str(&bytes), &OWN, &hello, NULL), 0);
+        assert_int_equal(hello.slurm_job, cases[i].job);
+    }
+    unsetenv("SLURM_JOB_ID");
+}
+
 static void another_protocol_is_refused_with_both_versions(void **state)
 {
     (void)state;
@@ -60,6 +78,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hello_tells_the_version_the_machine_and_the_clock),
+        cmocka_unit_test(a_hello_tells_the_slurm_job),
         cmocka_unit_test(another_protocol_is_refused_with_both_versions),
         cmocka_unit_test(what_is_no_hello_is_malformed),
     };

@@ -81,6 +81,48 @@ static void a_step_has_none_of_slurms_variables(void **state)
     env_list_release(&env);
 }
 
+static void times_of_jobs_are_read_and_other_lines_passed_over(void **state)
+{
+    (void)state;
+    /* As Slurm 22.05 prints them; a job without a limit ends in a year. */
+    struct str answer = STR("7 1795518405 1795518525\n"
+                            "slurm_load_jobs error\n"
+                            "8 N/A N/A\n"
+                            "8 1795518405\n"
+                            "8 1795518405 1795518404\n"
+                            "8 1795518405 99999999999999999999\n"
+                            "8 1795518405 1795518525 1\n"
+                            "0 1795518405 1795518525\n"
+                            "  12  1795518405  1827054405 \n"
+                            "13 1795518405 1795518466");
+    static const struct slurm_time wanted[] = {
+        {7, 1795518405, 1795518525}, {12, 1795518405, 1827054405}, {13, 1795518405, 1795518466}};
+    struct slurm_time time;
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
+        assert_true(slurm_time_next(&answer, &time));
+        assert_int_equal(time.job, wanted[i].job);
+        assert_int_equal(time.begin_s, wanted[i].begin_s);
+        assert_int_equal(time.end_s, wanted[i].end_s);
+    }
+    assert_false(slurm_time_next(&answer, &time));
+    answer = STR("");
+    assert_false(slurm_time_next(&answer, &time));
+}
+
+static void times_are_asked_for_in_seconds_and_without_the_users_filters(void **state)
+{
+    (void)state;
+    struct env_list env = {0};
+    static const char *const entries[] = {"SLURM_TIME_FORMAT=relative", "SQUEUE_PARTITION=gpu",
+                                          "SLURM_CONF=/etc/slurm.conf"};
+    for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++)
+        env_list_add(&env, strdup(entries[i]));
+    slurm_time_environment(&env);
+    assert_int_equal(env.len, 2);
+    assert_string_equal(env_get(&env, "SLURM_TIME_FORMAT"), "%s");
+    env_list_release(&env);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -88,6 +130,8 @@ int main(void)
         cmocka_unit_test(what_is_no_list_is_refused),
         cmocka_unit_test(gpus_are_those_of_the_node),
         cmocka_unit_test(a_step_has_none_of_slurms_variables),
+        cmocka_unit_test(times_of_jobs_are_read_and_other_lines_passed_over),
+        cmocka_unit_test(times_are_asked_for_in_seconds_and_without_the_users_filters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
