@@ -91,6 +91,7 @@ struct feed *feed_new(const struct feed_config *given)
     f->pool.free = f->pool.ready_head = f->pool.ready_tail = f->suspects.quarantine = NONE;
     f->suspects.free = f->suspects.ripe_head = f->suspects.ripe_tail = f->idle.head = f->idle.tail =
         NONE;
+    f->victims.soonest[0].worker = f->victims.soonest[1].worker = NONE;
     f->suspects.cap = 64 + 4 * config->n_workers_max;
     f->out.cap = f->window.spread + 16ull * config->n_workers_max +
                  64; /* each item causes at most one action in a step */
@@ -326,7 +327,7 @@ static void on_device_back(struct feed *f, const struct feed_event *ev)
 
 static void on_device_up(struct feed *f, const struct feed_event *ev)
 {
-    device_up(f, ev->worker);
+    device_up(f, ev->worker, (uint32_t)ev->count);
 }
 
 static void on_seat_up(struct feed *f, const struct feed_event *ev)

@@ -55,7 +55,7 @@
     X(MEM_BACK)    /* what the worker's last process held of its devices' memory is free */           \
     X(DEVICE_LOST) /* fell off the bus, or is ill; flag: with its host, which is asked for again */   \
     X(DEVICE_BACK) /* all devices of the set whose first is `worker` are well again */                \
-    X(DEVICE_UP)   /* one more device, with the next number; `worker`: the first of its set */        \
+    X(DEVICE_UP)   /* the next device, on host `count`; `worker`: the first of its set */             \
     X(SEAT_UP)     /* one more seat, on the set whose first is `worker`; count: its round trip */     \
     X(SET_DRAIN) /* the set whose first is `worker` is given back; flag: its workers are ended */     \
     X(AWAIT)     /* flag: seats may still come, and a run without any waits for them */               \
@@ -163,6 +163,7 @@ struct feed_config {
      * them, and cannot go on without one of these. NULL: sets of one. Copied. */
     const uint32_t *first_of;
     const uint32_t *device_of; /* [n_workers]: the first device of its set; copied */
+    const uint32_t *host_of;   /* [n_devices]: the number of its host; copied. NULL: all on one */
     /* [n_workers]: from here to a worker and back. NULL: less than a millisecond. Copied. */
     const uint64_t *round_trip_ms;
     uint32_t spread_log2; /* 0 = feed_spread_log2(n_workers) */

@@ -90,7 +90,7 @@ struct sent_range {
     uint32_t count;
 };
 
-/* A worker whose items may be copied to others. */
+/* A worker, and how long its work will last. */
 struct victim {
     double left_ms;
     uint32_t worker;
@@ -176,6 +176,7 @@ struct feed_worker {
 /* A set of devices for one worker. Its state is kept at its first device, whose number is the set's number. */
 struct feed_device {
     uint32_t first; /* the first device of its set, perhaps itself */
+    uint32_t host;
     uint32_t start_failures;
     uint32_t first_worker; /* linked by next_on_device; NONE: none */
     bool is_hopeless, is_benched;
@@ -231,6 +232,7 @@ struct seat_counts {
     uint32_t n_sets, n_sets_alive; /* without those that were given back */
     uint32_t n_draining;           /* sets that were given back and still have workers */
     bool are_awaited;              /* further ones may come */
+    bool have_hosts;               /* they are on more than one */
     uint32_t n_hands;              /* workers that start or load, have no items and are not idle */
     uint32_t absent_from;          /* all seats before this one are filled */
     uint64_t start_at_ms;          /* no worker is started before this time */
@@ -273,6 +275,8 @@ struct feed {
         uint64_t as_of_ms,
             oldest_ms; /* oldest_ms: when the most silent of them made progress last */
         bool are_old;  /* other workers may have become candidates since */
+        /* The one that would be done with a copy first, and the first on other hosts than its. */
+        struct victim soonest[2];
     } victims;
     struct seat_counts seats;
     struct feed_tally counts;
@@ -400,6 +404,9 @@ bool suspects_are_waiting(struct feed *f, uint32_t worker);
 void feed_worker_dispatch(struct feed *f, uint32_t worker);
 void idle_feed(struct feed *f);
 void idle_push(struct feed *f, uint32_t worker);
+void idle_remove(struct feed *f, uint32_t worker);
+/* How many more items the worker takes now. */
+uint64_t capacity(const struct feed *f, const struct feed_worker *w);
 bool work_is_there(struct feed *f);
 /* The limit on items at once: --batch, or less after running out of memory; 0: none. */
 uint32_t batch_now(const struct feed *f, const struct feed_worker *w);
@@ -477,7 +484,7 @@ void returns_check(struct feed *f);
 /* feed_seats.c */
 /* The seats and devices of the start. */
 void seats_init(struct feed *f);
-void device_up(struct feed *f, uint32_t first);
+void device_up(struct feed *f, uint32_t first, uint32_t host);
 void seat_up(struct feed *f, uint32_t device, uint64_t round_trip_ms);
 /* The set gets no more workers. Its present ones finish the items that they have; `now`: they are ended. */
 void set_drain(struct feed *f, uint32_t device, bool now);

@@ -5,12 +5,19 @@
  *
  * The workers whose work will last longest are found for all workers at once, and the result is used for a while:
  * thousands of workers may become idle within a second, and an approximate order is enough.
+ *
+ * A host that hangs, or is slow, holds up what is on it, so a copy should be on another host than the item. Among
+ * items that would be finished about as late, a worker takes one of another host; and it leaves an item of its own
+ * host to a worker of another one that is idle, or is so before this one would look again.
  */
 #include "core/feed_impl.h"
 
 enum {
     VICTIMS_MIN_MS = 10,
-    LOOK_AGAIN_MS = 5000
+    LOOK_AGAIN_MS = 5000,
+    ELSEWHERE_TIMES = 2, /* as long as the idle worker: so slow may one of another host be */
+    ALIKE_PERCENT = 80,  /* of the time that the longest will take: another one is nearly as late */
+    ALIKE_LOOKS = 32     /* at the top of the heap */
 };
 
 /* The time that a victim's work will still take, in ms, at its present speed. */
@@ -30,6 +37,12 @@ static bool reissue_candidate(const struct feed *f, uint32_t victim, uint64_t *o
         return false;
     *out = owned_last_alone(f, victim);
     return *out != UINT64_MAX;
+}
+
+/* What a copy must save: more than it costs. */
+static double worth_ms(const struct feed_worker *w)
+{
+    return MAX(1.5 * w->time.mean_ms, (double)REISSUE_MIN_MS) + (double)w->round_trip_ms;
 }
 
 static bool may_reissue(const struct feed *f, const struct feed_worker *w)
@@ -60,13 +73,50 @@ static void victim_sink(struct feed *f, uint32_t at)
     f->victims.heap[at] = moved;
 }
 
+static uint32_t host_of(const struct feed *f, uint32_t worker)
+{
+    return f->devices[f->workers[worker].device].host;
+}
+
+static bool is_sooner(const struct feed *f, struct victim a, struct victim b)
+{
+    bool a_is_idle = b.worker == NONE || f->workers[a.worker].items.in_flight == 0;
+    bool b_is_idle = b.worker != NONE && f->workers[b.worker].items.in_flight == 0;
+    return a_is_idle != b_is_idle ? a_is_idle : a.left_ms < b.left_ms;
+}
+
+/* How long the worker's own work and a copy will take. */
+static double with_copy_ms(const struct feed *f, const struct feed_worker *w, double fallback_ms)
+{
+    double left = w->items.in_flight > 0 ? left_ms(f, w, fallback_ms) : 0;
+    return left + w->time.mean_ms + (double)w->round_trip_ms;
+}
+
+static void soonest_note(struct feed *f, uint32_t worker, double fallback_ms)
+{
+    struct victim *soonest = f->victims.soonest;
+    struct victim at = {with_copy_ms(f, &f->workers[worker], fallback_ms), worker};
+    bool is_elsewhere =
+        soonest[0].worker != NONE && host_of(f, worker) != host_of(f, soonest[0].worker);
+    if (is_sooner(f, at, soonest[0])) {
+        if (is_elsewhere)
+            soonest[1] = soonest[0];
+        soonest[0] = at;
+    } else if (is_elsewhere && is_sooner(f, at, soonest[1])) {
+        soonest[1] = at;
+    }
+}
+
 static void victims_find(struct feed *f, double fallback_ms)
 {
     uint64_t item;
     f->victims.len = 0;
     f->victims.oldest_ms = f->now_ms;
+    f->victims.soonest[0] = f->victims.soonest[1] = (struct victim){0, NONE};
     for (uint32_t v = 0; v < f->config.n_workers; v++) {
         const struct feed_worker *w = &f->workers[v];
+        if (f->seats.have_hosts && w->state == WORKER_LIVE && w->answered_in_life > 0)
+            soonest_note(f, v, fallback_ms);
         if (!reissue_candidate(f, v, &item))
             continue;
         f->victims.heap[f->victims.len++] = (struct victim){left_ms(f, w, fallback_ms), v};
@@ -91,18 +141,84 @@ static bool victim_top(struct feed *f, uint64_t *item)
     return false;
 }
 
-bool reissue(struct feed *f, uint32_t worker)
+/* ---- hosts ---- */
+
+/* The first victim, or one on another host than `worker` that lasts nearly as long; *item is its item. */
+static uint32_t victim_choose(const struct feed *f, uint32_t worker, uint64_t *item)
 {
-    struct feed_worker *w = &f->workers[worker];
-    if (!may_reissue(f, w))
+    const struct feed_worker *w = &f->workers[worker];
+    uint32_t first = f->victims.heap[0].worker;
+    if (!f->seats.have_hosts || host_of(f, first) != host_of(f, worker))
+        return first;
+    double least_ms =
+        MAX(left_ms(f, &f->workers[first], w->time.mean_ms) * ALIKE_PERCENT / 100, worth_ms(w));
+    for (uint32_t at = 1; at < MIN(f->victims.len, (uint32_t)ALIKE_LOOKS); at++) {
+        uint32_t other = f->victims.heap[at].worker;
+        uint64_t its_item;
+        if (host_of(f, other) == host_of(f, worker) ||
+            left_ms(f, &f->workers[other], w->time.mean_ms) < least_ms ||
+            !reissue_candidate(f, other, &its_item))
+            continue;
+        *item = its_item;
+        return other;
+    }
+    return first;
+}
+
+static void copy_send(struct feed *f, uint32_t worker, uint32_t victim, uint64_t item)
+{
+    f->counts.reissued++;
+    emit(f, ACT_NOTE, worker, item, victim, NOTE_REISSUED);
+    if (f->workers[worker].idle.is_in)
+        idle_remove(f, worker);
+    send_to(f, worker, (struct sent_range){item, 1});
+}
+
+static bool is_waiting(const struct feed *f, uint32_t worker)
+{
+    const struct feed_worker *w = &f->workers[worker];
+    return w->idle.is_in && w->state == WORKER_LIVE && may_reissue(f, w) &&
+           f->suspects.quarantine != worker && capacity(f, w) > 0;
+}
+
+/*
+ * Leaves the victim's item to a worker of another host: one that waits for work gets the copy; one that will be idle
+ * soon is waited for, but not for long. False: there is none, or it is far slower.
+ */
+static bool leave_to_another_host(struct feed *f, uint32_t worker, uint32_t victim, uint64_t item)
+{
+    const struct feed_worker *w = &f->workers[worker];
+    if (!f->seats.have_hosts || host_of(f, victim) != host_of(f, worker))
         return false;
+    const struct victim *soonest = f->victims.soonest;
+    soonest += soonest->worker != NONE && host_of(f, soonest->worker) == host_of(f, worker);
+    if (soonest->worker == NONE)
+        return false;
+    const struct feed_worker *other = &f->workers[soonest->worker];
+    bool is_busy = other->items.in_flight > 0;
+    if (is_busy && other->time.last_send_ms >= f->victims.as_of_ms)
+        return true; /* it was idle: the next look will show whether others are */
+    double most_ms = MAX(ELSEWHERE_TIMES * w->time.mean_ms, (double)REISSUE_MIN_MS);
+    if (with_copy_ms(f, other, w->time.mean_ms) > most_ms + (double)w->round_trip_ms)
+        return false;
+    if (is_waiting(f, soonest->worker)) {
+        copy_send(f, soonest->worker, victim, item);
+        return true;
+    }
+    uint64_t idle_ms = f->now_ms - MIN(f->now_ms, w->time.last_progress_ms);
+    return is_busy && (double)idle_ms < worth_ms(w) / 2;
+}
+
+static bool copy_take(struct feed *f, uint32_t worker)
+{
+    const struct feed_worker *w = &f->workers[worker];
     /* Without an event the idle worker looks again by itself, less often the longer it has waited. */
     look_at(f, worker,
             f->now_ms + MAX((f->now_ms - w->time.last_progress_ms) / 4, (uint64_t)LOOK_AGAIN_MS));
     if (f->pool.delayed_items > 0)
         return false;
-    double worth_ms = MAX(1.5 * w->time.mean_ms, (double)REISSUE_MIN_MS) + (double)w->round_trip_ms;
-    uint64_t holds_ms = MAX((uint64_t)(worth_ms / 8), (uint64_t)VICTIMS_MIN_MS), item;
+    double least_ms = worth_ms(w);
+    uint64_t holds_ms = MAX((uint64_t)(least_ms / 8), (uint64_t)VICTIMS_MIN_MS), item;
     bool may_differ = f->victims.len > 0 || f->victims.are_old;
     if (may_differ && f->now_ms >= f->victims.as_of_ms + holds_ms)
         victims_find(f, w->time.mean_ms);
@@ -112,13 +228,26 @@ bool reissue(struct feed *f, uint32_t worker)
             look_at(f, worker, again_ms);
         return false;
     }
-    uint32_t victim = f->victims.heap[0].worker;
-    if (left_ms(f, &f->workers[victim], w->time.mean_ms) < worth_ms) {
-        look_at(f, worker, MAX(again_ms, f->victims.oldest_ms + (uint64_t)worth_ms));
+    uint32_t victim = victim_choose(f, worker, &item);
+    if (left_ms(f, &f->workers[victim], w->time.mean_ms) < least_ms) {
+        look_at(f, worker, MAX(again_ms, f->victims.oldest_ms + (uint64_t)least_ms));
         return false;
     }
-    f->counts.reissued++;
-    emit(f, ACT_NOTE, worker, item, victim, NOTE_REISSUED);
-    send_to(f, worker, (struct sent_range){item, 1});
+    if (leave_to_another_host(f, worker, victim, item)) {
+        look_at(f, worker, again_ms);
+        return false;
+    }
+    copy_send(f, worker, victim, item);
     return true;
+}
+
+bool reissue(struct feed *f, uint32_t worker)
+{
+    if (!may_reissue(f, &f->workers[worker]))
+        return false;
+    bool is_taken = copy_take(f, worker);
+    if (!is_taken &&
+        f->seats.have_hosts) /* it waits, so one of another host may leave it an item */
+        soonest_note(f, worker, 0);
+    return is_taken;
 }

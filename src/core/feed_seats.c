@@ -9,11 +9,12 @@
 
 /* ---- coming ---- */
 
-static void device_init(struct feed *f, uint32_t device, uint32_t first)
+static void device_init(struct feed *f, uint32_t device, uint32_t first, uint32_t host)
 {
     ASSERT(first < f->config.n_devices_max);
-    f->devices[device] =
-        (struct feed_device){.first = first, .first_worker = NONE, .return_at_ms = UINT64_MAX};
+    f->devices[device] = (struct feed_device){
+        .first = first, .host = host, .first_worker = NONE, .return_at_ms = UINT64_MAX};
+    f->seats.have_hosts |= host != f->devices[0].host;
     f->seats.n_sets += first == device;
     f->seats.n_sets_alive += first == device;
 }
@@ -47,16 +48,17 @@ void seats_init(struct feed *f)
 {
     const struct feed_config *config = &f->config;
     for (uint32_t d = 0; d < config->n_devices; d++)
-        device_init(f, d, config->first_of ? config->first_of[d] : d);
+        device_init(f, d, config->first_of ? config->first_of[d] : d,
+                    config->host_of ? config->host_of[d] : 0);
     for (uint32_t i = 0; i < config->n_workers; i++)
         seat_init(f, i, config->device_of ? config->device_of[i] : i,
                   config->round_trip_ms ? config->round_trip_ms[i] : 0);
 }
 
-void device_up(struct feed *f, uint32_t first)
+void device_up(struct feed *f, uint32_t first, uint32_t host)
 {
     ASSERT(f->config.n_devices < f->config.n_devices_max);
-    device_init(f, f->config.n_devices++, first);
+    device_init(f, f->config.n_devices++, first, host);
 }
 
 void seat_up(struct feed *f, uint32_t device, uint64_t round_trip_ms)

@@ -69,7 +69,7 @@ static uint64_t channel_capacity(const struct feed *f, const struct feed_worker 
     return w->items.in_flight < limit ? MIN(limit - w->items.in_flight, w->credits) : 0;
 }
 
-static uint64_t capacity(const struct feed *f, const struct feed_worker *w)
+uint64_t capacity(const struct feed *f, const struct feed_worker *w)
 {
     return w->mode == MODE_CHANNEL ? channel_capacity(f, w) : filter_capacity(f, w);
 }
@@ -120,7 +120,7 @@ void idle_push(struct feed *f, uint32_t worker)
     hand_touch(f, w);
 }
 
-static void idle_remove(struct feed *f, uint32_t worker)
+void idle_remove(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
     if (w->idle.prev == NONE)

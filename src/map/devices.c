@@ -75,7 +75,8 @@ static void on_came(void *context, uint32_t host)
     const struct allocation_host *of = &a->hosts[host];
     session_seats_make(s);
     for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++)
-        session_event(s, (struct feed_event){.kind = EV_DEVICE_UP, .worker = a->first_of[i]});
+        session_event(s, (struct feed_event){
+                             .kind = EV_DEVICE_UP, .worker = a->first_of[i], .count = of->node});
     for (uint32_t p = of->first_seat; p < of->first_seat + of->n_seats; p++)
         session_event(s, (struct feed_event){.kind = EV_SEAT_UP,
                                              .worker = a->device_of[p],

@@ -204,6 +204,17 @@ static uint64_t end_limit_ms(const struct map_request *r)
     return r->work->keeps_workers ? MAX(r->run.grace_ms, (uint64_t)END_LIMIT_MIN_MS) : 0;
 }
 
+/* Where the devices and seats are. */
+static void places_find(const struct allocation *a, uint32_t *host_of, uint64_t *round_trip_ms)
+{
+    for (const struct allocation_host *of = a->hosts; of < a->hosts + a->n_hosts; of++) {
+        for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++)
+            host_of[i] = of->node;
+        for (uint32_t p = of->first_seat; p < of->first_seat + of->n_seats; p++)
+            round_trip_ms[p] = of->round_trip_ms;
+    }
+}
+
 static int feed_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
@@ -213,14 +224,15 @@ static int feed_make(struct session *s, struct err *err)
     if (rc)
         return rc;
     cleanup_free uint64_t *round_trip_ms = xcalloc(s->n_seats, sizeof(*round_trip_ms));
-    for (uint32_t p = 0; p < s->n_seats; p++)
-        round_trip_ms[p] = allocation_round_trip_ms(&s->allocation, p);
+    cleanup_free uint32_t *host_of = xcalloc(s->allocation.n_chosen + 1, sizeof(*host_of));
+    places_find(&s->allocation, host_of, round_trip_ms);
     struct feed_config config = {.n_workers = s->n_seats,
                                  .n_devices = (uint32_t)s->allocation.n_chosen,
                                  .n_workers_max = s->allocation.n_seats_max,
                                  .n_devices_max = s->allocation.n_devices_max,
                                  .first_of = s->allocation.first_of,
                                  .device_of = s->allocation.device_of,
+                                 .host_of = host_of,
                                  .round_trip_ms = round_trip_ms,
                                  .retries = (uint32_t)r->schedule.retries,
                                  .batch = (uint32_t)r->schedule.batch,

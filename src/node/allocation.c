@@ -326,11 +326,6 @@ uint32_t allocation_host_of(const struct allocation *a, uint32_t chosen)
     return h;
 }
 
-uint64_t allocation_round_trip_ms(const struct allocation *a, uint32_t seat)
-{
-    return a->hosts[allocation_host_of(a, a->device_of[seat])].round_trip_ms;
-}
-
 void allocation_label_add(const struct allocation *a, uint32_t chosen, struct buf *out)
 {
     char label[24];

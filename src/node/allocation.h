@@ -90,8 +90,6 @@ MUST_CHECK int allocation_grow(struct allocation *allocation, const struct devic
                                uint32_t *position, struct err *err);
 /* The first seat of the set whose first device is number `first` of those chosen. */
 uint32_t allocation_seat_of(const struct allocation *allocation, uint32_t first);
-/* From here to the seat's machine and back; 0: less than a millisecond. */
-uint64_t allocation_round_trip_ms(const struct allocation *allocation, uint32_t seat);
 /* The position in `hosts` of a chosen device; that of a seat is its first device's (device_of). */
 uint32_t allocation_host_of(const struct allocation *allocation, uint32_t chosen);
 /* The position in `chosen` of a device. */

@@ -205,7 +205,7 @@ static void device_come(struct world *world, uint32_t device, bool is_alone)
     uint32_t number = world->n_devices++;
     uint32_t first = is_alone ? number : world->first_of[device];
     world->first_of[number] = first;
-    tell(world, (struct feed_event){.kind = EV_DEVICE_UP, .worker = first});
+    tell(world, (struct feed_event){.kind = EV_DEVICE_UP, .worker = first, .count = first % 3});
 }
 
 static void seat_come(struct world *world, uint32_t device, uint64_t round_trip_ms)

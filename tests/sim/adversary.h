@@ -6,7 +6,7 @@
  * a batch size (and die of it, or say so), leave early with status 0, print stray lines, answer when they
  * were told to end, answer twice, answer for others' items. Records are unfit, devices are lost and come back, also
  * one of several that a worker needs, the run is
- * stopped, further seats come and others are given back, the disk fills, muster is killed at any step and goes on with what was durable and with another
+ * stopped, further seats come and others are given back, a host freezes for a while, the disk fills, muster is killed at any step and goes on with what was durable and with another
  * number of devices. Facts come twice or late where a kernel could do that. All rates are drawn from the
  * seed, so that some worlds have one kind of fault, some all, some none.
  *
@@ -34,6 +34,7 @@ enum {
     KEPT_AFTER_MS = 10000,
     RETURN_LEAST_MS = 5000, /* a device that is back must have been well for this time */
     KEPT_BLINDLY_MS = 25000,
+    FREEZE_MS = 120000, /* of a host: by then others have done what it holds */
 };
 
 /* How a run of the simulator ends; also its exit status. */
@@ -63,8 +64,10 @@ enum future_kind {
     F_OOM,    /* told, and survived, at batch count */
     F_ARRIVE, /* a set of devices with two seats; detail 1: the last that is awaited */
     F_DRAIN,  /* the set of a device is given back; count: enum feed_event's flag */
-    F_UNFIT,  /* the item's record was looked at only when there was room for it */
-    F_ECHO,   /* a fact that was told before, or means nothing */
+    F_FREEZE, /* a host: nothing is heard of its workers */
+    F_THAW,
+    F_UNFIT, /* the item's record was looked at only when there was room for it */
+    F_ECHO,  /* a fact that was told before, or means nothing */
     F_KINDS
 };
 
@@ -116,6 +119,13 @@ struct world {
     uint32_t session, device_of[WORKERS_MAX];
     uint32_t n_workers, n_devices;  /* that have come so far */
     uint32_t first_of[DEVICES_MAX]; /* a set is known by its first device */
+    uint32_t n_hosts, host_of[DEVICES_MAX];
+    struct {
+        bool is_drawn;  /* a host freezes in this world, and nothing else goes wrong */
+        bool is_judged; /* others can do all that the frozen one holds */
+        uint32_t host;
+        uint64_t until_ms;
+    } frost;
     struct item_interval done[DONE_MAX];
     uint32_t *order;
 
@@ -164,6 +174,7 @@ void sets_make(struct world *w, uint32_t n_sets, uint32_t devices_per_set);
 /* No device is lost, none was given back. */
 void sets_reset(struct world *w);
 bool chance(struct world *w, double p);
+uint32_t host_of_worker(const struct world *w, uint32_t worker);
 
 /* adversary.c: time, steps, sessions */
 int world_run(uint64_t seed, bool trace, bool replay, uint64_t *digest);

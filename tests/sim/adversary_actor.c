@@ -492,8 +492,10 @@ void set_arrive(struct world *w, uint32_t n_devices, uint32_t n_seats,
 {
     uint32_t first = w->n_devices;
     for (uint32_t i = 0; i < n_devices; i++) {
+        w->host_of[w->n_devices] = first % MAX(w->n_hosts, 1u);
         w->first_of[w->n_devices++] = first;
-        tell(context, (struct feed_event){.kind = EV_DEVICE_UP, .worker = first});
+        tell(context, (struct feed_event){
+                          .kind = EV_DEVICE_UP, .worker = first, .count = w->host_of[first]});
     }
     for (uint32_t i = 0; i < n_seats; i++) {
         w->device_of[w->n_workers++] = first;
@@ -548,6 +550,51 @@ static void on_echo(struct world *w, const struct future *f)
               (struct future){.kind = F_ECHO, .worker = below(w, w->n_workers)});
 }
 
+/* An item of which both copies are on the host must wait for it; then nothing is said about the others. */
+static bool holds_both(const struct world *w, uint32_t host)
+{
+    for (uint64_t i = 0; i < w->n_items; i++) {
+        const uint8_t *holders = w->items[i].holders;
+        if (holders[0] && holders[1] && host_of_worker(w, holders[0] - 1u) == host &&
+            host_of_worker(w, holders[1] - 1u) == host)
+            return true;
+    }
+    return false;
+}
+
+static void on_freeze(struct world *w, const struct future *f)
+{
+    uint64_t n_open = 0;
+    for (uint64_t i = 0; i < w->n_items; i++)
+        n_open += w->items[i].outcome == 0;
+    if (n_open > f->count) {
+        later(w, 1, *f);
+        return;
+    }
+    uint32_t host = host_of_worker(w, f->worker);
+    w->frost.host = host;
+    w->frost.until_ms = w->now_ms + FREEZE_MS;
+    w->frost.is_judged = !holds_both(w, host);
+    for (uint32_t i = 0; i < w->n_workers; i++)
+        w->frost.is_judged &= w->actors[i].has_answered;
+    later(w, FREEZE_MS, (struct future){.kind = F_THAW});
+}
+
+static void on_thaw(struct world *w, const struct future *f)
+{
+    (void)f;
+    if (w->frost.is_judged && !w->is_complete)
+        unsafe(w, "items waited for a host that hangs, while others were idle");
+}
+
+/* Put off until its host thaws. */
+static bool is_frozen(const struct world *w, const struct future *f, bool is_alives)
+{
+    bool is_workers = is_alives || f->kind == F_EXIT || f->kind == F_MEM;
+    return is_workers && w->now_ms < w->frost.until_ms &&
+           host_of_worker(w, f->worker) == w->frost.host;
+}
+
 void happen(struct world *w, const struct future *f)
 {
     static const struct deed {
@@ -564,7 +611,12 @@ void happen(struct world *w, const struct future *f)
         [F_STOP] = {on_stop, false},           [F_OOM] = {on_oom, true},
         [F_ECHO] = {on_echo, false},           [F_UNFIT] = {on_unfit, true},
         [F_ARRIVE] = {on_arrive, false},       [F_DRAIN] = {on_drain, false},
+        [F_FREEZE] = {on_freeze, false},       [F_THAW] = {on_thaw, false},
     };
+    if (is_frozen(w, f, handlers[f->kind].is_alives)) {
+        later(w, w->frost.until_ms - w->now_ms, *f);
+        return;
+    }
     if (handlers[f->kind].is_alives) { /* else it may be about a device */
         const struct actor *a = &w->actors[f->worker];
         if (f->life != a->life || !a->alive)

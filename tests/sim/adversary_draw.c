@@ -58,7 +58,11 @@ enum {
     HOPELESS_SALT = 0x486f,
     STAGGER_SALT = 0x5747,
     GUESTS_SALT = 0x4775,
-    GUESTS_MAX = 3, /* arrivals in a session */
+    HOSTS_SALT = 0x4873,
+    HOSTS_MAX = 3,
+    FROST_SALT = 0x4672,
+    FROST_ONE_IN = 5, /* worlds */
+    GUESTS_MAX = 3,   /* arrivals in a session */
     STAGGER_MAX_MS = 2000
 };
 
@@ -118,6 +122,21 @@ static void steady_draw(struct world *w)
     w->poison = w->hopeless = UINT64_MAX;
 }
 
+/* Workers on several hosts, one of which freezes at about the end of the data: copies must not be there too. */
+static void frost_draw(struct world *w)
+{
+    enum actor_kind kind = chance(w, 0.5) ? A_CHANNEL : A_KEYED;
+    for (uint32_t i = 0; i < WORKERS_MAX; i++)
+        w->actors[i].kind = kind;
+    w->frost.is_drawn = true;
+    w->config = (struct feed_config){.spread_log2 = 10, .seed = w->seed};
+    w->service = (struct dist){.kind = DIST_UNIFORM, .spread = 0.5, .mean_ms = 50 + below(w, 100)};
+    w->concurrency = 2 + below(w, 4);
+    w->n_items = 100 + below(w, 200);
+    w->items = xcalloc(w->n_items + 1, sizeof(*w->items));
+    w->poison = w->hopeless = UINT64_MAX;
+}
+
 void world_draw(struct world *w, uint64_t seed)
 {
     static const enum actor_kind kinds[] = {A_CHANNEL,  A_CHANNEL, A_KEYED,  A_FILTER,
@@ -125,6 +144,11 @@ void world_draw(struct world *w, uint64_t seed)
     w->seed = w->rng.state = seed;
     w->shows_rest = chance(w, 0.7);
     w->is_steady = chance(w, 0.03);
+    if (mix64(seed ^ FROST_SALT) % FROST_ONE_IN == 0) {
+        w->is_steady = false;
+        frost_draw(w);
+        return;
+    }
     if (w->is_steady) {
         steady_draw(w);
         return;
@@ -202,9 +226,17 @@ void sets_make(struct world *w, uint32_t n_sets, uint32_t devices_per_set)
     for (uint32_t d = 0; d < w->config.n_devices; d++)
         w->first_of[d] = d % n_sets;
     w->config.first_of = devices_per_set > 1 ? w->first_of : NULL;
+    for (uint32_t d = 0; d < w->config.n_devices; d++)
+        w->host_of[d] = w->first_of[d] % MAX(w->n_hosts, 1u);
+    w->config.host_of = w->host_of;
     for (uint32_t i = 0; i < w->config.n_workers; i++)
         w->device_of[i] = i % n_sets;
     w->config.device_of = w->device_of;
+}
+
+uint32_t host_of_worker(const struct world *w, uint32_t worker)
+{
+    return w->host_of[w->device_of[worker]];
 }
 
 void sets_reset(struct world *w)
@@ -229,14 +261,19 @@ static struct rng sets_rng(const struct world *w)
 static void machine_draw(struct world *w)
 {
     struct rng sets = sets_rng(w); /* its own, so that all else in a world is as without sets */
+    uint64_t hosts = mix64(item_seed(w->seed, w->session) ^ HOSTS_SALT); /* apart as well */
+    bool has_hosts = w->frost.is_drawn || hosts % 3 == 0;
+    w->n_hosts = has_hosts ? 2 + (uint32_t)(hosts / 3 % (HOSTS_MAX - 1)) : 1;
     w->config.n_workers = 1 + below(w, w->is_steady ? 2 : 8);
+    if (w->frost.is_drawn)
+        w->config.n_workers += 2 * HOSTS_MAX; /* two or more on each host */
     uint32_t n_sets = chance(w, 0.3) ? (w->config.n_workers + 1) / 2 : w->config.n_workers;
     bool is_single = rng_unit(&sets) < 0.7;
     sets_make(w, n_sets, is_single ? 1 : 2 + (uint32_t)rng_below(&sets, SET_MAX - 1));
     for (uint32_t i = 0; i < WORKERS_MAX; i++) {
         uint32_t life = w->actors[i].life;
         w->actors[i] = (struct actor){.kind = w->actors[i].kind, .life = life};
-        w->actors[i].speed = !w->is_steady && chance(w, 0.2) ? 6.0 : 1.0;
+        w->actors[i].speed = !w->is_steady && !w->frost.is_drawn && chance(w, 0.2) ? 6.0 : 1.0;
     }
 }
 
@@ -304,6 +341,15 @@ static void outside_draw(struct world *w)
         later(w, span_ms + 60000, (struct future){.kind = F_STOP, .count = 1});
 }
 
+/* When so few items are open that some workers wait for work. */
+static void freeze_draw(struct world *w)
+{
+    later(w, 0,
+          (struct future){.kind = F_FREEZE,
+                          .worker = below(w, w->config.n_workers),
+                          .count = 1 + below(w, 2 * w->config.n_workers)});
+}
+
 void session_draw(struct world *w, bool is_last)
 {
     w->heap.len = w->n_queue = 0;
@@ -316,10 +362,12 @@ void session_draw(struct world *w, bool is_last)
     sets_reset(w);
     done_collect(w);
     machine_draw(w);
-    if (is_last || w->is_steady)
+    if (is_last || w->is_steady || w->frost.is_drawn)
         world_heal(w);
     else
         outside_draw(w);
-    uint64_t known = w->order ? w->n_items : below(w, w->n_items + 1);
+    if (w->frost.is_drawn)
+        freeze_draw(w);
+    uint64_t known = w->order || w->frost.is_drawn ? w->n_items : below(w, w->n_items + 1);
     later(w, 0, (struct future){.kind = F_INPUT, .count = known});
 }

@@ -114,6 +114,8 @@ FEED = {
         "feed_window.c", "slot.owner[1] == 0 && !slot.copy_failed", "!slot.copy_failed"),
     "an item that fails is copied to and fro": (
         "feed_window.c", "slot.owner[1] == 0 && !slot.copy_failed", "slot.owner[1] == 0"),
+    "a copy goes to the host that hangs": (
+        "feed_reissue.c", "    if (leave_to_another_host(", "    if (false && leave_to_another_host("),
     "a filter is not drained before the end": (
         "feed_worker.c", "    return w->items.provisional > ring_share || is_time;\n", "    return is_time && false;\n"),
     "the lives of a filter that buffers have no end": (

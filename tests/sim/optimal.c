@@ -19,6 +19,8 @@ enum {
     STRAGGLER_SEEDS = 20
 };
 
+#define HOSTS_COST_MAX 1.02
+
 struct cell {
     const char *name;
     struct dist service;
@@ -100,10 +102,14 @@ static bool cell_measure(const struct cell *cell, uint32_t n_devices, uint32_t n
     return is_met;
 }
 
-/* A device that is slow, not only an item: copies must save what it would hold up. */
+/*
+ * A device that is slow, not only an item: copies must save what it would hold up, and nearly as much if they are to be
+ * on another one of two hosts.
+ */
 static bool stragglers_measure(double slow, uint32_t n_slow)
 {
-    double slowness[8] = {1, 1, 1, 1, 1, 1, 1, 1}, with = 0, without = 0, split = 0;
+    static const uint32_t host_of[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+    double slowness[8] = {1, 1, 1, 1, 1, 1, 1, 1}, with = 0, hosts = 0, without = 0, split = 0;
     uint64_t copies = 0;
     for (uint32_t d = 0; d < n_slow; d++)
         slowness[d] = slow;
@@ -125,13 +131,16 @@ static bool stragglers_measure(double slow, uint32_t n_slow)
         struct sim_result result = simulate(&config);
         with += (double)result.makespan_us / best_us;
         copies += result.reissued;
+        config.feed.host_of = host_of;
+        hosts += (double)simulate(&config).makespan_us / best_us;
         config.feed.no_reissue = true;
         without += (double)simulate(&config).makespan_us / best_us;
         split += (double)ideal_static_us(&ideal) / best_us;
     }
-    bool is_won = with < without;
-    printf("| 8, of which %u take %.0f times as long | %.3f | %.3f | %.2f | %.1f | %s |\n", n_slow,
-           slow, with, without, split, (double)copies / STRAGGLER_SEEDS, is_won ? "yes" : "**no**");
+    bool is_won = with < without && hosts < without && hosts < with * HOSTS_COST_MAX;
+    printf("| 8, of which %u take %.0f times as long | %.3f | %.3f | %.3f | %.2f | %.1f | %s |\n",
+           n_slow, slow, with, hosts, without, split, (double)copies / STRAGGLER_SEEDS,
+           is_won ? "yes" : "**no**");
     return is_won;
 }
 
@@ -158,9 +167,8 @@ int main(int argc, char **argv)
             uint32_t n_seeds = devices[d] < 1000 ? seeds : MAX(seeds * 100 / devices[d], 1u);
             all_met = cell_measure(&cell, devices[d], n_seeds) && all_met;
         }
-    printf(
-        "\n| devices | with copies | without | even split | copies | won |\n|---|---|---|---|---|"
-        "---|\n");
+    printf("\n| devices | with copies | two hosts | without | even split | copies | won |\n"
+           "|---|---|---|---|---|---|---|\n");
     all_met = stragglers_measure(5, 1) && all_met;
     all_met = stragglers_measure(10, 1) && all_met;
     all_met = stragglers_measure(10, 2) && all_met;

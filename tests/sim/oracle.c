@@ -107,6 +107,32 @@ void oracle_step_over(struct world *w)
             held_drop_all(w, worker);
 }
 
+/* A worker of another host that is not slower than this one, as far as the feeder knows. */
+static bool any_waits_elsewhere(const struct world *w, uint32_t worker)
+{
+    struct feed_worker_view own, other;
+    bool any = false;
+    feed_worker(w->feed, worker, &own);
+    for (uint32_t i = 0; i < w->n_workers; i++) {
+        const struct actor *a = &w->actors[i];
+        feed_worker(w->feed, i, &other);
+        any = any || (host_of_worker(w, i) != host_of_worker(w, worker) && a->alive &&
+                      a->has_answered && a->n_held == 0 && other.mean_ms <= own.mean_ms);
+    }
+    return any;
+}
+
+/* Only while nobody else waits for work may a host get both copies of an item. */
+static void frost_note(struct world *w, const struct item *item)
+{
+    if (item->holders[1] == 0)
+        return;
+    uint32_t host = w->frost.host, first = item->holders[0] - 1u, second = item->holders[1] - 1u;
+    bool are_both = host_of_worker(w, first) == host && host_of_worker(w, second) == host;
+    if (are_both && !any_waits_elsewhere(w, second))
+        w->frost.is_judged = false;
+}
+
 static void held_add(struct world *w, uint32_t worker, uint64_t item)
 {
     struct item *it = &w->items[item];
@@ -120,6 +146,7 @@ static void held_add(struct world *w, uint32_t worker, uint64_t item)
         unsafe(w, "item %lu is in flight in too many places", item);
     it->holders[it->holders[0] != 0] = (uint8_t)(worker + 1);
     w->actors[worker].n_held++;
+    frost_note(w, it);
 }
 
 /* ---- what the feeder is told ---- */
