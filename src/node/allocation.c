@@ -109,24 +109,29 @@ void allocation_begin(struct allocation *a, const struct allocation_wish *wish,
     a->python_dir = python_dir_new(self_path);
 }
 
-uint32_t allocation_position(const struct allocation *a, size_t device)
+static uint32_t position_from(const struct allocation *a, uint32_t position, size_t device)
 {
-    uint32_t position = 0;
     while (a->chosen[position] != device)
         position++;
     return position;
 }
 
-/* device_of and first_of, from the seats. */
-static void positions_make(struct allocation *a)
+uint32_t allocation_position(const struct allocation *a, size_t device)
+{
+    return position_from(a, 0, device);
+}
+
+/* device_of and first_of of the seats from `first_seat` on; their devices are chosen from `first_chosen` on. */
+static void positions_make(struct allocation *a, uint32_t first_seat, uint32_t first_chosen)
 {
     a->device_of = xrealloc(a->device_of, (a->n_seats + 1) * sizeof(*a->device_of));
     a->first_of = xrealloc(a->first_of, (a->n_chosen + 1) * sizeof(*a->first_of));
-    for (size_t i = 0; i < a->n_seats; i++) {
+    for (size_t i = first_seat; i < a->n_seats; i++) {
         const struct seat *seat = &a->seats[i];
-        a->device_of[i] = seat->n_devices > 0 ? allocation_position(a, seat->devices[0]) : 0;
+        a->device_of[i] =
+            seat->n_devices > 0 ? position_from(a, first_chosen, seat->devices[0]) : 0;
         for (size_t d = 0; d < seat->n_devices; d++)
-            a->first_of[allocation_position(a, seat->devices[d])] = a->device_of[i];
+            a->first_of[position_from(a, first_chosen, seat->devices[d])] = a->device_of[i];
     }
 }
 
@@ -141,7 +146,7 @@ static void bare_seat_make(struct allocation *a)
     a->seats = xcalloc(1, sizeof(*a->seats));
     snprintf(a->seats[0].label, sizeof(a->seats[0].label), "%s", WISH_NO_DEVICES);
     a->n_seats = 1;
-    positions_make(a);
+    positions_make(a, 0, 0);
 }
 
 static int seats_take(struct allocation *a, const struct allocation_wish *wish, struct err *err)
@@ -160,7 +165,7 @@ static int seats_take(struct allocation *a, const struct allocation_wish *wish, 
         return rc;
     a->n_seats = (uint32_t)n_seats;
     a->n_own_devices = a->devices.len;
-    positions_make(a);
+    positions_make(a, 0, 0);
     return 0;
 }
 
@@ -252,7 +257,7 @@ uint32_t allocation_add_host(struct allocation *a, const struct allocation_part 
     snprintf(host->name, sizeof(host->name), "%s", part->name);
     devices_append(a, part->devices);
     part_seats_add(a, part, n_devices_before);
-    positions_make(a);
+    positions_make(a, host->first_seat, host->first_chosen);
     host->n_sets_left = sets_count(a, host);
     return (uint32_t)a->n_hosts++;
 }

@@ -15,8 +15,9 @@
 enum {
     ASK_EVERY_MS = 15000,
     LOOK_EVERY_MS = 1000,
-    SAFETY_MS = 10000, /* for answers that are on their way, clocks that differ, and workers that end slowly */
-    MARGIN_SHARE = 2   /* of its time, the larger part of a job is for work */
+    SAFETY_MS =
+        10000, /* for answers that are on their way, clocks that differ, and workers that end slowly */
+    MARGIN_SHARE = 2 /* of its time, the larger part of a job is for work */
 };
 
 void job_end_joined(struct remote_host *h, uint64_t job)
@@ -102,8 +103,7 @@ static bool can_be_renewed(const struct remote_host *h)
     size_t n_coming = 1;
     for (size_t i = 0; i < hosts->len; i++)
         n_coming += host_may_come(hosts->at[i]);
-    return allocation_has_room(hosts->allocation, n_coming * h->devices.len,
-                               n_coming * h->n_seats);
+    return allocation_has_room(hosts->allocation, n_coming * h->devices.len, n_coming * h->n_seats);
 }
 
 static bool is_ending(const struct remote_host *h, uint64_t now_ms)
