@@ -218,6 +218,7 @@ static void map_words(const struct app *app, const struct map_options *options,
 static int request_run(struct app *app, struct map_options *options, struct err *err)
 {
     int rc = work_choose(&options->request, err);
+    options->request.allocation.is_plan = options->request.run.dry_run;
     return rc ? rc
               : map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color,
                         &options->request, err);

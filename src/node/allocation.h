@@ -25,6 +25,7 @@ struct allocation_wish {
     bool without_devices; /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
     uint64_t hosts_min, host_timeout_ms; /* 0: one; the default */
     bool grows;                          /* devices that become free are taken as well */
+    bool is_plan;                        /* nothing will run: no Slurm job is asked for */
 };
 
 /* Who takes the devices: the program, the run named to others (NULL: not known yet), and its log. */

@@ -4,8 +4,10 @@
  */
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/shell.h"
 #include "base/xalloc.h"
 #include "node/group.h"
 #include "shell/hosts_impl.h"
@@ -275,6 +277,29 @@ static struct hosts *hosts_new(struct shell *shell, const struct allocation_wish
     return hosts;
 }
 
+/* What the nodes of jobs have is known when they are granted, but a plan asks for none. */
+static int jobs_show(const struct host_list *list, const char *args, struct err *err)
+{
+    cleanup_buf struct buf command = BUF_INIT;
+    struct env_list words = {0};
+    size_t n_jobs = 0;
+    for (size_t i = 0; i < list->len; i++)
+        n_jobs += list->at[i].is_job;
+    int rc = n_jobs > 0 ? slurm_job_words(args, "muster", &words, err) : 0;
+    for (size_t i = 0; i < words.len; i++) {
+        buf_add_str(&command, STR(" "));
+        buf_add_shell_word(&command, words.at[i]);
+    }
+    env_list_release(&words);
+    if (rc || n_jobs == 0)
+        return rc;
+    return fail(
+        err, ERR_UNAVAILABLE,
+        "--dry-run asks Slurm for nothing, and what the nodes of slurm:%zu have is known only when they "
+        "are granted; each would be asked for by:%s",
+        n_jobs, buf_text(&command));
+}
+
 static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
                        struct allocation *allocation, struct str scratch, struct err *err)
 {
@@ -285,8 +310,11 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
         return rc;
     hosts->job = list.job;
     list.job = (struct slurm_job){0};
+    if (wish->is_plan)
+        rc = jobs_show(&list, wish->slurm_args, err);
     /* With --wait this may take long, and no agent must wait meanwhile. */
-    rc = local_take(hosts, &list, err);
+    if (rc == 0)
+        rc = local_take(hosts, &list, err);
     if (rc == 0 && !shell->phase.has_loop)
         rc = shell_loop_open(shell, err);
     if (rc == 0)

@@ -124,6 +124,8 @@ static int host_drop(struct hosts *hosts, struct str name, bool now, struct err 
 {
     struct remote_host *h = host_named(hosts, name);
     h = h ? h : host_labelled(hosts, name);
+    if (!h && hosts->has_local && str_equal(name, STR("local")))
+        return fail(err, ERR_USAGE, "the run's own machine cannot be given back while it runs");
     if (!h || !is_active(h))
         return fail(err, ERR_USAGE, "'%.*s' is no host of the run", (int)name.len, name.at);
     if (!now && !any_other(hosts, h))

@@ -137,6 +137,9 @@ worker 2 of 3" ]
     says "'a b' is no name of a host"
     run limited "$MUSTER" hosts --add local
     ended_with 69
+    run limited "$MUSTER" hosts --drop local
+    ended_with 69
+    says "the run's own machine cannot be given back"
     run limited "$MUSTER" hosts --now
     ended_with 2
     mkdir muster-runs/latest/order- # it cannot be removed as a file is

@@ -187,6 +187,14 @@ has_joined() { [ "$(grep -sc 'it joins the run' muster-runs/latest/orchestrator.
     wait_for nothing_is_queued
 }
 
+@test "--dry-run asks for no job of slurm:N, and shows the command that would" {
+    seq 1 5 >in.txt
+    run limited "$MUSTER" map --dry-run --hosts slurm:3 --slurm-args "--time=8 --comment='two words'" -o out.txt in.txt -- cat
+    ended_with 69
+    says "slurm:3" "srun -N1 " "--time=8 '--comment=two words'"
+    nothing_is_queued
+}
+
 # A filter that notes each item when it begins it.
 noting_filter() {
     mkdir begun
