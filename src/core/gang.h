@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A gang: ranks that do one job together, as distributed training does. All start together. When one fails, all others
+ * are ended, and the gang starts again as a new generation while it has restarts left. It is over when every rank of one
+ * generation has ended well.
+ *
+ * A node is a machine with places for ranks. Nodes are known by numbers that stay theirs. Of those that are there, the
+ * first n_nodes_max, by their numbers, are the members of the next generation, and ranks are counted through them in
+ * this order. A node that comes later waits for the next generation.
+ *
+ * Pure: it makes no system call, has no clock, and allocates only when nodes come. Events go in by gang_step, actions
+ * come out. The words are those of torchrun: group rank, generation ("restart count"), world size.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    GANG_NODES_MAX = 4096,
+    GANG_NODE_RANKS_MAX = 1024
+};
+
+struct gang_config {
+    uint32_t n_nodes_min, n_nodes_max; /* at least 1; numbers of nodes are below GANG_NODES_MAX */
+    uint32_t n_restarts;               /* at most so many restarts; see healthy_ms */
+    /* Before a restart. It doubles with each restart up to 64 times its length, and is as at first again after a
+     * generation that was healthy. */
+    uint64_t pause_ms;
+    uint64_t
+        healthy_ms;     /* a generation that lasted so long gives all restarts back; 0: none does */
+    uint64_t more_ms;   /* when n_nodes_min are there: how long others are waited for */
+    uint64_t join_ms;   /* how long fewer than n_nodes_min are waited for; 0: without end */
+    uint64_t linger_ms; /* when a rank has ended well: how long others may take; 0: without end */
+};
+
+#define GANG_EVENTS(X)                                                                             \
+    X(TICK)      /* time has passed */                                                             \
+    X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                           \
+    X(NODE_GONE) /* `node` is gone, and all ranks on it */                                         \
+    X(EXIT)      /* `rank` of `generation`, and all its descendants, are gone; `status`: 0 well */ \
+    X(STOP)      /* end all ranks; flag: at once */
+
+enum gang_event_kind {
+#define X(kind) GEV_##kind,
+    GANG_EVENTS(X)
+#undef X
+};
+
+/* Facts that come late or twice (an exit of an earlier generation, a node that is there already) change nothing. */
+struct gang_event {
+    enum gang_event_kind kind;
+    uint64_t now_ms; /* monotonic; never smaller than in the previous event */
+    uint32_t node, rank, generation, count;
+    int status; /* as a shell gives it: 128 + n after signal n */
+    bool flag;
+};
+
+#define GANG_ACTIONS(X)                                                                         \
+    X(START) /* all ranks of `node`, a member of the new generation (gang_member) */            \
+    X(END)   /* the ranks of `node` that are left; flag: at once, else politely */              \
+    X(FAIL)  /* the generation has failed (gang_view: first); END of its nodes follows */       \
+    X(RETRY) /* its ranks are all gone; the next generation begins after `pause_ms`, if nodes \
+                are there */ \
+    X(OVER)  /* no rank is left; gang_view: outcome. The last action */
+
+enum gang_action_kind {
+#define X(kind) GACT_##kind,
+    GANG_ACTIONS(X)
+#undef X
+};
+
+struct gang_action {
+    enum gang_action_kind kind;
+    uint32_t node;
+    uint64_t pause_ms;
+    bool flag;
+};
+
+enum gang_state {
+    GANG_GATHERS, /* waits for nodes, or for the end of a pause */
+    GANG_WORKS,
+    GANG_ENDS, /* waits for the exits of ranks that are being ended */
+    GANG_IS_OVER
+};
+
+enum gang_outcome {
+    GANG_OPEN,    /* it is not over */
+    GANG_WELL,    /* all ranks of a generation ended with status 0 */
+    GANG_FAILED,  /* a generation failed, and no restart was left */
+    GANG_TOO_FEW, /* fewer than n_nodes_min nodes came in time */
+    GANG_STOPPED
+};
+
+enum gang_cause {
+    GANG_NO_CAUSE,
+    GANG_STATUS, /* `rank` ended with a status that is not 0 */
+    GANG_LOST,   /* `node` was gone while ranks on it were not; `rank`: the first of them */
+    GANG_LINGERS /* `rank`, the first of those left, had not ended linger_ms after another one */
+};
+
+/* What was wrong first in a generation. */
+struct gang_failure {
+    enum gang_cause cause;
+    uint32_t rank, node, generation;
+    int status;
+    uint64_t at_ms;
+};
+
+struct gang_view {
+    enum gang_state state;
+    enum gang_outcome outcome;
+    uint32_t generation; /* of the last START, from 0 */
+    uint32_t world_size, n_members, n_nodes_up;
+    uint32_t n_alive, n_well; /* ranks of this generation: not gone; ended with 0 */
+    uint32_t n_restarts_used;
+    struct gang_failure first; /* of the last generation that failed; cause 0: none has */
+};
+
+/* A node's part of the present generation. */
+struct gang_member {
+    uint32_t group_rank, first_rank, n_ranks;
+};
+
+struct gang;
+
+struct gang *gang_new(const struct gang_config *config);
+void gang_free(struct gang *gang);
+/* *actions: in the order in which they must be carried out, valid until the next call. Returns their number. */
+size_t gang_step(struct gang *gang, const struct gang_event *event,
+                 const struct gang_action **actions);
+/* When a GEV_TICK must come at the latest; UINT64_MAX: none is needed. */
+uint64_t gang_wake_ms(const struct gang *gang);
+struct gang_view gang_view(const struct gang *gang);
+/* False: the node is not a member of the present generation. */
+bool gang_member(const struct gang *gang, uint32_t node, struct gang_member *out);
+/* The node of a rank of the present generation, and its number there. */
+void gang_place(const struct gang *gang, uint32_t rank, uint32_t *node, uint32_t *local_rank);
+/* Aborts if what the gang has counted differs from what it has. For tests. */
+void gang_check(const struct gang *gang);
