@@ -8,7 +8,7 @@
  * first n_nodes_max, by their numbers, are the members of the next generation, and ranks are counted through them in
  * this order. A node that comes later waits for the next generation.
  *
- * Pure: it makes no system call, has no clock, and allocates only when nodes come. Events go in by gang_step, actions
+ * Pure: it makes no system call, has no clock, and allocates only in gang_new. Events go in by gang_step, actions
  * come out. The words are those of torchrun: group rank, generation ("restart count"), world size.
  */
 #pragma once
@@ -23,18 +23,24 @@ enum {
 };
 
 struct gang_config {
-    uint32_t n_nodes_min, n_nodes_max; /* at least 1; numbers of nodes are below GANG_NODES_MAX */
+    uint32_t n_nodes_min, n_nodes_max; /* 1 <= n_nodes_min <= n_nodes_max <= GANG_NODES_MAX */
     uint32_t n_restarts;               /* at most so many restarts; see healthy_ms */
     /* Before a restart. It doubles with each restart up to 64 times its length, and is as at first again after a
      * generation that was healthy. */
     uint64_t pause_ms;
-    uint64_t
-        healthy_ms;     /* a generation that lasted so long gives all restarts back; 0: none does */
-    uint64_t more_ms;   /* when n_nodes_min are there: how long others are waited for */
-    uint64_t join_ms;   /* how long fewer than n_nodes_min are waited for; 0: without end */
-    uint64_t linger_ms; /* when a rank has ended well: how long others may take; 0: without end */
+    /* A generation that fails only after such a time gives all restarts back. 0: none does. */
+    uint64_t healthy_ms;
+    /*
+     * The nodes of a generation gather from the first event on, or from GACT_RETRY on. When n_nodes_max are there, it
+     * starts; when n_nodes_min are there, more_ms after so many were there for the first time in this gathering. If
+     * fewer are there join_ms after it began, or become fewer later, it is given up. A pause only delays all of this:
+     * before its end nothing starts, and nothing is given up.
+     */
+    uint64_t more_ms, join_ms; /* join_ms 0: fewer are waited for without end */
+    uint64_t linger_ms; /* after the first rank that ends well, for the others; 0: without end */
 };
 
+/* The count of a node is 1 … GANG_NODE_RANKS_MAX; another one than before holds from the next generation on. */
 #define GANG_EVENTS(X)                                                                             \
     X(TICK)      /* time has passed */                                                             \
     X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                           \
@@ -48,21 +54,26 @@ enum gang_event_kind {
 #undef X
 };
 
-/* Facts that come late or twice (an exit of an earlier generation, a node that is there already) change nothing. */
+/*
+ * Facts that come late or twice (an exit of an earlier generation, a node that is there already) change nothing, and
+ * nothing does after GACT_OVER. What an event tells comes before what its time brings: if the last rank ends at the end
+ * of linger_ms, it has ended in time.
+ */
 struct gang_event {
     enum gang_event_kind kind;
     uint64_t now_ms; /* monotonic; never smaller than in the previous event */
-    uint32_t node, rank, generation, count;
+    uint32_t node;   /* below GANG_NODES_MAX */
+    uint32_t rank, generation, count;
     int status; /* as a shell gives it: 128 + n after signal n */
     bool flag;
 };
 
-#define GANG_ACTIONS(X)                                                                         \
-    X(START) /* all ranks of `node`, a member of the new generation (gang_member) */            \
-    X(END)   /* the ranks of `node` that are left; flag: at once, else politely */              \
-    X(FAIL)  /* the generation has failed (gang_view: first); END of its nodes follows */       \
-    X(RETRY) /* its ranks are all gone; the next generation begins after `pause_ms`, if nodes \
-                are there */ \
+/* In a generation a node gets START once, and END at most once politely and at most once at once. */
+#define GANG_ACTIONS(X)                                                                             \
+    X(START) /* all ranks of `node`, a member of the new generation (gang_member) */                \
+    X(END)   /* the ranks of `node` that are left; flag: at once, else politely */                  \
+    X(FAIL)  /* the generation has failed (gang_view: first); END of nodes with ranks follows */    \
+    X(RETRY) /* no rank is left; the next generation begins after `pause_ms`, if nodes are there */ \
     X(OVER)  /* no rank is left; gang_view: outcome. The last action */
 
 enum gang_action_kind {
@@ -86,8 +97,8 @@ enum gang_state {
 };
 
 enum gang_outcome {
-    GANG_OPEN,    /* it is not over */
-    GANG_WELL,    /* all ranks of a generation ended with status 0 */
+    GANG_OPEN, /* it is not over */
+    GANG_WELL, /* all ranks ended with 0 (some perhaps after END), in a generation without a FAIL */
     GANG_FAILED,  /* a generation failed, and no restart was left */
     GANG_TOO_FEW, /* fewer than n_nodes_min nodes came in time */
     GANG_STOPPED
@@ -97,7 +108,7 @@ enum gang_cause {
     GANG_NO_CAUSE,
     GANG_STATUS, /* `rank` ended with a status that is not 0 */
     GANG_LOST,   /* `node` was gone while ranks on it were not; `rank`: the first of them */
-    GANG_LINGERS /* `rank`, the first of those left, had not ended linger_ms after another one */
+    GANG_LINGERS /* `rank`, the first of those left, took longer than linger_ms */
 };
 
 /* What was wrong first in a generation. */
@@ -118,19 +129,20 @@ struct gang_view {
     struct gang_failure first; /* of the last generation that failed; cause 0: none has */
 };
 
-/* A node's part of the present generation. */
+/* A node's part of the present generation, which is that of the last START. */
 struct gang_member {
     uint32_t group_rank, first_rank, n_ranks;
 };
 
 struct gang;
 
+/* NULL: memory ran out. */
 struct gang *gang_new(const struct gang_config *config);
 void gang_free(struct gang *gang);
 /* *actions: in the order in which they must be carried out, valid until the next call. Returns their number. */
 size_t gang_step(struct gang *gang, const struct gang_event *event,
                  const struct gang_action **actions);
-/* When a GEV_TICK must come at the latest; UINT64_MAX: none is needed. */
+/* When a GEV_TICK must come at the latest; UINT64_MAX: none is needed; 0, before the first event: at once. */
 uint64_t gang_wake_ms(const struct gang *gang);
 struct gang_view gang_view(const struct gang *gang);
 /* False: the node is not a member of the present generation. */
