@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants bugs into copies of what a simulator plays, one at a time, and sees whether it finds each.
 
-    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|shell|hosts|protocol
+    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|gang|shell|hosts|protocol
 
 A mutant is a file, a text that occurs in it once, and another in its place. The copy is compiled as the build
 folder compiles the file, and linked before the libraries, so that it takes the place of that one object. Each must
@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 # name: (target, its arguments, how it says what it found)
 SIMULATORS = {
     "feed": ("tests/sim/sim_feed", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
+    "gang": ("tests/sim/sim_gang", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "shell": ("tests/sim/sim_shell", ["--seeds", "8000"], r"(seed \d+): ([^\n]*)"),
     "hosts": ("tests/sim/sim_shell", ["--hosts", "--seeds", "3000"], r"(seed \d+): ([^\n]*)"),
     "protocol": ("tests/sim/sim_protocol", [], r"((?:short|long) session, [^:]*): ([^\n]*)"),
@@ -123,6 +124,81 @@ FEED = {
     "a group that nobody takes is dropped": (
         "feed_groups.c", "        group_wait(f, index); /* what was not sent yet, for the next worker */\n",
         "        group_free(f, index);\n"),
+}
+
+
+GANG = {
+    "an exit of an earlier generation counts": (
+        "gang.c", "ev->generation != g->view.generation || ", ""),
+    "a rank ends twice": (
+        "gang.c", "    if (is_gone(m, local_rank))\n", "    if (false)\n"),
+    "a rank that fails counts as one that ended well": (
+        "gang.c", "    g->view.n_well += ev->status == 0;\n", "    g->view.n_well++;\n"),
+    "what fails because it is ended is blamed": (
+        "gang.c", "    else if (g->view.state == GANG_WORKS)\n        fail(g, GANG_STATUS", "    else\n        fail(g, GANG_STATUS"),
+    "a node that is lost while ranks are ended is blamed": (
+        "gang.c", "    if (g->view.state == GANG_WORKS)\n        fail(g, GANG_LOST", "    if (true)\n        fail(g, GANG_LOST"),
+    "a node that is lost fails nothing": (
+        "gang.c", "    if (g->view.state == GANG_WORKS)\n        fail(g, GANG_LOST", "    if (false)\n        fail(g, GANG_LOST"),
+    "the ranks of a lost node are waited for": (
+        "gang.c", "    g->view.n_alive -= m->n_left;\n    m->n_left = 0;\n    memset(m->gone, 0xff, sizeof(m->gone));\n", ""),
+    "a failure leaves the others alone": (
+        "gang.c", "    everybody_end(g, ENDED_POLITELY);\n", "    g->view.state = GANG_ENDS;\n"),
+    "a failure ends the others at once": (
+        "gang.c", "    everybody_end(g, ENDED_POLITELY);\n", "    everybody_end(g, ENDED_AT_ONCE);\n"),
+    "each stop is told again": (
+        "gang.c", "    if (level <= g->level)\n", "    if (level < g->level)\n"),
+    "a stop at once after a polite one is not told": (
+        "gang.c", "    if (level <= g->level)\n", "    if (g->level != NOT_ENDED)\n"),
+    "nodes without ranks are ended": (
+        "gang.c", "        if (g->members[i].n_left > 0)\n", "        if (true)\n"),
+    "all start again although somebody has stopped them": (
+        "gang.c", "    else if (g->is_stopping)\n", "    else if (false)\n"),
+    "ranks that all ended well were stopped": (
+        "gang.c", "g->view.n_well == g->view.world_size ? GANG_WELL : GANG_STOPPED", "g->is_stopping ? GANG_STOPPED : GANG_WELL"),
+    "a generation starts as failed": (
+        "gang.c", "    g->has_failed = false;\n", ""),
+    "a generation has the number of the one before": (
+        "gang.c", "    g->view.generation += g->view.world_size > 0;", "    g->view.generation += 0;"),
+    "one restart too many": (
+        "gang.c", "g->view.n_restarts_used < g->config.n_restarts", "g->view.n_restarts_used <= g->config.n_restarts"),
+    "one restart too few": (
+        "gang.c", "g->view.n_restarts_used < g->config.n_restarts", "g->view.n_restarts_used + 1 < g->config.n_restarts"),
+    "a healthy generation gives no restarts back": (
+        "gang.c", "        g->view.n_restarts_used = 0;\n", "        g->view.n_restarts_used += 0;\n"),
+    "every generation is healthy": (
+        "gang.c", "g->config.healthy_ms > 0 && ", ""),
+    "the first pause is doubled": (
+        "gang.c", "MIN(g->view.n_restarts_used, DOUBLINGS_MAX)", "MIN(g->view.n_restarts_used + 1, DOUBLINGS_MAX)"),
+    "the pause doubles once too often": (
+        "gang.c", "    DOUBLINGS_MAX = 6,", "    DOUBLINGS_MAX = 7,"),
+    "nodes start in the pause": (
+        "gang.c", "    return MAX(at_ms, g->pause_end_ms);\n", "    return at_ms;\n"),
+    "others are waited for anew when one comes": (
+        "gang.c", "    if (g->enough_ms == NEVER && has_enough(g))\n", "    if (has_enough(g))\n"),
+    "enough nodes of the gathering before are enough": (
+        "gang.c", "    g->enough_ms = NEVER;\n", ""),
+    "all nodes that may take part wait for more": (
+        "gang.c", "    else if (g->view.n_nodes_up < g->config.n_nodes_max)\n", "    else\n"),
+    "too few nodes are given up although they may take any time": (
+        "gang.c", "g->config.join_ms > 0 ? later(g->since_ms, g->config.join_ms) : NEVER", "later(g->since_ms, g->config.join_ms)"),
+    "too few nodes are waited for without end": (
+        "gang.c", "g->config.join_ms > 0 ? later(g->since_ms, g->config.join_ms) : NEVER", "NEVER"),
+    "a node that is told twice is two": (
+        "gang.c", "    g->view.n_nodes_up += !node->is_up;\n", "    g->view.n_nodes_up++;\n"),
+    "nodes that are gone become members": (
+        "gang.c", "        if (g->nodes[i].is_up)\n", "        if (g->nodes[i].count > 0)\n"),
+    "ranks that linger are not noticed": (
+        "gang.c", "    return is_limited ? later(", "    return false ? later("),
+    "the last rank that ended well is the first": (
+        "gang.c", "MIN(g->first_well_ms, g->now_ms)", "g->now_ms"),
+    "the wrong rank lingers": (
+        "gang.c", "    fail(g, GANG_LINGERS, first_left(m), 0);\n", "    fail(g, GANG_LINGERS, m->first_rank, 0);\n"),
+    "ranks beyond the first word of bits share their bits": (
+        "gang.c", "m->gone[local_rank / WORD_BITS] |=", "m->gone[0] |="),
+    "a time that is over comes before what happened in it": (
+        "gang.c", "    handlers[ev->kind](g, ev);\n",
+        "    if (g->now_ms >= gang_wake_ms(g))\n        states[g->view.state].due(g);\n    handlers[ev->kind](g, ev);\n"),
 }
 
 
@@ -254,7 +330,7 @@ def judge(source, change, build_root, commands, simulator):
 
 def main():
     root, build_root, name = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-    mutants, below = {"feed": (FEED, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
+    mutants, below = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
     commands = commands_of(build_root, SIMULATORS[name][0])
     print(f"1..{len(mutants)}")
     all_caught = True
