@@ -28,6 +28,7 @@ struct each_worker {
     struct each *each;
     const struct seat *seat;
     struct node_worker *process; /* NULL: it has ended, or was not started */
+    char before[136];            /* its lines */
     struct prefix out, errors;
     int status;
 };
@@ -148,11 +149,13 @@ static int workers_run(struct each *each, const struct each_request *ask, char *
     each->workers = xcalloc(n_seats, sizeof(*each->workers));
     for (uint32_t i = 0; rc == 0 && i < n_seats; i++) {
         const struct seat *seat = &each->allocation.seats[i];
-        each->workers[i] = (struct each_worker){.each = each,
-                                                .seat = seat,
-                                                .out = {seat->label, STDOUT_FILENO},
-                                                .errors = {seat->label, STDERR_FILENO}};
-        rc = worker_start(&each->workers[i], ask, command, err);
+        struct each_worker *w = &each->workers[i];
+        *w = (struct each_worker){.each = each,
+                                  .seat = seat,
+                                  .out = {w->before, STDOUT_FILENO},
+                                  .errors = {w->before, STDERR_FILENO}};
+        snprintf(w->before, sizeof(w->before), "%s: ", seat->label);
+        rc = worker_start(w, ask, command, err);
     }
     if (rc)
         all_end(each, END_AT_ONCE);

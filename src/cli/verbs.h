@@ -15,6 +15,7 @@ extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_map;
 extern const struct cmd cmd_resume;
 extern const struct cmd cmd_each;
+extern const struct cmd cmd_launch;
 extern const struct cmd cmd_ls;
 extern const struct cmd cmd_status;
 extern const struct cmd cmd_logs;

@@ -35,6 +35,33 @@ static const struct opt *opt_by_name(const struct cmd *cmd, struct str name)
     return NULL;
 }
 
+/* Is the typed text this name, or if `is_part` its beginning? */
+static bool name_is(const char *name, struct str typed, bool is_part)
+{
+    size_t i = 0;
+    while (i < typed.len && name[i] && name[i] == (typed.at[i] == '_' ? '-' : typed.at[i]))
+        i++;
+    return i == typed.len && (is_part || !name[i]);
+}
+
+/* The option whose name was typed, in the manner of the verb; NULL: none. ERR_USAGE if it may be one of several. */
+static int opt_typed(const struct cmd *cmd, struct str typed, const struct opt **out,
+                     struct err *err)
+{
+    const struct opt *found = opt_by_name(cmd, typed);
+    for (int is_part = 0; cmd->is_like_argparse && !found && is_part < 2; is_part++)
+        for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
+            if (!opt->name || !name_is(opt->name, typed, is_part))
+                continue;
+            if (found && opt_target(cmd, found) != opt_target(cmd, opt))
+                return fail(err, ERR_USAGE, "option '--%.*s' may be --%s or --%s", (int)typed.len,
+                            typed.at, found->name, opt->name);
+            found = opt;
+        }
+    *out = found;
+    return 0;
+}
+
 static const struct opt *opt_by_letter(const struct cmd *cmd, char letter)
 {
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++)
@@ -138,7 +165,9 @@ static int long_option(const struct cmd *cmd, char **argv, int argc, int *at, vo
 {
     const char *typed = argv[*at] + 2;
     size_t len = strcspn(typed, "=");
-    const struct opt *named = opt_by_name(cmd, (struct str){typed, len});
+    const struct opt *named = NULL;
+    if (opt_typed(cmd, (struct str){typed, len}, &named, err) != 0)
+        return ERR_USAGE;
     if (!named)
         return unknown_option(cmd, typed, err);
     const struct opt *opt = opt_target(cmd, named);
@@ -181,12 +210,18 @@ static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, 
     return 0;
 }
 
-void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX])
+static void prefixed_variable(const struct cmd *cmd, const struct opt *opt, const char *prefix,
+                              char out[OPT_VARIABLE_MAX])
 {
-    snprintf(out, OPT_VARIABLE_MAX, "MUSTER_%s%s%s", family_name(cmd), cmd->family ? "_" : "",
+    snprintf(out, OPT_VARIABLE_MAX, "%s%s%s%s", prefix, family_name(cmd), cmd->family ? "_" : "",
              opt->name);
     for (char *c = out; *c; c++)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
+void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX])
+{
+    prefixed_variable(cmd, opt, "MUSTER_", out);
 }
 
 static int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
@@ -202,6 +237,10 @@ static int environment_defaults(const struct cmd *cmd, void *request, struct err
             continue;
         opt_variable(cmd, opt, variable);
         const char *value = getenv(variable);
+        if ((!value || !*value) && cmd->other_prefix) {
+            prefixed_variable(cmd, opt, cmd->other_prefix, variable);
+            value = getenv(variable);
+        }
         if (!value || !*value || (!takes_value(opt) && strcmp(value, "1") != 0))
             continue;
         int rc = value_store(opt, value, request, err);
@@ -217,16 +256,21 @@ static int words_parse(const struct cmd *cmd, int argc, char **argv, void *reque
     int rc = 0, n_operands = 0;
     *command = NULL;
     for (int i = 1; i < argc && rc == 0; i++) {
+        bool is_option = argv[i][0] == '-' && argv[i][1] != '\0';
+        if (cmd->is_like_argparse && !is_option) {
+            *command = argv + i;
+            break;
+        }
         if (strcmp(argv[i], "--") == 0) {
-            if (cmd->keeps_dashdash) {
+            if (cmd->keeps_dashdash || cmd->is_like_argparse) {
                 *command = argv + i + 1;
                 break;
             }
             while (++i < argc)
                 argv[n_operands++] = argv[i];
-        } else if (argv[i][0] == '-' && argv[i][1] == '-') {
+        } else if (is_option && argv[i][1] == '-') {
             rc = long_option(cmd, argv, argc, &i, request, err);
-        } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
+        } else if (is_option) {
             rc = short_options(cmd, argv, argc, &i, request, err);
         } else {
             argv[n_operands++] = argv[i];
@@ -255,6 +299,31 @@ int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, str
 }
 
 /* ---- help ---- */
+
+/* Is the word after this option its value? */
+static bool takes_next(const struct cmd *cmd, const char *word)
+{
+    const struct opt *opt = NULL;
+    if (word[1] != '-')
+        opt = word[2] ? NULL : opt_by_letter(cmd, word[1]);
+    else if (opt_typed(cmd, str_of(word + 2), &opt, NULL) != 0)
+        opt = NULL;
+    return opt && takes_value(opt_target(cmd, opt));
+}
+
+bool cmd_wants_help(const struct cmd *cmd, int argc, char **argv)
+{
+    bool has_command = cmd->keeps_dashdash || cmd->is_like_argparse;
+    for (int i = 1; i < argc && !(has_command && strcmp(argv[i], "--") == 0); i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+        if (cmd->is_like_argparse && argv[i][0] != '-')
+            return false;
+        if (cmd->is_like_argparse && takes_next(cmd, argv[i]))
+            i++;
+    }
+    return false;
+}
 
 enum {
     HELP_COLUMN = 28,

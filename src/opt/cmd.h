@@ -69,6 +69,13 @@ struct cmd {
     const char *const *examples; /* pairs: command line, what it does; NULL-terminated */
     bool is_hidden;              /* helpers: not in the list of verbs, no man page */
     bool keeps_dashdash;         /* everything after the first `--` is the worker's command */
+    /*
+     * As Python's argparse reads options: `_` in a name is the same as `-`, the beginning of a name that is that of no
+     * other stands for it, and everything from the first operand on is the command.
+     */
+    bool is_like_argparse;
+    const char
+        *other_prefix; /* of variables besides MUSTER_, which come first: "PET_"; NULL: none */
     size_t request_size;
     void (*defaults)(void *request);
     /*
@@ -105,6 +112,8 @@ enum {
 void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX]);
 /* The option itself, or the one of which it is an alias. */
 const struct opt *opt_target(const struct cmd *cmd, const struct opt *opt);
+/* Is --help or -h among the words, without those of the command? */
+bool cmd_wants_help(const struct cmd *cmd, int argc, char **argv);
 void cmd_help(const struct cmd *cmd, struct buf *out);
 /* mdoc of the OPTIONS list, for the man page. */
 void cmd_mdoc(const struct cmd *cmd, struct buf *out);

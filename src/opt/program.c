@@ -67,14 +67,6 @@ static bool wants_color(void)
     return isatty(STDERR_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
-static bool wants_help(const struct cmd *cmd, int argc, char **argv)
-{
-    for (int i = 1; i < argc && !(cmd->keeps_dashdash && strcmp(argv[i], "--") == 0); i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
-    return false;
-}
-
 /* Prints the message of a failure, and returns its exit status. */
 static int failure_print(const struct program *program, const char *verb, const struct err *err,
                          int rc)
@@ -87,7 +79,7 @@ static int failure_print(const struct program *program, const char *verb, const 
 
 static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **argv)
 {
-    if (wants_help(cmd, argc, argv)) {
+    if (cmd_wants_help(cmd, argc, argv)) {
         cleanup_buf struct buf help = BUF_INIT;
         cmd_help(cmd, &help);
         fputs(buf_text(&help), stdout);

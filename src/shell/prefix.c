@@ -14,8 +14,10 @@ enum {
 static void lines_take(struct prefix *prefix, size_t len, struct buf *out)
 {
     struct str rest = {prefix->line.at, len - 1}, line;
-    while (str_next(&rest, '\n', &line)) {
-        buf_addf(out, "%s: ", prefix->name);
+    if (!prefix->before)
+        buf_add(out, prefix->line.at, len);
+    while (prefix->before && str_next(&rest, '\n', &line)) {
+        buf_add_text(out, prefix->before);
         buf_add_str(out, line);
         buf_add_char(out, '\n');
     }
@@ -61,10 +63,17 @@ int prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes, b
     if (whole > 0)
         lines_take(prefix, whole, &out);
     if (line->len > (is_end ? 0 : LINE_MAX_BYTES)) {
-        buf_add_char(line, '\n');
+        if (prefix->before)
+            buf_add_char(line, '\n');
         lines_take(prefix, line->len, &out);
     }
     return put(shell, prefix->fd, buf_str(&out), err);
+}
+
+int prefix_rest_print(struct shell *shell, struct prefix *prefix, struct err *err)
+{
+    bool is_raw = !prefix->before && prefix->line.len > 0;
+    return is_raw ? prefix_print(shell, prefix, STR(""), true, err) : 0;
 }
 
 void prefix_release(struct prefix *prefix)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints a worker's output on one of muster's streams, in whole lines with the worker's name before each.
+ * Prints a worker's output on one of muster's streams, in whole lines, with the worker's name before each or as they are.
  */
 #pragma once
 
 #include "shell/shell.h"
 
 struct prefix {
-    const char *name;
+    const char
+        *before; /* each line: "gpu_0: "; NULL: nothing, and the ends of lines stay as they are */
     int fd;
     struct buf line; /* unfinished */
 };
@@ -19,4 +20,6 @@ struct prefix {
  */
 MUST_CHECK int prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes,
                             bool is_end, struct err *err);
+/* Prints an unfinished line as it is, of a stream whose lines have nothing before them: a question, a progress bar. */
+MUST_CHECK int prefix_rest_print(struct shell *shell, struct prefix *prefix, struct err *err);
 void prefix_release(struct prefix *prefix);

@@ -59,8 +59,6 @@ END
     ended_with 130
 }
 
-two_sleep() { [ "$(pgrep -P "$(pgrep -d, -P "$(pgrep -d, -P "$PID")")" | wc -l)" -ge 2 ]; }
-
 @test "kill -9 leaves nobody, and the devices are free again" {
     "$MUSTER" each -g 1 -- sh -c 'touch runs; sleep 1000' >said 2>&1 3>&- 4>&- &
     PID=$!

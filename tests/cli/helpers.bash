@@ -159,6 +159,9 @@ map_end() {
     output=$(cat said)
 }
 
+# Two workers of PID have each begun what they start.
+two_sleep() { [ "$(pgrep -P "$(pgrep -d, -P "$(pgrep -d, -P "$PID")")" | wc -l)" -ge 2 ]; }
+
 # The run's only folder, or the latest.
 run_dir() { readlink -f muster-runs/latest; }
 query() { sqlite3 "$(run_dir)/run.db" "$1"; }

@@ -45,8 +45,9 @@ ROOMS = {
     "agent": {"shell", "node", "device", "proc", "base"},
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},
     "shard": {"map", "core", "shell", "node", "device", "data", "tensor", "rule", "store", "base"},
+    "launch": {"core", "shell", "node", "device", "proc", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"opt", "agent", "map", "shard", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "agent", "map", "shard", "launch", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The gang's events and actions, from the request to the exit status.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "device/probe.h"
+#include "launch/launch_impl.h"
+
+enum {
+    SCRATCH_BYTES = 256 * 1024,
+    PORT_USUAL = 29500, /* torchrun's */
+    PORTS_TRIED = 100
+};
+
+/* ---- how many ranks ---- */
+
+static int gpus_count(const char *self_path, uint32_t *out, struct err *err)
+{
+    struct device_spec spec;
+    struct device_list devices = {0};
+    cleanup_buf struct buf notes = BUF_INIT;
+    int rc = spec_parse("all", &spec, err);
+    if (rc == 0)
+        rc = probe_universe(&(struct probe_opts){.self_path = self_path}, &spec, &devices, &notes,
+                            err);
+    *out = 0;
+    for (size_t i = 0; i < devices.len; i++)
+        *out += devices.at[i].kind != DEVICE_CPU;
+    device_list_release(&devices);
+    return rc;
+}
+
+/* "8", "gpu", "cpu", "auto"; not given: as many as devices were taken, or one. */
+static int ranks_count(const struct launch *launch, uint32_t *out, struct err *err)
+{
+    const char *text = launch->request->nproc;
+    uint64_t number = launch->allocation.n_chosen;
+    uint32_t n_gpus = 0;
+    bool is_auto = text && strcmp(text, "auto") == 0;
+    *out = (uint32_t)MAX(number, (uint64_t)1);
+    if (!text)
+        return 0;
+    if (is_auto || strcmp(text, "gpu") == 0) {
+        int rc = gpus_count(launch->shell.self_path, &n_gpus, err);
+        if (rc)
+            return rc;
+        *out = n_gpus;
+        if (n_gpus == 0 && !is_auto)
+            return fail(err, ERR_UNAVAILABLE,
+                        "--nproc-per-node gpu: there is no GPU here; muster gpus says why");
+        if (n_gpus > 0)
+            return 0;
+    }
+    if (is_auto || strcmp(text, "cpu") == 0) {
+        *out = (uint32_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+        return 0;
+    }
+    if (u64_parse(str_of(text), 1, GANG_NODE_RANKS_MAX, &number, NULL) != 0)
+        return fail(err, ERR_USAGE,
+                    "--nproc-per-node '%s': expected a number up to %d, gpu, cpu or auto", text,
+                    GANG_NODE_RANKS_MAX);
+    *out = (uint32_t)number;
+    return 0;
+}
+
+/* ---- the gang's actions ---- */
+
+/* The devices that were taken, as one seat: each rank sees them all, and finds its own by LOCAL_RANK. */
+static struct seat seat_of_all(const struct allocation *a)
+{
+    struct seat seat = {.host = 0};
+    for (size_t i = 0; i < a->n_chosen && i < SEAT_DEVICES_MAX; i++)
+        seat.devices[seat.n_devices++] = a->chosen[i];
+    return seat;
+}
+
+static void ranks_release(struct launch *launch)
+{
+    for (uint32_t i = 0; i < launch->n_ranks; i++)
+        rank_release(&launch->ranks[i]);
+    free(launch->ranks);
+    launch->ranks = NULL;
+    launch->n_ranks = 0;
+}
+
+/* The first node of a generation makes place for all ranks; those of the one before are gone. */
+static void do_start(struct launch *launch, const struct gang_action *action)
+{
+    const struct gang_view view = gang_view(launch->gang);
+    struct gang_member member;
+    struct err err = {0};
+    bool is_member = gang_member(launch->gang, action->node, &member);
+    ASSERT(is_member);
+    if (member.group_rank == 0) {
+        ranks_release(launch);
+        launch->ranks = xcalloc(view.world_size, sizeof(*launch->ranks));
+        launch->n_ranks = view.world_size;
+    }
+    int rc = 0;
+    for (uint32_t i = 0; i < member.n_ranks; i++) {
+        struct rank *rank = &launch->ranks[member.first_rank + i];
+        *rank = (struct rank){.launch = launch,
+                              .number = member.first_rank + i,
+                              .local_rank = i,
+                              .seat = seat_of_all(&launch->allocation)};
+        rc = rc ? rc : rank_start(rank, &view, &member, &err);
+        if (!rank->process)
+            launch_tell(launch, (struct gang_event){.kind = GEV_EXIT,
+                                                    .rank = rank->number,
+                                                    .generation = view.generation,
+                                                    .status = 1});
+    }
+    if (rc)
+        shell_abort(&launch->shell, &err);
+}
+
+static void do_end(struct launch *launch, const struct gang_action *action)
+{
+    struct gang_member member;
+    if (!gang_member(launch->gang, action->node, &member))
+        return;
+    for (uint32_t i = member.first_rank; i < member.first_rank + member.n_ranks; i++)
+        if (launch->ranks[i].process)
+            node_end(launch->ranks[i].process, action->flag ? END_AT_ONCE : END_POLITELY);
+}
+
+static void do_fail(struct launch *launch, const struct gang_action *action)
+{
+    (void)action;
+    const struct gang_failure first = gang_view(launch->gang).first;
+    log_keep(launch->shell.log, LOG_WARN, "launch", "rank %u: status %d; the others are ended",
+             first.rank, first.status);
+}
+
+static void do_retry(struct launch *launch, const struct gang_action *action)
+{
+    char pause[24];
+    duration_format(pause, action->pause_ms);
+    report_make(launch);
+    log_add(launch->shell.log, LOG_WARN, "launch", "%s", buf_text(&launch->report));
+    log_add(launch->shell.log, LOG_WARN, "launch",
+            "all ranks start again in %s (restart %u of %lu)", pause,
+            gang_view(launch->gang).n_restarts_used, launch->request->n_restarts);
+}
+
+static void do_over(struct launch *launch, const struct gang_action *action)
+{
+    (void)action;
+    launch->is_over = true;
+    if (gang_view(launch->gang).outcome == GANG_FAILED)
+        report_make(launch);
+}
+
+static void actions_do(struct launch *launch, const struct gang_action *actions, size_t n)
+{
+    static void (*const deeds[])(struct launch *, const struct gang_action *) = {
+        [GACT_START] = do_start, [GACT_END] = do_end,   [GACT_FAIL] = do_fail,
+        [GACT_RETRY] = do_retry, [GACT_OVER] = do_over,
+    };
+    for (size_t i = 0; i < n; i++)
+        deeds[actions[i].kind](launch, &actions[i]);
+}
+
+/* What an action brings about is told after the actions beside it were carried out. */
+void launch_tell(struct launch *launch, struct gang_event event)
+{
+    if (launch->events.len == launch->events.cap) {
+        launch->events.cap = 2 * launch->events.cap + 16;
+        launch->events.at =
+            xrealloc(launch->events.at, launch->events.cap * sizeof(*launch->events.at));
+    }
+    launch->events.at[launch->events.len++] = event;
+    if (launch->events.is_handled)
+        return;
+    launch->events.is_handled = true;
+    for (size_t i = 0; i < launch->events.len; i++) {
+        const struct gang_action *actions;
+        struct gang_event next = launch->events.at[i];
+        next.now_ms = shell_now(&launch->shell);
+        size_t n = gang_step(launch->gang, &next, &actions);
+        actions_do(launch, actions, n);
+    }
+    launch->events.len = 0;
+    launch->events.is_handled = false;
+}
+
+/* ---- the shell's verb ---- */
+
+static void on_stop(void *context, bool now)
+{
+    (void)now; /* there is nothing else to stop than the ranks */
+    launch_tell(context, (struct gang_event){.kind = GEV_STOP});
+}
+
+static void on_kill(void *context)
+{
+    launch_tell(context, (struct gang_event){.kind = GEV_STOP, .flag = true});
+}
+
+static void on_tick(void *context)
+{
+    struct launch *launch = context;
+    for (uint32_t i = 0; i < launch->n_ranks; i++)
+        if (launch->ranks[i].process)
+            rank_output_rest(&launch->ranks[i]);
+    launch_tell(launch, (struct gang_event){.kind = GEV_TICK});
+}
+
+static const struct shell_verb launch_shell = {
+    .name = "launch", .stop = on_stop, .kill = on_kill, .tick = on_tick};
+
+/* ---- the run ---- */
+
+/* A port that was asked for is needed; torchrun's own number is only a habit. */
+static int port_take(struct launch *launch, struct err *err)
+{
+    const struct launch_request *request = launch->request;
+    struct err busy = {0};
+    if (request->is_standalone || request->master_port > 0) {
+        uint16_t wanted = request->is_standalone ? 0 : (uint16_t)request->master_port;
+        int rc = rendezvous_take(&launch->rendezvous, wanted, err);
+        return rc ? wrap(err, rc,
+                         "choose another one by --master-port, or a free one by --standalone")
+                  : 0;
+    }
+    for (uint16_t i = 0; i < PORTS_TRIED; i++) {
+        if (rendezvous_take(&launch->rendezvous, PORT_USUAL + i, &busy) != 0)
+            continue;
+        if (i > 0)
+            log_add(launch->shell.log, LOG_WARN, "launch",
+                    "port %d is in use; the ranks meet at port %d", PORT_USUAL, PORT_USUAL + i);
+        return 0;
+    }
+    return fail(err, ERR_UNAVAILABLE, "ports %d to %d: %s", PORT_USUAL,
+                PORT_USUAL + PORTS_TRIED - 1, busy.text);
+}
+
+static int ranks_run(struct launch *launch, struct err *err)
+{
+    uint32_t n_ranks;
+    int rc = ranks_count(launch, &n_ranks, err);
+    rc = rc ? rc : port_take(launch, err);
+    rc = rc ? rc : logs_begin(launch, err);
+    if (rc)
+        return rc;
+    shell_files_allow(&launch->shell, 2 * n_ranks);
+    launch_tell(launch, (struct gang_event){.kind = GEV_NODE_UP, .node = 0, .count = n_ranks});
+    while (!launch->is_over)
+        shell_turn(&launch->shell);
+    return 0;
+}
+
+static int status_of(struct launch *launch, struct err *err)
+{
+    const struct shell_end *end = &launch->shell.end;
+    const struct gang_view view = gang_view(launch->gang);
+    if (end->signal)
+        return 128 + end->signal;
+    if (end->err.code)
+        return fail(err, end->err.code, "%s", end->err.text);
+    if (view.outcome != GANG_FAILED)
+        return 0;
+    log_add(launch->shell.log, LOG_ERROR, "launch", "%s", buf_text(&launch->report));
+    bool has_status = !launch->request->fails_with_one && view.first.status > 0;
+    return has_status ? view.first.status : 1;
+}
+
+static void launch_release(struct launch *launch)
+{
+    shell_close(&launch->shell);
+    ranks_release(launch);
+    logs_end(launch);
+    rendezvous_release(&launch->rendezvous);
+    allocation_release(&launch->allocation);
+    gang_free(launch->gang);
+    free(launch->events.at);
+    buf_release(&launch->report);
+}
+
+int launch_run(struct log *log, const char *self_path, const struct launch_request *request,
+               const char *const *command, struct err *err)
+{
+    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
+    const struct gang_config config = {.n_nodes_min = 1,
+                                       .n_nodes_max = 1,
+                                       .n_restarts = (uint32_t)request->n_restarts,
+                                       .pause_ms = request->pause_ms,
+                                       .healthy_ms = request->healthy_ms,
+                                       .linger_ms = request->linger_ms};
+    struct launch launch = {.request = request,
+                            .command = command,
+                            .rendezvous = RENDEZVOUS_INIT,
+                            .gang = gang_new(&config),
+                            .shell = {.verb = &launch_shell,
+                                      .context = &launch,
+                                      .log = log,
+                                      .self_path = self_path,
+                                      .signals = {.front_fd = -1},
+                                      .limit_ms = request->limit_ms}};
+    const struct allocation_wish wish = {.gpus = request->gpus ? request->gpus : WISH_NO_DEVICES,
+                                         .without_devices = !request->gpus};
+    struct env_list words = {0};
+    int rc = environment_wish_check(&request->environment, err);
+    rc = rc ? rc : rank_command(&launch, &words, err);
+    if (rc == 0 && !request->environment.setup)
+        rc = program_check(words.at[0], err);
+    if (rc == 0)
+        rc = shell_begin(&launch.shell, &wish, &launch.allocation,
+                         (struct str){scratch, SCRATCH_BYTES}, err);
+    rc = rc ? rc : ranks_run(&launch, err);
+    rc = rc ? rc : status_of(&launch, err);
+    env_list_release(&words);
+    launch_release(&launch);
+    return rc;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `muster launch`: the ranks of one program, started and ended together, with the environment that torchrun gives them
+ * (https://docs.pytorch.org/docs/stable/elastic/run.html). core/gang.h decides, this room does.
+ *
+ *   launch.c       the gang's events and actions   rank.c    a rank: its command, environment, process
+ *   output.c       where its output goes           report.c  what failed first
+ *   rendezvous.c   the port at which ranks meet
+ */
+#pragma once
+
+#include "base/log.h"
+#include "node/environment.h"
+
+enum {
+    STD_OUT = 1, /* bits of what is redirected or copied */
+    STD_ERR = 2,
+    STD_CHOICES_MAX = 1024
+};
+
+/* What is done with the output of each rank: bits for all, and for local ranks that were named. */
+struct std_choice {
+    uint8_t all;
+    uint16_t n_named;
+    struct {
+        uint16_t local_rank;
+        uint8_t bits;
+    } named[STD_CHOICES_MAX];
+};
+
+/* As `--redirects` and `--tee` have it: "3", or "0:3,1:2". ERR_USAGE. */
+MUST_CHECK int std_choice_parse(struct str text, struct std_choice *out, struct err *err);
+uint8_t std_choice_of(const struct std_choice *choice, uint32_t local_rank);
+
+struct launch_request {
+    struct environment_wish environment;
+    const char *gpus; /* SPEC of devices that are taken; NULL: ranks see what muster sees */
+    const char *nproc, *nnodes; /* as they were typed */
+    uint64_t node_rank, n_restarts;
+    const char *backend, *endpoint, *run_id, *rendezvous_conf;
+    const char *role;
+    const char *master_addr;
+    uint64_t master_port; /* 0: not given */
+    bool is_standalone;
+    bool is_module, is_program, is_run_path; /* -m, --no-python, --run-path */
+    const char *log_dir;
+    struct std_choice redirects, tee;
+    const char *shown_ranks; /* local ranks whose output is shown: "0,2"; NULL or "": all */
+    uint64_t grace_ms, pause_ms, healthy_ms, linger_ms, limit_ms;
+    bool fails_with_one; /* the status of any failure is 1, as torchrun's is */
+    bool is_quiet;
+};
+
+/*
+ * Starts the command's ranks, and waits for their end. Returns an exit status: 0; that of the rank that failed first, 128 + n
+ * for a signal; or an error: ERR_USAGE, ERR_UNAVAILABLE (a port, a device, a program), ERR_TIMEOUT.
+ */
+MUST_CHECK int launch_run(struct log *log, const char *self_path,
+                          const struct launch_request *request, const char *const *command,
+                          struct err *err);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of this room share.
+ */
+#pragma once
+
+#include "core/gang.h"
+#include "launch/launch.h"
+#include "launch/rendezvous.h"
+#include "proc/logfile.h"
+#include "shell/prefix.h"
+#include "shell/shell.h"
+
+struct launch;
+
+struct rank_stream {
+    struct logfile *file; /* NULL: none */
+    bool is_shown;
+    struct prefix shown;
+};
+
+struct rank {
+    struct launch *launch;
+    uint32_t number, local_rank;
+    struct node_worker *process; /* NULL: it is gone, or was never started */
+    struct seat seat;            /* without devices, those of all ranks, or one of them */
+    char before[160];            /* its lines: "[default0]:" */
+    struct rank_stream out, errors;
+    struct buf tail; /* the last of what it wrote to stderr */
+    bool shows_errors;
+    char *error_path;
+    int status;
+    pid_t pid;
+};
+
+struct launch {
+    const struct launch_request *request;
+    const char *const *command;
+    struct shell shell;
+    struct allocation allocation;
+    struct gang *gang;
+    struct gang_config config;
+    struct {
+        struct gang_event *at; /* told, and not yet handled */
+        size_t len, cap;
+        bool is_handled;
+    } events;
+    bool is_over;
+    struct rank *ranks; /* [n_ranks], of the present generation */
+    uint32_t n_ranks;
+    struct rendezvous rendezvous;
+    char *log_root; /* of all generations; is_temporary: removed at the end */
+    bool is_temporary;
+    struct buf report; /* on the failure of the last generation that failed */
+};
+
+/* launch.c */
+void launch_tell(struct launch *launch, struct gang_event event);
+
+/* rank.c: the command as a process; when it is gone, the gang is told. */
+MUST_CHECK int rank_start(struct rank *rank, const struct gang_view *view,
+                          const struct gang_member *member, struct err *err);
+void rank_release(struct rank *rank);
+/* ERR_UNAVAILABLE if there is no Python. */
+MUST_CHECK int rank_command(const struct launch *launch, struct env_list *out, struct err *err);
+
+/* output.c */
+MUST_CHECK int logs_begin(struct launch *launch, struct err *err);
+void logs_end(struct launch *launch);
+MUST_CHECK int rank_output_open(struct rank *rank, uint32_t generation, struct err *err);
+void rank_output_add(struct rank *rank, enum worker_stream stream, struct str bytes);
+/* Unfinished lines that are shown as they are. */
+void rank_output_rest(struct rank *rank);
+void rank_output_close(struct rank *rank);
+
+/* report.c: makes launch->report, of the generation that has just ended. */
+void report_make(struct launch *launch);

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where the output of ranks goes: to the terminal as it is; with --redirects into files instead; with --tee into files, and
+ * to the terminal with the rank before each line. The files are where torchrun has them:
+ * LOG_DIR/RUN-ID_RANDOM/attempt_N/LOCAL-RANK/stdout.log, stderr.log, and the error.json of a script that has torch's
+ * @record.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/idlist.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "launch/launch_impl.h"
+
+enum {
+    TAIL_BYTES = 4096
+};
+
+/* ---- what was asked for ---- */
+
+static int bits_parse(struct str text, uint8_t *out, struct err *err)
+{
+    uint64_t bits = 0;
+    int rc = u64_parse(text, 0, STD_OUT | STD_ERR, &bits, err);
+    *out = (uint8_t)bits;
+    return rc ? wrap(err, rc, "0 is none, 1 stdout, 2 stderr, 3 both") : 0;
+}
+
+int std_choice_parse(struct str text, struct std_choice *out, struct err *err)
+{
+    struct str piece, rank;
+    *out = (struct std_choice){0};
+    if (text.len > 0 && !memchr(text.at, ':', text.len))
+        return bits_parse(text, &out->all, err);
+    while (text.len > 0 && str_next(&text, ',', &piece)) {
+        uint64_t number;
+        if (!str_next(&piece, ':', &rank) || out->n_named == STD_CHOICES_MAX)
+            return fail(err, ERR_USAGE, "expected 0 to 3, or such as 0:3,1:2 for local ranks");
+        int rc = u64_parse(rank, 0, UINT16_MAX, &number, err);
+        uint16_t at = out->n_named++;
+        out->named[at].local_rank = (uint16_t)number;
+        rc = rc ? rc : bits_parse(piece, &out->named[at].bits, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+uint8_t std_choice_of(const struct std_choice *choice, uint32_t local_rank)
+{
+    uint8_t bits = choice->all;
+    for (uint16_t i = 0; i < choice->n_named; i++)
+        if (choice->named[i].local_rank == local_rank)
+            bits = choice->named[i].bits;
+    return bits;
+}
+
+static bool any_file(const struct launch_request *request)
+{
+    const struct std_choice *choices[] = {&request->redirects, &request->tee};
+    bool any = false;
+    for (size_t c = 0; c < countof(choices); c++)
+        any = any || choices[c]->all || choices[c]->n_named > 0;
+    return any;
+}
+
+static bool is_to_be_shown(const struct rank *rank)
+{
+    const char *text = rank->launch->request->shown_ranks;
+    uint32_t numbers[GANG_NODE_RANKS_MAX];
+    size_t n = 0;
+    bool is_named = !text || !*text;
+    if (!is_named &&
+        idlist_parse(str_of(text), UINT16_MAX, numbers, countof(numbers), &n, NULL) != 0)
+        return true; /* it was checked before */
+    for (size_t i = 0; i < n; i++)
+        is_named = is_named || numbers[i] == rank->local_rank;
+    return is_named;
+}
+
+/* ---- files ---- */
+
+int logs_begin(struct launch *launch, struct err *err)
+{
+    const struct launch_request *request = launch->request;
+    const char *tmp = getenv("TMPDIR");
+    cleanup_free char *base =
+        request->log_dir ? path_absolute(request->log_dir) : xstrdup(tmp && *tmp ? tmp : "/tmp");
+    const char *shape = request->log_dir ? "%s/%s_XXXXXX" : "%s/muster-launch-%s_XXXXXX";
+    cleanup_free char *id = xstrdup(request->run_id);
+    for (char *c = id; *c; c++)
+        *c = *c == '/' ? '_' : *c;
+    if (mkdir_parents(base, 0777, err) != 0)
+        return wrap(err, ERR_USAGE, "--log-dir");
+    launch->log_root = xasprintf(shape, base, id);
+    if (!mkdtemp(launch->log_root))
+        return fail_errno_as(err, ERR_UNAVAILABLE, "make a folder in %s", base);
+    launch->is_temporary = !request->log_dir && !any_file(request);
+    if (!launch->is_temporary && !request->log_dir)
+        log_add(launch->shell.log, LOG_WARN, "launch", "the logs are in %s", launch->log_root);
+    return 0;
+}
+
+void logs_end(struct launch *launch)
+{
+    struct err err = {0};
+    if (launch->log_root && launch->is_temporary && remove_tree(launch->log_root, &err) != 0)
+        log_add(launch->shell.log, LOG_WARN, "launch", "%s", err.text);
+    free(launch->log_root);
+}
+
+static int stream_open(struct rank *rank, struct rank_stream *stream, const char *folder,
+                       bool is_err, struct err *err)
+{
+    const struct launch_request *request = rank->launch->request;
+    uint8_t bit = is_err ? STD_ERR : STD_OUT;
+    bool is_copied = std_choice_of(&request->tee, rank->local_rank) & bit;
+    bool is_redirected = !is_copied && (std_choice_of(&request->redirects, rank->local_rank) & bit);
+    stream->shown.fd = is_err ? STDERR_FILENO : STDOUT_FILENO;
+    stream->shown.before = is_copied ? rank->before : NULL;
+    stream->is_shown = !is_redirected && is_to_be_shown(rank);
+    if (!is_copied && !is_redirected)
+        return 0;
+    cleanup_free char *path = path_join(folder, is_err ? "stderr.log" : "stdout.log");
+    return logfile_open(&stream->file,
+                        &(struct logfile_opts){.path = path, .cap_bytes = UINT64_MAX}, err);
+}
+
+int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
+{
+    struct launch *launch = rank->launch;
+    snprintf(rank->before, sizeof(rank->before), "[%.128s%u]:", launch->request->role,
+             rank->local_rank);
+    cleanup_free char *folder =
+        xasprintf("%s/attempt_%u/%u", launch->log_root, generation, rank->local_rank);
+    int rc = mkdir_parents(folder, 0777, err);
+    rank->error_path = path_join(folder, "error.json");
+    if (rc == 0)
+        rc = stream_open(rank, &rank->out, folder, false, err);
+    rc = rc ? rc : stream_open(rank, &rank->errors, folder, true, err);
+    rank->shows_errors = rank->errors.is_shown;
+    return rc;
+}
+
+/* ---- bytes ---- */
+
+static void tail_add(struct buf *tail, struct str bytes)
+{
+    if (bytes.len > TAIL_BYTES)
+        bytes = (struct str){bytes.at + bytes.len - TAIL_BYTES, TAIL_BYTES};
+    buf_add_str(tail, bytes);
+    if (tail->len > 2 * TAIL_BYTES)
+        buf_consume(tail, tail->len - TAIL_BYTES);
+}
+
+static void output_lost(struct launch *launch)
+{
+    if (launch->shell.end.signal == SIGPIPE)
+        return;
+    launch->shell.end.signal = SIGPIPE; /* the reader of our output is gone */
+    launch_tell(launch, (struct gang_event){.kind = GEV_STOP});
+}
+
+static void shown_add(struct rank *rank, struct rank_stream *stream, struct str bytes, bool is_end)
+{
+    struct shell *shell = &rank->launch->shell;
+    if (!stream->is_shown || shell->end.signal == SIGPIPE)
+        return;
+    if (prefix_print(shell, &stream->shown, bytes, is_end, NULL) != 0)
+        output_lost(rank->launch);
+}
+
+void rank_output_add(struct rank *rank, enum worker_stream which, struct str bytes)
+{
+    struct rank_stream *stream = which == STREAM_ERR ? &rank->errors : &rank->out;
+    if (which == STREAM_ERR)
+        tail_add(&rank->tail, bytes);
+    if (stream->file)
+        logfile_add(stream->file, bytes);
+    shown_add(rank, stream, bytes, false);
+}
+
+void rank_output_rest(struct rank *rank)
+{
+    struct rank_stream *streams[] = {&rank->out, &rank->errors};
+    for (size_t i = 0; i < countof(streams); i++)
+        if (streams[i]->is_shown && rank->launch->shell.end.signal != SIGPIPE &&
+            prefix_rest_print(&rank->launch->shell, &streams[i]->shown, NULL) != 0)
+            output_lost(rank->launch);
+}
+
+static void stream_close(struct rank *rank, struct rank_stream *stream)
+{
+    shown_add(rank, stream, STR(""), true);
+    prefix_release(&stream->shown);
+    int failed = stream->file ? logfile_error(stream->file) : 0;
+    if (failed)
+        log_add(rank->launch->shell.log, LOG_WARN, "launch",
+                "the log of rank %u is not complete: %s", rank->number, errno_text(failed));
+    if (stream->file)
+        logfile_close(stream->file);
+    *stream = (struct rank_stream){0};
+}
+
+void rank_output_close(struct rank *rank)
+{
+    stream_close(rank, &rank->out);
+    stream_close(rank, &rank->errors);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank: its command, its environment, its process.
+ */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "launch/launch_impl.h"
+
+/* ---- the command ---- */
+
+/* As torchrun runs a script by runpy, in the interpreter itself. */
+static const char by_path[] = "import runpy, sys; sys.argv = sys.argv[1:]; "
+                              "runpy.run_path(sys.argv[0], run_name='__main__')";
+
+/* torchrun is run by the interpreter of the environment that is active, whose name is first in PATH. */
+static const char *interpreter_find(void)
+{
+    static const char *const names[] = {"python3", "python"};
+    const char *named = getenv("PYTHON_EXEC"), *path = getenv("PATH");
+    if (named && *named)
+        return named;
+    for (size_t i = 0; path && i < countof(names); i++)
+        if (path_finds(path, names[i]))
+            return names[i];
+    return NULL;
+}
+
+static void words_add(struct env_list *out, const char *const *words)
+{
+    for (; *words; words++)
+        env_list_add(out, xstrdup(*words));
+}
+
+int rank_command(const struct launch *launch, struct env_list *out, struct err *err)
+{
+    const struct launch_request *request = launch->request;
+    struct env_list words = {0};
+    if (!request->is_program) {
+        const char *python = interpreter_find();
+        if (!python)
+            return fail(err, ERR_UNAVAILABLE,
+                        "there is no python3 in PATH; name one by PYTHON_EXEC, or give --no-python "
+                        "for another program");
+        const char *const before[] = {python, "-u",
+                                      request->is_module     ? "-m"
+                                      : request->is_run_path ? "-c"
+                                                             : NULL,
+                                      request->is_run_path ? by_path : NULL, NULL};
+        words_add(&words, before);
+    }
+    words_add(&words, launch->command);
+    env_end(&words);
+    environment_command(&request->environment, (const char *const *)words.at, out);
+    env_list_release(&words);
+    return 0;
+}
+
+/* ---- the environment ---- */
+
+static void number_set(struct env_list *env, const char *name, uint64_t value)
+{
+    env_set(env, xasprintf("%s=%lu", name, (unsigned long)value));
+}
+
+static void text_set(struct env_list *env, const char *name, const char *value)
+{
+    env_set(env, xasprintf("%s=%s", name, value));
+}
+
+static void usual_set(struct env_list *env, const char *name, const char *value)
+{
+    if (!env_get(env, name))
+        text_set(env, name, value);
+}
+
+/* The contract of torchrun with its scripts. */
+static void contract_add(const struct rank *rank, const struct gang_view *view,
+                         const struct gang_member *member, struct env_list *env)
+{
+    const struct launch *launch = rank->launch;
+    const struct launch_request *request = launch->request;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {
+        {"RANK", rank->number},
+        {"LOCAL_RANK", rank->local_rank},
+        {"WORLD_SIZE", view->world_size},
+        {"LOCAL_WORLD_SIZE", member->n_ranks},
+        {"GROUP_RANK", member->group_rank},
+        {"GROUP_WORLD_SIZE", view->n_members},
+        {"ROLE_RANK", rank->number},
+        {"ROLE_WORLD_SIZE", view->world_size},
+        {"MASTER_PORT", launch->rendezvous.port},
+        {"TORCHELASTIC_RESTART_COUNT", view->generation},
+        {"TORCHELASTIC_MAX_RESTARTS", request->n_restarts},
+    };
+    for (size_t i = 0; i < countof(numbers); i++)
+        number_set(env, numbers[i].name, numbers[i].value);
+    text_set(env, "ROLE_NAME", request->role);
+    text_set(env, "MASTER_ADDR", request->master_addr);
+    text_set(env, "TORCHELASTIC_RUN_ID", request->run_id);
+    /* The ranks' own library makes the store, in rank 0. */
+    text_set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
+    text_set(env, "TORCHELASTIC_ERROR_FILE", rank->error_path);
+    usual_set(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+    if (view->world_size > 1)
+        usual_set(env, "OMP_NUM_THREADS", "1");
+}
+
+/* With devices that are taken, every rank sees all of them, as in a job that has no others. */
+static void devices_add(const struct rank *rank, struct env_list *env)
+{
+    const struct allocation *a = &rank->launch->allocation;
+    struct env_list changes = {0};
+    if (rank->seat.n_devices == 0)
+        return;
+    seat_environment(&rank->seat, &a->devices, a->visible, &changes);
+    env_unset(&changes, "OMP_NUM_THREADS"); /* the contract has its own */
+    env_apply(env, &changes);
+    env_list_release(&changes);
+}
+
+/* ---- the process ---- */
+
+static void on_output(void *context, enum worker_stream stream, struct str bytes)
+{
+    rank_output_add(context, stream, bytes);
+}
+
+static void on_started(void *context)
+{
+    struct rank *rank = context;
+    rank->pid = node_pid(rank->process);
+}
+
+static void on_gone(void *context, const struct worker_exit *exit)
+{
+    struct rank *rank = context;
+    struct launch *launch = rank->launch;
+    rank->status = worker_exit_status(exit);
+    rank_output_close(rank);
+    if (exit->was_refused)
+        log_add(launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
+                rank->number, errno_text(exit->exec_errno));
+    node_release(steal_ptr(&rank->process));
+    launch_tell(launch, (struct gang_event){.kind = GEV_EXIT,
+                                            .rank = rank->number,
+                                            .generation = gang_view(launch->gang).generation,
+                                            .status = rank->status});
+}
+
+static void on_warned(void *context, const char *text)
+{
+    const struct rank *rank = context;
+    log_add(rank->launch->shell.log, LOG_WARN, "launch", "rank %u: %s", rank->number, text);
+}
+
+static void on_failed(void *context, const struct err *why)
+{
+    struct rank *rank = context;
+    shell_abort(&rank->launch->shell, why);
+}
+
+int rank_start(struct rank *rank, const struct gang_view *view, const struct gang_member *member,
+               struct err *err)
+{
+    static const struct worker_handlers handlers = {.started = on_started,
+                                                    .output = on_output,
+                                                    .gone = on_gone,
+                                                    .warned = on_warned,
+                                                    .failed = on_failed};
+    struct launch *launch = rank->launch;
+    struct allocation *a = &launch->allocation;
+    struct env_list env = {0}, words = {0};
+    cleanup_free int *held = xcalloc(2 * a->n_chosen + 1, sizeof(*held));
+    int rc = rank_command(launch, &words, err);
+    rc = rc ? rc : rank_output_open(rank, view->generation, err);
+    env_inherit(&env);
+    devices_add(rank, &env);
+    contract_add(rank, view, member, &env);
+    environment_wish_apply(&launch->request->environment, &env);
+    env_end(&env);
+    const struct spawn_request request = {
+        .argv = (const char *const *)words.at,
+        .envp = (const char *const *)env.at,
+        .seat = &rank->seat,
+        .grace_ms = launch->request->grace_ms,
+        .held_fds = held,
+        .n_held_fds = device_locks_fds(&a->locks, a->chosen, a->n_chosen, held),
+        .handlers = &handlers,
+        .context = rank};
+    rc = rc ? rc : node_spawn(launch->shell.node, &request, &rank->process, err);
+    env_list_release(&env);
+    env_list_release(&words);
+    return rc ? wrap(err, rc, "rank %u", rank->number) : 0;
+}
+
+void rank_release(struct rank *rank)
+{
+    rank_output_close(rank);
+    buf_release(&rank->tail);
+    free(rank->error_path);
+}

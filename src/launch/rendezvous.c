@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launch/rendezvous.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+
+/* A socket at this port of every address, of both families where there is IPv6. -1: errno says why not. */
+static int bound_socket(uint16_t port)
+{
+    const struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    const struct sockaddr_in at_v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int on = 1, off = 0;
+    cleanup_fd int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool has_v6 = fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0 &&
+                  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0;
+    if (has_v6 && bind(fd, (const struct sockaddr *)&at, sizeof(at)) == 0)
+        return steal_fd(&fd);
+    if (has_v6 && errno == EADDRINUSE)
+        return -1;
+    cleanup_fd int fd_v4 = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool is_bound = fd_v4 >= 0 &&
+                    setsockopt(fd_v4, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+                    bind(fd_v4, (const struct sockaddr *)&at_v4, sizeof(at_v4)) == 0;
+    return is_bound ? steal_fd(&fd_v4) : -1;
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage at;
+    socklen_t len = sizeof(at);
+    if (getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+        return 0;
+    return ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+                                          : ((struct sockaddr_in *)&at)->sin_port);
+}
+
+/*
+ * Two sockets that do not listen may be bound to one port if both allow it, which lets rank 0 have the port that is held
+ * here, and would let another muster have it. A name in the network's namespace is had by one alone.
+ */
+static int port_claim(uint16_t port)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int len = snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "muster/rendezvous/%u", port);
+    cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    bool is_had = fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0;
+    return is_had ? steal_fd(&fd) : -1;
+}
+
+int rendezvous_take(struct rendezvous *r, uint16_t port, struct err *err)
+{
+    cleanup_fd int probe = bound_socket(port);
+    uint16_t had = probe >= 0 ? port_of(probe) : 0;
+    /* Only if nobody listens there, this socket can; and one that has listened no longer lets others have the port. */
+    if (had == 0 || listen(probe, 1) != 0)
+        return fail_errno_as(err, ERR_UNAVAILABLE, "port %u", port);
+    cleanup_fd int claim = port_claim(had);
+    if (claim < 0)
+        return fail_errno_as(err, ERR_UNAVAILABLE, "port %u, which another muster holds", had);
+    fd_close(&probe);
+    r->held_fd = bound_socket(had);
+    if (r->held_fd < 0)
+        return fail_errno_as(err, ERR_UNAVAILABLE, "port %u", had);
+    r->claim_fd = steal_fd(&claim);
+    r->port = had;
+    return 0;
+}
+
+void rendezvous_release(struct rendezvous *r)
+{
+    fd_close(&r->held_fd);
+    fd_close(&r->claim_fd);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The TCP port at which the ranks meet. Rank 0 listens at it (torch.distributed's store does); until it does, the port is
+ * held, so that no other program is given it, and no other muster takes it for its ranks.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct rendezvous {
+    uint16_t port;
+    int held_fd, claim_fd; /* -1: none */
+};
+
+#define RENDEZVOUS_INIT                \
+    {                                  \
+        .held_fd = -1, .claim_fd = -1, \
+    }
+
+/* Takes this port, or a free one if it is 0. ERR_UNAVAILABLE: it is in use. */
+MUST_CHECK int rendezvous_take(struct rendezvous *rendezvous, uint16_t port, struct err *err);
+void rendezvous_release(struct rendezvous *rendezvous);

@@ -1,0 +1,289 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Distributed ranks: what torchrun gives a script, and what happens when a rank fails.
+load helpers
+
+setup() {
+    common_setup
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=4 MUSTER_SYSFS=/nowhere TMPDIR=$PWD/tmp
+    unset PYTHON_EXEC ${!PET_@}
+    mkdir tmp
+}
+
+launch() { run --separate-stderr limited "$MUSTER" launch "$@"; }
+
+# What a rank sees, on a line.
+shows() {
+    cat >shows.py <<'END'
+import os, sys
+names = sys.argv[1].split(",")
+print(os.environ["RANK"], *(os.environ.get(name, "-") for name in names), *sys.argv[2:])
+END
+}
+
+@test "every rank has the environment that torchrun gives it" {
+    shows
+    launch --standalone --nproc_per_node=2 --max-restarts 3 --role trainer --rdzv-id job7 shows.py LOCAL_RANK,WORLD_SIZE,LOCAL_WORLD_SIZE,GROUP_RANK,GROUP_WORLD_SIZE,ROLE_NAME,ROLE_RANK,ROLE_WORLD_SIZE,MASTER_ADDR
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 0 2 2 0 1 trainer 0 2 127.0.0.1\n1 1 2 2 0 1 trainer 1 2 127.0.0.1' ]
+    launch --nproc 2 --max_restarts 3 --rdzv-id job7 shows.py TORCHELASTIC_RESTART_COUNT,TORCHELASTIC_MAX_RESTARTS,TORCHELASTIC_RUN_ID,TORCHELASTIC_USE_AGENT_STORE,TORCH_NCCL_ASYNC_ERROR_HANDLING,OMP_NUM_THREADS
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 0 3 job7 False 1 1\n1 0 3 job7 False 1 1' ]
+    OMP_NUM_THREADS=5 TORCH_NCCL_ASYNC_ERROR_HANDLING=3 launch --nproc 1 shows.py TORCH_NCCL_ASYNC_ERROR_HANDLING,OMP_NUM_THREADS
+    [ "$output" = "0 3 5" ]
+    launch shows.py OMP_NUM_THREADS,WORLD_SIZE
+    [ "$output" = "0 - 1" ]
+    [ "$(ls -A tmp)" = "" ]
+}
+
+@test "options are written as torchrun's: underscores, beginnings of names, PET_ variables; what is behind the script is its own" {
+    shows
+    launch --nproc_per 2 --max_re=1 shows.py TORCHELASTIC_MAX_RESTARTS --nproc-per-node 9 -m --help
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 1 --nproc-per-node 9 -m --help\n1 1 --nproc-per-node 9 -m --help' ]
+    PET_NPROC_PER_NODE=2 PET_MAX_RESTARTS=4 launch --max-restarts 5 shows.py TORCHELASTIC_MAX_RESTARTS
+    [ "$(sort <<<"$output")" = $'0 5\n1 5' ]
+    PET_STANDALONE=1 PET_NPROC_PER_NODE=3 MUSTER_NPROC_PER_NODE=1 launch shows.py WORLD_SIZE
+    [ "$output" = "0 1" ]
+    launch --rdzv 1 shows.py
+    ended_with 2
+    [[ $stderr == *"option '--rdzv' may be --rdzv-endpoint or --rdzv-backend"* ]]
+    launch --nprocs 1 shows.py
+    ended_with 2
+    [[ $stderr == *"did you mean '--nproc-per-node'"* || $stderr == *"unknown option '--nprocs'"* ]]
+    launch --nproc 2 --help
+    ended_with 0
+    [[ $output == "usage: muster launch "* ]]
+    launch --nproc 2
+    ended_with 2
+    [[ $stderr == *"no script"* ]]
+}
+
+@test "scripts, modules, programs, runpy, and another interpreter" {
+    mkdir package
+    touch package/__init__.py
+    echo 'import sys; print(__name__, __package__, sys.argv[1:])' >package/train.py
+    launch -m package.train --a
+    [ "$output" = "__main__ package ['--a']" ]
+    launch --run-path package/train.py --a
+    [ "$output" = "__main__  ['--a']" ]
+    launch --no-python sh -c 'echo "$RANK $1"' sh x
+    [ "$output" = "0 x" ]
+    worker other <<'END'
+#!/bin/sh
+echo "other $*"
+END
+    PYTHON_EXEC=$PWD/other launch train.py --a
+    [ "$output" = "other -u train.py --a" ]
+    launch --no-python ./nosuch
+    ended_with 69
+    launch -m --no-python x
+    ended_with 2
+    run --separate-stderr limited env PATH="$PWD" "$MUSTER" launch train.py
+    ended_with 69
+    [[ $stderr == *"there is no python3 in PATH"* ]]
+}
+
+@test "when a rank fails, it is named, the others are ended, and its status is the status" {
+    worker part <<'END'
+#!/bin/sh
+[ "$RANK" = 2 ] && { echo "what went wrong" >&2; exit 7; }
+exec sleep 1000
+END
+    launch --nproc 4 --no-python ./part
+    ended_with 7
+    [[ $stderr == "what went wrong"*"muster: rank 2 (pid "*") failed first: status 7"*"3 other ranks ended because of it"* ]]
+    launch --nproc 4 --exit-code torchrun --no-python ./part
+    ended_with 1
+    launch --nproc 2 --no-python sh -c '[ $RANK = 0 ] || kill -SEGV $$; sleep 1000'
+    ended_with 139
+    [[ $stderr == *"rank 1 "*"signal 11"* ]]
+}
+
+@test "of many ranks that fail, the one that recorded the first error is the cause" {
+    cat >bad.py <<'END'
+import json, os, sys, time
+rank = int(os.environ["RANK"])
+error = {"message": {"message": f"ValueError: rank {rank}\x1b[31m", "extraInfo": {"timestamp": str(100 - rank)}}}
+with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+    json.dump(error, out)
+open(f"wrote.{rank}", "w").close()
+while not all(os.path.exists(f"wrote.{other}") for other in range(3)):
+    time.sleep(0.01)
+print(f"last words of {rank}", file=sys.stderr)
+if rank:
+    time.sleep(0.5)
+sys.exit(10 + rank)
+END
+    launch --nproc 3 -t 3 bad.py
+    [[ $stderr == *"muster: rank 2 (pid "*"ValueError: rank 2\\u001b[31m"*"  | last words of 2"* ]]
+    [ "$status" -ne 0 ]
+}
+
+@test "all ranks start again, as often as they may, each time with a count" {
+    worker again <<'END'
+#!/bin/sh
+echo "$RANK at $TORCHELASTIC_RESTART_COUNT"
+[ "$RANK" = 1 ] && [ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ] && exit 3
+[ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ] && exec sleep 1000
+exit 0
+END
+    launch --nproc 2 --max-restarts 2 --restart-pause 10ms --no-python ./again
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 at 0\n0 at 1\n0 at 2\n1 at 0\n1 at 1\n1 at 2' ]
+    [[ $stderr == *"(restart 1 of 2)"*"(restart 2 of 2)"* ]]
+    launch --nproc 2 --max-restarts 1 --restart-pause 10ms --no-python ./again
+    ended_with 3
+}
+
+@test "output goes to the terminal, into files, or both, as a whole or by local rank" {
+    worker speak <<'END'
+#!/bin/sh
+echo "out $RANK"
+echo "err $RANK" >&2
+END
+    launch --nproc 2 -t 3 -r 0 --rdzv-id a/b --log-dir logs --no-python ./speak
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'[default0]:out 0\n[default1]:out 1' ]
+    [ "$(sort <<<"$stderr")" = $'[default0]:err 0\n[default1]:err 1' ]
+    [ "$(cat logs/a_b_*/attempt_0/1/stdout.log)" = "out 1" ]
+    [ "$(cat logs/a_b_*/attempt_0/0/stderr.log)" = "err 0" ]
+    launch --nproc 3 -r 0:3,1:2 -t 2:1 --log-dir logs2 --no-python ./speak
+    [ "$(sort <<<"$output")" = $'[default2]:out 2\nout 1' ]
+    [ "$stderr" = "err 2" ]
+    [ "$(cd logs2/none_*/attempt_0 && ls */*.log | tr '\n' ' ')" = "0/stderr.log 0/stdout.log 1/stderr.log 2/stdout.log " ]
+    launch --nproc 4 --local-ranks-filter 1,3 --no-python ./speak
+    [ "$(sort <<<"$output")" = $'out 1\nout 3' ]
+    launch --nproc 1 -r 3 --no-python ./speak
+    [[ $stderr == *"the logs are in $PWD/tmp/muster-launch-"* ]]
+    launch -r 4 --no-python ./speak
+    ended_with 2
+    launch -t 1:x --no-python ./speak
+    ended_with 2
+}
+
+@test "a question without a newline is shown while the rank waits" {
+    "$MUSTER" launch --no-python sh -c 'printf "more? "; while [ ! -e go ]; do sleep 0.05; done; echo yes' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for holds said "more? "
+    touch go
+    map_end
+    ended_with 0
+    [ "$output" = "more? yes" ]
+}
+
+@test "a signal ends the ranks and what they started; a second one does not wait" {
+    "$MUSTER" launch --nproc 2 --no-python sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for two_sleep
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    wait_for nobody_is_left
+    "$MUSTER" launch --nproc 2 --no-python sh -c 'trap "" TERM; touch deaf.$RANK; while :; do sleep 0.1; done' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e deaf.0 -a -e deaf.1
+    kill -INT "$PID"
+    wait_for holds said "once more ends them at once"
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+}
+
+@test "a rank that ignores SIGTERM is killed after the time for that; kill -9 of muster leaves nobody" {
+    launch --nproc 2 --shutdown-timeout 0.3s --no-python sh -c '[ $RANK = 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
+    ended_with 5
+    "$MUSTER" launch --nproc 2 --no-python sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for two_sleep
+    kill -KILL "$PID"
+    wait "$PID" || true
+    wait_for nobody_is_left
+}
+
+@test "limits: on the whole, and on ranks that stay when another one has ended well" {
+    launch --nproc 2 --time-limit 0.3s --no-python sleep 1000
+    ended_with 124
+    launch --nproc 2 --wait-after-first 0.2s --no-python sh -c '[ $RANK = 1 ] || sleep 1000'
+    ended_with 1
+    [[ $stderr == *"rank 0 had not ended"* ]]
+    launch --nproc 2 --wait-after-first 20s --no-python sh -c '[ $RANK = 1 ] || sleep 0.2'
+    ended_with 0
+}
+
+@test "the port is free until rank 0 takes it, another one is taken if it is in use, and one that was asked for is needed" {
+    shows
+    cat >serve.py <<'END'
+import os, socket, sys, time
+at = ("127.0.0.1", int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    time.sleep(0.2)
+    store = socket.create_server(at, reuse_port=False)
+    peer, _ = store.accept()
+    print(peer.recv(5).decode())
+else:
+    for _ in range(200):
+        try:
+            peer = socket.create_connection(at)
+            break
+        except OSError:
+            time.sleep(0.02)
+    peer.sendall(b"hello")
+END
+    launch --standalone --nproc 2 serve.py
+    ended_with 0
+    [ "$output" = hello ]
+    cat >busy.py <<'END'
+import socket, sys, time
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind(("127.0.0.1", 0))
+server.listen()
+print(server.getsockname()[1], flush=True)
+time.sleep(1000)
+END
+    $PYTHON busy.py >port 3>&- 4>&- &
+    KEPT="$KEPT $!"
+    wait_for test -s port
+    launch --master-port "$(cat port)" shows.py MASTER_PORT
+    ended_with 69
+    [[ $stderr == *"--standalone"*"port $(cat port): Address already in use"* ]]
+    launch --rdzv-backend c10d --rdzv-endpoint "localhost:0" shows.py MASTER_PORT
+    ended_with 0
+    # Two at once have different ports.
+    "$MUSTER" launch --nproc 1 --no-python sh -c 'echo "$MASTER_PORT" >first; while [ ! -e go ]; do sleep 0.05; done' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -s first
+    launch --no-python sh -c 'echo "$MASTER_PORT"'
+    [ "$output" != "$(cat first)" ]
+    [[ $stderr == *"is in use; the ranks meet at port $output"* || $(cat first) != 29500 ]]
+    touch go
+    map_end
+}
+
+@test "ranks for every GPU, for every processor, and devices that are held for them" {
+    launch --nproc-per-node gpu --no-python sh -c 'echo $RANK'
+    [ "$(sort <<<"$output" | tr '\n' ' ')" = "0 1 2 3 " ]
+    launch --nproc-per-node cpu --no-python true
+    ended_with 0
+    launch -g 1,3 --no-python sh -c 'echo $RANK $WORLD_SIZE $CUDA_VISIBLE_DEVICES ${MUSTER_DEVICE_INDEX-none}'
+    ended_with 0
+    [ "$(sort <<<"$output" | cut -d' ' -f1-3)" = $'0 2 1,3\n1 2 1,3' ]
+    "$MUSTER" launch -g 1 --no-python sh -c 'touch held; while [ ! -e go ]; do sleep 0.05; done' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e held
+    launch -g 1 --no-python true
+    ended_with 69
+    touch go
+    map_end
+    ended_with 0
+    MUSTER_FAKE_NVML=gpus=0 launch --nproc-per-node gpu --no-python true
+    ended_with 69
+    launch --nproc-per-node many --no-python true
+    ended_with 2
+    launch --nnodes 2 --no-python true
+    ended_with 69
+    launch --rdzv-backend etcd --no-python true
+    ended_with 2
+}
