@@ -2,24 +2,23 @@
  *
  * muster launch: with the options of torchrun, and a few of its own.
  */
+#include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/xalloc.h"
 #include "cli/allocation_arg.h"
 #include "cli/verbs.h"
 #include "launch/launch.h"
 
 enum {
     PORT_MAX = 65535,
+    PORT_STATIC = 29500,
+    PORT_C10D = 29400,
     RESTARTS_MAX = 1000000
 };
 
 /* What torchrun reads, and what has no meaning here: muster is told of an exit at once, and starts programs. */
 struct unused_options {
-    const char *monitor_interval, *start_method, *event_log_handler, *local_addr, *signals;
-};
-
-struct launch_options {
-    struct launch_request request;
-    struct unused_options unused;
+    const char *monitor_interval, *start_method, *event_log_handler, *local_addr;
 };
 
 static int choice_store(struct str text, void *field, struct err *err)
@@ -37,36 +36,70 @@ static int exit_code_store(struct str text, void *field, struct err *err)
     return 0;
 }
 
-/* "HOST:PORT", "HOST", "[::1]:29400": where the ranks meet. */
-static int endpoint_apply(struct launch_request *request, struct err *err)
-{
-    struct str text = str_of(request->endpoint ? request->endpoint : "");
-    const char *colon = text.len > 0 ? memrchr(text.at, ':', text.len) : NULL;
-    bool is_bare_v6 = colon && memchr(text.at, ':', (size_t)(colon - text.at)) && colon[-1] != ']';
-    if (text.len == 0 || !colon || is_bare_v6)
-        return 0;
-    struct str port = {colon + 1, (size_t)(text.at + text.len - colon - 1)};
-    int rc = u64_parse(port, 0, PORT_MAX, &request->master_port, err);
-    request->is_standalone = rc == 0 && request->master_port == 0;
-    return rc ? wrap(err, rc, "--rdzv-endpoint %s", request->endpoint) : 0;
-}
+/* Where ranks meet. */
+struct meeting_options {
+    bool is_standalone;
+    const char *nnodes, *backend, *endpoint, *conf;
+    const char *master_addr; /* NULL: not given */
+    uint64_t master_port;    /* 0: not given */
+    uint64_t node_rank;
+};
 
-static int request_check(struct launch_request *request, struct err *err)
+static int nodes_check(const struct meeting_options *meeting, struct err *err)
 {
-    const char *backend = request->backend, *nnodes = request->nnodes;
+    const char *backend = meeting->backend, *nnodes = meeting->nnodes;
     if (strcmp(nnodes, "1") != 0 && strcmp(nnodes, "1:1") != 0)
         return fail(err, ERR_UNAVAILABLE,
                     "--nnodes %s: muster launch starts the ranks of one machine so far", nnodes);
-    if (request->node_rank > 0)
-        return fail(err, ERR_USAGE, "--node-rank %lu of one node", request->node_rank);
+    if (meeting->node_rank > 0)
+        return fail(err, ERR_USAGE, "--node-rank %lu of one node", meeting->node_rank);
     if (strcmp(backend, "static") != 0 && strcmp(backend, "c10d") != 0)
-        return fail(err, ERR_USAGE,
-                    "--rdzv-backend %s: static and c10d are the same here, and there are no others",
-                    backend);
-    if (request->is_module + request->is_program + request->is_run_path > 1)
-        return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
-    return endpoint_apply(request, err);
+        return fail(err, ERR_USAGE, "--rdzv-backend %s: there are static and c10d", backend);
+    return 0;
 }
+
+/* "HOST:PORT", "HOST", "[::1]:29400". `host` owns the name. */
+static int endpoint_parse(const char *text, char **host, uint64_t *port, struct err *err)
+{
+    const char *colon = strrchr(text, ':');
+    bool has_port = colon && (strchr(text, ':') == colon || (colon > text && colon[-1] == ']'));
+    size_t len = has_port ? (size_t)(colon - text) : strlen(text);
+    bool is_in_brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
+    *host = xstrndup(text + is_in_brackets, len - 2 * is_in_brackets);
+    return has_port ? u64_parse(str_of(colon + 1), 0, PORT_MAX, port, err) : 0;
+}
+
+/*
+ * As torchrun decides it for one machine: with nothing said, or --standalone, the ranks meet at a free port of localhost.
+ * `host` owns a name that the request borrows.
+ */
+static int meeting_settle(const struct meeting_options *meeting, struct launch_request *request,
+                          char **host, struct err *err)
+{
+    bool is_c10d = strcmp(meeting->backend, "c10d") == 0;
+    bool has_endpoint = meeting->endpoint && meeting->endpoint[0];
+    if (meeting->is_standalone || (!has_endpoint && !is_c10d && meeting->master_port == 0)) {
+        request->master_addr = "localhost";
+        return 0;
+    }
+    request->run_id = request->run_id ? request->run_id : "none";
+    request->master_addr = is_c10d                ? "localhost"
+                           : meeting->master_addr ? meeting->master_addr
+                                                  : "127.0.0.1";
+    request->master_port = is_c10d ? PORT_C10D : meeting->master_port;
+    if (!has_endpoint)
+        return 0;
+    request->master_port = is_c10d ? PORT_C10D : PORT_STATIC;
+    int rc = endpoint_parse(meeting->endpoint, host, &request->master_port, err);
+    request->master_addr = *host;
+    return rc ? wrap(err, rc, "--rdzv-endpoint %s", meeting->endpoint) : 0;
+}
+
+struct launch_options {
+    struct launch_request request;
+    struct meeting_options meeting;
+    struct unused_options unused;
+};
 
 static int launch_verb(struct app *app, void *typed, int argc, char **argv, char **command,
                        struct err *err)
@@ -74,16 +107,21 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     struct launch_options *options = typed;
     (void)argc;
     (void)argv;
+    struct launch_request *request = &options->request;
+    cleanup_free char *host = NULL;
     if (!command || !command[0])
         return fail(err, ERR_USAGE, "no script; it stands behind the options");
-    int rc = request_check(&options->request, err);
+    if (request->is_module + request->is_program + request->is_run_path > 1)
+        return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
+    int rc = nodes_check(&options->meeting, err);
+    rc = rc ? rc : meeting_settle(&options->meeting, request, &host, err);
     return rc ? rc
-              : launch_run(&app->log, app->self_path, &options->request,
-                           (const char *const *)command, err);
+              : launch_run(&app->log, app->self_path, request, (const char *const *)command, err);
 }
 
-#define FIELD(name)  offsetof(struct launch_options, request.name)
-#define UNUSED(name) offsetof(struct launch_options, unused.name)
+#define FIELD(name)   offsetof(struct launch_options, request.name)
+#define MEETING(name) offsetof(struct launch_options, meeting.name)
+#define UNUSED(name)  offsetof(struct launch_options, unused.name)
 
 /* clang-format off */
 static const struct opt launch_opts[] = {
@@ -96,15 +134,15 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "role", "NAME", "the role of the ranks (default default)", FIELD(role)},
     ENVIRONMENT_OPTS(FIELD(environment)),
     {OPT_HEADING, .help = "Where they meet"},
-    {OPT_TEXT, 0, "nnodes", "N", "machines: 1 (default)", FIELD(nnodes)},
-    {OPT_U64, 0, "node-rank", "N", "the number of this machine (default 0)", FIELD(node_rank), 0, 4095},
-    {OPT_FLAG, 0, "standalone", NULL, "meet at a free port", FIELD(is_standalone)},
-    {OPT_TEXT, 0, "master-addr", "HOST", "the address of rank 0 (default 127.0.0.1)", FIELD(master_addr)},
-    {OPT_U64, 0, "master-port", "PORT", "the port of rank 0 (default 29500, or the next free one)", FIELD(master_port), 1, PORT_MAX},
-    {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "the same as --master-port PORT; port 0 is a free one", FIELD(endpoint)},
-    {OPT_TEXT, 0, "rdzv-backend", "NAME", "static or c10d, which are the same here", FIELD(backend)},
-    {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default none)", FIELD(run_id)},
-    {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "has no effect", FIELD(rendezvous_conf)},
+    {OPT_TEXT, 0, "nnodes", "N", "machines: 1 (default)", MEETING(nnodes)},
+    {OPT_U64, 0, "node-rank", "N", "the number of this machine (default 0)", MEETING(node_rank), 0, 4095},
+    {OPT_FLAG, 0, "standalone", NULL, "meet at a free port of localhost; so they do as well without the options below", MEETING(is_standalone)},
+    {OPT_TEXT, 0, "master-addr", "HOST", "the address of rank 0, with --master-port (default 127.0.0.1)", MEETING(master_addr)},
+    {OPT_U64, 0, "master-port", "PORT", "the port of rank 0", MEETING(master_port), 1, PORT_MAX},
+    {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "the address and the port of rank 0; port 0 is a free one (default 29400 with c10d)", MEETING(endpoint)},
+    {OPT_TEXT, 0, "rdzv-backend", "NAME", "static (default) or c10d", MEETING(backend)},
+    {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default: a random one, or none with a given port)", FIELD(run_id)},
+    {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "has no effect", MEETING(conf)},
     {OPT_TEXT, 0, "local-addr", "HOST", "has no effect", UNUSED(local_addr)},
     {OPT_HEADING, .help = "When a rank fails"},
     {OPT_U64, 0, "max-restarts", "N", "start all ranks again, N times at most (default 0)", FIELD(n_restarts), 0, RESTARTS_MAX},
@@ -114,7 +152,7 @@ static const struct opt launch_opts[] = {
     {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124)", FIELD(limit_ms)},
     {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that failed first (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
-    {OPT_TEXT, 0, "signals-to-handle", "NAMES", "has no effect: SIGTERM, SIGINT and SIGHUP end the ranks", UNUSED(signals)},
+    {OPT_TEXT, 0, "signals-to-handle", "NAMES", "has no effect but on the environment of ranks: SIGTERM, SIGINT and SIGHUP end them", FIELD(signals)},
     {OPT_TEXT, 0, "monitor-interval", "SECONDS", "has no effect: the end of a rank is known at once", UNUSED(monitor_interval)},
     {OPT_HEADING, .help = "Output"},
     {OPT_PARSE, 'r', "redirects", "WHICH", "into files instead of the terminal: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank, as 0:3,1:2", FIELD(redirects), .parse = choice_store},
@@ -129,14 +167,13 @@ static const struct opt launch_opts[] = {
 
 static void launch_defaults(void *typed)
 {
-    struct launch_request *request = &((struct launch_options *)typed)->request;
-    request->nnodes = "1";
-    request->backend = "static";
-    request->run_id = "none";
-    request->role = "default";
-    request->master_addr = "127.0.0.1";
-    request->grace_ms = 30000;
-    request->pause_ms = 100;
+    struct launch_options *options = typed;
+    options->meeting.nnodes = "1";
+    options->meeting.backend = "static";
+    options->request.role = "default";
+    options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+    options->request.grace_ms = 30000;
+    options->request.pause_ms = 100;
 }
 
 static const char *const launch_examples[] = {

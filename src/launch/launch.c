@@ -2,6 +2,7 @@
  *
  * The gang's events and actions, from the request to the exit status.
  */
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -12,9 +13,7 @@
 #include "launch/launch_impl.h"
 
 enum {
-    SCRATCH_BYTES = 256 * 1024,
-    PORT_USUAL = 29500, /* torchrun's */
-    PORTS_TRIED = 100
+    SCRATCH_BYTES = 256 * 1024
 };
 
 /* ---- how many ranks ---- */
@@ -216,35 +215,14 @@ static const struct shell_verb launch_shell = {
 
 /* ---- the run ---- */
 
-/* A port that was asked for is needed; torchrun's own number is only a habit. */
-static int port_take(struct launch *launch, struct err *err)
-{
-    const struct launch_request *request = launch->request;
-    struct err busy = {0};
-    if (request->is_standalone || request->master_port > 0) {
-        uint16_t wanted = request->is_standalone ? 0 : (uint16_t)request->master_port;
-        int rc = rendezvous_take(&launch->rendezvous, wanted, err);
-        return rc ? wrap(err, rc,
-                         "choose another one by --master-port, or a free one by --standalone")
-                  : 0;
-    }
-    for (uint16_t i = 0; i < PORTS_TRIED; i++) {
-        if (rendezvous_take(&launch->rendezvous, PORT_USUAL + i, &busy) != 0)
-            continue;
-        if (i > 0)
-            log_add(launch->shell.log, LOG_WARN, "launch",
-                    "port %d is in use; the ranks meet at port %d", PORT_USUAL, PORT_USUAL + i);
-        return 0;
-    }
-    return fail(err, ERR_UNAVAILABLE, "ports %d to %d: %s", PORT_USUAL,
-                PORT_USUAL + PORTS_TRIED - 1, busy.text);
-}
-
 static int ranks_run(struct launch *launch, struct err *err)
 {
     uint32_t n_ranks;
     int rc = ranks_count(launch, &n_ranks, err);
-    rc = rc ? rc : port_take(launch, err);
+    if (rc == 0 &&
+        rendezvous_take(&launch->rendezvous, (uint16_t)launch->request->master_port, err) != 0)
+        return wrap(err, ERR_UNAVAILABLE,
+                    "without --master-port and --rdzv-endpoint a free port is taken");
     rc = rc ? rc : logs_begin(launch, err);
     if (rc)
         return rc;
@@ -282,6 +260,20 @@ static void launch_release(struct launch *launch)
     buf_release(&launch->report);
 }
 
+/* A UUID of version 4 (RFC 9562), as torchrun has it. */
+static const char *run_id_make(char out[40])
+{
+    uint8_t b[16];
+    if (getrandom(b, sizeof(b), 0) != sizeof(b))
+        return "none";
+    b[6] = (uint8_t)(0x40 | (b[6] & 0x0f));
+    b[8] = (uint8_t)(0x80 | (b[8] & 0x3f));
+    snprintf(out, 40, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+             b[14], b[15]);
+    return out;
+}
+
 int launch_run(struct log *log, const char *self_path, const struct launch_request *request,
                const char *const *command, struct err *err)
 {
@@ -292,7 +284,11 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                        .pause_ms = request->pause_ms,
                                        .healthy_ms = request->healthy_ms,
                                        .linger_ms = request->linger_ms};
-    struct launch launch = {.request = request,
+    struct launch_request named = *request;
+    char run_id[40];
+    if (!named.run_id)
+        named.run_id = run_id_make(run_id);
+    struct launch launch = {.request = &named,
                             .command = command,
                             .rendezvous = RENDEZVOUS_INIT,
                             .gang = gang_new(&config),
@@ -306,7 +302,7 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                          .without_devices = !request->gpus};
     struct env_list words = {0};
     int rc = environment_wish_check(&request->environment, err);
-    rc = rc ? rc : rank_command(&launch, &words, err);
+    rc = rc ? rc : rank_command(&launch, 0, &words, err);
     if (rc == 0 && !request->environment.setup)
         rc = program_check(words.at[0], err);
     if (rc == 0)

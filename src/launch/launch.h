@@ -37,11 +37,10 @@ struct launch_request {
     const char *gpus; /* SPEC of devices that are taken; NULL: ranks see what muster sees */
     const char *nproc, *nnodes; /* as they were typed */
     uint64_t node_rank, n_restarts;
-    const char *backend, *endpoint, *run_id, *rendezvous_conf;
+    const char *run_id; /* NULL: one that no other run has */
     const char *role;
-    const char *master_addr;
-    uint64_t master_port; /* 0: not given */
-    bool is_standalone;
+    const char *master_addr, *signals;       /* for the environment of the ranks */
+    uint64_t master_port;                    /* 0: a free one */
     bool is_module, is_program, is_run_path; /* -m, --no-python, --run-path */
     const char *log_dir;
     struct std_choice redirects, tee;

@@ -62,7 +62,8 @@ MUST_CHECK int rank_start(struct rank *rank, const struct gang_view *view,
                           const struct gang_member *member, struct err *err);
 void rank_release(struct rank *rank);
 /* ERR_UNAVAILABLE if there is no Python. */
-MUST_CHECK int rank_command(const struct launch *launch, struct env_list *out, struct err *err);
+MUST_CHECK int rank_command(const struct launch *launch, uint32_t local_rank, struct env_list *out,
+                            struct err *err);
 
 /* output.c */
 MUST_CHECK int logs_begin(struct launch *launch, struct err *err);

@@ -32,7 +32,21 @@ static void words_add(struct env_list *out, const char *const *words)
         env_list_add(out, xstrdup(*words));
 }
 
-int rank_command(const struct launch *launch, struct env_list *out, struct err *err)
+/* torchrun's one macro in the script's arguments. */
+static char *argument_new(const char *word, uint32_t local_rank)
+{
+    static const char macro[] = "${local_rank}";
+    cleanup_buf struct buf out = BUF_INIT;
+    for (const char *found; (found = strstr(word, macro)); word = found + sizeof(macro) - 1) {
+        buf_add(&out, word, (size_t)(found - word));
+        buf_addf(&out, "%u", local_rank);
+    }
+    buf_add_text(&out, word);
+    return xstrdup(buf_text(&out));
+}
+
+int rank_command(const struct launch *launch, uint32_t local_rank, struct env_list *out,
+                 struct err *err)
 {
     const struct launch_request *request = launch->request;
     struct env_list words = {0};
@@ -49,7 +63,9 @@ int rank_command(const struct launch *launch, struct env_list *out, struct err *
                                       request->is_run_path ? by_path : NULL, NULL};
         words_add(&words, before);
     }
-    words_add(&words, launch->command);
+    env_list_add(&words, xstrdup(launch->command[0]));
+    for (const char *const *word = launch->command + 1; *word; word++)
+        env_list_add(&words, argument_new(*word, local_rank));
     env_end(&words);
     environment_command(&request->environment, (const char *const *)words.at, out);
     env_list_release(&words);
@@ -101,6 +117,7 @@ static void contract_add(const struct rank *rank, const struct gang_view *view,
     text_set(env, "ROLE_NAME", request->role);
     text_set(env, "MASTER_ADDR", request->master_addr);
     text_set(env, "TORCHELASTIC_RUN_ID", request->run_id);
+    text_set(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", request->signals);
     /* The ranks' own library makes the store, in rank 0. */
     text_set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
     text_set(env, "TORCHELASTIC_ERROR_FILE", rank->error_path);
@@ -175,7 +192,7 @@ int rank_start(struct rank *rank, const struct gang_view *view, const struct gan
     struct allocation *a = &launch->allocation;
     struct env_list env = {0}, words = {0};
     cleanup_free int *held = xcalloc(2 * a->n_chosen + 1, sizeof(*held));
-    int rc = rank_command(launch, &words, err);
+    int rc = rank_command(launch, rank->local_rank, &words, err);
     rc = rc ? rc : rank_output_open(rank, view->generation, err);
     env_inherit(&env);
     devices_add(rank, &env);

@@ -26,7 +26,7 @@ END
     shows
     launch --standalone --nproc_per_node=2 --max-restarts 3 --role trainer --rdzv-id job7 shows.py LOCAL_RANK,WORLD_SIZE,LOCAL_WORLD_SIZE,GROUP_RANK,GROUP_WORLD_SIZE,ROLE_NAME,ROLE_RANK,ROLE_WORLD_SIZE,MASTER_ADDR
     ended_with 0
-    [ "$(sort <<<"$output")" = $'0 0 2 2 0 1 trainer 0 2 127.0.0.1\n1 1 2 2 0 1 trainer 1 2 127.0.0.1' ]
+    [ "$(sort <<<"$output")" = $'0 0 2 2 0 1 trainer 0 2 localhost\n1 1 2 2 0 1 trainer 1 2 localhost' ]
     launch --nproc 2 --max_restarts 3 --rdzv-id job7 shows.py TORCHELASTIC_RESTART_COUNT,TORCHELASTIC_MAX_RESTARTS,TORCHELASTIC_RUN_ID,TORCHELASTIC_USE_AGENT_STORE,TORCH_NCCL_ASYNC_ERROR_HANDLING,OMP_NUM_THREADS
     ended_with 0
     [ "$(sort <<<"$output")" = $'0 0 3 job7 False 1 1\n1 0 3 job7 False 1 1' ]
@@ -68,8 +68,8 @@ END
     [ "$output" = "__main__ package ['--a']" ]
     launch --run-path package/train.py --a
     [ "$output" = "__main__  ['--a']" ]
-    launch --no-python sh -c 'echo "$RANK $1"' sh x
-    [ "$output" = "0 x" ]
+    launch --no-python sh -c 'echo "$RANK $1"' sh 'x${local_rank}${local_rank}'
+    [ "$output" = "0 x00" ]
     worker other <<'END'
 #!/bin/sh
 echo "other $*"
@@ -152,7 +152,7 @@ END
     launch --nproc 3 -r 0:3,1:2 -t 2:1 --log-dir logs2 --no-python ./speak
     [ "$(sort <<<"$output")" = $'[default2]:out 2\nout 1' ]
     [ "$stderr" = "err 2" ]
-    [ "$(cd logs2/none_*/attempt_0 && ls */*.log | tr '\n' ' ')" = "0/stderr.log 0/stdout.log 1/stderr.log 2/stdout.log " ]
+    [ "$(cd logs2/*/attempt_0 && ls */*.log | tr '\n' ' ')" = "0/stderr.log 0/stdout.log 1/stderr.log 2/stdout.log " ]
     launch --nproc 4 --local-ranks-filter 1,3 --no-python ./speak
     [ "$(sort <<<"$output")" = $'out 1\nout 3' ]
     launch --nproc 1 -r 3 --no-python ./speak
@@ -212,7 +212,7 @@ END
     ended_with 0
 }
 
-@test "the port is free until rank 0 takes it, another one is taken if it is in use, and one that was asked for is needed" {
+@test "the port is free until rank 0 takes it, is held for one run, and one that was asked for is needed" {
     shows
     cat >serve.py <<'END'
 import os, socket, sys, time
@@ -248,18 +248,22 @@ END
     wait_for test -s port
     launch --master-port "$(cat port)" shows.py MASTER_PORT
     ended_with 69
-    [[ $stderr == *"--standalone"*"port $(cat port): Address already in use"* ]]
-    launch --rdzv-backend c10d --rdzv-endpoint "localhost:0" shows.py MASTER_PORT
-    ended_with 0
-    # Two at once have different ports.
-    "$MUSTER" launch --nproc 1 --no-python sh -c 'echo "$MASTER_PORT" >first; while [ ! -e go ]; do sleep 0.05; done' >said 2>&1 3>&- 4>&- &
+    [[ $stderr == *"a free port is taken: port $(cat port): Address already in use"* ]]
+    launch --rdzv-backend c10d --rdzv-endpoint "[::1]:0" shows.py MASTER_ADDR,TORCHELASTIC_RUN_ID
+    [ "$output" = "0 ::1 none" ]
+    launch --rdzv-endpoint host:x shows.py
+    ended_with 2
+    # A port is held for one run.
+    "$MUSTER" launch --no-python sh -c 'echo "$MASTER_PORT" >first; while [ ! -e go ]; do sleep 0.05; done' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for test -s first
-    launch --no-python sh -c 'echo "$MASTER_PORT"'
-    [ "$output" != "$(cat first)" ]
-    [[ $stderr == *"is in use; the ranks meet at port $output"* || $(cat first) != 29500 ]]
+    launch --master-addr localhost --master-port "$(cat first)" --no-python true
+    ended_with 69
+    [[ $stderr == *"which another muster holds"* ]]
     touch go
     map_end
+    launch --master-port "$(cat first)" shows.py MASTER_ADDR,MASTER_PORT,TORCHELASTIC_RUN_ID
+    [ "$output" = "0 127.0.0.1 $(cat first) none" ]
 }
 
 @test "ranks for every GPU, for every processor, and devices that are held for them" {
@@ -286,4 +290,16 @@ END
     ended_with 69
     launch --rdzv-backend etcd --no-python true
     ended_with 2
+}
+
+@test "a data-parallel training has the same losses, to the last bit, as under torchrun" {
+    local example=$BATS_TEST_DIRNAME/../../examples/ddp.py
+    command -v torchrun >/dev/null && python3 -c 'import torch.distributed' 2>/dev/null || skip "torch is not installed"
+    local n
+    for n in 2 4; do
+        torchrun --nproc_per_node=$n "$example" 2>/dev/null >theirs
+        launch --nproc_per_node=$n "$example"
+        ended_with 0
+        [ "$output" = "$(cat theirs)" ]
+    done
 }
