@@ -33,7 +33,7 @@ void no_devices_check(struct feed *f)
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause)
 {
     struct feed_device *d = &f->devices[device];
-    if (d->is_benched || d->is_drained)
+    if (d->is_benched)
         return;
     d->is_benched = true;
     f->seats.n_sets_alive--;

@@ -298,6 +298,8 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                       .self_path = self_path,
                                       .signals = {.front_fd = -1},
                                       .limit_ms = request->limit_ms}};
+    if (!launch.gang)
+        return fail(err, ERR_UNAVAILABLE, "not enough memory");
     const struct allocation_wish wish = {.gpus = request->gpus ? request->gpus : WISH_NO_DEVICES,
                                          .without_devices = !request->gpus};
     struct env_list words = {0};

@@ -498,6 +498,36 @@ static void a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too
         TELL(&scene, .kind = EV_MEM_BACK, .worker = 1);
     }
     assert_int_equal(lives, 6);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DEVICE_LOST, .worker = 1, .flag = true); /* with its host */
+    TELL(&scene, .kind = EV_DEVICE_BACK, .worker = 1);
+    scene.now_ms += 3600000;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, ""); /* a host that is back does not cure it */
+    scene_close(&scene);
+}
+
+static void a_set_that_is_given_back_is_not_given_up_as_well(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 2, .n_devices = 2, .retries = 9, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .worker = 0, .item = 0);
+    for (int lives = 0; lives < 6; lives++) {
+        scene.now_ms += 60000;
+        TELL(&scene, .kind = EV_STARTED, .worker = 1);
+        TELL(&scene, .kind = EV_ROOM, .worker = 1, .count = 100);
+        TELL(&scene, .kind = EV_HUNGRY, .worker = 1);
+        if (lives == 5)
+            TELL(&scene, .kind = EV_SET_DRAIN, .worker = 1);
+        TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_CRASH);
+        TELL(&scene, .kind = EV_MEM_BACK, .worker = 1);
+    }
+    assert_non_null(strstr(buf_text(&scene.said), "VACATED w1; "));
+    assert_null(strstr(buf_text(&scene.said), "BENCH"));
     scene_close(&scene);
 }
 
@@ -616,6 +646,7 @@ int main(void)
         cmocka_unit_test(a_filter_ended_after_its_last_answer_has_its_answers_counted),
         cmocka_unit_test(far_ahead_workers_that_die_together_leave_room_for_every_fragment),
         cmocka_unit_test(a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too),
+        cmocka_unit_test(a_set_that_is_given_back_is_not_given_up_as_well),
         cmocka_unit_test(a_worker_that_only_lost_races_is_given_what_comes_back),
         cmocka_unit_test(a_copy_that_came_too_late_is_held_to_the_limit_as_well),
         cmocka_unit_test(an_item_blamed_for_a_timeout_may_be_settled_before_its_worker_is_gone),

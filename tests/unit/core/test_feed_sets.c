@@ -128,6 +128,12 @@ static void a_set_returns_three_times_each_time_later(void **state)
     scene.now_ms += 3600000;
     TELL(&scene, .kind = EV_TICK);
     expect(&scene, "");
+    TELL(&scene, .kind = EV_DEVICE_LOST, .worker = 0,
+         .flag = true); /* now its host went, and is back */
+    TELL(&scene, .kind = EV_DEVICE_BACK, .worker = 0);
+    scene.now_ms += 1;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "RETURN w0; SPAWN w0; ");
     scene_close(&scene);
 }
 
