@@ -189,7 +189,8 @@ void gpus_rows_table(const struct gpus_rows *rows, struct buf *out)
 static void object_add(const struct gpus_row *row, struct buf *out)
 {
     cleanup_buf struct buf object = BUF_INIT, text = BUF_INIT;
-    buf_addf(&text, "{\"time\":\"%s\"", row->time);
+    buf_add_text(&text, "{\"time\":");
+    buf_add_json(&text, str_of(row->time));
     if (row->host) {
         buf_add_text(&text, ",\"host\":");
         buf_add_json(&text, str_of(row->host));
