@@ -92,6 +92,13 @@ static double with_copy_ms(const struct feed *f, const struct feed_worker *w, do
     return left + w->time.mean_ms + (double)w->round_trip_ms;
 }
 
+/* An idle worker that asks for nothing would not take a copy. */
+static bool may_have_copy(const struct feed *f, const struct feed_worker *w)
+{
+    return w->state == WORKER_LIVE && w->answered_in_life > 0 &&
+           (w->items.in_flight > 0 || capacity(f, w) > 0);
+}
+
 static void soonest_note(struct feed *f, uint32_t worker, double fallback_ms)
 {
     struct victim *soonest = f->victims.soonest;
@@ -115,7 +122,7 @@ static void victims_find(struct feed *f, double fallback_ms)
     f->victims.soonest[0] = f->victims.soonest[1] = (struct victim){0, NONE};
     for (uint32_t v = 0; v < f->config.n_workers; v++) {
         const struct feed_worker *w = &f->workers[v];
-        if (f->seats.have_hosts && w->state == WORKER_LIVE && w->answered_in_life > 0)
+        if (f->seats.have_hosts && may_have_copy(f, w))
             soonest_note(f, v, fallback_ms);
         if (!reissue_candidate(f, v, &item))
             continue;

@@ -107,7 +107,10 @@ void oracle_step_over(struct world *w)
             held_drop_all(w, worker);
 }
 
-/* A worker of another host that is not slower than this one, as far as the feeder knows. */
+/*
+ * A worker of another host that is not slower than this one, as far as the feeder knows; of a worker whose only answer came
+ * second it knows nothing.
+ */
 static bool any_waits_elsewhere(const struct world *w, uint32_t worker)
 {
     struct feed_worker_view own, other;
@@ -116,8 +119,10 @@ static bool any_waits_elsewhere(const struct world *w, uint32_t worker)
     for (uint32_t i = 0; i < w->n_workers; i++) {
         const struct actor *a = &w->actors[i];
         feed_worker(w->feed, i, &other);
-        any = any || (host_of_worker(w, i) != host_of_worker(w, worker) && a->alive &&
-                      a->has_answered && a->n_held == 0 && other.mean_ms <= own.mean_ms);
+        bool is_idle = a->alive && a->has_answered && a->n_held == 0 &&
+                       (a->kind != A_CHANNEL || a->credits > 0);
+        any = any || (is_idle && host_of_worker(w, i) != host_of_worker(w, worker) &&
+                      other.mean_ms > 0 && other.mean_ms <= own.mean_ms);
     }
     return any;
 }
