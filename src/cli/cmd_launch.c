@@ -65,7 +65,7 @@ static int endpoint_parse(const char *text, char **host, uint64_t *port, struct 
     bool has_port = colon && (strchr(text, ':') == colon || (colon > text && colon[-1] == ']'));
     size_t len = has_port ? (size_t)(colon - text) : strlen(text);
     bool is_in_brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
-    *host = xstrndup(text + is_in_brackets, len - 2 * is_in_brackets);
+    *host = is_in_brackets ? xstrndup(text + 1, len - 2) : xstrndup(text, len);
     return has_port ? u64_parse(str_of(colon + 1), 0, PORT_MAX, port, err) : 0;
 }
 

@@ -69,7 +69,7 @@ MUST_CHECK int rank_command(const struct launch *launch, uint32_t local_rank, st
 MUST_CHECK int logs_begin(struct launch *launch, struct err *err);
 void logs_end(struct launch *launch);
 MUST_CHECK int rank_output_open(struct rank *rank, uint32_t generation, struct err *err);
-void rank_output_add(struct rank *rank, enum worker_stream stream, struct str bytes);
+void rank_output_add(struct rank *rank, enum worker_stream which, struct str bytes);
 /* Unfinished lines that are shown as they are. */
 void rank_output_rest(struct rank *rank);
 void rank_output_close(struct rank *rank);

@@ -15,7 +15,8 @@
 #include "launch/launch_impl.h"
 
 enum {
-    TAIL_BYTES = 4096
+    TAIL_BYTES = 4096,
+    TAIL_KEPT_BYTES = 2 * TAIL_BYTES
 };
 
 /* ---- what was asked for ---- */
@@ -151,7 +152,7 @@ static void tail_add(struct buf *tail, struct str bytes)
     if (bytes.len > TAIL_BYTES)
         bytes = (struct str){bytes.at + bytes.len - TAIL_BYTES, TAIL_BYTES};
     buf_add_str(tail, bytes);
-    if (tail->len > 2 * TAIL_BYTES)
+    if (tail->len > TAIL_KEPT_BYTES)
         buf_consume(tail, tail->len - TAIL_BYTES);
 }
 

@@ -36,12 +36,15 @@ static int bound_socket(uint16_t port)
 
 static uint16_t port_of(int fd)
 {
-    struct sockaddr_storage at;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at = {0};
     socklen_t len = sizeof(at);
-    if (getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+    if (getsockname(fd, &at.any, &len) != 0)
         return 0;
-    return ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
-                                          : ((struct sockaddr_in *)&at)->sin_port);
+    return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
 }
 
 /*
