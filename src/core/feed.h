@@ -196,7 +196,7 @@ struct feed;
 uint32_t feed_spread_log2(uint32_t n_workers);
 
 /* Allocates all memory that the feeder will use. NULL: memory ran out. */
-struct feed *feed_new(const struct feed_config *config);
+struct feed *feed_new(const struct feed_config *given);
 void feed_free(struct feed *feed);
 
 /*

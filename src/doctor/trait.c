@@ -54,7 +54,7 @@ static char *system_new(void)
             continue;
         struct str name = str_trim((struct str){line.at + strlen(key), line.len - strlen(key)});
         bool is_quoted = name.len >= 2 && name.at[0] == '"';
-        return xstrndup(name.at + is_quoted, name.len - 2u * is_quoted);
+        return xstrndup(name.at + is_quoted, name.len - (is_quoted ? 2 : 0));
     }
     return NULL;
 }

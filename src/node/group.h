@@ -8,5 +8,5 @@
 
 /* Takes this machine's node over, on which the transports of other nodes run. */
 struct node *group_open(struct node *first);
-/* Takes another node over. Returns its position: the `host` of its seats. */
-uint32_t group_add(struct node *group, struct node *node);
+/* Takes another node over into a group. Returns its position: the `host` of its seats. */
+uint32_t group_add(struct node *node, struct node *another);

@@ -154,7 +154,7 @@ int left_file_find(const struct left_ask *ask, const struct file_traces *before,
     if (rc == 0)
         rc = one_choose(ask, before, &now, &chosen, &n_found, err);
     out->is_absent = ask->pattern && n_found == 0;
-    if (rc == 0) {
+    if (rc == 0 && chosen) {
         out->name = xstrdup(chosen->path);
         out->trace = *chosen;
         out->trace.path = path_absolute(chosen->path);
@@ -208,7 +208,7 @@ int left_file_open(const struct file_trace *trace, int *fd, struct err *err)
 {
     struct file_trace now = {0};
     int rc = file_trace_open(trace->path, &now, fd, err);
-    if (rc == 0 && !is_same_trace(trace, &now)) {
+    if (rc == 0 && now.path && !is_same_trace(trace, &now)) {
         fd_close(fd);
         rc = changed_fail(trace->path, err);
     }

@@ -462,7 +462,7 @@ static uint32_t umask_read(void)
     static const char key[] = "\nUmask:";
     cleanup_buf struct buf text = BUF_INIT;
     struct err err = {0};
-    const char *found = file_read("/proc/self/status", 64 * 1024, &text, &err) == 0
+    const char *found = file_read("/proc/self/status", 1 << 16, &text, &err) == 0
                             ? strstr(buf_text(&text), key)
                             : NULL;
     return found ? (uint32_t)strtoul(found + sizeof(key) - 1, NULL, 8) & 0777 : 022;

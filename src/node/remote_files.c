@@ -413,6 +413,10 @@ void remote_files_lose(struct remote *remote, bool is_final)
 
 void remote_files_free(struct remote *remote)
 {
-    while (remote->files)
-        remote_unstage(&remote->files->base);
+    while (remote->files) {
+        struct remote_files *f = remote->files;
+        remote->files = f->next;
+        frame_send(f, FRAME_UNSTAGE, STR(""));
+        files_free(f);
+    }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/collect.h"
+#include "shard/shard.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -79,6 +80,14 @@ void collected_release(struct collected *collected)
     free(collected->name);
     free(collected->origin);
     *collected = (struct collected){0};
+}
+
+struct shard_file collected_take(struct collected *collected)
+{
+    struct shard_file file = {.bytes = collected->bytes, .records = collected->records};
+    file.path = steal_ptr(&collected->path);
+    file.origin = steal_ptr(&collected->origin);
+    return file;
 }
 
 int collect_find(const struct collect *ask, const struct file_traces *before, struct collected *out,

@@ -130,10 +130,7 @@ static int file_judge(struct session *s, uint64_t shard, size_t kind, struct col
                  ? 0
                  : fail(err, ERR_DATA, "%s matches %s, but it may be the file of shard %lu",
                         found->name, shard_kind_option(kind), owner);
-    *out = (struct shard_file){.path = steal_ptr(&found->path),
-                               .origin = steal_ptr(&found->origin),
-                               .bytes = found->bytes,
-                               .records = found->records};
+    *out = collected_take(found);
     collected_release(found);
     return rc;
 }

@@ -49,6 +49,8 @@ struct shard_file {
     uint64_t bytes;
     uint64_t records; /* UINT64_MAX: not counted */
 };
+/* collect.c: the file that was collected; its paths are moved. */
+struct shard_file collected_take(struct collected *collected);
 
 struct shard_result {
     struct shard_file *files; /* [n_kinds], one of each; NULL: the shard is not committed */

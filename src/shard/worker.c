@@ -434,10 +434,7 @@ static struct shard_result result_take(struct shard_worker *shard)
     struct shard_result result = {.files = xcalloc(shard->n_takings, sizeof(*result.files))};
     for (size_t i = 0; i < shard->n_takings; i++) {
         struct shard_taking *taking = &shard->takings[i];
-        result.files[i] = (struct shard_file){.path = steal_ptr(&taking->found.path),
-                                              .origin = steal_ptr(&taking->found.origin),
-                                              .bytes = taking->found.bytes,
-                                              .records = taking->found.records};
+        result.files[i] = collected_take(&taking->found);
     }
     return result;
 }

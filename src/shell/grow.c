@@ -17,7 +17,7 @@ struct grow {
     struct local_ask look;
 };
 
-static void answer_use(void *context, struct str answer);
+static void answer_use(void *context, struct str rest);
 
 struct grow *grow_new(struct shell *shell, struct allocation *allocation,
                       const struct allocation_wish *wish)
