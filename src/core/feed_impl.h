@@ -118,6 +118,8 @@ struct pace {
     uint64_t closed_ms; /* when it closed its input; UINT64_MAX: it did not */
     uint64_t not_before_ms, reissue_after_ms, silence_noted_ms;
     double mean_ms, gap_max_ms;
+    uint64_t
+        way_ms; /* of the next answer's time, for items and answer to travel: the worker had nothing */
     uint64_t burst_ms; /* the longest silence that ended with several answers at once */
 };
 

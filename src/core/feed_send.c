@@ -84,7 +84,9 @@ void window_learn(struct feed *f, uint32_t worker, uint64_t count)
     struct feed_worker *w = &f->workers[worker];
     uint64_t since_ms =
         MAX(w->time.last_progress_ms, w->items.in_flight == count ? w->time.last_send_ms : 0);
-    double each_ms = (double)(f->now_ms - MIN(f->now_ms, since_ms)) / (double)count;
+    uint64_t took_ms = f->now_ms - MIN(f->now_ms, since_ms);
+    double each_ms = (double)(took_ms - MIN(took_ms, w->time.way_ms)) / (double)count;
+    w->time.way_ms = 0;
     if (w->answered_in_life > 0 || w->mode == MODE_CHANNEL) {
         double weight = MIN(0.2 * (double)count, 0.8);
         w->time.mean_ms =
@@ -157,8 +159,10 @@ static struct sent_range next_work(struct feed *f, const struct feed_worker *w, 
 void send_to(struct feed *f, uint32_t worker, struct sent_range range)
 {
     struct feed_worker *w = &f->workers[worker];
-    if (w->items.in_flight == 0)
+    if (w->items.in_flight == 0) {
         w->time.last_progress_ms = MAX(w->time.last_progress_ms, f->now_ms);
+        w->time.way_ms = w->round_trip_ms;
+    }
     items_sent(f, worker, range);
     limits_arm(f, worker);
     w->time.last_send_ms = f->now_ms;

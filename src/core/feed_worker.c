@@ -250,8 +250,9 @@ void feed_worker_settled(struct feed *f, uint32_t worker)
 static bool drain_is_due(const struct feed *f, const struct feed_worker *w)
 {
     uint64_t ring_share = f->window.spread / (4ull * MAX(f->seats.n_alive, 1u));
-    /* The way there and back counts twice as much, because the worker idles on both ways of each drain. */
-    uint64_t cost_ms = w->drain.cost_ms + 2 * w->round_trip_ms;
+    /* The worker idles on both ways of each drain, and before its answers are known to have ended: at a distance, drains are
+     * to cost one part in a hundred. */
+    uint64_t cost_ms = w->drain.cost_ms + 4 * w->round_trip_ms;
     uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, SETTLE_SHARE * cost_ms);
     bool is_time = w->buffering.is_on ? buffered_is_due(f, w)
                                       : f->now_ms - w->time.provisional_since_ms > interval_ms;

@@ -91,6 +91,28 @@ static void a_filter_far_away_has_more_in_flight(void **state)
     assert_in_range(in_flight_at(50), 13, 16);
 }
 
+/* Else the first answers from a distance would say that the worker is slow, and it would be given too few. */
+static void the_way_of_a_first_item_is_not_the_workers_time(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct feed_worker_view view;
+    uint64_t round_trip_ms = 500;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .round_trip_ms = &round_trip_ms});
+    TELL(&scene, .kind = EV_INPUT, .count = 100, .flag = true);
+    channel_up(&scene, 0, 2);
+    scene.now_ms += 520;
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    feed_worker(scene.feed, 0, &view);
+    assert_int_equal((int)view.mean_ms, 20);
+    scene.now_ms += 20;
+    TELL(&scene, .kind = EV_DONE, .item = 1);
+    feed_worker(scene.feed, 0, &view);
+    assert_int_equal((int)view.mean_ms, 20);
+    scene_close(&scene);
+}
+
 /* Nobody is charged: the first worker still has the item, and its answer counts. */
 static void a_copy_that_was_answered_just_before_a_crash_is_forgotten(void **state)
 {
@@ -122,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_filter_far_away_has_more_in_flight),
+        cmocka_unit_test(the_way_of_a_first_item_is_not_the_workers_time),
         cmocka_unit_test(a_copy_that_was_answered_just_before_a_crash_is_forgotten),
         cmocka_unit_test(a_filter_is_not_ended_where_the_window_is_full_and_more_lies_beyond),
         cmocka_unit_test(a_filter_that_holds_its_answers_back_is_not_over_the_limit_for_one_item),
