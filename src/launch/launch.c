@@ -13,7 +13,8 @@
 #include "launch/launch_impl.h"
 
 enum {
-    SCRATCH_BYTES = 256 * 1024
+    SCRATCH_BYTES = 256 * 1024,
+    WAIT_SAID_MS = 2000
 };
 
 /* ---- how many ranks ---- */
@@ -131,9 +132,22 @@ static void do_end(struct launch *launch, const struct gang_action *action)
 static void do_fail(struct launch *launch, const struct gang_action *action)
 {
     (void)action;
-    const struct gang_failure first = gang_view(launch->gang).first;
-    log_keep(launch->shell.log, LOG_WARN, "launch", "rank %u: status %d; the others are ended",
-             first.rank, first.status);
+    launch->has_said_wait = false;
+}
+
+/* Ranks that end slowly would hide what happened from the user. */
+static void wait_say(struct launch *launch)
+{
+    const struct gang_view view = gang_view(launch->gang);
+    bool is_late = view.state == GANG_ENDS && view.first.cause != GANG_NO_CAUSE &&
+                   view.first.generation == view.generation &&
+                   shell_now(&launch->shell) - view.first.at_ms >= WAIT_SAID_MS;
+    if (!is_late || launch->has_said_wait)
+        return;
+    launch->has_said_wait = true;
+    log_add(launch->shell.log, LOG_WARN, "launch",
+            "rank %u failed; waiting for %u other rank%s to end", view.first.rank, view.n_alive,
+            plural(view.n_alive));
 }
 
 static void do_retry(struct launch *launch, const struct gang_action *action)
@@ -208,6 +222,7 @@ static void on_tick(void *context)
         if (launch->ranks[i].process)
             rank_output_rest(&launch->ranks[i]);
     launch_tell(launch, (struct gang_event){.kind = GEV_TICK});
+    wait_say(launch);
 }
 
 static const struct shell_verb launch_shell = {

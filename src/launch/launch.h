@@ -47,7 +47,6 @@ struct launch_request {
     const char *shown_ranks; /* local ranks whose output is shown: "0,2"; NULL or "": all */
     uint64_t grace_ms, pause_ms, healthy_ms, linger_ms, limit_ms;
     bool fails_with_one; /* the status of any failure is 1, as torchrun's is */
-    bool is_quiet;
 };
 
 /*

@@ -39,13 +39,12 @@ struct launch {
     struct shell shell;
     struct allocation allocation;
     struct gang *gang;
-    struct gang_config config;
     struct {
         struct gang_event *at; /* told, and not yet handled */
         size_t len, cap;
         bool is_handled;
     } events;
-    bool is_over;
+    bool is_over, has_said_wait;
     struct rank *ranks; /* [n_ranks], of the present generation */
     uint32_t n_ranks;
     struct rendezvous rendezvous;

@@ -93,7 +93,8 @@ int logs_begin(struct launch *launch, struct err *err)
     cleanup_free char *id = xstrdup(request->run_id);
     for (char *c = id; *c; c++)
         *c = *c == '/' ? '_' : *c;
-    if (mkdir_parents(base, 0777, err) != 0)
+    int rc = request->log_dir ? mkdir_parents(base, 0777, err) : 0;
+    if (rc)
         return wrap(err, ERR_USAGE, "--log-dir");
     launch->log_root = xasprintf(shape, base, id);
     if (!mkdtemp(launch->log_root))

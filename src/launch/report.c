@@ -7,6 +7,7 @@
 #include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/parse.h"
 #include "launch/launch_impl.h"
 
 enum {
@@ -121,7 +122,6 @@ void report_make(struct launch *launch)
     if (is_buried(launch, rank))
         tail_add(out, &rank->tail);
     if (n_others > 0)
-        buf_addf(out, "\n  %u other rank%s ended because of it", n_others,
-                 n_others == 1 ? "" : "s");
+        buf_addf(out, "\n  %u other rank%s ended because of it", n_others, plural(n_others));
     free(error.message);
 }

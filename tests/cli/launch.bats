@@ -194,6 +194,9 @@ END
 @test "a rank that ignores SIGTERM is killed after the time for that; kill -9 of muster leaves nobody" {
     launch --nproc 2 --shutdown-timeout 0.3s --no-python sh -c '[ $RANK = 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
     ended_with 5
+    launch --nproc 2 --shutdown-timeout 2.5s --no-python sh -c '[ $RANK = 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
+    ended_with 5
+    [[ $stderr == *"rank 1 failed; waiting for 1 other rank to end"* ]]
     "$MUSTER" launch --nproc 2 --no-python sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for two_sleep
