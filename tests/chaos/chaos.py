@@ -34,7 +34,8 @@ import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 SESSION_LIMIT_S = 60.0
-LINK_LIMIT_S = 240.0  # over a link that is down for most of the time
+LINK_LIMIT_S = 240.0  # over a link that is down for most of the time, at least
+LINK_DOWNS = 60  # of the longest that may come
 SESSIONS_MAX = 25
 
 
@@ -281,7 +282,7 @@ class Run:
 
     def session(self, argv: Sequence[str], mean_s: float, disturbed: bool) -> int:
         child = self.begin(argv)
-        limit_s = LINK_LIMIT_S if self.link else SESSION_LIMIT_S
+        limit_s = max(LINK_LIMIT_S, LINK_DOWNS * self.network.down_ms / 1000) if self.link else SESSION_LIMIT_S
         try:
             if disturbed:
                 self.disturb(child, mean_s)
