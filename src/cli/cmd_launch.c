@@ -2,6 +2,8 @@
  *
  * muster launch: with the options of torchrun, and a few of its own.
  */
+#include <arpa/inet.h>
+
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -66,6 +68,11 @@ static int endpoint_parse(const char *text, char **host, uint64_t *port, struct 
     size_t len = has_port ? (size_t)(colon - text) : strlen(text);
     bool is_in_brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
     *host = is_in_brackets ? xstrndup(text + 1, len - 2) : xstrndup(text, len);
+    struct in6_addr v6;
+    bool is_host = (*host)[0] && !strpbrk(*host, "[]") &&
+                   (!strchr(*host, ':') || inet_pton(AF_INET6, *host, &v6) == 1);
+    if (!is_host)
+        return fail(err, ERR_USAGE, "expected HOST:PORT, HOST or [IPV6]:PORT");
     return has_port ? u64_parse(str_of(colon + 1), 0, PORT_MAX, port, err) : 0;
 }
 

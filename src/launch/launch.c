@@ -35,35 +35,40 @@ static int gpus_count(const char *self_path, uint32_t *out, struct err *err)
     return rc;
 }
 
+static int gpus_needed(const struct launch *launch, bool is_auto, uint32_t *out, struct err *err)
+{
+    int rc = 0;
+    *out = (uint32_t)launch->allocation.n_chosen;
+    if (!launch->request->gpus)
+        rc = gpus_count(launch->shell.self_path, out, err);
+    if (rc || *out > 0 || is_auto)
+        return rc;
+    return fail(err, ERR_UNAVAILABLE,
+                "--nproc-per-node gpu: there is no GPU here; muster gpus says why");
+}
+
 /* "8", "gpu", "cpu", "auto"; not given: as many as devices were taken, or one. */
 static int ranks_count(const struct launch *launch, uint32_t *out, struct err *err)
 {
     const char *text = launch->request->nproc;
-    uint64_t number = launch->allocation.n_chosen;
-    uint32_t n_gpus = 0;
+    uint64_t number = MAX(launch->allocation.n_chosen, (size_t)1);
     bool is_auto = text && strcmp(text, "auto") == 0;
-    *out = (uint32_t)MAX(number, (uint64_t)1);
-    if (!text)
-        return 0;
-    if (is_auto || strcmp(text, "gpu") == 0) {
-        int rc = gpus_count(launch->shell.self_path, &n_gpus, err);
-        if (rc)
-            return rc;
-        *out = n_gpus;
-        if (n_gpus == 0 && !is_auto)
-            return fail(err, ERR_UNAVAILABLE,
-                        "--nproc-per-node gpu: there is no GPU here; muster gpus says why");
-        if (n_gpus > 0)
-            return 0;
-    }
-    if (is_auto || strcmp(text, "cpu") == 0) {
-        *out = (uint32_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
-        return 0;
-    }
-    if (u64_parse(str_of(text), 1, GANG_NODE_RANKS_MAX, &number, NULL) != 0)
-        return fail(err, ERR_USAGE,
-                    "--nproc-per-node '%s': expected a number up to %d, gpu, cpu or auto", text,
-                    GANG_NODE_RANKS_MAX);
+    bool is_gpu = is_auto || (text && strcmp(text, "gpu") == 0);
+    bool is_cpu = text && strcmp(text, "cpu") == 0;
+    *out = 0;
+    int rc = is_gpu ? gpus_needed(launch, is_auto, out, err) : 0;
+    if (rc)
+        return rc;
+    if (*out > 0)
+        number = *out;
+    else if (is_auto || is_cpu)
+        number = (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+    else if (text && u64_parse(str_of(text), 1, UINT32_MAX, &number, NULL) != 0)
+        return fail(err, ERR_USAGE, "--nproc-per-node '%s': expected a number, gpu, cpu or auto",
+                    text);
+    if (number > GANG_NODE_RANKS_MAX)
+        return fail(err, ERR_USAGE, "%lu ranks are more than the %d that a machine may have",
+                    number, GANG_NODE_RANKS_MAX);
     *out = (uint32_t)number;
     return 0;
 }
@@ -88,6 +93,31 @@ static void ranks_release(struct launch *launch)
     launch->n_ranks = 0;
 }
 
+/* The run is given up before the exits are told: they would seem to be failures of ranks. */
+static void start_failed(struct launch *launch, const struct gang_member *member, struct err *err)
+{
+    if (err->code == ERR_USAGE) /* a folder that cannot be made while the run lasts */
+        err->code = ERR_UNAVAILABLE;
+    shell_abort(&launch->shell, err);
+    for (uint32_t i = member->first_rank; i < member->first_rank + member->n_ranks; i++)
+        if (!launch->ranks[i].process)
+            launch_tell(launch,
+                        (struct gang_event){.kind = GEV_EXIT,
+                                            .rank = i,
+                                            .generation = gang_view(launch->gang).generation,
+                                            .status = 1});
+}
+
+/* Nobody will look at it, and ranks may be started again many times. */
+static void earlier_logs_remove(const struct launch *launch, uint32_t generation)
+{
+    if (!launch->is_temporary || generation == 0)
+        return;
+    cleanup_free char *folder = xasprintf("%s/attempt_%u", launch->log_root, generation - 1);
+    struct err ignored = {0};
+    (void)!remove_tree(folder, &ignored);
+}
+
 /* The first node of a generation makes place for all ranks; those of the one before are gone. */
 static void do_start(struct launch *launch, const struct gang_action *action)
 {
@@ -98,6 +128,7 @@ static void do_start(struct launch *launch, const struct gang_action *action)
     ASSERT(is_member);
     if (member.group_rank == 0) {
         ranks_release(launch);
+        earlier_logs_remove(launch, view.generation);
         launch->ranks = xcalloc(view.world_size, sizeof(*launch->ranks));
         launch->n_ranks = view.world_size;
     }
@@ -109,14 +140,9 @@ static void do_start(struct launch *launch, const struct gang_action *action)
                               .local_rank = i,
                               .seat = seat_of_all(&launch->allocation)};
         rc = rc ? rc : rank_start(rank, &view, &member, &err);
-        if (!rank->process)
-            launch_tell(launch, (struct gang_event){.kind = GEV_EXIT,
-                                                    .rank = rank->number,
-                                                    .generation = view.generation,
-                                                    .status = 1});
     }
     if (rc)
-        shell_abort(&launch->shell, &err);
+        start_failed(launch, &member, &err);
 }
 
 static void do_end(struct launch *launch, const struct gang_action *action)
@@ -145,8 +171,8 @@ static void wait_say(struct launch *launch)
     if (!is_late || launch->has_said_wait)
         return;
     launch->has_said_wait = true;
-    log_add(launch->shell.log, LOG_WARN, "launch",
-            "rank %u failed; waiting for %u other rank%s to end", view.first.rank, view.n_alive,
+    log_add(launch->shell.log, LOG_WARN, "launch", "rank %u %s; waiting for %u rank%s to end",
+            view.first.rank, view.first.cause == GANG_LINGERS ? "stays" : "failed", view.n_alive,
             plural(view.n_alive));
 }
 
@@ -155,7 +181,7 @@ static void do_retry(struct launch *launch, const struct gang_action *action)
     char pause[24];
     duration_format(pause, action->pause_ms);
     report_make(launch);
-    log_add(launch->shell.log, LOG_WARN, "launch", "%s", buf_text(&launch->report));
+    report_print(launch);
     log_add(launch->shell.log, LOG_WARN, "launch",
             "all ranks start again in %s (restart %u of %lu)", pause,
             gang_view(launch->gang).n_restarts_used, launch->request->n_restarts);
@@ -241,7 +267,7 @@ static int ranks_run(struct launch *launch, struct err *err)
     rc = rc ? rc : logs_begin(launch, err);
     if (rc)
         return rc;
-    shell_files_allow(&launch->shell, 2 * n_ranks);
+    shell_files_allow(&launch->shell, n_ranks);
     launch_tell(launch, (struct gang_event){.kind = GEV_NODE_UP, .node = 0, .count = n_ranks});
     while (!launch->is_over)
         shell_turn(&launch->shell);
@@ -258,9 +284,8 @@ static int status_of(struct launch *launch, struct err *err)
         return fail(err, end->err.code, "%s", end->err.text);
     if (view.outcome != GANG_FAILED)
         return 0;
-    log_add(launch->shell.log, LOG_ERROR, "launch", "%s", buf_text(&launch->report));
-    bool has_status = !launch->request->fails_with_one && view.first.status > 0;
-    return has_status ? view.first.status : 1;
+    report_print(launch);
+    return launch->request->fails_with_one ? 1 : MAX(launch->failed_status, 1);
 }
 
 static void launch_release(struct launch *launch)
@@ -318,7 +343,8 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
     const struct allocation_wish wish = {.gpus = request->gpus ? request->gpus : WISH_NO_DEVICES,
                                          .without_devices = !request->gpus};
     struct env_list words = {0};
-    int rc = environment_wish_check(&request->environment, err);
+    int rc = shown_ranks_check(request->shown_ranks, err);
+    rc = rc ? rc : environment_wish_check(&request->environment, err);
     rc = rc ? rc : rank_command(&launch, 0, &words, err);
     if (rc == 0 && !request->environment.setup)
         rc = program_check(words.at[0], err);

@@ -17,6 +17,7 @@ struct rank_stream {
     struct logfile *file; /* NULL: none */
     bool is_shown;
     struct prefix shown;
+    size_t n_rest; /* bytes of its unfinished line at the last tick */
 };
 
 struct rank {
@@ -29,7 +30,9 @@ struct rank {
     struct buf tail; /* the last of what it wrote to stderr */
     bool shows_errors;
     char *error_path;
-    int status;
+    int status;      /* as a shell gives it */
+    int exit_signal; /* 0: it ended by itself */
+    uint64_t gone_wall_s;
     pid_t pid;
 };
 
@@ -45,12 +48,14 @@ struct launch {
         bool is_handled;
     } events;
     bool is_over, has_said_wait;
+    bool is_mute;       /* what ranks print cannot be shown any more */
     struct rank *ranks; /* [n_ranks], of the present generation */
     uint32_t n_ranks;
     struct rendezvous rendezvous;
     char *log_root; /* of all generations; is_temporary: removed at the end */
     bool is_temporary;
     struct buf report; /* on the failure of the last generation that failed */
+    int failed_status; /* of the rank that ended first */
 };
 
 /* launch.c */
@@ -65,13 +70,15 @@ MUST_CHECK int rank_command(const struct launch *launch, uint32_t local_rank, st
                             struct err *err);
 
 /* output.c */
+MUST_CHECK int shown_ranks_check(const char *text, struct err *err);
 MUST_CHECK int logs_begin(struct launch *launch, struct err *err);
 void logs_end(struct launch *launch);
 MUST_CHECK int rank_output_open(struct rank *rank, uint32_t generation, struct err *err);
 void rank_output_add(struct rank *rank, enum worker_stream which, struct str bytes);
-/* Unfinished lines that are shown as they are. */
+/* Unfinished lines of which no more has come since the last tick, and which are shown as they are. */
 void rank_output_rest(struct rank *rank);
 void rank_output_close(struct rank *rank);
 
 /* report.c: makes launch->report, of the generation that has just ended. */
 void report_make(struct launch *launch);
+void report_print(struct launch *launch);

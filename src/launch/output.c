@@ -5,6 +5,7 @@
  * LOG_DIR/RUN-ID_RANDOM/attempt_N/LOCAL-RANK/stdout.log, stderr.log, and the error.json of a script that has torch's
  * @record.
  */
+#include <errno.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -67,6 +68,16 @@ static bool any_file(const struct launch_request *request)
     return any;
 }
 
+int shown_ranks_check(const char *text, struct err *err)
+{
+    uint32_t numbers[GANG_NODE_RANKS_MAX];
+    size_t n;
+    if (!text || !*text)
+        return 0;
+    int rc = idlist_parse(str_of(text), UINT16_MAX, numbers, countof(numbers), &n, err);
+    return rc ? wrap(err, rc, "--local-ranks-filter") : 0;
+}
+
 static bool is_to_be_shown(const struct rank *rank)
 {
     const char *text = rank->launch->request->shown_ranks;
@@ -87,8 +98,9 @@ int logs_begin(struct launch *launch, struct err *err)
 {
     const struct launch_request *request = launch->request;
     const char *tmp = getenv("TMPDIR");
-    cleanup_free char *base =
-        request->log_dir ? path_absolute(request->log_dir) : xstrdup(tmp && *tmp ? tmp : "/tmp");
+    cleanup_free char *base = path_absolute(request->log_dir ? request->log_dir
+                                            : tmp && *tmp    ? tmp
+                                                             : "/tmp");
     const char *shape = request->log_dir ? "%s/%s_XXXXXX" : "%s/muster-launch-%s_XXXXXX";
     cleanup_free char *id = xstrdup(request->run_id);
     for (char *c = id; *c; c++)
@@ -157,21 +169,25 @@ static void tail_add(struct buf *tail, struct str bytes)
         buf_consume(tail, tail->len - TAIL_BYTES);
 }
 
-static void output_lost(struct launch *launch)
+/* The reader of our output is gone, or the disk of the file is full. */
+static void output_lost(struct launch *launch, const struct err *why)
 {
-    if (launch->shell.end.signal == SIGPIPE)
+    launch->is_mute = true;
+    if (why->sys != EPIPE) {
+        shell_abort(&launch->shell, why);
         return;
-    launch->shell.end.signal = SIGPIPE; /* the reader of our output is gone */
+    }
+    launch->shell.end.signal = SIGPIPE;
     launch_tell(launch, (struct gang_event){.kind = GEV_STOP});
 }
 
 static void shown_add(struct rank *rank, struct rank_stream *stream, struct str bytes, bool is_end)
 {
-    struct shell *shell = &rank->launch->shell;
-    if (!stream->is_shown || shell->end.signal == SIGPIPE)
-        return;
-    if (prefix_print(shell, &stream->shown, bytes, is_end, NULL) != 0)
-        output_lost(rank->launch);
+    struct launch *launch = rank->launch;
+    struct err err = {0};
+    if (stream->is_shown && !launch->is_mute &&
+        prefix_print(&launch->shell, &stream->shown, bytes, is_end, &err) != 0)
+        output_lost(launch, &err);
 }
 
 void rank_output_add(struct rank *rank, enum worker_stream which, struct str bytes)
@@ -187,10 +203,15 @@ void rank_output_add(struct rank *rank, enum worker_stream which, struct str byt
 void rank_output_rest(struct rank *rank)
 {
     struct rank_stream *streams[] = {&rank->out, &rank->errors};
-    for (size_t i = 0; i < countof(streams); i++)
-        if (streams[i]->is_shown && rank->launch->shell.end.signal != SIGPIPE &&
-            prefix_rest_print(&rank->launch->shell, &streams[i]->shown, NULL) != 0)
-            output_lost(rank->launch);
+    struct err err = {0};
+    for (size_t i = 0; i < countof(streams); i++) {
+        struct rank_stream *stream = streams[i];
+        bool is_still = stream->shown.line.len == stream->n_rest;
+        if (is_still && stream->is_shown && !rank->launch->is_mute &&
+            prefix_rest_print(&rank->launch->shell, &stream->shown, &err) != 0)
+            output_lost(rank->launch, &err);
+        stream->n_rest = stream->shown.line.len;
+    }
 }
 
 static void stream_close(struct rank *rank, struct rank_stream *stream)

@@ -2,7 +2,11 @@
  *
  * A rank: its command, its environment, its process.
  */
+#include <ctype.h>
+#include <signal.h>
+
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
@@ -32,16 +36,24 @@ static void words_add(struct env_list *out, const char *const *words)
         env_list_add(out, xstrdup(*words));
 }
 
-/* torchrun's one macro in the script's arguments. */
+/* torchrun's one macro in the script's arguments: $local_rank or ${local_rank}. ($$ stays $$, which a shell may need.) */
 static char *argument_new(const char *word, uint32_t local_rank)
 {
-    static const char macro[] = "${local_rank}";
+    static const char name[] = "local_rank", braced[] = "{local_rank}";
     cleanup_buf struct buf out = BUF_INIT;
-    for (const char *found; (found = strstr(word, macro)); word = found + sizeof(macro) - 1) {
-        buf_add(&out, word, (size_t)(found - word));
-        buf_addf(&out, "%u", local_rank);
+    for (; *word; word++) {
+        size_t n = 0;
+        if (*word == '$' && strncmp(word + 1, braced, sizeof(braced) - 1) == 0)
+            n = sizeof(braced) - 1;
+        else if (*word == '$' && strncmp(word + 1, name, sizeof(name) - 1) == 0 &&
+                 !isalnum((unsigned char)word[sizeof(name)]) && word[sizeof(name)] != '_')
+            n = sizeof(name) - 1;
+        if (n > 0)
+            buf_addf(&out, "%u", local_rank);
+        else
+            buf_add_char(&out, *word);
+        word += n;
     }
-    buf_add_text(&out, word);
     return xstrdup(buf_text(&out));
 }
 
@@ -157,6 +169,8 @@ static void on_gone(void *context, const struct worker_exit *exit)
     struct rank *rank = context;
     struct launch *launch = rank->launch;
     rank->status = worker_exit_status(exit);
+    rank->exit_signal = exit->has_exited ? exit->exit_signal : SIGKILL * !exit->was_refused;
+    rank->gone_wall_s = (uint64_t)clock_wall_ms() / 1000;
     rank_output_close(rank);
     if (exit->was_refused)
         log_add(launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",

@@ -14,6 +14,10 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 
+enum {
+    TRIES = 20
+};
+
 /* A socket at this port of every address, of both families where there is IPv6. -1: errno says why not. */
 static int bound_socket(uint16_t port)
 {
@@ -61,7 +65,7 @@ static int port_claim(uint16_t port)
     return is_had ? steal_fd(&fd) : -1;
 }
 
-int rendezvous_take(struct rendezvous *r, uint16_t port, struct err *err)
+static int take_once(struct rendezvous *r, uint16_t port, struct err *err)
 {
     cleanup_fd int probe = bound_socket(port);
     uint16_t had = probe >= 0 ? port_of(probe) : 0;
@@ -78,6 +82,14 @@ int rendezvous_take(struct rendezvous *r, uint16_t port, struct err *err)
     r->claim_fd = steal_fd(&claim);
     r->port = had;
     return 0;
+}
+
+int rendezvous_take(struct rendezvous *r, uint16_t port, struct err *err)
+{
+    int rc = take_once(r, port, err);
+    for (int i = 1; rc && port == 0 && i < TRIES; i++) /* others may be given it meanwhile */
+        rc = take_once(r, port, err);
+    return rc;
 }
 
 void rendezvous_release(struct rendezvous *r)

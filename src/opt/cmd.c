@@ -304,11 +304,13 @@ int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, str
 static bool takes_next(const struct cmd *cmd, const char *word)
 {
     const struct opt *opt = NULL;
-    if (word[1] != '-')
-        opt = word[2] ? NULL : opt_by_letter(cmd, word[1]);
-    else if (opt_typed(cmd, str_of(word + 2), &opt, NULL) != 0)
-        opt = NULL;
-    return opt && takes_value(opt_target(cmd, opt));
+    if (word[1] == '-')
+        return opt_typed(cmd, str_of(word + 2), &opt, NULL) == 0 && opt &&
+               takes_value(opt_target(cmd, opt));
+    for (const char *letter = word + 1; *letter; letter++)
+        if ((opt = opt_by_letter(cmd, *letter)) && takes_value(opt_target(cmd, opt)))
+            return !letter[1];
+    return false;
 }
 
 bool cmd_wants_help(const struct cmd *cmd, int argc, char **argv)

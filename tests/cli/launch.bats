@@ -51,7 +51,7 @@ END
     [[ $stderr == *"option '--rdzv' may be --rdzv-endpoint or --rdzv-backend"* ]]
     launch --nprocs 1 shows.py
     ended_with 2
-    [[ $stderr == *"did you mean '--nproc-per-node'"* || $stderr == *"unknown option '--nprocs'"* ]]
+    [[ $stderr == *"unknown option '--nprocs'"* ]]
     launch --nproc 2 --help
     ended_with 0
     [[ $output == "usage: muster launch "* ]]
@@ -68,8 +68,8 @@ END
     [ "$output" = "__main__ package ['--a']" ]
     launch --run-path package/train.py --a
     [ "$output" = "__main__  ['--a']" ]
-    launch --no-python sh -c 'echo "$RANK $1"' sh 'x${local_rank}${local_rank}'
-    [ "$output" = "0 x00" ]
+    launch --no-python sh -c 'echo "$RANK $1"' sh 'x${local_rank}$local_rank$local_ranks'
+    [ "$output" = "0 x00\$local_ranks" ]
     worker other <<'END'
 #!/bin/sh
 echo "other $*"
@@ -93,7 +93,7 @@ exec sleep 1000
 END
     launch --nproc 4 --no-python ./part
     ended_with 7
-    [[ $stderr == "what went wrong"*"muster: rank 2 (pid "*") failed first: status 7"*"3 other ranks ended because of it"* ]]
+    [[ $stderr == "what went wrong"*"muster: rank 2 (pid "*") failed first: status 7"*"3 other ranks ended after it"* ]]
     launch --nproc 4 --exit-code torchrun --no-python ./part
     ended_with 1
     launch --nproc 2 --no-python sh -c '[ $RANK = 0 ] || kill -SEGV $$; sleep 1000'
@@ -117,8 +117,58 @@ if rank:
 sys.exit(10 + rank)
 END
     launch --nproc 3 -t 3 bad.py
-    [[ $stderr == *"muster: rank 2 (pid "*"ValueError: rank 2\\u001b[31m"*"  | last words of 2"* ]]
-    [ "$status" -ne 0 ]
+    [[ $stderr == *"muster: rank 2 (pid "*"failed first: ValueError: rank 2\\u001b[31m; rank 0 ended first: status 10"*"  | last words of 2"* ]]
+    ended_with 10
+}
+
+@test "what is recorded after the first rank died is an echo, and no file of that name is waited for" {
+    cat >echo.py <<'END'
+import json, os, signal, sys, time
+if os.environ["RANK"] == "0":
+    os.kill(os.getpid(), signal.SIGKILL)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(1.2)
+error = {"message": {"message": "reset by peer", "extraInfo": {"timestamp": str(int(time.time()))}}}
+with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+    json.dump(error, out)
+sys.exit(1)
+END
+    launch --nproc 2 echo.py
+    ended_with 137
+    [[ $stderr == *"rank 0 (pid "*") failed first: signal 9 (Killed)"* && $stderr != *"reset by peer"* ]]
+    launch --no-python sh -c 'mkfifo "$TORCHELASTIC_ERROR_FILE"; exit 3'
+    ended_with 3
+    launch --no-python sh -c 'mkdir "$TORCHELASTIC_ERROR_FILE"; exit 255'
+    ended_with 255
+    [[ $stderr == *"failed first: status 255"* ]]
+    [ -z "$(ls -A tmp)" ]
+}
+
+@test "the last line of a long report is there" {
+    launch --nproc 2 -r 2 --no-python sh -c '[ $RANK = 0 ] && exec sleep 100; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf "%0150d\\n" $i >&2; done; echo "the real reason" >&2; exit 4'
+    ended_with 4
+    [[ $stderr == *"  | the real reason"*"1 other rank ended after it" ]]
+}
+
+@test "a full disk under standard output is said, a reader that is gone is not" {
+    run --separate-stderr limited sh -c '"$0" launch --no-python echo x >/dev/full' "$MUSTER"
+    ended_with 75
+    [[ $stderr == *"No space left on device"* || $stderr == *"space"* ]]
+    run --separate-stderr limited sh -c '{ "$0" launch --no-python sh -c "sleep 0.3; echo x; sleep 100"; echo $? >status; } | true' "$MUSTER"
+    wait_for test -s status
+    [ "$(cat status)" = 141 ]
+}
+
+@test "ranks that cannot be started are no failures of ranks, and a signal in a pause ends it" {
+    launch --log-dir lg --max-restarts 3 --restart-pause 10ms --no-python sh -c 'touch "$(dirname "$(dirname "$(dirname "$TORCHELASTIC_ERROR_FILE")")")/attempt_1"; exit 5'
+    ended_with 69
+    [[ $stderr == *"(restart 1 of 3)"* && $stderr != *"(restart 2 of 3)"* && $stderr != *"pid 0"* ]]
+    "$MUSTER" launch --max-restarts 3 --restart-pause 60s --no-python sh -c 'exit 5' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for holds said "start again in"
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
 }
 
 @test "all ranks start again, as often as they may, each time with a count" {
@@ -161,6 +211,8 @@ END
     ended_with 2
     launch -t 1:x --no-python ./speak
     ended_with 2
+    launch --local-ranks-filter 1,x --no-python ./speak
+    ended_with 2
 }
 
 @test "a question without a newline is shown while the rank waits" {
@@ -196,7 +248,7 @@ END
     ended_with 5
     launch --nproc 2 --shutdown-timeout 2.5s --no-python sh -c '[ $RANK = 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
     ended_with 5
-    [[ $stderr == *"rank 1 failed; waiting for 1 other rank to end"* ]]
+    [[ $stderr == *"rank 1 failed; waiting for 1 rank to end"* ]]
     "$MUSTER" launch --nproc 2 --no-python sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for two_sleep
@@ -254,8 +306,11 @@ END
     [[ $stderr == *"a free port is taken: port $(cat port): Address already in use"* ]]
     launch --rdzv-backend c10d --rdzv-endpoint "[::1]:0" shows.py MASTER_ADDR,TORCHELASTIC_RUN_ID
     [ "$output" = "0 ::1 none" ]
-    launch --rdzv-endpoint host:x shows.py
-    ended_with 2
+    local endpoint
+    for endpoint in host:x :1 '[]:5' 'a]:33' h:1:2 '[::1:3'; do
+        launch --rdzv-endpoint "$endpoint" shows.py
+        ended_with 2
+    done
     # A port is held for one run.
     "$MUSTER" launch --no-python sh -c 'echo "$MASTER_PORT" >first; while [ ! -e go ]; do sleep 0.05; done' >said 2>&1 3>&- 4>&- &
     PID=$!
@@ -272,11 +327,13 @@ END
 @test "ranks for every GPU, for every processor, and devices that are held for them" {
     launch --nproc-per-node gpu --no-python sh -c 'echo $RANK'
     [ "$(sort <<<"$output" | tr '\n' ' ')" = "0 1 2 3 " ]
-    launch --nproc-per-node cpu --no-python true
-    ended_with 0
+    launch --nproc-per-node cpu --no-python sh -c 'echo $RANK'
+    [ "$(wc -l <<<"$output")" = "$(getconf _NPROCESSORS_ONLN)" ]
     launch -g 1,3 --no-python sh -c 'echo $RANK $WORLD_SIZE $CUDA_VISIBLE_DEVICES ${MUSTER_DEVICE_INDEX-none}'
     ended_with 0
     [ "$(sort <<<"$output" | cut -d' ' -f1-3)" = $'0 2 1,3\n1 2 1,3' ]
+    launch -g 1,3 --nproc-per-node gpu --no-python sh -c 'echo $RANK'
+    [ "$(sort <<<"$output" | tr '\n' ' ')" = "0 1 " ]
     "$MUSTER" launch -g 1 --no-python sh -c 'touch held; while [ ! -e go ]; do sleep 0.05; done' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for test -e held
