@@ -43,7 +43,7 @@ static NORETURN void give_up(size_t size)
     _exit(err_exit_status(ERR_STOPPED));
 }
 
-static void *checked(void *at, size_t size)
+void *xalloc_checked(void *at, size_t size)
 {
     if (!at)
         give_up(size);
@@ -89,27 +89,27 @@ void xalloc_reserve(size_t bytes)
 
 void *xmalloc(size_t size)
 {
-    return checked(malloc(size ? size : 1), size);
+    return xalloc_checked(malloc(size ? size : 1), size);
 }
 
 void *xcalloc(size_t count, size_t size)
 {
-    return checked(calloc(count ? count : 1, size ? size : 1), count * size);
+    return xalloc_checked(calloc(count ? count : 1, size ? size : 1), count * size);
 }
 
 void *xrealloc(void *at, size_t size)
 {
-    return checked(realloc(at, size ? size : 1), size);
+    return xalloc_checked(realloc(at, size ? size : 1), size);
 }
 
 char *xstrdup(const char *text)
 {
-    return checked(strdup(text), strlen(text) + 1);
+    return xalloc_checked(strdup(text), strlen(text) + 1);
 }
 
 char *xstrndup(const char *text, size_t len)
 {
-    return checked(strndup(text, len), len + 1);
+    return xalloc_checked(strndup(text, len), len + 1);
 }
 
 char *xvasprintf(const char *fmt, va_list args)

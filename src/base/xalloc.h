@@ -28,6 +28,8 @@ void xalloc_trim(void);
  */
 void xalloc_reserve(size_t bytes);
 
+/* What was allocated in another way, by a room that may not end the program; `size` is for the line. */
+NEVER_NULL void *xalloc_checked(void *at, size_t size);
 NEVER_NULL void *xmalloc(size_t size);
 NEVER_NULL void *xcalloc(size_t count, size_t size);
 NEVER_NULL void *xrealloc(void *at, size_t size);

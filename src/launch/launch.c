@@ -331,15 +331,13 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
     struct launch launch = {.request = &named,
                             .command = command,
                             .rendezvous = RENDEZVOUS_INIT,
-                            .gang = gang_new(&config),
+                            .gang = xalloc_checked(gang_new(&config), sizeof(config)),
                             .shell = {.verb = &launch_shell,
                                       .context = &launch,
                                       .log = log,
                                       .self_path = self_path,
                                       .signals = {.front_fd = -1},
                                       .limit_ms = request->limit_ms}};
-    if (!launch.gang)
-        return fail(err, ERR_UNAVAILABLE, "not enough memory");
     const struct allocation_wish wish = {.gpus = request->gpus ? request->gpus : WISH_NO_DEVICES,
                                          .without_devices = !request->gpus};
     struct env_list words = {0};

@@ -60,9 +60,9 @@ struct device_watch *device_watch_new(struct shell *shell, struct allocation *al
         .handlers = handlers,
         .context = context,
         .devices = xcalloc(n_devices, sizeof(*watch->devices)),
-        .memory = memory_new(MAX(allocation->n_seats_max, allocation->n_seats),
-                             MAX(allocation->n_devices_max, (uint32_t)n_devices))};
-    ASSERT(watch->memory);
+        .memory = xalloc_checked(memory_new(MAX(allocation->n_seats_max, allocation->n_seats),
+                                            MAX(allocation->n_devices_max, (uint32_t)n_devices)),
+                                 n_devices)};
     seats_note(watch, 0, allocation->n_seats);
     return watch;
 }

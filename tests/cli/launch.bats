@@ -175,6 +175,8 @@ END
     worker again <<'END'
 #!/bin/sh
 echo "$RANK at $TORCHELASTIC_RESTART_COUNT"
+touch "said.$RANK.$TORCHELASTIC_RESTART_COUNT"
+while [ ! -e "said.0.$TORCHELASTIC_RESTART_COUNT" ]; do sleep 0.02; done
 [ "$RANK" = 1 ] && [ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ] && exit 3
 [ "$TORCHELASTIC_RESTART_COUNT" -lt 2 ] && exec sleep 1000
 exit 0
@@ -183,6 +185,7 @@ END
     ended_with 0
     [ "$(sort <<<"$output")" = $'0 at 0\n0 at 1\n0 at 2\n1 at 0\n1 at 1\n1 at 2' ]
     [[ $stderr == *"(restart 1 of 2)"*"(restart 2 of 2)"* ]]
+    rm said.*
     launch --nproc 2 --max-restarts 1 --restart-pause 10ms --no-python ./again
     ended_with 3
 }
