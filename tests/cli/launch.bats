@@ -108,13 +108,11 @@ rank = int(os.environ["RANK"])
 error = {"message": {"message": f"ValueError: rank {rank}\x1b[31m", "extraInfo": {"timestamp": str(100 - rank)}}}
 with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
     json.dump(error, out)
-open(f"wrote.{rank}", "w").close()
-while not all(os.path.exists(f"wrote.{other}") for other in range(3)):
-    time.sleep(0.01)
 print(f"last words of {rank}", file=sys.stderr)
-if rank:
-    time.sleep(0.5)
-sys.exit(10 + rank)
+open(f"spoke.{rank}", "w").close()
+while rank or not all(os.path.exists(f"spoke.{other}") for other in range(3)):
+    time.sleep(0.01)
+sys.exit(10)
 END
     launch --nproc 3 -t 3 bad.py
     [[ $stderr == *"muster: rank 2 (pid "*"failed first: ValueError: rank 2\\u001b[31m; rank 0 ended first: status 10"*"  | last words of 2"* ]]
