@@ -16,6 +16,12 @@ void env_list_add(struct env_list *env, char *taken)
     env->at[env->len++] = taken;
 }
 
+void env_list_add_words(struct env_list *list, const char *const *words)
+{
+    for (; *words; words++)
+        env_list_add(list, xstrdup(*words));
+}
+
 void env_list_release(struct env_list *env)
 {
     for (size_t i = 0; i < env->len; i++)

@@ -12,6 +12,8 @@ struct env_list {
 };
 
 void env_list_add(struct env_list *env, char *taken);
+/* Adds copies of the words, up to a NULL. */
+void env_list_add_words(struct env_list *list, const char *const *words);
 void env_list_release(struct env_list *env);
 /* Takes ownership of "NAME=value", which replaces the entry of that name. */
 void env_set(struct env_list *env, char *entry);

@@ -215,9 +215,8 @@ static int examine(struct app *app, const struct doctor_request *request,
 static void words_make(const struct doctor_request *request, int argc, char **argv,
                        struct env_list *words)
 {
-    static const char *const always[] = {"doctor", "--json", "--traits"};
-    for (size_t i = 0; i < countof(always); i++)
-        env_list_add(words, xstrdup(always[i]));
+    static const char *const always[] = {"doctor", "--json", "--traits", NULL};
+    env_list_add_words(words, always);
     env_list_add(words, xasprintf("--python=%s", request->python));
     env_list_add(words, xasprintf("--patience=%lums", request->patience_ms));
     if (request->runs_dir)

@@ -221,16 +221,14 @@ static int trial_run(struct smoke *smoke, struct trial *trial, size_t number, st
     pid_t pid = 0;
     if (mkdir(here, 0700) != 0)
         return fail_errno(err, "create folder %s", here);
-    const char *const words[] = {"muster", "map", "-q", "-g", trial->spec};
-    for (size_t i = 0; i < countof(words); i++)
-        env_list_add(&argv, xstrdup(words[i]));
+    const char *const words[] = {"muster", "map", "-q", "-g", trial->spec, NULL};
+    env_list_add_words(&argv, words);
     env_list_add(&argv, share_new(trial));
     env_list_add(&argv, xasprintf("--run-dir=%s/run", here));
     env_list_add(&argv, xasprintf("--output=%s/out.txt", here));
     env_list_add(&argv, path_join(smoke->folder, "in.txt"));
-    const char *const worker[] = {"--", "sh", "-c", worker_script, "sh", here};
-    for (size_t i = 0; i < countof(worker); i++)
-        env_list_add(&argv, xstrdup(worker[i]));
+    const char *const worker[] = {"--", "sh", "-c", worker_script, "sh", here, NULL};
+    env_list_add_words(&argv, worker);
     env_list_add(&argv, xasprintf("%zu", trial->n_workers));
     env_list_add(&argv, xstrdup(trial->tells));
     env_list_add(&argv, NULL);

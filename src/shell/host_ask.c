@@ -188,8 +188,7 @@ static void words_make(const struct asked_host *h, struct env_list *words)
     const struct host_question *question = h->ask->question;
     const char *gpus = h->link.host->gpus ? h->link.host->gpus : question->gpus;
     env_list_add(words, xstrdup(h->link.host->is_local ? h->ask->shell.self_path : AGENT_PROGRAM));
-    for (size_t i = 0; question->words[i]; i++)
-        env_list_add(words, xstrdup(question->words[i]));
+    env_list_add_words(words, question->words);
     if (gpus) {
         env_list_add(words, xstrdup("-g"));
         env_list_add(words, xstrdup(gpus));

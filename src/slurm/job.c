@@ -169,29 +169,35 @@ void slurm_step_words(const struct slurm_job *job, const char *node, struct env_
      * One task beside whatever else runs in the job; it survives the loss of other nodes; its output comes at once, not
      * by lines; and the names of Slurm's defaults do not matter.
      */
-    static const char *const words[] = {
-        "--overlap",           "-N1",        "-n1",       "--mem=0",
-        "--cpu-bind=none",     "--mpi=none", "--no-kill", "--wait=0",
-        "--unbuffered",        "-Q",         "-J",        "muster",
-        "--kill-on-bad-exit=0"};
+    static const char *const words[] = {"--overlap",
+                                        "-N1",
+                                        "-n1",
+                                        "--mem=0",
+                                        "--cpu-bind=none",
+                                        "--mpi=none",
+                                        "--no-kill",
+                                        "--wait=0",
+                                        "--unbuffered",
+                                        "-Q",
+                                        "-J",
+                                        "muster",
+                                        "--kill-on-bad-exit=0",
+                                        NULL};
     unsigned n_gpus = slurm_gpus(job->description, node);
     env_list_add(out, xstrdup("srun"));
     env_list_add(out, xasprintf("--jobid=%s", job->id));
     env_list_add(out, xasprintf("--nodelist=%s", node));
-    for (size_t i = 0; i < countof(words); i++)
-        env_list_add(out, xstrdup(words[i]));
+    env_list_add_words(out, words);
     if (n_gpus > 0)
         env_list_add(out, xasprintf("--gpus=%u", n_gpus));
 }
 
 int slurm_job_words(const char *args, const char *name, struct env_list *out, struct err *err)
 {
-    static const char *const words[] = {"-N1",        "-n1",      "--cpu-bind=none",
-                                        "--mpi=none", "--wait=0", "--unbuffered",
-                                        "-Q",         "-J",       NULL};
-    env_list_add(out, xstrdup("srun"));
-    for (size_t i = 0; words[i]; i++)
-        env_list_add(out, xstrdup(words[i]));
+    static const char *const words[] = {"srun",       "-N1",      "-n1",          "--cpu-bind=none",
+                                        "--mpi=none", "--wait=0", "--unbuffered", "-Q",
+                                        "-J",         NULL};
+    env_list_add_words(out, words);
     env_list_add(out, xstrdup(name));
     if (!args) {
         env_list_add(out, xstrdup("--exclusive"));
@@ -234,9 +240,8 @@ uint64_t slurm_job_own(void)
 void slurm_time_words(const char *jobs, struct env_list *out)
 {
     static const char *const words[] = {"squeue", "--noheader", "--states=RUNNING",
-                                        "--format=%A %S %e"};
-    for (size_t i = 0; i < countof(words); i++)
-        env_list_add(out, xstrdup(words[i]));
+                                        "--format=%A %S %e", NULL};
+    env_list_add_words(out, words);
     env_list_add(out, xasprintf("--jobs=%s", jobs));
 }
 
