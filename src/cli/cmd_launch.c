@@ -18,11 +18,6 @@ enum {
     RESTARTS_MAX = 1000000
 };
 
-/* What torchrun reads, and what has no meaning here: muster is told of an exit at once, and starts programs. */
-struct unused_options {
-    const char *monitor_interval, *start_method, *event_log_handler, *local_addr;
-};
-
 static int choice_store(struct str text, void *field, struct err *err)
 {
     return std_choice_parse(text, field, err);
@@ -41,7 +36,7 @@ static int exit_code_store(struct str text, void *field, struct err *err)
 /* Where ranks meet. */
 struct meeting_options {
     bool is_standalone;
-    const char *nnodes, *backend, *endpoint, *conf;
+    const char *nnodes, *backend, *endpoint;
     const char *master_addr; /* NULL: not given */
     uint64_t master_port;    /* 0: not given */
     uint64_t node_rank;
@@ -93,10 +88,9 @@ static int meeting_settle(const struct meeting_options *meeting, struct launch_r
     request->master_addr = is_c10d                ? "localhost"
                            : meeting->master_addr ? meeting->master_addr
                                                   : "127.0.0.1";
-    request->master_port = is_c10d ? PORT_C10D : meeting->master_port;
+    request->master_port = is_c10d ? PORT_C10D : has_endpoint ? PORT_STATIC : meeting->master_port;
     if (!has_endpoint)
         return 0;
-    request->master_port = is_c10d ? PORT_C10D : PORT_STATIC;
     int rc = endpoint_parse(meeting->endpoint, host, &request->master_port, err);
     request->master_addr = *host;
     return rc ? wrap(err, rc, "--rdzv-endpoint %s", meeting->endpoint) : 0;
@@ -105,7 +99,7 @@ static int meeting_settle(const struct meeting_options *meeting, struct launch_r
 struct launch_options {
     struct launch_request request;
     struct meeting_options meeting;
-    struct unused_options unused;
+    const char *unused; /* what torchrun reads, and what has no meaning here */
 };
 
 static int launch_verb(struct app *app, void *typed, int argc, char **argv, char **command,
@@ -128,7 +122,7 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
 
 #define FIELD(name)   offsetof(struct launch_options, request.name)
 #define MEETING(name) offsetof(struct launch_options, meeting.name)
-#define UNUSED(name)  offsetof(struct launch_options, unused.name)
+#define UNUSED        offsetof(struct launch_options, unused)
 
 /* clang-format off */
 static const struct opt launch_opts[] = {
@@ -149,8 +143,8 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "the address and the port of rank 0; port 0 is a free one (default 29400 with c10d)", MEETING(endpoint)},
     {OPT_TEXT, 0, "rdzv-backend", "NAME", "static (default) or c10d", MEETING(backend)},
     {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default: a random one, or none with a given port)", FIELD(run_id)},
-    {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "has no effect", MEETING(conf)},
-    {OPT_TEXT, 0, "local-addr", "HOST", "has no effect", UNUSED(local_addr)},
+    {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "has no effect", UNUSED},
+    {OPT_TEXT, 0, "local-addr", "HOST", "has no effect", UNUSED},
     {OPT_HEADING, .help = "When a rank fails"},
     {OPT_U64, 0, "max-restarts", "N", "start all ranks again, N times at most (default 0)", FIELD(n_restarts), 0, RESTARTS_MAX},
     {OPT_DURATION, 0, "restart-pause", "DURATION", "before a restart; each one that follows waits twice as long (default 0.1s)", FIELD(pause_ms)},
@@ -158,16 +152,16 @@ static const struct opt launch_opts[] = {
     {OPT_DURATION, 0, "wait-after-first", "DURATION", "when a rank has ended well, the others may take so long; then it is a failure (default: no limit)", FIELD(linger_ms)},
     {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124)", FIELD(limit_ms)},
-    {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that failed first (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
+    {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
     {OPT_TEXT, 0, "signals-to-handle", "NAMES", "has no effect but on the environment of ranks: SIGTERM, SIGINT and SIGHUP end them", FIELD(signals)},
-    {OPT_TEXT, 0, "monitor-interval", "SECONDS", "has no effect: the end of a rank is known at once", UNUSED(monitor_interval)},
+    {OPT_TEXT, 0, "monitor-interval", "SECONDS", "has no effect: the end of a rank is known at once", UNUSED},
     {OPT_HEADING, .help = "Output"},
     {OPT_PARSE, 'r', "redirects", "WHICH", "into files instead of the terminal: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank, as 0:3,1:2", FIELD(redirects), .parse = choice_store},
     {OPT_PARSE, 't', "tee", "WHICH", "into files as well, and to the terminal with the rank before each line", FIELD(tee), .parse = choice_store},
     {OPT_TEXT, 0, "local-ranks-filter", "RANKS", "show the output of these local ranks only: 0,2", FIELD(shown_ranks)},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
-    {OPT_TEXT, 0, "start-method", "NAME", "has no effect", UNUSED(start_method)},
-    {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED(event_log_handler)},
+    {OPT_TEXT, 0, "start-method", "NAME", "has no effect", UNUSED},
+    {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED},
     {OPT_END},
 };
 /* clang-format on */

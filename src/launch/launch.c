@@ -2,7 +2,6 @@
  *
  * The gang's events and actions, from the request to the exit status.
  */
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -14,7 +13,8 @@
 
 enum {
     SCRATCH_BYTES = 256 * 1024,
-    WAIT_SAID_MS = 2000
+    WAIT_SAID_MS = 2000,
+    RUN_ID_MAX = 64
 };
 
 /* ---- how many ranks ---- */
@@ -73,16 +73,19 @@ static int ranks_count(const struct launch *launch, uint32_t *out, struct err *e
     return 0;
 }
 
-/* ---- the gang's actions ---- */
-
 /* The devices that were taken, as one seat: each rank sees them all, and finds its own by LOCAL_RANK. */
-static struct seat seat_of_all(const struct allocation *a)
+static int seat_make(struct launch *launch, struct err *err)
 {
-    struct seat seat = {.host = 0};
-    for (size_t i = 0; i < a->n_chosen && i < SEAT_DEVICES_MAX; i++)
-        seat.devices[seat.n_devices++] = a->chosen[i];
-    return seat;
+    const struct allocation *a = &launch->allocation;
+    if (a->n_chosen > SEAT_DEVICES_MAX)
+        return fail(err, ERR_USAGE, "--gpus: %zu devices are more than the %d that ranks can see",
+                    a->n_chosen, SEAT_DEVICES_MAX);
+    for (size_t i = 0; i < a->n_chosen; i++)
+        launch->seat.devices[launch->seat.n_devices++] = a->chosen[i];
+    return 0;
 }
+
+/* ---- the gang's actions ---- */
 
 static void ranks_release(struct launch *launch)
 {
@@ -135,10 +138,7 @@ static void do_start(struct launch *launch, const struct gang_action *action)
     int rc = 0;
     for (uint32_t i = 0; i < member.n_ranks; i++) {
         struct rank *rank = &launch->ranks[member.first_rank + i];
-        *rank = (struct rank){.launch = launch,
-                              .number = member.first_rank + i,
-                              .local_rank = i,
-                              .seat = seat_of_all(&launch->allocation)};
+        *rank = (struct rank){.launch = launch, .number = member.first_rank + i, .local_rank = i};
         rc = rc ? rc : rank_start(rank, &view, &member, &err);
     }
     if (rc)
@@ -259,7 +259,8 @@ static const struct shell_verb launch_shell = {
 static int ranks_run(struct launch *launch, struct err *err)
 {
     uint32_t n_ranks;
-    int rc = ranks_count(launch, &n_ranks, err);
+    int rc = seat_make(launch, err);
+    rc = rc ? rc : ranks_count(launch, &n_ranks, err);
     if (rc == 0 &&
         rendezvous_take(&launch->rendezvous, (uint16_t)launch->request->master_port, err) != 0)
         return wrap(err, ERR_UNAVAILABLE,
@@ -300,38 +301,55 @@ static void launch_release(struct launch *launch)
     buf_release(&launch->report);
 }
 
-/* A UUID of version 4 (RFC 9562), as torchrun has it. */
-static const char *run_id_make(char out[40])
+/* As torchrun's: a random UUID, which the kernel makes. NULL: err says why not. */
+static char *run_id_new(struct err *err)
 {
-    uint8_t b[16];
-    if (getrandom(b, sizeof(b), 0) != sizeof(b))
-        return "none";
-    b[6] = (uint8_t)(0x40 | (b[6] & 0x0f));
-    b[8] = (uint8_t)(0x80 | (b[8] & 0x3f));
-    snprintf(out, 40, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-             b[14], b[15]);
-    return out;
+    cleanup_buf struct buf text = BUF_INIT;
+    if (file_read("/proc/sys/kernel/random/uuid", RUN_ID_MAX, &text, err) != 0) {
+        wrap(err, ERR_SYS, "make a name for the run (--rdzv-id gives one)");
+        return NULL;
+    }
+    struct str id = str_trim(buf_str(&text));
+    return xstrndup(id.at, id.len);
 }
 
-int launch_run(struct log *log, const char *self_path, const struct launch_request *request,
-               const char *const *command, struct err *err)
+/* Before anything is taken: the words of the command, and its program. */
+static int command_check(const struct launch *launch, struct err *err)
 {
-    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
+    const struct environment_wish *wish = &launch->request->environment;
+    struct env_list words = {0};
+    int rc = environment_wish_check(wish, err);
+    rc = rc ? rc : rank_command(launch, 0, &words, err);
+    if (rc == 0 && !wish->setup)
+        rc = program_check(words.at[0], err);
+    env_list_release(&words);
+    return rc;
+}
+
+static struct gang *gang_make(const struct launch_request *request)
+{
     const struct gang_config config = {.n_nodes_min = 1,
                                        .n_nodes_max = 1,
                                        .n_restarts = (uint32_t)request->n_restarts,
                                        .pause_ms = request->pause_ms,
                                        .healthy_ms = request->healthy_ms,
                                        .linger_ms = request->linger_ms};
+    return xalloc_checked(gang_new(&config), sizeof(config));
+}
+
+int launch_run(struct log *log, const char *self_path, const struct launch_request *request,
+               const char *const *command, struct err *err)
+{
+    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
     struct launch_request named = *request;
-    char run_id[40];
+    cleanup_free char *made_id = named.run_id ? NULL : run_id_new(err);
+    named.run_id = made_id ? made_id : named.run_id;
     if (!named.run_id)
-        named.run_id = run_id_make(run_id);
+        return err->code;
     struct launch launch = {.request = &named,
                             .command = command,
                             .rendezvous = RENDEZVOUS_INIT,
-                            .gang = xalloc_checked(gang_new(&config), sizeof(config)),
+                            .gang = gang_make(request),
                             .shell = {.verb = &launch_shell,
                                       .context = &launch,
                                       .log = log,
@@ -340,18 +358,13 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                       .limit_ms = request->limit_ms}};
     const struct allocation_wish wish = {.gpus = request->gpus ? request->gpus : WISH_NO_DEVICES,
                                          .without_devices = !request->gpus};
-    struct env_list words = {0};
-    int rc = shown_ranks_check(request->shown_ranks, err);
-    rc = rc ? rc : environment_wish_check(&request->environment, err);
-    rc = rc ? rc : rank_command(&launch, 0, &words, err);
-    if (rc == 0 && !request->environment.setup)
-        rc = program_check(words.at[0], err);
+    int rc = shown_ranks_parse(&launch, err);
+    rc = rc ? rc : command_check(&launch, err);
     if (rc == 0)
         rc = shell_begin(&launch.shell, &wish, &launch.allocation,
                          (struct str){scratch, SCRATCH_BYTES}, err);
     rc = rc ? rc : ranks_run(&launch, err);
     rc = rc ? rc : status_of(&launch, err);
-    env_list_release(&words);
     launch_release(&launch);
     return rc;
 }

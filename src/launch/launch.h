@@ -34,9 +34,9 @@ uint8_t std_choice_of(const struct std_choice *choice, uint32_t local_rank);
 
 struct launch_request {
     struct environment_wish environment;
-    const char *gpus; /* SPEC of devices that are taken; NULL: ranks see what muster sees */
-    const char *nproc, *nnodes; /* as they were typed */
-    uint64_t node_rank, n_restarts;
+    const char *gpus;  /* SPEC of devices that are taken; NULL: ranks see what muster sees */
+    const char *nproc; /* as it was typed */
+    uint64_t n_restarts;
     const char *run_id; /* NULL: one that no other run has */
     const char *role;
     const char *master_addr, *signals;       /* for the environment of the ranks */
@@ -50,7 +50,7 @@ struct launch_request {
 };
 
 /*
- * Starts the command's ranks, and waits for their end. Returns an exit status: 0; that of the rank that failed first, 128 + n
+ * Starts the command's ranks, and waits for their end. Returns an exit status: 0; that of the rank that ended first without success, 128 + n
  * for a signal; or an error: ERR_USAGE, ERR_UNAVAILABLE (a port, a device, a program), ERR_TIMEOUT.
  */
 MUST_CHECK int launch_run(struct log *log, const char *self_path,

@@ -24,7 +24,6 @@ struct rank {
     struct launch *launch;
     uint32_t number, local_rank;
     struct node_worker *process; /* NULL: it is gone, or was never started */
-    struct seat seat;            /* without devices, those of all ranks, or one of them */
     char before[160];            /* its lines: "[default0]:" */
     struct rank_stream out, errors;
     struct buf tail; /* the last of what it wrote to stderr */
@@ -41,6 +40,7 @@ struct launch {
     const char *const *command;
     struct shell shell;
     struct allocation allocation;
+    struct seat seat; /* of every rank: all devices that were taken */
     struct gang *gang;
     struct {
         struct gang_event *at; /* told, and not yet handled */
@@ -48,7 +48,12 @@ struct launch {
         bool is_handled;
     } events;
     bool is_over, has_said_wait;
-    bool is_mute;       /* what ranks print cannot be shown any more */
+    bool is_mute; /* what ranks print cannot be shown any more */
+    struct {
+        bool are_all;
+        uint32_t at[GANG_NODE_RANKS_MAX]; /* local ranks */
+        size_t len;
+    } shown;
     struct rank *ranks; /* [n_ranks], of the present generation */
     uint32_t n_ranks;
     struct rendezvous rendezvous;
@@ -70,7 +75,7 @@ MUST_CHECK int rank_command(const struct launch *launch, uint32_t local_rank, st
                             struct err *err);
 
 /* output.c */
-MUST_CHECK int shown_ranks_check(const char *text, struct err *err);
+MUST_CHECK int shown_ranks_parse(struct launch *launch, struct err *err);
 MUST_CHECK int logs_begin(struct launch *launch, struct err *err);
 void logs_end(struct launch *launch);
 MUST_CHECK int rank_output_open(struct rank *rank, uint32_t generation, struct err *err);

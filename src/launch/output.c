@@ -68,27 +68,23 @@ static bool any_file(const struct launch_request *request)
     return any;
 }
 
-int shown_ranks_check(const char *text, struct err *err)
+int shown_ranks_parse(struct launch *launch, struct err *err)
 {
-    uint32_t numbers[GANG_NODE_RANKS_MAX];
-    size_t n;
-    if (!text || !*text)
+    const char *text = launch->request->shown_ranks;
+    launch->shown.are_all = !text || !*text;
+    if (launch->shown.are_all)
         return 0;
-    int rc = idlist_parse(str_of(text), UINT16_MAX, numbers, countof(numbers), &n, err);
+    int rc = idlist_parse(str_of(text), UINT16_MAX, launch->shown.at, countof(launch->shown.at),
+                          &launch->shown.len, err);
     return rc ? wrap(err, rc, "--local-ranks-filter") : 0;
 }
 
 static bool is_to_be_shown(const struct rank *rank)
 {
-    const char *text = rank->launch->request->shown_ranks;
-    uint32_t numbers[GANG_NODE_RANKS_MAX];
-    size_t n = 0;
-    bool is_named = !text || !*text;
-    if (!is_named &&
-        idlist_parse(str_of(text), UINT16_MAX, numbers, countof(numbers), &n, NULL) != 0)
-        return true; /* it was checked before */
-    for (size_t i = 0; i < n; i++)
-        is_named = is_named || numbers[i] == rank->local_rank;
+    const struct launch *launch = rank->launch;
+    bool is_named = launch->shown.are_all;
+    for (size_t i = 0; i < launch->shown.len; i++)
+        is_named = is_named || launch->shown.at[i] == rank->local_rank;
     return is_named;
 }
 

@@ -30,12 +30,6 @@ static const char *interpreter_find(void)
     return NULL;
 }
 
-static void words_add(struct env_list *out, const char *const *words)
-{
-    for (; *words; words++)
-        env_list_add(out, xstrdup(*words));
-}
-
 /* torchrun's one macro in the script's arguments: $local_rank or ${local_rank}. ($$ stays $$, which a shell may need.) */
 static char *argument_new(const char *word, uint32_t local_rank)
 {
@@ -73,7 +67,7 @@ int rank_command(const struct launch *launch, uint32_t local_rank, struct env_li
                                       : request->is_run_path ? "-c"
                                                              : NULL,
                                       request->is_run_path ? by_path : NULL, NULL};
-        words_add(&words, before);
+        env_list_add_words(&words, before);
     }
     env_list_add(&words, xstrdup(launch->command[0]));
     for (const char *const *word = launch->command + 1; *word; word++)
@@ -139,16 +133,13 @@ static void contract_add(const struct rank *rank, const struct gang_view *view,
 }
 
 /* With devices that are taken, every rank sees all of them, as in a job that has no others. */
-static void devices_add(const struct rank *rank, struct env_list *env)
+static void devices_add(const struct launch *launch, struct env_list *env)
 {
-    const struct allocation *a = &rank->launch->allocation;
-    struct env_list changes = {0};
-    if (rank->seat.n_devices == 0)
+    if (launch->seat.n_devices == 0)
         return;
-    seat_environment(&rank->seat, &a->devices, a->visible, &changes);
-    env_unset(&changes, "OMP_NUM_THREADS"); /* the contract has its own */
-    env_apply(env, &changes);
-    env_list_release(&changes);
+    seat_devices_add(&launch->allocation, &launch->seat, env);
+    if (!getenv("OMP_NUM_THREADS"))
+        env_unset(env, "OMP_NUM_THREADS"); /* the contract has its own */
 }
 
 /* ---- the process ---- */
@@ -209,14 +200,14 @@ int rank_start(struct rank *rank, const struct gang_view *view, const struct gan
     int rc = rank_command(launch, rank->local_rank, &words, err);
     rc = rc ? rc : rank_output_open(rank, view->generation, err);
     env_inherit(&env);
-    devices_add(rank, &env);
+    devices_add(launch, &env);
     contract_add(rank, view, member, &env);
     environment_wish_apply(&launch->request->environment, &env);
     env_end(&env);
     const struct spawn_request request = {
         .argv = (const char *const *)words.at,
         .envp = (const char *const *)env.at,
-        .seat = &rank->seat,
+        .seat = &launch->seat,
         .grace_ms = launch->request->grace_ms,
         .held_fds = held,
         .n_held_fds = device_locks_fds(&a->locks, a->chosen, a->n_chosen, held),

@@ -27,7 +27,7 @@ static void python_path_add(const struct allocation *a, struct env_list *env)
                                before && *before ? ":" : "", a->python_dir));
 }
 
-static void devices_add(const struct allocation *a, const struct seat *seat, struct env_list *env)
+void seat_devices_add(const struct allocation *a, const struct seat *seat, struct env_list *env)
 {
     struct env_list of_seat = {0};
     seat_environment(seat, &a->devices, a->visible, &of_seat);
@@ -39,7 +39,7 @@ void seat_environment_add(const struct allocation *a, uint32_t number, struct en
     const struct seat *seat = &a->seats[number];
     if (seat->host == 0) {
         if (seat->n_devices > 0)
-            devices_add(a, seat, env);
+            seat_devices_add(a, seat, env);
         python_path_add(a, env);
     }
     env_set(env, xasprintf("MUSTER_WORKER=%u", number));
@@ -73,13 +73,14 @@ void environment_command(const struct environment_wish *wish, const char *const 
 {
     /* Bash where there is one, for which what is sourced is often written. */
     static const char *const shell[] = {
-        "sh", "-c", "s=sh; command -v bash >/dev/null && s=bash; exec $s -c \"$0\" $s \"$@\""};
-    for (size_t i = 0; wish->setup && i < countof(shell); i++)
-        env_list_add(words, xstrdup(shell[i]));
-    if (wish->setup) /* it may end with a comment */
+        "sh", "-c", "s=sh; command -v bash >/dev/null && s=bash; exec $s -c \"$0\" $s \"$@\"",
+        NULL};
+    if (wish->setup) {
+        env_list_add_words(words, shell);
+        /* It may end with a comment. */
         env_list_add(words, xasprintf("{ %s\n} || exit; exec \"$@\"", wish->setup));
-    for (const char *const *word = program; *word; word++)
-        env_list_add(words, xstrdup(*word));
+    }
+    env_list_add_words(words, program);
     env_end(words);
 }
 

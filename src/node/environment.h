@@ -27,6 +27,9 @@ void environment_command(const struct environment_wish *wish, const char *const 
 void environment_changes(const char *const *envp, const struct texts *sent,
                          struct env_list *changes);
 
+/* The devices alone, of a seat that need not be the allocation's. */
+void seat_devices_add(const struct allocation *allocation, const struct seat *seat,
+                      struct env_list *env);
 void seat_environment_add(const struct allocation *allocation, uint32_t number,
                           struct env_list *env);
 /* The folder with muster.py, beside the program that muster keeps on another host,
