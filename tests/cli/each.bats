@@ -42,21 +42,7 @@ END
 }
 
 @test "a signal ends all commands and what they started; a second one does not wait" {
-    "$MUSTER" each -g cpu:2 -- sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
-    PID=$!
-    wait_for two_sleep
-    kill -TERM "$PID"
-    map_end
-    ended_with 143
-    wait_for nobody_is_left
-    "$MUSTER" each -g cpu:2 -- sh -c 'trap "" TERM; touch deaf.$MUSTER_WORKER; while :; do sleep 0.1; done' >said 2>&1 3>&- 4>&- &
-    PID=$!
-    wait_for test -e deaf.0 -a -e deaf.1
-    kill -INT "$PID"
-    wait_for holds said "once more ends them at once"
-    kill -INT "$PID"
-    map_end
-    ended_with 130
+    ends_by_signals each -g cpu:2 --
 }
 
 @test "kill -9 leaves nobody, and the devices are free again" {

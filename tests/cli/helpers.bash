@@ -162,6 +162,28 @@ map_end() {
 # Two workers of PID have each begun what they start.
 two_sleep() { [ "$(pgrep -P "$(pgrep -d, -P "$(pgrep -d, -P "$PID")")" | wc -l)" -ge 2 ]; }
 
+two_are_deaf() { [ "$(find . -name 'deaf.*' | wc -l)" = 2 ]; }
+
+# ends_by_signals VERB OPTION…: so that two workers of what follows run, which a first signal ends with what they started,
+# and which a second one does not wait for.
+ends_by_signals() {
+    "$MUSTER" "$@" sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for two_sleep
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    wait_for nobody_is_left
+    "$MUSTER" "$@" sh -c 'trap "" TERM; touch deaf.$$; while :; do sleep 0.1; done' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for two_are_deaf
+    kill -INT "$PID"
+    wait_for holds said "once more ends them at once"
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+}
+
 # The run's only folder, or the latest.
 run_dir() { readlink -f muster-runs/latest; }
 query() { sqlite3 "$(run_dir)/run.db" "$1"; }

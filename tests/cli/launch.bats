@@ -227,21 +227,7 @@ END
 }
 
 @test "a signal ends the ranks and what they started; a second one does not wait" {
-    "$MUSTER" launch --nproc 2 --no-python sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
-    PID=$!
-    wait_for two_sleep
-    kill -TERM "$PID"
-    map_end
-    ended_with 143
-    wait_for nobody_is_left
-    "$MUSTER" launch --nproc 2 --no-python sh -c 'trap "" TERM; touch deaf.$RANK; while :; do sleep 0.1; done' >said 2>&1 3>&- 4>&- &
-    PID=$!
-    wait_for test -e deaf.0 -a -e deaf.1
-    kill -INT "$PID"
-    wait_for holds said "once more ends them at once"
-    kill -INT "$PID"
-    map_end
-    ended_with 130
+    ends_by_signals launch --nproc 2 --no-python
 }
 
 @test "a rank that ignores SIGTERM is killed after the time for that; kill -9 of muster leaves nobody" {
@@ -333,6 +319,9 @@ END
     launch -g 1,3 --no-python sh -c 'echo $RANK $WORLD_SIZE $CUDA_VISIBLE_DEVICES ${MUSTER_DEVICE_INDEX-none}'
     ended_with 0
     [ "$(sort <<<"$output" | cut -d' ' -f1-3)" = $'0 2 1,3\n1 2 1,3' ]
+    launch -g cpu:65 --no-python true
+    ended_with 2
+    [[ $stderr == *"65 devices are more than the 64"* ]]
     launch -g 1,3 --nproc-per-node gpu --no-python sh -c 'echo $RANK'
     [ "$(sort <<<"$output" | tr '\n' ' ')" = "0 1 " ]
     "$MUSTER" launch -g 1 --no-python sh -c 'touch held; while [ ! -e go ]; do sleep 0.05; done' >said 2>&1 3>&- 4>&- &
