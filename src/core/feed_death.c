@@ -56,6 +56,21 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
     }
 }
 
+/*
+ * A worker that dies before its device gave a result seems to show that the command cannot work there, and nothing about
+ * its item. The second time, with another device to try, the item is as likely the reason. (With one device, the run ends
+ * then.)
+ */
+static bool item_spare(struct feed *f, const struct feed_worker *w, uint64_t item)
+{
+    struct slot *slot = slot_of(f, item);
+    if (w->state != WORKER_LIVE) /* it may not have looked at the item */
+        return true;
+    bool is_spared = !(slot->flags & SPARED) || f->seats.n_sets < 2;
+    slot->flags |= SPARED;
+    return is_spared;
+}
+
 /* Decides which of its unanswered items are charged or suspected. */
 static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death,
                              bool start_failure)
@@ -76,7 +91,8 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
         cause = CAUSE_PROTOCOL;
     if (death == GONE_OOM && !f->config.fixed_batches && in_hand > 1)
         device_shrink(f, w->device, limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand);
-    if (start_failure || !blamed)
+    bool is_spared = start_failure && (total > 1 || item_spare(f, w, runs[0].first));
+    if (is_spared || !blamed)
         runs_to_pool(f, runs, n_runs);
     else if (total == 1)
         item_charge(f, worker, runs[0].first, cause, true);

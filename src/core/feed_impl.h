@@ -37,7 +37,8 @@ enum slot_state {
 
 enum slot_flags {
     ANSWERED_FIRST = 1,
-    ANSWERED_SECOND = 2
+    ANSWERED_SECOND = 2,
+    SPARED = 4 /* its worker died alone with it, and the device was blamed, which had no results */
 };
 
 /* Links in the list of a worker's items: references made by feed_window.c; NONE at the ends. */

@@ -98,7 +98,8 @@ static void item_sent(struct feed *f, uint32_t worker, uint64_t item)
         f->workers[worker].items.copy = item;
         return;
     }
-    slot->flags = slot->copy_failed = 0;
+    slot->flags &= SPARED;
+    slot->copy_failed = 0;
     slot->sent_order = f->window.sent_order;
     owned_link(f, worker, item);
 }
@@ -164,10 +165,11 @@ bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
             owned_link(f, slot->owner[1] - 1u, item);
         }
         slot->owner[0] = slot->owner[1];
-        slot->flags = (uint8_t)(slot->flags & ANSWERED_SECOND ? ANSWERED_FIRST : 0);
+        slot->flags = (uint8_t)((slot->flags & ANSWERED_SECOND ? ANSWERED_FIRST : 0) |
+                                (slot->flags & SPARED));
     } else {
         f->workers[worker].items.copy = UINT64_MAX;
-        slot->flags &= ANSWERED_FIRST;
+        slot->flags &= ANSWERED_FIRST | SPARED;
     }
     slot->owner[1] = 0;
     if (slot->owner[0] != 0) {

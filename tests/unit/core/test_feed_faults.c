@@ -53,6 +53,26 @@ static void nothing_ever_succeeding_ends_the_run_early(void **state)
     scene_close(&scene);
 }
 
+/* With many devices, and few items, all devices would be tried with an item that kills its worker. */
+static void an_item_is_spared_once_when_its_worker_dies_on_a_device_without_results(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 8, .n_devices = 8, .retries = 1});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        channel_up(&scene, worker, 1);
+        buf_reset(&scene.said);
+        TELL(&scene, .kind = EV_EXIT, .worker = worker, .death = GONE_CRASH);
+        scene.now_ms += 60000;
+        TELL(&scene, .kind = EV_TICK);
+        expect(&scene, worker == 0   ? "SPAWN w1; "
+                       : worker == 1 ? "SPAWN w2; "
+                                     : "SET_ASIDE w2 0 after 2; ");
+    }
+    scene_close(&scene);
+}
+
 static void a_lost_device_is_benched_and_its_items_go_elsewhere(void **state)
 {
     (void)state;
@@ -625,6 +645,7 @@ int main(void)
         cmocka_unit_test(a_filter_that_stays_after_its_last_answer_has_answered),
         cmocka_unit_test(out_of_memory_halves_the_batch_of_that_device_only),
         cmocka_unit_test(nothing_ever_succeeding_ends_the_run_early),
+        cmocka_unit_test(an_item_is_spared_once_when_its_worker_dies_on_a_device_without_results),
         cmocka_unit_test(a_lost_device_is_benched_and_its_items_go_elsewhere),
         cmocka_unit_test(a_lost_device_that_comes_back_is_taken_by_the_next_session_only),
         cmocka_unit_test(a_straggler_is_given_to_an_idle_worker_and_the_first_answer_wins),
