@@ -148,7 +148,8 @@ static void on_closed(void *context, enum worker_stream stream)
     ends_send(w);
 }
 
-/* What was seen while output, or input, still waits here is not true for the head. */
+/* What was seen while output, or input, still waits here is not true for the head. That it reads stays true, and is told
+ * once. */
 static void on_input(void *context, enum input_fact fact)
 {
     struct agent_worker *w = context;
@@ -156,7 +157,8 @@ static void on_input(void *context, enum input_fact fact)
     struct wire_body body = wire_body_to(&out);
     struct wire_input input = {.fact = (uint8_t)fact, .n_bytes = w->n_input_bytes};
     wire_input(&body, &input);
-    if (w->streams[STREAM_IN].input.len == 0 && !has_output(w))
+    bool is_all_seen = w->streams[STREAM_IN].input.len == 0 && !has_output(w);
+    if (fact == INPUT_READ || is_all_seen)
         frame_send(w, FRAME_INPUT, 0, buf_str(&out));
 }
 

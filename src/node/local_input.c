@@ -69,6 +69,7 @@ static void read_look(struct local_worker *w, uint64_t now_ms)
         return;
     if (now_ms >= watch->read_look_ms) {
         if (unread_bytes(w) < watch->n_bytes) {
+            watch->asks_read = false;
             tell(w, INPUT_READ);
             return;
         }

@@ -263,7 +263,7 @@ static inline bool node_is_open(const struct node_worker *worker, enum worker_st
     return worker && worker->ops->is_open(worker, stream);
 }
 
-/* Asks to be told (INPUT_READ) when the worker begins to read its input. */
+/* Asks to be told once (INPUT_READ) when the worker has begun to read its input. */
 static inline void node_ask_read(struct node_worker *worker, bool is_asked)
 {
     worker->ops->ask_read(worker, is_asked);

@@ -40,8 +40,10 @@ static bool works(const struct fake_worker *w)
 
 static uint64_t worker_look(struct fake_worker *w, uint64_t now_ms)
 {
-    if (w->asks_read && w->has_read)
+    if (w->asks_read && w->has_read) {
+        w->asks_read = false;
         w->base.handlers->input(w->base.context, INPUT_READ);
+    }
     if (w->rest_pause_ms >= w->rest_pause_max_ms)
         return UINT64_MAX;
     if (w->rest_pause_ms == 0 || now_ms >= w->rest_look_ms) {
