@@ -318,7 +318,7 @@ void wire_error(struct wire_body *body, struct err *err)
     i32(body, &err->code);
     i32(body, &err->sys);
     text(body, err->text, sizeof(err->text));
-    if (!body->out && (err->code >= 0 || err->code < ERR_RECORD))
+    if (!body->out && (err->code >= 0 || err->code < ERR_RECORD || !err->text[0]))
         body->is_malformed = true;
 }
 
