@@ -34,6 +34,7 @@ struct remote_worker {
     bool is_lost; /* with the connection; the agent of a new one does not know it */
     struct remote_stream {
         bool is_open;
+        bool is_finished; /* by us; the worker may have closed its end before it knew that */
         bool is_paused;
         bool is_blocked;   /* a write took less than it was given */
         uint64_t may_send; /* credit of ours */

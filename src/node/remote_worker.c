@@ -133,6 +133,7 @@ void remote_finish(struct node_worker *worker, enum worker_stream stream)
     if (w->streams[stream].is_open && !w->is_gone)
         frame_send(w, FRAME_FINISH, stream, STR(""));
     w->streams[stream].is_blocked = false;
+    w->streams[stream].is_finished = true;
     if (stream != STREAM_CHANNEL) /* the worker may still send there */
         w->streams[stream].is_open = false;
 }
@@ -143,6 +144,7 @@ void remote_drop(struct node_worker *worker, enum worker_stream stream)
     if (w->streams[stream].is_open && !w->is_gone)
         frame_send(w, FRAME_DROP, stream, STR(""));
     w->streams[stream].is_blocked = w->streams[stream].is_open = false;
+    w->streams[stream].is_finished = false;
 }
 
 bool remote_is_open(const struct node_worker *worker, enum worker_stream stream)
@@ -310,10 +312,10 @@ static void on_closed(struct remote_worker *w, const struct frame *frame, struct
 {
     struct remote_stream *at = &w->streams[frame->stream];
     (void)body;
-    if (!at->is_open)
+    if (!at->is_open && !at->is_finished)
         return;
     held_tell(w, frame->stream);
-    at->is_open = at->is_blocked = false;
+    at->is_open = at->is_blocked = at->is_finished = false;
     if (w->base.handlers->closed)
         w->base.handlers->closed(w->base.context, frame->stream);
 }
