@@ -52,6 +52,7 @@ static double life_limited(const struct feed *f, double ms)
 void buffered_reads(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
+    w->buffering.has_read = true;
     if (w->buffering.load_ms == 0)
         w->buffering.load_ms = MAX(f->now_ms - w->time.started_ms, (uint64_t)1);
 }

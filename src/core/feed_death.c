@@ -64,7 +64,7 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
 static bool item_spare(struct feed *f, const struct feed_worker *w, uint64_t item)
 {
     struct slot *slot = slot_of(f, item);
-    if (w->state != WORKER_LIVE) /* it may not have looked at the item */
+    if (w->state != WORKER_LIVE && !w->buffering.has_read) /* it has not looked at the item */
         return true;
     bool is_spared = !(slot->flags & SPARED) || f->seats.n_sets < 2;
     slot->flags |= SPARED;

@@ -143,6 +143,7 @@ struct buffering {
     uint64_t refill_ms; /* the shortest time from an exit to the next start */
     uint64_t n_sent;    /* to this process */
     bool is_probe;      /* it was ended after a time without work, to see what it holds back */
+    bool has_read;      /* its input, in this life */
 };
 
 struct feed_worker {

@@ -60,7 +60,7 @@ static void life_reset(struct feed_worker *w)
     w->answered_in_life = 0;
     w->time.burst_ms = 0;
     w->buffering.n_sent = 0;
-    w->buffering.is_probe = false;
+    w->buffering.is_probe = w->buffering.has_read = false;
     w->items.fifo_head = w->items.fifo_len = 0;
     w->drain.settle_at_ms = w->time.silence_noted_ms = 0;
     w->time.gap_max_ms = 0;
