@@ -60,6 +60,20 @@ void env_unset(struct env_list *env, const char *name)
     env->len = n_left;
 }
 
+void env_unset_beginning(struct env_list *env, const char *beginning, const char *but)
+{
+    size_t n_left = 0;
+    for (size_t i = 0; i < env->len; i++) {
+        bool is_kept = strncmp(env->at[i], beginning, strlen(beginning)) != 0 ||
+                       (but && is_named(env->at[i], but, strlen(but)));
+        if (is_kept)
+            env->at[n_left++] = env->at[i];
+        else
+            free(env->at[i]);
+    }
+    env->len = n_left;
+}
+
 const char *env_get(const struct env_list *env, const char *name)
 {
     for (size_t i = 0; i < env->len; i++)

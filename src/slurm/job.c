@@ -217,15 +217,8 @@ void slurm_jobs_cancel(const char *name)
 void slurm_step_environment(struct env_list *env)
 {
     static const char *const prefixes[] = {"SLURM_", "SRUN_", "SALLOC_", "SBATCH_", "SQUEUE_"};
-    for (size_t i = env->len; i-- > 0;) {
-        bool is_slurms = false;
-        for (size_t p = 0; p < countof(prefixes); p++)
-            is_slurms |= strncmp(env->at[i], prefixes[p], strlen(prefixes[p])) == 0;
-        if (!is_slurms || strncmp(env->at[i], "SLURM_CONF=", 11) == 0)
-            continue;
-        cleanup_free char *name = xstrndup(env->at[i], strcspn(env->at[i], "="));
-        env_unset(env, name);
-    }
+    for (size_t i = 0; i < countof(prefixes); i++)
+        env_unset_beginning(env, prefixes[i], "SLURM_CONF");
 }
 
 /* ---- its time ---- */

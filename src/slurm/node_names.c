@@ -110,3 +110,36 @@ int slurm_node_names(const char *list, struct env_list *out, struct err *err)
         rc = is_name(piece) ? names_expand(STR(""), piece, out, err) : malformed(piece, err);
     return rc;
 }
+
+/* "2(x3)" or "1". */
+static bool count_parse(struct str piece, uint64_t *n_tasks, uint64_t *n_nodes)
+{
+    const char *open = memchr(piece.at, '(', piece.len);
+    struct str tasks = {piece.at, open ? (size_t)(open - piece.at) : piece.len};
+    struct str nodes = {open, piece.len - tasks.len};
+    *n_nodes = 1;
+    if (u64_parse(tasks, 1, UINT32_MAX, n_tasks, NULL) != 0)
+        return false;
+    if (!open)
+        return true;
+    return nodes.len > 3 && str_starts_with(nodes, STR("(x")) && str_ends_with(nodes, STR(")")) &&
+           u64_parse((struct str){open + 2, nodes.len - 3}, 1, NAMES_MAX, n_nodes, NULL) == 0;
+}
+
+int slurm_task_count(const char *list, uint32_t node, uint32_t *out, struct err *err)
+{
+    struct str rest = str_of(list), piece;
+    uint64_t n_tasks, n_nodes, seen = 0;
+    bool is_found = false;
+    while (str_next(&rest, ',', &piece)) {
+        if (!count_parse(piece, &n_tasks, &n_nodes))
+            return fail(err, ERR_DATA, "'%.*s' is no count of tasks as Slurm writes it",
+                        (int)piece.len, piece.at);
+        if (!is_found && node < seen + n_nodes) {
+            *out = (uint32_t)n_tasks;
+            is_found = true;
+        }
+        seen += n_nodes;
+    }
+    return is_found ? 0 : fail(err, ERR_DATA, "it has no count of tasks for node %u", node);
+}

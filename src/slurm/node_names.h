@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slurm's lists of nodes, "n[1-3,07],gpu-[01-02]-x": slurm.conf(5), NodeName.
+ * Slurm's lists of nodes, "n[1-3,07],gpu-[01-02]-x" (slurm.conf(5), NodeName), and of their tasks, "2(x3),1".
  */
 #pragma once
+
+#include <stdint.h>
 
 #include "base/env_list.h"
 #include "base/err.h"
 
 /* Adds the name of each node, in the order of the list. ERR_DATA if it is no such list, or has more than 65,536. */
 MUST_CHECK int slurm_node_names(const char *list, struct env_list *out, struct err *err);
+/* The tasks on a node, by its place in the list. ERR_DATA if it is no such list, or has fewer nodes. */
+MUST_CHECK int slurm_task_count(const char *list, uint32_t node, uint32_t *out, struct err *err);

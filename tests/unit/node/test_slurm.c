@@ -48,6 +48,25 @@ static void what_is_no_list_is_refused(void **state)
     }
 }
 
+static void tasks_are_those_of_the_node(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        uint32_t node, n_tasks; /* 0: refused */
+    } rows[] = {{"1", 0, 1},       {"2(x3),1", 0, 2}, {"2(x3),1", 2, 2},  {"2(x3),1", 3, 1},
+                {"2(x3),1", 4, 0}, {"4,2", 1, 2},     {"", 0, 0},         {"x", 0, 0},
+                {"0", 0, 0},       {"2(x", 0, 0},     {"2(x)", 0, 0},     {"2(x0)", 0, 0},
+                {"2()", 0, 0},     {"2)", 0, 0},      {"2,", 0, 0},       {"2(", 0, 0},
+                {"2(x1)x", 0, 0},  {"-2", 0, 0},      {"2(x70000)", 0, 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        uint32_t n_tasks = 0;
+        int rc = slurm_task_count(rows[i].list, rows[i].node, &n_tasks, NULL);
+        if (rows[i].n_tasks > 0 ? rc != 0 || n_tasks != rows[i].n_tasks : rc != ERR_DATA)
+            fail_msg("'%s', node %u: %u tasks", rows[i].list, rows[i].node, n_tasks);
+    }
+}
+
 static void gpus_are_those_of_the_node(void **state)
 {
     (void)state;
@@ -128,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_of_nodes_are_expanded),
         cmocka_unit_test(what_is_no_list_is_refused),
+        cmocka_unit_test(tasks_are_those_of_the_node),
         cmocka_unit_test(gpus_are_those_of_the_node),
         cmocka_unit_test(a_step_has_none_of_slurms_variables),
         cmocka_unit_test(times_of_jobs_are_read_and_other_lines_passed_over),
