@@ -113,6 +113,10 @@ static enum wire_result preamble_find(struct wire_reader *reader, struct err *er
     struct str bytes = untaken(reader);
     if (bytes.len == 0)
         return WIRE_MORE;
+    if (reader->is_strict && memcmp(bytes.at, preamble.at, MIN(bytes.len, preamble.len)) != 0) {
+        fail(err, ERR_DATA, "what came is not muster's");
+        return broken(reader);
+    }
     const char *found = memmem(bytes.at, bytes.len, preamble.at, preamble.len);
     size_t n_kept = MIN(bytes.len, preamble.len - 1);
     noise_take(reader, found ? (size_t)(found - bytes.at) : bytes.len - n_kept);
@@ -128,15 +132,17 @@ static enum wire_result preamble_find(struct wire_reader *reader, struct err *er
 }
 
 /* What a header alone shows to be wrong, before its body is waited for; NULL: nothing. */
-static const char *header_flaw(const char *header)
+static const char *header_flaw(const struct wire_reader *reader, const char *header)
 {
     unsigned type = (unsigned char)header[AT_TYPE];
+    uint32_t length = get_u32(header + AT_LENGTH);
     if (header[AT_ZERO] != 0 || header[AT_ZERO + 1] != 0)
         return "has bytes set that are zero in this protocol";
     if (type >= FRAME_TYPES_COUNT)
         return "is of an unknown type";
-    return get_u32(header + AT_LENGTH) > kinds[type].body_max ? "is longer than its type allows"
-                                                              : NULL;
+    if (reader->body_max > 0 && length > reader->body_max)
+        return "is longer than this end allows yet";
+    return length > kinds[type].body_max ? "is longer than its type allows" : NULL;
 }
 
 static enum wire_result frame_flawed(struct wire_reader *reader, const char *flaw, struct err *err)
@@ -158,7 +164,7 @@ enum wire_result wire_next(struct wire_reader *reader, struct frame *frame, stru
     struct str bytes = untaken(reader);
     if (bytes.len < WIRE_HEADER_BYTES)
         return WIRE_MORE;
-    const char *flaw = header_flaw(bytes.at);
+    const char *flaw = header_flaw(reader, bytes.at);
     if (flaw)
         return frame_flawed(reader, flaw, err);
     size_t body_len = get_u32(bytes.at + AT_LENGTH);

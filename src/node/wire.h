@@ -33,7 +33,8 @@ enum {
 #define WIRE_PREAMBLE  "\n\001muster-wire-1\n"
 #define WIRE_NO_WORKER UINT32_MAX
 
-/* Name, the longest body in bytes. Bodies: wire_body.h, and raw bytes for DATA and TEXT. */
+/* Name, the longest body in bytes. Bodies: wire_body.h, and raw bytes for DATA and TEXT. GANG_…: between a leader and its
+ * followers (rendezvous/message.h). */
 #define FRAME_TYPES(X)                                                \
     X(HELLO, 65536)              /* both ways, first: who is there */ \
     X(PING, 8)                   /* both ways: the sender's clock */  \
@@ -68,7 +69,17 @@ enum {
     X(FILE_CREDIT, 8)            /* both ways: bytes to send more */  \
     X(FILE_END, 16)              /* both ways: the file is sent */    \
     X(FILES_FAILED, 4096)        /* from it: an error instead */      \
-    X(UNSTAGE, 0)                /* to it: the files are of no use */
+    X(UNSTAGE, 0)                /* to it: the files are of no use */ \
+    X(GANG_CHALLENGE, 256)       /* from the leader, first */         \
+    X(GANG_JOIN, 1024)           /* to it: who is there */            \
+    X(GANG_WELCOME, 64)          /* from it: a member now */          \
+    X(GANG_REFUSED, 1024)        /* from it: an error instead */      \
+    X(GANG_START, 64)            /* from it: start a generation */    \
+    X(GANG_END, 1)               /* from it: end its ranks */         \
+    X(GANG_RETRY, 16400)         /* from it: the next one comes */    \
+    X(GANG_OVER, 16400)          /* from it: the gang is over */      \
+    X(GANG_EXIT, 32832)          /* to it: a rank has ended */        \
+    X(GANG_LEAVE, 2048)          /* to it: the follower leaves */
 
 enum frame_type {
 #define X(name, body_max) FRAME_##name,
@@ -109,6 +120,9 @@ struct wire_reader {
     struct buf noise; /* the beginning of what came before the preamble */
     uint64_t n_noise_bytes;
     bool has_begun, is_broken;
+    /* Set by the owner, from the beginning on: for streams that anybody can open. */
+    bool is_strict;    /* nothing may come before the preamble */
+    uint32_t body_max; /* longer bodies break the stream; 0: as their types allow */
 };
 
 enum wire_result {

@@ -60,22 +60,21 @@ void wire_u8(struct wire_body *body, uint8_t *value)
     *value = (uint8_t)wide;
 }
 
-static void u32(struct wire_body *body, uint32_t *value)
+void wire_u32(struct wire_body *body, uint32_t *value)
 {
     uint64_t wide = *value;
     number(body, &wide, 4);
     *value = (uint32_t)wide;
 }
 
-static void i32(struct wire_body *body, int *value)
+void wire_i32(struct wire_body *body, int *value)
 {
     uint32_t wide = (uint32_t)*value;
-    u32(body, &wide);
+    wire_u32(body, &wide);
     *value = (int)wide;
 }
 
-/* Any byte but 0 and 1 is malformed, so that a message has one form. */
-static void flag(struct wire_body *body, bool *value)
+void wire_flag(struct wire_body *body, bool *value)
 {
     uint8_t byte = *value;
     wire_u8(body, &byte);
@@ -102,7 +101,7 @@ static struct str text_view(struct wire_body *body)
     return body->is_malformed ? (struct str){"", 0} : text;
 }
 
-static void text(struct wire_body *body, char *at, size_t cap)
+void wire_text(struct wire_body *body, char *at, size_t cap)
 {
     if (body->out) {
         text_add(body, at);
@@ -116,6 +115,34 @@ static void text(struct wire_body *body, char *at, size_t cap)
     if (view.len > 0)
         memcpy(at, view.at, view.len);
     at[view.len] = '\0';
+}
+
+void wire_bytes(struct wire_body *body, struct str *bytes, size_t max)
+{
+    uint64_t len = bytes->len;
+    number(body, &len, 4);
+    if (body->out) {
+        ASSERT(len <= max);
+        buf_add_str(body->out, *bytes);
+        return;
+    }
+    *bytes = take(body, (size_t)len);
+    if (len > max)
+        body->is_malformed = true;
+    if (body->is_malformed)
+        *bytes = STR("");
+}
+
+void wire_raw(struct wire_body *body, void *at, size_t len)
+{
+    if (body->out) {
+        buf_add(body->out, at, len);
+        return;
+    }
+    struct str bytes = take(body, len);
+    memset(at, 0, len);
+    if (bytes.at)
+        memcpy(at, bytes.at, len);
 }
 
 /* NULL is written as "". */
@@ -132,7 +159,7 @@ static void text_owned(struct wire_body *body, char **owned)
 /* How many follow; each of them has at least `bytes_min`, so a count that cannot be true costs no memory. */
 static void count(struct wire_body *body, uint32_t *n, uint32_t n_max, size_t bytes_min)
 {
-    u32(body, n);
+    wire_u32(body, n);
     if (body->out)
         return;
     if (*n > n_max || *n > body->in.len / bytes_min)
@@ -169,11 +196,11 @@ static void texts_release(const char **list)
 
 void wire_hello(struct wire_body *body, struct wire_hello *hello)
 {
-    u32(body, &hello->protocol); /* first in every protocol to come */
-    text(body, hello->version, sizeof(hello->version));
-    text(body, hello->program, sizeof(hello->program));
-    text(body, hello->host, sizeof(hello->host));
-    text(body, hello->machine, sizeof(hello->machine));
+    wire_u32(body, &hello->protocol); /* first in every protocol to come */
+    wire_text(body, hello->version, sizeof(hello->version));
+    wire_text(body, hello->program, sizeof(hello->program));
+    wire_text(body, hello->host, sizeof(hello->host));
+    wire_text(body, hello->machine, sizeof(hello->machine));
     wire_u64(body, &hello->pid);
     wire_u64(body, &hello->wall_ms);
     wire_u64(body, &hello->silence_limit_ms);
@@ -182,38 +209,38 @@ void wire_hello(struct wire_body *body, struct wire_hello *hello)
 
 void wire_take(struct wire_body *body, struct wire_take *take)
 {
-    text(body, take->gpus, sizeof(take->gpus));
+    wire_text(body, take->gpus, sizeof(take->gpus));
     wire_u64(body, &take->gpus_per_worker);
     wire_u64(body, &take->workers_per_gpu);
     wire_u64(body, &take->wait_ms);
     wire_u8(body, &take->visible);
     if (take->visible > VISIBLE_UUID)
         body->is_malformed = true;
-    text(body, take->run_id, sizeof(take->run_id));
-    text(body, take->cwd, sizeof(take->cwd));
-    text(body, take->program, sizeof(take->program));
+    wire_text(body, take->run_id, sizeof(take->run_id));
+    wire_text(body, take->cwd, sizeof(take->cwd));
+    wire_text(body, take->program, sizeof(take->program));
 }
 
 /* What the head shows of a device and tells its workers. */
 static void device(struct wire_body *body, struct device *device)
 {
     uint32_t kind = device->kind;
-    u32(body, &kind);
+    wire_u32(body, &kind);
     if (kind > DEVICE_SIM)
         body->is_malformed = true;
     device->kind = body->is_malformed ? DEVICE_CPU : (enum device_kind)kind;
-    i32(body, &device->index);
-    i32(body, &device->physical);
-    text(body, device->uuid, sizeof(device->uuid));
-    text(body, device->name, sizeof(device->name));
-    text(body, device->pci, sizeof(device->pci));
-    text(body, device->parent_uuid, sizeof(device->parent_uuid));
-    flag(body, &device->is_unnamed);
-    flag(body, &device->is_integrated);
+    wire_i32(body, &device->index);
+    wire_i32(body, &device->physical);
+    wire_text(body, device->uuid, sizeof(device->uuid));
+    wire_text(body, device->name, sizeof(device->name));
+    wire_text(body, device->pci, sizeof(device->pci));
+    wire_text(body, device->parent_uuid, sizeof(device->parent_uuid));
+    wire_flag(body, &device->is_unnamed);
+    wire_flag(body, &device->is_integrated);
     wire_u64(body, &device->mem_total_bytes);
     wire_u64(body, &device->mem_free_bytes);
-    i32(body, &device->numa_node);
-    text(body, device->script, sizeof(device->script));
+    wire_i32(body, &device->numa_node);
+    wire_text(body, device->script, sizeof(device->script));
 }
 
 static void seat_device(struct wire_body *body, size_t *position, uint32_t n_devices)
@@ -235,9 +262,9 @@ static void seat(struct wire_body *body, struct seat *seat, uint32_t n_devices)
         seat_device(body, &seat->devices[i], n_devices);
     if ((n == 0) != (n_devices == 0))
         body->is_malformed = true;
-    u32(body, &seat->share);
-    text(body, seat->label, sizeof(seat->label));
-    u32(body, &threads);
+    wire_u32(body, &seat->share);
+    wire_text(body, seat->label, sizeof(seat->label));
+    wire_u32(body, &threads);
     seat->threads = threads;
 }
 
@@ -315,26 +342,26 @@ void wire_taken_release(struct wire_taken *taken)
 
 void wire_error(struct wire_body *body, struct err *err)
 {
-    i32(body, &err->code);
-    i32(body, &err->sys);
-    text(body, err->text, sizeof(err->text));
+    wire_i32(body, &err->code);
+    wire_i32(body, &err->sys);
+    wire_text(body, err->text, sizeof(err->text));
     if (!body->out && (err->code >= 0 || err->code < ERR_RECORD || !err->text[0]))
         body->is_malformed = true;
 }
 
 void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
 {
-    u32(body, &spawn->seat);
+    wire_u32(body, &spawn->seat);
     wire_u64(body, &spawn->grace_ms);
-    flag(body, &spawn->has_input);
-    flag(body, &spawn->answers);
+    wire_flag(body, &spawn->has_input);
+    wire_flag(body, &spawn->answers);
     wire_u8(body, &spawn->channel);
     if (spawn->channel > CHANNEL_PATH)
         body->is_malformed = true;
-    u32(body, &spawn->umask);
+    wire_u32(body, &spawn->umask);
     if (spawn->umask > 0777)
         body->is_malformed = true;
-    u32(body, &spawn->files);
+    wire_u32(body, &spawn->files);
     texts(body, &spawn->argv);
     texts(body, &spawn->changes);
     if (!spawn->argv[0])
@@ -357,17 +384,17 @@ void wire_started(struct wire_body *body, struct wire_started *started)
 void wire_exit(struct wire_body *body, struct worker_exit *exit)
 {
     uint64_t stuck = (uint64_t)exit->stuck_pid;
-    flag(body, &exit->was_refused);
-    i32(body, &exit->exec_errno);
-    flag(body, &exit->has_exited);
-    i32(body, &exit->exit_code);
-    i32(body, &exit->exit_signal);
-    flag(body, &exit->oom_kills.knows_own);
+    wire_flag(body, &exit->was_refused);
+    wire_i32(body, &exit->exec_errno);
+    wire_flag(body, &exit->has_exited);
+    wire_i32(body, &exit->exit_code);
+    wire_i32(body, &exit->exit_signal);
+    wire_flag(body, &exit->oom_kills.knows_own);
     wire_u64(body, &exit->oom_kills.own);
     wire_u64(body, &exit->oom_kills.host);
     wire_u64(body, &exit->memory_bytes);
     wire_u64(body, &exit->rss_peak_bytes);
-    i32(body, &exit->n_left_behind);
+    wire_i32(body, &exit->n_left_behind);
     number(body, &stuck, 4);
     exit->stuck_pid = (pid_t)stuck;
     if ((unsigned)exit->exit_code > EXIT_CODE_MAX ||
@@ -396,14 +423,14 @@ void wire_sample(struct wire_body *body, struct device_sample *sample)
 {
     int milliwatts = sample->power_w < 0 ? -1 : (int)(sample->power_w * 1000 + 0.5);
     uint32_t device = (uint32_t)sample->device;
-    u32(body, &device);
+    wire_u32(body, &device);
     sample->device = device;
-    flag(body, &sample->is_lost);
+    wire_flag(body, &sample->is_lost);
     wire_u64(body, &sample->mem_used_bytes);
     wire_u64(body, &sample->mem_total_bytes);
-    i32(body, &sample->busy_percent);
-    i32(body, &sample->temperature_c);
-    i32(body, &milliwatts);
+    wire_i32(body, &sample->busy_percent);
+    wire_i32(body, &sample->temperature_c);
+    wire_i32(body, &milliwatts);
     if (milliwatts < -1)
         body->is_malformed = true;
     sample->power_w = milliwatts < 0 ? -1 : milliwatts / 1000.0;
@@ -413,9 +440,9 @@ void wire_sample(struct wire_body *body, struct device_sample *sample)
 
 void wire_stage(struct wire_body *body, struct wire_stage *stage)
 {
-    text(body, stage->probe_path, sizeof(stage->probe_path));
-    text(body, stage->probe_token, sizeof(stage->probe_token));
-    flag(body, &stage->needs_cwd);
+    wire_text(body, stage->probe_path, sizeof(stage->probe_path));
+    wire_text(body, stage->probe_token, sizeof(stage->probe_token));
+    wire_flag(body, &stage->needs_cwd);
 }
 
 static size_t texts_len(const char **list)
@@ -428,8 +455,8 @@ static size_t texts_len(const char **list)
 
 void wire_prepare(struct wire_body *body, struct wire_prepare *prepare)
 {
-    text(body, prepare->input_name, sizeof(prepare->input_name));
-    text(body, prepare->output_name, sizeof(prepare->output_name));
+    wire_text(body, prepare->input_name, sizeof(prepare->input_name));
+    wire_text(body, prepare->output_name, sizeof(prepare->output_name));
     texts(body, &prepare->options);
     texts(body, &prepare->patterns);
     wire_u64(body, &prepare->since_ns);
@@ -449,8 +476,8 @@ void wire_prepare_release(struct wire_prepare *prepare)
 
 void wire_staged(struct wire_body *body, struct wire_staged *staged)
 {
-    flag(body, &staged->is_shared);
-    text(body, staged->folder, sizeof(staged->folder));
+    wire_flag(body, &staged->is_shared);
+    wire_text(body, staged->folder, sizeof(staged->folder));
     if (staged->is_shared == (staged->folder[0] == '/'))
         body->is_malformed = true;
 }

@@ -37,6 +37,23 @@ static inline bool wire_body_is_whole(const struct wire_body *body)
     return !body->is_malformed && body->in.len == 0;
 }
 
+/* ---- fields ---- */
+
+void wire_u8(struct wire_body *body, uint8_t *value);
+void wire_u32(struct wire_body *body, uint32_t *value);
+void wire_u64(struct wire_body *body, uint64_t *value);
+void wire_i32(struct wire_body *body, int *value);
+/* Any byte but 0 and 1 is malformed, so that a message has one form. */
+void wire_flag(struct wire_body *body, bool *value);
+/* Without NUL, and shorter than `cap`. */
+void wire_text(struct wire_body *body, char *at, size_t cap);
+/* Any bytes, at most `max`; from a body that is read, a view of it. */
+void wire_bytes(struct wire_body *body, struct str *bytes, size_t max);
+/* So many bytes. */
+void wire_raw(struct wire_body *body, void *at, size_t len);
+
+/* ---- messages: CREDIT, END, FILE_CREDIT and READY (the agent's time, clock_file_ns) are a number alone ---- */
+
 /* HELLO, both ways. */
 struct wire_hello {
     uint32_t protocol;
@@ -118,9 +135,6 @@ struct wire_input {
 void wire_input(struct wire_body *body, struct wire_input *input);
 /* SAMPLE: of a device, by its position among the devices of TAKEN. */
 void wire_sample(struct wire_body *body, struct device_sample *sample);
-/* CREDIT, END, FILE_CREDIT, READY (the agent's time, clock_file_ns): a number alone. */
-void wire_u64(struct wire_body *body, uint64_t *value);
-void wire_u8(struct wire_body *body, uint8_t *value);
 
 /* STAGE: asks whether the agent sees the head's files. */
 struct wire_stage {

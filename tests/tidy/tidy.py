@@ -40,14 +40,15 @@ ROOMS = {
     "store": {"base"},
     "slurm": {"base"},
     "node": {"device", "proc", "slurm", "base"},
+    "rendezvous": {"node", "base"},
     "shell": {"node", "store", "ui", "core", "device", "proc", "slurm", "base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
     "agent": {"shell", "node", "device", "proc", "base"},
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},
     "shard": {"map", "core", "shell", "node", "device", "data", "tensor", "rule", "store", "base"},
-    "launch": {"core", "shell", "node", "device", "proc", "base"},
+    "launch": {"core", "shell", "rendezvous", "node", "device", "proc", "slurm", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"opt", "agent", "map", "shard", "launch", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "agent", "map", "shard", "launch", "rendezvous", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {

@@ -124,6 +124,46 @@ static void noise_is_bounded(void **state)
     wire_reader_release(&reader);
 }
 
+/* What a stream takes that anybody can open, where no login shell speaks first. */
+static void a_strict_stream_takes_nothing_before_the_preamble(void **state)
+{
+    (void)state;
+    cleanup_buf struct buf good = BUF_INIT;
+    struct frame frame;
+    frames_write(&good);
+    for (size_t n_right = 0; n_right < sizeof(WIRE_PREAMBLE) - 1; n_right++) {
+        cleanup_buf struct buf bytes = BUF_INIT;
+        struct wire_reader reader = {.is_strict = true};
+        struct err err = {0};
+        buf_add(&bytes, good.at, n_right);
+        wire_feed(&reader, buf_str(&bytes));
+        assert_int_equal(wire_next(&reader, &frame, &err), WIRE_MORE);
+        wire_feed(&reader, STR("?"));
+        assert_int_equal(wire_next(&reader, &frame, &err), WIRE_BROKEN);
+        wire_reader_release(&reader);
+    }
+    for (size_t piece = 1; piece <= good.len; piece++) {
+        struct wire_reader reader = {.is_strict = true};
+        struct err err = {0};
+        assert_int_equal(frames_read(&reader, buf_str(&good), piece, &err), countof(frames));
+        wire_reader_release(&reader);
+    }
+}
+
+static void a_body_that_is_longer_than_its_reader_allows_breaks_the_stream(void **state)
+{
+    (void)state;
+    cleanup_buf struct buf bytes = BUF_INIT;
+    struct wire_reader reader = {.body_max = 7};
+    struct err err = {0};
+    frames_write(&bytes);                          /* the fourth has 8 bytes */
+    bytes.len = bytes.len - 8 - WIRE_HEADER_BYTES; /* of which its header is enough */
+    assert_int_equal(frames_read(&reader, buf_str(&bytes), SIZE_MAX, &err), 3);
+    assert_true(reader.is_broken);
+    assert_non_null(strstr(err.text, "frame 3 is longer than this end allows yet"));
+    wire_reader_release(&reader);
+}
+
 static void bodies_come_back_as_they_were(void **state)
 {
     (void)state;
@@ -291,6 +331,8 @@ int main(void)
         cmocka_unit_test(a_byte_that_is_wrong_breaks_the_stream),
         cmocka_unit_test(a_frame_that_comes_twice_breaks_the_stream),
         cmocka_unit_test(noise_is_bounded),
+        cmocka_unit_test(a_strict_stream_takes_nothing_before_the_preamble),
+        cmocka_unit_test(a_body_that_is_longer_than_its_reader_allows_breaks_the_stream),
         cmocka_unit_test(bodies_come_back_as_they_were),
         cmocka_unit_test(a_seat_lies_on_devices_that_are_there),
         cmocka_unit_test(a_host_without_devices_has_a_seat_without),
