@@ -2,19 +2,12 @@
  *
  * muster launch: with the options of torchrun, and a few of its own.
  */
-#include <arpa/inet.h>
-
-#include "base/cleanup.h"
-#include "base/parse.h"
-#include "base/xalloc.h"
 #include "cli/allocation_arg.h"
+#include "cli/meeting_arg.h"
 #include "cli/verbs.h"
-#include "launch/launch.h"
 
 enum {
     PORT_MAX = 65535,
-    PORT_STATIC = 29500,
-    PORT_C10D = 29400,
     RESTARTS_MAX = 1000000
 };
 
@@ -33,69 +26,6 @@ static int exit_code_store(struct str text, void *field, struct err *err)
     return 0;
 }
 
-/* Where ranks meet. */
-struct meeting_options {
-    bool is_standalone;
-    const char *nnodes, *backend, *endpoint;
-    const char *master_addr; /* NULL: not given */
-    uint64_t master_port;    /* 0: not given */
-    uint64_t node_rank;
-};
-
-static int nodes_check(const struct meeting_options *meeting, struct err *err)
-{
-    const char *backend = meeting->backend, *nnodes = meeting->nnodes;
-    if (strcmp(nnodes, "1") != 0 && strcmp(nnodes, "1:1") != 0)
-        return fail(err, ERR_UNAVAILABLE,
-                    "--nnodes %s: muster launch starts the ranks of one machine so far", nnodes);
-    if (meeting->node_rank > 0)
-        return fail(err, ERR_USAGE, "--node-rank %lu of one node", meeting->node_rank);
-    if (strcmp(backend, "static") != 0 && strcmp(backend, "c10d") != 0)
-        return fail(err, ERR_USAGE, "--rdzv-backend %s: there are static and c10d", backend);
-    return 0;
-}
-
-/* "HOST:PORT", "HOST", "[::1]:29400". `host` owns the name. */
-static int endpoint_parse(const char *text, char **host, uint64_t *port, struct err *err)
-{
-    const char *colon = strrchr(text, ':');
-    bool has_port = colon && (strchr(text, ':') == colon || (colon > text && colon[-1] == ']'));
-    size_t len = has_port ? (size_t)(colon - text) : strlen(text);
-    bool is_in_brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
-    *host = is_in_brackets ? xstrndup(text + 1, len - 2) : xstrndup(text, len);
-    struct in6_addr v6;
-    bool is_host = (*host)[0] && !strpbrk(*host, "[]") &&
-                   (!strchr(*host, ':') || inet_pton(AF_INET6, *host, &v6) == 1);
-    if (!is_host)
-        return fail(err, ERR_USAGE, "expected HOST:PORT, HOST or [IPV6]:PORT");
-    return has_port ? u64_parse(str_of(colon + 1), 0, PORT_MAX, port, err) : 0;
-}
-
-/*
- * As torchrun decides it for one machine: with nothing said, or --standalone, the ranks meet at a free port of localhost.
- * `host` owns a name that the request borrows.
- */
-static int meeting_settle(const struct meeting_options *meeting, struct launch_request *request,
-                          char **host, struct err *err)
-{
-    bool is_c10d = strcmp(meeting->backend, "c10d") == 0;
-    bool has_endpoint = meeting->endpoint && meeting->endpoint[0];
-    if (meeting->is_standalone || (!has_endpoint && !is_c10d && meeting->master_port == 0)) {
-        request->master_addr = "localhost";
-        return 0;
-    }
-    request->run_id = request->run_id ? request->run_id : "none";
-    request->master_addr = is_c10d                ? "localhost"
-                           : meeting->master_addr ? meeting->master_addr
-                                                  : "127.0.0.1";
-    request->master_port = is_c10d ? PORT_C10D : has_endpoint ? PORT_STATIC : meeting->master_port;
-    if (!has_endpoint)
-        return 0;
-    int rc = endpoint_parse(meeting->endpoint, host, &request->master_port, err);
-    request->master_addr = *host;
-    return rc ? wrap(err, rc, "--rdzv-endpoint %s", meeting->endpoint) : 0;
-}
-
 struct launch_options {
     struct launch_request request;
     struct meeting_options meeting;
@@ -109,15 +39,16 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     (void)argc;
     (void)argv;
     struct launch_request *request = &options->request;
-    cleanup_free char *host = NULL;
+    struct meeting_texts texts = {0};
     if (!command || !command[0])
         return fail(err, ERR_USAGE, "no script; it stands behind the options");
     if (request->is_module + request->is_program + request->is_run_path > 1)
         return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
-    int rc = nodes_check(&options->meeting, err);
-    rc = rc ? rc : meeting_settle(&options->meeting, request, &host, err);
-    return rc ? rc
-              : launch_run(&app->log, app->self_path, request, (const char *const *)command, err);
+    int rc = meeting_settle(&options->meeting, request, &texts, &app->log, err);
+    rc =
+        rc ? rc : launch_run(&app->log, app->self_path, request, (const char *const *)command, err);
+    meeting_texts_release(&texts);
+    return rc;
 }
 
 #define FIELD(name)   offsetof(struct launch_options, request.name)
@@ -135,16 +66,17 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "role", "NAME", "the role of the ranks (default default)", FIELD(role)},
     ENVIRONMENT_OPTS(FIELD(environment)),
     {OPT_HEADING, .help = "Where they meet"},
-    {OPT_TEXT, 0, "nnodes", "N", "machines: 1 (default)", MEETING(nnodes)},
-    {OPT_U64, 0, "node-rank", "N", "the number of this machine (default 0)", MEETING(node_rank), 0, 4095},
+    {OPT_TEXT, 0, "nnodes", "N", "machines, on each of which the same command is started: N, or MIN:MAX (default 1, or what srun, mpirun and others say that started it)", MEETING(nnodes)},
+    {OPT_U64, 0, "node-rank", "N", "the number of this machine, with static; machine 0 leads (default 0)", MEETING(node_rank), 0, 4095},
     {OPT_FLAG, 0, "standalone", NULL, "meet at a free port of localhost; so they do as well without the options below", MEETING(is_standalone)},
-    {OPT_TEXT, 0, "master-addr", "HOST", "the address of rank 0, with --master-port (default 127.0.0.1)", MEETING(master_addr)},
-    {OPT_U64, 0, "master-port", "PORT", "the port of rank 0", MEETING(master_port), 1, PORT_MAX},
-    {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "the address and the port of rank 0; port 0 is a free one (default 29400 with c10d)", MEETING(endpoint)},
+    {OPT_TEXT, 0, "master-addr", "HOST", "the address of machine 0, with --master-port (default 127.0.0.1)", MEETING(master_addr)},
+    {OPT_U64, 0, "master-port", "PORT", "its port: of one machine that of rank 0, of several that at which they meet (default 29500)", MEETING(master_port), 1, PORT_MAX},
+    {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "the same in one; with c10d, the machine that has this address leads; on one machine port 0 is a free one (default 29400 with c10d)", MEETING(endpoint)},
     {OPT_TEXT, 0, "rdzv-backend", "NAME", "static (default) or c10d", MEETING(backend)},
     {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default: a random one, or none with a given port)", FIELD(run_id)},
-    {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "has no effect", UNUSED},
-    {OPT_TEXT, 0, "local-addr", "HOST", "has no effect", UNUSED},
+    {OPT_PATH, 0, "rdzv-token-file", "FILE", "a secret that all machines share; a machine that does not know it is refused", MEETING(token_file)},
+    {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "join_timeout: seconds to wait for the machines (default 600); last_call_timeout: for more than MIN of them (30); is_host: this machine leads, true or false; others have no effect", MEETING(conf)},
+    {OPT_TEXT, 0, "local-addr", "HOST", "the address, name or network interface of this machine, at which it listens or from which it connects (default: any)", MEETING(local_addr)},
     {OPT_HEADING, .help = "When a rank fails"},
     {OPT_U64, 0, "max-restarts", "N", "start all ranks again, N times at most (default 0)", FIELD(n_restarts), 0, RESTARTS_MAX},
     {OPT_DURATION, 0, "restart-pause", "DURATION", "before a restart; each one that follows waits twice as long (default 0.1s)", FIELD(pause_ms)},
@@ -169,7 +101,7 @@ static const struct opt launch_opts[] = {
 static void launch_defaults(void *typed)
 {
     struct launch_options *options = typed;
-    options->meeting.nnodes = "1";
+    options->meeting.node_rank = UINT64_MAX;
     options->meeting.backend = "static";
     options->request.role = "default";
     options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";

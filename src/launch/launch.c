@@ -85,219 +85,105 @@ static int seat_make(struct launch *launch, struct err *err)
     return 0;
 }
 
-/* ---- the gang's actions ---- */
-
-static void ranks_release(struct launch *launch)
-{
-    for (uint32_t i = 0; i < launch->n_ranks; i++)
-        rank_release(&launch->ranks[i]);
-    free(launch->ranks);
-    launch->ranks = NULL;
-    launch->n_ranks = 0;
-}
-
-/* The run is given up before the exits are told: they would seem to be failures of ranks. */
-static void start_failed(struct launch *launch, const struct gang_member *member, struct err *err)
-{
-    if (err->code == ERR_USAGE) /* a folder that cannot be made while the run lasts */
-        err->code = ERR_UNAVAILABLE;
-    shell_abort(&launch->shell, err);
-    for (uint32_t i = member->first_rank; i < member->first_rank + member->n_ranks; i++)
-        if (!launch->ranks[i].process)
-            launch_tell(launch,
-                        (struct gang_event){.kind = GEV_EXIT,
-                                            .rank = i,
-                                            .generation = gang_view(launch->gang).generation,
-                                            .status = 1});
-}
-
-/* Nobody will look at it, and ranks may be started again many times. */
-static void earlier_logs_remove(const struct launch *launch, uint32_t generation)
-{
-    if (!launch->is_temporary || generation == 0)
-        return;
-    cleanup_free char *folder = xasprintf("%s/attempt_%u", launch->log_root, generation - 1);
-    struct err ignored = {0};
-    (void)!remove_tree(folder, &ignored);
-}
-
-/* The first node of a generation makes place for all ranks; those of the one before are gone. */
-static void do_start(struct launch *launch, const struct gang_action *action)
-{
-    const struct gang_view view = gang_view(launch->gang);
-    struct gang_member member;
-    struct err err = {0};
-    bool is_member = gang_member(launch->gang, action->node, &member);
-    ASSERT(is_member);
-    if (member.group_rank == 0) {
-        ranks_release(launch);
-        earlier_logs_remove(launch, view.generation);
-        launch->ranks = xcalloc(view.world_size, sizeof(*launch->ranks));
-        launch->n_ranks = view.world_size;
-    }
-    int rc = 0;
-    for (uint32_t i = 0; i < member.n_ranks; i++) {
-        struct rank *rank = &launch->ranks[member.first_rank + i];
-        *rank = (struct rank){.launch = launch, .number = member.first_rank + i, .local_rank = i};
-        rc = rc ? rc : rank_start(rank, &view, &member, &err);
-    }
-    if (rc)
-        start_failed(launch, &member, &err);
-}
-
-static void do_end(struct launch *launch, const struct gang_action *action)
-{
-    struct gang_member member;
-    if (!gang_member(launch->gang, action->node, &member))
-        return;
-    for (uint32_t i = member.first_rank; i < member.first_rank + member.n_ranks; i++)
-        if (launch->ranks[i].process)
-            node_end(launch->ranks[i].process, action->flag ? END_AT_ONCE : END_POLITELY);
-}
-
-static void do_fail(struct launch *launch, const struct gang_action *action)
-{
-    (void)action;
-    launch->has_said_wait = false;
-}
-
-/* Ranks that end slowly would hide what happened from the user. */
-static void wait_say(struct launch *launch)
-{
-    const struct gang_view view = gang_view(launch->gang);
-    bool is_late = view.state == GANG_ENDS && view.first.cause != GANG_NO_CAUSE &&
-                   view.first.generation == view.generation &&
-                   shell_now(&launch->shell) - view.first.at_ms >= WAIT_SAID_MS;
-    if (!is_late || launch->has_said_wait)
-        return;
-    launch->has_said_wait = true;
-    log_add(launch->shell.log, LOG_WARN, "launch", "rank %u %s; waiting for %u rank%s to end",
-            view.first.rank, view.first.cause == GANG_LINGERS ? "stays" : "failed", view.n_alive,
-            plural(view.n_alive));
-}
-
-static void do_retry(struct launch *launch, const struct gang_action *action)
-{
-    char pause[24];
-    duration_format(pause, action->pause_ms);
-    report_make(launch);
-    report_print(launch);
-    log_add(launch->shell.log, LOG_WARN, "launch",
-            "all ranks start again in %s (restart %u of %lu)", pause,
-            gang_view(launch->gang).n_restarts_used, launch->request->n_restarts);
-}
-
-static void do_over(struct launch *launch, const struct gang_action *action)
-{
-    (void)action;
-    launch->is_over = true;
-    if (gang_view(launch->gang).outcome == GANG_FAILED)
-        report_make(launch);
-}
-
-static void actions_do(struct launch *launch, const struct gang_action *actions, size_t n)
-{
-    static void (*const deeds[])(struct launch *, const struct gang_action *) = {
-        [GACT_START] = do_start, [GACT_END] = do_end,   [GACT_FAIL] = do_fail,
-        [GACT_RETRY] = do_retry, [GACT_OVER] = do_over,
-    };
-    for (size_t i = 0; i < n; i++)
-        deeds[actions[i].kind](launch, &actions[i]);
-}
-
-/* What an action brings about is told after the actions beside it were carried out. */
-void launch_tell(struct launch *launch, struct gang_event event)
-{
-    if (launch->events.len == launch->events.cap) {
-        launch->events.cap = 2 * launch->events.cap + 16;
-        launch->events.at =
-            xrealloc(launch->events.at, launch->events.cap * sizeof(*launch->events.at));
-    }
-    launch->events.at[launch->events.len++] = event;
-    if (launch->events.is_handled)
-        return;
-    launch->events.is_handled = true;
-    for (size_t i = 0; i < launch->events.len; i++) {
-        const struct gang_action *actions;
-        struct gang_event next = launch->events.at[i];
-        next.now_ms = shell_now(&launch->shell);
-        size_t n = gang_step(launch->gang, &next, &actions);
-        actions_do(launch, actions, n);
-    }
-    launch->events.len = 0;
-    launch->events.is_handled = false;
-}
-
 /* ---- the shell's verb ---- */
+
+static void stop(struct launch *launch, bool at_once)
+{
+    if (launch->gang)
+        lead_tell(launch, (struct gang_event){.kind = GEV_STOP, .flag = at_once});
+    else if (launch->rendezvous)
+        follow_stop(launch, at_once);
+    else
+        launch->is_over = true; /* nothing has begun */
+}
 
 static void on_stop(void *context, bool now)
 {
     (void)now; /* there is nothing else to stop than the ranks */
-    launch_tell(context, (struct gang_event){.kind = GEV_STOP});
+    stop(context, false);
 }
 
 static void on_kill(void *context)
 {
-    launch_tell(context, (struct gang_event){.kind = GEV_STOP, .flag = true});
+    stop(context, true);
 }
 
 static void on_tick(void *context)
 {
     struct launch *launch = context;
-    for (uint32_t i = 0; i < launch->n_ranks; i++)
-        if (launch->ranks[i].process)
-            rank_output_rest(&launch->ranks[i]);
-    launch_tell(launch, (struct gang_event){.kind = GEV_TICK});
-    wait_say(launch);
+    for (uint32_t i = 0; launch->own.n_alive > 0 && i < launch->own.n_ranks; i++)
+        if (launch->own.ranks[i].process)
+            rank_output_rest(&launch->own.ranks[i]);
+    if (launch->gang)
+        lead_tick(launch);
+    if (launch->rendezvous)
+        rendezvous_tick(launch->rendezvous, shell_now(&launch->shell));
 }
 
-static const struct shell_verb launch_shell = {
-    .name = "launch", .stop = on_stop, .kill = on_kill, .tick = on_tick};
+static void on_before_sleep(void *context)
+{
+    struct launch *launch = context;
+    if (launch->rendezvous)
+        rendezvous_flush(launch->rendezvous, shell_now(&launch->shell));
+}
+
+static const struct shell_verb launch_shell = {.name = "launch",
+                                               .stop = on_stop,
+                                               .kill = on_kill,
+                                               .tick = on_tick,
+                                               .before_sleep = on_before_sleep};
 
 /* ---- the run ---- */
 
 static int ranks_run(struct launch *launch, struct err *err)
 {
-    uint32_t n_ranks;
+    bool is_alone = launch->request->meeting.n_nodes_max == 1;
     int rc = seat_make(launch, err);
-    rc = rc ? rc : ranks_count(launch, &n_ranks, err);
-    if (rc == 0 &&
-        rendezvous_take(&launch->rendezvous, (uint16_t)launch->request->master_port, err) != 0)
-        return wrap(err, ERR_UNAVAILABLE,
-                    "without --master-port and --rdzv-endpoint a free port is taken");
+    rc = rc ? rc : ranks_count(launch, &launch->own.n_ranks, err);
+    if (rc == 0 && !is_alone)
+        rc = meeting_open(launch, err);
     rc = rc ? rc : logs_begin(launch, err);
     if (rc)
         return rc;
-    shell_files_allow(&launch->shell, n_ranks);
-    launch_tell(launch, (struct gang_event){.kind = GEV_NODE_UP, .node = 0, .count = n_ranks});
-    while (!launch->is_over)
+    shell_files_allow(&launch->shell, launch->own.n_ranks);
+    if (is_alone || rendezvous_leads(launch->rendezvous))
+        rc = lead_begin(launch, err);
+    while (rc == 0 && (!launch->is_over || launch->own.n_alive > 0))
         shell_turn(&launch->shell);
-    return 0;
+    return rc;
 }
 
-static int status_of(struct launch *launch, struct err *err)
+static int outcome(struct launch *launch, struct err *err)
 {
     const struct shell_end *end = &launch->shell.end;
-    const struct gang_view view = gang_view(launch->gang);
     if (end->signal)
         return 128 + end->signal;
     if (end->err.code)
         return fail(err, end->err.code, "%s", end->err.text);
-    if (view.outcome != GANG_FAILED)
-        return 0;
-    report_print(launch);
-    return launch->request->fails_with_one ? 1 : MAX(launch->failed_status, 1);
+    return launch->gang ? lead_outcome(launch, err) : launch->orders.status;
+}
+
+static int status_of(struct launch *launch, struct err *err)
+{
+    int status = outcome(launch, err);
+    const char *why = err->code                  ? err->text
+                      : launch->shell.end.signal ? strsignal(launch->shell.end.signal)
+                      : status                   ? buf_text(&launch->report)
+                                                 : "";
+    if (launch->gang && launch->rendezvous)
+        lead_end(launch, status < 0 ? err_exit_status(status) : status, why);
+    bool is_of_a_rank = status != 0 && err->code == 0 && !launch->shell.end.signal;
+    return is_of_a_rank && launch->request->fails_with_one ? 1 : status;
 }
 
 static void launch_release(struct launch *launch)
 {
+    rendezvous_close(launch->rendezvous);
     shell_close(&launch->shell);
     ranks_release(launch);
     logs_end(launch);
-    rendezvous_release(&launch->rendezvous);
+    lead_release(launch);
     allocation_release(&launch->allocation);
-    gang_free(launch->gang);
-    free(launch->events.at);
     buf_release(&launch->report);
 }
 
@@ -326,17 +212,6 @@ static int command_check(const struct launch *launch, struct err *err)
     return rc;
 }
 
-static struct gang *gang_make(const struct launch_request *request)
-{
-    const struct gang_config config = {.n_nodes_min = 1,
-                                       .n_nodes_max = 1,
-                                       .n_restarts = (uint32_t)request->n_restarts,
-                                       .pause_ms = request->pause_ms,
-                                       .healthy_ms = request->healthy_ms,
-                                       .linger_ms = request->linger_ms};
-    return xalloc_checked(gang_new(&config), sizeof(config));
-}
-
 int launch_run(struct log *log, const char *self_path, const struct launch_request *request,
                const char *const *command, struct err *err)
 {
@@ -348,8 +223,7 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
         return err->code;
     struct launch launch = {.request = &named,
                             .command = command,
-                            .rendezvous = RENDEZVOUS_INIT,
-                            .gang = gang_make(request),
+                            .master_port = MASTER_PORT_INIT,
                             .shell = {.verb = &launch_shell,
                                       .context = &launch,
                                       .log = log,

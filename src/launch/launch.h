@@ -3,9 +3,11 @@
  * `muster launch`: the ranks of one program, started and ended together, with the environment that torchrun gives them
  * (https://docs.pytorch.org/docs/stable/elastic/run.html). core/gang.h decides, this room does.
  *
- *   launch.c       the gang's events and actions   rank.c    a rank: its command, environment, process
- *   output.c       where its output goes           report.c  what failed first
- *   rendezvous.c   the port at which ranks meet
+ *   launch.c   from the request to the status      rank.c    a rank: its command, environment, process
+ *   machine.c  the ranks of this machine           output.c  where its output goes
+ *   lead.c     the gang's events and actions       report.c  what failed first
+ *   follow.c   the orders of a leader elsewhere    meeting.c who leads, and who is called when
+ *   takeover.c what another launcher tells         master_port.c  the port at which ranks meet
  */
 #pragma once
 
@@ -32,7 +34,34 @@ struct std_choice {
 MUST_CHECK int std_choice_parse(struct str text, struct std_choice *out, struct err *err);
 uint8_t std_choice_of(const struct std_choice *choice, uint32_t local_rank);
 
+enum launch_role {
+    LAUNCH_BY_ENDPOINT, /* the one leads that has its address */
+    LAUNCH_LEADS,
+    LAUNCH_FOLLOWS
+};
+
+/* The machines that take part, each with a muster of its own (rendezvous/rendezvous.h). */
+struct launch_meeting {
+    uint32_t n_nodes_min, n_nodes_max; /* 1, 1: this machine alone, and nothing else is looked at */
+    enum launch_role role;
+    uint32_t
+        node; /* the number of this machine; 0 leads. RENDEZVOUS_ANY_NODE: the leader gives it one */
+    const char *host; /* of the endpoint */
+    uint16_t port;
+    const char *local_addr;    /* NULL: any */
+    struct str token;          /* "": none */
+    uint64_t join_ms, more_ms; /* struct gang_config */
+};
+
+/* The place of the one rank that a muster starts which is a task of a launcher, such as srun. */
+struct launch_task {
+    uint32_t local_rank, n_local;  /* n_local 0: this muster is no task */
+    uint32_t group_rank, n_groups; /* n_groups 0: not known */
+};
+
 struct launch_request {
+    struct launch_meeting meeting;
+    struct launch_task task;
     struct environment_wish environment;
     const char *gpus;  /* SPEC of devices that are taken; NULL: ranks see what muster sees */
     const char *nproc; /* as it was typed */

@@ -121,6 +121,15 @@ void logs_end(struct launch *launch)
     free(launch->log_root);
 }
 
+void logs_forget(const struct launch *launch, uint32_t generation)
+{
+    if (!launch->is_temporary)
+        return;
+    cleanup_free char *folder = xasprintf("%s/attempt_%u", launch->log_root, generation);
+    struct err ignored = {0};
+    (void)!remove_tree(folder, &ignored);
+}
+
 static int stream_open(struct rank *rank, struct rank_stream *stream, const char *folder,
                        bool is_err, struct err *err)
 {
@@ -174,7 +183,7 @@ static void output_lost(struct launch *launch, const struct err *why)
         return;
     }
     launch->shell.end.signal = SIGPIPE;
-    launch_tell(launch, (struct gang_event){.kind = GEV_STOP});
+    shell_stop(&launch->shell, false);
 }
 
 static void shown_add(struct rank *rank, struct rank_stream *stream, struct str bytes, bool is_end)

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
+#include "launch/takeover.h"
 
 /* ---- the command ---- */
 
@@ -97,26 +98,28 @@ static void usual_set(struct env_list *env, const char *name, const char *value)
 }
 
 /* The contract of torchrun with its scripts. */
-static void contract_add(const struct rank *rank, const struct gang_view *view,
-                         const struct gang_member *member, struct env_list *env)
+static void contract_add(const struct rank *rank, struct env_list *env)
 {
     const struct launch *launch = rank->launch;
     const struct launch_request *request = launch->request;
+    const struct rendezvous_start *part = &launch->own.part;
+    const struct launch_task *task = &request->task;
+    bool has_groups = task->n_local > 0 && task->n_groups > 0;
     const struct {
         const char *name;
         uint64_t value;
     } numbers[] = {
         {"RANK", rank->number},
         {"LOCAL_RANK", rank->local_rank},
-        {"WORLD_SIZE", view->world_size},
-        {"LOCAL_WORLD_SIZE", member->n_ranks},
-        {"GROUP_RANK", member->group_rank},
-        {"GROUP_WORLD_SIZE", view->n_members},
+        {"WORLD_SIZE", part->world_size},
+        {"LOCAL_WORLD_SIZE", task->n_local > 0 ? task->n_local : launch->own.n_ranks},
+        {"GROUP_RANK", has_groups ? task->group_rank : part->group_rank},
+        {"GROUP_WORLD_SIZE", has_groups ? task->n_groups : part->n_members},
         {"ROLE_RANK", rank->number},
-        {"ROLE_WORLD_SIZE", view->world_size},
-        {"MASTER_PORT", launch->rendezvous.port},
-        {"TORCHELASTIC_RESTART_COUNT", view->generation},
-        {"TORCHELASTIC_MAX_RESTARTS", request->n_restarts},
+        {"ROLE_WORLD_SIZE", part->world_size},
+        {"MASTER_PORT", part->master_port},
+        {"TORCHELASTIC_RESTART_COUNT", part->generation},
+        {"TORCHELASTIC_MAX_RESTARTS", part->n_restarts_max},
     };
     for (size_t i = 0; i < countof(numbers); i++)
         number_set(env, numbers[i].name, numbers[i].value);
@@ -128,7 +131,7 @@ static void contract_add(const struct rank *rank, const struct gang_view *view,
     text_set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
     text_set(env, "TORCHELASTIC_ERROR_FILE", rank->error_path);
     usual_set(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-    if (view->world_size > 1)
+    if (launch->own.n_ranks > 1 || task->n_local > 1)
         usual_set(env, "OMP_NUM_THREADS", "1");
 }
 
@@ -161,16 +164,14 @@ static void on_gone(void *context, const struct worker_exit *exit)
     struct launch *launch = rank->launch;
     rank->status = worker_exit_status(exit);
     rank->exit_signal = exit->has_exited ? exit->exit_signal : SIGKILL * !exit->was_refused;
-    rank->gone_wall_s = (uint64_t)clock_wall_ms() / 1000;
+    rank->recorded_s = (uint64_t)clock_wall_ms() / 1000;
     rank_output_close(rank);
+    rank_record_read(rank);
     if (exit->was_refused)
         log_add(launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
                 rank->number, errno_text(exit->exec_errno));
     node_release(steal_ptr(&rank->process));
-    launch_tell(launch, (struct gang_event){.kind = GEV_EXIT,
-                                            .rank = rank->number,
-                                            .generation = gang_view(launch->gang).generation,
-                                            .status = rank->status});
+    machine_lost_rank(launch, rank);
 }
 
 static void on_warned(void *context, const char *text)
@@ -185,8 +186,7 @@ static void on_failed(void *context, const struct err *why)
     shell_abort(&rank->launch->shell, why);
 }
 
-int rank_start(struct rank *rank, const struct gang_view *view, const struct gang_member *member,
-               struct err *err)
+int rank_start(struct rank *rank, struct err *err)
 {
     static const struct worker_handlers handlers = {.started = on_started,
                                                     .output = on_output,
@@ -198,10 +198,11 @@ int rank_start(struct rank *rank, const struct gang_view *view, const struct gan
     struct env_list env = {0}, words = {0};
     cleanup_free int *held = xcalloc(2 * a->n_chosen + 1, sizeof(*held));
     int rc = rank_command(launch, rank->local_rank, &words, err);
-    rc = rc ? rc : rank_output_open(rank, view->generation, err);
+    rc = rc ? rc : rank_output_open(rank, launch->own.part.generation, err);
     env_inherit(&env);
+    takeover_environment(&env, launch->own.n_ranks);
     devices_add(launch, &env);
-    contract_add(rank, view, member, &env);
+    contract_add(rank, &env);
     environment_wish_apply(&launch->request->environment, &env);
     env_end(&env);
     const struct spawn_request request = {
@@ -224,4 +225,5 @@ void rank_release(struct rank *rank)
     rank_output_close(rank);
     buf_release(&rank->tail);
     free(rank->error_path);
+    free(rank->message);
 }

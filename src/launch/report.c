@@ -20,58 +20,50 @@ enum {
 };
 
 /* What torch's @record wrote: {"message": {"message": "ValueError: …", "extraInfo": {"timestamp": "1795"}}} */
-struct recorded {
-    char *message; /* NULL: none */
-    uint64_t time_s;
-};
-
-static struct recorded recorded_read(const char *path)
+static void record_take(struct rank *rank, struct str text)
 {
-    cleanup_buf struct buf text = BUF_INIT;
-    struct recorded out = {0};
     struct str message, extra;
-    struct stat st;
-    /* The script may have made anything of that name. */
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-        file_read_fd(fd, path, ERROR_FILE_MAX, &text, NULL) != 0 ||
-        !json_get(buf_str(&text), "message", &message))
-        return out;
+    if (!json_get(text, "message", &message))
+        return;
     if (json_kind_of(message) != JSON_OBJECT) {
-        out.message = json_text_new(buf_str(&text), "message", MESSAGE_MAX);
-        return out;
+        rank->message = json_text_new(text, "message", MESSAGE_MAX);
+        return;
     }
-    out.message = json_text_new(message, "message", MESSAGE_MAX);
+    rank->message = json_text_new(message, "message", MESSAGE_MAX);
     if (json_get(message, "extraInfo", &extra)) {
         cleanup_free char *time = json_text_new(extra, "timestamp", 32);
-        out.time_s = time ? strtoull(time, NULL, 10) : 0;
+        uint64_t time_s = time ? strtoull(time, NULL, 10) : 0;
+        rank->recorded_s = rank->message && time_s > 0 ? time_s : rank->recorded_s;
     }
-    return out;
+}
+
+void rank_record_read(struct rank *rank)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    struct stat st;
+    if (rank->status == 0 || !rank->error_path)
+        return;
+    /* The script may have made anything of that name. */
+    cleanup_fd int fd =
+        open(rank->error_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        file_read_fd(fd, rank->error_path, ERROR_FILE_MAX, &text, NULL) == 0)
+        record_take(rank, buf_str(&text));
 }
 
 /*
  * The rank that ended first may have died of another one's error, which that one recorded in an earlier second. Errors that
  * were recorded after its end are echoes.
  */
-static uint32_t cause_find(const struct launch *launch, uint32_t first, struct recorded *found)
+static const struct rank *cause_find(const struct launch *launch, const struct rank *first)
 {
-    uint32_t rank = first;
-    *found = recorded_read(launch->ranks[first].error_path);
-    uint64_t time_s = found->time_s > 0 ? found->time_s : launch->ranks[first].gone_wall_s;
+    const struct rank *cause = first;
     for (uint32_t i = 0; i < launch->n_ranks; i++) {
-        struct recorded other = {0};
-        if (i != first && launch->ranks[i].status != 0)
-            other = recorded_read(launch->ranks[i].error_path);
-        if (other.message && other.time_s > 0 && other.time_s < time_s) {
-            free(found->message);
-            *found = other;
-            time_s = other.time_s;
-            rank = i;
-        } else {
-            free(other.message);
-        }
+        const struct rank *other = &launch->ranks[i];
+        if (other->status != 0 && other->message && other->recorded_s < cause->recorded_s)
+            cause = other;
     }
-    return rank;
+    return cause;
 }
 
 static void status_add(struct buf *out, const struct rank *rank)
@@ -113,31 +105,49 @@ static void linger_report(struct launch *launch, uint32_t number)
     launch->failed_status = 1;
 }
 
-static void failure_report(struct launch *launch, uint32_t first)
+static void name_add(struct buf *out, const struct rank *rank)
+{
+    buf_addf(out, "rank %u (pid %d", rank->number, (int)rank->pid);
+    if (rank->host)
+        buf_addf(out, " on %s", rank->host);
+    buf_add_text(out, ")");
+}
+
+static void failure_report(struct launch *launch, const struct rank *first)
 {
     struct buf *out = &launch->report;
-    struct recorded error;
-    uint32_t n_others = 0, number = cause_find(launch, first, &error);
-    const struct rank *rank = &launch->ranks[number];
+    const struct rank *cause = cause_find(launch, first);
+    uint32_t n_others = 0;
     for (uint32_t i = 0; i < launch->n_ranks; i++)
-        n_others += i != number && launch->ranks[i].status != 0;
-    launch->failed_status = launch->ranks[first].status;
-    buf_addf(out, "rank %u (pid %d) failed first: ", number, (int)rank->pid);
-    if (number == first)
-        status_add(out, rank);
-    if (error.message) {
-        buf_add_text(out, number == first ? ": " : "");
-        console_visible_add(out, str_of(error.message));
+        n_others += &launch->ranks[i] != cause && launch->ranks[i].status != 0;
+    launch->failed_status = first->status;
+    name_add(out, cause);
+    buf_add_text(out, " failed first: ");
+    if (cause == first)
+        status_add(out, cause);
+    if (cause->message) {
+        buf_add_text(out, cause == first ? ": " : "");
+        console_visible_add(out, str_of(cause->message));
     }
-    if (number != first) {
-        buf_addf(out, "; rank %u ended first: ", first);
-        status_add(out, &launch->ranks[first]);
+    if (cause != first) {
+        buf_addf(out, "; rank %u ended first: ", first->number);
+        status_add(out, first);
     }
-    if (is_buried(launch, rank))
-        tail_add(out, &rank->tail);
+    if (is_buried(launch, cause))
+        tail_add(out, &cause->tail);
     if (n_others > 0)
         buf_addf(out, "\n  %u other rank%s ended after it", n_others, plural(n_others));
-    free(error.message);
+}
+
+static void loss_report(struct launch *launch, const struct gang_failure *first)
+{
+    const char *host = launch->others.nodes[first->node].host;
+    const char *left = launch->others.nodes[first->node].left;
+    buf_addf(&launch->report,
+             "machine %u (%s) was lost with rank %u and those after it: ", first->node,
+             host ? host : "?", first->rank);
+    console_visible_add(&launch->report, str_of(left ? left : "it is gone"));
+    launch->failed_status = err_exit_status(ERR_UNAVAILABLE);
 }
 
 void report_make(struct launch *launch)
@@ -146,8 +156,10 @@ void report_make(struct launch *launch)
     buf_reset(&launch->report);
     if (first.cause == GANG_LINGERS)
         linger_report(launch, first.rank);
+    else if (first.cause == GANG_LOST)
+        loss_report(launch, &first);
     else
-        failure_report(launch, first.rank);
+        failure_report(launch, &launch->ranks[first.rank]);
 }
 
 /* A line of the log is cut at a thousand bytes, and the end of a report says most. */

@@ -336,8 +336,6 @@ END
     ended_with 69
     launch --nproc-per-node many --no-python true
     ended_with 2
-    launch --nnodes 2 --no-python true
-    ended_with 69
     launch --rdzv-backend etcd --no-python true
     ended_with 2
 }

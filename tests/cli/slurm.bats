@@ -272,3 +272,27 @@ END
     ended_with 69
     says "--hosts slurm takes the nodes of a Slurm job, and this is none"
 }
+
+@test "srun starts muster launch once on each node: the ranks of all nodes are one gang" {
+    # The nodes are one machine, whose name is not theirs.
+    MASTER_ADDR=127.0.0.1 run --separate-stderr limited srun -Q -N3 --ntasks-per-node=1 "$MUSTER" launch --nproc-per-node 2 --no-python \
+        sh -c 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE"; test "$SLURM_NODEID" = "$GROUP_RANK"'
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 0 6 2 0 3\n1 1 6 2 0 3\n2 0 6 2 1 3\n3 1 6 2 1 3\n4 0 6 2 2 3\n5 1 6 2 2 3' ]
+}
+
+@test "with several tasks on a node, each is one rank, and has Slurm's local number; the step fails with the rank's status" {
+    MASTER_ADDR=127.0.0.1 run --separate-stderr limited srun -Q -N2 --ntasks-per-node=2 "$MUSTER" launch --no-python \
+        sh -c 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE"'
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 0 4 2 0 2\n1 1 4 2 0 2\n2 0 4 2 1 2\n3 1 4 2 1 2' ]
+    MASTER_ADDR=127.0.0.1 run limited srun -Q -N2 --ntasks-per-node=2 "$MUSTER" launch --no-python sh -c 'test $RANK != 2 || exit 9; exec sleep 60'
+    ended_with 9
+    says "rank 2 (pid " "failed first: status 9"
+    run limited srun -Q -N2 --ntasks-per-node=2 "$MUSTER" launch --nproc-per-node 2 --no-python true
+    says "each of which is one rank"
+    run --separate-stderr limited srun -Q -n2 "$MUSTER" launch --standalone --no-python sh -c 'echo "$RANK of $WORLD_SIZE"'
+    ended_with 0
+    [ "$output" = $'0 of 1\n0 of 1' ]
+    wait_for nobody_is_left
+}

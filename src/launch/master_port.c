@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "launch/rendezvous.h"
+#include "launch/master_port.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -58,14 +58,14 @@ static uint16_t port_of(int fd)
 static int port_claim(uint16_t port)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int len = snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "muster/rendezvous/%u", port);
+    int len = snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "muster/master-port/%u", port);
     cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
     bool is_had = fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0;
     return is_had ? steal_fd(&fd) : -1;
 }
 
-static int take_once(struct rendezvous *r, uint16_t port, struct err *err)
+static int take_once(struct master_port *r, uint16_t port, struct err *err)
 {
     cleanup_fd int probe = bound_socket(port);
     uint16_t had = probe >= 0 ? port_of(probe) : 0;
@@ -84,7 +84,7 @@ static int take_once(struct rendezvous *r, uint16_t port, struct err *err)
     return 0;
 }
 
-int rendezvous_take(struct rendezvous *r, uint16_t port, struct err *err)
+int master_port_take(struct master_port *r, uint16_t port, struct err *err)
 {
     int rc = take_once(r, port, err);
     for (int i = 1; rc && port == 0 && i < TRIES; i++) /* others may be given it meanwhile */
@@ -92,7 +92,7 @@ int rendezvous_take(struct rendezvous *r, uint16_t port, struct err *err)
     return rc;
 }
 
-void rendezvous_release(struct rendezvous *r)
+void master_port_release(struct master_port *r)
 {
     fd_close(&r->held_fd);
     fd_close(&r->claim_fd);

@@ -9,16 +9,16 @@
 
 #include "base/err.h"
 
-struct rendezvous {
+struct master_port {
     uint16_t port;
     int held_fd, claim_fd; /* -1: none */
 };
 
-#define RENDEZVOUS_INIT                \
+#define MASTER_PORT_INIT               \
     {                                  \
         .held_fd = -1, .claim_fd = -1, \
     }
 
 /* Takes this port, or a free one if it is 0. ERR_UNAVAILABLE: it is in use. */
-MUST_CHECK int rendezvous_take(struct rendezvous *rendezvous, uint16_t port, struct err *err);
-void rendezvous_release(struct rendezvous *rendezvous);
+MUST_CHECK int master_port_take(struct master_port *master_port, uint16_t port, struct err *err);
+void master_port_release(struct master_port *master_port);

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/meeting_arg.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "core/gang.h"
+#include "rendezvous/rendezvous.h"
+
+enum {
+    PORT_MAX = 65535,
+    PORT_STATIC = 29500,
+    PORT_C10D = 29400,
+    TOKEN_MAX_BYTES = 4096,
+    JOIN_MS = 600000, /* torchrun's, as the next one */
+    LAST_CALL_MS = 30000,
+    SECONDS_MAX = 30 * 86400
+};
+
+/* ---- values ---- */
+
+/* "2", "2:4". */
+static int nnodes_parse(const char *text, struct launch_meeting *out, struct err *err)
+{
+    struct str rest = str_of(text), min = rest, max = rest;
+    uint64_t n_min, n_max;
+    if (strchr(text, ':')) {
+        (void)!str_next(&rest, ':', &min);
+        max = rest;
+    }
+    if (u64_parse(min, 1, GANG_NODES_MAX, &n_min, NULL) != 0 ||
+        u64_parse(max, n_min, GANG_NODES_MAX, &n_max, NULL) != 0)
+        return fail(err, ERR_USAGE, "--nnodes '%s': expected N or MIN:MAX, from 1 to %d", text,
+                    GANG_NODES_MAX);
+    out->n_nodes_min = (uint32_t)n_min;
+    out->n_nodes_max = (uint32_t)n_max;
+    return 0;
+}
+
+/* "HOST:PORT", "HOST", "[::1]:29400". `host` owns the name. */
+static int endpoint_parse(const char *text, char **host, uint64_t *port, struct err *err)
+{
+    const char *colon = strrchr(text, ':');
+    bool has_port = colon && (strchr(text, ':') == colon || (colon > text && colon[-1] == ']'));
+    size_t len = has_port ? (size_t)(colon - text) : strlen(text);
+    bool is_in_brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
+    *host = is_in_brackets ? xstrndup(text + 1, len - 2) : xstrndup(text, len);
+    struct in6_addr v6;
+    bool is_host = (*host)[0] && !strpbrk(*host, "[]") &&
+                   (!strchr(*host, ':') || inet_pton(AF_INET6, *host, &v6) == 1);
+    if (!is_host)
+        return fail(err, ERR_USAGE, "expected HOST:PORT, HOST or [IPV6]:PORT");
+    return has_port ? u64_parse(str_of(colon + 1), 0, PORT_MAX, port, err) : 0;
+}
+
+static int conf_seconds(struct str value, uint64_t *ms, struct err *err)
+{
+    uint64_t seconds;
+    int rc = u64_parse(value, 1, SECONDS_MAX, &seconds, err);
+    *ms = rc ? *ms : 1000 * seconds;
+    return rc;
+}
+
+static int conf_is_host(struct str value, enum launch_role *role, struct err *err)
+{
+    static const char *const yes[] = {"1", "true", "True", "yes", "t", "y"};
+    static const char *const no[] = {"0", "false", "False", "no", "f", "n"};
+    for (size_t i = 0; i < countof(yes); i++) {
+        if (str_equal(value, str_of(yes[i])))
+            *role = LAUNCH_LEADS;
+        else if (str_equal(value, str_of(no[i])))
+            *role = LAUNCH_FOLLOWS;
+        else
+            continue;
+        return 0;
+    }
+    return fail(err, ERR_USAGE, "expected true or false");
+}
+
+/* torchrun's words for its own rendezvous; those without a meaning here are passed over. */
+static int conf_parse(const char *text, struct launch_meeting *out, struct err *err)
+{
+    struct str rest = str_of(text ? text : ""), entry;
+    while (rest.len > 0 && str_next(&rest, ',', &entry)) {
+        struct str value = entry, name = STR("");
+        if (!memchr(entry.at, '=', entry.len) || !str_next(&value, '=', &name))
+            return fail(err, ERR_USAGE, "--rdzv-conf '%.*s': expected NAME=VALUE", (int)entry.len,
+                        entry.at);
+        int rc = 0;
+        if (str_equal(name, STR("join_timeout")) || str_equal(name, STR("timeout")))
+            rc = conf_seconds(value, &out->join_ms, err);
+        else if (str_equal(name, STR("last_call_timeout")))
+            rc = conf_seconds(value, &out->more_ms, err);
+        else if (str_equal(name, STR("is_host")))
+            rc = conf_is_host(value, &out->role, err);
+        if (rc)
+            return wrap(err, rc, "--rdzv-conf '%.*s'", (int)entry.len, entry.at);
+    }
+    return 0;
+}
+
+static int token_read(const char *path, struct buf *out, struct err *err)
+{
+    struct stat st;
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return fail_errno_as(err, ERR_UNAVAILABLE, "--rdzv-token-file %s", path);
+    if (!S_ISREG(st.st_mode))
+        return fail(err, ERR_USAGE, "--rdzv-token-file %s: expected a file", path);
+    if (st.st_mode & 077)
+        return fail(err, ERR_USAGE,
+                    "--rdzv-token-file %s: others can read it; chmod 600 keeps it secret", path);
+    int rc = file_read_fd(fd, path, TOKEN_MAX_BYTES, out, err);
+    if (rc)
+        return wrap(err, rc, "--rdzv-token-file");
+    if (str_trim(buf_str(out)).len < RENDEZVOUS_TOKEN_MIN_BYTES)
+        return fail(
+            err, ERR_USAGE,
+            "--rdzv-token-file %s: a secret has %d bytes or more; head -c 32 /dev/urandom | "
+            "base64 makes one",
+            path, RENDEZVOUS_TOKEN_MIN_BYTES);
+    return 0;
+}
+
+/* ---- one machine ---- */
+
+/* As torchrun decides it: with nothing said, or --standalone, the ranks meet at a free port of localhost. */
+static int alone_settle(const struct meeting_options *options, struct launch_request *request,
+                        struct meeting_texts *texts, struct err *err)
+{
+    bool is_c10d = strcmp(options->backend, "c10d") == 0;
+    bool has_endpoint = options->endpoint && options->endpoint[0];
+    request->meeting = (struct launch_meeting){.n_nodes_min = 1, .n_nodes_max = 1};
+    if (options->is_standalone || (!has_endpoint && !is_c10d && options->master_port == 0)) {
+        request->master_addr = "localhost";
+        return 0;
+    }
+    request->run_id = request->run_id ? request->run_id : "none";
+    request->master_addr = is_c10d                ? "localhost"
+                           : options->master_addr ? options->master_addr
+                                                  : "127.0.0.1";
+    request->master_port = is_c10d ? PORT_C10D : has_endpoint ? PORT_STATIC : options->master_port;
+    if (!has_endpoint)
+        return 0;
+    int rc = endpoint_parse(options->endpoint, &texts->host, &request->master_port, err);
+    request->master_addr = texts->host;
+    return rc ? wrap(err, rc, "--rdzv-endpoint %s", options->endpoint) : 0;
+}
+
+/* ---- several machines ---- */
+
+/* Where the one that leads listens: by an option, else what the launcher says, else by static's defaults. */
+static int place_settle(const struct meeting_options *options, struct launch_request *request,
+                        struct meeting_texts *texts, struct err *err)
+{
+    struct launch_meeting *meeting = &request->meeting;
+    const struct takeover *taken = &texts->takeover;
+    bool is_static = strcmp(options->backend, "static") == 0;
+    uint64_t port = is_static ? PORT_STATIC : PORT_C10D;
+    if (options->endpoint && options->endpoint[0]) {
+        int rc = endpoint_parse(options->endpoint, &texts->host, &port, err);
+        if (rc)
+            return wrap(err, rc, "--rdzv-endpoint %s", options->endpoint);
+    } else if (options->master_addr || options->master_port > 0) {
+        texts->host = xstrdup(options->master_addr ? options->master_addr : "127.0.0.1");
+        port = options->master_port > 0 ? options->master_port : port;
+    } else if (taken->launcher && taken->host) {
+        texts->host = xstrdup(taken->host);
+        port = taken->port > 0 ? taken->port : port;
+    } else if (taken->launcher) {
+        return fail(err, ERR_USAGE,
+                    "%s does not say where its first task is; --rdzv-endpoint HOST:PORT does",
+                    taken->launcher);
+    } else if (!is_static) {
+        return fail(err, ERR_USAGE,
+                    "--rdzv-endpoint HOST:PORT is needed: of one of the machines, for all of them");
+    } else {
+        texts->host = xstrdup("127.0.0.1");
+    }
+    if (port == 0)
+        return fail(err, ERR_USAGE, "several machines need a port that all of them know, not 0");
+    meeting->host = request->master_addr = texts->host;
+    meeting->port = (uint16_t)port;
+    return 0;
+}
+
+static int number_settle(const struct meeting_options *options, struct launch_request *request,
+                         const struct takeover *taken, struct err *err)
+{
+    struct launch_meeting *meeting = &request->meeting;
+    bool is_static = strcmp(options->backend, "static") == 0;
+    if (!taken->launcher && !is_static)
+        return 0; /* c10d gives numbers */
+    uint64_t number = taken->launcher                    ? taken->node
+                      : options->node_rank == UINT64_MAX ? 0
+                                                         : options->node_rank;
+    if (number >= meeting->n_nodes_max)
+        return fail(err, ERR_USAGE, "--node-rank %lu: %u machines have the numbers 0 to %u", number,
+                    meeting->n_nodes_max, meeting->n_nodes_max - 1);
+    meeting->node = (uint32_t)number;
+    meeting->role = number == 0 ? LAUNCH_LEADS : LAUNCH_FOLLOWS;
+    return 0;
+}
+
+static int task_settle(struct launch_request *request, const struct takeover *taken,
+                       struct err *err)
+{
+    if (!taken->is_a_task)
+        return 0;
+    if (taken->n_local == 0)
+        return fail(err, ERR_USAGE,
+                    "%s does not say which of its tasks share a machine; with one task a machine, "
+                    "--nproc-per-node says how many ranks it has",
+                    taken->launcher);
+    if (request->nproc && strcmp(request->nproc, "1") != 0)
+        return fail(err, ERR_USAGE,
+                    "--nproc-per-node %s: %s has started %u tasks on this machine, each of which "
+                    "is one rank; one task a machine may have several",
+                    request->nproc, taken->launcher, taken->n_local);
+    request->task = (struct launch_task){.local_rank = taken->local_rank,
+                                         .n_local = taken->n_local,
+                                         .group_rank = taken->group_rank,
+                                         .n_groups = taken->n_groups};
+    request->nproc = "1";
+    return 0;
+}
+
+static int together_settle(const struct meeting_options *options, struct launch_request *request,
+                           struct meeting_texts *texts, struct log *log, struct err *err)
+{
+    struct launch_meeting *meeting = &request->meeting;
+    const struct takeover *taken = &texts->takeover;
+    meeting->local_addr = options->local_addr;
+    int rc = conf_parse(options->conf, meeting, err);
+    rc = rc ? rc : place_settle(options, request, texts, err);
+    rc = rc ? rc : number_settle(options, request, taken, err);
+    rc = rc ? rc : task_settle(request, taken, err);
+    if (rc == 0 && options->token_file)
+        rc = token_read(options->token_file, &texts->token, err);
+    meeting->token = str_trim(buf_str(&texts->token));
+    if (!request->run_id)
+        request->run_id = taken->run_id ? taken->run_id : "none";
+    if (rc == 0 && taken->launcher)
+        log_add(log, LOG_INFO, "launch", "by %s: %s %u of %u, which meet at %s port %u",
+                taken->launcher, taken->is_a_task ? "task" : "machine", taken->node, taken->n_nodes,
+                meeting->host, meeting->port);
+    return rc;
+}
+
+/* Only if nothing was said about machines: what is said explicitly is meant. */
+static int takeover_ask(const struct meeting_options *options, struct launch_meeting *meeting,
+                        struct takeover *taken, struct err *err)
+{
+    bool is_said = options->nnodes || options->is_standalone || options->node_rank != UINT64_MAX;
+    int rc = is_said ? 0 : takeover_read((const char *const *)environ, taken, err);
+    if (rc || !taken->launcher)
+        return rc;
+    if (taken->n_nodes > GANG_NODES_MAX)
+        return fail(err, ERR_USAGE, "%s has started %u tasks, which are more than %d",
+                    taken->launcher, taken->n_nodes, GANG_NODES_MAX);
+    meeting->n_nodes_min = meeting->n_nodes_max = taken->n_nodes;
+    return 0;
+}
+
+int meeting_settle(const struct meeting_options *options, struct launch_request *request,
+                   struct meeting_texts *texts, struct log *log, struct err *err)
+{
+    struct launch_meeting *meeting = &request->meeting;
+    *meeting = (struct launch_meeting){.n_nodes_min = 1,
+                                       .n_nodes_max = 1,
+                                       .node = RENDEZVOUS_ANY_NODE,
+                                       .join_ms = JOIN_MS,
+                                       .more_ms = LAST_CALL_MS};
+    if (strcmp(options->backend, "static") != 0 && strcmp(options->backend, "c10d") != 0)
+        return fail(err, ERR_USAGE, "--rdzv-backend %s: there are static and c10d",
+                    options->backend);
+    int rc = options->nnodes ? nnodes_parse(options->nnodes, meeting, err) : 0;
+    rc = rc ? rc : takeover_ask(options, meeting, &texts->takeover, err);
+    if (rc)
+        return rc;
+    if (meeting->n_nodes_max > 1 && !options->is_standalone)
+        return together_settle(options, request, texts, log, err);
+    if (options->node_rank != UINT64_MAX && options->node_rank > 0)
+        return fail(err, ERR_USAGE, "--node-rank %lu of one node", options->node_rank);
+    return alone_settle(options, request, texts, err);
+}
+
+void meeting_texts_release(struct meeting_texts *texts)
+{
+    free(texts->host);
+    buf_release(&texts->token);
+    takeover_release(&texts->takeover);
+}

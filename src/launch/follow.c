@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The orders of a leader elsewhere. Its ranks are started anew only when those of the generation before are gone from
+ * here: the leader gives up the ranks of a machine that it has lost, and they may still be ending when it is back.
+ */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "launch/launch_impl.h"
+
+static void next_start(struct launch *launch)
+{
+    struct rendezvous_start *next = &launch->orders.next;
+    if (!launch->orders.has_next || launch->own.n_alive > 0)
+        return;
+    launch->orders.has_next = false;
+    if (next->generation > 0)
+        logs_forget(launch, next->generation - 1);
+    ranks_make(launch, launch->own.n_ranks);
+    machine_start(launch, next, launch->ranks);
+}
+
+void follow_on_start(void *context, const struct rendezvous_start *start)
+{
+    struct launch *launch = context;
+    if (shell_is_to_end(&launch->shell))
+        return;
+    launch->orders.next = *start;
+    launch->orders.has_next = true;
+    machine_end(launch, true); /* no rank of an earlier generation has a right to be here */
+    next_start(launch);
+}
+
+void follow_on_end(void *context, bool at_once)
+{
+    struct launch *launch = context;
+    launch->orders.has_next = false;
+    machine_end(launch, at_once);
+}
+
+static void words_say(struct launch *launch, struct str text)
+{
+    buf_reset(&launch->report);
+    buf_add_str(&launch->report, text);
+    if (text.len > 0)
+        report_print(launch);
+}
+
+void follow_on_retry(void *context, uint64_t pause_ms, struct str why)
+{
+    struct launch *launch = context;
+    char pause[24];
+    duration_format(pause, pause_ms);
+    words_say(launch, why);
+    log_add(launch->shell.log, LOG_WARN, "launch", "all ranks start again in %s", pause);
+}
+
+void follow_on_over(void *context, const struct rendezvous_over *over)
+{
+    struct launch *launch = context;
+    words_say(launch, over->text);
+    launch->orders.status = over->status;
+    launch->orders.has_next = false;
+    launch->is_over = true;
+    machine_end(launch, true);
+}
+
+void follow_on_lost(void *context, const struct err *why)
+{
+    struct launch *launch = context;
+    log_add(launch->shell.log, LOG_WARN, "launch", "the leader is lost: %s; asking again",
+            why->text);
+    follow_on_end(launch, false);
+}
+
+void follow_on_failed(void *context, const struct err *why)
+{
+    struct launch *launch = context;
+    struct err err = *why;
+    if (err.code == ERR_TIMEOUT) /* not that of --time-limit */
+        err.code = ERR_UNAVAILABLE;
+    shell_abort(&launch->shell, &err);
+}
+
+void follow_stop(struct launch *launch, bool at_once)
+{
+    const char *why = launch->shell.end.signal     ? strsignal(launch->shell.end.signal)
+                      : launch->shell.end.err.code ? launch->shell.end.err.text
+                                                   : "it was stopped";
+    if (!launch->is_over)
+        rendezvous_leave(launch->rendezvous, str_of(why));
+    launch->is_over = true;
+    follow_on_end(launch, at_once);
+}
+
+void follow_tell_exit(struct launch *launch, const struct rank *rank)
+{
+    uint64_t now_s = (uint64_t)clock_wall_ms() / 1000;
+    const struct rendezvous_exit exit = {.generation = launch->own.part.generation,
+                                         .local_rank = rank->number - launch->own.part.first_rank,
+                                         .pid = (uint32_t)rank->pid,
+                                         .status = rank->status,
+                                         .exit_signal = rank->exit_signal,
+                                         .recorded_ago_s = now_s - MIN(rank->recorded_s, now_s),
+                                         .message = rank->message ? str_of(rank->message) : STR(""),
+                                         .tail =
+                                             rank->status != 0 ? buf_str(&rank->tail) : STR("")};
+    if (!launch->is_over)
+        rendezvous_tell_exit(launch->rendezvous, &exit);
+    next_start(launch);
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The gang's events and actions, where the gang is here: on a machine alone, or on the one that leads the others.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "launch/launch_impl.h"
+
+enum {
+    WAIT_SAID_MS = 2000,
+    MISSING_SAID_MS = 5000,
+    MISSING_NAMED = 8,
+    FAREWELL_MS = 5000, /* for the other machines to hear the end */
+    OWN_NODE = 0        /* whoever leads has the first number, so that rank 0 is here */
+};
+
+/* ---- the gang's actions ---- */
+
+static void far_start(struct launch *launch, const struct rendezvous_start *part, uint32_t node,
+                      uint32_t n_ranks)
+{
+    for (uint32_t i = 0; i < n_ranks; i++)
+        launch->ranks[part->first_rank + i] =
+            (struct rank){.launch = launch,
+                          .number = part->first_rank + i,
+                          .local_rank = i,
+                          .host = launch->others.nodes[node].host};
+    rendezvous_order_start(launch->rendezvous, node, part);
+}
+
+/* The first node of a generation makes place for all ranks; those of the one before are gone. */
+static void do_start(struct launch *launch, const struct gang_action *action)
+{
+    const struct gang_view view = gang_view(launch->gang);
+    struct gang_member member;
+    bool is_member = gang_member(launch->gang, action->node, &member);
+    ASSERT(is_member);
+    const struct rendezvous_start part = {.generation = view.generation,
+                                          .n_restarts_max = (uint32_t)launch->request->n_restarts,
+                                          .group_rank = member.group_rank,
+                                          .n_members = view.n_members,
+                                          .first_rank = member.first_rank,
+                                          .world_size = view.world_size,
+                                          .master_port = launch->master_port.port};
+    if (member.group_rank == 0) {
+        ranks_make(launch, view.world_size);
+        if (view.generation > 0)
+            logs_forget(launch, view.generation - 1);
+    }
+    if (action->node == OWN_NODE)
+        machine_start(launch, &part, &launch->ranks[member.first_rank]);
+    else
+        far_start(launch, &part, action->node, member.n_ranks);
+}
+
+static void do_end(struct launch *launch, const struct gang_action *action)
+{
+    if (action->node == OWN_NODE)
+        machine_end(launch, action->flag);
+    else
+        rendezvous_order_end(launch->rendezvous, action->node, action->flag);
+}
+
+static void do_fail(struct launch *launch, const struct gang_action *action)
+{
+    (void)action;
+    launch->has_said_wait = false;
+}
+
+static void do_retry(struct launch *launch, const struct gang_action *action)
+{
+    char pause[24];
+    duration_format(pause, action->pause_ms);
+    report_make(launch);
+    report_print(launch);
+    log_add(launch->shell.log, LOG_WARN, "launch",
+            "all ranks start again in %s (restart %u of %lu)", pause,
+            gang_view(launch->gang).n_restarts_used, launch->request->n_restarts);
+    if (launch->rendezvous)
+        rendezvous_say_retry(launch->rendezvous, action->pause_ms, buf_str(&launch->report));
+}
+
+static void do_over(struct launch *launch, const struct gang_action *action)
+{
+    (void)action;
+    launch->is_over = true;
+    if (gang_view(launch->gang).outcome == GANG_FAILED)
+        report_make(launch);
+}
+
+static void actions_do(struct launch *launch, const struct gang_action *actions, size_t n)
+{
+    static void (*const deeds[])(struct launch *, const struct gang_action *) = {
+        [GACT_START] = do_start, [GACT_END] = do_end,   [GACT_FAIL] = do_fail,
+        [GACT_RETRY] = do_retry, [GACT_OVER] = do_over,
+    };
+    for (size_t i = 0; i < n; i++)
+        deeds[actions[i].kind](launch, &actions[i]);
+}
+
+/* What an action brings about is told after the actions beside it were carried out. */
+void lead_tell(struct launch *launch, struct gang_event event)
+{
+    if (launch->events.len == launch->events.cap) {
+        launch->events.cap = 2 * launch->events.cap + 16;
+        launch->events.at =
+            xrealloc(launch->events.at, launch->events.cap * sizeof(*launch->events.at));
+    }
+    launch->events.at[launch->events.len++] = event;
+    if (launch->events.is_handled)
+        return;
+    launch->events.is_handled = true;
+    for (size_t i = 0; i < launch->events.len; i++) {
+        const struct gang_action *actions;
+        struct gang_event next = launch->events.at[i];
+        next.now_ms = shell_now(&launch->shell);
+        size_t n = gang_step(launch->gang, &next, &actions);
+        actions_do(launch, actions, n);
+    }
+    launch->events.len = 0;
+    launch->events.is_handled = false;
+}
+
+/* ---- the other machines ---- */
+
+void lead_on_joined(void *context, const struct rendezvous_member *member)
+{
+    struct launch *launch = context;
+    free(launch->others.nodes[member->node].host);
+    free(steal_ptr(&launch->others.nodes[member->node].left));
+    launch->others.nodes[member->node].host = xstrdup(member->host);
+    launch->others.n_here++;
+    log_add(launch->shell.log, LOG_INFO, "launch", "machine %u is here: %s, %u rank%s",
+            member->node, member->host, member->n_ranks, plural(member->n_ranks));
+    lead_tell(launch, (struct gang_event){
+                          .kind = GEV_NODE_UP, .node = member->node, .count = member->n_ranks});
+}
+
+void lead_on_left(void *context, uint32_t node, const struct err *why)
+{
+    struct launch *launch = context;
+    launch->others.n_here--;
+    launch->others.nodes[node].left = xstrdup(why->text);
+    log_add(launch->shell.log, launch->is_over ? LOG_INFO : LOG_WARN, "launch",
+            "machine %u (%s) is gone: %s", node, launch->others.nodes[node].host, why->text);
+    lead_tell(launch, (struct gang_event){.kind = GEV_NODE_GONE, .node = node});
+}
+
+void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *exit)
+{
+    struct launch *launch = context;
+    struct gang_member member;
+    if (!gang_member(launch->gang, node, &member) || exit->local_rank >= member.n_ranks ||
+        exit->generation != gang_view(launch->gang).generation)
+        return;
+    struct rank *rank = &launch->ranks[member.first_rank + exit->local_rank];
+    rank->pid = (pid_t)exit->pid;
+    rank->status = exit->status;
+    rank->exit_signal = exit->exit_signal;
+    rank->recorded_s = (uint64_t)clock_wall_ms() / 1000 - exit->recorded_ago_s;
+    if (exit->message.len > 0 && !rank->message)
+        rank->message = xstrndup(exit->message.at, exit->message.len);
+    buf_reset(&rank->tail);
+    buf_add_str(&rank->tail, exit->tail);
+    lead_tell(launch, (struct gang_event){.kind = GEV_EXIT,
+                                          .rank = rank->number,
+                                          .generation = exit->generation,
+                                          .status = exit->status});
+}
+
+/* Ranks that end slowly would hide what happened from the user. */
+static void slow_end_say(struct launch *launch, const struct gang_view *view)
+{
+    bool is_late = view->state == GANG_ENDS && view->first.cause != GANG_NO_CAUSE &&
+                   view->first.generation == view->generation &&
+                   shell_now(&launch->shell) - view->first.at_ms >= WAIT_SAID_MS;
+    if (!is_late || launch->has_said_wait)
+        return;
+    launch->has_said_wait = true;
+    log_add(launch->shell.log, LOG_WARN, "launch", "rank %u %s; waiting for %u rank%s to end",
+            view->first.rank, view->first.cause == GANG_LINGERS ? "stays" : "failed", view->n_alive,
+            plural(view->n_alive));
+}
+
+/* Those that are not here, by their numbers. Without numbers of their own, nobody knows who is missing. */
+static void missing_add(const struct launch *launch, struct buf *out)
+{
+    const struct launch_meeting *meeting = &launch->request->meeting;
+    uint32_t n_missing = 0;
+    for (uint32_t i = 0; i < meeting->n_nodes_max; i++) {
+        bool is_here =
+            i == OWN_NODE || (launch->others.nodes[i].host && !launch->others.nodes[i].left);
+        if (is_here || ++n_missing > MISSING_NAMED)
+            continue;
+        buf_addf(out, "%s%u", n_missing == 1 ? " (missing: " : ", ", i);
+    }
+    if (n_missing > MISSING_NAMED)
+        buf_addf(out, " and %u others", n_missing - MISSING_NAMED);
+    if (n_missing > 0)
+        buf_add_text(out, ")");
+}
+
+static void gathering_add(const struct launch *launch, struct buf *out)
+{
+    const struct launch_meeting *meeting = &launch->request->meeting;
+    buf_addf(out, "%u of %u machines are here", launch->others.n_here + 1, meeting->n_nodes_min);
+    if (meeting->node != RENDEZVOUS_ANY_NODE)
+        missing_add(launch, out);
+}
+
+static void missing_say(struct launch *launch, const struct gang_view *view)
+{
+    uint64_t now_ms = shell_now(&launch->shell);
+    bool is_needed =
+        view->state == GANG_GATHERS && view->n_nodes_up < launch->request->meeting.n_nodes_min;
+    if (!is_needed || now_ms - launch->others.said_ms < MISSING_SAID_MS) {
+        launch->others.said_ms = is_needed ? launch->others.said_ms : now_ms;
+        return;
+    }
+    cleanup_buf struct buf text = BUF_INIT;
+    gathering_add(launch, &text);
+    launch->others.said_ms = now_ms;
+    log_add(launch->shell.log, LOG_WARN, "launch", "waiting: %s", buf_text(&text));
+}
+
+void lead_tick(struct launch *launch)
+{
+    lead_tell(launch, (struct gang_event){.kind = GEV_TICK});
+    const struct gang_view view = gang_view(launch->gang);
+    slow_end_say(launch, &view);
+    if (launch->rendezvous)
+        missing_say(launch, &view);
+}
+
+/* ---- begin and end ---- */
+
+int lead_begin(struct launch *launch, struct err *err)
+{
+    const struct launch_request *request = launch->request;
+    const struct launch_meeting *meeting = &request->meeting;
+    const struct gang_config config = {.n_nodes_min = meeting->n_nodes_min,
+                                       .n_nodes_max = meeting->n_nodes_max,
+                                       .n_restarts = (uint32_t)request->n_restarts,
+                                       .pause_ms = request->pause_ms,
+                                       .healthy_ms = request->healthy_ms,
+                                       .more_ms = meeting->more_ms,
+                                       .join_ms = meeting->join_ms,
+                                       .linger_ms = request->linger_ms};
+    if (master_port_take(&launch->master_port, (uint16_t)request->master_port, err) != 0)
+        return wrap(err, ERR_UNAVAILABLE,
+                    "without --master-port and --rdzv-endpoint a free port is taken");
+    launch->gang = xalloc_checked(gang_new(&config), sizeof(config));
+    launch->others.nodes = xcalloc(meeting->n_nodes_max, sizeof(*launch->others.nodes));
+    launch->others.said_ms = shell_now(&launch->shell);
+    lead_tell(launch, (struct gang_event){
+                          .kind = GEV_NODE_UP, .node = OWN_NODE, .count = launch->own.n_ranks});
+    return 0;
+}
+
+int lead_outcome(struct launch *launch, struct err *err)
+{
+    enum gang_outcome outcome = gang_view(launch->gang).outcome;
+    cleanup_buf struct buf text = BUF_INIT;
+    if (outcome == GANG_TOO_FEW) {
+        gathering_add(launch, &text);
+        return fail(err, ERR_UNAVAILABLE, "%s, and no more came in time", buf_text(&text));
+    }
+    if (outcome != GANG_FAILED)
+        return 0;
+    report_print(launch);
+    return MAX(launch->failed_status, 1);
+}
+
+void lead_end(struct launch *launch, int status, const char *why)
+{
+    const struct rendezvous_over over = {.status = status, .text = str_of(why)};
+    uint64_t deadline_ms = shell_now(&launch->shell) + FAREWELL_MS;
+    rendezvous_say_over(launch->rendezvous, &over);
+    while (launch->others.n_here > 0 && shell_now(&launch->shell) < deadline_ms)
+        shell_turn(&launch->shell);
+}
+
+void lead_release(struct launch *launch)
+{
+    for (uint32_t i = 0; launch->others.nodes && i < launch->request->meeting.n_nodes_max; i++) {
+        free(launch->others.nodes[i].host);
+        free(launch->others.nodes[i].left);
+    }
+    free(launch->others.nodes);
+    master_port_release(&launch->master_port);
+    gang_free(launch->gang);
+    free(launch->events.at);
+}
