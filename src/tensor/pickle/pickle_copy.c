@@ -309,8 +309,9 @@ static int ops_copy(struct copying *c)
         if (left == 0 && c->next == c->end)
             break;
         size_t len = op_len(c);
-        bool is_cut = len > left || (left < 5 && c->next < c->end);
-        if (len == 0 && left > 0)
+        bool is_last = c->next == c->end;
+        bool is_cut = len > left || (left < 5 && !is_last);
+        if ((len == 0 && left > 0) || (is_last && len > left))
             rc = changed(c);
         else if (is_cut || left == 0)
             rc = window_fill(c, left < 5 ? MIN(left + (c->end - c->next), (uint64_t)5) : len);
