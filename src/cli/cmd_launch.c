@@ -2,6 +2,7 @@
  *
  * muster launch: with the options of torchrun, and a few of its own.
  */
+#include "base/parse.h"
 #include "cli/allocation_arg.h"
 #include "cli/meeting_arg.h"
 #include "cli/verbs.h"
@@ -26,11 +27,50 @@ static int exit_code_store(struct str text, void *field, struct err *err)
     return 0;
 }
 
+/* What has no effect here is refused if torchrun refuses it. */
+static int seconds_check(struct str text, void *field, struct err *err)
+{
+    double ignored;
+    (void)field;
+    return double_parse(text, &ignored, err);
+}
+
+static int start_method_check(struct str text, void *field, struct err *err)
+{
+    static const char *const methods[] = {"spawn", "fork", "forkserver"};
+    (void)field;
+    for (size_t i = 0; i < countof(methods); i++)
+        if (str_equal(text, str_of(methods[i])))
+            return 0;
+    return fail(err, ERR_USAGE, "expected spawn, fork or forkserver, found '%.*s'", (int)text.len,
+                text.at);
+}
+
 struct launch_options {
     struct launch_request request;
+    bool uses_env;
     struct meeting_options meeting;
     const char *unused; /* what torchrun reads, and what has no meaning here */
 };
+
+/* The script's arguments as torch.distributed.launch gives them. */
+static int local_rank_settle(struct launch_options *options, struct log *log, struct err *err)
+{
+    struct launch_request *request = &options->request;
+    if (options->uses_env)
+        log_add(log, LOG_INFO, "launch",
+                "--use-env: LOCAL_RANK is in the environment, as without it");
+    request->passes_local_rank = request->passes_local_rank && !options->uses_env;
+    if (!request->passes_local_rank)
+        return 0;
+    if (request->is_program)
+        return fail(err, ERR_USAGE,
+                    "--no-python and --pass-local-rank exclude each other; with --use-env as "
+                    "well, LOCAL_RANK is in the environment only");
+    log_add(log, LOG_INFO, "launch",
+            "--pass-local-rank: --local-rank=N is before the script's arguments");
+    return 0;
+}
 
 static int launch_verb(struct app *app, void *typed, int argc, char **argv, char **command,
                        struct err *err)
@@ -44,7 +84,8 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
         return fail(err, ERR_USAGE, "no script; it stands behind the options");
     if (request->is_module + request->is_program + request->is_run_path > 1)
         return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
-    int rc = meeting_settle(&options->meeting, request, &texts, &app->log, err);
+    int rc = local_rank_settle(options, &app->log, err);
+    rc = rc ? rc : meeting_settle(&options->meeting, request, &texts, &app->log, err);
     rc =
         rc ? rc : launch_run(&app->log, app->self_path, request, (const char *const *)command, err);
     meeting_texts_release(&texts);
@@ -53,16 +94,19 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
 
 #define FIELD(name)   offsetof(struct launch_options, request.name)
 #define MEETING(name) offsetof(struct launch_options, meeting.name)
+#define OPTION(name)  offsetof(struct launch_options, name)
 #define UNUSED        offsetof(struct launch_options, unused)
 
 /* clang-format off */
 static const struct opt launch_opts[] = {
     {OPT_HEADING, .help = "Ranks"},
-    {OPT_TEXT, 0, "nproc-per-node", "N", "ranks: a number, gpu (one for each GPU), cpu (for each processor), auto (gpu, or cpu where there is none); default 1, or one for each device of --gpus", FIELD(nproc)},
+    {OPT_TEXT, 0, "nproc-per-node", "N", "ranks: a number, gpu (one for each GPU), cpu (for each processor that it may run on), auto (gpu, or cpu where there is none); default 1, or one for each device of --gpus", FIELD(nproc)},
     {OPT_TEXT, 'g', "gpus", "SPEC", "take these devices for the ranks, and hold them against other runs of muster: ids as 0,2,5-7; any:4; all; free; a UUID (default: the ranks see all that muster sees)", FIELD(gpus)},
     {OPT_FLAG, 'm', "module", NULL, "the script is a module, as of python -m", FIELD(is_module)},
     {OPT_FLAG, 0, "no-python", NULL, "the script is a program", FIELD(is_program)},
     {OPT_FLAG, 0, "run-path", NULL, "run the script by runpy.run_path", FIELD(is_run_path)},
+    {OPT_FLAG, 0, "pass-local-rank", NULL, "add --local-rank=N before the script's arguments, as python -m torch.distributed.launch does", FIELD(passes_local_rank)},
+    {OPT_FLAG, 0, "use-env", NULL, "as of torch.distributed.launch: undoes --pass-local-rank; LOCAL_RANK is in the environment in any case", OPTION(uses_env)},
     {OPT_TEXT, 0, "role", "NAME", "the role of the ranks (default default)", FIELD(role)},
     ENVIRONMENT_OPTS(FIELD(environment)),
     {OPT_HEADING, .help = "Where they meet"},
@@ -71,7 +115,7 @@ static const struct opt launch_opts[] = {
     {OPT_FLAG, 0, "standalone", NULL, "meet at a free port of localhost; so they do as well without the options below", MEETING(is_standalone)},
     {OPT_TEXT, 0, "master-addr", "HOST", "the address of machine 0, with --master-port (default 127.0.0.1)", MEETING(master_addr)},
     {OPT_U64, 0, "master-port", "PORT", "its port: of one machine that of rank 0, of several that at which they meet (default 29500)", MEETING(master_port), 1, PORT_MAX},
-    {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "the same in one; with c10d, the machine that has this address leads; on one machine port 0 is a free one (default 29400 with c10d)", MEETING(endpoint)},
+    {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "the same in one; with c10d, the machine that has this address leads, and the ranks meet at a free port (default port 29400); without, on one machine port 0 is a free one", MEETING(endpoint)},
     {OPT_TEXT, 0, "rdzv-backend", "NAME", "static (default) or c10d", MEETING(backend)},
     {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default: a random one, or none with a given port)", FIELD(run_id)},
     {OPT_PATH, 0, "rdzv-token-file", "FILE", "a secret that all machines share; a machine that does not know it is refused", MEETING(token_file)},
@@ -86,13 +130,13 @@ static const struct opt launch_opts[] = {
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124)", FIELD(limit_ms)},
     {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
     {OPT_TEXT, 0, "signals-to-handle", "NAMES", "has no effect but on the environment of ranks: SIGTERM, SIGINT and SIGHUP end them", FIELD(signals)},
-    {OPT_TEXT, 0, "monitor-interval", "SECONDS", "has no effect: the end of a rank is known at once", UNUSED},
+    {OPT_PARSE, 0, "monitor-interval", "SECONDS", "has no effect: the end of a rank is known at once", UNUSED, .parse = seconds_check},
     {OPT_HEADING, .help = "Output"},
     {OPT_PARSE, 'r', "redirects", "WHICH", "into files instead of the terminal: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank, as 0:3,1:2", FIELD(redirects), .parse = choice_store},
     {OPT_PARSE, 't', "tee", "WHICH", "into files as well, and to the terminal with the rank before each line", FIELD(tee), .parse = choice_store},
     {OPT_TEXT, 0, "local-ranks-filter", "RANKS", "show the output of these local ranks only: 0,2", FIELD(shown_ranks)},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
-    {OPT_TEXT, 0, "start-method", "NAME", "has no effect", UNUSED},
+    {OPT_PARSE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", UNUSED, .parse = start_method_check},
     {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED},
     {OPT_END},
 };

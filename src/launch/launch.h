@@ -71,6 +71,7 @@ struct launch_request {
     const char *master_addr, *signals;       /* for the environment of the ranks */
     uint64_t master_port;                    /* 0: a free one */
     bool is_module, is_program, is_run_path; /* -m, --no-python, --run-path */
+    bool passes_local_rank;                  /* --local-rank=N is the script's first argument */
     const char *log_dir;
     struct std_choice redirects, tee;
     const char *shown_ranks; /* local ranks whose output is shown: "0,2"; NULL or "": all */

@@ -71,6 +71,8 @@ int rank_command(const struct launch *launch, uint32_t local_rank, struct env_li
         env_list_add_words(&words, before);
     }
     env_list_add(&words, xstrdup(launch->command[0]));
+    if (request->passes_local_rank)
+        env_list_add(&words, xasprintf("--local-rank=%u", local_rank));
     for (const char *const *word = launch->command + 1; *word; word++)
         env_list_add(&words, argument_new(*word, local_rank));
     env_end(&words);

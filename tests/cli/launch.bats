@@ -85,6 +85,33 @@ END
     [[ $stderr == *"there is no python3 in PATH"* ]]
 }
 
+@test "a script for torch.distributed.launch has its --local-rank, unless the line says --use-env" {
+    launch --nproc 2 --pass-local-rank --no-python sh -c 'echo x'
+    ended_with 2
+    [[ $stderr == *"--no-python and --pass-local-rank exclude each other"* ]]
+    echo 'import sys; print(sys.argv[1:])' >args.py
+    launch --nproc 2 --pass-local-rank args.py --a
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'[\'--local-rank=0\', \'--a\']\n[\'--local-rank=1\', \'--a\']' ]
+    launch --nproc 2 --pass-local-rank --use_env args.py --a
+    ended_with 0
+    [ "$output" = $'[\'--a\']\n[\'--a\']' ]
+    launch --use-env args.py --use-env
+    [ "$output" = "['--use-env']" ]
+    launch --pass-local-rank --run-path "$PWD/args.py" --a
+    [ "$output" = "['--local-rank=0', '--a']" ]
+}
+
+@test "what torchrun refuses is refused, also where it would have no effect" {
+    local words
+    for words in "--start-method thread" "--monitor-interval often" "--rdzv-conf timeout" "--rdzv-conf is_host=x"; do
+        launch $words --no-python true
+        ended_with 2
+    done
+    launch --start-method forkserver --monitor-interval 0.5 --rdzv-conf timeout=9,x=y --no-python true
+    ended_with 0
+}
+
 @test "when a rank fails, it is named, the others are ended, and its status is the status" {
     worker part <<'END'
 #!/bin/sh
@@ -315,7 +342,9 @@ END
     launch --nproc-per-node gpu --no-python sh -c 'echo $RANK'
     [ "$(sort <<<"$output" | tr '\n' ' ')" = "0 1 2 3 " ]
     launch --nproc-per-node cpu --no-python sh -c 'echo $RANK'
-    [ "$(wc -l <<<"$output")" = "$(getconf _NPROCESSORS_ONLN)" ]
+    [ "$(wc -l <<<"$output")" = "$(nproc)" ]
+    run --separate-stderr limited taskset -c 0 "$MUSTER" launch --nproc-per-node cpu --no-python sh -c 'echo $RANK'
+    [ "$output" = 0 ]
     launch -g 1,3 --no-python sh -c 'echo $RANK $WORLD_SIZE $CUDA_VISIBLE_DEVICES ${MUSTER_DEVICE_INDEX-none}'
     ended_with 0
     [ "$(sort <<<"$output" | cut -d' ' -f1-3)" = $'0 2 1,3\n1 2 1,3' ]
