@@ -130,7 +130,10 @@ static int token_read(const char *path, struct buf *out, struct err *err)
 
 /* ---- one machine ---- */
 
-/* As torchrun decides it: with nothing said, or --standalone, the ranks meet at a free port of localhost. */
+/*
+ * As torchrun decides it: with nothing said, or --standalone, the ranks meet at a free port of localhost. With c10d the
+ * port of the endpoint is that of the machines; the ranks have another one, of one machine as of several.
+ */
 static int alone_settle(const struct meeting_options *options, struct launch_request *request,
                         struct meeting_texts *texts, struct err *err)
 {
@@ -145,11 +148,10 @@ static int alone_settle(const struct meeting_options *options, struct launch_req
     request->master_addr = is_c10d                ? "localhost"
                            : options->master_addr ? options->master_addr
                                                   : "127.0.0.1";
-    request->master_port = is_c10d ? PORT_C10D : has_endpoint ? PORT_STATIC : options->master_port;
-    if (!has_endpoint)
-        return 0;
-    int rc = endpoint_parse(options->endpoint, &texts->host, &request->master_port, err);
-    request->master_addr = texts->host;
+    uint64_t port = has_endpoint ? PORT_STATIC : options->master_port;
+    int rc = has_endpoint ? endpoint_parse(options->endpoint, &texts->host, &port, err) : 0;
+    request->master_addr = has_endpoint ? texts->host : request->master_addr;
+    request->master_port = is_c10d ? 0 : port;
     return rc ? wrap(err, rc, "--rdzv-endpoint %s", options->endpoint) : 0;
 }
 
@@ -237,8 +239,7 @@ static int together_settle(const struct meeting_options *options, struct launch_
     struct launch_meeting *meeting = &request->meeting;
     const struct takeover *taken = &texts->takeover;
     meeting->local_addr = options->local_addr;
-    int rc = conf_parse(options->conf, meeting, err);
-    rc = rc ? rc : place_settle(options, request, texts, err);
+    int rc = place_settle(options, request, texts, err);
     rc = rc ? rc : number_settle(options, request, taken, err);
     rc = rc ? rc : task_settle(request, taken, err);
     if (rc == 0 && options->token_file)
@@ -281,6 +282,7 @@ int meeting_settle(const struct meeting_options *options, struct launch_request 
         return fail(err, ERR_USAGE, "--rdzv-backend %s: there are static and c10d",
                     options->backend);
     int rc = options->nnodes ? nnodes_parse(options->nnodes, meeting, err) : 0;
+    rc = rc ? rc : conf_parse(options->conf, meeting, err);
     rc = rc ? rc : takeover_ask(options, meeting, &texts->takeover, err);
     if (rc)
         return rc;

@@ -2,6 +2,7 @@
  *
  * The gang's events and actions, from the request to the exit status.
  */
+#include <sched.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -47,6 +48,15 @@ static int gpus_needed(const struct launch *launch, bool is_auto, uint32_t *out,
                 "--nproc-per-node gpu: there is no GPU here; muster gpus says why");
 }
 
+/* Those that this process may run on: a job has a part of the machine. */
+static uint64_t processors_count(void)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+        return (uint64_t)CPU_COUNT(&allowed);
+    return (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+}
+
 /* "8", "gpu", "cpu", "auto"; not given: as many as devices were taken, or one. */
 static int ranks_count(const struct launch *launch, uint32_t *out, struct err *err)
 {
@@ -62,7 +72,7 @@ static int ranks_count(const struct launch *launch, uint32_t *out, struct err *e
     if (*out > 0)
         number = *out;
     else if (is_auto || is_cpu)
-        number = (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+        number = processors_count();
     else if (text && u64_parse(str_of(text), 1, UINT32_MAX, &number, NULL) != 0)
         return fail(err, ERR_USAGE, "--nproc-per-node '%s': expected a number, gpu, cpu or auto",
                     text);
