@@ -371,8 +371,9 @@ void takeover_release(struct takeover *takeover)
 
 void takeover_environment(struct env_list *env, uint32_t n_ranks)
 {
-    static const char *const places[] = {"OMPI_",     "PMIX_",           "PRTE_",  "PMI_",
-                                         "MPI_LOCAL", "HYDI_CONTROL_FD", "HYDRA_", "I_MPI_HYDRA_"};
+    /* HYDRA_ is not among them: its variables name no place, and Python's hydra has that beginning as well. */
+    static const char *const places[] = {"OMPI_",     "PMIX_",           "PRTE_",       "PMI_",
+                                         "MPI_LOCAL", "HYDI_CONTROL_FD", "I_MPI_HYDRA_"};
     env_unset(env, "PMI_FD");
     for (size_t i = 0; n_ranks > 1 && i < countof(places); i++)
         env_unset_beginning(env, places[i], NULL);
