@@ -100,8 +100,8 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
 /* clang-format off */
 static const struct opt launch_opts[] = {
     {OPT_HEADING, .help = "Ranks"},
-    {OPT_TEXT, 0, "nproc-per-node", "N", "ranks: a number, gpu (one for each GPU), cpu (for each processor that it may run on), auto (gpu, or cpu where there is none); default 1, or one for each device of --gpus", FIELD(nproc)},
-    {OPT_TEXT, 'g', "gpus", "SPEC", "take these devices for the ranks, and hold them against other runs of muster: ids as 0,2,5-7; any:4; all; free; a UUID (default: the ranks see all that muster sees)", FIELD(gpus)},
+    {OPT_TEXT, 0, "nproc-per-node", "N", "ranks: a number, gpu (one for each GPU), cpu (for each processor that it may run on), auto (gpu, or cpu where there is none); default 1, or one for each device of --gpus; with --hosts, of each host, by default one for each GPU that is taken there", FIELD(nproc)},
+    {OPT_TEXT, 'g', "gpus", "SPEC", "take these devices for the ranks, and hold them against other runs of muster: ids as 0,2,5-7; any:4; all; free; a UUID (default: the ranks see all that muster sees; with --hosts, free)", FIELD(allocation.gpus)},
     {OPT_FLAG, 'm', "module", NULL, "the script is a module, as of python -m", FIELD(is_module)},
     {OPT_FLAG, 0, "no-python", NULL, "the script is a program", FIELD(is_program)},
     {OPT_FLAG, 0, "run-path", NULL, "run the script by runpy.run_path", FIELD(is_run_path)},
@@ -121,6 +121,9 @@ static const struct opt launch_opts[] = {
     {OPT_PATH, 0, "rdzv-token-file", "FILE", "a secret that all machines share; a machine that does not know it is refused", MEETING(token_file)},
     {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "join_timeout: seconds to wait for the machines (default 600); last_call_timeout: for more than MIN of them (30); is_host: this machine leads, true or false; others have no effect", MEETING(conf)},
     {OPT_TEXT, 0, "local-addr", "HOST", "the address, name or network interface of this machine, at which it listens or from which it connects (default: any)", MEETING(local_addr)},
+    {OPT_HEADING, .help = "Other machines, from one terminal"},
+    HOST_LIST_OPTS(FIELD(allocation)),
+    {OPT_U64, 0, "hosts-min", "N", "start, and start again, with N hosts or more (default: all)", FIELD(allocation.hosts_min), 1, 4096},
     {OPT_HEADING, .help = "When a rank fails"},
     {OPT_U64, 0, "max-restarts", "N", "start all ranks again, N times at most (default 0)", FIELD(n_restarts), 0, RESTARTS_MAX},
     {OPT_DURATION, 0, "restart-pause", "DURATION", "before a restart; each one that follows waits twice as long (default 0.1s)", FIELD(pause_ms)},
@@ -158,6 +161,8 @@ static const char *const launch_examples[] = {
     "eight ranks, as torchrun starts them",
     "muster launch -g free -m package.train",
     "a rank for each GPU that is free, which no other run of muster takes meanwhile",
+    "muster launch --hosts node1,node2 train.py",
+    "a rank for each free GPU of two machines, which are reached by ssh",
     NULL,
 };
 

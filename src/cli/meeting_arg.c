@@ -254,6 +254,33 @@ static int together_settle(const struct meeting_options *options, struct launch_
     return rc;
 }
 
+/* ---- other machines, from one terminal ---- */
+
+/* Ranks are started on the hosts by this muster; there is no other one to meet. */
+static int hosts_settle(const struct meeting_options *options, struct launch_request *request,
+                        struct err *err)
+{
+    const struct {
+        const char *name;
+        bool is_given;
+    } others[] = {
+        {"--nnodes", options->nnodes},
+        {"--node-rank", options->node_rank != UINT64_MAX},
+        {"--rdzv-endpoint", options->endpoint && options->endpoint[0]},
+        {"--standalone", options->is_standalone},
+    };
+    for (size_t i = 0; i < countof(others); i++)
+        if (others[i].is_given)
+            return fail(err, ERR_USAGE,
+                        "--hosts and %s exclude each other: with --hosts one command, typed once, "
+                        "starts the ranks of all machines; --master-addr and --master-port say "
+                        "where the ranks meet",
+                        others[i].name);
+    request->master_addr = options->master_addr;
+    request->master_port = options->master_port;
+    return conf_parse(options->conf, &request->meeting, err);
+}
+
 /* Only if nothing was said about machines: what is said explicitly is meant. */
 static int takeover_ask(const struct meeting_options *options, struct launch_meeting *meeting,
                         struct takeover *taken, struct err *err)
@@ -281,6 +308,8 @@ int meeting_settle(const struct meeting_options *options, struct launch_request 
     if (strcmp(options->backend, "static") != 0 && strcmp(options->backend, "c10d") != 0)
         return fail(err, ERR_USAGE, "--rdzv-backend %s: there are static and c10d",
                     options->backend);
+    if (request->allocation.hosts)
+        return hosts_settle(options, request, err);
     int rc = options->nnodes ? nnodes_parse(options->nnodes, meeting, err) : 0;
     rc = rc ? rc : conf_parse(options->conf, meeting, err);
     rc = rc ? rc : takeover_ask(options, meeting, &texts->takeover, err);

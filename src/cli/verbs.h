@@ -26,3 +26,4 @@ extern const struct cmd cmd_sim;
 extern const struct cmd cmd_split;
 /* Hidden: run by muster itself. */
 extern const struct cmd cmd_agent;
+extern const struct cmd cmd_meet;

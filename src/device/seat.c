@@ -27,7 +27,7 @@ int seats_fit(const struct device_list *devices, size_t *chosen, size_t *n_chose
               struct buf *notes, struct err *err)
 {
     size_t n_fit = *n_chosen;
-    if (group <= 1)
+    if (group <= 1 || group == SEAT_HAS_ALL)
         return 0;
     cleanup_free size_t *order = near_groups(devices, chosen, *n_chosen, group, &n_fit);
     if (n_fit == 0)
@@ -109,11 +109,33 @@ static void share_cores(struct seat *seats, size_t n_seats)
     }
 }
 
+/* CPU slots have no names by which a worker could be shown some of them, so those behind the last are passed over. */
+static int whole_make(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
+                      struct seat **out, size_t *n_out, struct err *err)
+{
+    size_t n_kept = MIN(n_chosen, (size_t)SEAT_DEVICES_MAX);
+    cpu_set_t allowed;
+    if (n_kept < n_chosen && devices->at[chosen[0]].kind != DEVICE_CPU)
+        return fail(err, ERR_USAGE, "%zu devices are more than the %d that one worker can see",
+                    n_chosen, SEAT_DEVICES_MAX);
+    struct seat *seat = xcalloc(1, sizeof(*seat));
+    *seat = (struct seat){.is_whole = true, .n_devices = n_kept, .threads = 1};
+    memcpy(seat->devices, chosen, n_kept * sizeof(*chosen));
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+        seat->threads = (unsigned)MAX(CPU_COUNT(&allowed), 1);
+    label_make(seat, devices, 1);
+    *out = seat;
+    *n_out = 1;
+    return 0;
+}
+
 int seats_make(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                const struct seat_opts *opts, struct seat **out, size_t *n_out, struct err *err)
 {
     struct seat_opts counts = {.devices_per_worker = MAX(opts->devices_per_worker, 1u),
                                .workers_per_device = MAX(opts->workers_per_device, 1u)};
+    if (counts.devices_per_worker == SEAT_HAS_ALL)
+        return whole_make(devices, chosen, n_chosen, out, n_out, err);
     int rc = seats_check(devices, chosen, n_chosen, &counts, err);
     if (rc)
         return rc;
@@ -200,6 +222,6 @@ void seat_environment(const struct seat *seat, const struct device_list *devices
     /* a worker on a simulated GPU must behave as on a real one */
     env_list_add(env, xasprintf("MUSTER_DEVICE_KIND=%s",
                                 device_kind_name(kind == DEVICE_SIM ? DEVICE_CUDA : kind)));
-    if (!getenv("OMP_NUM_THREADS"))
+    if (!seat->is_whole && !getenv("OMP_NUM_THREADS"))
         env_list_add(env, xasprintf("OMP_NUM_THREADS=%u", seat->threads));
 }

@@ -13,6 +13,9 @@
 enum {
     SEAT_DEVICES_MAX = 64
 };
+/* As devices_per_worker: one seat has all devices, of whatever kind, and its workers share them out themselves. */
+#define SEAT_HAS_ALL UINT32_MAX
+
 enum visible_mode {
     VISIBLE_INDEX,
     VISIBLE_UUID
@@ -27,10 +30,11 @@ struct seat {
     char label[128];  /* "gpu_0", "cpu_3", "gpu_0_w1", "gpu_0+1": names log files */
     cpu_set_t cpus;   /* empty: leave the affinity alone */
     unsigned threads; /* OMP_NUM_THREADS: its share of the cores, at least 1 */
+    bool is_whole;    /* SEAT_HAS_ALL: threads are all processors, and no OMP_NUM_THREADS is set */
 };
 
 struct seat_opts {
-    uint32_t devices_per_worker; /* 0 = 1 */
+    uint32_t devices_per_worker; /* 0 = 1; SEAT_HAS_ALL */
     uint32_t workers_per_device; /* 0 = 1 */
 };
 

@@ -20,7 +20,7 @@ static void next_start(struct launch *launch)
     if (next->generation > 0)
         logs_forget(launch, next->generation - 1);
     ranks_make(launch, launch->own.n_ranks);
-    machine_start(launch, next, launch->ranks);
+    machine_start(&launch->own, next, launch->ranks);
 }
 
 void follow_on_start(void *context, const struct rendezvous_start *start)
@@ -30,7 +30,7 @@ void follow_on_start(void *context, const struct rendezvous_start *start)
         return;
     launch->orders.next = *start;
     launch->orders.has_next = true;
-    machine_end(launch, true); /* no rank of an earlier generation has a right to be here */
+    machine_end(&launch->own, true); /* no rank of an earlier generation has a right to be here */
     next_start(launch);
 }
 
@@ -38,7 +38,7 @@ void follow_on_end(void *context, bool at_once)
 {
     struct launch *launch = context;
     launch->orders.has_next = false;
-    machine_end(launch, at_once);
+    machine_end(&launch->own, at_once);
 }
 
 static void words_say(struct launch *launch, struct str text)
@@ -65,7 +65,7 @@ void follow_on_over(void *context, const struct rendezvous_over *over)
     launch->orders.status = over->status;
     launch->orders.has_next = false;
     launch->is_over = true;
-    machine_end(launch, true);
+    machine_end(&launch->own, true);
 }
 
 void follow_on_lost(void *context, const struct err *why)

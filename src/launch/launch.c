@@ -36,46 +36,37 @@ static int gpus_count(const char *self_path, uint32_t *out, struct err *err)
     return rc;
 }
 
-static int gpus_needed(const struct launch *launch, bool is_auto, uint32_t *out, struct err *err)
+static bool nproc_is(const struct launch_request *request, const char *word)
 {
-    int rc = 0;
-    *out = (uint32_t)launch->allocation.n_chosen;
-    if (!launch->request->gpus)
-        rc = gpus_count(launch->shell.self_path, out, err);
-    if (rc || *out > 0 || is_auto)
-        return rc;
-    return fail(err, ERR_UNAVAILABLE,
-                "--nproc-per-node gpu: there is no GPU here; muster gpus says why");
+    return request->nproc && strcmp(request->nproc, word) == 0;
 }
 
 /* Those that this process may run on: a job has a part of the machine. */
-static uint64_t processors_count(void)
+static uint32_t processors_count(void)
 {
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
-        return (uint64_t)CPU_COUNT(&allowed);
-    return (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+        return (uint32_t)CPU_COUNT(&allowed);
+    return (uint32_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
 }
 
-/* "8", "gpu", "cpu", "auto"; not given: as many as devices were taken, or one. */
-static int ranks_count(const struct launch *launch, uint32_t *out, struct err *err)
+/* "8", "gpu", "cpu", "auto", or not given. */
+int ranks_count(const struct launch_request *request, const struct rank_places *places,
+                uint32_t *out, struct err *err)
 {
-    const char *text = launch->request->nproc;
-    uint64_t number = MAX(launch->allocation.n_chosen, (size_t)1);
-    bool is_auto = text && strcmp(text, "auto") == 0;
-    bool is_gpu = is_auto || (text && strcmp(text, "gpu") == 0);
-    bool is_cpu = text && strcmp(text, "cpu") == 0;
-    *out = 0;
-    int rc = is_gpu ? gpus_needed(launch, is_auto, out, err) : 0;
-    if (rc)
-        return rc;
-    if (*out > 0)
-        number = *out;
-    else if (is_auto || is_cpu)
-        number = processors_count();
-    else if (text && u64_parse(str_of(text), 1, UINT32_MAX, &number, NULL) != 0)
+    bool is_auto = nproc_is(request, "auto"), is_gpu = nproc_is(request, "gpu");
+    uint64_t number = places->n_usual;
+    if (is_gpu && places->n_gpus == 0)
+        return fail(err, ERR_UNAVAILABLE,
+                    "--nproc-per-node gpu: there is no GPU %s; muster gpus says why",
+                    places->where);
+    if (is_gpu || (is_auto && places->n_gpus > 0))
+        number = places->n_gpus;
+    else if (is_auto || nproc_is(request, "cpu"))
+        number = places->n_processors;
+    else if (request->nproc && u64_parse(str_of(request->nproc), 1, UINT32_MAX, &number, NULL) != 0)
         return fail(err, ERR_USAGE, "--nproc-per-node '%s': expected a number, gpu, cpu or auto",
-                    text);
+                    request->nproc);
     if (number > GANG_NODE_RANKS_MAX)
         return fail(err, ERR_USAGE, "%lu ranks are more than the %d that a machine may have",
                     number, GANG_NODE_RANKS_MAX);
@@ -83,16 +74,20 @@ static int ranks_count(const struct launch *launch, uint32_t *out, struct err *e
     return 0;
 }
 
-/* The devices that were taken, as one seat: each rank sees them all, and finds its own by LOCAL_RANK. */
-static int seat_make(struct launch *launch, struct err *err)
+static int own_ranks_count(struct launch *launch, struct err *err)
 {
-    const struct allocation *a = &launch->allocation;
-    if (a->n_chosen > SEAT_DEVICES_MAX)
-        return fail(err, ERR_USAGE, "--gpus: %zu devices are more than the %d that ranks can see",
-                    a->n_chosen, SEAT_DEVICES_MAX);
-    for (size_t i = 0; i < a->n_chosen; i++)
-        launch->seat.devices[launch->seat.n_devices++] = a->chosen[i];
-    return 0;
+    const struct launch_request *request = launch->request;
+    bool counts_gpus = nproc_is(request, "auto") || nproc_is(request, "gpu");
+    uint32_t n_taken = (uint32_t)launch->allocation.n_chosen;
+    struct rank_places places = {.where = "here",
+                                 .n_usual = MAX(n_taken, 1u),
+                                 .n_gpus = n_taken,
+                                 .n_processors = processors_count()};
+    int rc = counts_gpus && !request->allocation.gpus
+                 ? gpus_count(launch->shell.self_path, &places.n_gpus, err)
+                 : 0;
+    launch->own.seat = &launch->allocation.seats[0];
+    return rc ? rc : ranks_count(request, &places, &launch->own.n_ranks, err);
 }
 
 /* ---- the shell's verb ---- */
@@ -121,9 +116,11 @@ static void on_kill(void *context)
 static void on_tick(void *context)
 {
     struct launch *launch = context;
-    for (uint32_t i = 0; launch->own.n_alive > 0 && i < launch->own.n_ranks; i++)
-        if (launch->own.ranks[i].process)
-            rank_output_rest(&launch->own.ranks[i]);
+    for (uint32_t i = 0; i < launch->n_ranks; i++)
+        if (launch->ranks[i].process)
+            rank_output_rest(&launch->ranks[i]);
+    if (launch->fleet && launch->gang)
+        fleet_tick(launch);
     if (launch->gang)
         lead_tick(launch);
     if (launch->rendezvous)
@@ -145,21 +142,37 @@ static const struct shell_verb launch_shell = {.name = "launch",
 
 /* ---- the run ---- */
 
-static int ranks_run(struct launch *launch, struct err *err)
+/* Those that are started by this muster, here or by agents. */
+static bool any_rank(const struct launch *launch)
 {
-    bool is_alone = launch->request->meeting.n_nodes_max == 1;
-    int rc = seat_make(launch, err);
-    rc = rc ? rc : ranks_count(launch, &launch->own.n_ranks, err);
-    if (rc == 0 && !is_alone)
+    bool any = false;
+    for (uint32_t i = 0; i < launch->n_ranks && !any; i++)
+        any = launch->ranks[i].process;
+    return any;
+}
+
+static int places_open(struct launch *launch, struct launch_meeting *meeting, struct err *err)
+{
+    if (launch->request->allocation.hosts)
+        return fleet_open(launch, meeting, err);
+    int rc = own_ranks_count(launch, err);
+    if (rc == 0 && meeting->n_nodes_max > 1)
         rc = meeting_open(launch, err);
+    return rc;
+}
+
+static int ranks_run(struct launch *launch, struct launch_meeting *meeting, struct err *err)
+{
+    int rc = places_open(launch, meeting, err);
     rc = rc ? rc : logs_begin(launch, err);
     if (rc)
         return rc;
     shell_files_allow(&launch->shell, launch->own.n_ranks);
-    if (is_alone || rendezvous_leads(launch->rendezvous))
+    if (!launch->rendezvous || rendezvous_leads(launch->rendezvous))
         rc = lead_begin(launch, err);
-    while (rc == 0 && (!launch->is_over || launch->own.n_alive > 0))
+    while (rc == 0 && (!launch->is_over || any_rank(launch)))
         shell_turn(&launch->shell);
+    fleet_close(launch);
     return rc;
 }
 
@@ -191,6 +204,7 @@ static void launch_release(struct launch *launch)
     rendezvous_close(launch->rendezvous);
     shell_close(&launch->shell);
     ranks_release(launch);
+    fleet_free(launch->fleet);
     logs_end(launch);
     lead_release(launch);
     allocation_release(&launch->allocation);
@@ -209,15 +223,29 @@ static char *run_id_new(struct err *err)
     return xstrndup(id.at, id.len);
 }
 
-/* Before anything is taken: the words of the command, and its program. */
-static int command_check(const struct launch *launch, struct err *err)
+/* One seat a machine, of all that is taken there. */
+static struct allocation_wish wish_of(const struct launch_request *request)
+{
+    struct allocation_wish wish = request->allocation;
+    if (!wish.gpus && !wish.hosts)
+        wish.gpus = WISH_NO_DEVICES;
+    wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
+    wish.gpus_per_worker = SEAT_HAS_ALL;
+    wish.hosts_min = wish.hosts_min > 0 ? wish.hosts_min : HOSTS_ALL;
+    return wish;
+}
+
+/* Before anything is taken: the words of the command, and its program, which hosts look for themselves. */
+static int command_check(const struct launch *launch, char **program, struct err *err)
 {
     const struct environment_wish *wish = &launch->request->environment;
     struct env_list words = {0};
     int rc = environment_wish_check(wish, err);
     rc = rc ? rc : rank_command(launch, 0, &words, err);
-    if (rc == 0 && !wish->setup)
+    if (rc == 0 && !wish->setup && !launch->request->allocation.hosts)
         rc = program_check(words.at[0], err);
+    if (rc == 0 && !wish->setup)
+        *program = xstrdup(words.at[0]);
     env_list_release(&words);
     return rc;
 }
@@ -233,6 +261,8 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
         return err->code;
     struct launch launch = {.request = &named,
                             .command = command,
+                            .master_addr = request->master_addr,
+                            .own = {.launch = &launch},
                             .master_port = MASTER_PORT_INIT,
                             .shell = {.verb = &launch_shell,
                                       .context = &launch,
@@ -240,14 +270,15 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                       .self_path = self_path,
                                       .signals = {.front_fd = -1},
                                       .limit_ms = request->limit_ms}};
-    const struct allocation_wish wish = {.gpus = request->gpus ? request->gpus : WISH_NO_DEVICES,
-                                         .without_devices = !request->gpus};
+    cleanup_free char *program = NULL;
+    struct allocation_wish wish = wish_of(request);
     int rc = shown_ranks_parse(&launch, err);
-    rc = rc ? rc : command_check(&launch, err);
+    rc = rc ? rc : command_check(&launch, &program, err);
+    wish.program = program;
     if (rc == 0)
         rc = shell_begin(&launch.shell, &wish, &launch.allocation,
                          (struct str){scratch, SCRATCH_BYTES}, err);
-    rc = rc ? rc : ranks_run(&launch, err);
+    rc = rc ? rc : ranks_run(&launch, &named.meeting, err);
     rc = rc ? rc : status_of(&launch, err);
     launch_release(&launch);
     return rc;

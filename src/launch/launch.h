@@ -8,10 +8,13 @@
  *   lead.c     the gang's events and actions       report.c  what failed first
  *   follow.c   the orders of a leader elsewhere    meeting.c who leads, and who is called when
  *   takeover.c what another launcher tells         master_port.c  the port at which ranks meet
+ *   fleet.c    the hosts of --hosts                meet.c    where the ranks of several hosts meet
+ *   reach.c    the same, on each of them
  */
 #pragma once
 
 #include "base/log.h"
+#include "node/allocation.h"
 #include "node/environment.h"
 
 enum {
@@ -63,12 +66,14 @@ struct launch_request {
     struct launch_meeting meeting;
     struct launch_task task;
     struct environment_wish environment;
-    const char *gpus;  /* SPEC of devices that are taken; NULL: ranks see what muster sees */
+    /* Without hosts, gpus NULL: no devices are taken, and ranks see what muster sees. hosts_min 0: all. */
+    struct allocation_wish allocation;
     const char *nproc; /* as it was typed */
     uint64_t n_restarts;
     const char *run_id; /* NULL: one that no other run has */
     const char *role;
-    const char *master_addr, *signals;       /* for the environment of the ranks */
+    const char *master_addr, *signals;       /* for the environment of the ranks; master_addr NULL,
+                                              * with hosts: one that all hosts reach */
     uint64_t master_port;                    /* 0: a free one */
     bool is_module, is_program, is_run_path; /* -m, --no-python, --run-path */
     bool passes_local_rank;                  /* --local-rank=N is the script's first argument */

@@ -13,6 +13,19 @@
 #include "shell/shell.h"
 
 struct launch;
+struct fleet;
+struct rank;
+
+/* One whose ranks this muster starts. */
+struct machine {
+    struct launch *launch;
+    const char *name;        /* of a host; NULL: this machine, without --hosts */
+    const struct seat *seat; /* of every rank: all devices that were taken there */
+    bool is_far;             /* an agent starts its ranks */
+    uint32_t n_ranks, n_alive;
+    struct rank *ranks;           /* a part of those of the launch */
+    struct rendezvous_start part; /* of the present generation */
+};
 
 struct rank_stream {
     struct logfile *file; /* NULL: none */
@@ -23,6 +36,7 @@ struct rank_stream {
 
 struct rank {
     struct launch *launch;
+    struct machine *machine; /* NULL: one with a muster of its own */
     uint32_t number, local_rank;
     const char *host;            /* NULL: this machine */
     struct node_worker *process; /* NULL: it is gone, or was never started */
@@ -42,8 +56,9 @@ struct launch {
     const char *const *command;
     struct shell shell;
     struct allocation allocation;
-    struct seat seat;              /* of every rank: all devices that were taken */
-    struct rendezvous *rendezvous; /* NULL: this machine is alone */
+    struct rendezvous *rendezvous; /* NULL: there is no other muster */
+    struct fleet *fleet;           /* NULL: no --hosts */
+    const char *master_addr;       /* in the environment of ranks */
     struct gang *gang;             /* NULL: a leader elsewhere decides */
     struct {
         struct gang_event *at; /* told, and not yet handled */
@@ -73,11 +88,7 @@ struct launch {
     struct rank *
         ranks; /* [n_ranks], of the present generation: all, or with a leader elsewhere those of this machine */
     uint32_t n_ranks;
-    struct {
-        uint32_t n_ranks, n_alive;
-        struct rank *ranks;           /* a part of the above */
-        struct rendezvous_start part; /* of the present generation */
-    } own;
+    struct machine own; /* this one; with --hosts not used */
     struct master_port master_port;
     char *log_root; /* of all generations; is_temporary: removed at the end */
     bool is_temporary;
@@ -85,14 +96,57 @@ struct launch {
     int failed_status; /* of the rank that ended first */
 };
 
-/* machine.c: the ranks of this machine. Those of an earlier generation must be gone. */
+/* machine.c: the ranks of a machine. Those of an earlier generation must be gone. */
 void ranks_make(struct launch *launch, uint32_t n_ranks);
 void ranks_release(struct launch *launch);
-/* Their `own.ranks` are among those that were made. If one cannot be started the run is given up (shell_abort). */
-void machine_start(struct launch *launch, const struct rendezvous_start *part, struct rank *own);
-void machine_end(struct launch *launch, bool at_once);
-/* A rank of this machine is gone: tells the gang, wherever it is. */
-void machine_lost_rank(struct launch *launch, const struct rank *rank);
+/* `ranks` are among those that were made. If one cannot be started the run is given up (shell_abort). */
+void machine_start(struct machine *machine, const struct rendezvous_start *part,
+                   struct rank *ranks);
+void machine_end(const struct machine *machine, bool at_once);
+/* A rank of a machine is gone: tells the gang, wherever it is. */
+void machine_lost_rank(const struct rank *rank);
+
+/* fleet.c: the machines of --hosts, which are nodes of the gang in the order of the list. */
+/* Their ranks. Sets how many nodes the gang has. ERR_USAGE, ERR_UNAVAILABLE. */
+MUST_CHECK int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err *err);
+void fleet_begin(struct launch *launch);
+void fleet_tick(struct launch *launch);
+/* The ranks are started when it is known where they meet. */
+void fleet_start(struct launch *launch, uint32_t node, const struct rendezvous_start *part,
+                 struct rank *ranks);
+void fleet_end(struct launch *launch, uint32_t node, bool at_once);
+/* Tells the gang of its loss, if it is lost. True: it is. */
+bool fleet_loss_tell(const struct machine *machine);
+/* It is known where the ranks meet. */
+void fleet_meet(struct launch *launch);
+/* Are ranks to be started as soon as it is? */
+bool fleet_waits(const struct fleet *fleet);
+/* Ends what runs beside the ranks. */
+void fleet_close(struct launch *launch);
+void fleet_free(struct fleet *fleet);
+
+/*
+ * meet.c: where the ranks of --hosts meet. A port is held on the host of rank 0, and all other hosts try which addresses of
+ * that host they reach at it: names, and interfaces that a host has for itself, would mislead.
+ */
+struct meet;
+struct meet *meet_new(struct launch *launch, uint32_t n_machines);
+/* machines[0] has rank 0. If it is the one of the last time, nothing has to be sought; else fleet_meet() is called, or the run
+ * is given up. */
+void meet_seek(struct meet *meet, struct machine *const *machines, uint32_t n_machines);
+bool meet_is_held(const struct meet *meet);
+const char *meet_address(const struct meet *meet);
+uint16_t meet_port(const struct meet *meet);
+void meet_close(struct meet *meet);
+void meet_free(struct meet *meet);
+
+/* launch.c: --nproc-per-node on a machine. */
+struct rank_places {
+    const char *where; /* in messages: "here", "on node1" */
+    uint32_t n_usual, n_gpus, n_processors;
+};
+MUST_CHECK int ranks_count(const struct launch_request *request, const struct rank_places *places,
+                           uint32_t *out, struct err *err);
 
 /* meeting.c: launch->rendezvous. */
 MUST_CHECK int meeting_open(struct launch *launch, struct err *err);

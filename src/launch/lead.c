@@ -49,16 +49,20 @@ static void do_start(struct launch *launch, const struct gang_action *action)
         if (view.generation > 0)
             logs_forget(launch, view.generation - 1);
     }
-    if (action->node == OWN_NODE)
-        machine_start(launch, &part, &launch->ranks[member.first_rank]);
+    if (launch->fleet)
+        fleet_start(launch, action->node, &part, &launch->ranks[member.first_rank]);
+    else if (action->node == OWN_NODE)
+        machine_start(&launch->own, &part, &launch->ranks[member.first_rank]);
     else
         far_start(launch, &part, action->node, member.n_ranks);
 }
 
 static void do_end(struct launch *launch, const struct gang_action *action)
 {
-    if (action->node == OWN_NODE)
-        machine_end(launch, action->flag);
+    if (launch->fleet)
+        fleet_end(launch, action->node, action->flag);
+    else if (action->node == OWN_NODE)
+        machine_end(&launch->own, action->flag);
     else
         rendezvous_order_end(launch->rendezvous, action->node, action->flag);
 }
@@ -190,11 +194,15 @@ static void missing_add(const struct launch *launch, struct buf *out)
     const struct launch_meeting *meeting = &launch->request->meeting;
     uint32_t n_missing = 0;
     for (uint32_t i = 0; i < meeting->n_nodes_max; i++) {
-        bool is_here =
-            i == OWN_NODE || (launch->others.nodes[i].host && !launch->others.nodes[i].left);
+        bool is_here = (i == OWN_NODE && !launch->fleet) ||
+                       (launch->others.nodes[i].host && !launch->others.nodes[i].left);
         if (is_here || ++n_missing > MISSING_NAMED)
             continue;
-        buf_addf(out, "%s%u", n_missing == 1 ? " (missing: " : ", ", i);
+        buf_add_text(out, n_missing == 1 ? " (missing: " : ", ");
+        if (launch->fleet)
+            buf_add_text(out, launch->others.nodes[i].host);
+        else
+            buf_addf(out, "%u", i);
     }
     if (n_missing > MISSING_NAMED)
         buf_addf(out, " and %u others", n_missing - MISSING_NAMED);
@@ -205,8 +213,9 @@ static void missing_add(const struct launch *launch, struct buf *out)
 static void gathering_add(const struct launch *launch, struct buf *out)
 {
     const struct launch_meeting *meeting = &launch->request->meeting;
-    buf_addf(out, "%u of %u machines are here", launch->others.n_here + 1, meeting->n_nodes_min);
-    if (meeting->node != RENDEZVOUS_ANY_NODE)
+    buf_addf(out, "%u of %u %s are here", gang_view(launch->gang).n_nodes_up, meeting->n_nodes_min,
+             launch->fleet ? "hosts" : "machines");
+    if (meeting->node != RENDEZVOUS_ANY_NODE || launch->fleet)
         missing_add(launch, out);
 }
 
@@ -230,7 +239,7 @@ void lead_tick(struct launch *launch)
     lead_tell(launch, (struct gang_event){.kind = GEV_TICK});
     const struct gang_view view = gang_view(launch->gang);
     slow_end_say(launch, &view);
-    if (launch->rendezvous)
+    if (launch->rendezvous || launch->fleet)
         missing_say(launch, &view);
 }
 
@@ -248,12 +257,17 @@ int lead_begin(struct launch *launch, struct err *err)
                                        .more_ms = meeting->more_ms,
                                        .join_ms = meeting->join_ms,
                                        .linger_ms = request->linger_ms};
-    if (master_port_take(&launch->master_port, (uint16_t)request->master_port, err) != 0)
+    if (!launch->fleet &&
+        master_port_take(&launch->master_port, (uint16_t)request->master_port, err) != 0)
         return wrap(err, ERR_UNAVAILABLE,
                     "without --master-port and --rdzv-endpoint a free port is taken");
     launch->gang = xalloc_checked(gang_new(&config), sizeof(config));
     launch->others.nodes = xcalloc(meeting->n_nodes_max, sizeof(*launch->others.nodes));
     launch->others.said_ms = shell_now(&launch->shell);
+    if (launch->fleet) {
+        fleet_begin(launch);
+        return 0;
+    }
     lead_tell(launch, (struct gang_event){
                           .kind = GEV_NODE_UP, .node = OWN_NODE, .count = launch->own.n_ranks});
     return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ranks of this machine.
+ * The ranks of a machine: this one, or a host of --hosts.
  */
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
@@ -22,51 +22,58 @@ void ranks_make(struct launch *launch, uint32_t n_ranks)
 }
 
 /* The run is given up before the exits are told: they would seem to be failures of ranks. */
-static void start_failed(struct launch *launch, struct err *err)
+static void start_failed(struct machine *machine, struct err *err)
 {
     if (err->code == ERR_USAGE) /* a folder that cannot be made while the run lasts */
         err->code = ERR_UNAVAILABLE;
-    shell_abort(&launch->shell, err);
-    for (uint32_t i = 0; i < launch->own.n_ranks; i++) {
-        struct rank *rank = &launch->own.ranks[i];
+    if (!machine->is_far || !fleet_loss_tell(machine))
+        shell_abort(&machine->launch->shell, err);
+    for (uint32_t i = 0; i < machine->n_ranks; i++) {
+        struct rank *rank = &machine->ranks[i];
         rank->status = rank->process ? 0 : 1;
         if (!rank->process)
-            machine_lost_rank(launch, rank);
+            machine_lost_rank(rank);
     }
 }
 
-void machine_start(struct launch *launch, const struct rendezvous_start *part, struct rank *own)
+void machine_start(struct machine *machine, const struct rendezvous_start *part, struct rank *ranks)
 {
-    const struct launch_task *task = &launch->request->task;
+    const struct launch_task *task = &machine->launch->request->task;
     struct err err = {0};
     int rc = 0;
-    launch->own.part = *part;
-    launch->own.ranks = own;
-    launch->own.n_alive = launch->own.n_ranks;
-    for (uint32_t i = 0; i < launch->own.n_ranks; i++) {
-        own[i] = (struct rank){.launch = launch,
-                               .number = part->first_rank + i,
-                               .local_rank = task->n_local > 0 ? task->local_rank : i};
-        rc = rc ? rc : rank_start(&own[i], &err);
+    machine->part = *part;
+    machine->ranks = ranks;
+    machine->n_alive = machine->n_ranks;
+    for (uint32_t i = 0; i < machine->n_ranks; i++) {
+        ranks[i] = (struct rank){.launch = machine->launch,
+                                 .machine = machine,
+                                 .number = part->first_rank + i,
+                                 .local_rank = task->n_local > 0 ? task->local_rank : i,
+                                 .host = machine->name};
+        rc = rc ? rc : rank_start(&ranks[i], &err);
     }
     if (rc)
-        start_failed(launch, &err);
+        start_failed(machine, &err);
 }
 
-void machine_end(struct launch *launch, bool at_once)
+void machine_end(const struct machine *machine, bool at_once)
 {
-    for (uint32_t i = 0; launch->own.n_alive > 0 && i < launch->own.n_ranks; i++)
-        if (launch->own.ranks[i].process)
-            node_end(launch->own.ranks[i].process, at_once ? END_AT_ONCE : END_POLITELY);
+    for (uint32_t i = 0; machine->n_alive > 0 && i < machine->n_ranks; i++)
+        if (machine->ranks[i].process)
+            node_end(machine->ranks[i].process, at_once ? END_AT_ONCE : END_POLITELY);
 }
 
-void machine_lost_rank(struct launch *launch, const struct rank *rank)
+void machine_lost_rank(const struct rank *rank)
 {
-    launch->own.n_alive--;
+    struct machine *machine = rank->machine;
+    struct launch *launch = rank->launch;
+    machine->n_alive--;
+    if (machine->is_far)
+        (void)fleet_loss_tell(machine); /* first, so that it is not the rank that failed */
     if (launch->gang)
         lead_tell(launch, (struct gang_event){.kind = GEV_EXIT,
                                               .rank = rank->number,
-                                              .generation = launch->own.part.generation,
+                                              .generation = machine->part.generation,
                                               .status = rank->status});
     else
         follow_tell_exit(launch, rank);

@@ -92,6 +92,15 @@ int master_port_take(struct master_port *r, uint16_t port, struct err *err)
     return rc;
 }
 
+int master_port_listen(const struct master_port *r, int *fd, struct err *err)
+{
+    cleanup_fd int listening = bound_socket(r->port);
+    if (listening < 0 || listen(listening, SOMAXCONN) != 0)
+        return fail_errno_as(err, ERR_UNAVAILABLE, "port %u", r->port);
+    *fd = steal_fd(&listening);
+    return 0;
+}
+
 void master_port_release(struct master_port *r)
 {
     fd_close(&r->held_fd);

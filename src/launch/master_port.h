@@ -21,4 +21,6 @@ struct master_port {
 
 /* Takes this port, or a free one if it is 0. ERR_UNAVAILABLE: it is in use. */
 MUST_CHECK int master_port_take(struct master_port *master_port, uint16_t port, struct err *err);
+/* Listens at it, as rank 0 will; *fd: to be closed. */
+MUST_CHECK int master_port_listen(const struct master_port *master_port, int *fd, struct err *err);
 void master_port_release(struct master_port *master_port);

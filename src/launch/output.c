@@ -150,12 +150,12 @@ static int stream_open(struct rank *rank, struct rank_stream *stream, const char
 int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
 {
     struct launch *launch = rank->launch;
-    snprintf(rank->before, sizeof(rank->before), "[%.128s%u]:", launch->request->role,
-             rank->local_rank);
-    cleanup_free char *folder =
-        xasprintf("%s/attempt_%u/%u", launch->log_root, generation, rank->local_rank);
+    uint32_t number = launch->fleet ? rank->number : rank->local_rank; /* of one rank alone */
+    snprintf(rank->before, sizeof(rank->before), "[%.128s%u]:", launch->request->role, number);
+    cleanup_free char *folder = xasprintf("%s/attempt_%u/%u", launch->log_root, generation, number);
     int rc = mkdir_parents(folder, 0777, err);
-    rank->error_path = path_join(folder, "error.json");
+    if (!rank->machine->is_far) /* there, the folder may not exist */
+        rank->error_path = path_join(folder, "error.json");
     if (rc == 0)
         rc = stream_open(rank, &rank->out, folder, false, err);
     rc = rc ? rc : stream_open(rank, &rank->errors, folder, true, err);

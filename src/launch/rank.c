@@ -59,6 +59,8 @@ int rank_command(const struct launch *launch, uint32_t local_rank, struct env_li
     struct env_list words = {0};
     if (!request->is_program) {
         const char *python = interpreter_find();
+        if (!python && request->allocation.hosts)
+            python = "python3"; /* it is needed there */
         if (!python)
             return fail(err, ERR_UNAVAILABLE,
                         "there is no python3 in PATH; name one by PYTHON_EXEC, or give --no-python "
@@ -93,18 +95,21 @@ static void text_set(struct env_list *env, const char *name, const char *value)
     env_set(env, xasprintf("%s=%s", name, value));
 }
 
+/* That of this process if it has one, so that other hosts have the same. */
 static void usual_set(struct env_list *env, const char *name, const char *value)
 {
-    if (!env_get(env, name))
-        text_set(env, name, value);
+    const char *own = getenv(name);
+    if (own || value)
+        text_set(env, name, own ? own : value);
 }
 
 /* The contract of torchrun with its scripts. */
-static void contract_add(const struct rank *rank, struct env_list *env)
+static void contract_make(const struct rank *rank, struct env_list *env)
 {
     const struct launch *launch = rank->launch;
     const struct launch_request *request = launch->request;
-    const struct rendezvous_start *part = &launch->own.part;
+    const struct machine *machine = rank->machine;
+    const struct rendezvous_start *part = &machine->part;
     const struct launch_task *task = &request->task;
     bool has_groups = task->n_local > 0 && task->n_groups > 0;
     const struct {
@@ -114,7 +119,7 @@ static void contract_add(const struct rank *rank, struct env_list *env)
         {"RANK", rank->number},
         {"LOCAL_RANK", rank->local_rank},
         {"WORLD_SIZE", part->world_size},
-        {"LOCAL_WORLD_SIZE", task->n_local > 0 ? task->n_local : launch->own.n_ranks},
+        {"LOCAL_WORLD_SIZE", task->n_local > 0 ? task->n_local : machine->n_ranks},
         {"GROUP_RANK", has_groups ? task->group_rank : part->group_rank},
         {"GROUP_WORLD_SIZE", has_groups ? task->n_groups : part->n_members},
         {"ROLE_RANK", rank->number},
@@ -126,25 +131,26 @@ static void contract_add(const struct rank *rank, struct env_list *env)
     for (size_t i = 0; i < countof(numbers); i++)
         number_set(env, numbers[i].name, numbers[i].value);
     text_set(env, "ROLE_NAME", request->role);
-    text_set(env, "MASTER_ADDR", request->master_addr);
+    text_set(env, "MASTER_ADDR", launch->master_addr);
     text_set(env, "TORCHELASTIC_RUN_ID", request->run_id);
     text_set(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", request->signals);
     /* The ranks' own library makes the store, in rank 0. */
     text_set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
-    text_set(env, "TORCHELASTIC_ERROR_FILE", rank->error_path);
+    if (rank->error_path)
+        text_set(env, "TORCHELASTIC_ERROR_FILE", rank->error_path);
     usual_set(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-    if (launch->own.n_ranks > 1 || task->n_local > 1)
-        usual_set(env, "OMP_NUM_THREADS", "1");
+    usual_set(env, "OMP_NUM_THREADS", machine->n_ranks > 1 || task->n_local > 1 ? "1" : NULL);
 }
 
-/* With devices that are taken, every rank sees all of them, as in a job that has no others. */
-static void devices_add(const struct launch *launch, struct env_list *env)
+/* What is sent to a host, even where it does not differ from the environment of this process. */
+static struct texts sent_make(const struct environment_wish *wish, const struct env_list *contract)
 {
-    if (launch->seat.n_devices == 0)
-        return;
-    seat_devices_add(&launch->allocation, &launch->seat, env);
-    if (!getenv("OMP_NUM_THREADS"))
-        env_unset(env, "OMP_NUM_THREADS"); /* the contract has its own */
+    struct texts sent = {xcalloc(wish->env.len + contract->len + 1, sizeof(*sent.at)), 0};
+    for (size_t i = 0; i < wish->env.len; i++)
+        sent.at[sent.len++] = wish->env.at[i];
+    for (size_t i = 0; i < contract->len; i++)
+        sent.at[sent.len++] = contract->at[i];
+    return sent;
 }
 
 /* ---- the process ---- */
@@ -173,7 +179,7 @@ static void on_gone(void *context, const struct worker_exit *exit)
         log_add(launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
                 rank->number, errno_text(exit->exec_errno));
     node_release(steal_ptr(&rank->process));
-    machine_lost_rank(launch, rank);
+    machine_lost_rank(rank);
 }
 
 static void on_warned(void *context, const char *text)
@@ -188,8 +194,11 @@ static void on_failed(void *context, const struct err *why)
     shell_abort(&rank->launch->shell, why);
 }
 
-int rank_start(struct rank *rank, struct err *err)
+static int process_start(struct rank *rank, const struct env_list *words,
+                         const struct env_list *contract, struct err *err)
 {
+    /* An agent would set them; without a value they are unset there. */
+    static const char *const not_of_ranks[] = {"MUSTER_WORKER", "MUSTER_WORKERS", NULL};
     static const struct worker_handlers handlers = {.started = on_started,
                                                     .output = on_output,
                                                     .gone = on_gone,
@@ -197,27 +206,47 @@ int rank_start(struct rank *rank, struct err *err)
                                                     .failed = on_failed};
     struct launch *launch = rank->launch;
     struct allocation *a = &launch->allocation;
-    struct env_list env = {0}, words = {0};
-    cleanup_free int *held = xcalloc(2 * a->n_chosen + 1, sizeof(*held));
-    int rc = rank_command(launch, rank->local_rank, &words, err);
-    rc = rc ? rc : rank_output_open(rank, launch->own.part.generation, err);
+    const struct seat *seat = rank->machine->seat;
+    const struct environment_wish *wish = &launch->request->environment;
+    struct env_list env = {0};
+    int held[LOCK_FDS_MAX];
+    struct texts sent = sent_make(wish, contract);
     env_inherit(&env);
     takeover_environment(&env, launch->own.n_ranks);
-    devices_add(launch, &env);
-    contract_add(rank, &env);
-    environment_wish_apply(&launch->request->environment, &env);
+    if (rank->machine->is_far)
+        env_list_add_words(&env, not_of_ranks);
+    else if (seat->n_devices > 0)
+        seat_devices_add(a, seat, &env);
+    for (size_t i = 0; i < contract->len; i++)
+        env_set(&env, xstrdup(contract->at[i]));
+    environment_wish_apply(wish, &env);
     env_end(&env);
     const struct spawn_request request = {
-        .argv = (const char *const *)words.at,
+        .argv = (const char *const *)words->at,
         .envp = (const char *const *)env.at,
-        .seat = &launch->seat,
+        .seat = seat,
+        .sent = &sent,
         .grace_ms = launch->request->grace_ms,
         .held_fds = held,
-        .n_held_fds = device_locks_fds(&a->locks, a->chosen, a->n_chosen, held),
+        .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
         .handlers = &handlers,
         .context = rank};
-    rc = rc ? rc : node_spawn(launch->shell.node, &request, &rank->process, err);
+    int rc = node_spawn(launch->shell.node, &request, &rank->process, err);
     env_list_release(&env);
+    free(sent.at);
+    return rc;
+}
+
+int rank_start(struct rank *rank, struct err *err)
+{
+    struct env_list words = {0}, contract = {0};
+    int rc = rank_command(rank->launch, rank->local_rank, &words, err);
+    rc = rc ? rc : rank_output_open(rank, rank->machine->part.generation, err);
+    if (rc == 0) {
+        contract_make(rank, &contract);
+        rc = process_start(rank, &words, &contract, err);
+    }
+    env_list_release(&contract);
     env_list_release(&words);
     return rc ? wrap(err, rc, "rank %u", rank->number) : 0;
 }

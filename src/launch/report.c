@@ -143,9 +143,11 @@ static void loss_report(struct launch *launch, const struct gang_failure *first)
 {
     const char *host = launch->others.nodes[first->node].host;
     const char *left = launch->others.nodes[first->node].left;
-    buf_addf(&launch->report,
-             "machine %u (%s) was lost with rank %u and those after it: ", first->node,
-             host ? host : "?", first->rank);
+    if (launch->fleet)
+        buf_addf(&launch->report, "host %s was lost", host);
+    else
+        buf_addf(&launch->report, "machine %u (%s) was lost", first->node, host ? host : "?");
+    buf_addf(&launch->report, " with rank %u and those after it: ", first->rank);
     console_visible_add(&launch->report, str_of(left ? left : "it is gone"));
     launch->failed_status = err_exit_status(ERR_UNAVAILABLE);
 }

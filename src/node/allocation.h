@@ -12,10 +12,11 @@
 #include "device/seat.h"
 
 #define WISH_NO_DEVICES "none"
+#define HOSTS_ALL       UINT64_MAX
 
 struct allocation_wish {
     const char *gpus;                          /* SPEC (device/spec.h); NULL: free devices */
-    uint64_t gpus_per_worker, workers_per_gpu; /* 0: one */
+    uint64_t gpus_per_worker, workers_per_gpu; /* 0: one; of gpus_per_worker, SEAT_HAS_ALL */
     uint64_t wait_ms;                          /* for devices to become free */
     enum visible_mode visible;
     /* Other machines (shell/hosts.h). */
@@ -23,7 +24,7 @@ struct allocation_wish {
     const char *slurm_args;               /* for jobs of their own; NULL: none */
     const char *program;                  /* of the workers: it must be there. NULL: not known */
     bool without_devices; /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
-    uint64_t hosts_min, host_timeout_ms; /* 0: one; the default */
+    uint64_t hosts_min, host_timeout_ms; /* 0: one, HOSTS_ALL; 0: the default */
     bool grows;                          /* devices that become free are taken as well */
     bool is_plan;                        /* nothing will run: no Slurm job is asked for */
 };

@@ -265,7 +265,10 @@ static void on_lost(void *context, const struct err *why)
     if (before != HOST_UP)
         return;
     h->lost_at_ms = clock_now_ms();
-    host_log(h, LOG_WARN, "lost; what it had not answered runs elsewhere: ", why->text);
+    host_log(h, LOG_WARN,
+             h->hosts->shell->verb->takes_seats ? "lost; what it had not answered runs elsewhere: "
+                                                : "lost: ",
+             why->text);
     devices_tell(h, HOST_LOST);
 }
 

@@ -166,8 +166,10 @@ static int local_take(struct hosts *hosts, const struct host_list *list, struct 
     struct shell *shell = hosts->shell;
     const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
     struct allocation_wish *own = &hosts->local_wish;
-    for (size_t i = 0; i < list->len; i++)
+    for (size_t i = 0; i < list->len; i++) {
         hosts->has_local = hosts->has_local || list->at[i].is_local;
+        hosts->local_place = list->at[i].is_local ? (uint32_t)i : hosts->local_place;
+    }
     if (!hosts->has_local) {
         allocation_begin(hosts->allocation, own, shell->self_path);
         return 0;
@@ -310,6 +312,8 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
         return rc;
     hosts->job = list.job;
     list.job = (struct slurm_job){0};
+    if (wish->hosts_min == HOSTS_ALL)
+        hosts->wish.hosts_min = list.len;
     if (wish->is_plan)
         rc = jobs_show(&list, wish->slurm_args, err);
     /* With --wait this may take long, and no agent must wait meanwhile. */
@@ -393,17 +397,29 @@ static struct host_view parts_count(const struct hosts *hosts, struct host_view 
 struct host_view hosts_view(const struct hosts *hosts, size_t number)
 {
     if (number < hosts->has_local)
-        return parts_count(hosts, (struct host_view){.name = "local", .state = "up"});
+        return parts_count(hosts, (struct host_view){.name = "local",
+                                                     .state = "up",
+                                                     .place = hosts->local_place,
+                                                     .gpus = hosts->local_gpus});
     const struct remote_host *h = hosts->at[number - hosts->has_local];
+    uint32_t place = (uint32_t)(number - hosts->has_local);
+    place += hosts->has_local && place >= hosts->local_place;
     uint64_t away_ms = h->lost_at_ms > 0 ? clock_now_ms() - h->lost_at_ms : 0;
     return parts_count(hosts, (struct host_view){.name = h->host.name,
                                                  .state = state_name(h),
                                                  .node = h->position,
+                                                 .place = place,
+                                                 .gpus = h->host.gpus,
                                                  .away_ms = away_ms,
                                                  .lost_ms = h->lost_ms + away_ms,
                                                  .round_trip_ms = remote_round_trip_ms(h->node),
                                                  .n_bytes = remote_bytes(h->node),
                                                  .why = h->why.code ? h->why.text : NULL});
+}
+
+bool hosts_is_up(const struct hosts *hosts, size_t number)
+{
+    return number < hosts->has_local || hosts->at[number - hosts->has_local]->state == HOST_UP;
 }
 
 /* ---- the end ---- */

@@ -25,6 +25,8 @@ struct host_view {
      * back; "given up". */
     const char *name, *state;
     uint32_t node;    /* its position among the run's nodes, as in its seats */
+    uint32_t place;   /* in the list of --hosts */
+    const char *gpus; /* SPEC that it has in the list; NULL: none */
     uint64_t away_ms; /* since it was lost; 0: the run has not lost it */
     uint64_t lost_ms; /* of the run, without a connection that it had before */
     uint64_t round_trip_ms;
@@ -35,6 +37,8 @@ struct host_view {
 /* This machine, if it is one of --hosts, and the others in the order of the list; 0 without --hosts (NULL). */
 size_t hosts_count(const struct hosts *hosts);
 struct host_view hosts_view(const struct hosts *hosts, size_t number);
+/* The same as state "up"; cheap. */
+bool hosts_is_up(const struct hosts *hosts, size_t number);
 /* To be called when the device watch has begun: hosts that were lost before are lost devices now. */
 void hosts_losses_tell(struct hosts *hosts);
 /* Ten times a second. */

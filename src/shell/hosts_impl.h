@@ -90,6 +90,7 @@ struct hosts {
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
     bool has_local, is_leaving;
+    uint32_t local_place;                      /* of this machine in the list */
     struct given_answer answers[ANSWERS_KEPT]; /* to the last orders */
     size_t n_answers;
     bool has_begun;     /* the run has its first seats; others are added to them */

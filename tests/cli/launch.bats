@@ -348,7 +348,9 @@ END
     launch -g 1,3 --no-python sh -c 'echo $RANK $WORLD_SIZE $CUDA_VISIBLE_DEVICES ${MUSTER_DEVICE_INDEX-none}'
     ended_with 0
     [ "$(sort <<<"$output" | cut -d' ' -f1-3)" = $'0 2 1,3\n1 2 1,3' ]
-    launch -g cpu:65 --no-python true
+    launch -g cpu:65 --no-python true # which ranks do not see
+    ended_with 0
+    launch -g sim:65xH200:141GiB --no-python true
     ended_with 2
     [[ $stderr == *"65 devices are more than the 64"* ]]
     launch -g 1,3 --nproc-per-node gpu --no-python sh -c 'echo $RANK'

@@ -47,6 +47,24 @@ END
     [ "$(ls -A cache/muster | wc -l)" = 1 ]
 }
 
+@test "launch: the ranks of one program on all nodes, and a step that is cancelled is a host that is lost" {
+    run --separate-stderr limited salloc -Q -N2 "$MUSTER" launch --hosts slurm -g cpu:1 --nproc-per-node 2 --no-python sh -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK $SLURMD_NODENAME $MASTER_PORT'
+    ended_with 0
+    [ "$(sort <<<"$output" | cut -d' ' -f1-5)" = $'0 0 4 0 n1\n1 1 4 0 n1\n2 0 4 1 n2\n3 1 4 1 n2' ]
+    [ "$(cut -d' ' -f6 <<<"$output" | sort -u | wc -l)" = 1 ]
+    salloc -Q -N2 "$MUSTER" launch --hosts slurm -g cpu:1 --max-restarts 1 --no-python \
+        sh -c 'echo $SLURM_JOB_ID.$SLURM_STEP_ID >>steps; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exec sleep 1000' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for has_lines steps 2
+    scancel "$(head -1 steps)"
+    map_end
+    ended_with 0
+    says "was lost" "all ranks start again" "it is connected again"
+    run --separate-stderr limited "$MUSTER" launch --hosts slurm:2 --slurm-args --exclusive -g cpu:1 --no-python sh -c 'echo $RANK $WORLD_SIZE'
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 2\n1 2' ]
+}
+
 @test "from a batch script, over four nodes, in order" {
     seq 1 50000 >in.txt
     worker job <<END

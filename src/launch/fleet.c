@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The hosts of --hosts: each is a node of the gang, in the order of the list, and its ranks are workers of its agent. The
+ * gang is told that a host is lost before it is told of the exits of its ranks, which end because of that.
+ */
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "launch/launch_impl.h"
+#include "shell/hosts.h"
+
+struct fleet_host {
+    struct machine machine;
+    size_t number; /* in hosts_view() */
+    bool is_up;    /* as the gang was told */
+    struct {
+        bool is_wanted;
+        struct rendezvous_start part;
+        struct rank *ranks;
+    } next; /* to be started when it is known where ranks meet */
+};
+
+struct fleet {
+    struct fleet_host *at; /* [n], those that could be had */
+    uint32_t n;
+    struct meet *meet;
+};
+
+/* ---- the start ---- */
+
+/* NULL: it has no seat, for it could not be had. */
+static const struct seat *seat_of(const struct allocation *allocation, uint32_t node)
+{
+    const struct seat *found = NULL;
+    for (uint32_t i = 0; i < allocation->n_seats && !found; i++)
+        if (allocation->seats[i].host == node)
+            found = &allocation->seats[i];
+    return found;
+}
+
+/* One rank for each device that was asked for; if none was, for each GPU. */
+static int ranks_of_host(struct launch *launch, const struct host_view *view,
+                         struct machine *machine, struct err *err)
+{
+    const struct seat *seat = machine->seat;
+    cleanup_free char *where = xasprintf("on %s", view->name);
+    struct rank_places places = {.where = where, .n_processors = MAX(seat->threads, 1u)};
+    for (size_t i = 0; i < seat->n_devices; i++)
+        places.n_gpus += launch->allocation.devices.at[seat->devices[i]].kind != DEVICE_CPU;
+    bool is_asked = view->gpus || launch->request->allocation.gpus;
+    places.n_usual = MAX(is_asked ? (uint32_t)seat->n_devices : places.n_gpus, 1u);
+    return ranks_count(launch->request, &places, &machine->n_ranks, err);
+}
+
+static int host_open(struct launch *launch, size_t number, struct err *err)
+{
+    const struct host_view view = hosts_view(launch->shell.machines.hosts, number);
+    const struct seat *seat = seat_of(&launch->allocation, view.node);
+    if (!seat)
+        return 0;
+    struct fleet_host *host = &launch->fleet->at[launch->fleet->n++];
+    *host = (struct fleet_host){
+        .machine = {.launch = launch, .name = view.name, .seat = seat, .is_far = view.node > 0},
+        .number = number};
+    return ranks_of_host(launch, &view, &host->machine, err);
+}
+
+int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err *err)
+{
+    const struct hosts *hosts = launch->shell.machines.hosts;
+    uint64_t n_min = launch->request->allocation.hosts_min;
+    uint32_t n_places = (uint32_t)hosts_count(hosts);
+    struct fleet *fleet = launch->fleet = xcalloc(1, sizeof(*fleet));
+    int rc = 0;
+    fleet->at = xcalloc(n_places + 1, sizeof(*fleet->at));
+    cleanup_free size_t *number_at = xcalloc(n_places + 1, sizeof(*number_at)); /* by place */
+    for (uint32_t i = 0; i < n_places; i++)
+        number_at[hosts_view(hosts, i).place] = i;
+    for (uint32_t i = 0; rc == 0 && i < n_places; i++)
+        rc = host_open(launch, number_at[i], err);
+    for (uint32_t i = 0; i < fleet->n; i++)
+        launch->own.n_ranks += fleet->at[i].machine.n_ranks; /* for the limit on open files */
+    fleet->meet = meet_new(launch, fleet->n);
+    meeting->n_nodes_max = fleet->n;
+    meeting->n_nodes_min = n_min > 0 ? (uint32_t)n_min : fleet->n;
+    return rc;
+}
+
+/* ---- which are there ---- */
+
+static struct host_view view_of(const struct fleet_host *host)
+{
+    return hosts_view(host->machine.launch->shell.machines.hosts, host->number);
+}
+
+static uint32_t node_of(const struct fleet_host *host)
+{
+    return (uint32_t)(host - host->machine.launch->fleet->at);
+}
+
+static void host_look(struct fleet_host *host)
+{
+    struct launch *launch = host->machine.launch;
+    bool is_up = hosts_is_up(launch->shell.machines.hosts, host->number);
+    uint32_t node = node_of(host);
+    if (is_up == host->is_up)
+        return;
+    const char *why = view_of(host).why;
+    host->is_up = is_up;
+    host->next.is_wanted = false;
+    free(launch->others.nodes[node].left);
+    launch->others.nodes[node].left = is_up ? NULL : xstrdup(why ? why : "it is gone");
+    lead_tell(launch, (struct gang_event){.kind = is_up ? GEV_NODE_UP : GEV_NODE_GONE,
+                                          .node = node,
+                                          .count = host->machine.n_ranks});
+}
+
+bool fleet_loss_tell(const struct machine *machine)
+{
+    const struct fleet *fleet = machine->launch->fleet;
+    for (uint32_t i = 0; i < fleet->n; i++)
+        if (machine == &fleet->at[i].machine) {
+            if (fleet->at[i].is_up)
+                host_look(&fleet->at[i]);
+            return !fleet->at[i].is_up;
+        }
+    return false;
+}
+
+void fleet_begin(struct launch *launch)
+{
+    struct fleet *fleet = launch->fleet;
+    for (uint32_t i = 0; i < fleet->n; i++)
+        launch->others.nodes[i].host = xstrdup(fleet->at[i].machine.name);
+    fleet_tick(launch);
+}
+
+/* If so many hosts were given up that the rest is too few, waiting is of no use. */
+static void rest_check(struct launch *launch)
+{
+    const struct launch_meeting *meeting = &launch->request->meeting;
+    uint32_t n_left = launch->fleet->n;
+    struct err err = {0};
+    if (gang_view(launch->gang).state != GANG_GATHERS || shell_is_to_end(&launch->shell))
+        return;
+    for (uint32_t i = 0; i < launch->fleet->n; i++)
+        n_left -= strcmp(view_of(&launch->fleet->at[i]).state, "given up") == 0;
+    if (n_left >= meeting->n_nodes_min)
+        return;
+    fail(&err, ERR_UNAVAILABLE, "%u of %u hosts can still be had", n_left, meeting->n_nodes_min);
+    shell_abort(&launch->shell, &err);
+}
+
+void fleet_tick(struct launch *launch)
+{
+    for (uint32_t i = 0; i < launch->fleet->n; i++)
+        host_look(&launch->fleet->at[i]);
+    rest_check(launch);
+}
+
+/* ---- ranks ---- */
+
+static void next_start(struct fleet_host *host)
+{
+    struct launch *launch = host->machine.launch;
+    host->next.is_wanted = false;
+    host->next.part.master_port = meet_port(launch->fleet->meet);
+    launch->master_addr = meet_address(launch->fleet->meet);
+    machine_start(&host->machine, &host->next.part, host->next.ranks);
+}
+
+void fleet_meet(struct launch *launch)
+{
+    struct fleet *fleet = launch->fleet;
+    for (uint32_t i = 0; i < fleet->n; i++)
+        if (fleet->at[i].next.is_wanted)
+            next_start(&fleet->at[i]);
+}
+
+bool fleet_waits(const struct fleet *fleet)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < fleet->n; i++)
+        any = any || fleet->at[i].next.is_wanted;
+    return any;
+}
+
+static void place_seek(struct launch *launch)
+{
+    struct fleet *fleet = launch->fleet;
+    struct gang_member member;
+    cleanup_free struct machine **members = xcalloc(fleet->n, sizeof(struct machine *));
+    uint32_t n_members = 0;
+    for (uint32_t i = 0; i < fleet->n; i++)
+        if (gang_member(launch->gang, i, &member))
+            members[n_members++] = &fleet->at[i].machine;
+    meet_seek(fleet->meet, members, n_members);
+}
+
+void fleet_start(struct launch *launch, uint32_t node, const struct rendezvous_start *part,
+                 struct rank *ranks)
+{
+    struct fleet_host *host = &launch->fleet->at[node];
+    host->next.is_wanted = true;
+    host->next.part = *part;
+    host->next.ranks = ranks;
+    if (part->group_rank == 0)
+        place_seek(launch);
+    if (meet_is_held(launch->fleet->meet))
+        next_start(host);
+}
+
+void fleet_end(struct launch *launch, uint32_t node, bool at_once)
+{
+    struct fleet_host *host = &launch->fleet->at[node];
+    if (!host->next.is_wanted) {
+        machine_end(&host->machine, at_once);
+        return;
+    }
+    host->next.is_wanted = false;
+    for (uint32_t i = 0; i < host->machine.n_ranks; i++)
+        lead_tell(launch, (struct gang_event){.kind = GEV_EXIT,
+                                              .rank = host->next.part.first_rank + i,
+                                              .generation = host->next.part.generation,
+                                              .status = 128 + SIGTERM});
+}
+
+/* ---- the end ---- */
+
+void fleet_close(struct launch *launch)
+{
+    if (launch->fleet)
+        meet_close(launch->fleet->meet);
+}
+
+void fleet_free(struct fleet *fleet)
+{
+    if (!fleet)
+        return;
+    meet_free(fleet->meet);
+    free(fleet->at);
+    free(fleet);
+}
