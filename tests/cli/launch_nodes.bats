@@ -183,6 +183,8 @@ END
 @test "two machines with one number, another run, more machines than there are places: the late one is refused" {
     node zero $(static 3 0) --rdzv-id a --no-python true
     node one $(static 3 1) --rdzv-id a --rdzv-conf join_timeout=30 --no-python true
+    wait_for is_connected
+    sleep 0.3 # for the handshake
     launch $(static 3 1) --rdzv-id b --no-python true
     ended_with 2
     err_says "'b'" "'a'"
@@ -272,6 +274,7 @@ END
     err_says "port $PORT"
     [ ! -e made ]
 }
+is_connected() { grep -qi " [0-9A-F]*:[0-9A-F]* [0-9A-F]*:$(printf %04X "$PORT") 01 " /proc/net/tcp /proc/net/tcp6; }
 listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', $PORT)).close()" 2>/dev/null; }
 
 @test "the tasks of mpirun are the ranks" {
