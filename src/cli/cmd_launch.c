@@ -82,6 +82,8 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     struct meeting_texts texts = {0};
     if (!command || !command[0])
         return fail(err, ERR_USAGE, "no script; it stands behind the options");
+    if (request->is_virtual && request->allocation.hosts)
+        return fail(err, ERR_USAGE, "--hosts and --virtual-local-rank exclude each other");
     if (request->is_module + request->is_program + request->is_run_path > 1)
         return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
     int rc = local_rank_settle(options, &app->log, err);
@@ -107,6 +109,7 @@ static const struct opt launch_opts[] = {
     {OPT_FLAG, 0, "run-path", NULL, "run the script by runpy.run_path", FIELD(is_run_path)},
     {OPT_FLAG, 0, "pass-local-rank", NULL, "add --local-rank=N before the script's arguments, as python -m torch.distributed.launch does", FIELD(passes_local_rank)},
     {OPT_FLAG, 0, "use-env", NULL, "as of torch.distributed.launch: undoes --pass-local-rank; LOCAL_RANK is in the environment in any case", OPTION(uses_env)},
+    {OPT_FLAG, 0, "virtual-local-rank", NULL, "each rank sees one device, and has LOCAL_RANK 0", FIELD(is_virtual)},
     {OPT_TEXT, 0, "role", "NAME", "the role of the ranks (default default)", FIELD(role)},
     ENVIRONMENT_OPTS(FIELD(environment)),
     {OPT_HEADING, .help = "Where they meet"},
@@ -137,6 +140,7 @@ static const struct opt launch_opts[] = {
     {OPT_HEADING, .help = "Output"},
     {OPT_PARSE, 'r', "redirects", "WHICH", "into files instead of the terminal: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank, as 0:3,1:2", FIELD(redirects), .parse = choice_store},
     {OPT_PARSE, 't', "tee", "WHICH", "into files as well, and to the terminal with the rank before each line", FIELD(tee), .parse = choice_store},
+    {OPT_TEXT, 0, "log-line-prefix-template", "TEXT", "what --tee puts before each line, with ${role_name}, ${local_rank}, ${rank} and ${hostname} (default [${role_name}${local_rank}]:)", FIELD(line_prefix)},
     {OPT_TEXT, 0, "local-ranks-filter", "RANKS", "show the output of these local ranks only: 0,2", FIELD(shown_ranks)},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
     {OPT_PARSE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", UNUSED, .parse = start_method_check},
@@ -154,6 +158,7 @@ static void launch_defaults(void *typed)
     options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
     options->request.grace_ms = 30000;
     options->request.pause_ms = 100;
+    options->request.line_prefix = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
 }
 
 static const char *const launch_examples[] = {

@@ -87,7 +87,8 @@ static int own_ranks_count(struct launch *launch, struct err *err)
                  ? gpus_count(launch->shell.self_path, &places.n_gpus, err)
                  : 0;
     launch->own.seat = &launch->allocation.seats[0];
-    return rc ? rc : ranks_count(request, &places, &launch->own.n_ranks, err);
+    rc = rc ? rc : ranks_count(request, &places, &launch->own.n_ranks, err);
+    return rc ? rc : virtual_ranks_check(&launch->own, err);
 }
 
 /* ---- the shell's verb ---- */

@@ -76,9 +76,11 @@ struct launch_request {
                                               * with hosts: one that all hosts reach */
     uint64_t master_port;                    /* 0: a free one */
     bool is_module, is_program, is_run_path; /* -m, --no-python, --run-path */
+    bool is_virtual;                         /* each rank sees one device, and has LOCAL_RANK 0 */
     bool passes_local_rank;                  /* --local-rank=N is the script's first argument */
     const char *log_dir;
     struct std_choice redirects, tee;
+    const char *line_prefix; /* before lines of --tee, with macros; NULL: as torchrun's */
     const char *shown_ranks; /* local ranks whose output is shown: "0,2"; NULL or "": all */
     uint64_t grace_ms, pause_ms, healthy_ms, linger_ms, limit_ms;
     bool fails_with_one; /* the status of any failure is 1, as torchrun's is */

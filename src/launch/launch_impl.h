@@ -40,7 +40,7 @@ struct rank {
     uint32_t number, local_rank;
     const char *host;            /* NULL: this machine */
     struct node_worker *process; /* NULL: it is gone, or was never started */
-    char before[160];            /* its lines: "[default0]:" */
+    char *before;                /* its lines: "[default0]:" */
     struct rank_stream out, errors;
     struct buf tail; /* the last of what it wrote to stderr */
     bool shows_errors;
@@ -177,6 +177,13 @@ void follow_on_failed(void *context, const struct err *why);
 /* rank.c: the command as a process; when it is gone, machine_lost_rank is called. */
 MUST_CHECK int rank_start(struct rank *rank, struct err *err);
 void rank_release(struct rank *rank);
+/* torchrun's macros: ${name} or $name. ($$ stays, which a shell may need.) */
+struct macro {
+    const char *name, *value;
+};
+char *macros_fill(const char *text, const struct macro *macros, size_t n_macros);
+/* ERR_USAGE: a rank has no device of its own (--virtual-local-rank). */
+MUST_CHECK int virtual_ranks_check(const struct machine *machine, struct err *err);
 /* ERR_UNAVAILABLE if there is no Python. */
 MUST_CHECK int rank_command(const struct launch *launch, uint32_t local_rank, struct env_list *out,
                             struct err *err);

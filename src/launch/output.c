@@ -97,14 +97,14 @@ int logs_begin(struct launch *launch, struct err *err)
     cleanup_free char *base = path_absolute(request->log_dir ? request->log_dir
                                             : tmp && *tmp    ? tmp
                                                              : "/tmp");
-    const char *shape = request->log_dir ? "%s/%s_XXXXXX" : "%s/muster-launch-%s_XXXXXX";
+    const char *kind = request->log_dir ? "" : "muster-launch-";
     cleanup_free char *id = xstrdup(request->run_id);
     for (char *c = id; *c; c++)
         *c = *c == '/' ? '_' : *c;
     int rc = request->log_dir ? mkdir_parents(base, 0777, err) : 0;
     if (rc)
         return wrap(err, ERR_USAGE, "--log-dir");
-    launch->log_root = xasprintf(shape, base, id);
+    launch->log_root = xasprintf("%s/%s%s_XXXXXX", base, kind, id);
     if (!mkdtemp(launch->log_root))
         return fail_errno_as(err, ERR_UNAVAILABLE, "make a folder in %s", base);
     launch->is_temporary = !request->log_dir && !any_file(request);
@@ -147,11 +147,28 @@ static int stream_open(struct rank *rank, struct rank_stream *stream, const char
                         &(struct logfile_opts){.path = path, .cap_bytes = UINT64_MAX}, err);
 }
 
+/* `number`: that by which lines and files name a rank. */
+static char *line_prefix_new(const struct rank *rank, uint32_t number)
+{
+    const struct launch_request *request = rank->launch->request;
+    char local_rank[16], global_rank[16], host[256] = "";
+    if (!request->line_prefix)
+        return xasprintf("[%s%u]:", request->role, number);
+    snprintf(local_rank, sizeof(local_rank), "%u", rank->local_rank);
+    snprintf(global_rank, sizeof(global_rank), "%u", rank->number);
+    (void)!gethostname(host, sizeof(host) - 1);
+    const struct macro macros[] = {{"role_name", request->role},
+                                   {"local_rank", local_rank},
+                                   {"rank", global_rank},
+                                   {"hostname", rank->host ? rank->host : host}};
+    return macros_fill(request->line_prefix, macros, countof(macros));
+}
+
 int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
 {
     struct launch *launch = rank->launch;
     uint32_t number = launch->fleet ? rank->number : rank->local_rank; /* of one rank alone */
-    snprintf(rank->before, sizeof(rank->before), "[%.128s%u]:", launch->request->role, number);
+    rank->before = line_prefix_new(rank, number);
     cleanup_free char *folder = xasprintf("%s/attempt_%u/%u", launch->log_root, generation, number);
     int rc = mkdir_parents(folder, 0777, err);
     if (!rank->machine->is_far) /* there, the folder may not exist */

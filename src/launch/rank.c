@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
 #include "launch/takeover.h"
@@ -31,25 +32,43 @@ static const char *interpreter_find(void)
     return NULL;
 }
 
-/* torchrun's one macro in the script's arguments: $local_rank or ${local_rank}. ($$ stays $$, which a shell may need.) */
-static char *argument_new(const char *word, uint32_t local_rank)
+/* The macro that begins at a `$`, and how long it is; NULL: it is none. */
+static const struct macro *macro_find(const char *at, const struct macro *macros, size_t n_macros,
+                                      size_t *len)
 {
-    static const char name[] = "local_rank", braced[] = "{local_rank}";
+    for (size_t i = 0; i < n_macros; i++) {
+        size_t n = strlen(macros[i].name);
+        bool is_braced =
+            at[1] == '{' && strncmp(at + 2, macros[i].name, n) == 0 && at[2 + n] == '}';
+        bool is_bare = strncmp(at + 1, macros[i].name, n) == 0 &&
+                       !isalnum((unsigned char)at[1 + n]) && at[1 + n] != '_';
+        *len = is_braced ? n + 3 : n + 1;
+        if (is_braced || is_bare)
+            return &macros[i];
+    }
+    return NULL;
+}
+
+char *macros_fill(const char *text, const struct macro *macros, size_t n_macros)
+{
     cleanup_buf struct buf out = BUF_INIT;
-    for (; *word; word++) {
-        size_t n = 0;
-        if (*word == '$' && strncmp(word + 1, braced, sizeof(braced) - 1) == 0)
-            n = sizeof(braced) - 1;
-        else if (*word == '$' && strncmp(word + 1, name, sizeof(name) - 1) == 0 &&
-                 !isalnum((unsigned char)word[sizeof(name)]) && word[sizeof(name)] != '_')
-            n = sizeof(name) - 1;
-        if (n > 0)
-            buf_addf(&out, "%u", local_rank);
+    while (*text) {
+        size_t len = 1;
+        const struct macro *macro = *text == '$' ? macro_find(text, macros, n_macros, &len) : NULL;
+        if (macro)
+            buf_add_text(&out, macro->value);
         else
-            buf_add_char(&out, *word);
-        word += n;
+            buf_add_char(&out, *text);
+        text += macro ? len : 1;
     }
     return xstrdup(buf_text(&out));
+}
+
+static char *argument_new(const char *word, uint32_t local_rank)
+{
+    char number[16];
+    snprintf(number, sizeof(number), "%u", local_rank);
+    return macros_fill(word, &(struct macro){"local_rank", number}, 1);
 }
 
 int rank_command(const struct launch *launch, uint32_t local_rank, struct env_list *out,
@@ -117,7 +136,7 @@ static void contract_make(const struct rank *rank, struct env_list *env)
         uint64_t value;
     } numbers[] = {
         {"RANK", rank->number},
-        {"LOCAL_RANK", rank->local_rank},
+        {"LOCAL_RANK", request->is_virtual ? 0 : rank->local_rank},
         {"WORLD_SIZE", part->world_size},
         {"LOCAL_WORLD_SIZE", task->n_local > 0 ? task->n_local : machine->n_ranks},
         {"GROUP_RANK", has_groups ? task->group_rank : part->group_rank},
@@ -151,6 +170,62 @@ static struct texts sent_make(const struct environment_wish *wish, const struct 
     for (size_t i = 0; i < contract->len; i++)
         sent.at[sent.len++] = contract->at[i];
     return sent;
+}
+
+/* ---- --virtual-local-rank: each rank sees one device ---- */
+
+/* The variable that says which devices torch sees, as this process has it; NULL: all. */
+static const char *visible_devices(void)
+{
+    const char *hip = getenv("HIP_VISIBLE_DEVICES");
+    return hip && *hip ? hip : getenv("CUDA_VISIBLE_DEVICES");
+}
+
+/* False: the list is shorter. */
+static bool entry_at(const char *list, uint32_t number, struct str *out)
+{
+    struct str rest = str_of(list);
+    bool is_there = true;
+    for (uint32_t i = 0; is_there && i <= number; i++)
+        is_there = rest.len > 0 && str_next(&rest, ',', out);
+    *out = str_trim(*out);
+    return is_there && out->len > 0;
+}
+
+int virtual_ranks_check(const struct machine *machine, struct err *err)
+{
+    const char *visible = visible_devices();
+    struct str ignored;
+    uint32_t n_ranks = machine->n_ranks;
+    bool are_taken = machine->seat->n_devices > 0;
+    if (!machine->launch->request->is_virtual)
+        return 0;
+    if (are_taken ? n_ranks <= machine->seat->n_devices
+                  : !visible || entry_at(visible, n_ranks - 1, &ignored))
+        return 0;
+    return fail(err, ERR_USAGE,
+                "--virtual-local-rank: %u rank%s need a device each, and there are fewer%s%s",
+                n_ranks, plural(n_ranks),
+                are_taken ? "" : ": CUDA_VISIBLE_DEVICES=", are_taken ? "" : visible);
+}
+
+static void virtual_device_show(const struct rank *rank, struct env_list *env)
+{
+    const struct seat *all = rank->machine->seat;
+    const char *hip = getenv("HIP_VISIBLE_DEVICES"), *visible = visible_devices();
+    struct str entry;
+    if (all->n_devices > 0) {
+        struct seat one = {
+            .n_devices = 1, .devices = {all->devices[rank->local_rank]}, .threads = all->threads};
+        seat_devices_add(&rank->launch->allocation, &one, env);
+        return;
+    }
+    cleanup_free char *own = visible && entry_at(visible, rank->local_rank, &entry)
+                                 ? xstrndup(entry.at, entry.len)
+                                 : xasprintf("%u", rank->local_rank);
+    text_set(env, "CUDA_VISIBLE_DEVICES", own);
+    if (hip && *hip)
+        text_set(env, "HIP_VISIBLE_DEVICES", own);
 }
 
 /* ---- the process ---- */
@@ -212,9 +287,11 @@ static int process_start(struct rank *rank, const struct env_list *words,
     int held[LOCK_FDS_MAX];
     struct texts sent = sent_make(wish, contract);
     env_inherit(&env);
-    takeover_environment(&env, launch->own.n_ranks);
+    takeover_environment(&env, rank->machine->n_ranks);
     if (rank->machine->is_far)
         env_list_add_words(&env, not_of_ranks);
+    else if (launch->request->is_virtual)
+        virtual_device_show(rank, &env);
     else if (seat->n_devices > 0)
         seat_devices_add(a, seat, &env);
     for (size_t i = 0; i < contract->len; i++)
@@ -255,6 +332,7 @@ void rank_release(struct rank *rank)
 {
     rank_output_close(rank);
     buf_release(&rank->tail);
+    free(rank->before);
     free(rank->error_path);
     free(rank->message);
 }

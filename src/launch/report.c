@@ -169,5 +169,5 @@ void report_print(struct launch *launch)
 {
     cleanup_buf struct buf text = BUF_INIT;
     buf_addf(&text, "muster: %s\n", buf_text(&launch->report));
-    (void)log_say(launch->shell.log, buf_str(&text));
+    (void)!log_say(launch->shell.log, buf_str(&text));
 }

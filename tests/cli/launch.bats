@@ -371,6 +371,30 @@ END
     ended_with 2
 }
 
+@test "--virtual-local-rank: each rank sees one device, and has the local rank 0" {
+    CUDA_VISIBLE_DEVICES=5,3 launch --virtual-local-rank --nproc-per-node 2 --no-python sh -c 'echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 0 5\n1 0 3' ]
+    launch --virtual_local_rank --nproc-per-node 2 --no-python sh -c 'echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
+    [ "$(sort <<<"$output")" = $'0 0 0\n1 0 1' ]
+    launch -g 1,3 --virtual-local-rank --no-python sh -c 'echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
+    [ "$(sort <<<"$output")" = $'0 0 1\n1 0 3' ]
+    launch -g 1,3 --virtual-local-rank --nproc-per-node 3 --no-python true
+    ended_with 2
+    [[ $stderr == *"3 ranks need a device each"* ]]
+    CUDA_VISIBLE_DEVICES=5 launch --virtual-local-rank --nproc-per-node 2 --no-python true
+    ended_with 2
+    [[ $stderr == *"CUDA_VISIBLE_DEVICES=5"* ]]
+}
+
+@test "--log-line-prefix-template: what is before each line of --tee" {
+    launch --tee 3 --role train --log-line-prefix-template '<${hostname}|$role_name ${rank}/$local_rank$ranks> ' --no-python echo hello
+    ended_with 0
+    [ "$output" = "<$(hostname)|train 0/0\$ranks> hello" ]
+    TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='${rank}: ' launch --tee 1 --no-python echo hello
+    [ "$output" = "0: hello" ]
+}
+
 @test "a data-parallel training has the same losses, to the last bit, as under torchrun" {
     local example=$BATS_TEST_DIRNAME/../../examples/ddp.py
     command -v torchrun >/dev/null && python3 -c 'import torch.distributed' 2>/dev/null || skip "torch is not installed"
