@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,17 +70,15 @@ static int conf_seconds(struct str value, uint64_t *ms, struct err *err)
 
 static int conf_is_host(struct str value, enum launch_role *role, struct err *err)
 {
-    static const char *const yes[] = {"1", "true", "True", "yes", "t", "y"};
-    static const char *const no[] = {"0", "false", "False", "no", "f", "n"};
-    for (size_t i = 0; i < countof(yes); i++) {
-        if (str_equal(value, str_of(yes[i])))
-            *role = LAUNCH_LEADS;
-        else if (str_equal(value, str_of(no[i])))
-            *role = LAUNCH_FOLLOWS;
-        else
-            continue;
-        return 0;
-    }
+    static const char *const words[][2] = {
+        {"0", "1"}, {"false", "true"}, {"no", "yes"}, {"f", "t"}, {"n", "y"}};
+    cleanup_free char *word = xstrndup(value.at, value.len);
+    for (size_t i = 0; i < countof(words); i++)
+        for (size_t leads = 0; leads < 2; leads++)
+            if (strcasecmp(word, words[i][leads]) == 0) {
+                *role = leads ? LAUNCH_LEADS : LAUNCH_FOLLOWS;
+                return 0;
+            }
     return fail(err, ERR_USAGE, "expected true or false");
 }
 
@@ -93,6 +92,8 @@ static int conf_parse(const char *text, struct launch_meeting *out, struct err *
             return fail(err, ERR_USAGE, "--rdzv-conf '%.*s': expected NAME=VALUE", (int)entry.len,
                         entry.at);
         int rc = 0;
+        name = str_trim(name);
+        value = str_trim(value);
         if (str_equal(name, STR("join_timeout")) || str_equal(name, STR("timeout")))
             rc = conf_seconds(value, &out->join_ms, err);
         else if (str_equal(name, STR("last_call_timeout")))
@@ -202,6 +203,9 @@ static int number_settle(const struct meeting_options *options, struct launch_re
     uint64_t number = taken->launcher                    ? taken->node
                       : options->node_rank == UINT64_MAX ? 0
                                                          : options->node_rank;
+    if (meeting->role != LAUNCH_BY_ENDPOINT)
+        return fail(err, ERR_USAGE,
+                    "--rdzv-conf is_host is for c10d: where machines have numbers, number 0 leads");
     if (number >= meeting->n_nodes_max)
         return fail(err, ERR_USAGE, "--node-rank %lu: %u machines have the numbers 0 to %u", number,
                     meeting->n_nodes_max, meeting->n_nodes_max - 1);
@@ -242,8 +246,6 @@ static int together_settle(const struct meeting_options *options, struct launch_
     int rc = place_settle(options, request, texts, err);
     rc = rc ? rc : number_settle(options, request, taken, err);
     rc = rc ? rc : task_settle(request, taken, err);
-    if (rc == 0 && options->token_file)
-        rc = token_read(options->token_file, &texts->token, err);
     meeting->token = str_trim(buf_str(&texts->token));
     if (!request->run_id)
         request->run_id = taken->run_id ? taken->run_id : "none";
@@ -308,10 +310,14 @@ int meeting_settle(const struct meeting_options *options, struct launch_request 
     if (strcmp(options->backend, "static") != 0 && strcmp(options->backend, "c10d") != 0)
         return fail(err, ERR_USAGE, "--rdzv-backend %s: there are static and c10d",
                     options->backend);
+    if (options->master_addr && !options->master_addr[0])
+        return fail(err, ERR_USAGE, "--master-addr '': expected a name or an address");
     if (request->allocation.hosts)
         return hosts_settle(options, request, err);
     int rc = options->nnodes ? nnodes_parse(options->nnodes, meeting, err) : 0;
     rc = rc ? rc : conf_parse(options->conf, meeting, err);
+    if (rc == 0 && options->token_file)
+        rc = token_read(options->token_file, &texts->token, err);
     rc = rc ? rc : takeover_ask(options, meeting, &texts->takeover, err);
     if (rc)
         return rc;

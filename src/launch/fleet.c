@@ -107,8 +107,11 @@ static void host_look(struct fleet_host *host)
     const char *why = view_of(host).why;
     host->is_up = is_up;
     host->next.is_wanted = false;
-    free(launch->others.nodes[node].left);
-    launch->others.nodes[node].left = is_up ? NULL : xstrdup(why ? why : "it is gone");
+    launch->others.nodes[node].is_here = is_up;
+    if (!is_up) {
+        free(launch->others.nodes[node].left);
+        launch->others.nodes[node].left = xstrdup(why ? why : "it is gone");
+    }
     lead_tell(launch, (struct gang_event){.kind = is_up ? GEV_NODE_UP : GEV_NODE_GONE,
                                           .node = node,
                                           .count = host->machine.n_ranks});

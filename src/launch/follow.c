@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
@@ -16,7 +17,7 @@ static void next_start(struct launch *launch)
     struct rendezvous_start *next = &launch->orders.next;
     if (!launch->orders.has_next || launch->own.n_alive > 0)
         return;
-    launch->orders.has_next = false;
+    launch->orders.has_next = launch->orders.are_orphans = false;
     if (next->generation > 0)
         logs_forget(launch, next->generation - 1);
     ranks_make(launch, launch->own.n_ranks);
@@ -30,6 +31,7 @@ void follow_on_start(void *context, const struct rendezvous_start *start)
         return;
     launch->orders.next = *start;
     launch->orders.has_next = true;
+    launch->orders.are_orphans = launch->own.n_alive > 0;
     machine_end(&launch->own, true); /* no rank of an earlier generation has a right to be here */
     next_start(launch);
 }
@@ -43,9 +45,14 @@ void follow_on_end(void *context, bool at_once)
 
 static void words_say(struct launch *launch, struct str text)
 {
+    struct str line;
+    bool has_words = text.len > 0;
     buf_reset(&launch->report);
-    buf_add_str(&launch->report, text);
-    if (text.len > 0)
+    for (size_t i = 0; text.len > 0 && str_next(&text, '\n', &line); i++) {
+        buf_add_text(&launch->report, i > 0 ? "\n" : "");
+        console_text_add(&launch->report, line, false);
+    }
+    if (has_words)
         report_print(launch);
 }
 
@@ -63,6 +70,7 @@ void follow_on_over(void *context, const struct rendezvous_over *over)
     struct launch *launch = context;
     words_say(launch, over->text);
     launch->orders.status = over->status;
+    launch->orders.is_of_rank = over->is_of_rank;
     launch->orders.has_next = false;
     launch->is_over = true;
     machine_end(&launch->own, true);
@@ -73,6 +81,7 @@ void follow_on_lost(void *context, const struct err *why)
     struct launch *launch = context;
     log_add(launch->shell.log, LOG_WARN, "launch", "the leader is lost: %s; asking again",
             why->text);
+    launch->orders.are_orphans = launch->own.n_alive > 0;
     follow_on_end(launch, false);
 }
 
@@ -92,6 +101,8 @@ void follow_stop(struct launch *launch, bool at_once)
                                                    : "it was stopped";
     if (!launch->is_over)
         rendezvous_leave(launch->rendezvous, str_of(why));
+    rendezvous_flush(launch->rendezvous,
+                     shell_now(&launch->shell)); /* the loop may not turn again */
     launch->is_over = true;
     follow_on_end(launch, at_once);
 }
@@ -108,7 +119,7 @@ void follow_tell_exit(struct launch *launch, const struct rank *rank)
                                          .message = rank->message ? str_of(rank->message) : STR(""),
                                          .tail =
                                              rank->status != 0 ? buf_str(&rank->tail) : STR("")};
-    if (!launch->is_over)
+    if (!launch->is_over && !launch->orders.are_orphans)
         rendezvous_tell_exit(launch->rendezvous, &exit);
     next_start(launch);
 }

@@ -14,7 +14,6 @@
 
 enum {
     SCRATCH_BYTES = 256 * 1024,
-    WAIT_SAID_MS = 2000,
     RUN_ID_MAX = 64
 };
 
@@ -95,8 +94,10 @@ static int own_ranks_count(struct launch *launch, struct err *err)
 
 static void stop(struct launch *launch, bool at_once)
 {
-    if (launch->gang)
-        lead_tell(launch, (struct gang_event){.kind = GEV_STOP, .flag = at_once});
+    if (launch->gang && at_once)
+        lead_kill(launch);
+    else if (launch->gang)
+        lead_tell(launch, (struct gang_event){.kind = GEV_STOP});
     else if (launch->rendezvous)
         follow_stop(launch, at_once);
     else
@@ -168,9 +169,12 @@ static int ranks_run(struct launch *launch, struct launch_meeting *meeting, stru
     rc = rc ? rc : logs_begin(launch, err);
     if (rc)
         return rc;
-    shell_files_allow(&launch->shell, launch->own.n_ranks);
-    if (!launch->rendezvous || rendezvous_leads(launch->rendezvous))
+    bool leads = !launch->rendezvous || rendezvous_leads(launch->rendezvous);
+    shell_files_allow(&launch->shell, launch->own.n_ranks + (leads ? meeting->n_nodes_max : 0));
+    if (leads)
         rc = lead_begin(launch, err);
+    else
+        launch->shell.limit_ms = 0; /* the one that leads looks at the clock, for all */
     while (rc == 0 && (!launch->is_over || any_rank(launch)))
         shell_turn(&launch->shell);
     fleet_close(launch);
@@ -187,17 +191,32 @@ static int outcome(struct launch *launch, struct err *err)
     return launch->gang ? lead_outcome(launch, err) : launch->orders.status;
 }
 
+/* For the other machines. */
+static void why_add(const struct launch *launch, int status, const struct err *err, struct buf *out)
+{
+    if (err->code)
+        buf_add_text(out, err->text);
+    else if (launch->shell.end.signal)
+        buf_addf(out, "the machine that leads was ended by a signal: %s",
+                 strsignal(launch->shell.end.signal));
+    else if (status)
+        buf_add_str(out, buf_str(&launch->report));
+}
+
 static int status_of(struct launch *launch, struct err *err)
 {
+    cleanup_buf struct buf why = BUF_INIT;
     int status = outcome(launch, err);
-    const char *why = err->code                  ? err->text
-                      : launch->shell.end.signal ? strsignal(launch->shell.end.signal)
-                      : status                   ? buf_text(&launch->report)
-                                                 : "";
-    if (launch->gang && launch->rendezvous)
-        lead_end(launch, status < 0 ? err_exit_status(status) : status, why);
-    bool is_of_a_rank = status != 0 && err->code == 0 && !launch->shell.end.signal;
-    return is_of_a_rank && launch->request->fails_with_one ? 1 : status;
+    bool is_of_rank = launch->gang ? status != 0 && !err->code && !launch->shell.end.signal
+                                   : launch->orders.is_of_rank;
+    if (launch->gang && launch->rendezvous) {
+        why_add(launch, status, err, &why);
+        lead_end(launch,
+                 &(struct rendezvous_over){.status = status < 0 ? err_exit_status(status) : status,
+                                           .is_of_rank = is_of_rank,
+                                           .text = buf_str(&why)});
+    }
+    return is_of_rank && launch->request->fails_with_one ? 1 : status;
 }
 
 static void launch_release(struct launch *launch)

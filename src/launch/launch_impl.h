@@ -38,7 +38,7 @@ struct rank {
     struct launch *launch;
     struct machine *machine; /* NULL: one with a muster of its own */
     uint32_t number, local_rank;
-    const char *host;            /* NULL: this machine */
+    char *host;                  /* NULL: this machine */
     struct node_worker *process; /* NULL: it is gone, or was never started */
     char *before;                /* its lines: "[default0]:" */
     struct rank_stream out, errors;
@@ -68,16 +68,21 @@ struct launch {
     struct {
         struct {
             char *host; /* NULL: it never was here */
-            char *left; /* why it is not here; NULL: it is */
-        } * nodes;      /* [n_nodes_max], of a leader; its own is not among them */
+            char *left; /* why it was lost last; NULL: never */
+            bool is_here;
+        } * nodes; /* [n_nodes_max], of a leader; its own is not among them */
         uint32_t n_here;
         uint64_t said_ms; /* when the user was told who is missing */
+        const struct rendezvous_over
+            *farewell; /* for who comes when all is over; NULL: it is not */
     } others;
     struct {
         struct rendezvous_start next; /* to be started when no rank of the one before is left */
         bool has_next;
-        int status; /* of the whole gang */
-    } orders;       /* of a leader elsewhere */
+        bool are_orphans; /* the ranks that are left: no leader waits for them any more */
+        int status;       /* of the whole gang; is_of_rank: a rank ended with it */
+        bool is_of_rank;
+    } orders; /* of a leader elsewhere */
     bool is_over, has_said_wait;
     bool is_mute; /* what ranks print cannot be shown any more */
     struct {
@@ -158,7 +163,9 @@ void lead_tick(struct launch *launch);
 /* The exit status of the gang, after its end. ERR_UNAVAILABLE: the machines did not come. */
 MUST_CHECK int lead_outcome(struct launch *launch, struct err *err);
 /* Tells the other machines, and waits until they have heard it. */
-void lead_end(struct launch *launch, int status, const char *why);
+void lead_end(struct launch *launch, const struct rendezvous_over *over);
+/* All ranks at once; who does not answer is given up. */
+void lead_kill(struct launch *launch);
 void lead_release(struct launch *launch);
 void lead_on_joined(void *context, const struct rendezvous_member *member);
 void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *exit);

@@ -26,7 +26,7 @@ static void far_start(struct launch *launch, const struct rendezvous_start *part
             (struct rank){.launch = launch,
                           .number = part->first_rank + i,
                           .local_rank = i,
-                          .host = launch->others.nodes[node].host};
+                          .host = xstrdup(launch->others.nodes[node].host)};
     rendezvous_order_start(launch->rendezvous, node, part);
 }
 
@@ -133,9 +133,11 @@ void lead_on_joined(void *context, const struct rendezvous_member *member)
 {
     struct launch *launch = context;
     free(launch->others.nodes[member->node].host);
-    free(steal_ptr(&launch->others.nodes[member->node].left));
     launch->others.nodes[member->node].host = xstrdup(member->host);
+    launch->others.nodes[member->node].is_here = true;
     launch->others.n_here++;
+    if (launch->others.farewell)
+        rendezvous_say_over(launch->rendezvous, launch->others.farewell);
     log_add(launch->shell.log, LOG_INFO, "launch", "machine %u is here: %s, %u rank%s",
             member->node, member->host, member->n_ranks, plural(member->n_ranks));
     lead_tell(launch, (struct gang_event){
@@ -146,6 +148,8 @@ void lead_on_left(void *context, uint32_t node, const struct err *why)
 {
     struct launch *launch = context;
     launch->others.n_here--;
+    launch->others.nodes[node].is_here = false;
+    free(launch->others.nodes[node].left);
     launch->others.nodes[node].left = xstrdup(why->text);
     log_add(launch->shell.log, launch->is_over ? LOG_INFO : LOG_WARN, "launch",
             "machine %u (%s) is gone: %s", node, launch->others.nodes[node].host, why->text);
@@ -177,15 +181,17 @@ void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *
 /* Ranks that end slowly would hide what happened from the user. */
 static void slow_end_say(struct launch *launch, const struct gang_view *view)
 {
+    static const char *const what[] = {
+        [GANG_STATUS] = "failed", [GANG_LOST] = "was lost", [GANG_LINGERS] = "stays"};
     bool is_late = view->state == GANG_ENDS && view->first.cause != GANG_NO_CAUSE &&
                    view->first.generation == view->generation &&
                    shell_now(&launch->shell) - view->first.at_ms >= WAIT_SAID_MS;
     if (!is_late || launch->has_said_wait)
         return;
     launch->has_said_wait = true;
-    log_add(launch->shell.log, LOG_WARN, "launch", "rank %u %s; waiting for %u rank%s to end",
-            view->first.rank, view->first.cause == GANG_LINGERS ? "stays" : "failed", view->n_alive,
-            plural(view->n_alive));
+    log_add(launch->shell.log, LOG_WARN, "launch", "%srank %u %s; waiting for %u rank%s to end",
+            view->first.cause == GANG_LOST ? "the machine of " : "", view->first.rank,
+            what[view->first.cause], view->n_alive, plural(view->n_alive));
 }
 
 /* Those that are not here, by their numbers. Without numbers of their own, nobody knows who is missing. */
@@ -194,8 +200,7 @@ static void missing_add(const struct launch *launch, struct buf *out)
     const struct launch_meeting *meeting = &launch->request->meeting;
     uint32_t n_missing = 0;
     for (uint32_t i = 0; i < meeting->n_nodes_max; i++) {
-        bool is_here = (i == OWN_NODE && !launch->fleet) ||
-                       (launch->others.nodes[i].host && !launch->others.nodes[i].left);
+        bool is_here = (i == OWN_NODE && !launch->fleet) || launch->others.nodes[i].is_here;
         if (is_here || ++n_missing > MISSING_NAMED)
             continue;
         buf_add_text(out, n_missing == 1 ? " (missing: " : ", ");
@@ -287,13 +292,22 @@ int lead_outcome(struct launch *launch, struct err *err)
     return MAX(launch->failed_status, 1);
 }
 
-void lead_end(struct launch *launch, int status, const char *why)
+void lead_end(struct launch *launch, const struct rendezvous_over *over)
 {
-    const struct rendezvous_over over = {.status = status, .text = str_of(why)};
     uint64_t deadline_ms = shell_now(&launch->shell) + FAREWELL_MS;
-    rendezvous_say_over(launch->rendezvous, &over);
+    launch->others.farewell = over;
+    rendezvous_say_over(launch->rendezvous, over);
     while (launch->others.n_here > 0 && shell_now(&launch->shell) < deadline_ms)
         shell_turn(&launch->shell);
+    launch->others.farewell = NULL;
+}
+
+void lead_kill(struct launch *launch)
+{
+    lead_tell(launch, (struct gang_event){.kind = GEV_STOP, .flag = true});
+    for (uint32_t i = 0; launch->rendezvous && i < launch->request->meeting.n_nodes_max; i++)
+        if (launch->others.nodes[i].is_here)
+            lead_tell(launch, (struct gang_event){.kind = GEV_NODE_GONE, .node = i});
 }
 
 void lead_release(struct launch *launch)

@@ -49,7 +49,7 @@ void machine_start(struct machine *machine, const struct rendezvous_start *part,
                                  .machine = machine,
                                  .number = part->first_rank + i,
                                  .local_rank = task->n_local > 0 ? task->local_rank : i,
-                                 .host = machine->name};
+                                 .host = machine->name ? xstrdup(machine->name) : NULL};
         rc = rc ? rc : rank_start(&ranks[i], &err);
     }
     if (rc)

@@ -332,6 +332,7 @@ void rank_release(struct rank *rank)
 {
     rank_output_close(rank);
     buf_release(&rank->tail);
+    free(rank->host);
     free(rank->before);
     free(rank->error_path);
     free(rank->message);

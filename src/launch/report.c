@@ -107,10 +107,20 @@ static void linger_report(struct launch *launch, uint32_t number)
 
 static void name_add(struct buf *out, const struct rank *rank)
 {
-    buf_addf(out, "rank %u (pid %d", rank->number, (int)rank->pid);
-    if (rank->host)
-        buf_addf(out, " on %s", rank->host);
-    buf_add_text(out, ")");
+    char own[256] = "";
+    bool has_others = rank->launch->rendezvous;
+    if (has_others && !rank->host)
+        (void)!gethostname(own, sizeof(own) - 1);
+    const char *host = rank->host ? rank->host : own;
+    buf_addf(out, "rank %u (", rank->number);
+    if (rank->pid > 0)
+        buf_addf(out, "pid %d", (int)rank->pid);
+    buf_addf(out, "%s%s)",
+             *host && rank->pid > 0 ? " on "
+             : *host                ? "on "
+             : rank->pid > 0        ? ""
+                                    : "not started",
+             host);
 }
 
 static void failure_report(struct launch *launch, const struct rank *first)

@@ -77,7 +77,6 @@ void message_start(struct wire_body *body, struct rendezvous_start *start)
 {
     uint32_t port = start->master_port;
     wire_u32(body, &start->generation);
-    wire_u32(body, &start->n_restarts_used);
     wire_u32(body, &start->n_restarts_max);
     wire_u32(body, &start->group_rank);
     wire_u32(body, &start->n_members);
@@ -105,6 +104,7 @@ void message_retry(struct wire_body *body, uint64_t *pause_ms, struct str *why)
 void message_over(struct wire_body *body, struct rendezvous_over *over)
 {
     wire_i32(body, &over->status);
+    wire_flag(body, &over->is_of_rank);
     text(body, &over->text, false);
     require(body, over->status >= 0 && over->status <= STATUS_MAX);
 }

@@ -170,6 +170,7 @@ int rendezvous_meet(const struct rendezvous_opts *opts, const struct rendezvous_
     if (addresses_resolve(opts->host, opts->port, &list, NULL) == 0)
         for (size_t i = 0; i < list.len; i++)
             is_own |= address_is_own(&list.at[i]);
+    is_own |= strcmp(opts->host, self->host) == 0; /* it may be that of an address translator */
     int rc = is_own ? rendezvous_lead(opts, out, &why) : 0;
     if (is_own && why.sys != EADDRINUSE) {
         *err = why;

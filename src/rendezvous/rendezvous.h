@@ -38,7 +38,7 @@ struct rendezvous_member {
 
 /* One generation, for one node. */
 struct rendezvous_start {
-    uint32_t generation, n_restarts_used, n_restarts_max;
+    uint32_t generation, n_restarts_max;
     uint32_t group_rank, n_members, first_rank, world_size;
     uint16_t master_port; /* of rank 0, on the leader's machine */
 };
@@ -55,6 +55,7 @@ struct rendezvous_exit {
 /* The end of the whole gang. */
 struct rendezvous_over {
     int status;      /* with which a follower ends */
+    bool is_of_rank; /* a rank ended with it */
     struct str text; /* why; "": all is well */
 };
 

@@ -114,6 +114,23 @@ ranks_are() { [ "$(marked | xargs -rn1 -I{} cat /proc/{}/comm 2>/dev/null | grep
     wait_for nobody_is_left
 }
 
+@test "a leader that is started again is not told how ranks of the run before ended" {
+    cat >deaf.sh <<'END'
+[ ! -e again ] || exit 0
+trap "" TERM
+touch "there.$RANK"
+while :; do sleep 0.1; done
+END
+    node zero $(static 2 0) --shutdown-timeout 1s --no-python sh deaf.sh
+    node one $(static 2 1) --shutdown-timeout 1s --no-python sh deaf.sh
+    wait_for test -e there.0 -a -e there.1
+    kill -KILL "${PIDS[zero]}"
+    touch again
+    node anew $(static 2 0) --no-python sh deaf.sh
+    node_ended_with anew 0
+    node_ended_with one 0
+}
+
 @test "a machine that comes back takes part in the next start" {
     node zero $(static 2 0) --max-restarts 1 --no-python sh part.sh 9
     node one $(static 2 1) --no-python sh part.sh 9
@@ -233,12 +250,12 @@ END
     node_ended_with zero 69
     holds zero.err "it left: Terminated"
     node zero $(static 2 0) --no-python sh part.sh 9
-    node one $(static 2 1) --no-python sh part.sh 9
+    node one $(static 2 1) --exit-code torchrun --no-python sh part.sh 9
     wait_for ranks_are 2
     kill -INT "${PIDS[zero]}"
     node_ended_with zero 130
     node_ended_with one 130
-    holds one.err "Interrupt"
+    holds one.err "the machine that leads was ended by a signal: Interrupt"
     wait_for nobody_is_left
 }
 

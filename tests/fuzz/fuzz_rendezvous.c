@@ -332,7 +332,7 @@ static void order(struct str *input)
     } else if (choice % 4 == 2) {
         rendezvous_say_retry(end.r, 100, STR("why"));
     } else {
-        rendezvous_say_over(end.r, &(struct rendezvous_over){0, STR("why")});
+        rendezvous_say_over(end.r, &(struct rendezvous_over){.text = STR("why")});
     }
 }
 

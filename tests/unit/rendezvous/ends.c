@@ -54,9 +54,9 @@ static void on_welcomed(void *context, uint32_t node)
 
 static void on_start(void *context, const struct rendezvous_start *start)
 {
-    said(context, "start %u: restarts %u/%u group %u/%u ranks from %u of %u port %u",
-         start->generation, start->n_restarts_used, start->n_restarts_max, start->group_rank,
-         start->n_members, start->first_rank, start->world_size, start->master_port);
+    said(context, "start %u: restarts %u group %u/%u ranks from %u of %u port %u",
+         start->generation, start->n_restarts_max, start->group_rank, start->n_members,
+         start->first_rank, start->world_size, start->master_port);
 }
 
 static void on_end(void *context, bool at_once)
@@ -124,7 +124,6 @@ struct rendezvous_member member_of(uint32_t node, const char *host)
 }
 
 const struct rendezvous_start start_of_test = {.generation = 3,
-                                               .n_restarts_used = 1,
                                                .n_restarts_max = 2,
                                                .group_rank = 1,
                                                .n_members = 2,

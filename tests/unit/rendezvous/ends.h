@@ -29,7 +29,7 @@ struct end {
 struct rendezvous_opts opts_of(uint16_t port);
 struct rendezvous_member member_of(uint32_t node, const char *host);
 extern const struct rendezvous_start start_of_test;
-#define START_HEARD "start 3: restarts 1/2 group 1/2 ranks from 8 of 12 port 29500\n"
+#define START_HEARD "start 3: restarts 2 group 1/2 ranks from 8 of 12 port 29500\n"
 struct rendezvous_exit exit_of(uint32_t generation, uint32_t local_rank);
 /* At which nobody listens. */
 uint16_t free_port(void);

@@ -37,7 +37,8 @@ static void a_gang_comes_together_works_and_ends(void **state)
     rendezvous_say_retry(leader.r, 500, STR("rank 2 failed"));
     wait_for(&one, "retry in 500 ms: rank 2 failed\n", 1);
     wait_for(&two, "retry in 500 ms: rank 2 failed\n", 1);
-    rendezvous_say_over(leader.r, &(struct rendezvous_over){3, STR("no restart is left")});
+    rendezvous_say_over(leader.r,
+                        &(struct rendezvous_over){.status = 3, .text = STR("no restart is left")});
     assert_false(rendezvous_is_flushed(leader.r));
     wait_for(&one, "over 3: no restart is left\n", 1);
     wait_for(&two, "over 3: no restart is left\n", 1);

@@ -86,7 +86,7 @@ static void bodies_are_taken_whole_or_not_at_all(void **state)
     struct rendezvous_start start = {1, 2, 3, 4, 5, 6, 7, 8};
     bool at_once = true;
     uint64_t pause_ms = 500;
-    struct rendezvous_over over = {255, STR("why")};
+    struct rendezvous_over over = {255, true, STR("why")};
     struct rendezvous_exit exit = {1, 2, 3, 139, 11, 6, {"a\0b", 3}, STR("words")};
     struct str why = STR("why");
     enum {
@@ -170,7 +170,7 @@ static void the_longest_bodies_fit_into_their_frames(void **state)
     struct message_refused refused = {.why.code = ERR_USAGE};
     struct proof proof = {.is_there = true};
     struct str text = {long_text, sizeof(long_text)};
-    struct rendezvous_over over = {0, text};
+    struct rendezvous_over over = {.text = text};
     struct rendezvous_exit exit = {.message = text, .tail = text};
     uint64_t pause_ms = 0;
     memset(longest.version.version, 'v', VERSION_MAX - 1);
