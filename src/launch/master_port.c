@@ -65,7 +65,7 @@ static int port_claim(uint16_t port)
     return is_had ? steal_fd(&fd) : -1;
 }
 
-static int take_once(struct master_port *r, uint16_t port, struct err *err)
+static int take_once(struct master_port *master_port, uint16_t port, struct err *err)
 {
     cleanup_fd int probe = bound_socket(port);
     uint16_t had = probe >= 0 ? port_of(probe) : 0;
@@ -76,33 +76,33 @@ static int take_once(struct master_port *r, uint16_t port, struct err *err)
     if (claim < 0)
         return fail_errno_as(err, ERR_UNAVAILABLE, "port %u, which another muster holds", had);
     fd_close(&probe);
-    r->held_fd = bound_socket(had);
-    if (r->held_fd < 0)
+    master_port->held_fd = bound_socket(had);
+    if (master_port->held_fd < 0)
         return fail_errno_as(err, ERR_UNAVAILABLE, "port %u", had);
-    r->claim_fd = steal_fd(&claim);
-    r->port = had;
+    master_port->claim_fd = steal_fd(&claim);
+    master_port->port = had;
     return 0;
 }
 
-int master_port_take(struct master_port *r, uint16_t port, struct err *err)
+int master_port_take(struct master_port *master_port, uint16_t port, struct err *err)
 {
-    int rc = take_once(r, port, err);
+    int rc = take_once(master_port, port, err);
     for (int i = 1; rc && port == 0 && i < TRIES; i++) /* others may be given it meanwhile */
-        rc = take_once(r, port, err);
+        rc = take_once(master_port, port, err);
     return rc;
 }
 
-int master_port_listen(const struct master_port *r, int *fd, struct err *err)
+int master_port_listen(const struct master_port *master_port, int *fd, struct err *err)
 {
-    cleanup_fd int listening = bound_socket(r->port);
+    cleanup_fd int listening = bound_socket(master_port->port);
     if (listening < 0 || listen(listening, SOMAXCONN) != 0)
-        return fail_errno_as(err, ERR_UNAVAILABLE, "port %u", r->port);
+        return fail_errno_as(err, ERR_UNAVAILABLE, "port %u", master_port->port);
     *fd = steal_fd(&listening);
     return 0;
 }
 
-void master_port_release(struct master_port *r)
+void master_port_release(struct master_port *master_port)
 {
-    fd_close(&r->held_fd);
-    fd_close(&r->claim_fd);
+    fd_close(&master_port->held_fd);
+    fd_close(&master_port->claim_fd);
 }

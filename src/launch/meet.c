@@ -201,11 +201,10 @@ static void on_gone(void *context, const struct worker_exit *exit)
     bool is_lost = ask->machine->is_far && fleet_loss_tell(ask->machine);
     bool is_over = meet->launch->is_over || shell_is_to_end(&meet->launch->shell);
     bool is_early = ask == meet->asks || exit->exit_code || exit->exit_signal;
-    if (meet->state == MEET_CLEARS)
-        step(meet);
-    else if (is_lost || is_over || meet->state == MEET_IS_HELD)
+    bool clears = meet->state == MEET_CLEARS;
+    if (!clears && (is_lost || is_over || meet->state == MEET_IS_HELD))
         meet->state = ask == meet->asks || meet->state != MEET_IS_HELD ? MEET_NOWHERE : meet->state;
-    else if (meet->state != MEET_NOWHERE && is_early)
+    else if (!clears && meet->state != MEET_NOWHERE && is_early)
         ended_early(ask, exit);
     else
         step(meet);

@@ -186,6 +186,7 @@ static bool entry_at(const char *list, uint32_t number, struct str *out)
 {
     struct str rest = str_of(list);
     bool is_there = true;
+    *out = STR("");
     for (uint32_t i = 0; is_there && i <= number; i++)
         is_there = rest.len > 0 && str_next(&rest, ',', out);
     *out = str_trim(*out);
