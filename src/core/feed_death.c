@@ -59,14 +59,14 @@ void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
 /*
  * A worker that dies before its device gave a result seems to show that the command cannot work there, and nothing about
  * its item. The second time, with another device to try, the item is as likely the reason. (With one device, the run ends
- * then.)
+ * then. Without retries, a command that is broken would set aside what it never had a chance to do.)
  */
 static bool item_spare(struct feed *f, const struct feed_worker *w, uint64_t item)
 {
     struct slot *slot = slot_of(f, item);
     if (w->state != WORKER_LIVE && !w->buffering.has_read) /* it has not looked at the item */
         return true;
-    bool is_spared = !(slot->flags & SPARED) || f->seats.n_sets < 2;
+    bool is_spared = !(slot->flags & SPARED) || f->seats.n_sets < 2 || f->config.retries == 0;
     slot->flags |= SPARED;
     return is_spared;
 }
