@@ -2,6 +2,7 @@
 #include "device/seat.h"
 
 #include "base/cleanup.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "device/near.h"
 #include "device/topology.h"
@@ -114,15 +115,12 @@ static int whole_make(const struct device_list *devices, const size_t *chosen, s
                       struct seat **out, size_t *n_out, struct err *err)
 {
     size_t n_kept = MIN(n_chosen, (size_t)SEAT_DEVICES_MAX);
-    cpu_set_t allowed;
     if (n_kept < n_chosen && devices->at[chosen[0]].kind != DEVICE_CPU)
         return fail(err, ERR_USAGE, "%zu devices are more than the %d that one worker can see",
                     n_chosen, SEAT_DEVICES_MAX);
     struct seat *seat = xcalloc(1, sizeof(*seat));
-    *seat = (struct seat){.is_whole = true, .n_devices = n_kept, .threads = 1};
+    *seat = (struct seat){.is_whole = true, .n_devices = n_kept, .threads = processors_allowed()};
     memcpy(seat->devices, chosen, n_kept * sizeof(*chosen));
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
-        seat->threads = (unsigned)MAX(CPU_COUNT(&allowed), 1);
     label_make(seat, devices, 1);
     *out = seat;
     *n_out = 1;

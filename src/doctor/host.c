@@ -2,7 +2,6 @@
  *
  * Limits of the machine and of this session: shared memory, open files, locked memory, the clock.
  */
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/parse.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "doctor/checks.h"
 
@@ -58,7 +58,6 @@ void host_gather(const char *root, struct host_facts *out)
     cleanup_free char *meminfo = xasprintf("%s/proc/meminfo", root);
     cleanup_free char *infiniband = xasprintf("%s/sys/class/infiniband", root);
     cleanup_buf struct buf text = BUF_INIT;
-    cpu_set_t allowed;
     if (file_read(meminfo, MEMINFO_MAX_BYTES, &text, NULL) == 0) {
         out->mem_total_bytes = meminfo_bytes(buf_text(&text), "MemTotal:");
         out->mem_available_bytes = meminfo_bytes(buf_text(&text), "MemAvailable:");
@@ -71,9 +70,7 @@ void host_gather(const char *root, struct host_facts *out)
     out->file_size_bytes = limit_read(RLIMIT_FSIZE, false);
     out->has_infiniband = folder_exists(infiniband) && !folder_is_empty(infiniband);
     out->cpus_online = (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
-    CPU_ZERO(&allowed);
-    bool is_known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
-    out->cpus_allowed = is_known ? (unsigned)CPU_COUNT(&allowed) : out->cpus_online;
+    out->cpus_allowed = processors_allowed();
     out->wall_ms = clock_wall_ms();
 }
 

@@ -2,12 +2,12 @@
  *
  * The gang's events and actions, from the request to the exit status.
  */
-#include <sched.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/parse.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "device/probe.h"
 #include "launch/launch_impl.h"
@@ -38,15 +38,6 @@ static int gpus_count(const char *self_path, uint32_t *out, struct err *err)
 static bool nproc_is(const struct launch_request *request, const char *word)
 {
     return request->nproc && strcmp(request->nproc, word) == 0;
-}
-
-/* Those that this process may run on: a job has a part of the machine. */
-static uint32_t processors_count(void)
-{
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
-        return (uint32_t)CPU_COUNT(&allowed);
-    return (uint32_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
 }
 
 /* "8", "gpu", "cpu", "auto", or not given. */
@@ -81,7 +72,7 @@ static int own_ranks_count(struct launch *launch, struct err *err)
     struct rank_places places = {.where = "here",
                                  .n_usual = MAX(n_taken, 1u),
                                  .n_gpus = n_taken,
-                                 .n_processors = processors_count()};
+                                 .n_processors = processors_allowed()};
     int rc = counts_gpus && !request->allocation.gpus
                  ? gpus_count(launch->shell.self_path, &places.n_gpus, err)
                  : 0;

@@ -2,8 +2,7 @@
  *
  * The way to the other machines: who leads, and what is called when.
  */
-#include <unistd.h>
-
+#include "base/this_host.h"
 #include "launch/launch_impl.h"
 #include "version.h"
 
@@ -54,8 +53,7 @@ int meeting_open(struct launch *launch, struct err *err)
                                          .handlers = &handlers,
                                          .context = launch};
     struct rendezvous_member self = {.node = meeting->node, .n_ranks = launch->own.n_ranks};
-    if (gethostname(self.host, sizeof(self.host) - 1) != 0)
-        snprintf(self.host, sizeof(self.host), "?");
+    host_name(self.host);
     switch (meeting->role) {
     case LAUNCH_LEADS:
         return rendezvous_lead(&opts, &launch->rendezvous, err);

@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/idlist.h"
 #include "base/parse.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
 
@@ -151,12 +152,12 @@ static int stream_open(struct rank *rank, struct rank_stream *stream, const char
 static char *line_prefix_new(const struct rank *rank, uint32_t number)
 {
     const struct launch_request *request = rank->launch->request;
-    char local_rank[16], global_rank[16], host[256] = "";
+    char local_rank[16], global_rank[16], host[HOST_NAME_BYTES];
     if (!request->line_prefix)
         return xasprintf("[%s%u]:", request->role, number);
     snprintf(local_rank, sizeof(local_rank), "%u", rank->local_rank);
     snprintf(global_rank, sizeof(global_rank), "%u", rank->number);
-    (void)!gethostname(host, sizeof(host) - 1);
+    host_name(host);
     const struct macro macros[] = {{"role_name", request->role},
                                    {"local_rank", local_rank},
                                    {"rank", global_rank},

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
+#include "base/this_host.h"
 #include "launch/launch_impl.h"
 
 enum {
@@ -107,10 +108,10 @@ static void linger_report(struct launch *launch, uint32_t number)
 
 static void name_add(struct buf *out, const struct rank *rank)
 {
-    char own[256] = "";
+    char own[HOST_NAME_BYTES] = "";
     bool has_others = rank->launch->rendezvous;
     if (has_others && !rank->host)
-        (void)!gethostname(own, sizeof(own) - 1);
+        host_name(own);
     const char *host = rank->host ? rank->host : own;
     buf_addf(out, "rank %u (", rank->number);
     if (rank->pid > 0)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "map/progress.h"
 #include "map/session.h"
@@ -141,11 +142,11 @@ struct host_status *snapshot_hosts(const struct session *s, const struct snapsho
 static void status_snapshot(struct session *s, const struct snapshot *shot)
 {
     struct worker_status *workers = xcalloc(s->n_seats, sizeof(*workers));
-    char host[256] = "";
+    char host[HOST_NAME_BYTES];
     double rate = 0;
     size_t n_hosts;
     struct host_status *hosts = snapshot_hosts(s, shot, &n_hosts);
-    gethostname(host, sizeof(host) - 1);
+    host_name(host);
     for (uint32_t p = 0; p < s->n_seats; p++) {
         const struct progress_worker *w = &shot->workers[p];
         workers[p] = (struct worker_status){w->label,       w->state,          w->done,

@@ -15,18 +15,12 @@
 #include "base/ours.h"
 #include "base/parse.h"
 #include "base/shell.h"
+#include "base/this_host.h"
 
 enum {
     DEAD_TRIES_MAX = 200,
     DEAD_PAUSE_NS = 10000000
 };
-
-static void host_name(char out[256])
-{
-    out[0] = '\0';
-    if (gethostname(out, 255) == 0)
-        out[255] = '\0';
-}
 
 static void holder_write(int fd)
 {

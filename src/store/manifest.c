@@ -3,7 +3,6 @@
 
 #include <jansson.h>
 #include <pwd.h>
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/hex.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "store/git.h"
 
@@ -119,12 +119,6 @@ static json_t *user_json(const char *given)
     return found ? text_json(found->pw_name) : json_sprintf("%u", (unsigned)getuid());
 }
 
-static uint32_t cpu_count(void)
-{
-    cpu_set_t cpus;
-    return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? (uint32_t)CPU_COUNT(&cpus) : 0;
-}
-
 /* Host, user, kernel, commit: the given value, or what this process sees. */
 static void surroundings_add(json_t *root, const struct manifest *manifest)
 {
@@ -138,8 +132,9 @@ static void surroundings_add(json_t *root, const struct manifest *manifest)
     json_object_set_new(root, "host", text_json(manifest->host ? manifest->host : system.nodename));
     json_object_set_new(root, "user", user_json(manifest->user));
     json_object_set_new(root, "kernel", text_json(manifest->kernel ? manifest->kernel : kernel));
-    json_object_set_new(root, "cpu_count",
-                        json_integer(manifest->cpu_count ? manifest->cpu_count : cpu_count()));
+    json_object_set_new(
+        root, "cpu_count",
+        json_integer(manifest->cpu_count ? manifest->cpu_count : processors_allowed()));
     json_object_set_new(root, "driver", text_json(manifest->driver));
     json_object_set_new(root, "devices", devices_json(manifest));
     json_object_set_new(root, "environment", environment_json());
