@@ -9,9 +9,9 @@
 #include "shell/hosts.h"
 
 struct fleet_host {
-    struct machine machine;
-    size_t number; /* in hosts_view() */
-    bool is_up;    /* as the gang was told */
+    struct machine machine; /* first: a pointer to it is one to the host */
+    size_t number;          /* in hosts_view() */
+    bool is_up;             /* as the gang was told */
     struct {
         bool is_wanted;
         struct rendezvous_start part;
@@ -77,12 +77,18 @@ int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err
         number_at[hosts_view(hosts, i).place] = i;
     for (uint32_t i = 0; rc == 0 && i < n_places; i++)
         rc = host_open(launch, number_at[i], err);
-    for (uint32_t i = 0; i < fleet->n; i++)
-        launch->own.n_ranks += fleet->at[i].machine.n_ranks; /* for the limit on open files */
     fleet->meet = meet_new(launch, fleet->n);
     meeting->n_nodes_max = fleet->n;
     meeting->n_nodes_min = n_min > 0 ? (uint32_t)n_min : fleet->n;
     return rc;
+}
+
+uint32_t fleet_ranks(const struct fleet *fleet)
+{
+    uint32_t n_ranks = 0;
+    for (uint32_t i = 0; i < fleet->n; i++)
+        n_ranks += fleet->at[i].machine.n_ranks;
+    return n_ranks;
 }
 
 /* ---- which are there ---- */
@@ -117,16 +123,12 @@ static void host_look(struct fleet_host *host)
                                           .count = host->machine.n_ranks});
 }
 
-bool fleet_loss_tell(const struct machine *machine)
+bool fleet_loss_tell(struct machine *machine)
 {
-    const struct fleet *fleet = machine->launch->fleet;
-    for (uint32_t i = 0; i < fleet->n; i++)
-        if (machine == &fleet->at[i].machine) {
-            if (fleet->at[i].is_up)
-                host_look(&fleet->at[i]);
-            return !fleet->at[i].is_up;
-        }
-    return false;
+    struct fleet_host *host = (struct fleet_host *)machine;
+    if (host->is_up)
+        host_look(host);
+    return !host->is_up;
 }
 
 void fleet_begin(struct launch *launch)

@@ -51,6 +51,13 @@ struct rank {
     pid_t pid;
 };
 
+/* Another machine, as a node of the gang. */
+struct other {
+    char *host; /* NULL: it never was here */
+    char *left; /* why it was lost last; NULL: never */
+    bool is_here;
+};
+
 struct launch {
     const struct launch_request *request;
     const char *const *command;
@@ -66,15 +73,11 @@ struct launch {
         bool is_handled;
     } events;
     struct {
-        struct {
-            char *host; /* NULL: it never was here */
-            char *left; /* why it was lost last; NULL: never */
-            bool is_here;
-        } * nodes; /* [n_nodes_max], of a leader; its own is not among them */
+        struct other *nodes; /* [n_nodes_max], where the gang is; its own is not used */
         uint32_t n_here;
         uint64_t said_ms; /* when the user was told who is missing */
-        const struct rendezvous_over
-            *farewell; /* for who comes when all is over; NULL: it is not */
+        /* For who comes when all is over; NULL: it is not. */
+        const struct rendezvous_over *farewell;
     } others;
     struct {
         struct rendezvous_start next; /* to be started when no rank of the one before is left */
@@ -90,8 +93,8 @@ struct launch {
         uint32_t at[GANG_NODE_RANKS_MAX]; /* local ranks */
         size_t len;
     } shown;
-    struct rank *
-        ranks; /* [n_ranks], of the present generation: all, or with a leader elsewhere those of this machine */
+    /* Of the present generation: all, or with a leader elsewhere those of this machine. */
+    struct rank *ranks;
     uint32_t n_ranks;
     struct machine own; /* this one; with --hosts not used */
     struct master_port master_port;
@@ -114,6 +117,8 @@ void machine_lost_rank(const struct rank *rank);
 /* fleet.c: the machines of --hosts, which are nodes of the gang in the order of the list. */
 /* Their ranks. Sets how many nodes the gang has. ERR_USAGE, ERR_UNAVAILABLE. */
 MUST_CHECK int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err *err);
+/* Of all hosts that could be had. */
+uint32_t fleet_ranks(const struct fleet *fleet);
 void fleet_begin(struct launch *launch);
 void fleet_tick(struct launch *launch);
 /* The ranks are started when it is known where they meet. */
@@ -121,7 +126,7 @@ void fleet_start(struct launch *launch, uint32_t node, const struct rendezvous_s
                  struct rank *ranks);
 void fleet_end(struct launch *launch, uint32_t node, bool at_once);
 /* Tells the gang of its loss, if it is lost. True: it is. */
-bool fleet_loss_tell(const struct machine *machine);
+bool fleet_loss_tell(struct machine *machine);
 /* It is known where the ranks meet. */
 void fleet_meet(struct launch *launch);
 /* Are ranks to be started as soon as it is? */

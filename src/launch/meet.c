@@ -17,7 +17,7 @@ enum {
     NAMED_MAX = 4 /* hosts, in the error */
 };
 
-enum meet_state {
+enum meet_state { /* in this order */
     MEET_NOWHERE,
     MEET_CLEARS,  /* an earlier search, or port, is being ended */
     MEET_TAKES,   /* the host of rank 0 takes a port */
@@ -200,12 +200,15 @@ static void on_gone(void *context, const struct worker_exit *exit)
     meet->n_running--;
     bool is_lost = ask->machine->is_far && fleet_loss_tell(ask->machine);
     bool is_over = meet->launch->is_over || shell_is_to_end(&meet->launch->shell);
-    bool is_early = ask == meet->asks || exit->exit_code || exit->exit_signal;
-    bool clears = meet->state == MEET_CLEARS;
-    if (!clears && (is_lost || is_over || meet->state == MEET_IS_HELD))
-        meet->state = ask == meet->asks || meet->state != MEET_IS_HELD ? MEET_NOWHERE : meet->state;
-    else if (!clears && meet->state != MEET_NOWHERE && is_early)
+    bool is_holder = ask == meet->asks;
+    bool is_early = is_holder || exit->exit_code || exit->exit_signal;
+    bool is_sought = meet->state > MEET_CLEARS && meet->state < MEET_IS_HELD;
+    if (is_sought && (is_lost || is_over))
+        meet->state = MEET_NOWHERE;
+    else if (is_sought && is_early)
         ended_early(ask, exit);
+    else if (is_holder && meet->state == MEET_IS_HELD)
+        meet->state = MEET_NOWHERE;
     else
         step(meet);
 }

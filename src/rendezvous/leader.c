@@ -138,13 +138,14 @@ static int node_judge(struct peer *peer, const struct message_join *join,
     uint32_t node = join->member.node, n_max = r->opts.n_nodes_max;
     const struct peer *had = node < n_max ? r->leader.members[node] : NULL;
     if (node == LEADER_NODE)
-        return fail(&out->why, ERR_USAGE, "node %u is the leader itself", LEADER_NODE);
+        return fail(&out->why, ERR_USAGE, "machine %u is the leader itself", LEADER_NODE);
     if (node != RENDEZVOUS_ANY_NODE && node >= n_max)
-        return fail(&out->why, ERR_USAGE, "node %u: the leader expects %u nodes, from 0 to %u",
-                    node, n_max, n_max - 1);
+        return fail(&out->why, ERR_USAGE,
+                    "machine %u: the leader expects %u machines, from 0 to %u", node, n_max,
+                    n_max - 1);
     out->is_final = false;
     if (had && !is_replacement(had, &join->member))
-        return fail(&out->why, ERR_UNAVAILABLE, "node %u is taken by %.100s (%s)", node,
+        return fail(&out->why, ERR_UNAVAILABLE, "machine %u is taken by %.100s (%s)", node,
                     had->member.host, had->address);
     return 0;
 }
@@ -163,7 +164,8 @@ static int number_find(struct peer *peer, struct message_join *join, struct mess
     if (node < r->opts.n_nodes_max)
         return 0;
     out->is_final = false;
-    return fail(&out->why, ERR_UNAVAILABLE, "all %u nodes are there already", r->opts.n_nodes_max);
+    return fail(&out->why, ERR_UNAVAILABLE, "all %u machines are there already",
+                r->opts.n_nodes_max);
 }
 
 /* ---- members ---- */
@@ -185,7 +187,7 @@ static void refuse(struct peer *peer, struct message_refused *refused)
     peer_send(peer, FRAME_GANG_REFUSED, buf_str(&out));
     link_flush(&peer->link, rendezvous_now(peer->rendezvous));
     peer->state = PEER_REFUSED; /* it closes the connection when it has read why */
-    rendezvous_warn(peer->rendezvous, "the muster at %s was refused: %s", peer->address, said);
+    rendezvous_warn(peer->rendezvous, "the machine at %s was refused: %s", peer->address, said);
 }
 
 static void welcome_send(struct peer *peer)

@@ -25,9 +25,9 @@ static void a_silent_member_is_replaced_by_its_own_host(void **state)
     wait_for(&one, "welcomed 1\n", 1);
     one.is_asleep = true;
     follow(&other, opts, member_of(1, "hostB"));
-    wait_for(&other, "node 1 is taken by hostA", 1);
+    wait_for(&other, "machine 1 is taken by hostA", 1);
     follow(&two, opts, member_of(1, "hostA"));
-    wait_for(&two, "node 1 is taken by hostA", 1); /* not silent for long enough */
+    wait_for(&two, "machine 1 is taken by hostA", 1); /* not silent for long enough */
     two.is_asleep = true;
     turn_for(2500); /* long enough for the one host, never for the other */
     assert_int_equal(times_heard(&other, "welcomed"), 0);
@@ -60,7 +60,7 @@ static void a_silent_member_without_a_number_is_replaced_by_its_own_host(void **
     wait_for(&one, "welcomed 1\n", 1);
     one.is_asleep = true;
     follow(&two, opts, member_of(RENDEZVOUS_ANY_NODE, "hostA"));
-    wait_for(&two, "all 2 nodes are there already\n", 1);
+    wait_for(&two, "all 2 machines are there already\n", 1);
     wait_for(&two, "welcomed 1\n", 1);
     assert_int_equal(times_heard(&leader, "left 1: it has come back by another connection\n"), 1);
     end_close(&one);

@@ -139,7 +139,7 @@ static void tokens_differ(struct str leaders, struct str followers, const char *
     opts.port = rendezvous_port(leader.r);
     opts.token = followers;
     follow(&one, opts, member_of(1, "hostA"));
-    snprintf(there, sizeof(there), "warned: the muster at 127.0.0.1 was refused: %s", words);
+    snprintf(there, sizeof(there), "warned: the machine at 127.0.0.1 was refused: %s", words);
     snprintf(here, sizeof(here),
              "failed %d: the leader at 127.0.0.1, port %u, refuses this muster: %s",
              ERR_UNAVAILABLE, opts.port, words);
@@ -192,8 +192,8 @@ static void numbers_that_cannot_be_are_refused(void **state)
     struct rendezvous_opts opts = opts_of(rendezvous_port(leader.r));
     follow(&one, opts, member_of(8, "hostA"));
     follow(&two, opts, member_of(0, "hostA"));
-    wait_for(&one, "node 8: the leader expects 8 nodes, from 0 to 7\n", 1);
-    wait_for(&two, "node 0 is the leader itself\n", 1);
+    wait_for(&one, "machine 8: the leader expects 8 machines, from 0 to 7\n", 1);
+    wait_for(&two, "machine 0 is the leader itself\n", 1);
     assert_int_equal(times_heard(&one, "failed -3: "), 1);
     assert_int_equal(times_heard(&two, "failed -3: "), 1);
     end_close(&one);
@@ -260,7 +260,7 @@ static void a_node_too_many_waits_for_a_place(void **state)
     follow(&one, opts, member_of(RENDEZVOUS_ANY_NODE, "hostA"));
     wait_for(&one, "welcomed 1\n", 1);
     follow(&two, opts, member_of(RENDEZVOUS_ANY_NODE, "hostB"));
-    wait_for(&two, "all 2 nodes are there already\n", 1);
+    wait_for(&two, "all 2 machines are there already\n", 1);
     end_close(&one);
     wait_for(&two, "welcomed 1\n", 1);
     end_close(&two);

@@ -303,7 +303,8 @@ static void another_protocol_is_refused_with_both_versions(void **state)
     assert_non_null(strstr(refused.why.text,
                            "the leader is muster 1.2.3 (protocol 1), the follower "
                            "muster 9.8 (protocol 7); install the same version"));
-    wait_for(&leader, "warned: the muster at 127.0.0.1 was refused: the leader is muster 1.2.3", 1);
+    wait_for(&leader, "warned: the machine at 127.0.0.1 was refused: the leader is muster 1.2.3",
+             1);
     raw_end(&raw);
 }
 
