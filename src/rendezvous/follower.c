@@ -222,7 +222,7 @@ static void follower_tick(struct rendezvous *r)
 static void refused_for_good(struct rendezvous *r, int code, const char *why)
 {
     struct err err = {0};
-    fail(&err, code, "the leader at %s, port %u, refuses this muster: %s", r->opts.host,
+    fail(&err, code, "the leader at %s, port %u, refuses this machine: %s", r->opts.host,
          r->opts.port, why);
     done(r, &err);
 }
@@ -293,7 +293,7 @@ static void take_refused(struct peer *peer, struct wire_body *body)
     if (!peer_body_is_whole(peer, body))
         return;
     cleanup_free char *said = console_visible_new(refused.why.text);
-    peer_break(peer, ERR_UNAVAILABLE, "it refuses this muster: %s", said);
+    peer_break(peer, ERR_UNAVAILABLE, "it refuses this machine: %s", said);
     r->follower.asked_node = r->follower.self.node; /* its number may have become another's */
     if (refused.is_final)
         refused_for_good(r, refused.why.code == ERR_USAGE ? ERR_USAGE : ERR_UNAVAILABLE, said);

@@ -92,7 +92,7 @@ says_not() {
 
 ended_with() {
     [ "$status" -eq "$1" ] && return
-    printf 'expected status %s, found %s\n%s\n' "$1" "$status" "$output"
+    printf 'expected status %s, found %s\n%s\n%s\n' "$1" "$status" "$output" "${stderr:-}"
     return 1
 }
 
@@ -127,6 +127,18 @@ for line in sys.stdin:
     sys.stdout.flush()
 END
 }
+
+# ./reach HOST COMMAND...: the way to a host on this machine, which notes its own pid; the host's agent is its child.
+reach_worker() {
+    worker reach <<'END'
+#!/bin/sh
+host=$1
+shift
+echo $$ >pid.$host
+"$@"
+END
+}
+agent_of() { pgrep -P "$(cat "pid.$1")"; }
 
 # ./hold: says so by a file `holding`, and is a cat from when there is a file `go`.
 holding_worker() {

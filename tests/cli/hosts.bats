@@ -7,17 +7,10 @@ load helpers
 
 setup() {
     common_setup
-    worker reach <<'END'
-#!/bin/sh
-host=$1
-shift
-echo $$ >pid.$host
-"$@"
-END
+    reach_worker
     slow_filter
 }
 
-agent_of() { pgrep -P "$(cat "pid.$1")"; }
 is_started() { [ -s "pid.$1" ] && [ -n "$(agent_of "$1")" ]; }
 log() { cat muster-runs/latest/orchestrator.log; }
 

@@ -18,7 +18,6 @@ END
     slow_filter
 }
 
-agent_of() { pgrep -P "$(cat "pid.$1")"; }
 lists() { "$MUSTER" hosts | tr -s ' ' | grep -q "^$1"; }
 
 @test "a host that was refused at the start is asked again, and joins with seats behind the present ones" {

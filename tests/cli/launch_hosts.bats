@@ -10,13 +10,7 @@ setup() {
     export MUSTER_SYSFS=/nowhere TMPDIR=$PWD/tmp
     unset PYTHON_EXEC ${!PET_@} RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
     mkdir tmp
-    worker reach <<'END'
-#!/bin/sh
-host=$1
-shift
-echo $$ >pid.$host
-"$@"
-END
+    reach_worker
     # Says that it runs, in a file, and stays in the first generation.
     worker stays <<'END'
 #!/bin/sh
@@ -57,7 +51,6 @@ launch_begin() {
     "$MUSTER" launch "$@" >said 2>&1 3>&- 4>&- &
     PID=$!
 }
-agent_of() { pgrep -P "$(cat "pid.$1")"; }
 
 @test "hosts have unequal numbers of ranks, in the order of the list, and each rank has torchrun's environment" {
     export SECRET=1 RANK=0 TORCHELASTIC_RUN_ID=run-7 # which are sent although they are the same here

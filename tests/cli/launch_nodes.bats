@@ -9,7 +9,7 @@ setup() {
     export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=4 MUSTER_SYSFS=/nowhere TMPDIR=$PWD/tmp
     unset PYTHON_EXEC ${!PET_@} ${!SLURM_@} ${!OMPI_@} ${!PMI@} MASTER_ADDR MASTER_PORT
     mkdir tmp
-    PORT=$((20000 + $$ % 9000 + BATS_TEST_NUMBER))
+    PORT=$(free_port)
     cat >shows.py <<'END'
 import os, sys
 print(os.environ["RANK"], *(os.environ.get(name, "-") for name in sys.argv[1].split(",")), flush=True)
@@ -18,6 +18,20 @@ END
 [ "$RANK" != "$1" ] || { sleep 0.3; echo "rank $RANK is ill" >&2; exit 3; }
 exec sleep 60
 END
+}
+
+# One that nobody has, and that the kernel gives to nobody who asks for any.
+free_port() {
+    "$PYTHON" -c '
+import random, socket
+while True:
+    port = random.randrange(10000, 32000)
+    try:
+        socket.create_server(("", port)).close()
+        break
+    except OSError:
+        pass
+print(port)'
 }
 
 # node NAME ARGUMENT...: the muster of another machine. Its output is in NAME.out and NAME.err, its pid in ${PIDS[NAME]}.
@@ -91,12 +105,16 @@ END
     grep -q "all ranks start again" one.err
 }
 
+# A rank on each of the machines `zero` and `one`, which works until it is ended.
+two_work() {
+    node one $(static 2 1) "$@" --no-python sh part.sh 9
+    node zero $(static 2 0) --no-python sh part.sh 9
+    wait_for ranks_are 2
+}
 ranks_are() { [ "$(marked | xargs -rn1 -I{} cat /proc/{}/comm 2>/dev/null | grep -c '^sleep')" -ge "$1" ]; }
 
 @test "a machine is lost: the others end with status 69 and the reason, and nothing is left" {
-    node one $(static 2 1) --no-python sh part.sh 9
-    node zero $(static 2 0) --no-python sh part.sh 9
-    wait_for ranks_are 2
+    two_work
     kill -KILL "${PIDS[one]}"
     node_ended_with zero 69
     holds zero.err "machine 1 ($(hostname)) was lost with rank 1 and those after it: "
@@ -104,9 +122,7 @@ ranks_are() { [ "$(marked | xargs -rn1 -I{} cat /proc/{}/comm 2>/dev/null | grep
 }
 
 @test "the leader is lost: the others end their ranks, ask for it again, and end with status 69" {
-    node one $(static 2 1) --rdzv-conf join_timeout=2 --no-python sh part.sh 9
-    node zero $(static 2 0) --no-python sh part.sh 9
-    wait_for ranks_are 2
+    two_work --rdzv-conf join_timeout=2
     kill -KILL "${PIDS[zero]}"
     node_ended_with one 69
     holds one.err "the leader is lost: "
@@ -242,16 +258,12 @@ END
 }
 
 @test "a signal ends the machine that gets it; the others end with it" {
-    node zero $(static 2 0) --no-python sh part.sh 9
-    node one $(static 2 1) --no-python sh part.sh 9
-    wait_for ranks_are 2
+    two_work
     kill -TERM "${PIDS[one]}"
     node_ended_with one 143
     node_ended_with zero 69
     holds zero.err "it left: Terminated"
-    node zero $(static 2 0) --no-python sh part.sh 9
-    node one $(static 2 1) --exit-code torchrun --no-python sh part.sh 9
-    wait_for ranks_are 2
+    two_work --exit-code torchrun
     kill -INT "${PIDS[zero]}"
     node_ended_with zero 130
     node_ended_with one 130

@@ -182,6 +182,21 @@ void end_close(struct end *end)
             open_ends[i] = open_ends[--n_ends];
 }
 
+uint16_t pair_open(struct end *leader, struct end *follower, struct rendezvous_opts opts)
+{
+    lead(leader, opts);
+    opts.port = rendezvous_port(leader->r);
+    follow(follower, opts, member_of(1, "hostA"));
+    wait_for(follower, "welcomed 1\n", 1);
+    return opts.port;
+}
+
+void pair_close(struct end *leader, struct end *follower)
+{
+    end_close(follower);
+    end_close(leader);
+}
+
 uint16_t free_port(void)
 {
     struct end leader;

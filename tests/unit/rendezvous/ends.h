@@ -37,6 +37,9 @@ uint16_t free_port(void);
 /* Each sets end->r, and must succeed. */
 void lead(struct end *end, struct rendezvous_opts opts);
 void follow(struct end *end, struct rendezvous_opts opts, struct rendezvous_member self);
+/* A leader, and a follower that it has welcomed as number 1. Returns the port. */
+uint16_t pair_open(struct end *leader, struct end *follower, struct rendezvous_opts opts);
+void pair_close(struct end *leader, struct end *follower);
 void end_open(struct end *end, struct rendezvous_opts *opts);
 void end_close(struct end *end);
 /* All ends that are open turn once. */

@@ -19,10 +19,7 @@ static void a_silent_member_is_replaced_by_its_own_host(void **state)
     struct end leader, one, two, other;
     struct rendezvous_opts opts = opts_of(0);
     opts.silence_limit_ms = 4000; /* a heartbeat a second */
-    lead(&leader, opts);
-    opts.port = rendezvous_port(leader.r);
-    follow(&one, opts, member_of(1, "hostA"));
-    wait_for(&one, "welcomed 1\n", 1);
+    opts.port = pair_open(&leader, &one, opts);
     one.is_asleep = true;
     follow(&other, opts, member_of(1, "hostB"));
     wait_for(&other, "machine 1 is taken by hostA", 1);
@@ -75,16 +72,12 @@ static void a_pause_of_an_end_itself_is_no_silence(void **state)
     struct end leader, one;
     struct rendezvous_opts opts = opts_of(0);
     opts.silence_limit_ms = 400;
-    lead(&leader, opts);
-    opts.port = rendezvous_port(leader.r);
-    follow(&one, opts, member_of(1, "hostA"));
-    wait_for(&one, "welcomed 1\n", 1);
+    opts.port = pair_open(&leader, &one, opts);
     usleep(900 * 1000);
     turn_for(600);
     assert_int_equal(times_heard(&leader, "left"), 0);
     assert_int_equal(times_heard(&one, "lost"), 0);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void a_member_that_is_silent_for_too_long_has_left(void **state)
@@ -93,16 +86,12 @@ static void a_member_that_is_silent_for_too_long_has_left(void **state)
     struct end leader, one;
     struct rendezvous_opts opts = opts_of(0);
     opts.silence_limit_ms = 400;
-    lead(&leader, opts);
-    opts.port = rendezvous_port(leader.r);
-    follow(&one, opts, member_of(1, "hostA"));
-    wait_for(&one, "welcomed 1\n", 1);
+    opts.port = pair_open(&leader, &one, opts);
     turn_for(1000); /* heartbeats keep it */
     assert_int_equal(times_heard(&leader, "left"), 0);
     one.is_asleep = true;
     wait_for(&leader, "left 1: nothing was heard for 400 ms\n", 1);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void a_follower_that_starts_first_waits(void **state)
@@ -116,8 +105,7 @@ static void a_follower_that_starts_first_waits(void **state)
     assert_int_equal(times_heard(&one, "warned"), 1);
     lead(&leader, opts);
     wait_for(&one, "welcomed 1\n", 1);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void a_leader_that_dies_is_asked_for_again_until_it_is_too_late(void **state)
@@ -225,8 +213,7 @@ static void a_name_is_looked_up_for_each_try(void **state)
     follow(&one, opts, member_of(1, "hostA"));
     wait_for(&one, "welcomed 1\n", 1);
     assert_true(atomic_load(&n_lookups) >= 2);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void a_name_server_that_does_not_answer_holds_nothing_up(void **state)

@@ -57,9 +57,7 @@ static void an_exit_of_an_earlier_generation_or_connection_tells_nothing(void **
 {
     (void)state;
     struct end leader, one;
-    lead(&leader, opts_of(0));
-    follow(&one, opts_of(rendezvous_port(leader.r)), member_of(1, "hostA"));
-    wait_for(&one, "welcomed 1\n", 1);
+    pair_open(&leader, &one, opts_of(0));
     struct rendezvous_exit exit = exit_of(3, 0);
     rendezvous_tell_exit(one.r, &exit); /* nothing was started */
     rendezvous_flush(one.r, clock_now_ms());
@@ -77,8 +75,7 @@ static void an_exit_of_an_earlier_generation_or_connection_tells_nothing(void **
     exit.local_rank = 4; /* it has 4 */
     rendezvous_tell_exit(one.r, &exit);
     wait_for(&leader, "left 1: it speaks of a rank that it does not have\n", 1);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void long_texts_are_cut_where_the_least_is_lost(void **state)
@@ -90,9 +87,7 @@ static void long_texts_are_cut_where_the_least_is_lost(void **state)
     memset(tail, 't', sizeof(tail));
     message[0] = 'B';
     tail[sizeof(tail) - 1] = 'E';
-    lead(&leader, opts_of(0));
-    follow(&one, opts_of(rendezvous_port(leader.r)), member_of(1, "hostA"));
-    wait_for(&one, "welcomed 1\n", 1);
+    pair_open(&leader, &one, opts_of(0));
     rendezvous_order_start(leader.r, 1, &start_of_test);
     wait_for(&one, START_HEARD, 1);
     struct rendezvous_exit exit = exit_of(3, 0);
@@ -109,8 +104,7 @@ static void long_texts_are_cut_where_the_least_is_lost(void **state)
     assert_int_equal(times_heard(&leader, "7 s ago 'Bmm"), 400);
     assert_int_equal(times_heard(&leader, "mm' 'tt"), 400);
     assert_int_equal(times_heard(&leader, "ttE'\n"), 400);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void the_same_token_is_proof_at_both_ends(void **state)
@@ -119,13 +113,9 @@ static void the_same_token_is_proof_at_both_ends(void **state)
     struct end leader, one;
     struct rendezvous_opts opts = opts_of(0);
     opts.token = STR("a token of 16 bytes or more");
-    lead(&leader, opts);
-    opts.port = rendezvous_port(leader.r);
-    follow(&one, opts, member_of(1, "hostA"));
-    wait_for(&one, "welcomed 1\n", 1);
+    opts.port = pair_open(&leader, &one, opts);
     wait_for(&leader, "joined 1 hostA 4\n", 1);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 /* One pair of tokens that differ, and what both ends say. */
@@ -141,15 +131,14 @@ static void tokens_differ(struct str leaders, struct str followers, const char *
     follow(&one, opts, member_of(1, "hostA"));
     snprintf(there, sizeof(there), "warned: the machine at 127.0.0.1 was refused: %s", words);
     snprintf(here, sizeof(here),
-             "failed %d: the leader at 127.0.0.1, port %u, refuses this muster: %s",
+             "failed %d: the leader at 127.0.0.1, port %u, refuses this machine: %s",
              ERR_UNAVAILABLE, opts.port, words);
     wait_for(&one, here, 1);
     wait_for(&leader, there, 1);
     turn_for(300); /* it does not ask again */
     assert_int_equal(times_heard(&leader, "joined"), 0);
     assert_int_equal(times_heard(&leader, "warned"), 1);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void another_token_or_none_is_said_at_both_ends(void **state)
@@ -175,13 +164,12 @@ static void another_run_is_refused_for_good(void **state)
     char wanted[300];
     snprintf(
         wanted, sizeof(wanted),
-        "failed %d: the leader at 127.0.0.1, port %u, refuses this muster: the leader's run is "
+        "failed %d: the leader at 127.0.0.1, port %u, refuses this machine: the leader's run is "
         "'run', the follower's 'other'",
         ERR_USAGE, opts.port);
     wait_for(&one, wanted, 1);
     assert_int_equal(times_heard(&leader, "joined"), 0);
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void numbers_that_cannot_be_are_refused(void **state)
@@ -210,7 +198,7 @@ static void a_taken_number_is_asked_for_again_until_it_is_free(void **state)
     follow(&one, opts, member_of(1, "hostA"));
     wait_for(&one, "welcomed 1\n", 1);
     follow(&two, opts, member_of(1, "hostB"));
-    wait_for(&two, "it refuses this muster: node 1 is taken by hostA (127.0.0.1)\n", 1);
+    wait_for(&two, "it refuses this machine: machine 1 is taken by hostA (127.0.0.1)\n", 1);
     turn_for(700); /* more tries, of which nothing new is to be said */
     assert_int_equal(times_heard(&two, "warned"), 1);
     assert_int_equal(times_heard(&leader, "warned"), 1);
@@ -228,9 +216,7 @@ static void who_has_left_hears_nothing_more(void **state)
 {
     (void)state;
     struct end leader, one;
-    lead(&leader, opts_of(0));
-    follow(&one, opts_of(rendezvous_port(leader.r)), member_of(1, "hostA"));
-    wait_for(&one, "welcomed 1\n", 1);
+    pair_open(&leader, &one, opts_of(0));
     rendezvous_leave(one.r, STR("it is told to end"));
     rendezvous_order_start(leader.r, 1, &start_of_test); /* which crosses the message */
     rendezvous_order_end(leader.r, 1, true);
@@ -245,8 +231,7 @@ static void who_has_left_hears_nothing_more(void **state)
     rendezvous_leave(one.r, STR("it is told to end")); /* before it is a member */
     turn_for(300);
     assert_string_equal(buf_text(&one.heard), "");
-    end_close(&one);
-    end_close(&leader);
+    pair_close(&leader, &one);
 }
 
 static void a_node_too_many_waits_for_a_place(void **state)
@@ -279,7 +264,7 @@ static void a_taken_number_ends_in_time(void **state)
     follow(&two, opts, member_of(1, "hostB"));
     wait_for(&two, "failed -7: ", 1);
     assert_int_equal(times_heard(&two, "could not be had within 500 ms: 127.0.0.1: it refuses this "
-                                       "muster: node 1 is taken by hostA"),
+                                       "machine: machine 1 is taken by hostA"),
                      1);
     end_close(&one);
     end_close(&two);

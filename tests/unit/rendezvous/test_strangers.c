@@ -477,7 +477,7 @@ static void a_leader_of_another_protocol_ends_the_follower(void **state)
     challenge_say(&raw, 7);
     wait_for(&one, "failed -5: the leader at 127.0.0.1, port ", 1);
     assert_int_equal(
-        times_heard(&one, "refuses this muster: the leader is muster 9.8 (protocol 7), this is "
+        times_heard(&one, "refuses this machine: the leader is muster 9.8 (protocol 7), this is "
                           "muster 1.2.3 (protocol 1); install the same version on both machines\n"),
         1);
     assert_true(raw_hear(&raw, &frame)); /* so that it can say it there, too */
