@@ -58,7 +58,7 @@ static int local_rank_settle(struct launch_options *options, struct log *log, st
 {
     struct launch_request *request = &options->request;
     if (options->uses_env)
-        log_add(log, LOG_INFO, "launch",
+        log_add(log, LOG_WARN, "launch",
                 "--use-env: LOCAL_RANK is in the environment, as without it");
     request->passes_local_rank = request->passes_local_rank && !options->uses_env;
     if (!request->passes_local_rank)
@@ -67,7 +67,7 @@ static int local_rank_settle(struct launch_options *options, struct log *log, st
         return fail(err, ERR_USAGE,
                     "--no-python and --pass-local-rank exclude each other; with --use-env as "
                     "well, LOCAL_RANK is in the environment only");
-    log_add(log, LOG_INFO, "launch",
+    log_add(log, LOG_WARN, "launch",
             "--pass-local-rank: --local-rank=N is before the script's arguments");
     return 0;
 }

@@ -249,9 +249,10 @@ static int together_settle(const struct meeting_options *options, struct launch_
     meeting->token = str_trim(buf_str(&texts->token));
     if (!request->run_id)
         request->run_id = taken->run_id ? taken->run_id : "none";
-    if (rc == 0 && taken->launcher)
-        log_add(log, LOG_INFO, "launch", "by %s: %s %u of %u, which meet at %s port %u",
-                taken->launcher, taken->is_a_task ? "task" : "machine", taken->node, taken->n_nodes,
+    if (rc == 0 && taken->launcher && taken->node == 0)
+        log_add(log, LOG_WARN, "launch", "%s has started %u %s, which meet at %s port %u",
+                taken->launcher, taken->n_nodes,
+                taken->is_a_task ? "tasks, each of which is a rank" : "musters, one a machine",
                 meeting->host, meeting->port);
     return rc;
 }

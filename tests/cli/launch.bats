@@ -92,9 +92,11 @@ END
     echo 'import sys; print(sys.argv[1:])' >args.py
     launch --nproc 2 --pass-local-rank args.py --a
     ended_with 0
+    [[ $stderr == *"--pass-local-rank: --local-rank=N is before the script's arguments"* ]]
     [ "$(sort <<<"$output")" = $'[\'--local-rank=0\', \'--a\']\n[\'--local-rank=1\', \'--a\']' ]
     launch --nproc 2 --pass-local-rank --use_env args.py --a
     ended_with 0
+    [[ $stderr == *"--use-env: LOCAL_RANK is in the environment, as without it"* ]]
     [ "$output" = $'[\'--a\']\n[\'--a\']' ]
     launch --use-env args.py --use-env
     [ "$output" = "['--use-env']" ]

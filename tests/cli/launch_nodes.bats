@@ -312,6 +312,7 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     run --separate-stderr limited mpirun --oversubscribe -n 3 "$MUSTER" launch --no-python sh -c 'test "$OMPI_COMM_WORLD_RANK" = "$RANK" && echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE"'
     ended_with 0
     [ "$(sort <<<"$output")" = $'0 0 3 3\n1 1 3 3\n2 2 3 3' ]
+    [[ $stderr == *"mpirun of Open MPI has started 3 tasks, each of which is a rank, which meet at 127.0.0.1 port "* ]]
 }
 
 @test "several ranks of one muster do not inherit the one place that a launcher gave to it" {
