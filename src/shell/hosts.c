@@ -314,7 +314,10 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
     list.job = (struct slurm_job){0};
     if (wish->hosts_min == HOSTS_ALL)
         hosts->wish.hosts_min = list.len;
-    if (wish->is_plan)
+    else if (wish->hosts_min > list.len)
+        rc = fail(err, ERR_USAGE, "--hosts-min %lu is more than the %zu of --hosts",
+                  wish->hosts_min, list.len);
+    if (rc == 0 && wish->is_plan)
         rc = jobs_show(&list, wish->slurm_args, err);
     /* With --wait this may take long, and no agent must wait meanwhile. */
     if (rc == 0)

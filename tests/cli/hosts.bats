@@ -167,6 +167,9 @@ END
     ended_with 0
     same in.txt out.txt
     says "bad: cannot be had: ./via ended with status 255: Permission denied (publickey)."
+    map --hosts bad,good=cpu:1 --hosts-min 3 --via './via {host}' -o out2.txt in.txt -- cat
+    ended_with 2
+    says "--hosts-min 3 is more than the 2 of --hosts"
     map --hosts bad,good=cpu:1 --hosts-min 2 --via './via {host}' -o out2.txt in.txt -- cat
     ended_with 69
     says "1 of 2 hosts can be had; bad: ./via ended with status 255: Permission denied (publickey)."
