@@ -4,7 +4,7 @@
  * (https://docs.pytorch.org/docs/stable/elastic/run.html). core/gang.h decides, this room does.
  *
  *   launch.c   from the request to the status      rank.c    a rank: its command, environment, process
- *   machine.c  the ranks of this machine           output.c  where its output goes
+ *   machine.c  the ranks of one machine            output.c  where its output goes
  *   lead.c     the gang's events and actions       report.c  what failed first
  *   follow.c   the orders of a leader elsewhere    meeting.c who leads, and who is called when
  *   takeover.c what another launcher tells         master_port.c  the port at which ranks meet
@@ -47,8 +47,8 @@ enum launch_role {
 struct launch_meeting {
     uint32_t n_nodes_min, n_nodes_max; /* 1, 1: this machine alone, and nothing else is looked at */
     enum launch_role role;
-    uint32_t
-        node; /* the number of this machine; 0 leads. RENDEZVOUS_ANY_NODE: the leader gives it one */
+    /* The number of this machine; 0 leads. RENDEZVOUS_ANY_NODE: the leader gives it one. */
+    uint32_t node;
     const char *host; /* of the endpoint */
     uint16_t port;
     const char *local_addr;    /* NULL: any */
@@ -87,8 +87,9 @@ struct launch_request {
 };
 
 /*
- * Starts the command's ranks, and waits for their end. Returns an exit status: 0; that of the rank that ended first without success, 128 + n
- * for a signal; or an error: ERR_USAGE, ERR_UNAVAILABLE (a port, a device, a program), ERR_TIMEOUT.
+ * Starts the command's ranks, and waits for their end. Returns an exit status: 0; that of the rank that ended first without
+ * success, 128 + n for a signal, on whichever machine; or an error: ERR_USAGE, ERR_TIMEOUT, ERR_UNAVAILABLE (a port, a
+ * device, a program, another machine).
  */
 MUST_CHECK int launch_run(struct log *log, const char *self_path,
                           const struct launch_request *request, const char *const *command,

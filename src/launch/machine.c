@@ -28,7 +28,9 @@ static void start_failed(struct machine *machine, struct err *err)
         err->code = ERR_UNAVAILABLE;
     if (!machine->is_far || !fleet_loss_tell(machine))
         shell_abort(&machine->launch->shell, err);
-    for (uint32_t i = 0; i < machine->n_ranks; i++) {
+    /* With --restart-pause 0, what is told may start the next generation. */
+    uint32_t generation = machine->part.generation;
+    for (uint32_t i = 0; i < machine->n_ranks && machine->part.generation == generation; i++) {
         struct rank *rank = &machine->ranks[i];
         rank->status = rank->process ? 0 : 1;
         if (!rank->process)

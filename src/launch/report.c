@@ -108,20 +108,17 @@ static void linger_report(struct launch *launch, uint32_t number)
 
 static void name_add(struct buf *out, const struct rank *rank)
 {
-    char own[HOST_NAME_BYTES] = "";
-    bool has_others = rank->launch->rendezvous;
-    if (has_others && !rank->host)
-        host_name(own);
-    const char *host = rank->host ? rank->host : own;
+    char own[HOST_NAME_BYTES];
+    bool has_others = rank->launch->rendezvous || rank->host;
+    host_name(own);
     buf_addf(out, "rank %u (", rank->number);
     if (rank->pid > 0)
         buf_addf(out, "pid %d", (int)rank->pid);
-    buf_addf(out, "%s%s)",
-             *host && rank->pid > 0 ? " on "
-             : *host                ? "on "
-             : rank->pid > 0        ? ""
-                                    : "not started",
-             host);
+    else
+        buf_add_text(out, "pid not known");
+    if (has_others)
+        buf_addf(out, " on %s", rank->host ? rank->host : own);
+    buf_add_text(out, ")");
 }
 
 static void failure_report(struct launch *launch, const struct rank *first)
