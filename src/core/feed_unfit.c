@@ -37,6 +37,7 @@ void feed_worker_unfit(struct feed *f, uint32_t worker, uint64_t item)
         w->items.losers -= was_loser;
         w->credits++;
         w->room++;
+        hand_touch(f, w);
     }
     if (mine) {
         f->counts.unfit++;
@@ -56,6 +57,7 @@ void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count)
     w->items.in_flight -= (uint32_t)count;
     f->counts.in_flight -= count;
     w->room += count;
+    hand_touch(f, w);
     while (count > 0) {
         struct sent_range passed = fifo_take(w, count);
         /* If an item that it still has were passed over, no worker would do it, and the run would not end. */
