@@ -12,8 +12,7 @@
 #include "base/fs.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
-#include "data/container.h"
-#include "data/unpack.h"
+#include "data/format.h"
 #include "map/output_identity.h"
 #include "map/outputs.h"
 #include "map/work.h"
@@ -202,7 +201,7 @@ static int output_check(const struct map_request *r, struct err *err)
     if (output_is_folder(r->out_path))
         return folder_check(r->out_path, r->overwrite, err);
     bool is_named_by_format = r->format_out != OUT_AUTO || !r->work->keeps_workers;
-    rc = is_named_by_format ? 0 : container_output_refuse(r->out_path, err);
+    rc = is_named_by_format ? 0 : out_format_check_path(r->out_path, err);
     return rc ? rc : place_check(r->out_path, r->overwrite, err);
 }
 
