@@ -115,7 +115,10 @@ struct shell {
     } machines;
     struct reaper *reaper;
     struct keeper keeper;
-    struct buf hook_input; /* the summary as JSON, for --on-finish */
+    struct {
+        const char *command; /* of --on-finish; NULL: none */
+        struct buf input;    /* the summary as JSON */
+    } hook;
 };
 
 /* ---- loop.c ---- */
@@ -212,3 +215,12 @@ MUST_CHECK int shell_folder_take(struct shell *shell, const struct folder_wish *
                                  struct err *err);
 /* Removes the traces of a run that could not begin. Its store must be closed. */
 void shell_folder_unmake(const char *run_dir, const struct folder_traces *traces);
+
+/* ---- hook.c ---- */
+
+/*
+ * Runs the user's command of --on-finish by sh, with hook.input, if there is any, on its standard input, and waits for
+ * its end. Called when the run has released its folder, its devices and its output, so that the command may start
+ * another run or resume this one. Failures are reported on stderr.
+ */
+void shell_hook_run(struct shell *shell);
