@@ -195,11 +195,8 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
         return fail(err, ERR_USAGE, "no command; it stands behind --");
     struct allocation_wish wish = ask->allocation;
     wish.program = ask->environment.setup ? NULL : command[0];
-    int rc = environment_wish_check(&ask->environment, err);
-    if (rc)
-        return rc;
-    rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
-                     err);
+    int rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
+                         err);
     if (rc == 0)
         rc = workers_run(&each, ask, command, err);
     if (rc == 0)

@@ -103,7 +103,7 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
 static const struct opt launch_opts[] = {
     {OPT_HEADING, .help = "Ranks"},
     {OPT_TEXT, 0, "nproc-per-node", "N", "ranks: a number, gpu (one for each GPU), cpu (for each processor that it may run on), auto (gpu, or cpu where there is none); default 1, or one for each device of --gpus; with --hosts, of each host, by default one for each GPU that is taken there", FIELD(nproc)},
-    {OPT_TEXT, 'g', "gpus", "SPEC", "take these devices for the ranks, and hold them against other runs of muster: ids as 0,2,5-7; any:4; all; free; a UUID (default: the ranks see all that muster sees; with --hosts, free)", FIELD(allocation.gpus)},
+    {OPT_TEXT, 'g', "gpus", "SPEC", "take these devices for the ranks, and hold them against other runs of muster: ids as 0,2,5-7; any:4; all; free; a UUID (default: the ranks see all that muster sees; with --hosts, free)", FIELD(allocation.gpus), .check = spec_check},
     {OPT_FLAG, 'm', "module", NULL, "the script is a module, as of python -m", FIELD(is_module)},
     {OPT_FLAG, 0, "no-python", NULL, "the script is a program", FIELD(is_program)},
     {OPT_FLAG, 0, "run-path", NULL, "run the script by runpy.run_path", FIELD(is_run_path)},

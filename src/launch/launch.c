@@ -251,8 +251,7 @@ static int command_check(const struct launch *launch, char **program, struct err
 {
     const struct environment_wish *wish = &launch->request->environment;
     struct env_list words = {0};
-    int rc = environment_wish_check(wish, err);
-    rc = rc ? rc : rank_command(launch, 0, &words, err);
+    int rc = rank_command(launch, 0, &words, err);
     if (rc == 0 && !wish->setup && !launch->request->allocation.hosts)
         rc = program_check(words.at[0], err);
     if (rc == 0 && !wish->setup)

@@ -238,19 +238,9 @@ static int score_check_request(const struct map_request *r, struct err *err)
 
 int request_check(const struct map_request *r, struct err *err)
 {
-    struct device_spec spec;
-    int rc = spec_parse(r->allocation.gpus, &spec, err);
-    if (rc)
-        return wrap(err, rc, "-g");
-    rc = seats_possible(&spec, (uint32_t)r->allocation.gpus_per_worker, err);
-    if (rc)
-        return rc;
-    if (r->allocation.grows && spec.kind != SPEC_FREE)
-        return fail(err, ERR_USAGE,
-                    "--grow takes devices that become free: leave -g out, or give -g free");
     if (!r->command || !r->command[0])
         return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
-    rc = score_check_request(r, err);
+    int rc = score_check_request(r, err);
     if (rc)
         return rc;
     if (r->n_inputs == 0 && r->work->keeps_workers)
@@ -263,9 +253,8 @@ int request_check(const struct map_request *r, struct err *err)
         return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
     if (r->join && r->any_order)
         return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
-    rc = environment_wish_check(&r->environment, err);
     /* Else each host looks; or a setup decides where the program is found. */
-    if (rc == 0 && !r->allocation.hosts && !r->environment.setup)
+    if (!r->allocation.hosts && !r->environment.setup)
         rc = program_check(r->command[0], err);
     if (rc == 0)
         rc = output_check(r, err);

@@ -94,6 +94,9 @@ static int value_store(const struct opt *opt, const char *value, void *request, 
 {
     void *field = (char *)request + opt->offset;
     struct str text = str_of(value);
+    int rc = opt->check ? opt->check(value, err) : 0;
+    if (rc)
+        return rc;
     switch (opt->kind) {
     case OPT_FLAG:
         *(bool *)field = true;

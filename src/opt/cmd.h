@@ -57,6 +57,8 @@ struct opt {
     /* The field as text that parse() accepts; false: it is not set. Needed only for cmd_words. */
     bool (*format)(const void *field, struct buf *out);
     const char *same_as; /* of OPT_ALIAS, which otherwise has only a name and a letter */
+    /* OPT_TEXT, OPT_TEXTS: refuses a malformed value (ERR_USAGE) when it is typed; NULL: any is good. */
+    int (*check)(const char *value, struct err *err);
 };
 
 struct cmd {

@@ -348,10 +348,13 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
                      struct allocation *allocation, struct str scratch, struct err *err)
 {
     const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
+    int rc = allocation_wish_check(wish, err);
+    if (rc)
+        return rc;
     if (!wish->hosts)
         other_nodes_note(shell);
-    int rc = wish->hosts ? hosts_begin(shell, wish, allocation, scratch, err)
-                         : allocation_take(allocation, wish, &holder, err);
+    rc = wish->hosts ? hosts_begin(shell, wish, allocation, scratch, err)
+                     : allocation_take(allocation, wish, &holder, err);
     if (rc || !shell->verb->takes_seats)
         return rc;
     allocation_spare(allocation);

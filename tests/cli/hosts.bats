@@ -65,7 +65,7 @@ two_cpu_0: 2 of 3 in $PWD" ]
     same in.txt out3.txt
     run limited "$MUSTER" each -g cpu:1 --env NOWHERE -- true
     ended_with 2
-    says "--env NOWHERE: it has no value here"
+    says "--env: NOWHERE has no value here"
 }
 
 @test "an agent that is killed loses its devices, not the run; it is connected again" {
