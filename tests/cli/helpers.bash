@@ -69,6 +69,7 @@ wait_for() {
 
 holds() { grep -qsF -- "$2" "$1"; }
 has_lines() { [ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; }
+needs_mounts() { unshare -m true 2>/dev/null || skip "no mount namespaces here"; }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # What a run printed must hold each of these texts.

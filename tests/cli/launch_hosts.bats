@@ -267,10 +267,10 @@ END
     ended_with 0
     [ "$output" = "met at 127.0.0.1 [1]" ]
     local port=$((20000 + RANDOM % 10000))
-    launch --master-addr localhost --master-port $port --hosts one=cpu:1,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_ADDR $MASTER_PORT; exec ./meets'
+    launch --master-addr 127.0.0.2 --master-port $port --hosts one=cpu:1,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_ADDR $MASTER_PORT; exec ./meets'
     ended_with 0
-    [ "$(sort -u <<<"$output")" = $"localhost $port
-met at localhost [1]" ]
+    [ "$(sort -u <<<"$output")" = $"127.0.0.2 $port
+met at 127.0.0.2 [1]" ]
     launch_begin --master-port $port --no-python sh -c 'touch there; while [ ! -e go ]; do sleep 0.05; done'
     wait_for test -e there
     launch --master-port $port --hosts two=cpu:1,one=cpu:1 --via env --no-python true
