@@ -81,6 +81,15 @@ static() { echo --nnodes "$1" --node-rank "$2" --master-port "$PORT"; }
     [ "$( (echo "$output"; cat one.out) | sort)" = $'0 2\n1 2' ]
 }
 
+@test "localhost is this machine, also where /etc/hosts is empty and no name server answers" {
+    needs_mounts
+    local empty="mount --bind /dev/null /etc/hosts && mount --bind /dev/null /etc/resolv.conf && exec"
+    node one --nnodes 2 --rdzv-backend c10d --rdzv-endpoint "localhost:$PORT" --no-python true
+    run limited unshare -m sh -c "$empty \"\$@\"" x "$MUSTER" launch --nnodes 2 --rdzv-backend c10d --rdzv-endpoint "localhost:$PORT" --no-python true
+    ended_with 0
+    node_ended_with one 0
+}
+
 @test "a rank fails on another machine: every machine ends with its status, and says which rank it was, and where" {
     node one $(static 2 1) --nproc-per-node 2 --no-python sh part.sh 3
     launch $(static 2 0) --nproc-per-node 2 --no-python sh part.sh 3
