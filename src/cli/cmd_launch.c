@@ -27,6 +27,15 @@ static int exit_code_store(struct str text, void *field, struct err *err)
     return 0;
 }
 
+static int on_hang_store(struct str text, void *field, struct err *err)
+{
+    bool ends = str_equal(text, STR("end"));
+    if (!ends && !str_equal(text, STR("report")))
+        return fail(err, ERR_USAGE, "expected report or end, found '%.*s'", (int)text.len, text.at);
+    *(bool *)field = ends;
+    return 0;
+}
+
 /* What has no effect here is refused if torchrun refuses it. */
 static int seconds_check(struct str text, void *field, struct err *err)
 {
@@ -132,6 +141,8 @@ static const struct opt launch_opts[] = {
     {OPT_DURATION, 0, "restart-pause", "DURATION", "before a restart; each one that follows waits twice as long (default 0.1s)", FIELD(pause_ms)},
     {OPT_DURATION, 0, "healthy-after", "DURATION", "ranks that ran for so long before one failed get all restarts back (default: never)", FIELD(healthy_ms)},
     {OPT_DURATION, 0, "wait-after-first", "DURATION", "when a rank has ended well, the others may take so long; then it is a failure (default: no limit)", FIELD(linger_ms)},
+    {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and say which, and where; 0: never (default 5m)", FIELD(hang_ms)},
+    {OPT_PARSE, 0, "on-hang", "WHAT", "report: say it (default); end: it is a failure, with status 124", FIELD(ends_hangs), .parse = on_hang_store},
     {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124); of several machines, the one that leads counts", FIELD(limit_ms)},
     {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
@@ -158,6 +169,7 @@ static void launch_defaults(void *typed)
     options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
     options->request.grace_ms = 30000;
     options->request.pause_ms = 100;
+    options->request.hang_ms = 300000;
     options->request.line_prefix = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
 }
 

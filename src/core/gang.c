@@ -287,6 +287,16 @@ static void on_rank_exit(struct gang *g, const struct gang_event *ev)
         fail(g, GANG_STATUS, ev->rank, ev->status);
 }
 
+static void on_hang(struct gang *g, const struct gang_event *ev)
+{
+    if (g->view.state != GANG_WORKS || ev->generation != g->view.generation ||
+        ev->rank >= g->view.world_size)
+        return;
+    const struct member *m = member_with(g, ev->rank);
+    if (!is_gone(m, ev->rank - m->first_rank))
+        fail(g, GANG_HUNG, ev->rank, ev->status);
+}
+
 static void on_stop(struct gang *g, const struct gang_event *ev)
 {
     g->is_stopping = true;
@@ -298,7 +308,7 @@ static void on_stop(struct gang *g, const struct gang_event *ev)
 
 static void (*const handlers[])(struct gang *g, const struct gang_event *ev) = {
     [GEV_TICK] = on_tick,      [GEV_NODE_UP] = on_node_up, [GEV_NODE_GONE] = on_node_gone,
-    [GEV_EXIT] = on_rank_exit, [GEV_STOP] = on_stop,
+    [GEV_EXIT] = on_rank_exit, [GEV_HANG] = on_hang,       [GEV_STOP] = on_stop,
 };
 
 /* ---- times ---- */

@@ -41,12 +41,13 @@ struct gang_config {
 };
 
 /* The count of a node is 1 … GANG_NODE_RANKS_MAX; another one than before holds from the next generation on. */
-#define GANG_EVENTS(X)                                                                             \
-    X(TICK)      /* time has passed */                                                             \
-    X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                           \
-    X(NODE_GONE) /* `node` is gone, and all ranks on it */                                         \
-    X(EXIT)      /* `rank` of `generation`, and all its descendants, are gone; `status`: 0 well */ \
-    X(STOP)      /* end all ranks; flag: at once */
+#define GANG_EVENTS(X)                                                                                \
+    X(TICK)      /* time has passed */                                                                \
+    X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                              \
+    X(NODE_GONE) /* `node` is gone, and all ranks on it */                                            \
+    X(EXIT)      /* `rank` of `generation`, and all its descendants, are gone; `status`: 0 well */    \
+    X(HANG) /* `rank` of `generation` stands still, and is given up; `status`: that of the failure */ \
+    X(STOP) /* end all ranks; flag: at once */
 
 enum gang_event_kind {
 #define X(kind) GEV_##kind,
@@ -106,9 +107,10 @@ enum gang_outcome {
 
 enum gang_cause {
     GANG_NO_CAUSE,
-    GANG_STATUS, /* `rank` ended with a status that is not 0 */
-    GANG_LOST,   /* `node` was gone while ranks on it were not; `rank`: the first of them */
-    GANG_LINGERS /* `rank`, the first of those left, took longer than linger_ms */
+    GANG_STATUS,  /* `rank` ended with a status that is not 0 */
+    GANG_LOST,    /* `node` was gone while ranks on it were not; `rank`: the first of them */
+    GANG_LINGERS, /* `rank`, the first of those left, took longer than linger_ms */
+    GANG_HUNG     /* `rank` stood still */
 };
 
 /* What was wrong first in a generation. */

@@ -116,6 +116,7 @@ static void on_tick(void *context)
         fleet_tick(launch);
     if (launch->gang)
         lead_tick(launch);
+    watch_tick(launch);
     if (launch->rendezvous)
         rendezvous_tick(launch->rendezvous, shell_now(&launch->shell));
 }
@@ -161,6 +162,7 @@ static int ranks_run(struct launch *launch, struct launch_meeting *meeting, stru
     if (rc)
         return rc;
     bool leads = !launch->rendezvous || rendezvous_leads(launch->rendezvous);
+    watch_open(launch);
     shell_files_allow(&launch->shell, launch->own.n_ranks + (leads ? meeting->n_nodes_max : 0));
     if (leads)
         rc = lead_begin(launch, err);
@@ -213,7 +215,9 @@ static int status_of(struct launch *launch, struct err *err)
 static void launch_release(struct launch *launch)
 {
     rendezvous_close(launch->rendezvous);
+    watch_end(launch);
     shell_close(&launch->shell);
+    watch_close(launch);
     ranks_release(launch);
     fleet_free(launch->fleet);
     logs_end(launch);

@@ -9,7 +9,7 @@
  *   follow.c   the orders of a leader elsewhere    meeting.c who leads, and who is called when
  *   takeover.c what another launcher tells         master_port.c  the port at which ranks meet
  *   fleet.c    the hosts of --hosts                meet.c    where the ranks of several hosts meet
- *   reach.c    the same, on each of them
+ *   reach.c    the same, on each of them           watch.c   ranks that stand still
  */
 #pragma once
 
@@ -83,6 +83,9 @@ struct launch_request {
     const char *line_prefix; /* before lines of --tee, with macros; NULL: as torchrun's */
     const char *shown_ranks; /* local ranks whose output is shown: "0,2"; NULL or "": all */
     uint64_t grace_ms, pause_ms, healthy_ms, linger_ms, limit_ms;
+    uint64_t
+        hang_ms; /* silence of all ranks, after which those that stand still are looked for; 0: never */
+    bool ends_hangs;     /* a rank that stands still has failed */
     bool fails_with_one; /* the status of any failure is 1, as torchrun's is */
 };
 

@@ -14,6 +14,7 @@
 
 struct launch;
 struct fleet;
+struct watch;
 struct rank;
 
 /* One whose ranks this muster starts. */
@@ -49,6 +50,8 @@ struct rank {
     int status;                 /* as a shell gives it */
     int exit_signal;            /* 0: it ended by itself */
     pid_t pid;
+    struct proc_stand stand; /* as was told last; state 0: it was not */
+    char *where; /* where its threads stand; NULL: it was not asked, or has not answered */
 };
 
 /* Another machine, as a node of the gang. */
@@ -65,6 +68,7 @@ struct launch {
     struct allocation allocation;
     struct rendezvous *rendezvous; /* NULL: there is no other muster */
     struct fleet *fleet;           /* NULL: no --hosts */
+    struct watch *watch;           /* NULL: nobody looks whether ranks stand still */
     const char *master_addr;       /* in the environment of ranks */
     struct gang *gang;             /* NULL: a leader elsewhere decides */
     struct {
@@ -212,8 +216,28 @@ void rank_output_add(struct rank *rank, enum worker_stream which, struct str byt
 void rank_output_rest(struct rank *rank);
 void rank_output_close(struct rank *rank);
 
+/* watch.c: whether ranks stand still. launch->watch may be NULL for all of them. */
+void watch_open(struct launch *launch);
+/* Before the loop is closed, and after that. */
+void watch_end(struct launch *launch);
+void watch_close(struct launch *launch);
+/* The ranks of a generation were made. */
+void watch_begin(struct launch *launch);
+void watch_spoke(const struct rank *rank);
+void watch_ended(const struct rank *rank);
+/* The rank's last look is in rank->stand. */
+void watch_stands(struct rank *rank, const struct proc_stand *stand);
+void watch_where(struct rank *rank, struct str text);
+void watch_tick(struct launch *launch);
+/* The silence after which a rank was given up last. */
+uint64_t watch_silent_ms(const struct launch *launch);
+
 /* report.c: what its program recorded, once it is gone. */
 void rank_record_read(struct rank *rank);
 /* Makes launch->report, of the generation that has just ended. */
 void report_make(struct launch *launch);
 void report_print(struct launch *launch);
+/* "rank 3 (pid 4711 on node1)" */
+void rank_name_add(struct buf *out, const struct rank *rank);
+/* Foreign text, cleaned, each line with a bar before it; of more lines than these the first, or the last ones. */
+void quote_add(struct buf *out, struct str text, size_t n_lines_max, bool is_tail);

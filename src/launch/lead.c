@@ -172,6 +172,7 @@ void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *
         rank->message = xstrndup(exit->message.at, exit->message.len);
     buf_reset(&rank->tail);
     buf_add_str(&rank->tail, exit->tail);
+    watch_ended(rank);
     lead_tell(launch, (struct gang_event){.kind = GEV_EXIT,
                                           .rank = rank->number,
                                           .generation = exit->generation,
@@ -181,8 +182,10 @@ void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *
 /* Ranks that end slowly would hide what happened from the user. */
 static void slow_end_say(struct launch *launch, const struct gang_view *view)
 {
-    static const char *const what[] = {
-        [GANG_STATUS] = "failed", [GANG_LOST] = "was lost", [GANG_LINGERS] = "stays"};
+    static const char *const what[] = {[GANG_STATUS] = "failed",
+                                       [GANG_LOST] = "was lost",
+                                       [GANG_LINGERS] = "stays",
+                                       [GANG_HUNG] = "stands still"};
     bool is_late = view->state == GANG_ENDS && view->first.cause != GANG_NO_CAUSE &&
                    view->first.generation == view->generation &&
                    shell_now(&launch->shell) - view->first.at_ms >= WAIT_SAID_MS;

@@ -19,6 +19,7 @@ void ranks_make(struct launch *launch, uint32_t n_ranks)
     ranks_release(launch);
     launch->ranks = xcalloc(n_ranks, sizeof(*launch->ranks));
     launch->n_ranks = n_ranks;
+    watch_begin(launch);
 }
 
 /* The run is given up before the exits are told: they would seem to be failures of ranks. */
@@ -70,6 +71,7 @@ void machine_lost_rank(const struct rank *rank)
     struct machine *machine = rank->machine;
     struct launch *launch = rank->launch;
     machine->n_alive--;
+    watch_ended(rank);
     if (machine->is_far)
         (void)fleet_loss_tell(machine); /* first, so that it is not the rank that failed */
     if (launch->gang)

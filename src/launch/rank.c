@@ -242,6 +242,16 @@ static void on_started(void *context)
     rank->pid = node_pid(rank->process);
 }
 
+static void on_stands(void *context, const struct proc_stand *stand)
+{
+    watch_stands(context, stand);
+}
+
+static void on_where(void *context, struct str text)
+{
+    watch_where(context, text);
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct rank *rank = context;
@@ -277,6 +287,8 @@ static int process_start(struct rank *rank, const struct env_list *words,
     static const char *const not_of_ranks[] = {"MUSTER_WORKER", "MUSTER_WORKERS", NULL};
     static const struct worker_handlers handlers = {.started = on_started,
                                                     .output = on_output,
+                                                    .stands = on_stands,
+                                                    .where = on_where,
                                                     .gone = on_gone,
                                                     .warned = on_warned,
                                                     .failed = on_failed};
@@ -337,4 +349,5 @@ void rank_release(struct rank *rank)
     free(rank->before);
     free(rank->error_path);
     free(rank->message);
+    free(rank->where);
 }

@@ -19,6 +19,8 @@ enum {
     MESSAGE_MAX = 2000,
     LINES_SHOWN = 12
 };
+/* Of our own time-outs. */
+#define HUNG_STATUS 124
 
 /* What torch's @record wrote: {"message": {"message": "ValueError: …", "extraInfo": {"timestamp": "1795"}}} */
 static void record_take(struct rank *rank, struct str text)
@@ -75,16 +77,14 @@ static void status_add(struct buf *out, const struct rank *rank)
         buf_addf(out, "status %d", rank->status);
 }
 
-/* The last lines, cleaned, each with a bar before it. */
-static void tail_add(struct buf *out, const struct buf *tail)
+void quote_add(struct buf *out, struct str text, size_t n_lines_max, bool is_tail)
 {
-    struct str rest = buf_str(tail), line;
-    size_t n_lines = 0, n_left;
-    for (size_t i = 0; i < rest.len; i++)
-        n_lines += rest.at[i] == '\n' && i + 1 < rest.len;
-    n_left = n_lines + (rest.len > 0);
-    for (; rest.len > 0 && str_next(&rest, '\n', &line); n_left--) {
-        if (n_left > LINES_SHOWN)
+    struct str line;
+    size_t n_lines = text.len > 0 && text.at[text.len - 1] != '\n';
+    n_lines += text.len > 0 ? count_newlines(text) : 0;
+    size_t begin = is_tail && n_lines > n_lines_max ? n_lines - n_lines_max : 0;
+    for (size_t i = 0; text.len > 0 && str_next(&text, '\n', &line); i++) {
+        if (i < begin || i - begin >= n_lines_max)
             continue;
         buf_add_text(out, "\n  | ");
         console_text_add(out, line, false);
@@ -106,7 +106,7 @@ static void linger_report(struct launch *launch, uint32_t number)
     launch->failed_status = 1;
 }
 
-static void name_add(struct buf *out, const struct rank *rank)
+void rank_name_add(struct buf *out, const struct rank *rank)
 {
     char own[HOST_NAME_BYTES];
     bool has_others = rank->launch->rendezvous || rank->host;
@@ -129,7 +129,7 @@ static void failure_report(struct launch *launch, const struct rank *first)
     for (uint32_t i = 0; i < launch->n_ranks; i++)
         n_others += &launch->ranks[i] != cause && launch->ranks[i].status != 0;
     launch->failed_status = first->status;
-    name_add(out, cause);
+    rank_name_add(out, cause);
     buf_add_text(out, " failed first: ");
     if (cause == first)
         status_add(out, cause);
@@ -142,9 +142,19 @@ static void failure_report(struct launch *launch, const struct rank *first)
         status_add(out, first);
     }
     if (is_buried(launch, cause))
-        tail_add(out, &cause->tail);
+        quote_add(out, buf_str(&cause->tail), LINES_SHOWN, true);
     if (n_others > 0)
         buf_addf(out, "\n  %u other rank%s ended after it", n_others, plural(n_others));
+}
+
+static void hung_report(struct launch *launch, const struct rank *rank)
+{
+    char silence[24];
+    duration_format(silence, watch_silent_ms(launch));
+    rank_name_add(&launch->report, rank);
+    buf_addf(&launch->report, " stood still, and was ended with the others: nothing from it for %s",
+             silence);
+    launch->failed_status = HUNG_STATUS;
 }
 
 static void loss_report(struct launch *launch, const struct gang_failure *first)
@@ -168,6 +178,8 @@ void report_make(struct launch *launch)
         linger_report(launch, first.rank);
     else if (first.cause == GANG_LOST)
         loss_report(launch, &first);
+    else if (first.cause == GANG_HUNG)
+        hung_report(launch, &launch->ranks[first.rank]);
     else
         failure_report(launch, &launch->ranks[first.rank]);
 }

@@ -50,6 +50,7 @@ void local_handle_closed(uv_handle_t *handle)
 static void local_release(struct node_worker *worker)
 {
     struct local_worker *w = local_of(worker);
+    local_stand_forget(w);
     local_streams_close(w);
     guard_close(&w->guard);
     unlink_worker(w);
@@ -143,6 +144,7 @@ static void local_tick(struct node *node)
         local_streams_tick(w);
         local_input_tick(w);
     }
+    local_stands_tick(local);
 }
 
 void local_child_ended(struct node *node, pid_t pid)
@@ -161,6 +163,7 @@ static void local_close(struct node *node)
         next = w->next;
         local_release(&w->base);
     }
+    local_spies_free(local);
     free(local);
 }
 
@@ -172,6 +175,8 @@ static const struct node_ops local_ops = {.spawn = local_spawn,
                                           .ask_read = local_ask_read,
                                           .ask_rest = local_ask_rest,
                                           .ask_wait = local_ask_wait,
+                                          .ask_stand = local_ask_stand,
+                                          .ask_where = local_ask_where,
                                           .pause = local_pause,
                                           .end = local_end,
                                           .pid = local_pid,

@@ -4,6 +4,7 @@
  *   local.c         workers: start, orders, release
  *   local_stream.c  their pipes and sockets
  *   local_input.c   whether a worker reads its input, rests or waits
+ *   local_stand.c   what it does, and where it stands
  *   local_exit.c    what its guard reports
  */
 #pragma once
@@ -35,6 +36,9 @@ struct input_watch {
     uint64_t wait_look_ms, n_wait_looks;
 };
 
+/* A look by py-spy at a worker. */
+struct spy;
+
 struct local_worker {
     struct node_worker base;
     struct local *node;
@@ -47,6 +51,10 @@ struct local_worker {
     bool is_listening;
     bool accept_waits; /* until a descriptor is free */
     struct input_watch input;
+    struct {
+        uint64_t every_ms, look_ms; /* 0: not asked for; when to look next */
+    } stand;
+    struct spy *spy; /* NULL: it was not asked where it stands, or that was told */
     struct worker_exit exit;
 };
 
@@ -54,6 +62,7 @@ struct local {
     struct node base;
     struct local_opts opts;
     struct local_worker *workers;
+    struct spy *spies;
     bool is_held;
     uint64_t look_ms;
     struct oom_watch oom_watch;
@@ -95,6 +104,16 @@ void local_ask_rest(struct node_worker *worker, uint64_t pause_max_ms);
 void local_ask_wait(struct node_worker *worker, bool is_asked);
 uint64_t local_look(struct node *node);
 void local_input_tick(struct local_worker *w);
+
+/* ---- local_stand.c ---- */
+
+void local_ask_stand(struct node_worker *worker, uint64_t every_ms);
+void local_ask_where(struct node_worker *worker);
+void local_stands_tick(struct local *local);
+/* The worker is gone, and nothing more is told of it. */
+void local_stand_forget(struct local_worker *w);
+/* After all workers were released. */
+void local_spies_free(struct local *local);
 
 /* ---- local_exit.c ---- */
 

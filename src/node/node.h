@@ -19,6 +19,7 @@
 #include "device/seat.h"
 #include "node/left_file.h"
 #include "proc/oom.h"
+#include "proc/stand.h"
 
 enum worker_stream {
     STREAM_IN,
@@ -35,6 +36,11 @@ enum input_fact {
     INPUT_WORKS, /* it is working, or has ended: more output may come */
     INPUT_WAITS, /* it has read all of its input and is silent, and all its processes are known to wait */
     INPUT_WAITS_PERHAPS, /* the same, but the kernel does not show whether they wait */
+};
+
+enum {
+    NODE_WHERE_MS = 10000,
+    NODE_WHERE_BYTES = 8192
 };
 
 /* The end of a worker, known when it and all its descendants are gone. */
@@ -61,7 +67,7 @@ static inline int worker_exit_status(const struct worker_exit *exit)
                                : exit->exit_code;
 }
 
-/* Those of `started`, `writable`, `closed` and `input` may be NULL: not called. */
+/* Those of `started`, `writable`, `closed`, `input`, `stands` and `where` may be NULL: not called. */
 struct worker_handlers {
     void (*started)(void *context);
     void (*output)(void *context, enum worker_stream stream, struct str bytes);
@@ -70,6 +76,9 @@ struct worker_handlers {
     /* The worker has closed its end of STREAM_IN or STREAM_CHANNEL. The stream is closed on our side as well. */
     void (*closed)(void *context, enum worker_stream stream);
     void (*input)(void *context, enum input_fact fact);
+    /* What node_ask_stand() and node_ask_where() ask for. */
+    void (*stands)(void *context, const struct proc_stand *stand);
+    void (*where)(void *context, struct str text);
     void (*gone)(void *context, const struct worker_exit *exit);
     /* A problem that the user may solve. */
     void (*warned)(void *context, const char *text);
@@ -184,6 +193,9 @@ struct node_ops {
     void (*ask_read)(struct node_worker *worker, bool is_asked);
     void (*ask_rest)(struct node_worker *worker, uint64_t pause_max_ms);
     void (*ask_wait)(struct node_worker *worker, bool is_asked);
+    /* NULL: nothing is known. */
+    void (*ask_stand)(struct node_worker *worker, uint64_t every_ms);
+    void (*ask_where)(struct node_worker *worker);
     void (*pause)(struct node_worker *worker, enum worker_stream stream, bool is_paused);
     void (*end)(struct node_worker *worker, enum worker_end how);
     pid_t (*pid)(const struct node_worker *worker);
@@ -280,6 +292,21 @@ static inline void node_ask_rest(struct node_worker *worker, uint64_t pause_max_
 static inline void node_ask_wait(struct node_worker *worker, bool is_asked)
 {
     worker->ops->ask_wait(worker, is_asked);
+}
+
+/* Asks to be told so often what the worker's processes have done, and where it stands. 0: stop asking. */
+static inline void node_ask_stand(struct node_worker *worker, uint64_t every_ms)
+{
+    if (worker->ops->ask_stand)
+        worker->ops->ask_stand(worker, every_ms);
+}
+
+/* Asks to be told once, within NODE_WHERE_MS, where the worker's threads stand: what py-spy prints, if it is installed, and
+ * else what the kernel shows. Foreign text, at most NODE_WHERE_BYTES. */
+static inline void node_ask_where(struct node_worker *worker)
+{
+    if (worker->ops->ask_where)
+        worker->ops->ask_where(worker);
 }
 
 /* While a stream from the worker is paused, it is not read; what the worker left at its end still is. */

@@ -45,6 +45,9 @@ bool proc_stat_parse(const char *text, pid_t pid, struct proc_stat *out)
     out->terminal = (int)strtol(word(fields, 4), NULL, 10);
     out->threads = (int)strtol(word(fields, 17), NULL, 10);
     out->start_ticks = strtoull(start, NULL, 10);
+    out->cpu_ticks = 0;
+    for (int n = 11; n <= 14; n++) /* utime, stime, cutime, cstime */
+        out->cpu_ticks += strtoull(word(fields, n), NULL, 10);
     return true;
 }
 

@@ -18,7 +18,8 @@ struct proc_stat {
     int threads;
     char state; /* as in proc(5): R S D Z T … */
     uint64_t
-        start_ticks; /* since boot; with pid it identifies a process even if the pid is reused */
+        start_ticks;    /* since boot; with pid it identifies a process even if the pid is reused */
+    uint64_t cpu_ticks; /* used by it, and by children that it has waited for */
 };
 
 struct proctree {

@@ -138,6 +138,13 @@ static void exit_note(struct oracle *o, const struct gang_event *ev)
         o->first_well_ms = o->now_ms;
 }
 
+static void hang_note(struct oracle *o, const struct gang_event *ev)
+{
+    if (ev->generation + 1 == o->n_generations && ev->rank < o->world_size &&
+        o->ranks[ev->rank] == RANK_ALIVE)
+        failure_note(o, GANG_HUNG, ev->rank, ev->status);
+}
+
 static uint64_t linger_end(const struct oracle *o)
 {
     bool is_limited = o->config.linger_ms > 0 && o->first_well_ms != NEVER;
@@ -160,6 +167,8 @@ void oracle_event(struct oracle *o, const struct gang_event *ev)
         node_gone_note(o, node);
     } else if (ev->kind == GEV_EXIT) {
         exit_note(o, ev);
+    } else if (ev->kind == GEV_HANG) {
+        hang_note(o, ev);
     } else if (ev->kind == GEV_STOP) {
         o->stop = MAX(o->stop, ev->flag ? 2u : 1u);
     }

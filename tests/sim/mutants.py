@@ -142,6 +142,10 @@ GANG = {
         "gang.c", "    if (g->view.state == GANG_WORKS)\n        fail(g, GANG_LOST", "    if (false)\n        fail(g, GANG_LOST"),
     "the ranks of a lost node are waited for": (
         "gang.c", "    g->view.n_alive -= m->n_left;\n    m->n_left = 0;\n    memset(m->gone, 0xff, sizeof(m->gone));\n", ""),
+    "a rank that is said to stand still while ranks are ended is blamed": (
+        "gang.c", "    if (g->view.state != GANG_WORKS || ev->generation", "    if (g->view.state == GANG_GATHERS || ev->generation"),
+    "a rank that has ended stands still": (
+        "gang.c", "    if (!is_gone(m, ev->rank - m->first_rank))\n", "    if (true)\n"),
     "a failure leaves the others alone": (
         "gang.c", "    everybody_end(g, ENDED_POLITELY);\n", "    g->view.state = GANG_ENDS;\n"),
     "a failure ends the others at once": (

@@ -2,7 +2,7 @@
  *
  * The real gang in a world that means ill, seed by seed. Nodes come, go and come back, also with other counts of
  * places; ranks end well, fail, or hang until they are ended, in any order; they end slowly, and their ends are told
- * late, twice, or for a generation of before; somebody stops the gang; ticks are early and late. All rates are drawn
+ * late, twice, or for a generation of before; some are said to stand still; somebody stops the gang; ticks are early and late. All rates are drawn
  * from the seed, so that some worlds have one kind of trouble, some all, some none. After a while trouble ceases, and
  * the gang must be over soon. gang_oracle.h judges each step. Every fiftieth seed is run twice and must decide the same.
  *
@@ -196,7 +196,7 @@ static void event_trace(const struct world *w, const struct gang_event *ev)
     printf("%6lu %9lu > %-9s", w->oracle.n_steps, w->now_ms, names[ev->kind]);
     if (ev->kind == GEV_NODE_UP || ev->kind == GEV_NODE_GONE)
         printf(" node %u, %u places", ev->node, ev->count);
-    if (ev->kind == GEV_EXIT)
+    if (ev->kind == GEV_EXIT || ev->kind == GEV_HANG)
         printf(" rank %u of generation %u, status %d", ev->rank, ev->generation, ev->status);
     printf("%s\n", ev->flag ? " at once" : "");
 }
@@ -316,6 +316,10 @@ static struct gang_event noise_draw(struct world *w)
          .rank = below(w, n_ranks + 1),
          .generation = generation(w) + (chance(w, 0.5) ? 1 : UINT32_MAX),
          .status = (int)below(w, 2)},
+        {.kind = GEV_HANG,
+         .rank = below(w, n_ranks + 1),
+         .generation = generation(w) - (chance(w, 0.2) ? 1 : 0),
+         .status = 124},
         {.kind = GEV_TICK},
     };
     return events[below(w, countof(events))];

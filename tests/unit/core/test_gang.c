@@ -4,6 +4,7 @@
  *
  *   up N C     node N is there, with places for C ranks     gone N       node N is gone
  *   exit R S   rank R ended with status S                   late R S     it was of the generation before
+ *   hang R S   rank R stands still, and fails with S        still R S    it was of the generation before
  *   stop       end all ranks                                kill         at once
  *   wait MS    time passes, unnoticed                       tick MS      time passes, and is told
  */
@@ -81,6 +82,7 @@ static const struct verb {
 } verbs[] = {
     {"up", GEV_NODE_UP, true, false, false}, {"gone", GEV_NODE_GONE, true, false, false},
     {"exit", GEV_EXIT, true, false, false},  {"late", GEV_EXIT, true, true, false},
+    {"hang", GEV_HANG, true, false, false},  {"still", GEV_HANG, true, true, false},
     {"stop", GEV_STOP, true, false, false},  {"kill", GEV_STOP, true, false, true},
     {"tick", GEV_TICK, true, false, false},  {"wait", GEV_TICK, false, false, false},
 };
@@ -375,6 +377,19 @@ static void a_node_that_is_lost_when_its_ranks_have_ended_well_is_no_failure(voi
     scene_close(&scene);
 }
 
+static void a_rank_that_stands_still_fails_its_generation(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.n_restarts = 1, .pause_ms = 10);
+    play(&scene, "hang 0 124, up 0 2, hang 2 124, still 0 124", "START 0");
+    play(&scene, "wait 5, hang 1 124", "FAIL 0, END 0");
+    failed_by(&scene, GANG_HUNG, 1, 0, 124);
+    play(&scene, "hang 0 124, exit 0 143, exit 1 137", "RETRY in 10");
+    play(&scene, "tick 10, still 1 124, exit 0 0, hang 0 124", "START 0");
+    play(&scene, "exit 1 0", "OVER WELL");
+    scene_close(&scene);
+}
+
 static void ranks_that_end_much_later_than_the_first_are_a_failure(void **state)
 {
     (void)state;
@@ -596,6 +611,7 @@ int main(void)
         cmocka_unit_test(a_gang_without_restarts_left_has_failed),
         cmocka_unit_test(a_node_that_is_lost_with_ranks_fails_its_generation),
         cmocka_unit_test(a_node_that_is_lost_when_its_ranks_have_ended_well_is_no_failure),
+        cmocka_unit_test(a_rank_that_stands_still_fails_its_generation),
         cmocka_unit_test(ranks_that_end_much_later_than_the_first_are_a_failure),
         cmocka_unit_test(the_last_rank_is_in_time_if_its_end_is_told_when_the_time_is_over),
         cmocka_unit_test(nodes_that_are_lost_while_ranks_are_ended_are_not_waited_for),

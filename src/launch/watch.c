@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that stand still: core/hang.h judges, this file looks, and says what was found. While anything is printed, nothing
+ * is looked at. When nothing was for half of --hang-after, looks begin; at a verdict, the ranks that are named in it and
+ * one more are asked where their threads stand, and when they have answered, all is said. It is said again each time the
+ * silence has doubled, and when it is worse than before.
+ */
+#include "base/cleanup.h"
+#include "base/console_text.h"
+#include "base/idlist.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "core/hang.h"
+#include "launch/launch_impl.h"
+#include "shell/device_watch.h"
+
+enum {
+    ANSWER_MS = NODE_WHERE_MS + 1000,
+    SHOWN_MAX = 4,         /* of the ranks that are named */
+    NAMED_MAX = 16,        /* numbers in a sentence */
+    LINES_MAX = 40,        /* of a rank's stacks */
+    HANG_STATUS = 124
+};
+
+struct watch {
+    struct hang *hang; /* of the present generation; NULL: there was none yet */
+    struct device_watch *devices;
+    uint64_t judge_ms; /* next */
+    bool asks;         /* ranks tell what they do */
+    struct {
+        enum hang_kind kind; /* HANG_NONE: nothing, of this silence */
+        uint64_t next_ms;    /* of silence */
+    } said;
+    struct {
+        bool is_made; /* it waits for answers */
+        struct hang_verdict verdict;
+        uint64_t until_ms;
+    } report;
+    uint64_t given_up_ms; /* the silence when it was */
+};
+
+static uint32_t index_of(const struct rank *rank)
+{
+    return (uint32_t)(rank - rank->launch->ranks);
+}
+
+/* ---- begin and end ---- */
+
+void watch_open(struct launch *launch)
+{
+    if (launch->request->hang_ms > 0)
+        launch->watch = xcalloc(1, sizeof(*launch->watch));
+}
+
+void watch_end(struct launch *launch)
+{
+    if (launch->watch)
+        device_watch_end(launch->watch->devices);
+}
+
+void watch_close(struct launch *launch)
+{
+    struct watch *watch = launch->watch;
+    if (!watch)
+        return;
+    device_watch_free(watch->devices);
+    hang_free(watch->hang);
+    free(watch);
+    launch->watch = NULL;
+}
+
+void watch_begin(struct launch *launch)
+{
+    struct watch *watch = launch->watch;
+    if (!watch || launch->n_ranks == 0)
+        return;
+    hang_free(watch->hang);
+    watch->hang = xalloc_checked(
+        hang_new(launch->n_ranks, launch->request->hang_ms, shell_now(&launch->shell)),
+        launch->n_ranks);
+    watch->asks = watch->report.is_made = false;
+    watch->said.kind = HANG_NONE;
+    watch->said.next_ms = 0;
+}
+
+/* ---- facts ---- */
+
+void watch_spoke(const struct rank *rank)
+{
+    struct launch *launch = rank->launch;
+    if (launch->watch && launch->watch->hang)
+        hang_spoke(launch->watch->hang, index_of(rank), shell_now(&launch->shell));
+}
+
+void watch_ended(const struct rank *rank)
+{
+    struct launch *launch = rank->launch;
+    if (launch->watch && launch->watch->hang)
+        hang_ended(launch->watch->hang, index_of(rank), shell_now(&launch->shell));
+}
+
+/* Of the rank's own device: if there is one for each rank. */
+static int busy_percent(const struct rank *rank)
+{
+    const struct launch *launch = rank->launch;
+    const struct device_watch *devices = launch->watch->devices;
+    const struct seat *seat = rank->machine ? rank->machine->seat : NULL;
+    bool has_own = devices && seat && seat->n_devices == rank->machine->n_ranks &&
+                   rank->local_rank < seat->n_devices;
+    return has_own ? device_watch_sample(devices, seat->devices[rank->local_rank])->busy_percent : -1;
+}
+
+/* FNV-1a. */
+static uint64_t place_hash(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
+    return hash;
+}
+
+static bool is_paused(const struct proc_stand *stand)
+{
+    return stand->state == 'T' || stand->state == 't' || stand->tracer > 0;
+}
+
+void watch_stands(struct rank *rank, const struct proc_stand *stand)
+{
+    struct watch *watch = rank->launch->watch;
+    char place[PROC_PLACE_BYTES];
+    if (!watch || !watch->hang)
+        return;
+    /* A thread that looks after itself now and then is seen at work at times; where it waits is its place. */
+    bool keeps_place = stand->state == 'R' && rank->stand.state;
+    memcpy(place, keeps_place ? rank->stand.place : stand->place, sizeof(place));
+    rank->stand = *stand;
+    memcpy(rank->stand.place, place, sizeof(place));
+    const struct hang_look look = {.cpu_ms = stand->cpu_ms,
+                                   .io_bytes = stand->io_bytes,
+                                   .family = stand->family,
+                                   .place = place_hash(place),
+                                   .is_blocked = stand->state == 'D',
+                                   .is_paused = is_paused(stand),
+                                   .busy_percent = busy_percent(rank)};
+    hang_looked(watch->hang, index_of(rank), &look, shell_now(&rank->launch->shell));
+}
+
+void watch_where(struct rank *rank, struct str text)
+{
+    free(rank->where);
+    rank->where = xstrndup(text.at, text.len);
+}
+
+/* ---- looks ---- */
+
+static void on_sampled(void *context, const struct device_sample *sample)
+{
+    (void)context, (void)sample;
+}
+
+static void on_device_lost(void *context, uint32_t chosen, bool is_awaited)
+{
+    (void)context, (void)chosen, (void)is_awaited;
+}
+
+static void on_device_back(void *context, uint32_t first)
+{
+    (void)context, (void)first;
+}
+
+/* Devices are looked at only when there is a doubt. */
+static void devices_begin(struct launch *launch)
+{
+    static const struct device_handlers handlers = {.sampled = on_sampled,
+                                                    .lost = on_device_lost,
+                                                    .back = on_device_back,
+                                                    .memory_back = on_device_back};
+    struct watch *watch = launch->watch;
+    if (watch->devices || launch->fleet || launch->allocation.n_chosen == 0)
+        return;
+    watch->devices = device_watch_new(&launch->shell, &launch->allocation, &handlers, launch);
+    device_watch_begin(watch->devices);
+}
+
+static void looks_ask(struct launch *launch, bool are_asked)
+{
+    struct watch *watch = launch->watch;
+    if (are_asked == watch->asks)
+        return;
+    watch->asks = are_asked;
+    if (are_asked)
+        devices_begin(launch);
+    for (uint32_t i = 0; i < launch->n_ranks; i++)
+        if (launch->ranks[i].process)
+            node_ask_stand(launch->ranks[i].process, are_asked ? hang_every_ms(watch->hang) : 0);
+}
+
+/* ---- what is said ---- */
+
+/* "rank 3", "ranks 0-2,5", "ranks 0,2,… and 12 others": those that are named, or those of a motion. */
+static void ranks_add(const struct launch *launch, struct buf *out, enum hang_motion motion,
+                      bool are_named)
+{
+    const struct hang *hang = launch->watch->hang;
+    uint32_t at[NAMED_MAX], n = 0;
+    for (uint32_t i = 0; i < launch->n_ranks; i++) {
+        if (are_named ? !hang_is_named(hang, i) : hang_motion_of(hang, i) != motion)
+            continue;
+        if (n < NAMED_MAX)
+            at[n] = i;
+        n++;
+    }
+    buf_addf(out, "rank%s ", plural(n));
+    idlist_format(out, at, MIN(n, (uint32_t)NAMED_MAX));
+    if (n > NAMED_MAX)
+        buf_addf(out, " and %u others", n - NAMED_MAX);
+}
+
+static void sentence_add(const struct launch *launch, struct buf *out)
+{
+    const struct hang_verdict *v = &launch->watch->report.verdict;
+    uint32_t n_busy = v->n_of[HANG_COMPUTES], n_still = v->n_of[HANG_STILL];
+    bool is_one = v->n_named == 1;
+    char silence[24];
+    duration_format(silence, v->silent_ms);
+    buf_addf(out, "no rank has printed anything for %s", silence);
+    switch (v->kind) {
+    case HANG_IS_PAUSED:
+        buf_add_text(out, ", and ");
+        ranks_add(launch, out, 0, true);
+        buf_add_text(out, is_one ? " is paused" : " are paused");
+        break;
+    case HANG_WAITS_FOR_WORK:
+        buf_add_text(out, "; ");
+        ranks_add(launch, out, 0, true);
+        buf_addf(out, " compute%s, and %u other%s wait%s", is_one ? "s" : "", n_still,
+                 plural(n_still), n_still == 1 ? "s" : "");
+        break;
+    case HANG_OF_SOME:
+        buf_add_text(out, "; ");
+        ranks_add(launch, out, 0, true);
+        buf_addf(out, " stand%s still, and %u other%s compute%s, or spin%s to wait",
+                 is_one ? "s" : "", n_busy, plural(n_busy), n_busy == 1 ? "s" : "",
+                 n_busy == 1 ? "s" : "");
+        break;
+    case HANG_OF_ALL:
+        buf_add_text(out, n_still == 1 ? ", and it stands still" : ", and all stand still");
+        if (v->n_named > 0) {
+            buf_add_text(out, "; ");
+            ranks_add(launch, out, 0, true);
+            buf_addf(out, " %s not where the others are", is_one ? "is" : "are");
+        }
+        break;
+    case HANG_NONE:
+        break;
+    }
+}
+
+static void stand_add(struct buf *out, const struct proc_stand *stand)
+{
+    if (stand->tracer > 0)
+        buf_addf(out, "a debugger has stopped it, or looks at it (pid %d)", (int)stand->tracer);
+    else if (is_paused(stand))
+        buf_add_text(out, "stopped by a signal; SIGCONT lets it go on");
+    else
+        console_visible_add(out, str_of(stand->place));
+    if (stand->state == 'D')
+        buf_add_text(out, ", blocked in the kernel, where no signal ends it");
+}
+
+static void rank_add(struct buf *out, const struct rank *rank, const char *what)
+{
+    buf_add_text(out, "\n  ");
+    rank_name_add(out, rank);
+    buf_addf(out, "%s: ", what);
+    stand_add(out, &rank->stand);
+    if (rank->where)
+        quote_add(out, str_of(rank->where), LINES_MAX, false);
+}
+
+/* The ranks that are shown: up to SHOWN_MAX of those that are named, or of those that stand still if none is; and one of the
+ * others. */
+static bool is_chosen(const struct launch *launch, uint32_t i, uint32_t *n_named, uint32_t *n_others)
+{
+    const struct hang *hang = launch->watch->hang;
+    const struct hang_verdict *v = &launch->watch->report.verdict;
+    enum hang_motion motion = hang_motion_of(hang, i);
+    if (motion == HANG_GONE)
+        return false;
+    bool is_named = hang_is_named(hang, i) || v->n_named == 0;
+    return is_named ? (*n_named)++ < SHOWN_MAX : (*n_others)++ < 1;
+}
+
+static void ranks_show(const struct launch *launch, struct buf *out)
+{
+    const struct rank *other = NULL;
+    uint32_t n_named = 0, n_others = 0;
+    for (uint32_t i = 0; i < launch->n_ranks; i++) {
+        uint32_t n_before = n_others;
+        if (!is_chosen(launch, i, &n_named, &n_others))
+            continue;
+        if (n_others > n_before)
+            other = &launch->ranks[i];
+        else
+            rank_add(out, &launch->ranks[i], "");
+    }
+    if (other)
+        rank_add(out, other, ", one of the others");
+}
+
+static bool is_hang(const struct hang_verdict *v)
+{
+    return v->kind == HANG_OF_SOME || v->kind == HANG_OF_ALL;
+}
+
+/* ---- the report ---- */
+
+static void report_begin(struct launch *launch, const struct hang_verdict *verdict)
+{
+    struct watch *watch = launch->watch;
+    uint32_t n_named = 0, n_others = 0;
+    watch->report.is_made = true;
+    watch->report.verdict = *verdict;
+    watch->report.until_ms = shell_now(&launch->shell) + (is_hang(verdict) ? ANSWER_MS : 0);
+    watch->said.kind = verdict->kind;
+    watch->said.next_ms = 2 * verdict->silent_ms;
+    for (uint32_t i = 0; i < launch->n_ranks && is_hang(verdict); i++) {
+        struct rank *rank = &launch->ranks[i];
+        if (!is_chosen(launch, i, &n_named, &n_others))
+            continue;
+        free(steal_ptr(&rank->where));
+        if (rank->process)
+            node_ask_where(rank->process);
+    }
+}
+
+static bool has_answers(const struct launch *launch)
+{
+    uint32_t n_named = 0, n_others = 0;
+    bool are_there = true;
+    for (uint32_t i = 0; i < launch->n_ranks; i++)
+        if (is_chosen(launch, i, &n_named, &n_others))
+            are_there = are_there && (launch->ranks[i].where || !launch->ranks[i].process);
+    return are_there;
+}
+
+static uint32_t blamed_find(const struct launch *launch, const struct hang_verdict *v)
+{
+    uint32_t i = v->first;
+    while (v->n_named == 0 && i + 1 < launch->n_ranks &&
+           hang_motion_of(launch->watch->hang, i) != HANG_STILL)
+        i++;
+    return i;
+}
+
+static void report_end(struct launch *launch)
+{
+    struct watch *watch = launch->watch;
+    const struct hang_verdict *v = &watch->report.verdict;
+    cleanup_buf struct buf text = BUF_INIT;
+    watch->report.is_made = false;
+    buf_add_text(&text, "muster: ");
+    sentence_add(launch, &text);
+    ranks_show(launch, &text);
+    buf_add_char(&text, '\n');
+    (void)!log_say(launch->shell.log, buf_str(&text));
+    if (!launch->request->ends_hangs || !is_hang(v))
+        return;
+    watch->given_up_ms = v->silent_ms;
+    lead_tell(launch, (struct gang_event){.kind = GEV_HANG,
+                                          .rank = blamed_find(launch, v),
+                                          .generation = gang_view(launch->gang).generation,
+                                          .status = HANG_STATUS});
+}
+
+static void judge(struct launch *launch)
+{
+    struct watch *watch = launch->watch;
+    struct hang_verdict verdict;
+    hang_judge(watch->hang, shell_now(&launch->shell), &verdict);
+    bool is_worse = verdict.kind > watch->said.kind;
+    if (verdict.kind != HANG_NONE && (is_worse || verdict.silent_ms >= watch->said.next_ms))
+        report_begin(launch, &verdict);
+}
+
+/* Something was printed. */
+static void silence_end(struct launch *launch)
+{
+    struct watch *watch = launch->watch;
+    if (watch->said.kind != HANG_NONE)
+        log_add(launch->shell.log, LOG_WARN, "launch", "the ranks go on");
+    watch->said.kind = HANG_NONE;
+    watch->said.next_ms = 0;
+    watch->report.is_made = false;
+    looks_ask(launch, false);
+}
+
+void watch_tick(struct launch *launch)
+{
+    struct watch *watch = launch->watch;
+    if (!watch || !watch->hang)
+        return;
+    uint64_t now_ms = shell_now(&launch->shell);
+    bool is_at_work = launch->gang && gang_view(launch->gang).state == GANG_WORKS;
+    if (!is_at_work || !hang_wants_looks(watch->hang, now_ms)) {
+        if (is_at_work)
+            silence_end(launch);
+        else
+            looks_ask(launch, false);
+        return;
+    }
+    looks_ask(launch, true);
+    if (watch->report.is_made && (now_ms >= watch->report.until_ms || has_answers(launch)))
+        report_end(launch);
+    else if (!watch->report.is_made && now_ms >= watch->judge_ms) {
+        watch->judge_ms = now_ms + hang_every_ms(watch->hang);
+        judge(launch);
+    }
+}
+
+uint64_t watch_silent_ms(const struct launch *launch)
+{
+    return launch->watch->given_up_ms;
+}
