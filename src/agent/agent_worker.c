@@ -162,6 +162,21 @@ static void on_input(void *context, enum input_fact fact)
         frame_send(w, FRAME_INPUT, 0, buf_str(&out));
 }
 
+static void on_stands(void *context, const struct proc_stand *stand)
+{
+    struct agent_worker *w = context;
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    struct proc_stand copy = *stand;
+    wire_stand(&body, &copy);
+    frame_send(w, FRAME_STAND, 0, buf_str(&out));
+}
+
+static void on_where(void *context, struct str text)
+{
+    frame_send(context, FRAME_WHERE, 0, text);
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct agent_worker *w = context;
@@ -235,6 +250,8 @@ static const struct worker_handlers handlers = {.started = on_started,
                                                 .writable = on_writable,
                                                 .closed = on_closed,
                                                 .input = on_input,
+                                                .stands = on_stands,
+                                                .where = on_where,
                                                 .gone = on_gone,
                                                 .warned = on_warned,
                                                 .failed = on_failed};
@@ -403,6 +420,12 @@ static void take_ask(struct agent_worker *w, const struct frame *frame, struct w
         return;
     case ASK_WAIT:
         node_ask_wait(w->process, ask.value != 0);
+        return;
+    case ASK_STAND:
+        node_ask_stand(w->process, ask.value);
+        return;
+    case ASK_WHERE:
+        node_ask_where(w->process);
         return;
     case ASK_KINDS:
         return;

@@ -4,21 +4,21 @@
 #include "base/attr.h"
 
 enum {
-    CPU_PARTS = 20,         /* of a processor: with less, it only looks after itself */
-    IO_BYTES_PER_MS = 256,  /* likewise */
-    BUSY_PERCENT = 5,       /* of a device */
-    LOOKS = 20,             /* in after_ms */
-    EVERY_MIN_MS = 100,     /* the clock of processor time has ticks of 10 ms */
+    CPU_PARTS = 20,        /* of a processor: with less, it only looks after itself */
+    IO_BYTES_PER_MS = 256, /* likewise */
+    BUSY_PERCENT = 5,      /* of a device */
+    LOOKS = 20,            /* in after_ms */
+    EVERY_MIN_MS = 100,    /* the clock of processor time has ticks of 10 ms */
     EVERY_MAX_MS = 10 * 1000,
-    STALE_LOOKS = 3         /* the last one must not be older than so many */
+    STALE_LOOKS = 3 /* the last one must not be older than so many */
 };
 
 struct watched {
     uint64_t spoke_ms, looked_ms;
-    uint64_t still_ms;      /* since then it has done nothing, by all looks */
-    struct hang_look look;  /* the last one */
+    uint64_t still_ms;                  /* since then it has done nothing, by all looks */
+    struct hang_look look;              /* the last one */
     bool has_look, has_ended, computes; /* computes: between the last two looks */
-    enum hang_motion motion; /* by the last verdict */
+    enum hang_motion motion;            /* by the last verdict */
     bool is_named;
 };
 

@@ -19,10 +19,10 @@
 /* What is seen of a rank. Sums are of all its processes, since their start. */
 struct hang_look {
     uint64_t cpu_ms, io_bytes;
-    uint64_t family; /* another number if one of its processes came or went */
-    uint64_t place;  /* equal for ranks whose programs stand at the same place */
-    bool is_blocked; /* in the kernel, where not even a signal wakes it (state D) */
-    bool is_paused;  /* by SIGSTOP, or by a debugger */
+    uint64_t family;  /* another number if one of its processes came or went */
+    uint64_t place;   /* equal for ranks whose programs stand at the same place */
+    bool is_blocked;  /* in the kernel, where not even a signal wakes it (state D) */
+    bool is_paused;   /* by SIGSTOP, or by a debugger */
     int busy_percent; /* of its device; -1: not known */
 };
 
@@ -42,7 +42,7 @@ enum hang_kind {
      * writing a checkpoint, so this is no hang. */
     HANG_WAITS_FOR_WORK,
     HANG_OF_SOME, /* named: those that stand still, while as many or more compute, which a rank that waits may do too */
-    HANG_OF_ALL,  /* all stand still; named: those at another place than most are; none if there is no such majority */
+    HANG_OF_ALL, /* all stand still; named: those at another place than most are; none if there is no such majority */
 };
 
 struct hang_verdict {

@@ -43,6 +43,14 @@ void follow_on_end(void *context, bool at_once)
     machine_end(&launch->own, at_once);
 }
 
+/* The answer is told by watch_where(). */
+void follow_on_asked(void *context, uint32_t local_rank)
+{
+    struct launch *launch = context;
+    if (local_rank < launch->n_ranks && launch->ranks[local_rank].process)
+        node_ask_where(launch->ranks[local_rank].process);
+}
+
 static void words_say(struct launch *launch, struct str text)
 {
     struct str line;

@@ -178,6 +178,8 @@ void lead_kill(struct launch *launch);
 void lead_release(struct launch *launch);
 void lead_on_joined(void *context, const struct rendezvous_member *member);
 void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *exit);
+void lead_on_stands(void *context, uint32_t node, const struct rendezvous_stand *stand);
+void lead_on_where(void *context, uint32_t node, const struct rendezvous_where *where);
 void lead_on_left(void *context, uint32_t node, const struct err *why);
 
 /* follow.c: the gang is at a leader elsewhere. */
@@ -185,6 +187,7 @@ void follow_stop(struct launch *launch, bool at_once);
 void follow_tell_exit(struct launch *launch, const struct rank *rank);
 void follow_on_start(void *context, const struct rendezvous_start *start);
 void follow_on_end(void *context, bool at_once);
+void follow_on_asked(void *context, uint32_t local_rank);
 void follow_on_retry(void *context, uint64_t pause_ms, struct str why);
 void follow_on_over(void *context, const struct rendezvous_over *over);
 void follow_on_lost(void *context, const struct err *why);
@@ -223,7 +226,7 @@ void watch_end(struct launch *launch);
 void watch_close(struct launch *launch);
 /* The ranks of a generation were made. */
 void watch_begin(struct launch *launch);
-void watch_spoke(const struct rank *rank);
+void watch_spoke(const struct rank *rank, uint64_t silent_ms);
 void watch_ended(const struct rank *rank);
 /* The rank's last look is in rank->stand. */
 void watch_stands(struct rank *rank, const struct proc_stand *stand);

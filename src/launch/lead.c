@@ -156,14 +156,40 @@ void lead_on_left(void *context, uint32_t node, const struct err *why)
     lead_tell(launch, (struct gang_event){.kind = GEV_NODE_GONE, .node = node});
 }
 
+/* NULL: it is none of the present generation. */
+static struct rank *rank_at(struct launch *launch, uint32_t node, uint32_t local_rank,
+                            uint32_t generation)
+{
+    struct gang_member member;
+    if (!gang_member(launch->gang, node, &member) || local_rank >= member.n_ranks ||
+        generation != gang_view(launch->gang).generation)
+        return NULL;
+    return &launch->ranks[member.first_rank + local_rank];
+}
+
+void lead_on_stands(void *context, uint32_t node, const struct rendezvous_stand *stand)
+{
+    struct rank *rank = rank_at(context, node, stand->local_rank, stand->generation);
+    if (!rank)
+        return;
+    rank->pid = (pid_t)stand->pid;
+    watch_spoke(rank, stand->silent_ms);
+    watch_stands(rank, &stand->stand);
+}
+
+void lead_on_where(void *context, uint32_t node, const struct rendezvous_where *where)
+{
+    struct rank *rank = rank_at(context, node, where->local_rank, where->generation);
+    if (rank)
+        watch_where(rank, where->text);
+}
+
 void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *exit)
 {
     struct launch *launch = context;
-    struct gang_member member;
-    if (!gang_member(launch->gang, node, &member) || exit->local_rank >= member.n_ranks ||
-        exit->generation != gang_view(launch->gang).generation)
+    struct rank *rank = rank_at(launch, node, exit->local_rank, exit->generation);
+    if (!rank)
         return;
-    struct rank *rank = &launch->ranks[member.first_rank + exit->local_rank];
     rank->pid = (pid_t)exit->pid;
     rank->status = exit->status;
     rank->exit_signal = exit->exit_signal;

@@ -26,10 +26,13 @@ static void on_warned(void *context, const char *text)
 static const struct rendezvous_handlers handlers = {
     .joined = lead_on_joined,
     .exited = lead_on_exited,
+    .stands = lead_on_stands,
+    .where = lead_on_where,
     .left = lead_on_left,
     .welcomed = on_welcomed,
     .start = follow_on_start,
     .end = follow_on_end,
+    .asked = follow_on_asked,
     .retry = follow_on_retry,
     .over = follow_on_over,
     .lost = follow_on_lost,

@@ -216,7 +216,7 @@ static void shown_add(struct rank *rank, struct rank_stream *stream, struct str 
 void rank_output_add(struct rank *rank, enum worker_stream which, struct str bytes)
 {
     struct rank_stream *stream = which == STREAM_ERR ? &rank->errors : &rank->out;
-    watch_spoke(rank);
+    watch_spoke(rank, 0);
     if (which == STREAM_ERR)
         tail_add(&rank->tail, bytes);
     if (stream->file)

@@ -16,9 +16,9 @@
 
 enum {
     ANSWER_MS = NODE_WHERE_MS + 1000,
-    SHOWN_MAX = 4,         /* of the ranks that are named */
-    NAMED_MAX = 16,        /* numbers in a sentence */
-    LINES_MAX = 40,        /* of a rank's stacks */
+    SHOWN_MAX = 4,  /* of the ranks that are named */
+    NAMED_MAX = 16, /* numbers in a sentence */
+    LINES_MAX = 40, /* of a rank's stacks */
     HANG_STATUS = 124
 };
 
@@ -85,11 +85,12 @@ void watch_begin(struct launch *launch)
 
 /* ---- facts ---- */
 
-void watch_spoke(const struct rank *rank)
+void watch_spoke(const struct rank *rank, uint64_t silent_ms)
 {
     struct launch *launch = rank->launch;
+    uint64_t now_ms = shell_now(&launch->shell);
     if (launch->watch && launch->watch->hang)
-        hang_spoke(launch->watch->hang, index_of(rank), shell_now(&launch->shell));
+        hang_spoke(launch->watch->hang, index_of(rank), now_ms - MIN(silent_ms, now_ms));
 }
 
 void watch_ended(const struct rank *rank)
@@ -107,7 +108,8 @@ static int busy_percent(const struct rank *rank)
     const struct seat *seat = rank->machine ? rank->machine->seat : NULL;
     bool has_own = devices && seat && seat->n_devices == rank->machine->n_ranks &&
                    rank->local_rank < seat->n_devices;
-    return has_own ? device_watch_sample(devices, seat->devices[rank->local_rank])->busy_percent : -1;
+    return has_own ? device_watch_sample(devices, seat->devices[rank->local_rank])->busy_percent
+                   : -1;
 }
 
 /* FNV-1a. */
@@ -122,6 +124,19 @@ static uint64_t place_hash(const char *text)
 static bool is_paused(const struct proc_stand *stand)
 {
     return stand->state == 'T' || stand->state == 't' || stand->tracer > 0;
+}
+
+/* The leader judges. */
+static void stand_tell(const struct rank *rank)
+{
+    const struct launch *launch = rank->launch;
+    const struct rendezvous_stand stand = {
+        .generation = launch->own.part.generation,
+        .local_rank = index_of(rank),
+        .pid = (uint32_t)rank->pid,
+        .silent_ms = hang_silent_ms(launch->watch->hang, index_of(rank), launch->shell.now_ms),
+        .stand = rank->stand};
+    rendezvous_tell_stand(launch->rendezvous, &stand);
 }
 
 void watch_stands(struct rank *rank, const struct proc_stand *stand)
@@ -139,16 +154,25 @@ void watch_stands(struct rank *rank, const struct proc_stand *stand)
                                    .io_bytes = stand->io_bytes,
                                    .family = stand->family,
                                    .place = place_hash(place),
-                                   .is_blocked = stand->state == 'D',
+                                   .is_blocked = stand->is_blocked,
                                    .is_paused = is_paused(stand),
                                    .busy_percent = busy_percent(rank)};
-    hang_looked(watch->hang, index_of(rank), &look, shell_now(&rank->launch->shell));
+    if (rank->launch->gang)
+        hang_looked(watch->hang, index_of(rank), &look, shell_now(&rank->launch->shell));
+    else
+        stand_tell(rank);
 }
 
 void watch_where(struct rank *rank, struct str text)
 {
+    const struct launch *launch = rank->launch;
     free(rank->where);
     rank->where = xstrndup(text.at, text.len);
+    if (!launch->gang)
+        rendezvous_tell_where(launch->rendezvous,
+                              &(struct rendezvous_where){.generation = launch->own.part.generation,
+                                                         .local_rank = index_of(rank),
+                                                         .text = text});
 }
 
 /* ---- looks ---- */
@@ -163,9 +187,19 @@ static void on_device_lost(void *context, uint32_t chosen, bool is_awaited)
     (void)context, (void)chosen, (void)is_awaited;
 }
 
-static void on_device_back(void *context, uint32_t first)
+static void on_number(void *context, uint32_t number)
 {
-    (void)context, (void)first;
+    (void)context, (void)number;
+}
+
+static void on_given_back(void *context, uint32_t first, bool now)
+{
+    (void)context, (void)first, (void)now;
+}
+
+static void on_awaited(void *context, bool are_awaited)
+{
+    (void)context, (void)are_awaited;
 }
 
 /* Devices are looked at only when there is a doubt. */
@@ -173,10 +207,13 @@ static void devices_begin(struct launch *launch)
 {
     static const struct device_handlers handlers = {.sampled = on_sampled,
                                                     .lost = on_device_lost,
-                                                    .back = on_device_back,
-                                                    .memory_back = on_device_back};
+                                                    .back = on_number,
+                                                    .memory_back = on_number,
+                                                    .came = on_number,
+                                                    .given_back = on_given_back,
+                                                    .awaited = on_awaited};
     struct watch *watch = launch->watch;
-    if (watch->devices || launch->fleet || launch->allocation.n_chosen == 0)
+    if (watch->devices || launch->allocation.n_chosen == 0)
         return;
     watch->devices = device_watch_new(&launch->shell, &launch->allocation, &handlers, launch);
     device_watch_begin(watch->devices);
@@ -264,8 +301,9 @@ static void stand_add(struct buf *out, const struct proc_stand *stand)
         buf_add_text(out, "stopped by a signal; SIGCONT lets it go on");
     else
         console_visible_add(out, str_of(stand->place));
-    if (stand->state == 'D')
-        buf_add_text(out, ", blocked in the kernel, where no signal ends it");
+    if (stand->is_blocked)
+        buf_addf(out, ", %s in the kernel, where signals may not end it",
+                 stand->state == 'D' ? "which is" : "and one of its processes is blocked");
 }
 
 static void rank_add(struct buf *out, const struct rank *rank, const char *what)
@@ -280,7 +318,8 @@ static void rank_add(struct buf *out, const struct rank *rank, const char *what)
 
 /* The ranks that are shown: up to SHOWN_MAX of those that are named, or of those that stand still if none is; and one of the
  * others. */
-static bool is_chosen(const struct launch *launch, uint32_t i, uint32_t *n_named, uint32_t *n_others)
+static bool is_chosen(const struct launch *launch, uint32_t i, uint32_t *n_named,
+                      uint32_t *n_others)
 {
     const struct hang *hang = launch->watch->hang;
     const struct hang_verdict *v = &launch->watch->report.verdict;
@@ -315,6 +354,18 @@ static bool is_hang(const struct hang_verdict *v)
 
 /* ---- the report ---- */
 
+/* By its process, or by the muster that has started it. */
+static void where_ask(struct launch *launch, const struct rank *rank)
+{
+    uint32_t node, local_rank;
+    if (rank->process) {
+        node_ask_where(rank->process);
+    } else if (launch->rendezvous) {
+        gang_place(launch->gang, rank->number, &node, &local_rank);
+        rendezvous_ask_where(launch->rendezvous, node, local_rank);
+    }
+}
+
 static void report_begin(struct launch *launch, const struct hang_verdict *verdict)
 {
     struct watch *watch = launch->watch;
@@ -329,8 +380,7 @@ static void report_begin(struct launch *launch, const struct hang_verdict *verdi
         if (!is_chosen(launch, i, &n_named, &n_others))
             continue;
         free(steal_ptr(&rank->where));
-        if (rank->process)
-            node_ask_where(rank->process);
+        where_ask(launch, rank);
     }
 }
 
@@ -340,7 +390,7 @@ static bool has_answers(const struct launch *launch)
     bool are_there = true;
     for (uint32_t i = 0; i < launch->n_ranks; i++)
         if (is_chosen(launch, i, &n_named, &n_others))
-            are_there = are_there && (launch->ranks[i].where || !launch->ranks[i].process);
+            are_there = are_there && launch->ranks[i].where;
     return are_there;
 }
 
@@ -401,7 +451,8 @@ void watch_tick(struct launch *launch)
     if (!watch || !watch->hang)
         return;
     uint64_t now_ms = shell_now(&launch->shell);
-    bool is_at_work = launch->gang && gang_view(launch->gang).state == GANG_WORKS;
+    bool leads = launch->gang;
+    bool is_at_work = leads ? gang_view(launch->gang).state == GANG_WORKS : !launch->is_over;
     if (!is_at_work || !hang_wants_looks(watch->hang, now_ms)) {
         if (is_at_work)
             silence_end(launch);
@@ -410,6 +461,8 @@ void watch_tick(struct launch *launch)
         return;
     }
     looks_ask(launch, true);
+    if (!leads)
+        return;
     if (watch->report.is_made && (now_ms >= watch->report.until_ms || has_answers(launch)))
         report_end(launch);
     else if (!watch->report.is_made && now_ms >= watch->judge_ms) {

@@ -108,6 +108,8 @@ bool remote_is_open(const struct node_worker *worker, enum worker_stream stream)
 void remote_ask_read(struct node_worker *worker, bool is_asked);
 void remote_ask_rest(struct node_worker *worker, uint64_t pause_max_ms);
 void remote_ask_wait(struct node_worker *worker, bool is_asked);
+void remote_ask_stand(struct node_worker *worker, uint64_t every_ms);
+void remote_ask_where(struct node_worker *worker);
 void remote_pause(struct node_worker *worker, enum worker_stream stream, bool is_paused);
 void remote_end(struct node_worker *worker, enum worker_end how);
 pid_t remote_pid(const struct node_worker *worker);

@@ -184,6 +184,16 @@ void remote_ask_wait(struct node_worker *worker, bool is_asked)
     ask(worker, ASK_WAIT, is_asked);
 }
 
+void remote_ask_stand(struct node_worker *worker, uint64_t every_ms)
+{
+    ask(worker, ASK_STAND, every_ms);
+}
+
+void remote_ask_where(struct node_worker *worker)
+{
+    ask(worker, ASK_WHERE, remote_of(worker)->asked[ASK_WHERE] + 1);
+}
+
 void remote_end(struct node_worker *worker, enum worker_end how)
 {
     struct remote_worker *w = remote_of(worker);
@@ -332,6 +342,23 @@ static void on_input(struct remote_worker *w, const struct frame *frame, struct 
         w->base.handlers->input(w->base.context, input.fact);
 }
 
+static void on_stand(struct remote_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    struct proc_stand stand = {0};
+    wire_stand(body, &stand);
+    if (!wire_body_is_whole(body))
+        remote_break(w->remote, frame, "that is malformed");
+    else if (w->base.handlers->stands && w->asked[ASK_STAND] > 0)
+        w->base.handlers->stands(w->base.context, &stand);
+}
+
+static void on_where(struct remote_worker *w, const struct frame *frame, struct wire_body *body)
+{
+    body->in.len = 0;
+    if (w->base.handlers->where && w->asked[ASK_WHERE] > 0)
+        w->base.handlers->where(w->base.context, frame->body);
+}
+
 static void on_warned(struct remote_worker *w, const struct frame *frame, struct wire_body *body)
 {
     cleanup_free char *text = xstrndup(frame->body.at, frame->body.len);
@@ -365,7 +392,7 @@ static void (*const frame_handlers[FRAME_TYPES_COUNT])(struct remote_worker *w,
                                                        struct wire_body *body) = {
     [FRAME_STARTED] = on_started, [FRAME_DATA] = on_data,   [FRAME_CREDIT] = on_credit,
     [FRAME_CLOSED] = on_closed,   [FRAME_INPUT] = on_input, [FRAME_WARNED] = on_warned,
-    [FRAME_GONE] = on_gone,
+    [FRAME_GONE] = on_gone,       [FRAME_STAND] = on_stand, [FRAME_WHERE] = on_where,
 };
 
 void remote_worker_frame(struct remote *remote, const struct frame *frame)

@@ -35,51 +35,56 @@ enum {
 
 /* Name, the longest body in bytes. Bodies: wire_body.h, and raw bytes for DATA and TEXT. GANG_…: between a leader and its
  * followers (rendezvous/message.h). */
-#define FRAME_TYPES(X)                                                \
-    X(HELLO, 65536)              /* both ways, first: who is there */ \
-    X(PING, 8)                   /* both ways: the sender's clock */  \
-    X(PONG, 8)                   /* both ways: that of a PING */      \
-    X(TAKE, 65536)               /* to the agent: take devices */     \
-    X(TAKEN, 4194304)            /* from it: devices and seats */     \
-    X(REFUSED, 4096)             /* from it: an error instead */      \
-    X(SPAWN, 16777216)           /* to it */                          \
-    X(STARTED, 64)               /* from it */                        \
-    X(DATA, WIRE_DATA_MAX_BYTES) /* both ways: bytes of a stream */   \
-    X(CREDIT, 8)                 /* both ways: bytes to send more */  \
-    X(FINISH, 0)                 /* to it: end of a stream */         \
-    X(DROP, 0)                   /* to it: a stream is of no use */   \
-    X(CLOSED, 0)                 /* from it */                        \
-    X(ASK, 16)                   /* to it: look at the input */       \
-    X(INPUT, 16)                 /* from it: what was seen */         \
-    X(END, 1)                    /* to it: end the worker */          \
-    X(GONE, 256)                 /* from it: after all its output */  \
-    X(RELEASE, 0)                /* to it: the worker is forgotten */ \
-    X(WARNED, 4096)              /* from it: text for the user */     \
-    X(FAILED, 4096)              /* from it: an error of the node */  \
-    X(EXPLAINED, 0)              /* to it: a kill has its reason */   \
-    X(SAMPLE, 64)                /* from it: state of a device */     \
-    X(STAGE, 8192)               /* to it: are files shared? */       \
-    X(STAGED, 8192)              /* from it: they are, or where */    \
-    X(PREPARE, 16777216)         /* to it: take the input, look */    \
-    X(READY, 8)                  /* from it: start the worker */      \
-    X(COLLECT, 0)                /* to it: find what was left */      \
-    X(FOUND, 16777216)           /* from it: what was left */         \
-    X(FETCH, 8192)               /* to it: send a file */             \
-    X(FILE_DATA, 65536)          /* both ways, as DATA */             \
-    X(FILE_CREDIT, 8)            /* both ways: bytes to send more */  \
-    X(FILE_END, 16)              /* both ways: the file is sent */    \
-    X(FILES_FAILED, 4096)        /* from it: an error instead */      \
-    X(UNSTAGE, 0)                /* to it: the files are of no use */ \
-    X(GANG_CHALLENGE, 256)       /* from the leader, first */         \
-    X(GANG_JOIN, 1024)           /* to it: who is there */            \
-    X(GANG_WELCOME, 64)          /* from it: a member now */          \
-    X(GANG_REFUSED, 1024)        /* from it: an error instead */      \
-    X(GANG_START, 64)            /* from it: start a generation */    \
-    X(GANG_END, 1)               /* from it: end its ranks */         \
-    X(GANG_RETRY, 16400)         /* from it: the next one comes */    \
-    X(GANG_OVER, 16400)          /* from it: the gang is over */      \
-    X(GANG_EXIT, 32832)          /* to it: a rank has ended */        \
-    X(GANG_LEAVE, 2048)          /* to it: the follower leaves */
+#define FRAME_TYPES(X)                                                 \
+    X(HELLO, 65536)              /* both ways, first: who is there */  \
+    X(PING, 8)                   /* both ways: the sender's clock */   \
+    X(PONG, 8)                   /* both ways: that of a PING */       \
+    X(TAKE, 65536)               /* to the agent: take devices */      \
+    X(TAKEN, 4194304)            /* from it: devices and seats */      \
+    X(REFUSED, 4096)             /* from it: an error instead */       \
+    X(SPAWN, 16777216)           /* to it */                           \
+    X(STARTED, 64)               /* from it */                         \
+    X(DATA, WIRE_DATA_MAX_BYTES) /* both ways: bytes of a stream */    \
+    X(CREDIT, 8)                 /* both ways: bytes to send more */   \
+    X(FINISH, 0)                 /* to it: end of a stream */          \
+    X(DROP, 0)                   /* to it: a stream is of no use */    \
+    X(CLOSED, 0)                 /* from it */                         \
+    X(ASK, 16)                   /* to it: look at the input */        \
+    X(INPUT, 16)                 /* from it: what was seen */          \
+    X(END, 1)                    /* to it: end the worker */           \
+    X(GONE, 256)                 /* from it: after all its output */   \
+    X(RELEASE, 0)                /* to it: the worker is forgotten */  \
+    X(WARNED, 4096)              /* from it: text for the user */      \
+    X(FAILED, 4096)              /* from it: an error of the node */   \
+    X(EXPLAINED, 0)              /* to it: a kill has its reason */    \
+    X(SAMPLE, 64)                /* from it: state of a device */      \
+    X(STAGE, 8192)               /* to it: are files shared? */        \
+    X(STAGED, 8192)              /* from it: they are, or where */     \
+    X(PREPARE, 16777216)         /* to it: take the input, look */     \
+    X(READY, 8)                  /* from it: start the worker */       \
+    X(COLLECT, 0)                /* to it: find what was left */       \
+    X(FOUND, 16777216)           /* from it: what was left */          \
+    X(FETCH, 8192)               /* to it: send a file */              \
+    X(FILE_DATA, 65536)          /* both ways, as DATA */              \
+    X(FILE_CREDIT, 8)            /* both ways: bytes to send more */   \
+    X(FILE_END, 16)              /* both ways: the file is sent */     \
+    X(FILES_FAILED, 4096)        /* from it: an error instead */       \
+    X(UNSTAGE, 0)                /* to it: the files are of no use */  \
+    X(GANG_CHALLENGE, 256)       /* from the leader, first */          \
+    X(GANG_JOIN, 1024)           /* to it: who is there */             \
+    X(GANG_WELCOME, 64)          /* from it: a member now */           \
+    X(GANG_REFUSED, 1024)        /* from it: an error instead */       \
+    X(GANG_START, 64)            /* from it: start a generation */     \
+    X(GANG_END, 1)               /* from it: end its ranks */          \
+    X(GANG_RETRY, 16400)         /* from it: the next one comes */     \
+    X(GANG_OVER, 16400)          /* from it: the gang is over */       \
+    X(GANG_EXIT, 32832)          /* to it: a rank has ended */         \
+    X(GANG_LEAVE, 2048)          /* to it: the follower leaves */      \
+    X(STAND, 256)                /* from the agent: what it does */    \
+    X(WHERE, 8192)               /* from it: where it stands */        \
+    X(GANG_STAND, 512)           /* to the leader: what a rank does */ \
+    X(GANG_ASK, 8)               /* from it: where does it stand? */   \
+    X(GANG_WHERE, 8224)          /* to it: there */
 
 enum frame_type {
 #define X(name, body_max) FRAME_##name,

@@ -411,6 +411,25 @@ void wire_ask(struct wire_body *body, struct wire_ask *ask)
         body->is_malformed = true;
 }
 
+void wire_stand(struct wire_body *body, struct proc_stand *stand)
+{
+    uint32_t pid = (uint32_t)stand->pid, tracer = (uint32_t)stand->tracer;
+    uint8_t state = (uint8_t)stand->state;
+    wire_u64(body, &stand->cpu_ms);
+    wire_u64(body, &stand->io_bytes);
+    wire_u64(body, &stand->family);
+    wire_u32(body, &pid);
+    wire_u8(body, &state);
+    wire_flag(body, &stand->is_blocked);
+    wire_u32(body, &tracer);
+    wire_text(body, stand->place, sizeof(stand->place));
+    if (pid > INT32_MAX || tracer > INT32_MAX || state < ' ' || state > '~')
+        body->is_malformed = true;
+    stand->pid = (pid_t)pid;
+    stand->tracer = (pid_t)tracer;
+    stand->state = (char)state;
+}
+
 void wire_input(struct wire_body *body, struct wire_input *input)
 {
     wire_u8(body, &input->fact);

@@ -115,11 +115,13 @@ void wire_started(struct wire_body *body, struct wire_started *started);
 /* GONE. */
 void wire_exit(struct wire_body *body, struct worker_exit *exit);
 
-/* ASK: what node_ask_read(), node_ask_rest() or node_ask_wait() was given. */
+/* ASK: what node_ask_read() and the others were given. */
 enum wire_ask_kind {
     ASK_READ,
     ASK_REST,
     ASK_WAIT,
+    ASK_STAND,
+    ASK_WHERE, /* value: another one each time */
     ASK_KINDS
 };
 struct wire_ask {
@@ -133,6 +135,8 @@ struct wire_input {
     uint64_t n_bytes;
 };
 void wire_input(struct wire_body *body, struct wire_input *input);
+/* STAND. */
+void wire_stand(struct wire_body *body, struct proc_stand *stand);
 /* SAMPLE: of a device, by its position among the devices of TAKEN. */
 void wire_sample(struct wire_body *body, struct device_sample *sample);
 

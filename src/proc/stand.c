@@ -48,7 +48,8 @@ static uint64_t io_bytes_of(pid_t pid)
     snprintf(what, sizeof(what), "%d/io", (int)pid);
     if (!proc_text(what, text, sizeof(text)))
         return 0;
-    return number_of(text, "rchar: ") + number_of(text, "wchar: ") + number_of(text, "\nread_bytes: ");
+    return number_of(text, "rchar: ") + number_of(text, "wchar: ") +
+           number_of(text, "\nread_bytes: ");
 }
 
 static pid_t tracer_of(pid_t pid)
@@ -116,7 +117,7 @@ static const char *state_word(char state)
     static const struct {
         char state;
         const char *word;
-    } words[] = {{'R', "runs"},    {'S', "sleeps"},     {'D', "blocked"}, {'T', "stopped"},
+    } words[] = {{'R', "runs"},   {'S', "sleeps"},    {'D', "blocked"}, {'T', "stopped"},
                  {'t', "traced"}, {'Z', "has ended"}, {'I', "idle"}};
     for (size_t i = 0; i < countof(words); i++)
         if (words[i].state == state)
@@ -152,8 +153,8 @@ static const struct proc_stat *stat_find(const struct proctree *tree, pid_t pid)
 }
 
 /* Which of the roots the process belongs to; n_roots: none. */
-static size_t root_of(const struct proctree *tree, const struct proc_stat *stat,
-                      const pid_t *roots, size_t n_roots)
+static size_t root_of(const struct proctree *tree, const struct proc_stat *stat, const pid_t *roots,
+                      size_t n_roots)
 {
     for (int depth = 0; stat && depth < DEPTH_MAX; depth++) {
         for (size_t i = 0; i < n_roots; i++)
@@ -164,11 +165,12 @@ static size_t root_of(const struct proctree *tree, const struct proc_stat *stat,
     return n_roots;
 }
 
-/* The last of a chain of only children, by the number of children that were counted. */
+/* The last of a chain in which each sleeps and has one child, by the number of children that were counted. */
 static const struct proc_stat *chain_end(const struct proctree *tree, const uint32_t *n_children,
                                          const struct proc_stat *stat)
 {
-    for (int depth = 0; depth < DEPTH_MAX && n_children[stat - tree->at] == 1; depth++) {
+    for (int depth = 0; depth < DEPTH_MAX && stat->state == 'S' && n_children[stat - tree->at] == 1;
+         depth++) {
         const struct proc_stat *child = tree->at;
         while (child < tree->at + tree->n && (child->parent != stat->pid || proc_is_dead(child)))
             child++;
@@ -209,6 +211,7 @@ void proc_stands_read(const pid_t *roots, size_t n_roots, struct proc_stand *out
             continue;
         out[root].cpu_ms += stat->cpu_ticks * ms_per_s / ticks_per_s;
         out[root].io_bytes += io_bytes_of(stat->pid);
+        out[root].is_blocked |= stat->state == 'D';
         out[root].family += ((uint64_t)stat->pid ^ stat->start_ticks << 22) * spread;
     }
     for (size_t i = 0; i < n_roots; i++) {

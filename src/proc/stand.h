@@ -4,6 +4,9 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <sys/types.h>
+
 #include "base/buf.h"
 
 enum {
@@ -12,14 +15,17 @@ enum {
 
 /* A process with all its descendants. */
 struct proc_stand {
-    uint64_t cpu_ms;   /* used so far */
-    uint64_t io_bytes; /* read and written so far, by system calls and from disk; 0: the kernel does not show it */
-    uint64_t family;   /* another number if a process has come or gone */
+    uint64_t cpu_ms; /* used so far */
+    uint64_t
+        io_bytes; /* read and written so far, by system calls and from disk; 0: the kernel does not show it */
+    uint64_t family; /* another number if a process has come or gone */
+    bool is_blocked; /* one of them is in the kernel, where no signal wakes it (state D) */
     /* The process itself, or the last of a chain in which each parent has one child, such as a shell and its program. */
     pid_t pid;
-    char state; /* as in proc(5); 0: it is gone */
+    char state;   /* as in proc(5); 0: it is gone */
     pid_t tracer; /* 0: none */
-    char place[PROC_PLACE_BYTES]; /* of its first thread: "sleeps in futex (futex_do_wait)"; "" if it is gone */
+    char place
+        [PROC_PLACE_BYTES]; /* of its first thread: "sleeps in futex (futex_do_wait)"; "" if it is gone */
 };
 
 /* One look at each of these processes. Costs about 10 us for each process of the machine, and as much for each of those. */

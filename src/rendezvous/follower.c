@@ -347,11 +347,21 @@ static void take_over(struct peer *peer, struct wire_body *body)
     r->opts.handlers->over(r->opts.context, &over);
 }
 
+static void take_ask(struct peer *peer, struct wire_body *body)
+{
+    struct rendezvous *r = peer->rendezvous;
+    uint32_t local_rank = 0;
+    message_ask(body, &local_rank);
+    if (is_order(peer, body))
+        r->opts.handlers->asked(r->opts.context, local_rank);
+}
+
 static const struct peer_step steps[] = {{PEER_GREETS, FRAME_GANG_CHALLENGE, take_challenge},
                                          {PEER_ASKS, FRAME_GANG_WELCOME, take_welcome},
                                          {PEER_ASKS, FRAME_GANG_REFUSED, take_refused},
                                          {PEER_MEMBER, FRAME_GANG_START, take_start},
                                          {PEER_MEMBER, FRAME_GANG_END, take_end},
+                                         {PEER_MEMBER, FRAME_GANG_ASK, take_ask},
                                          {PEER_MEMBER, FRAME_GANG_RETRY, take_retry},
                                          {PEER_MEMBER, FRAME_GANG_OVER, take_over},
                                          {0}};
@@ -407,6 +417,26 @@ void rendezvous_tell_exit(struct rendezvous *r, const struct rendezvous_exit *ex
     message_exit(&body, &copy);
     if (leader_of(r))
         peer_send(leader_of(r), FRAME_GANG_EXIT, buf_str(&out));
+}
+
+void rendezvous_tell_stand(struct rendezvous *r, const struct rendezvous_stand *stand)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct rendezvous_stand copy = *stand;
+    struct wire_body body = wire_body_to(&out);
+    message_stand(&body, &copy);
+    if (leader_of(r))
+        peer_send(leader_of(r), FRAME_GANG_STAND, buf_str(&out));
+}
+
+void rendezvous_tell_where(struct rendezvous *r, const struct rendezvous_where *where)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct rendezvous_where copy = *where;
+    struct wire_body body = wire_body_to(&out);
+    message_where(&body, &copy);
+    if (leader_of(r))
+        peer_send(leader_of(r), FRAME_GANG_WHERE, buf_str(&out));
 }
 
 void rendezvous_leave(struct rendezvous *r, struct str why)

@@ -257,18 +257,43 @@ static void take_join(struct peer *peer, struct wire_body *body)
         member_take(peer, &join.member);
 }
 
-/* That of an earlier generation, or of an earlier connection, tells nothing. */
+/* What is of an earlier generation, or of an earlier connection, tells nothing. */
+static bool is_of_member(struct peer *peer, struct wire_body *body, uint32_t generation,
+                         uint32_t local_rank)
+{
+    if (!peer_body_is_whole(peer, body))
+        return false;
+    if (local_rank >= peer->member.n_ranks)
+        peer_break(peer, ERR_DATA, "it speaks of a rank that it does not have");
+    return local_rank < peer->member.n_ranks && peer->started.is_there &&
+           generation == peer->started.generation;
+}
+
 static void take_exit(struct peer *peer, struct wire_body *body)
 {
     const struct rendezvous *r = peer->rendezvous;
     struct rendezvous_exit exit = {0};
     message_exit(body, &exit);
-    if (!peer_body_is_whole(peer, body))
-        return;
-    if (exit.local_rank >= peer->member.n_ranks)
-        peer_break(peer, ERR_DATA, "it speaks of a rank that it does not have");
-    else if (peer->started.is_there && exit.generation == peer->started.generation)
+    if (is_of_member(peer, body, exit.generation, exit.local_rank))
         r->opts.handlers->exited(r->opts.context, peer->member.node, &exit);
+}
+
+static void take_stand(struct peer *peer, struct wire_body *body)
+{
+    const struct rendezvous *r = peer->rendezvous;
+    struct rendezvous_stand stand = {0};
+    message_stand(body, &stand);
+    if (is_of_member(peer, body, stand.generation, stand.local_rank))
+        r->opts.handlers->stands(r->opts.context, peer->member.node, &stand);
+}
+
+static void take_where(struct peer *peer, struct wire_body *body)
+{
+    const struct rendezvous *r = peer->rendezvous;
+    struct rendezvous_where where = {0};
+    message_where(body, &where);
+    if (is_of_member(peer, body, where.generation, where.local_rank))
+        r->opts.handlers->where(r->opts.context, peer->member.node, &where);
 }
 
 static void take_leave(struct peer *peer, struct wire_body *body)
@@ -282,10 +307,10 @@ static void take_leave(struct peer *peer, struct wire_body *body)
     peer_break(peer, ERR_UNAVAILABLE, "it left: %s", buf_text(&shown));
 }
 
-static const struct peer_step steps[] = {{PEER_GREETS, FRAME_GANG_JOIN, take_join},
-                                         {PEER_MEMBER, FRAME_GANG_EXIT, take_exit},
-                                         {PEER_MEMBER, FRAME_GANG_LEAVE, take_leave},
-                                         {0}};
+static const struct peer_step steps[] = {
+    {PEER_GREETS, FRAME_GANG_JOIN, take_join},   {PEER_MEMBER, FRAME_GANG_EXIT, take_exit},
+    {PEER_MEMBER, FRAME_GANG_STAND, take_stand}, {PEER_MEMBER, FRAME_GANG_WHERE, take_where},
+    {PEER_MEMBER, FRAME_GANG_LEAVE, take_leave}, {0}};
 
 static void leader_ended(struct peer *peer)
 {
@@ -398,6 +423,16 @@ void rendezvous_order_end(struct rendezvous *r, uint32_t node, bool at_once)
     message_end(&body, &at_once);
     if (peer)
         peer_send(peer, FRAME_GANG_END, buf_str(&out));
+}
+
+void rendezvous_ask_where(struct rendezvous *r, uint32_t node, uint32_t local_rank)
+{
+    struct peer *peer = member_of(r, node);
+    cleanup_buf struct buf out = BUF_INIT;
+    struct wire_body body = wire_body_to(&out);
+    message_ask(&body, &local_rank);
+    if (peer)
+        peer_send(peer, FRAME_GANG_ASK, buf_str(&out));
 }
 
 static void send_all(struct rendezvous *r, enum frame_type type, const struct buf *body)

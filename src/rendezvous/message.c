@@ -124,6 +124,32 @@ void message_exit(struct wire_body *body, struct rendezvous_exit *exit)
                       exit->exit_signal <= SIGNAL_MAX);
 }
 
+void message_stand(struct wire_body *body, struct rendezvous_stand *stand)
+{
+    wire_u32(body, &stand->generation);
+    wire_u32(body, &stand->local_rank);
+    wire_u32(body, &stand->pid);
+    wire_u64(body, &stand->silent_ms);
+    wire_stand(body, &stand->stand);
+    require(body, stand->local_rank < RENDEZVOUS_RANKS_MAX && stand->pid <= INT32_MAX);
+}
+
+void message_ask(struct wire_body *body, uint32_t *local_rank)
+{
+    wire_u32(body, local_rank);
+    require(body, *local_rank < RENDEZVOUS_RANKS_MAX);
+}
+
+void message_where(struct wire_body *body, struct rendezvous_where *where)
+{
+    wire_u32(body, &where->generation);
+    wire_u32(body, &where->local_rank);
+    if (body->out)
+        where->text = text_cut(where->text, NODE_WHERE_BYTES, false);
+    wire_bytes(body, &where->text, NODE_WHERE_BYTES);
+    require(body, where->local_rank < RENDEZVOUS_RANKS_MAX);
+}
+
 void message_leave(struct wire_body *body, struct str *why)
 {
     if (body->out)

@@ -66,4 +66,7 @@ void message_end(struct wire_body *body, bool *at_once);
 void message_retry(struct wire_body *body, uint64_t *pause_ms, struct str *why);
 void message_over(struct wire_body *body, struct rendezvous_over *over);
 void message_exit(struct wire_body *body, struct rendezvous_exit *exit);
+void message_stand(struct wire_body *body, struct rendezvous_stand *stand);
+void message_ask(struct wire_body *body, uint32_t *local_rank);
+void message_where(struct wire_body *body, struct rendezvous_where *where);
 void message_leave(struct wire_body *body, struct str *why);

@@ -20,6 +20,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "node/node.h"
 
 enum {
     RENDEZVOUS_NODES_MAX = 4096,
@@ -52,6 +53,19 @@ struct rendezvous_exit {
     struct str tail;         /* the last of what it printed on stderr */
 };
 
+/* What a rank of a follower does, of which nothing has been heard for a while (core/hang.h). */
+struct rendezvous_stand {
+    uint32_t generation, local_rank, pid;
+    uint64_t silent_ms;
+    struct proc_stand stand;
+};
+
+/* Where it stands: foreign text. */
+struct rendezvous_where {
+    uint32_t generation, local_rank;
+    struct str text;
+};
+
 /* The end of the whole gang. */
 struct rendezvous_over {
     int status;      /* with which a follower ends */
@@ -65,6 +79,8 @@ struct rendezvous_handlers {
     /* member->node is its number from now on. A follower that comes back with its number is a new member. */
     void (*joined)(void *context, const struct rendezvous_member *member);
     void (*exited)(void *context, uint32_t node, const struct rendezvous_exit *exit);
+    void (*stands)(void *context, uint32_t node, const struct rendezvous_stand *stand);
+    void (*where)(void *context, uint32_t node, const struct rendezvous_where *where);
     /* Its connection is gone. Nothing of this member follows. */
     void (*left)(void *context, uint32_t node, const struct err *why);
 
@@ -72,6 +88,8 @@ struct rendezvous_handlers {
     void (*welcomed)(void *context, uint32_t node);
     void (*start)(void *context, const struct rendezvous_start *start);
     void (*end)(void *context, bool at_once);
+    /* Where does this rank stand? */
+    void (*asked)(void *context, uint32_t local_rank);
     /* The generation has failed, and the next one begins after pause_ms. */
     void (*retry)(void *context, uint64_t pause_ms, struct str why);
     void (*over)(void *context, const struct rendezvous_over *over);
@@ -141,6 +159,7 @@ void rendezvous_close(struct rendezvous *rendezvous);
 void rendezvous_order_start(struct rendezvous *rendezvous, uint32_t node,
                             const struct rendezvous_start *start);
 void rendezvous_order_end(struct rendezvous *rendezvous, uint32_t node, bool at_once);
+void rendezvous_ask_where(struct rendezvous *rendezvous, uint32_t node, uint32_t local_rank);
 /* To all members, each of which leaves when it has read that all is over. */
 void rendezvous_say_retry(struct rendezvous *rendezvous, uint64_t pause_ms, struct str why);
 void rendezvous_say_over(struct rendezvous *rendezvous, const struct rendezvous_over *over);
@@ -149,5 +168,7 @@ void rendezvous_say_over(struct rendezvous *rendezvous, const struct rendezvous_
 
 /* Of the generation that was started last. Without a connection it is forgotten: the leader has given up these ranks. */
 void rendezvous_tell_exit(struct rendezvous *rendezvous, const struct rendezvous_exit *exit);
+void rendezvous_tell_stand(struct rendezvous *rendezvous, const struct rendezvous_stand *stand);
+void rendezvous_tell_where(struct rendezvous *rendezvous, const struct rendezvous_where *where);
 /* Leaves in order: the leader is told why, and no handler but `warned` is called any more. */
 void rendezvous_leave(struct rendezvous *rendezvous, struct str why);

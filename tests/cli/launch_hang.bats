@@ -77,6 +77,20 @@ watched() {
     [[ $stderr == *"expected report or end, found 'restart'"* ]]
 }
 
+@test "a rank with a process that is blocked in the kernel is the one that others wait for" {
+    cat >blocked.py <<'END'
+import ctypes, os, subprocess, time
+if os.environ["RANK"] == "0":
+    # The parent of a vfork() is in state D until its child executes something.
+    if ctypes.PyDLL(None).vfork() == 0:
+        time.sleep(1000)
+subprocess.run(["cat", "never"]) if os.environ["RANK"] == "2" else time.sleep(1000)
+END
+    launch --nproc 3 --hang-after 2s --on-hang end --shutdown-timeout 0.5s blocked.py
+    ended_with 124
+    [[ $stderr == *"rank 0 is not where the others are"*"rank 0 (pid "*"): blocked in "*", which is in the kernel, where signals may not end it"* ]]
+}
+
 @test "py-spy says where a rank stands, if it is there, and why not" {
     worker bin/py-spy <<'END_SPY'
 #!/bin/sh
@@ -91,8 +105,26 @@ END_SPY
     [[ $stderr != *$'\033'* ]]
 }
 
-@test "a rank whose device is at work does not stand still" {
-    MUSTER_FAKE_NVML=gpus=2,full=1 launch -g 0,1 --hang-after 2s --on-hang end --no-python cat never
+@test "ranks on hosts are looked at where they are" {
+    launch --hosts node1=cpu:2,node2=cpu:1 --via env --hang-after 1s --on-hang end --no-python ./rank 'exec sleep 1000'
     ended_with 124
-    [[ $stderr == *"rank 0 stands still, and 1 other computes"*"rank 0 (pid "*") stood still"* ]]
+    [[ $stderr == *"rank 1 is not where the others are"*"rank 1 (pid "*" on node1): sleeps"*"  | pid "*": sleep sleeps"*"rank 0 (pid "*" on node1), one of the others: sleeps"*"  | pid "*": cat sleeps"*"rank 1 (pid "*" on node1) stood still"* ]]
+}
+
+@test "with a muster on each machine, the one that leads judges, and every one ends with 124" {
+    local both="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint localhost:29483 --rdzv-id hang --hang-after 1s --on-hang end --no-python ./rank"
+    "$MUSTER" launch --nproc-per-node 1 $both 'exec sleep 1000' >out.0 2>said 3>&- 4>&- &
+    PID=$!
+    launch --nproc-per-node 2 $both 'exec sleep 1000'
+    ended_with 124
+    [[ $stderr == *"rank 1 (pid "*") stood still"* ]]
+    map_end
+    ended_with 124
+    cat said - <<<"$stderr" | grep -E '^  rank 1 \(pid [0-9]+ on .*\): sleeps' -A 1 | grep '^  | pid .*: sleep sleeps'
+}
+
+@test "a rank whose device is at work does not stand still, here and on other hosts" {
+    MUSTER_FAKE_NVML=gpus=4,full=0,full=2 launch --hosts node1=0,node2=1,local=2,node3=3 --via env --hang-after 3s --on-hang end --no-python cat never
+    ended_with 124
+    [[ $stderr == *"ranks 1,3 stand still, and 2 others compute"*"rank 1 (pid "*" on node2) stood still"* ]]
 }

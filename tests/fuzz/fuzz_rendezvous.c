@@ -66,6 +66,27 @@ static void on_exited(void *context, uint32_t node, const struct rendezvous_exit
     ASSERT(exit->status >= 0 && exit->status <= 255 && exit->tail.len <= RENDEZVOUS_TEXT_MAX);
 }
 
+static void on_stands(void *context, uint32_t node, const struct rendezvous_stand *stand)
+{
+    (void)context;
+    ASSERT(node < NODES && end.is_member[node] && stand->generation == 1 && stand->stand.state);
+    ASSERT(stand->local_rank < end.r->leader.members[node]->member.n_ranks);
+}
+
+static void on_where(void *context, uint32_t node, const struct rendezvous_where *where)
+{
+    (void)context;
+    ASSERT(node < NODES && end.is_member[node] && where->generation == 1);
+    ASSERT(where->local_rank < end.r->leader.members[node]->member.n_ranks);
+    ASSERT(where->text.len <= NODE_WHERE_BYTES);
+}
+
+static void on_asked(void *context, uint32_t local_rank)
+{
+    (void)context;
+    ASSERT(end.is_welcome && local_rank < RENDEZVOUS_RANKS_MAX);
+}
+
 static void on_left(void *context, uint32_t node, const struct err *why)
 {
     (void)context;
@@ -130,6 +151,9 @@ static void on_warned(void *context, const char *text)
 
 static const struct rendezvous_handlers handlers = {.joined = on_joined,
                                                     .exited = on_exited,
+                                                    .stands = on_stands,
+                                                    .where = on_where,
+                                                    .asked = on_asked,
                                                     .left = on_left,
                                                     .welcomed = on_welcomed,
                                                     .start = on_start,
@@ -325,10 +349,13 @@ static void order(struct str *input)
         end.is_welcome = false;
     } else if (!leads) {
         rendezvous_tell_exit(end.r, &exit);
+        rendezvous_tell_stand(end.r,
+                              &(struct rendezvous_stand){.generation = 1, .stand.state = 'S'});
     } else if (choice % 4 == 0) {
         rendezvous_order_start(end.r, choice / 4 % 8, &start);
     } else if (choice % 4 == 1) {
         rendezvous_order_end(end.r, choice / 4 % 8, choice & 128);
+        rendezvous_ask_where(end.r, choice / 4 % 8, 0);
     } else if (choice % 4 == 2) {
         rendezvous_say_retry(end.r, 100, STR("why"));
     } else {

@@ -111,6 +111,8 @@ static void on_started(void *context)
         (void)!node_write(s->worker, STREAM_CHANNEL, STR("m1\n"));
     } else if (s->script == SCRIPT_WAITS) {
         node_ask_wait(s->worker, true);
+        node_ask_stand(s->worker, 100);
+        node_ask_where(s->worker);
     }
 }
 

@@ -253,6 +253,34 @@ static void script_ask_wait(struct node_worker *worker, bool is_asked)
         after_us(500, fact_tell, worker, INPUT_WAITS);
 }
 
+static void stand_tell(void *context, uint64_t unused)
+{
+    struct script_worker *w = context;
+    const struct proc_stand stand = {.cpu_ms = 7, .pid = 4711, .state = 'S', .place = "sleeps"};
+    (void)unused;
+    if (!w->is_dead && !w->is_released && w->base.handlers->stands)
+        w->base.handlers->stands(w->base.context, &stand);
+}
+
+static void script_ask_stand(struct node_worker *worker, uint64_t every_ms)
+{
+    if (every_ms > 0)
+        after_us(500, stand_tell, worker, 0);
+}
+
+static void where_tell(void *context, uint64_t unused)
+{
+    struct script_worker *w = context;
+    (void)unused;
+    if (!w->is_dead && !w->is_released && w->base.handlers->where)
+        w->base.handlers->where(w->base.context, STR("pid 4711: cat sleeps\n"));
+}
+
+static void script_ask_where(struct node_worker *worker)
+{
+    after_us(500, where_tell, worker, 0);
+}
+
 static void script_pause(struct node_worker *worker, enum worker_stream stream, bool is_paused)
 {
     struct script_worker *w = script_of(worker);
@@ -361,6 +389,8 @@ static const struct node_ops script_ops = {.spawn = script_spawn,
                                            .ask_read = script_ask_read,
                                            .ask_rest = script_ask_rest,
                                            .ask_wait = script_ask_wait,
+                                           .ask_stand = script_ask_stand,
+                                           .ask_where = script_ask_where,
                                            .pause = script_pause,
                                            .end = script_end,
                                            .pid = script_pid,

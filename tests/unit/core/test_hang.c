@@ -28,7 +28,8 @@ struct scene {
 
 static struct scene scene_open(uint32_t n_ranks)
 {
-    struct scene scene = {.hang = hang_new(n_ranks, AFTER_MS, 5000), .n_ranks = n_ranks, .now_ms = 5000};
+    struct scene scene = {
+        .hang = hang_new(n_ranks, AFTER_MS, 5000), .n_ranks = n_ranks, .now_ms = 5000};
     assert_non_null(scene.hang);
     for (uint32_t i = 0; i < n_ranks; i++)
         scene.looks[i].busy_percent = -1;
@@ -68,22 +69,22 @@ static enum hang_kind play(struct scene *scene, const char *ranks, uint32_t n_lo
 /* "3", "0 2", or "" for none. */
 static void names(const struct scene *scene, const char *expected)
 {
-    char found[64] = "";
+    char found[12 * RANKS_MAX] = "";
     for (uint32_t i = 0; i < scene->n_ranks; i++)
         if (hang_is_named(scene->hang, i))
-            snprintf(found + strlen(found), 8, "%s%u", *found ? " " : "", i);
+            snprintf(found + strlen(found), 12, "%s%u", *found ? " " : "", i);
     assert_string_equal(found, expected);
     assert_int_equal(scene->verdict.n_named, (strlen(expected) + 1) / 2);
     if (*expected)
         assert_int_equal(scene->verdict.first, (unsigned)(expected[0] - '0'));
 }
 
-#define JUDGED(ranks, kind_expected, named)                    \
-    do {                                                       \
+#define JUDGED(ranks, kind_expected, named)                       \
+    do {                                                          \
         struct scene scene = scene_open((uint32_t)strlen(ranks)); \
         assert_int_equal(play(&scene, ranks, 31), kind_expected); \
-        names(&scene, named);                                  \
-        hang_free(scene.hang);                                 \
+        names(&scene, named);                                     \
+        hang_free(scene.hang);                                    \
     } while (0)
 
 static void one_rank_stands_still_and_the_others_spin(void **state)

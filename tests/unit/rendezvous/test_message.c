@@ -46,6 +46,9 @@ READS(reads_retry, struct retry, retry)
 READS(reads_over, struct rendezvous_over, message_over)
 READS(reads_exit, struct rendezvous_exit, message_exit)
 READS(reads_leave, struct str, message_leave)
+READS(reads_stand, struct rendezvous_stand, message_stand)
+READS(reads_ask, uint32_t, message_ask)
+READS(reads_where, struct rendezvous_where, message_where)
 
 /* A body that is right, cut at every byte, with every byte changed in every bit, and with one more byte. */
 static void body_check(enum frame_type type, struct str good, reads read)
@@ -83,14 +86,18 @@ static void bodies_are_taken_whole_or_not_at_all(void **state)
     struct message_welcome welcome = {4095, 60000};
     struct proof proof = {true, {7, 8, 9}};
     struct message_refused refused = {true, {ERR_USAGE, 0, "no"}};
-    struct rendezvous_start start = {1, 2, 3, 4, 5, 6, 7, 8};
+    struct rendezvous_start start = {1, 2, 3, 4, 5, 6, 7};
     bool at_once = true;
     uint64_t pause_ms = 500;
     struct rendezvous_over over = {255, true, STR("why")};
     struct rendezvous_exit exit = {1, 2, 3, 139, 11, 6, {"a\0b", 3}, STR("words")};
+    struct rendezvous_stand stand = {
+        1, 1023, 3, 60000, {.cpu_ms = 1, .pid = 7, .state = 'D', .tracer = 9, .place = "blocked"}};
+    uint32_t asked = 1023;
+    struct rendezvous_where where = {1, 2, STR("pid 7: cat\n")};
     struct str why = STR("why");
     enum {
-        N = 11
+        N = 14
     };
     struct buf bodies[N] = {0};
     struct wire_body out[N];
@@ -107,13 +114,18 @@ static void bodies_are_taken_whole_or_not_at_all(void **state)
     message_over(&out[8], &over);
     message_exit(&out[9], &exit);
     message_leave(&out[10], &why);
+    message_stand(&out[11], &stand);
+    message_ask(&out[12], &asked);
+    message_where(&out[13], &where);
     const reads readers[N] = {reads_challenge, reads_join,  reads_welcome, reads_proof,
                               reads_refused,   reads_start, reads_end,     reads_retry,
-                              reads_over,      reads_exit,  reads_leave};
+                              reads_over,      reads_exit,  reads_leave,   reads_stand,
+                              reads_ask,       reads_where};
     static const enum frame_type types[N] = {
         FRAME_GANG_CHALLENGE, FRAME_GANG_JOIN,  FRAME_GANG_WELCOME, FRAME_GANG_WELCOME,
         FRAME_GANG_REFUSED,   FRAME_GANG_START, FRAME_GANG_END,     FRAME_GANG_RETRY,
-        FRAME_GANG_OVER,      FRAME_GANG_EXIT,  FRAME_GANG_LEAVE};
+        FRAME_GANG_OVER,      FRAME_GANG_EXIT,  FRAME_GANG_LEAVE,   FRAME_GANG_STAND,
+        FRAME_GANG_ASK,       FRAME_GANG_WHERE};
     for (int i = 0; i < N; i++) {
         body_check(types[i], buf_str(&bodies[i]), readers[i]);
         buf_release(&bodies[i]);
