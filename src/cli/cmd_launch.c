@@ -36,6 +36,19 @@ static int on_hang_store(struct str text, void *field, struct err *err)
     return 0;
 }
 
+static int fold_store(struct str text, void *field, struct err *err)
+{
+    static const char *const names[] = {
+        [FOLD_ON_TERMINAL] = "auto", [FOLD_ALWAYS] = "always", [FOLD_NEVER] = "never"};
+    for (size_t i = 0; i < countof(names); i++)
+        if (str_equal(text, str_of(names[i]))) {
+            *(enum launch_fold *)field = (enum launch_fold)i;
+            return 0;
+        }
+    return fail(err, ERR_USAGE, "expected auto, always or never, found '%.*s'", (int)text.len,
+                text.at);
+}
+
 /* What has no effect here is refused if torchrun refuses it. */
 static int seconds_check(struct str text, void *field, struct err *err)
 {
@@ -153,6 +166,7 @@ static const struct opt launch_opts[] = {
     {OPT_PARSE, 't', "tee", "WHICH", "into files as well, and to the terminal with the rank before each line", FIELD(tee), .parse = choice_store},
     {OPT_TEXT, 0, "log-line-prefix-template", "TEXT", "what --tee puts before each line, with ${role_name}, ${local_rank}, ${rank} and ${hostname} (default [${role_name}${local_rank}]:)", FIELD(line_prefix)},
     {OPT_TEXT, 0, "local-ranks-filter", "RANKS", "show the output of these local ranks only: 0,2", FIELD(shown_ranks)},
+    {OPT_PARSE, 0, "fold", "WHEN", "show lines that several ranks print on stderr once, and say how many did: auto, on a terminal (default); always; never", FIELD(fold), .parse = fold_store},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
     {OPT_PARSE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", UNUSED, .parse = start_method_check},
     {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED},

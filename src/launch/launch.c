@@ -112,6 +112,7 @@ static void on_tick(void *context)
     for (uint32_t i = 0; i < launch->n_ranks; i++)
         if (launch->ranks[i].process)
             rank_output_rest(&launch->ranks[i]);
+    fold_say(launch, false);
     if (launch->fleet && launch->gang)
         fleet_tick(launch);
     if (launch->gang)
@@ -214,11 +215,13 @@ static int status_of(struct launch *launch, struct err *err)
 
 static void launch_release(struct launch *launch)
 {
+    fold_say(launch, true);
     rendezvous_close(launch->rendezvous);
     watch_end(launch);
     shell_close(&launch->shell);
     watch_close(launch);
     ranks_release(launch);
+    fold_free(launch->fold);
     fleet_free(launch->fleet);
     logs_end(launch);
     lead_release(launch);

@@ -10,6 +10,7 @@
  *   takeover.c what another launcher tells         master_port.c  the port at which ranks meet
  *   fleet.c    the hosts of --hosts                meet.c    where the ranks of several hosts meet
  *   reach.c    the same, on each of them           watch.c   ranks that stand still
+ *   fold.c     lines that several ranks print
  */
 #pragma once
 
@@ -41,6 +42,12 @@ enum launch_role {
     LAUNCH_BY_ENDPOINT, /* the one leads that has its address */
     LAUNCH_LEADS,
     LAUNCH_FOLLOWS
+};
+
+enum launch_fold {
+    FOLD_ON_TERMINAL,
+    FOLD_ALWAYS,
+    FOLD_NEVER
 };
 
 /* The machines that take part, each with a muster of its own (rendezvous/rendezvous.h). */
@@ -81,6 +88,7 @@ struct launch_request {
     const char *log_dir;
     struct std_choice redirects, tee;
     const char *line_prefix; /* before lines of --tee, with macros; NULL: as torchrun's */
+    enum launch_fold fold;   /* lines of stderr that several ranks print */
     const char *shown_ranks; /* local ranks whose output is shown: "0,2"; NULL or "": all */
     uint64_t grace_ms, pause_ms, healthy_ms, linger_ms, limit_ms;
     uint64_t

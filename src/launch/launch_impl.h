@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/gang.h"
+#include "launch/fold.h"
 #include "launch/launch.h"
 #include "launch/master_port.h"
 #include "proc/logfile.h"
@@ -32,7 +33,9 @@ struct rank_stream {
     struct logfile *file; /* NULL: none */
     bool is_shown;
     struct prefix shown;
-    size_t n_rest; /* bytes of its unfinished line at the last tick */
+    size_t n_rest;   /* bytes of its unfinished line at the last tick */
+    struct buf held; /* if lines are folded: an unfinished line that may become an echo */
+    bool is_begun;   /* the beginning of its line was shown */
 };
 
 struct rank {
@@ -91,7 +94,8 @@ struct launch {
         bool is_of_rank;
     } orders; /* of a leader elsewhere */
     bool is_over, has_said_wait;
-    bool is_mute; /* what ranks print cannot be shown any more */
+    bool is_mute;      /* what ranks print cannot be shown any more */
+    struct fold *fold; /* of the present generation; NULL: lines are not folded */
     struct {
         bool are_all;
         uint32_t at[GANG_NODE_RANKS_MAX]; /* local ranks */
@@ -215,6 +219,10 @@ void logs_end(struct launch *launch);
 void logs_forget(const struct launch *launch, uint32_t generation);
 MUST_CHECK int rank_output_open(struct rank *rank, uint32_t generation, struct err *err);
 void rank_output_add(struct rank *rank, enum worker_stream which, struct str bytes);
+/* The ranks of a generation were made. */
+void fold_begin(struct launch *launch);
+/* Says what was folded. */
+void fold_say(struct launch *launch, bool is_end);
 /* Unfinished lines of which no more has come since the last tick, and which are shown as they are. */
 void rank_output_rest(struct rank *rank);
 void rank_output_close(struct rank *rank);

@@ -20,6 +20,7 @@ void ranks_make(struct launch *launch, uint32_t n_ranks)
     launch->ranks = xcalloc(n_ranks, sizeof(*launch->ranks));
     launch->n_ranks = n_ranks;
     watch_begin(launch);
+    fold_begin(launch);
 }
 
 /* The run is given up before the exits are told: they would seem to be failures of ranks. */

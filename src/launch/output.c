@@ -18,7 +18,8 @@
 
 enum {
     TAIL_BYTES = 4096,
-    TAIL_KEPT_BYTES = 2 * TAIL_BYTES
+    TAIL_KEPT_BYTES = 2 * TAIL_BYTES,
+    HELD_MAX_BYTES = 64 * 1024 /* of an unfinished line that may become an echo */
 };
 
 /* ---- what was asked for ---- */
@@ -181,6 +182,36 @@ int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
     return rc;
 }
 
+/* ---- lines that several ranks print ---- */
+
+/* A file or a pipe gets what it would get from the ranks alone. */
+void fold_begin(struct launch *launch)
+{
+    enum launch_fold when = launch->request->fold;
+    bool is_wanted = when == FOLD_ALWAYS || (when == FOLD_ON_TERMINAL && isatty(STDERR_FILENO));
+    fold_free(launch->fold);
+    launch->fold = is_wanted && launch->n_ranks > 1 ? fold_new(launch->n_ranks) : NULL;
+}
+
+void fold_say(struct launch *launch, bool is_end)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    struct fold_note note;
+    if (!launch->fold || launch->is_mute ||
+        !fold_note(launch->fold, shell_now(&launch->shell), is_end, &note))
+        return;
+    if (note.n_ranks == 1)
+        buf_addf(&text, "muster: rank %u printed", launch->ranks[note.rank].number);
+    else
+        buf_addf(&text, "muster: %u ranks more printed", note.n_ranks);
+    buf_addf(&text, " the same line%s", plural(note.n_most));
+    if (note.n_least < note.n_most)
+        buf_addf(&text, " (%u to %u)\n", note.n_least, note.n_most);
+    else
+        buf_addf(&text, note.n_most > 1 ? " (%u)\n" : "\n", note.n_most);
+    (void)!log_say(launch->shell.log, buf_str(&text));
+}
+
 /* ---- bytes ---- */
 
 static void tail_add(struct buf *tail, struct str bytes)
@@ -204,13 +235,52 @@ static void output_lost(struct launch *launch, const struct err *why)
     shell_stop(&launch->shell, false);
 }
 
-static void shown_add(struct rank *rank, struct rank_stream *stream, struct str bytes, bool is_end)
+static void shown_print(struct rank *rank, struct rank_stream *stream, struct str bytes,
+                        bool is_end)
 {
     struct launch *launch = rank->launch;
     struct err err = {0};
     if (stream->is_shown && !launch->is_mute &&
         prefix_print(&launch->shell, &stream->shown, bytes, is_end, &err) != 0)
         output_lost(launch, &err);
+}
+
+/* Shows the lines that are no echoes, and the rest of one whose beginning is on the terminal already. */
+static void folded_print(struct rank *rank, struct rank_stream *stream, struct str bytes,
+                         bool is_end)
+{
+    cleanup_buf struct buf shown = BUF_INIT;
+    uint32_t number = (uint32_t)(rank - rank->launch->ranks);
+    uint64_t now_ms = shell_now(&rank->launch->shell);
+    buf_add_str(&stream->held, bytes);
+    struct str rest = buf_str(&stream->held);
+    for (const char *end; rest.len > 0 && (end = memchr(rest.at, '\n', rest.len)) != NULL;) {
+        struct str line = {rest.at, (size_t)(end - rest.at)};
+        bool is_echo = !stream->is_begun &&
+                       fold_takes(rank->launch->fold, number, (uint32_t)rank->pid, line, now_ms);
+        if (!is_echo)
+            buf_add(&shown, line.at, line.len + 1);
+        stream->is_begun = false;
+        rest = (struct str){end + 1, rest.len - line.len - 1};
+    }
+    bool is_shown_now = is_end || stream->is_begun || rest.len > HELD_MAX_BYTES;
+    if (is_shown_now && rest.len > 0) {
+        buf_add_str(&shown, rest);
+        stream->is_begun = true;
+        rest.len = 0;
+    }
+    buf_consume(&stream->held, stream->held.len - rest.len);
+    shown_print(rank, stream, buf_str(&shown), is_end);
+}
+
+static bool is_folded(const struct rank *rank, const struct rank_stream *stream)
+{
+    return rank->launch->fold && stream == &rank->errors && stream->is_shown;
+}
+
+static void shown_add(struct rank *rank, struct rank_stream *stream, struct str bytes, bool is_end)
+{
+    (is_folded(rank, stream) ? folded_print : shown_print)(rank, stream, bytes, is_end);
 }
 
 void rank_output_add(struct rank *rank, enum worker_stream which, struct str bytes)
@@ -230,11 +300,15 @@ void rank_output_rest(struct rank *rank)
     struct err err = {0};
     for (size_t i = 0; i < countof(streams); i++) {
         struct rank_stream *stream = streams[i];
-        bool is_still = stream->shown.line.len == stream->n_rest;
+        bool is_still = stream->shown.line.len + stream->held.len == stream->n_rest;
+        if (is_still && stream->held.len > 0 && !stream->shown.before) {
+            stream->is_begun = true;
+            folded_print(rank, stream, STR(""), false);
+        }
         if (is_still && stream->is_shown && !rank->launch->is_mute &&
             prefix_rest_print(&rank->launch->shell, &stream->shown, &err) != 0)
             output_lost(rank->launch, &err);
-        stream->n_rest = stream->shown.line.len;
+        stream->n_rest = stream->shown.line.len + stream->held.len;
     }
 }
 
@@ -242,6 +316,7 @@ static void stream_close(struct rank *rank, struct rank_stream *stream)
 {
     shown_add(rank, stream, STR(""), true);
     prefix_release(&stream->shown);
+    buf_release(&stream->held);
     int failed = stream->file ? logfile_error(stream->file) : 0;
     if (failed)
         log_add(rank->launch->shell.log, LOG_WARN, "launch",

@@ -17,7 +17,8 @@
 enum {
     ERROR_FILE_MAX = 1 << 20,
     MESSAGE_MAX = 2000,
-    LINES_SHOWN = 12
+    LINES_SHOWN = 12, /* of those that are on the terminal already, among those of others */
+    LINES_UNSEEN = 40 /* of those that went into a file */
 };
 /* Of our own time-outs. */
 #define HUNG_STATUS 124
@@ -121,13 +122,28 @@ void rank_name_add(struct buf *out, const struct rank *rank)
     buf_add_text(out, ")");
 }
 
+static void others_add(struct buf *out, const struct launch *launch, const struct rank *cause)
+{
+    uint32_t n_others = 0, n_alike = 0;
+    for (uint32_t i = 0; i < launch->n_ranks; i++) {
+        const struct rank *other = &launch->ranks[i];
+        if (other == cause || other->status == 0)
+            continue;
+        n_others++;
+        n_alike += fold_ends_alike(buf_str(&cause->tail), (uint32_t)cause->pid,
+                                   buf_str(&other->tail), (uint32_t)other->pid, LINES_SHOWN);
+    }
+    if (n_others == 0)
+        return;
+    buf_addf(out, "\n  %u other rank%s ended after it", n_others, plural(n_others));
+    if (n_alike > 0)
+        buf_addf(out, ", %u with the same words", n_alike);
+}
+
 static void failure_report(struct launch *launch, const struct rank *first)
 {
     struct buf *out = &launch->report;
     const struct rank *cause = cause_find(launch, first);
-    uint32_t n_others = 0;
-    for (uint32_t i = 0; i < launch->n_ranks; i++)
-        n_others += &launch->ranks[i] != cause && launch->ranks[i].status != 0;
     launch->failed_status = first->status;
     rank_name_add(out, cause);
     buf_add_text(out, " failed first: ");
@@ -142,9 +158,9 @@ static void failure_report(struct launch *launch, const struct rank *first)
         status_add(out, first);
     }
     if (is_buried(launch, cause))
-        quote_add(out, buf_str(&cause->tail), LINES_SHOWN, true);
-    if (n_others > 0)
-        buf_addf(out, "\n  %u other rank%s ended after it", n_others, plural(n_others));
+        quote_add(out, buf_str(&cause->tail), cause->shows_errors ? LINES_SHOWN : LINES_UNSEEN,
+                  true);
+    others_add(out, launch, cause);
 }
 
 static void hung_report(struct launch *launch, const struct rank *rank)
@@ -188,6 +204,7 @@ void report_make(struct launch *launch)
 void report_print(struct launch *launch)
 {
     cleanup_buf struct buf text = BUF_INIT;
+    fold_say(launch, true);
     buf_addf(&text, "muster: %s\n", buf_text(&launch->report));
     (void)!log_say(launch->shell.log, buf_str(&text));
 }

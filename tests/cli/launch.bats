@@ -373,6 +373,62 @@ END
     ended_with 2
 }
 
+# Eight ranks that fail at once, of which each prints the same traceback, but for its number.
+failing() {
+    cat >failing.py <<'END'
+import os, sys, time
+rank = os.environ["RANK"]
+open(f"here.{rank}", "w").close()
+while len([name for name in os.listdir(".") if name.startswith("here.")]) < 8:
+    time.sleep(0.01)
+print("loss", rank)
+raise ValueError(f"rank {rank}: no such file at {id(rank):#x}")
+END
+}
+
+# The lines of its stderr that are not muster's.
+of_ranks() { grep -vE '^muster: |^  [|0-9]' <<<"$stderr"; }
+
+@test "--fold: what several ranks print on stderr is shown once, with their number; files and stdout have all of it" {
+    failing
+    launch --nproc 8 --fold always --shutdown-timeout 0.2s failing.py
+    ended_with 1
+    [ "$(grep -c '^loss' <<<"$output")" -ge 1 ]
+    [ "$(of_ranks | grep -c '^Traceback')" = 1 ]
+    [ "$(of_ranks | grep -c '^ValueError')" = 1 ]
+    grep -E '^muster: ([0-9]+ ranks more|rank [0-7]) printed the same lines \([0-9]' <<<"$stderr"
+    grep -E '^  [0-9]+ other ranks? ended after it, [0-9]+ with the same words$' <<<"$stderr"
+    rm here.*
+    launch --nproc 8 --shutdown-timeout 5s -t 2 --log-dir logs --no-python sh -c 'trap "" TERM; exec "$@"' sh "$PYTHON" failing.py
+    ended_with 1
+    [ "$(of_ranks | grep -c 'Traceback')" = 8 ] # not on a terminal
+    rm here.*
+    launch --nproc 8 --fold always --shutdown-timeout 5s -t 2 --log-dir logs2 --no-python sh -c 'trap "" TERM; exec "$@"' sh "$PYTHON" failing.py
+    [ "$(of_ranks | grep -c 'Traceback')" = 1 ]
+    [ "$(cat logs2/*/attempt_0/*/stderr.log | grep -c Traceback)" = 8 ]
+    grep -E '^muster: 7 ranks more printed the same lines' <<<"$stderr" || grep -E '^muster: 8 ranks more printed' <<<"$stderr"
+    launch --fold sometimes --no-python true
+    ended_with 2
+}
+
+@test "--fold: on a terminal it is the default, and a question is shown there while a rank waits" {
+    command -v script >/dev/null || skip "script is not installed"
+    cat >ask.sh <<'END'
+echo same >&2
+printf 'more? ' >&2
+while [ ! -e go ]; do sleep 0.02; done
+echo "yes $RANK" >&2
+END
+    script -qfec "'$MUSTER' launch --nproc 2 --no-python sh ask.sh" said >/dev/null </dev/null 3>&- 4>&- &
+    PID=$!
+    wait_for holds said "more? "
+    touch go
+    map_end
+    ended_with 0
+    [ "$(grep -c same <<<"$output")" = 2 ] # one of them is muster's own line
+    [[ $output == *"printed the same line"* && $output == *"yes 0"* && $output == *"yes 1"* ]]
+}
+
 @test "--virtual-local-rank: each rank sees one device, and has the local rank 0" {
     CUDA_VISIBLE_DEVICES=5,3 launch --virtual-local-rank --nproc-per-node 2 --no-python sh -c 'echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
     ended_with 0
