@@ -28,7 +28,7 @@ struct teller {
 struct fold {
     struct shown shown[SHOWN_MAX]; /* a ring, by number */
     uint64_t n_shown;
-    uint64_t echo_ms; /* the last one */
+    uint64_t echo_ms;   /* the last one */
     uint32_t n_telling; /* ranks with echoes that are not told yet */
     uint32_t n_ranks;
     struct buf scratch;
@@ -55,8 +55,8 @@ void fold_free(struct fold *fold)
 /* Behind these, a number is of the rank. */
 static bool is_of_rank(const char *begin, const char *at)
 {
-    static const char *const words[] = {"rank", "cuda", "gpu", "device", "hip", "xpu",
-                                        "pid",  "process", "worker", "node"};
+    static const char *const words[] = {"rank", "cuda", "gpu",     "device", "hip",
+                                        "xpu",  "pid",  "process", "worker", "node"};
     while (at > begin && strchr(" :=#[(-", at[-1]) && at[-1] != '\0')
         at--;
     for (size_t i = 0; i < countof(words); i++) {
@@ -85,8 +85,8 @@ static size_t varying_len(struct str rest)
                 break;
         if (forms[f][len])
             continue;
-        while (len < rest.len && (isdigit((unsigned char)rest.at[len]) ||
-                                  rest.at[len] == '.' || rest.at[len] == ','))
+        while (len < rest.len &&
+               (isdigit((unsigned char)rest.at[len]) || rest.at[len] == '.' || rest.at[len] == ','))
             len++;
         return len;
     }
@@ -118,8 +118,9 @@ void fold_normalise(struct buf *out, struct str line, uint32_t pid)
         struct str rest = {line.at + at, line.len - at};
         bool begins = at == 0 || !isalnum((unsigned char)line.at[at - 1]);
         size_t len = begins ? varying_len(rest) : 0, n_digits = digits_len(rest);
-        bool varies = len > 0 || (n_digits > 0 && (is_of_rank(line.at, rest.at) ||
-                                                   is_number((struct str){rest.at, n_digits}, pid)));
+        bool varies =
+            len > 0 || (n_digits > 0 && (is_of_rank(line.at, rest.at) ||
+                                         is_number((struct str){rest.at, n_digits}, pid)));
         len = MAX(len, MAX(n_digits, (size_t)1));
         if (varies)
             buf_add_char(out, '#');
@@ -165,7 +166,8 @@ static uint64_t hash_of(struct str text)
 }
 
 /* The first one of these words that the rank may repeat. 0: there is none. Numbers are from 1. */
-static uint64_t original_find(const struct fold *fold, uint32_t rank, uint64_t hash, uint64_t now_ms)
+static uint64_t original_find(const struct fold *fold, uint32_t rank, uint64_t hash,
+                              uint64_t now_ms)
 {
     uint64_t oldest = fold->n_shown - MIN(fold->n_shown, (uint64_t)SHOWN_MAX) + 1;
     uint64_t number = MAX(oldest, fold->tellers[rank].repeated + 1);

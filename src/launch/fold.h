@@ -22,9 +22,9 @@ bool fold_takes(struct fold *fold, uint32_t rank, uint32_t pid, struct str line,
 
 /* Echoes that nothing was said about yet. */
 struct fold_note {
-    uint32_t n_ranks;           /* that had any */
-    uint32_t n_least, n_most;   /* lines of a rank */
-    uint32_t rank;              /* one of them */
+    uint32_t n_ranks;         /* that had any */
+    uint32_t n_least, n_most; /* lines of a rank */
+    uint32_t rank;            /* one of them */
 };
 /* True: there is something to say, because no echo has come for a while; `is_end`: in any case. */
 bool fold_note(struct fold *fold, uint64_t now_ms, bool is_end, struct fold_note *out);

@@ -275,7 +275,7 @@ static void folded_print(struct rank *rank, struct rank_stream *stream, struct s
 
 static bool is_folded(const struct rank *rank, const struct rank_stream *stream)
 {
-    return rank->launch->fold && stream == &rank->errors && stream->is_shown;
+    return stream == &rank->errors && stream->is_shown && rank->launch->fold;
 }
 
 static void shown_add(struct rank *rank, struct rank_stream *stream, struct str bytes, bool is_end)

@@ -264,6 +264,11 @@ static void on_gone(void *context, const struct worker_exit *exit)
     if (exit->was_refused)
         log_add(launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
                 rank->number, errno_text(exit->exec_errno));
+    if (exit->stuck_pid)
+        log_add(launch->shell.log, LOG_WARN, "launch",
+                "rank %u: process %d does not end, even by SIGKILL, and is left: it is blocked in "
+                "the kernel",
+                rank->number, (int)exit->stuck_pid);
     node_release(steal_ptr(&rank->process));
     machine_lost_rank(rank);
 }

@@ -273,6 +273,20 @@ END
     wait_for nobody_is_left
 }
 
+@test "a rank that not even SIGKILL ends is named, and not waited for" {
+    mkdir deaf
+    $PYTHON "$BATS_TEST_DIRNAME/deaf_fs.py" deaf >mounted 2>&1 3>&- 4>&- &
+    local server=$!
+    KEPT="$KEPT $server"
+    wait_for grep -q . mounted
+    holds mounted "mounted" || skip "no file system can be mounted here"
+    launch --nproc 2 --shutdown-timeout 0.1s --no-python sh -c '[ $RANK = 1 ] && exec cat deaf/file; sleep 0.3; exit 3'
+    kill -KILL "$server"
+    umount -l deaf
+    ended_with 3
+    [[ $stderr == *"rank 1: process "*" does not end, even by SIGKILL, and is left"*"rank 0 (pid "*") failed first: status 3"* ]]
+}
+
 @test "limits: on the whole, and on ranks that stay when another one has ended well" {
     launch --nproc 2 --time-limit 0.3s --no-python sleep 1000
     ended_with 124

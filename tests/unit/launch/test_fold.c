@@ -21,7 +21,8 @@ static void what_differs_between_ranks_is_not_compared(void **state)
 {
     (void)state;
     normalises("", "");
-    normalises("[rank3]: Traceback (most recent call last):", "[rank#]: Traceback (most recent call last):");
+    normalises("[rank3]: Traceback (most recent call last):",
+               "[rank#]: Traceback (most recent call last):");
     normalises("Rank 12 of WORLD_SIZE 16, LOCAL_RANK=4", "Rank # of WORLD_SIZE 16, LOCAL_RANK=#");
     normalises("tensor on cuda:7, GPU 0, device=3", "tensor on cuda:#, GPU #, device=#");
     normalises("object at 0x7f3aB0>, 0xg", "object at #>, #g");
@@ -42,7 +43,8 @@ static bool is_echo(struct scene *scene, uint32_t rank, const char *line)
     return fold_takes(scene->fold, rank, 1000 + rank, str_of(line), scene->now_ms);
 }
 
-static void notes(struct scene *scene, bool is_end, uint32_t n_ranks, uint32_t n_least, uint32_t n_most)
+static void notes(struct scene *scene, bool is_end, uint32_t n_ranks, uint32_t n_least,
+                  uint32_t n_most)
 {
     struct fold_note note;
     assert_true(fold_note(scene->fold, scene->now_ms, is_end, &note));
@@ -55,7 +57,8 @@ static void notes(struct scene *scene, bool is_end, uint32_t n_ranks, uint32_t n
 static void one_traceback_of_several_is_shown_however_they_are_mixed(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"Traceback:", "  File a, line 1", "  File b, line 2", "", "Error: rank "};
+    static const char *const lines[] = {"Traceback:", "  File a, line 1", "  File b, line 2", "",
+                                        "Error: rank "};
     struct scene scene = {fold_new(8), 1000};
     size_t at[8] = {0};
     unsigned n_shown = 0, turn = 0;
