@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/this_host.h"
@@ -295,8 +296,13 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
     if (rc == 0)
         rc = shell_begin(&launch.shell, &wish, &launch.allocation,
                          (struct str){scratch, SCRATCH_BYTES}, err);
+    if (rc == 0) {
+        launch.mark = xasprintf("MUSTER_LAUNCH=%d-%lx", getpid(), clock_now_ns());
+        shell_keeper_start(&launch.shell, &launch.allocation, launch.mark, request->grace_ms);
+    }
     rc = rc ? rc : ranks_run(&launch, &named.meeting, err);
     rc = rc ? rc : status_of(&launch, err);
     launch_release(&launch);
+    free(launch.mark);
     return rc;
 }

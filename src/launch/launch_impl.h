@@ -73,7 +73,8 @@ struct launch {
     struct fleet *fleet;           /* NULL: no --hosts */
     struct watch *watch;           /* NULL: nobody looks whether ranks stand still */
     const char *master_addr;       /* in the environment of ranks */
-    struct gang *gang;             /* NULL: a leader elsewhere decides */
+    char *mark;        /* an entry there, by which the keeper finds what this muster has started */
+    struct gang *gang; /* NULL: a leader elsewhere decides */
     struct {
         struct gang_event *at; /* told, and not yet handled */
         size_t len, cap;

@@ -306,6 +306,7 @@ static int process_start(struct rank *rank, const struct env_list *words,
     struct texts sent = sent_make(wish, contract);
     env_inherit(&env);
     takeover_environment(&env, rank->machine->n_ranks);
+    env_set(&env, xstrdup(launch->mark));
     if (rank->machine->is_far)
         env_list_add_words(&env, not_of_ranks);
     else if (launch->request->is_virtual)

@@ -273,6 +273,37 @@ END
     wait_for nobody_is_left
 }
 
+# Those of this test's processes that are muster's, and its ranks themselves.
+victims() { for pid in $(marked); do holds "/proc/$pid/comm" sleep || echo "$pid"; done; }
+
+@test "KILL to any one or two of muster, guards, keeper and ranks leaves nobody" {
+    worker family <<'END'
+#!/bin/bash
+trap '' HUP INT
+sleep 1000 &
+setsid sh -c 'sleep 1000 & exec sleep 1000' &
+echo $$ >>pids
+wait
+END
+    local round one other
+    RANDOM=17
+    for round in 1 2 3 4 5; do
+        rm -f pids
+        "$MUSTER" launch --nproc 3 --shutdown-timeout 0.3s --no-python ./family >said 2>&1 3>&- 4>&- &
+        PID=$!
+        wait_for has_lines pids 3
+        one=$(victims | shuf -n 1 --random-source=<(yes "$RANDOM"))
+        other=$(victims | shuf -n 1 --random-source=<(yes "$RANDOM"))
+        # The pair that only the keeper can clean up after.
+        [ $round != 1 ] || { one=$PID other=$(ps -o ppid= -p "$(head -n 1 pids)" | tr -d ' '); }
+        # Without its keeper alone, a run goes on.
+        if [ "$one" = "$other" ] && holds "/proc/$one/comm" run-keeper; then other=$PID; fi
+        kill -KILL "$one" "$other" 2>/dev/null || true
+        wait_for is_gone "$PID"
+        wait_for nobody_is_left
+    done
+}
+
 @test "a rank that not even SIGKILL ends is named, and not waited for" {
     mkdir deaf
     $PYTHON "$BATS_TEST_DIRNAME/deaf_fs.py" deaf >mounted 2>&1 3>&- 4>&- &

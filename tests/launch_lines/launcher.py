@@ -194,6 +194,8 @@ class Work:
             return "this machine" if text in own_names() else text
         if name == "MUSTER_GUARD":
             return re.sub(r"\d+", "pid", text)
+        if name == "MUSTER_LAUNCH":
+            return re.sub(r"^\d+-[0-9a-f]+$", "pid-time", text)
         if name == "TORCHELASTIC_RUN_ID":
             return UUID.sub("uuid", text)
         if name == "TORCHELASTIC_ERROR_FILE":

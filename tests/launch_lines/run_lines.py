@@ -86,6 +86,11 @@ DIFFERENCES = [
         "what a rank starts carries the name of its guard, which ends all that does",
     ),
     (
+        "environment.MUSTER_LAUNCH",
+        lambda _line, _theirs: "pid-time",
+        "by it the keeper finds what is left when muster and a guard are killed together",
+    ),
+    (
         "streams.stdout",
         stream_of_muster,
         "with --tee and --redirects torchrun's ranks write into the files; muster's into pipes, and muster into the files",
