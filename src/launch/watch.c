@@ -19,7 +19,8 @@ enum {
     SHOWN_MAX = 4,  /* of the ranks that are named */
     NAMED_MAX = 16, /* numbers in a sentence */
     LINES_MAX = 40, /* of a rank's stacks */
-    HANG_STATUS = 124
+    HANG_STATUS = 124,
+    DEPTH_STEP = 64,
 };
 
 struct watch {
@@ -112,11 +113,11 @@ static int busy_percent(const struct rank *rank)
                    : -1;
 }
 
-/* FNV-1a. */
-static uint64_t place_hash(const char *text)
+/* FNV-1a. Depths are rounded, for the beginning of a stack is aligned. */
+static uint64_t place_hash(const struct proc_stand *stand)
 {
-    uint64_t hash = 0xcbf29ce484222325;
-    for (; *text; text++)
+    uint64_t hash = 0xcbf29ce484222325 ^ (stand->depth + DEPTH_STEP / 2) / DEPTH_STEP;
+    for (const char *text = stand->place; *text; text++)
         hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
     return hash;
 }
@@ -139,21 +140,27 @@ static void stand_tell(const struct rank *rank)
     rendezvous_tell_stand(launch->rendezvous, &stand);
 }
 
+/* A thread that looks after itself now and then is seen at work at times; where it waits is its place. */
+static void stand_take(struct rank *rank, const struct proc_stand *stand)
+{
+    struct proc_stand before = rank->stand;
+    rank->stand = *stand;
+    if (stand->state != 'R' || !before.state)
+        return;
+    memcpy(rank->stand.place, before.place, sizeof(before.place));
+    rank->stand.depth = before.depth;
+}
+
 void watch_stands(struct rank *rank, const struct proc_stand *stand)
 {
     struct watch *watch = rank->launch->watch;
-    char place[PROC_PLACE_BYTES];
-    if (!watch || !watch->hang)
+    if (!watch || !watch->hang || watch->report.is_made) /* py-spy stops it */
         return;
-    /* A thread that looks after itself now and then is seen at work at times; where it waits is its place. */
-    bool keeps_place = stand->state == 'R' && rank->stand.state;
-    memcpy(place, keeps_place ? rank->stand.place : stand->place, sizeof(place));
-    rank->stand = *stand;
-    memcpy(rank->stand.place, place, sizeof(place));
+    stand_take(rank, stand);
     const struct hang_look look = {.cpu_ms = stand->cpu_ms,
                                    .io_bytes = stand->io_bytes,
                                    .family = stand->family,
-                                   .place = place_hash(place),
+                                   .place = place_hash(&rank->stand),
                                    .is_blocked = stand->is_blocked,
                                    .is_paused = is_paused(stand),
                                    .busy_percent = busy_percent(rank)};

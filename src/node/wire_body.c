@@ -422,6 +422,7 @@ void wire_stand(struct wire_body *body, struct proc_stand *stand)
     wire_u8(body, &state);
     wire_flag(body, &stand->is_blocked);
     wire_u32(body, &tracer);
+    wire_u64(body, &stand->depth);
     wire_text(body, stand->place, sizeof(stand->place));
     if (pid > INT32_MAX || tracer > INT32_MAX || state < ' ' || state > '~')
         body->is_malformed = true;

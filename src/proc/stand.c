@@ -138,6 +138,27 @@ static void place_add(struct buf *out, const char *task, char state)
         buf_addf(out, " (%s)", text);
 }
 
+/* From where its stack begins, which the kernel notes at the start of the program, to where it is in its system call: the
+ * last number but one that is shown of that. */
+static uint64_t depth_of(pid_t pid)
+{
+    static const int start_stack = 27; /* among the words of stat, from 0 */
+    char what[32], text[1024];
+    unsigned long sp = 0;
+    snprintf(what, sizeof(what), "%d/syscall", (int)pid);
+    if (!proc_text(what, text, sizeof(text)) ||
+        sscanf(text, "%*d %*s %*s %*s %*s %*s %*s %lx", &sp) != 1)
+        return 0;
+    snprintf(what, sizeof(what), "%d/stat", (int)pid);
+    const char *at = proc_text(what, text, sizeof(text)) ? strrchr(text, ')') : NULL;
+    for (int n = 1; at && n < start_stack; n++) {
+        at = strchr(at, ' ');
+        at = at ? at + 1 : NULL;
+    }
+    uint64_t begin = at ? strtoull(at, NULL, 10) : 0;
+    return begin > sp ? begin - sp : 0;
+}
+
 /* ---- one look at several ---- */
 
 static int by_pid(const void *a, const void *b)
@@ -190,6 +211,7 @@ static void end_look(const struct proc_stat *end, struct proc_stand *out)
     out->pid = end->pid;
     out->state = end->state;
     out->tracer = tracer_of(end->pid);
+    out->depth = depth_of(end->pid);
     snprintf(out->place, sizeof(out->place), "%s", buf_text(&place));
 }
 

@@ -24,8 +24,11 @@ struct proc_stand {
     pid_t pid;
     char state;   /* as in proc(5); 0: it is gone */
     pid_t tracer; /* 0: none */
-    char place
-        [PROC_PLACE_BYTES]; /* of its first thread: "sleeps in futex (futex_do_wait)"; "" if it is gone */
+    /* How deep its first thread is in its calls: bytes of its stack. Equal for processes of one program that wait at the same
+     * place of it, and different for most others. 0: not known. */
+    uint64_t depth;
+    /* Of its first thread: "sleeps in futex (futex_do_wait)"; "" if it is gone. */
+    char place[PROC_PLACE_BYTES];
 };
 
 /* One look at each of these processes. Costs about 10 us for each process of the machine, and as much for each of those. */

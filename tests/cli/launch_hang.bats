@@ -91,6 +91,20 @@ END
     [[ $stderr == *"rank 0 is not where the others are"*"rank 0 (pid "*"): blocked in "*", which is in the kernel, where signals may not end it"* ]]
 }
 
+@test "of ranks that all wait for a lock, the one that waits elsewhere in its program is named" {
+    cat >locks.py <<'END'
+import os, threading
+lock = threading.Lock()
+lock.acquire()
+if os.environ["RANK"] == "2":
+    max([1], key=lambda _: lock.acquire())
+lock.acquire()
+END
+    launch --nproc 4 --hang-after 2s --on-hang end locks.py
+    ended_with 124
+    [[ $stderr == *"rank 2 is not where the others are"*"rank 2 (pid "*"): sleeps in futex"*"rank 0 (pid "*"), one of the others: sleeps in futex"* ]]
+}
+
 @test "py-spy says where a rank stands, if it is there, and why not" {
     worker bin/py-spy <<'END_SPY'
 #!/bin/sh
