@@ -54,6 +54,7 @@ struct rank {
     int exit_signal;            /* 0: it ended by itself */
     pid_t pid;
     struct proc_stand stand; /* as was told last; state 0: it was not */
+    int busy_percent;        /* likewise, of one with a muster of its own */
     char *where; /* where its threads stand; NULL: it was not asked, or has not answered */
 };
 

@@ -173,6 +173,7 @@ void lead_on_stands(void *context, uint32_t node, const struct rendezvous_stand 
     if (!rank)
         return;
     rank->pid = (pid_t)stand->pid;
+    rank->busy_percent = stand->busy_percent;
     watch_spoke(rank, stand->silent_ms);
     watch_stands(rank, &stand->stand);
 }

@@ -104,12 +104,14 @@ void watch_ended(const struct rank *rank)
 /* Of the rank's own device: if there is one for each rank. */
 static int busy_percent(const struct rank *rank)
 {
-    const struct launch *launch = rank->launch;
-    const struct device_watch *devices = launch->watch->devices;
-    const struct seat *seat = rank->machine ? rank->machine->seat : NULL;
-    bool has_own = devices && seat && seat->n_devices == rank->machine->n_ranks &&
-                   rank->local_rank < seat->n_devices;
-    return has_own ? device_watch_sample(devices, seat->devices[rank->local_rank])->busy_percent
+    const struct machine *machine = rank->machine;
+    const struct device_watch *devices = rank->launch->watch->devices;
+    if (!machine)
+        return rank->busy_percent;
+    bool has_own = devices && machine->seat->n_devices == machine->n_ranks &&
+                   rank->local_rank < machine->n_ranks;
+    return has_own ? device_watch_sample(devices, machine->seat->devices[rank->local_rank])
+                         ->busy_percent
                    : -1;
 }
 
@@ -135,6 +137,7 @@ static void stand_tell(const struct rank *rank)
         .generation = launch->own.part.generation,
         .local_rank = index_of(rank),
         .pid = (uint32_t)rank->pid,
+        .busy_percent = MIN(busy_percent(rank), 100),
         .silent_ms = hang_silent_ms(launch->watch->hang, index_of(rank), launch->shell.now_ms),
         .stand = rank->stand};
     rendezvous_tell_stand(launch->rendezvous, &stand);

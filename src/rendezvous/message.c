@@ -129,9 +129,11 @@ void message_stand(struct wire_body *body, struct rendezvous_stand *stand)
     wire_u32(body, &stand->generation);
     wire_u32(body, &stand->local_rank);
     wire_u32(body, &stand->pid);
+    wire_i32(body, &stand->busy_percent);
     wire_u64(body, &stand->silent_ms);
     wire_stand(body, &stand->stand);
-    require(body, stand->local_rank < RENDEZVOUS_RANKS_MAX && stand->pid <= INT32_MAX);
+    require(body, stand->local_rank < RENDEZVOUS_RANKS_MAX && stand->pid <= INT32_MAX &&
+                      stand->busy_percent >= -1 && stand->busy_percent <= 100);
 }
 
 void message_ask(struct wire_body *body, uint32_t *local_rank)

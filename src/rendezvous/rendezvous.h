@@ -56,6 +56,7 @@ struct rendezvous_exit {
 /* What a rank of a follower does, of which nothing has been heard for a while (core/hang.h). */
 struct rendezvous_stand {
     uint32_t generation, local_rank, pid;
+    int busy_percent; /* of its device; -1: not known */
     uint64_t silent_ms;
     struct proc_stand stand;
 };

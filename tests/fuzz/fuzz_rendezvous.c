@@ -70,6 +70,7 @@ static void on_stands(void *context, uint32_t node, const struct rendezvous_stan
 {
     (void)context;
     ASSERT(node < NODES && end.is_member[node] && stand->generation == 1 && stand->stand.state);
+    ASSERT(stand->busy_percent >= -1 && stand->busy_percent <= 100);
     ASSERT(stand->local_rank < end.r->leader.members[node]->member.n_ranks);
 }
 

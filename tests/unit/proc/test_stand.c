@@ -73,14 +73,14 @@ static struct proc_stand look(pid_t pid)
 }
 
 /* Until the condition on `stand`, the latest look at `pid`, holds; at most ten seconds. */
-#define UNTIL(pid, stand, condition)                                       \
-    do {                                                                   \
-        uint64_t until_ms = clock_now_ms() + 10000;                        \
-        do {                                                               \
-            usleep(5000);                                                  \
-            (stand) = look(pid);                                           \
-            assert_true(clock_now_ms() < until_ms);                        \
-        } while (!(condition));                                            \
+#define UNTIL(pid, stand, condition)                \
+    do {                                            \
+        uint64_t until_ms = clock_now_ms() + 10000; \
+        do {                                        \
+            usleep(5000);                           \
+            (stand) = look(pid);                    \
+            assert_true(clock_now_ms() < until_ms); \
+        } while (!(condition));                     \
     } while (0)
 
 static void who_works_uses_time_and_who_reads_bytes(void **state)

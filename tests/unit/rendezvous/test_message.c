@@ -92,7 +92,8 @@ static void bodies_are_taken_whole_or_not_at_all(void **state)
     struct rendezvous_over over = {255, true, STR("why")};
     struct rendezvous_exit exit = {1, 2, 3, 139, 11, 6, {"a\0b", 3}, STR("words")};
     struct rendezvous_stand stand = {
-        1, 1023, 3, 60000, {.cpu_ms = 1, .pid = 7, .state = 'D', .tracer = 9, .place = "blocked"}};
+        1,   1023,  3,
+        100, 60000, {.cpu_ms = 1, .pid = 7, .state = 'D', .tracer = 9, .place = "blocked"}};
     uint32_t asked = 1023;
     struct rendezvous_where where = {1, 2, STR("pid 7: cat\n")};
     struct str why = STR("why");
