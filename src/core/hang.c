@@ -128,27 +128,25 @@ static enum hang_motion motion_see(const struct hang *hang, const struct watched
     return w->computes ? HANG_COMPUTES : HANG_UNKNOWN;
 }
 
-static bool is_at(const struct watched *w, const struct hang_look *place)
+static bool is_at(const struct watched *w, uint64_t place)
 {
-    return w->motion == HANG_STILL && w->look.place == place->place &&
-           w->look.is_blocked == place->is_blocked;
+    return w->motion == HANG_STILL && w->look.place == place;
 }
 
-/* The place that more than half of those that stand still have, if there is one (by pairs of unequal ones that are struck
- * out: what is left is it). NULL: there is none. */
-static const struct hang_look *majority_find(const struct hang *hang, uint32_t n_still)
+/* Is there a place where more than half of those are that stand still? (Pairs of unequal ones are struck out: what is left
+ * is it, if there is one.) */
+static bool majority_find(const struct hang *hang, uint32_t n_still, uint64_t *place)
 {
-    const struct watched *left = NULL;
     uint32_t n_left = 0, n_there = 0;
     for (const struct watched *w = hang->ranks; w < hang->ranks + hang->n_ranks; w++) {
         if (w->motion != HANG_STILL)
             continue;
-        left = n_left == 0 ? w : left;
-        n_left += is_at(left, &w->look) ? 1 : -1u;
+        *place = n_left == 0 ? w->look.place : *place;
+        n_left += w->look.place == *place ? 1 : -1u;
     }
-    for (uint32_t i = 0; left && i < hang->n_ranks; i++)
-        n_there += is_at(&hang->ranks[i], &left->look);
-    return 2 * n_there > n_still ? &left->look : NULL;
+    for (uint32_t i = 0; i < hang->n_ranks; i++)
+        n_there += is_at(&hang->ranks[i], *place);
+    return 2 * n_there > n_still;
 }
 
 /*
@@ -161,10 +159,11 @@ static void odd_name(struct hang *hang, uint32_t n_still)
     for (uint32_t i = 0; i < hang->n_ranks; i++)
         n_blocked += hang->ranks[i].motion == HANG_STILL && hang->ranks[i].look.is_blocked;
     bool is_by_block = n_blocked > 0 && n_blocked < n_still;
-    const struct hang_look *most = is_by_block ? NULL : majority_find(hang, n_still);
+    uint64_t most = 0;
+    bool has_most = !is_by_block && majority_find(hang, n_still, &most);
     for (uint32_t i = 0; i < hang->n_ranks; i++) {
         struct watched *w = &hang->ranks[i];
-        bool is_odd = is_by_block ? w->look.is_blocked : most && !is_at(w, most);
+        bool is_odd = is_by_block ? w->look.is_blocked : has_most && !is_at(w, most);
         w->is_named = is_odd && w->motion == HANG_STILL;
     }
 }

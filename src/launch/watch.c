@@ -433,11 +433,22 @@ static void report_end(struct launch *launch)
                                           .status = HANG_STATUS});
 }
 
+static void said_forget(struct launch *launch)
+{
+    struct watch *watch = launch->watch;
+    if (watch->said.kind != HANG_NONE)
+        log_add(launch->shell.log, LOG_WARN, "launch", "the ranks go on");
+    watch->said.kind = HANG_NONE;
+    watch->said.next_ms = 0;
+}
+
 static void judge(struct launch *launch)
 {
     struct watch *watch = launch->watch;
     struct hang_verdict verdict;
     hang_judge(watch->hang, shell_now(&launch->shell), &verdict);
+    if (verdict.silent_ms < watch->said.next_ms / 2) /* a rank elsewhere has printed something */
+        said_forget(launch);
     bool is_worse = verdict.kind > watch->said.kind;
     if (verdict.kind != HANG_NONE && (is_worse || verdict.silent_ms >= watch->said.next_ms))
         report_begin(launch, &verdict);
@@ -446,12 +457,8 @@ static void judge(struct launch *launch)
 /* Something was printed. */
 static void silence_end(struct launch *launch)
 {
-    struct watch *watch = launch->watch;
-    if (watch->said.kind != HANG_NONE)
-        log_add(launch->shell.log, LOG_WARN, "launch", "the ranks go on");
-    watch->said.kind = HANG_NONE;
-    watch->said.next_ms = 0;
-    watch->report.is_made = false;
+    said_forget(launch);
+    launch->watch->report.is_made = false;
     looks_ask(launch, false);
 }
 

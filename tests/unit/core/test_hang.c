@@ -184,6 +184,19 @@ static void who_is_not_seen_is_not_judged_and_nobody_else_either(void **state)
     hang_free(scene.hang);
 }
 
+static void two_looks_at_one_time_say_nothing(void **state)
+{
+    (void)state;
+    struct scene scene = scene_open(1);
+    assert_int_equal(play(&scene, ".", 30), HANG_OF_ALL);
+    assert_int_equal(hang_motion_of(scene.hang, 0), HANG_STILL);
+    hang_looked(scene.hang, 0, &scene.looks[0], scene.now_ms);
+    hang_judge(scene.hang, scene.now_ms, &scene.verdict);
+    assert_int_equal(scene.verdict.kind, HANG_NONE);
+    assert_int_equal(hang_motion_of(scene.hang, 0), HANG_UNKNOWN);
+    hang_free(scene.hang);
+}
+
 static void times_too_short_for_looks_have_fewer(void **state)
 {
     (void)state;
@@ -205,6 +218,7 @@ int main(void)
         cmocka_unit_test(nobody_is_judged_before_the_time_and_looks_begin_at_half_of_it),
         cmocka_unit_test(who_did_something_lately_is_waited_for),
         cmocka_unit_test(who_is_not_seen_is_not_judged_and_nobody_else_either),
+        cmocka_unit_test(two_looks_at_one_time_say_nothing),
         cmocka_unit_test(times_too_short_for_looks_have_fewer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
