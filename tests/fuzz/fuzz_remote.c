@@ -108,6 +108,17 @@ static void on_input(void *context, enum input_fact fact)
     ASSERT(!((struct owner *)context)->is_gone && fact <= INPUT_WAITS_PERHAPS);
 }
 
+static void on_stands(void *context, const struct proc_stand *stand)
+{
+    ASSERT(!((struct owner *)context)->is_gone && stand->state && stand->pid >= 0);
+    ASSERT(strlen(stand->place) < sizeof(stand->place));
+}
+
+static void on_where(void *context, struct str text)
+{
+    ASSERT(!((struct owner *)context)->is_gone && text.len <= NODE_WHERE_BYTES);
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct owner *owner = context;
@@ -125,6 +136,8 @@ static const struct worker_handlers worker_handlers = {.output = on_output,
                                                        .writable = on_writable,
                                                        .closed = on_closed,
                                                        .input = on_input,
+                                                       .stands = on_stands,
+                                                       .where = on_where,
                                                        .gone = on_gone,
                                                        .warned = on_warned};
 
@@ -199,6 +212,8 @@ static void worker_use(struct owner *owner, unsigned deed, unsigned stream)
         return;
     case 3:
         node_ask_rest(owner->process, stream * 100);
+        node_ask_stand(owner->process, stream * 100);
+        node_ask_where(owner->process);
         return;
     case 4:
         node_pause(owner->process, stream, true);
