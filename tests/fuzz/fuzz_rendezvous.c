@@ -9,6 +9,7 @@
 #include "fuzz.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -220,8 +221,12 @@ static void stranger_come(struct stranger *stranger)
         stranger_leave(stranger);
 }
 
+/* Each frame arrives at once, and does not wait for an acknowledgement of the one before. */
 static void stranger_say(const struct stranger *stranger, struct str bytes)
 {
+    const int on = 1;
+    if (stranger->fd >= 0)
+        setsockopt(stranger->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (stranger->fd >= 0 && bytes.len > 0)
         (void)!send(stranger->fd, bytes.at, bytes.len, MSG_NOSIGNAL | MSG_DONTWAIT);
     turn();
