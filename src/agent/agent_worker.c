@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "agent/agent_impl.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 #include "node/environment.h"
 
@@ -33,7 +35,8 @@ struct agent_worker {
     struct node_worker *process; /* NULL: it was not started */
     struct agent_stream streams[WORKER_STREAMS];
     uint64_t n_input_bytes;
-    uint32_t files; /* the number of its files; WIRE_NO_WORKER: none */
+    uint32_t files;   /* the number of its files; WIRE_NO_WORKER: none */
+    char *error_path; /* NULL: it has no error file */
     bool is_gone, is_released;
     struct worker_exit exit;
 };
@@ -54,6 +57,7 @@ static void worker_free(struct agent_worker *w)
         buf_release(&w->streams[stream].output);
     }
     w->agent->workers[w->id] = NULL;
+    free(w->error_path);
     free(w);
 }
 
@@ -162,6 +166,15 @@ static void on_input(void *context, enum input_fact fact)
         frame_send(w, FRAME_INPUT, 0, buf_str(&out));
 }
 
+/* Whatever has that name, the program has made it. */
+static void error_file_send(const struct agent_worker *w)
+{
+    cleanup_buf struct buf bytes = BUF_INIT;
+    struct err ignored = {0};
+    if (plain_file_read(w->error_path, wire_body_max(FRAME_ERROR_FILE), &bytes, &ignored) == 0)
+        frame_send(w, FRAME_ERROR_FILE, 0, buf_str(&bytes));
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct agent_worker *w = context;
@@ -170,6 +183,8 @@ static void on_gone(void *context, const struct worker_exit *exit)
     w->agent->n_alive--;
     if (exit->exit_code || exit->exit_signal)
         agent_files_room_tell(w->agent, w->files);
+    if (w->error_path && worker_exit_status(exit) != 0)
+        error_file_send(w);
     ends_send(w);
     if (w->is_released)
         worker_free(w);
@@ -251,6 +266,19 @@ static int channel_path_make(struct agent_worker *w, char **out, struct err *err
     return 0;
 }
 
+/* The worker is started in any case. */
+static void error_file_name(struct agent_worker *w, const char *variable, struct env_list *env)
+{
+    struct err err = {0};
+    if (agent_scratch_take(w->agent, &err) != 0) {
+        on_warned(w, err.text);
+        return;
+    }
+    w->error_path = xasprintf("%s/%u.error", w->agent->scratch.path, w->id);
+    unlink(w->error_path);
+    env_set(env, xasprintf("%s=%s", variable, w->error_path));
+}
+
 static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct err *err)
 {
     struct allocation *a = &w->agent->allocation;
@@ -263,6 +291,8 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
     if (cwd)
         env_set(&env, xasprintf("PWD=%s", cwd));
     seat_environment_add(a, spawn->seat, &env);
+    if (spawn->error_variable[0])
+        error_file_name(w, spawn->error_variable, &env);
     for (size_t i = 0; spawn->changes[i]; i++)
         env_list_add(&changes, xstrdup(spawn->changes[i]));
     env_apply(&env, &changes);

@@ -46,6 +46,7 @@ struct rank {
     bool shows_errors;
     char *error_path, *message; /* message: what it recorded as its error; NULL: nothing */
     uint64_t recorded_s;        /* at this time by our clock, in seconds of 1970 */
+    int64_t clock_ahead_s;      /* of its machine, while the record is read */
     int status;                 /* as a shell gives it */
     int exit_signal;            /* 0: it ended by itself */
     pid_t pid;
@@ -214,6 +215,8 @@ void rank_output_close(struct rank *rank);
 
 /* report.c: what its program recorded, once it is gone. */
 void rank_record_read(struct rank *rank);
+/* Before that, of a rank on another machine: its error file as it is there. */
+void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms);
 /* Makes launch->report, of the generation that has just ended. */
 void report_make(struct launch *launch);
 void report_print(struct launch *launch);

@@ -172,8 +172,7 @@ int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
     rank->before = line_prefix_new(rank, number);
     cleanup_free char *folder = xasprintf("%s/attempt_%u/%u", launch->log_root, generation, number);
     int rc = mkdir_parents(folder, 0777, err);
-    if (!rank->machine->is_far) /* there, the folder may not exist */
-        rank->error_path = path_join(folder, "error.json");
+    rank->error_path = path_join(folder, "error.json");
     if (rc == 0)
         rc = stream_open(rank, &rank->out, folder, false, err);
     rc = rc ? rc : stream_open(rank, &rank->errors, folder, true, err);

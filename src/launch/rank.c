@@ -122,6 +122,8 @@ static void usual_set(struct env_list *env, const char *name, const char *value)
         text_set(env, name, own ? own : value);
 }
 
+static const char error_variable[] = "TORCHELASTIC_ERROR_FILE";
+
 /* The contract of torchrun with its scripts. */
 static void contract_make(const struct rank *rank, struct env_list *env)
 {
@@ -155,8 +157,8 @@ static void contract_make(const struct rank *rank, struct env_list *env)
     text_set(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", request->signals);
     /* The ranks' own library makes the store, in rank 0. */
     text_set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
-    if (rank->error_path)
-        text_set(env, "TORCHELASTIC_ERROR_FILE", rank->error_path);
+    if (!machine->is_far) /* there, its agent names one */
+        text_set(env, error_variable, rank->error_path);
     usual_set(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     usual_set(env, "OMP_NUM_THREADS", machine->n_ranks > 1 || task->n_local > 1 ? "1" : NULL);
 }
@@ -242,6 +244,11 @@ static void on_started(void *context)
     rank->pid = node_pid(rank->process);
 }
 
+static void on_error_file(void *context, struct str bytes, int64_t clock_ahead_ms)
+{
+    record_keep(context, bytes, clock_ahead_ms);
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct rank *rank = context;
@@ -278,6 +285,7 @@ static int process_start(struct rank *rank, const struct env_list *words,
     static const struct worker_handlers handlers = {.started = on_started,
                                                     .output = on_output,
                                                     .gone = on_gone,
+                                                    .error_file = on_error_file,
                                                     .warned = on_warned,
                                                     .failed = on_failed};
     struct launch *launch = rank->launch;
@@ -307,6 +315,7 @@ static int process_start(struct rank *rank, const struct env_list *words,
         .grace_ms = launch->request->grace_ms,
         .held_fds = held,
         .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
+        .error_variable = error_variable,
         .handlers = &handlers,
         .context = rank};
     int rc = node_spawn(launch->shell.node, &request, &rank->process, err);

@@ -61,7 +61,7 @@ static inline int worker_exit_status(const struct worker_exit *exit)
                                : exit->exit_code;
 }
 
-/* Those of `started`, `writable`, `closed` and `input` may be NULL: not called. */
+/* Those of `started`, `writable`, `closed`, `input` and `error_file` may be NULL: not called. */
 struct worker_handlers {
     void (*started)(void *context);
     void (*output)(void *context, enum worker_stream stream, struct str bytes);
@@ -71,6 +71,8 @@ struct worker_handlers {
     void (*closed)(void *context, enum worker_stream stream);
     void (*input)(void *context, enum input_fact fact);
     void (*gone)(void *context, const struct worker_exit *exit);
+    /* Before `gone`: what a worker that failed left in its error file. The clock of its machine is ahead of ours. */
+    void (*error_file)(void *context, struct str bytes, int64_t clock_ahead_ms);
     /* A problem that the user may solve. */
     void (*warned)(void *context, const char *text);
     /* The worker's streams cannot be used, and those of other workers could not either. */
@@ -97,6 +99,9 @@ struct spawn_request {
     /* Locks of its devices: held until the worker and all its descendants are gone. */
     const int *held_fds;
     size_t n_held_fds;
+    /* For another machine: the variable that names an error file there, which is brought if the worker fails; NULL: none.
+     * On this one the owner names a file of its own. */
+    const char *error_variable;
     const struct worker_handlers *handlers;
     void *context;
 };

@@ -362,6 +362,7 @@ void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
     if (spawn->umask > 0777)
         body->is_malformed = true;
     wire_u32(body, &spawn->files);
+    wire_text(body, spawn->error_variable, sizeof(spawn->error_variable));
     texts(body, &spawn->argv);
     texts(body, &spawn->changes);
     if (!spawn->argv[0])

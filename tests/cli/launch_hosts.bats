@@ -61,10 +61,10 @@ launch_begin() {
 1 1 4 2 0 3 1 one none run-7 none 1
 2 0 4 1 1 3 2 here 1 run-7 none none
 3 0 4 1 2 3 3 two none run-7 none none" ]
-    launch --hosts one=cpu:2,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_PORT $MASTER_ADDR ${TORCHELASTIC_ERROR_FILE-none} $TORCHELASTIC_USE_AGENT_STORE'
+    launch --hosts one=cpu:2,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_PORT $MASTER_ADDR $TORCHELASTIC_USE_AGENT_STORE ${TORCHELASTIC_ERROR_FILE:+named}'
     ended_with 0
     [ "$(sort -u <<<"$output" | wc -l)" = 1 ]
-    [[ $output == *" none False"* ]]
+    [[ $output == *" False named"* ]]
     launch --hosts one,two --via env --nproc-per-node 2 --env RANK=x --env GIVEN=y --no-python sh -c 'echo $RANK$GIVEN ${local_rank}'
     ended_with 0
     [ "$(sort <<<"$output")" = $'xy 0\nxy 0\nxy 1\nxy 1' ]
@@ -140,6 +140,33 @@ END
     ended_with 69
     [[ $stderr == *"0 of 2 hosts can be had; one: the worker's program ./nosuch"* ]]
     wait_for nobody_is_left
+}
+
+@test "the exception that a rank on another host recorded is the cause, as it would be here, and is kept in the log tree" {
+    cat >bad.py <<'END'
+import json, os, sys, time
+rank = int(os.environ["RANK"])
+message = "x" * 300000 if rank == 3 else f"ValueError: rank {rank}\x1b[31m"
+error = {"message": {"message": message, "extraInfo": {"timestamp": str(100 - rank)}}}
+with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+    json.dump(error, out)
+print(f"last words of {rank}", file=sys.stderr)
+open(f"spoke.{rank}", "w").close()
+while rank or not all(os.path.exists(f"spoke.{other}") for other in range(4)):
+    time.sleep(0.01)
+sys.exit(10)
+END
+    launch --hosts one=cpu:2,two=cpu:2 --via env --log-dir logs -t 3 bad.py
+    ended_with 10
+    [[ $stderr == *"muster: rank 2 (pid "*" on two) failed first: ValueError: rank 2\\u001b[31m; rank 0 ended first: status 10"*"  | last words of 2"* ]]
+    grep -q '"ValueError: rank 2' logs/*/attempt_0/2/error.json
+    [ "$(ls logs/*/attempt_0/*/error.json | wc -l)" = 3 ] # that of rank 3 is too long
+    launch --hosts one=cpu:1,local=cpu:1 --via env --env HERE=1 --no-python sh -c '[ $RANK = 1 ] || exit 3; mkfifo "$TORCHELASTIC_ERROR_FILE"; sleep 100'
+    ended_with 3
+    launch --max-restarts 1 --hosts one=cpu:1 --via env --no-python sh -c '[ ! -e "$TORCHELASTIC_ERROR_FILE" ] || exit 9; echo "{\"message\": \"it is $TORCHELASTIC_RESTART_COUNT\"}" >"$TORCHELASTIC_ERROR_FILE"; exit 4'
+    ended_with 4
+    [[ $stderr == *"failed first: status 4: it is 0"*"failed first: status 4: it is 1"* ]]
+    [ -z "$(ls -A tmp)" ]
 }
 
 @test "ranks that fail start again, on all hosts, at the same port" {
