@@ -76,7 +76,6 @@ static int own_ranks_count(struct launch *launch, struct err *err)
     int rc = counts_gpus && !request->allocation.gpus
                  ? gpus_count(launch->shell.self_path, &places.n_gpus, err)
                  : 0;
-    launch->own.seat = &launch->allocation.seats[0];
     rc = rc ? rc : ranks_count(request, &places, &launch->own.n_ranks, err);
     return rc ? rc : virtual_ranks_check(&launch->own, err);
 }
@@ -264,9 +263,11 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                const char *const *command, struct err *err)
 {
     cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
+    struct shell_verb verb = launch_shell;
     struct launch_request named = *request;
     cleanup_free char *made_id = named.run_id ? NULL : run_id_new(err);
     named.run_id = made_id ? made_id : named.run_id;
+    verb.takes_hosts = request->n_restarts > 0; /* they wait for one */
     if (!named.run_id)
         return err->code;
     struct launch launch = {.request = &named,
@@ -274,7 +275,7 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                             .master_addr = request->master_addr,
                             .own = {.launch = &launch},
                             .master_port = MASTER_PORT_INIT,
-                            .shell = {.verb = &launch_shell,
+                            .shell = {.verb = &verb,
                                       .context = &launch,
                                       .log = log,
                                       .self_path = self_path,

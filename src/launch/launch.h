@@ -46,6 +46,7 @@ enum launch_role {
 /* The machines that take part, each with a muster of its own (rendezvous/rendezvous.h). */
 struct launch_meeting {
     uint32_t n_nodes_min, n_nodes_max; /* 1, 1: this machine alone, and nothing else is looked at */
+    uint32_t n_nodes_awaited;          /* struct gang_config */
     enum launch_role role;
     /* The number of this machine; 0 leads. RENDEZVOUS_ANY_NODE: the leader gives it one. */
     uint32_t node;

@@ -19,9 +19,9 @@ struct rank;
 /* One whose ranks this muster starts. */
 struct machine {
     struct launch *launch;
-    const char *name;        /* of a host; NULL: this machine, without --hosts */
-    const struct seat *seat; /* of every rank: all devices that were taken there */
-    bool is_far;             /* an agent starts its ranks */
+    const char *name; /* of a host; NULL: this machine, without --hosts */
+    uint32_t seat;    /* of every rank: all devices that were taken there */
+    bool is_far;      /* an agent starts its ranks */
     uint32_t n_ranks, n_alive;
     struct rank *ranks;           /* a part of those of the launch */
     struct rendezvous_start part; /* of the present generation */
@@ -112,14 +112,14 @@ void ranks_release(struct launch *launch);
 void machine_start(struct machine *machine, const struct rendezvous_start *part,
                    struct rank *ranks);
 void machine_end(const struct machine *machine, bool at_once);
+/* Valid until another host comes. */
+const struct seat *machine_seat(const struct machine *machine);
 /* A rank of a machine is gone: tells the gang, wherever it is. */
 void machine_lost_rank(const struct rank *rank);
 
 /* fleet.c: the machines of --hosts, which are nodes of the gang in the order of the list. */
-/* Their ranks. Sets how many nodes the gang has. ERR_USAGE, ERR_UNAVAILABLE. */
+/* Their ranks. Sets how many nodes the gang has, and waits for. ERR_USAGE, ERR_UNAVAILABLE. */
 MUST_CHECK int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err *err);
-/* Of all hosts that could be had. */
-uint32_t fleet_ranks(const struct fleet *fleet);
 void fleet_begin(struct launch *launch);
 void fleet_tick(struct launch *launch);
 /* The ranks are started when it is known where they meet. */

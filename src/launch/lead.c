@@ -256,6 +256,7 @@ int lead_begin(struct launch *launch, struct err *err)
     const struct launch_meeting *meeting = &request->meeting;
     const struct gang_config config = {.n_nodes_min = meeting->n_nodes_min,
                                        .n_nodes_max = meeting->n_nodes_max,
+                                       .n_nodes_awaited = meeting->n_nodes_awaited,
                                        .n_restarts = (uint32_t)request->n_restarts,
                                        .pause_ms = request->pause_ms,
                                        .healthy_ms = request->healthy_ms,

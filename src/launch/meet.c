@@ -237,7 +237,7 @@ static void ask_start(struct meet_ask *ask, struct env_list *words)
     env_end(words);
     const struct spawn_request request = {.argv = (const char *const *)words->at,
                                           .envp = (const char *const *)env.at,
-                                          .seat = ask->machine->seat,
+                                          .seat = machine_seat(ask->machine),
                                           .grace_ms = launch->request->grace_ms,
                                           .has_input = true,
                                           .handlers = &handlers,

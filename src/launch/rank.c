@@ -200,10 +200,10 @@ int virtual_ranks_check(const struct machine *machine, struct err *err)
     const char *visible = visible_devices();
     struct str ignored;
     uint32_t n_ranks = machine->n_ranks;
-    bool are_taken = machine->seat->n_devices > 0;
+    bool are_taken = machine_seat(machine)->n_devices > 0;
     if (!machine->launch->request->is_virtual)
         return 0;
-    if (are_taken ? n_ranks <= machine->seat->n_devices
+    if (are_taken ? n_ranks <= machine_seat(machine)->n_devices
                   : !visible || entry_at(visible, n_ranks - 1, &ignored))
         return 0;
     return fail(err, ERR_USAGE,
@@ -214,7 +214,7 @@ int virtual_ranks_check(const struct machine *machine, struct err *err)
 
 static void virtual_device_show(const struct rank *rank, struct env_list *env)
 {
-    const struct seat *all = rank->machine->seat;
+    const struct seat *all = machine_seat(rank->machine);
     const char *hip = getenv("HIP_VISIBLE_DEVICES"), *visible = visible_devices();
     struct str entry;
     if (all->n_devices > 0) {
@@ -290,7 +290,7 @@ static int process_start(struct rank *rank, const struct env_list *words,
                                                     .failed = on_failed};
     struct launch *launch = rank->launch;
     struct allocation *a = &launch->allocation;
-    const struct seat *seat = rank->machine->seat;
+    const struct seat *seat = machine_seat(rank->machine);
     const struct environment_wish *wish = &launch->request->environment;
     struct env_list env = {0};
     int held[LOCK_FDS_MAX];

@@ -35,6 +35,7 @@ struct shell_verb {
     void (*each_second)(void *context);  /* after the tick */
     void (*before_sleep)(void *context); /* flush what was collected in this turn */
     bool takes_seats;                    /* seats may come and go while it runs */
+    bool takes_hosts; /* hosts of the list may come late, with their seats; hosts_view() has them */
     /* How long the workers on the seats of hosts[host] may need for what they have, by their times so far. Not NULL
      * with takes_seats. */
     uint64_t (*finish_ms)(void *context, uint32_t host);

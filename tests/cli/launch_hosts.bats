@@ -228,6 +228,50 @@ END
     says "1 of 2 hosts are here (missing: four), and no more came in time"
 }
 
+@test "a host that was absent at the start is asked again, and has ranks from the next start on" {
+    worker via <<'END'
+#!/bin/sh
+[ ! -e "gone.$1" ] || exit 255
+[ "$1" != late ] || export MUSTER_FAKE_NVML=gpus=0
+shift
+exec "$@"
+END
+    worker fails <<'END'
+#!/bin/sh
+echo "$RANK of $WORLD_SIZE, host $GROUP_RANK" >>runs.$TORCHELASTIC_RESTART_COUNT
+[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
+until [ -e fail ]; do sleep 0.05; done
+exit 3
+END
+    touch gone.late gone.never
+    launch_begin --hosts-min 1 --max-restarts 1 --hosts late=cpu:2,one=cpu:1,never=cpu:1 --via './via {host}' --no-python ./fails
+    wait_for has_lines runs.0 1
+    rm gone.late
+    wait_for holds said "late: it is here, from the next start on"
+    touch fail
+    map_end
+    ended_with 0
+    [ "$(cat runs.0)" = "0 of 1, host 0" ]
+    [ "$(sort runs.1)" = $'0 of 3, host 0\n1 of 3, host 0\n2 of 3, host 1' ]
+    says "never: cannot be had"
+    says_not "waiting"
+    rm fail gone.never
+    touch gone.late fail
+    launch --hosts-min 1 --hosts late=cpu:1,one=cpu:1 --via './via {host}' --no-python ./fails
+    ended_with 3
+    [[ $stderr != *"late"*"late"* ]]
+    touch gone.late
+    rm fail runs.*
+    MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1 launch_begin --nproc-per-node gpu --hosts-min 1 --max-restarts 1 --hosts late,one --via './via {host}' --no-python ./fails
+    wait_for has_lines runs.0 1
+    rm gone.late
+    wait_for holds said "late is not used: --nproc-per-node gpu: there is no GPU on late"
+    touch fail
+    map_end
+    ended_with 0
+    [ "$(cat runs.1)" = "0 of 1, host 0" ]
+}
+
 @test "nothing is left on any host, whoever is killed: the head, a guard, a rank" {
     launch_begin --shutdown-timeout 1s --hosts one=cpu:2,local=cpu:1,two=cpu:1 --via './reach {host}' --no-python sh -c 'trap "" TERM; touch there.$RANK; while :; do sleep 1; done'
     wait_for test -e there.0 -a -e there.1 -a -e there.2 -a -e there.3
