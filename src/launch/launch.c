@@ -11,6 +11,7 @@
 #include "base/xalloc.h"
 #include "device/probe.h"
 #include "launch/launch_impl.h"
+#include "rendezvous/address.h"
 
 enum {
     SCRATCH_BYTES = 256 * 1024,
@@ -115,6 +116,8 @@ static void on_tick(void *context)
         fleet_tick(launch);
     if (launch->gang)
         lead_tick(launch);
+    else if (launch->rendezvous)
+        follow_tick(launch);
     if (launch->rendezvous)
         rendezvous_tick(launch->rendezvous, shell_now(&launch->shell));
 }
@@ -164,7 +167,7 @@ static int ranks_run(struct launch *launch, struct launch_meeting *meeting, stru
     if (leads)
         rc = lead_begin(launch, err);
     else
-        launch->shell.limit_ms = 0; /* the one that leads looks at the clock, for all */
+        follow_begin(launch);
     while (rc == 0 && (!launch->is_over || any_rank(launch)))
         shell_turn(&launch->shell);
     fleet_close(launch);
@@ -212,6 +215,7 @@ static int status_of(struct launch *launch, struct err *err)
 static void launch_release(struct launch *launch)
 {
     rendezvous_close(launch->rendezvous);
+    lookup_forget(launch->endpoint);
     shell_close(&launch->shell);
     ranks_release(launch);
     fleet_free(launch->fleet);

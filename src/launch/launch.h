@@ -50,6 +50,7 @@ struct launch_meeting {
     enum launch_role role;
     /* The number of this machine; 0 leads. RENDEZVOUS_ANY_NODE: the leader gives it one. */
     uint32_t node;
+    bool is_typed; /* the number, by the user or as a default; else by another launcher, or none */
     const char *host; /* of the endpoint */
     uint16_t port;
     const char *local_addr;    /* NULL: any */

@@ -66,6 +66,7 @@ struct launch {
     struct allocation allocation;
     struct rendezvous *rendezvous; /* NULL: there is no other muster */
     struct fleet *fleet;           /* NULL: no --hosts */
+    struct lookup *endpoint;       /* of its name, where this machine leads; NULL: not asked for */
     const char *master_addr;       /* in the environment of ranks */
     struct gang *gang;             /* NULL: a leader elsewhere decides */
     struct {
@@ -76,6 +77,7 @@ struct launch {
     struct {
         struct other *nodes; /* [n_nodes_max], where the gang is; its own is not used */
         uint32_t n_here;
+        bool any_came;
         uint64_t said_ms; /* when the user was told who is missing */
         /* For who comes when all is over; NULL: it is not. */
         const struct rendezvous_over *farewell;
@@ -86,7 +88,9 @@ struct launch {
         bool are_orphans; /* the ranks that are left: no leader waits for them any more */
         int status;       /* of the whole gang; is_of_rank: a rank ended with it */
         bool is_of_rank;
-    } orders; /* of a leader elsewhere */
+        bool waits, is_welcome;           /* for a start; the leader has answered */
+        uint64_t say_at_ms, say_pause_ms; /* when the user is told that it waits */
+    } orders;                             /* of a leader elsewhere */
     bool is_over, has_said_wait;
     bool is_mute; /* what ranks print cannot be shown any more */
     struct {
@@ -161,6 +165,8 @@ MUST_CHECK int ranks_count(const struct launch_request *request, const struct ra
 
 /* meeting.c: launch->rendezvous. */
 MUST_CHECK int meeting_open(struct launch *launch, struct err *err);
+/* Nobody has come to this machine: the mistakes that are likely. */
+void meeting_hint_add(const struct launch *launch, struct buf *out);
 
 /* lead.c: the gang is here. */
 MUST_CHECK int lead_begin(struct launch *launch, struct err *err);
@@ -178,8 +184,11 @@ void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *
 void lead_on_left(void *context, uint32_t node, const struct err *why);
 
 /* follow.c: the gang is at a leader elsewhere. */
+void follow_begin(struct launch *launch);
+void follow_tick(struct launch *launch);
 void follow_stop(struct launch *launch, bool at_once);
 void follow_tell_exit(struct launch *launch, const struct rank *rank);
+void follow_on_welcomed(void *context, uint32_t node);
 void follow_on_start(void *context, const struct rendezvous_start *start);
 void follow_on_end(void *context, bool at_once);
 void follow_on_retry(void *context, uint64_t pause_ms, struct str why);
