@@ -361,6 +361,35 @@ met at 127.0.0.2 [1]" ]
     [ "$output" = 0 ]
 }
 
+@test "an address counts as reached where somebody answers with the token, and nobody is waited for long" {
+    cat >others.py <<'END'
+import socket, sys, time
+token = sys.argv[1].encode()
+servers = [socket.create_server(("127.0.0.2", 0))]
+port = servers[0].getsockname()[1]
+servers += [socket.create_server((f"127.0.0.{i}", port)) for i in (3, 4, 5)]
+print(port, flush=True)
+others = [server.accept()[0] for server in servers]
+others[0].sendall(token[:20])
+others[1].sendall(token[::-1])
+others[2].sendall(token[:31])
+others[2].close()
+time.sleep(0.2)
+others[0].sendall(token[20:])
+sys.stdin.read() # 127.0.0.5 says nothing
+END
+    local port token=0123456789abcdef0123456789abcdef
+    mkfifo go
+    "$PYTHON" others.py $token <go >port 3>&- 4>&- &
+    exec 7>go
+    wait_for has_lines port 1
+    port=$(cat port)
+    run limited "$MUSTER" meet --port="$port" --token=$token --reach=127.0.0.6,127.0.0.5,127.0.0.4,127.0.0.3,127.0.0.2,example.org
+    exec 7>&-
+    ended_with 0
+    [ "$output" = 127.0.0.2 ]
+}
+
 # spaces NAME…: network namespaces of this test, whose names are in SPACES.
 spaces() {
     local name
