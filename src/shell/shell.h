@@ -30,6 +30,7 @@ struct shell_verb {
     /* Begin nothing new; `now`: end the workers as well. */
     void (*stop)(void *context, bool now);
     void (*kill)(void *context); /* after a second signal: kill all workers */
+    bool says_why_it_ends;       /* `stop` does, to whom it may concern: signals are not shown */
     /* NULL: not called. */
     void (*tick)(void *context);         /* ten times a second */
     void (*each_second)(void *context);  /* after the tick */

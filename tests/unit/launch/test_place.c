@@ -172,20 +172,25 @@ static void says(const struct place *place, const struct place_answer *answers, 
     assert_string_equal(buf_text(&out), expected);
 }
 
-static void who_does_not_reach_all_is_named_with_what_it_reaches_and_nothing_else_that_it_says(
-    void **state)
+static void
+who_does_not_reach_all_is_named_with_what_it_reaches_and_nothing_else_that_it_says(void **state)
 {
     (void)state;
     const struct place place = place_of("10.0.0.1 fd00::7");
     const struct place_answer answers[] = {
-        {"b", STR("10.0.0.1 fd00::7\n")}, {"c", STR("\n")}, {"d", STR("fd00::7 \x1b[31mlies\n")},
-        {"e", STR("")},                   {"f", STR("10.0.0.1 10.0.0.1")},
-        {"g", STR("")},                   {"h", STR("")},
+        {"b", STR("10.0.0.1 fd00::7\n")},
+        {"c", STR("\n")},
+        {"d", STR("fd00::7 \x1b[31mlies\n")},
+        {"e", STR("")},
+        {"f", STR("10.0.0.1 10.0.0.1")},
+        {"g", STR("")},
+        {"h", STR("")},
     };
     says(&place, answers, 1, "");
     says(&place, answers, 3, "c reaches none; d reaches fd00::7");
-    says(&place, answers, 7,
-         "c reaches none; d reaches fd00::7; e reaches none; f reaches 10.0.0.1; and so on for 2 more");
+    says(
+        &place, answers, 7,
+        "c reaches none; d reaches fd00::7; e reaches none; f reaches 10.0.0.1; and so on for 2 more");
 }
 
 int main(void)
