@@ -159,8 +159,10 @@ MUST_CHECK int shell_begin(struct shell *shell, const struct allocation_wish *wi
 MUST_CHECK int shell_orphans_await(struct shell *shell, struct err *err);
 /* Starts the keeper, for the case that muster and a guard are killed together. Without it the run goes on. `entry`, in the
  * environment of every worker, is that by which it finds them. */
-void shell_keeper_start(struct shell *shell, struct allocation *allocation, const char *entry,
+void shell_keeper_start(struct shell *shell, const struct allocation *allocation, const char *entry,
                         uint64_t grace_ms);
+/* Devices of this machine were added, or given back: the keeper holds the locks of those that there are. */
+void shell_keeper_renew(struct shell *shell, const struct allocation *allocation);
 /* Call it when all workers have ended: ends any process that they left. */
 void shell_reap(struct shell *shell);
 /* Releases everything but run_dir and run_id; harmless if nothing was opened. */
