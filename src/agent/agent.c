@@ -481,6 +481,7 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
     grow_free(agent.grow);
     link_release(&agent.link);
     allocation_release(&agent.allocation);
+    free(agent.shares.at);
     free(agent.cwd);
     free(agent.mark);
     free(agent.head);

@@ -279,10 +279,36 @@ static void error_file_name(struct agent_worker *w, const char *variable, struct
     env_set(env, xasprintf("%s=%s", variable, w->error_path));
 }
 
-static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct err *err)
+/* The seat, with the CPUs that a rank on it gets. */
+static int seat_bind(struct agent *agent, const struct wire_spawn *spawn, struct seat *seat,
+                     struct err *err)
+{
+    const struct cpu_wish *wish = &spawn->cpus, *known = &agent->shares.of;
+    bool is_known = agent->shares.at && agent->shares.seat == spawn->seat &&
+                    known->binding == wish->binding && known->n_ranks == wish->n_ranks;
+    *seat = agent->allocation.seats[spawn->seat];
+    if (wish->n_ranks == 0)
+        return 0;
+    if (!is_known) {
+        free(steal_ptr(&agent->shares.at));
+        int rc = cpu_shares_of(wish, &agent->allocation.devices, seat->devices, seat->n_devices,
+                               &agent->shares.at, err);
+        if (rc) {
+            free(steal_ptr(&agent->shares.at));
+            return rc;
+        }
+        agent->shares.of = *wish;
+        agent->shares.seat = spawn->seat;
+    }
+    seat->cpus = agent->shares.at[spawn->local_rank].cpus;
+    seat->threads = agent->shares.at[spawn->local_rank].threads;
+    return 0;
+}
+
+static int start(struct agent_worker *w, const struct wire_spawn *spawn, const struct seat *seat,
+                 struct err *err)
 {
     struct allocation *a = &w->agent->allocation;
-    const struct seat *seat = &a->seats[spawn->seat];
     struct env_list env = {0}, changes = {0};
     cleanup_free char *channel_path = NULL, *cwd = path_cwd();
     int held[LOCK_FDS_MAX], rc = 0;
@@ -296,6 +322,8 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
     for (size_t i = 0; spawn->changes[i]; i++)
         env_list_add(&changes, xstrdup(spawn->changes[i]));
     env_apply(&env, &changes);
+    if (spawn->cpus.shares_threads)
+        env_set(&env, xasprintf("OMP_NUM_THREADS=%u", seat->threads));
     if (spawn->channel == CHANNEL_PATH)
         rc = channel_path_make(w, &channel_path, err);
     if (channel_path)
@@ -361,7 +389,9 @@ static void take_spawn(struct agent *agent, const struct frame *frame)
     own_program_set(agent, &spawn);
     struct agent_worker *w = worker_new(agent, frame->worker);
     w->files = spawn.files;
-    int rc = start(w, &spawn, &err);
+    struct seat seat;
+    int rc = seat_bind(agent, &spawn, &seat, &err);
+    rc = rc ? rc : start(w, &spawn, &seat, &err);
     wire_spawn_release(&spawn);
     agent->n_alive += rc == 0;
     if (rc == 0)

@@ -64,9 +64,8 @@ static struct places places_make(const struct core_places *cores, const int *gpu
 {
     cleanup_free int *nodes = xcalloc(cores->len + 1, sizeof(*nodes));
     size_t n_nodes = nodes_list(cores, nodes);
-    struct places places = {.cores = cores,
-                            .n = n_gpus > 0 ? n_gpus : n_ranks,
-                            .what = n_gpus > 0 ? "GPU" : "rank"};
+    struct places places = {
+        .cores = cores, .n = n_gpus > 0 ? n_gpus : n_ranks, .what = n_gpus > 0 ? "GPU" : "rank"};
     places.nodes = xcalloc(places.n + 1, sizeof(*places.nodes));
     for (size_t i = 0; i < places.n; i++) {
         if (n_gpus == 0)

@@ -25,6 +25,10 @@ enum numa_binding {
     NUMA_BINDINGS
 };
 
+enum {
+    CPU_RANKS_MAX = 65536
+};
+
 /* As `--numa-binding` has it. ERR_USAGE. */
 MUST_CHECK int numa_binding_parse(struct str text, enum numa_binding *out, struct err *err);
 

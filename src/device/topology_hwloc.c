@@ -97,8 +97,7 @@ bool hwloc_core_places_list(struct core_places *out)
     int n_cores = MAX(hwloc_get_nbobjs_by_type(topology, type), 0);
     *out = (struct core_places){xcalloc((size_t)n_cores + 1, sizeof(*out->at)), (size_t)n_cores};
     for (int i = 0; i < n_cores; i++) {
-        out->at[i] =
-            core_place_of(topology, hwloc_get_obj_by_type(topology, type, (unsigned)i));
+        out->at[i] = core_place_of(topology, hwloc_get_obj_by_type(topology, type, (unsigned)i));
         any = any || CPU_COUNT(&out->at[i].cpus) > 0;
     }
     hwloc_topology_destroy(topology);

@@ -49,7 +49,8 @@ static int ranks_of_host(struct launch *launch, const struct host_view *view,
         places.n_gpus += launch->allocation.devices.at[seat->devices[i]].kind != DEVICE_CPU;
     bool is_asked = view->gpus || launch->request->allocation.gpus;
     places.n_usual = MAX(is_asked ? (uint32_t)seat->n_devices : places.n_gpus, 1u);
-    return ranks_count(launch->request, &places, &machine->n_ranks, err);
+    int rc = ranks_count(launch->request, &places, &machine->n_ranks, err);
+    return rc ? rc : machine_cpus_find(machine, err);
 }
 
 static struct host_view view_of(const struct fleet_host *host)
@@ -252,6 +253,8 @@ void fleet_free(struct fleet *fleet)
     if (!fleet)
         return;
     meet_free(fleet->meet);
+    for (uint32_t i = 0; i < fleet->n; i++)
+        free(fleet->at[i].machine.shares);
     free(fleet->at);
     free(fleet);
 }

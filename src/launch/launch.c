@@ -20,15 +20,21 @@ enum {
 
 /* ---- how many ranks ---- */
 
-static int gpus_count(const char *self_path, uint32_t *out, struct err *err)
+int devices_see(const char *self_path, struct device_list *out, struct err *err)
 {
     struct device_spec spec;
-    struct device_list devices = {0};
     cleanup_buf struct buf notes = BUF_INIT;
     int rc = spec_parse("all", &spec, err);
-    if (rc == 0)
-        rc = probe_universe(&(struct probe_opts){.self_path = self_path}, &spec, &devices, &notes,
-                            err);
+    *out = (struct device_list){0};
+    return rc ? rc
+              : probe_universe(&(struct probe_opts){.self_path = self_path}, &spec, out, &notes,
+                               err);
+}
+
+static int gpus_count(const char *self_path, uint32_t *out, struct err *err)
+{
+    struct device_list devices;
+    int rc = devices_see(self_path, &devices, err);
     *out = 0;
     for (size_t i = 0; i < devices.len; i++)
         *out += devices.at[i].kind != DEVICE_CPU;
@@ -78,7 +84,8 @@ static int own_ranks_count(struct launch *launch, struct err *err)
                  ? gpus_count(launch->shell.self_path, &places.n_gpus, err)
                  : 0;
     rc = rc ? rc : ranks_count(request, &places, &launch->own.n_ranks, err);
-    return rc ? rc : virtual_ranks_check(&launch->own, err);
+    rc = rc ? rc : virtual_ranks_check(&launch->own, err);
+    return rc ? rc : machine_cpus_find(&launch->own, err);
 }
 
 /* ---- the shell's verb ---- */
@@ -222,6 +229,7 @@ static void launch_release(struct launch *launch)
     logs_end(launch);
     lead_release(launch);
     allocation_release(&launch->allocation);
+    free(launch->own.shares);
     buf_release(&launch->report);
 }
 
@@ -287,7 +295,7 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                       .limit_ms = request->limit_ms}};
     cleanup_free char *program = NULL;
     struct allocation_wish wish = wish_of(request);
-    int rc = shown_ranks_parse(&launch, err);
+    int rc = output_parse(&launch, err);
     rc = rc ? rc : command_check(&launch, &program, err);
     wish.program = program;
     if (rc == 0)

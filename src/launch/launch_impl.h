@@ -6,6 +6,7 @@
 
 #include "core/gang.h"
 #include "launch/launch.h"
+#include "launch/line_copies.h"
 #include "launch/master_port.h"
 #include "proc/logfile.h"
 #include "rendezvous/rendezvous.h"
@@ -19,9 +20,12 @@ struct rank;
 /* One whose ranks this muster starts. */
 struct machine {
     struct launch *launch;
-    const char *name; /* of a host; NULL: this machine, without --hosts */
-    uint32_t seat;    /* of every rank: all devices that were taken there */
-    bool is_far;      /* an agent starts its ranks */
+    const char *name;     /* of a host; NULL: this machine, without --hosts */
+    uint32_t seat;        /* of every rank: all devices that were taken there */
+    bool is_far;          /* an agent starts its ranks */
+    struct cpu_wish cpus; /* n_ranks 0: nothing was asked for */
+    struct cpu_share
+        *shares; /* [cpus.n_ranks]; NULL: an agent finds them, or nothing was asked for */
     uint32_t n_ranks, n_alive;
     struct rank *ranks;           /* a part of those of the launch */
     struct rendezvous_start part; /* of the present generation */
@@ -31,7 +35,9 @@ struct rank_stream {
     struct logfile *file; /* NULL: none */
     bool is_shown;
     struct prefix shown;
-    size_t n_rest; /* bytes of its unfinished line at the last tick */
+    size_t n_rest;          /* bytes of its unfinished line at the last tick */
+    struct line_copy *copy; /* NULL: its lines are not looked at */
+    struct buf unfinished;  /* line, for `copy` */
 };
 
 struct rank {
@@ -103,11 +109,15 @@ struct launch {
     uint32_t n_ranks;
     struct machine own; /* this one; with --hosts not used */
     struct master_port master_port;
+    struct line_copies copies;
     char *log_root; /* of all generations; is_temporary: removed at the end */
     bool is_temporary;
     struct buf report; /* on the failure of the last generation that failed */
     int failed_status; /* of the rank that ended first */
 };
+
+/* cpus.c: which CPUs the ranks of a machine get, once it is known how many there are. */
+MUST_CHECK int machine_cpus_find(struct machine *machine, struct err *err);
 
 /* machine.c: the ranks of a machine. Those of an earlier generation must be gone. */
 void ranks_make(struct launch *launch, uint32_t n_ranks);
@@ -155,7 +165,9 @@ uint16_t meet_port(const struct meet *meet);
 void meet_close(struct meet *meet);
 void meet_free(struct meet *meet);
 
-/* launch.c: --nproc-per-node on a machine. */
+/* launch.c: the devices that ranks without --gpus see. Release with device_list_release(). */
+MUST_CHECK int devices_see(const char *self_path, struct device_list *out, struct err *err);
+/* --nproc-per-node on a machine. */
 struct rank_places {
     const char *where; /* in messages: "here", "on node1" */
     uint32_t n_usual, n_gpus, n_processors;
@@ -211,7 +223,8 @@ MUST_CHECK int rank_command(const struct launch *launch, uint32_t local_rank, st
                             struct err *err);
 
 /* output.c */
-MUST_CHECK int shown_ranks_parse(struct launch *launch, struct err *err);
+/* What was asked for that is not parsed with the options. */
+MUST_CHECK int output_parse(struct launch *launch, struct err *err);
 MUST_CHECK int logs_begin(struct launch *launch, struct err *err);
 void logs_end(struct launch *launch);
 /* Of a generation that failed, where nobody will look at them. */

@@ -124,6 +124,20 @@ static void usual_set(struct env_list *env, const char *name, const char *value)
 
 static const char error_variable[] = "TORCHELASTIC_ERROR_FILE";
 
+/* What was asked for counts before the environment; a share of another machine is set by its agent. */
+static void threads_set(const struct rank *rank, struct env_list *env)
+{
+    const struct rank_threads *threads = &rank->launch->request->cpus.threads;
+    const struct machine *machine = rank->machine;
+    bool are_several = machine->n_ranks > 1 || rank->launch->request->task.n_local > 1;
+    if (threads->n > 0)
+        number_set(env, "OMP_NUM_THREADS", threads->n);
+    else if (threads->is_share && machine->shares)
+        number_set(env, "OMP_NUM_THREADS", machine->shares[rank->local_rank].threads);
+    else if (!threads->is_share)
+        usual_set(env, "OMP_NUM_THREADS", are_several ? "1" : NULL);
+}
+
 /* The contract of torchrun with its scripts. */
 static void contract_make(const struct rank *rank, struct env_list *env)
 {
@@ -160,7 +174,7 @@ static void contract_make(const struct rank *rank, struct env_list *env)
     if (!machine->is_far) /* there, its agent names one */
         text_set(env, error_variable, rank->error_path);
     usual_set(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-    usual_set(env, "OMP_NUM_THREADS", machine->n_ranks > 1 || task->n_local > 1 ? "1" : NULL);
+    threads_set(rank, env);
 }
 
 /* What is sent to a host, even where it does not differ from the environment of this process. */
@@ -249,18 +263,30 @@ static void on_error_file(void *context, struct str bytes, int64_t clock_ahead_m
     record_keep(context, bytes, clock_ahead_ms);
 }
 
+/* Without an error of the system, the agent has said why no process was made; it would be the same for all ranks. */
+static void refused_say(const struct rank *rank, int exec_errno)
+{
+    struct err err = {0};
+    if (exec_errno)
+        log_add(rank->launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
+                rank->number, errno_text(exec_errno));
+    else {
+        fail(&err, ERR_UNAVAILABLE, "rank %u cannot be started on %s", rank->number,
+             rank->host ? rank->host : "this machine");
+        shell_abort(&rank->launch->shell, &err);
+    }
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct rank *rank = context;
-    struct launch *launch = rank->launch;
     rank->status = worker_exit_status(exit);
     rank->exit_signal = exit->has_exited ? exit->exit_signal : SIGKILL * !exit->was_refused;
     rank->recorded_s = (uint64_t)clock_wall_ms() / 1000;
     rank_output_close(rank);
     rank_record_read(rank);
     if (exit->was_refused)
-        log_add(launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
-                rank->number, errno_text(exit->exec_errno));
+        refused_say(rank, exit->exec_errno);
     node_release(steal_ptr(&rank->process));
     machine_lost_rank(rank);
 }
@@ -290,11 +316,14 @@ static int process_start(struct rank *rank, const struct env_list *words,
                                                     .failed = on_failed};
     struct launch *launch = rank->launch;
     struct allocation *a = &launch->allocation;
-    const struct seat *seat = machine_seat(rank->machine);
+    struct seat bound = *machine_seat(rank->machine);
+    const struct seat *seat = &bound;
     const struct environment_wish *wish = &launch->request->environment;
     struct env_list env = {0};
     int held[LOCK_FDS_MAX];
     struct texts sent = sent_make(wish, contract);
+    if (rank->machine->shares)
+        bound.cpus = rank->machine->shares[rank->local_rank].cpus;
     env_inherit(&env);
     takeover_environment(&env, rank->machine->n_ranks);
     if (rank->machine->is_far)
@@ -311,6 +340,8 @@ static int process_start(struct rank *rank, const struct env_list *words,
         .argv = (const char *const *)words->at,
         .envp = (const char *const *)env.at,
         .seat = seat,
+        .cpus = rank->machine->cpus.n_ranks > 0 ? &rank->machine->cpus : NULL,
+        .local_rank = rank->local_rank,
         .sent = &sent,
         .grace_ms = launch->request->grace_ms,
         .held_fds = held,

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/texts.h"
+#include "device/cpu_share.h"
 #include "device/seat.h"
 #include "node/left_file.h"
 #include "proc/oom.h"
@@ -88,9 +89,12 @@ enum worker_channel {
 struct spawn_request {
     const char *const *argv, *const *envp; /* NULL-terminated; borrowed until node_spawn returns */
     const struct seat *seat;               /* its CPUs */
-    uint64_t grace_ms;                     /* between TERM and KILL */
-    bool has_input;                        /* false: its standard input is /dev/null */
-    bool answers;                          /* its output is not read while the node is held */
+    /* Another machine finds its CPUs by this instead, as those of one of the ranks that share the seat. NULL: not. */
+    const struct cpu_wish *cpus;
+    uint32_t local_rank;
+    uint64_t grace_ms; /* between TERM and KILL */
+    bool has_input;    /* false: its standard input is /dev/null */
+    bool answers;      /* its output is not read while the node is held */
     enum worker_channel channel;
     const char *channel_path;
     const struct node_files *files; /* of this worker, staged; NULL: none */

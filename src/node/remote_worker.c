@@ -90,6 +90,8 @@ static void spawn_send(const struct remote_worker *w, const struct spawn_request
                                .channel = (uint8_t)request->channel,
                                .umask = w->remote->umask,
                                .files = remote_files_id(request->files),
+                               .cpus = request->cpus ? *request->cpus : (struct cpu_wish){0},
+                               .local_rank = request->cpus ? request->local_rank : 0,
                                .argv = (const char **)(uintptr_t)request->argv,
                                .changes = (const char **)(uintptr_t)changes.at};
     if (request->error_variable)

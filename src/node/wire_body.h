@@ -103,6 +103,8 @@ struct wire_spawn {
     uint32_t umask;          /* of the head's files */
     uint32_t files;          /* the number of its files; WIRE_NO_WORKER: none */
     char error_variable[64]; /* "": it has no error file */
+    struct cpu_wish cpus;    /* n_ranks 0: the CPUs are the seat's */
+    uint32_t local_rank;     /* among those of `cpus` */
     /* NULL-terminated. changes: of the agent's own environment, as env_apply() has them. */
     const char **argv, **changes;
 };

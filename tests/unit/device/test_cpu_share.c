@@ -142,8 +142,7 @@ static void without_gpus_ranks_are_spread_over_the_nodes(void **state)
     static const struct scene scenes[] = {
         {FOUR_NODES, NULL, "", 4, NUMA_BINDING_NODE, "0-7:4 8-15:4 16-23:4 24-31:4"},
         {FOUR_NODES, NULL, "", 2, NUMA_BINDING_NODE, "0-7:4 16-23:4"},
-        {FOUR_NODES, NULL, "", 6, NUMA_BINDING_NODE,
-         "0-7:2 0-7:2 8-15:4 16-23:2 16-23:2 24-31:4"},
+        {FOUR_NODES, NULL, "", 6, NUMA_BINDING_NODE, "0-7:2 0-7:2 8-15:4 16-23:2 16-23:2 24-31:4"},
         {FOUR_NODES, "8-31", "", 3, NUMA_BINDING_EXCLUSIVE, "8-15:4 16-23:4 24-31:4"},
         {FOUR_NODES, NULL, "", 1, NUMA_BINDING_SOCKET, "0-15:8"},
         {THREES, NULL, "", 3, NUMA_BINDING_EXCLUSIVE, "0-2:3 3-5:3 6-11:6"},
