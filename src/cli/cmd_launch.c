@@ -3,6 +3,7 @@
  * muster launch: with the options of torchrun, and a few of its own.
  */
 #include "base/parse.h"
+#include "cli/accelerate_arg.h"
 #include "cli/allocation_arg.h"
 #include "cli/meeting_arg.h"
 #include "cli/verbs.h"
@@ -64,8 +65,9 @@ static int binding_store(struct str text, void *field, struct err *err)
 
 struct launch_options {
     struct launch_request request;
-    bool uses_env;
+    bool uses_env, is_quiet;
     struct meeting_options meeting;
+    struct accelerate_options accelerate;
     const char *unused; /* what torchrun reads, and what has no meaning here */
 };
 
@@ -96,6 +98,8 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     (void)argv;
     struct launch_request *request = &options->request;
     struct meeting_texts texts = {0};
+    struct accelerate_texts accelerate = {0};
+    app->log.console_quiet = options->is_quiet;
     if (!command || !command[0])
         return fail(err, ERR_USAGE, "no script; it stands behind the options");
     if (request->is_virtual && request->allocation.hosts)
@@ -103,10 +107,15 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     if (request->is_module + request->is_program + request->is_run_path > 1)
         return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
     int rc = local_rank_settle(options, &app->log, err);
+    rc = rc ? rc
+            : accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
     rc = rc ? rc : meeting_settle(&options->meeting, request, &texts, &app->log, err);
+    rc = rc ? rc
+            : accelerate_ranks_settle(&options->accelerate, request, &accelerate, &app->log, err);
     rc =
         rc ? rc : launch_run(&app->log, app->self_path, request, (const char *const *)command, err);
     meeting_texts_release(&texts);
+    accelerate_texts_release(&accelerate);
     return rc;
 }
 
@@ -163,8 +172,10 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "duplicate-stdout-filters", "TEXT,...", "copy lines of stdout in which one of these texts occurs, of all ranks that --tee copies and that are shown, into filtered_stdout.log beside the folders of the ranks; ,, is a comma", FIELD(copied.out)},
     {OPT_TEXT, 0, "duplicate-stderr-filters", "TEXT,...", "the same of stderr, into filtered_stderr.log", FIELD(copied.errors)},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
+    {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
     {OPT_PARSE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", UNUSED, .parse = start_method_check},
     {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED},
+    ACCELERATE_OPTS(offsetof(struct launch_options, accelerate)),
     {OPT_END},
 };
 /* clang-format on */
@@ -173,6 +184,7 @@ static void launch_defaults(void *typed)
 {
     struct launch_options *options = typed;
     options->meeting.node_rank = UINT64_MAX;
+    accelerate_defaults(&options->accelerate);
     options->meeting.backend = "static";
     options->request.role = "default";
     options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
@@ -203,6 +215,7 @@ const struct cmd cmd_launch = {
     .examples = launch_examples,
     .is_like_argparse = true,
     .other_prefix = "PET_",
+    .foreign = accelerate_foreign,
     .request_size = sizeof(struct launch_options),
     .defaults = launch_defaults,
     .run = launch_verb,

@@ -20,20 +20,6 @@ exec sleep 60
 END
 }
 
-# One that nobody has, and that the kernel gives to nobody who asks for any.
-free_port() {
-    "$PYTHON" -c '
-import random, socket
-while True:
-    port = random.randrange(10000, 32000)
-    try:
-        socket.create_server(("", port)).close()
-        break
-    except OSError:
-        pass
-print(port)'
-}
-
 # node NAME ARGUMENT...: the muster of another machine. Its output is in NAME.out and NAME.err, its pid in ${PIDS[NAME]}.
 declare -gA PIDS
 node() {
