@@ -108,9 +108,9 @@ static int busy_percent(const struct rank *rank)
     const struct device_watch *devices = rank->launch->watch->devices;
     if (!machine)
         return rank->busy_percent;
-    bool has_own = devices && machine->seat->n_devices == machine->n_ranks &&
+    bool has_own = devices && machine_seat(machine)->n_devices == machine->n_ranks &&
                    rank->local_rank < machine->n_ranks;
-    return has_own ? device_watch_sample(devices, machine->seat->devices[rank->local_rank])
+    return has_own ? device_watch_sample(devices, machine_seat(machine)->devices[rank->local_rank])
                          ->busy_percent
                    : -1;
 }

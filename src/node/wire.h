@@ -80,6 +80,7 @@ enum {
     X(GANG_OVER, 16400)          /* from it: the gang is over */       \
     X(GANG_EXIT, 32832)          /* to it: a rank has ended */         \
     X(GANG_LEAVE, 2048)          /* to it: the follower leaves */      \
+    X(ERROR_FILE, 262144)        /* from the agent, before GONE */     \
     X(STAND, 256)                /* from the agent: what it does */    \
     X(WHERE, 8192)               /* from it: where it stands */        \
     X(GANG_STAND, 512)           /* to the leader: what a rank does */ \

@@ -59,6 +59,14 @@ struct opt {
     const char *same_as; /* of OPT_ALIAS, which otherwise has only a name and a letter */
     /* OPT_TEXT, OPT_TEXTS: refuses a malformed value (ERR_USAGE) when it is typed; NULL: any is good. */
     int (*check)(const char *value, struct err *err);
+    bool is_exact; /* its name is not shortened, and no variable is its default */
+};
+
+/* Options of another program that a verb does not have, though users may type them. */
+struct opt_foreign {
+    const char
+        *beginning; /* of their names, without dashes, with `-` for `_`; NULL ends the table */
+    const char *cure;
 };
 
 struct cmd {
@@ -78,6 +86,7 @@ struct cmd {
     bool is_like_argparse;
     const char
         *other_prefix; /* of variables besides MUSTER_, which come first: "PET_"; NULL: none */
+    const struct opt_foreign *foreign; /* NULL: none */
     size_t request_size;
     void (*defaults)(void *request);
     /*

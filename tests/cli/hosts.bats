@@ -133,6 +133,33 @@ two_cpu_0: 2 of 3 in $PWD" ]
     same in.txt out.txt
 }
 
+@test "an agent that is told to end says so to its head, and not on its standard error" {
+    worker quiet <<'END'
+#!/bin/sh
+host=$1
+shift
+echo $$ >pid.$host
+"$@" 2>>agent.err
+END
+    worker deaf <<'END'
+#!/bin/sh
+trap "" TERM
+touch there
+exec ./slow
+END
+    seq 1 100 >in.txt
+    map_begin --hosts one=cpu:1,two=cpu:1 --grace 1s --via './quiet {host}' -o out.txt in.txt -- ./deaf
+    wait_for test -e there
+    kill -TERM "$(agent_of one)"
+    wait_for has_logged "one: lost; what it had not answered runs elsewhere: its agent was told to end"
+    local agent
+    agent=$(agent_of two)
+    kill -KILL "$PID"
+    kill -TERM "$agent" || true
+    wait_for nobody_is_left
+    ! grep SIGTERM agent.err
+}
+
 @test "a signal ends the workers of all hosts" {
     seq 1 1000 >in.txt
     map_begin --hosts one=cpu:1,two=cpu:1 --via './reach {host}' -o out.txt in.txt -- ./slow
