@@ -181,8 +181,8 @@ static const struct opt launch_opts[] = {
     {OPT_DURATION, 0, "restart-pause", "DURATION", "before a restart; each one that follows waits twice as long (default 0.1s)", FIELD(pause_ms)},
     {OPT_DURATION, 0, "healthy-after", "DURATION", "ranks that ran for so long before one failed get all restarts back (default: never)", FIELD(healthy_ms)},
     {OPT_DURATION, 0, "wait-after-first", "DURATION", "when a rank has ended well, the others may take so long; then it is a failure (default: no limit)", FIELD(linger_ms)},
-    {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and say which, and where; 0: never (default 5m)", FIELD(hang_ms)},
-    {OPT_PARSE, 0, "on-hang", "WHAT", "report: say it (default); end: it is a failure, with status 124", FIELD(ends_hangs), .parse = on_hang_store},
+    {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and say which, and where; 0: never (default 5m)", FIELD(hang.after_ms)},
+    {OPT_PARSE, 0, "on-hang", "WHAT", "report: say it (default); end: it is a failure, with status 124", FIELD(hang.ends), .parse = on_hang_store},
     {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124); of several machines, the one that leads counts", FIELD(limit_ms)},
     {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
@@ -192,10 +192,10 @@ static const struct opt launch_opts[] = {
     {OPT_PARSE, 'r', "redirects", "WHICH", "into files instead of the terminal: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank, as 0:3,1:2", FIELD(redirects), .parse = choice_store},
     {OPT_PARSE, 't', "tee", "WHICH", "into files as well, and to the terminal with the rank before each line", FIELD(tee), .parse = choice_store},
     {OPT_TEXT, 0, "log-line-prefix-template", "TEXT", "what --tee puts before each line, with ${role_name}, ${local_rank}, ${rank} and ${hostname} (default [${role_name}${local_rank}]:)", FIELD(line_prefix)},
-    {OPT_TEXT, 0, "local-ranks-filter", "RANKS", "show the output of these local ranks only: 0,2", FIELD(shown_ranks)},
+    {OPT_TEXT, 0, "local-ranks-filter", "RANKS", "show the output of these local ranks only: 0,2", FIELD(shown.ranks)},
     {OPT_TEXT, 0, "duplicate-stdout-filters", "TEXT,...", "copy lines of stdout in which one of these texts occurs, of all ranks that --tee copies and that are shown, into filtered_stdout.log beside the folders of the ranks; ,, is a comma", FIELD(copied.out)},
     {OPT_TEXT, 0, "duplicate-stderr-filters", "TEXT,...", "the same of stderr, into filtered_stderr.log", FIELD(copied.errors)},
-    {OPT_PARSE, 0, "fold", "WHEN", "show lines that several ranks print on stderr once, and say how many did: auto, on a terminal (default); always; never", FIELD(fold), .parse = fold_store},
+    {OPT_PARSE, 0, "fold", "WHEN", "show lines that several ranks print on stderr once, and say how many did: auto, on a terminal (default); always; never", FIELD(shown.fold), .parse = fold_store},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
     {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
     {OPT_PARSE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", UNUSED, .parse = start_method_check},
@@ -215,7 +215,7 @@ static void launch_defaults(void *typed)
     options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
     options->request.grace_ms = 30000;
     options->request.pause_ms = 100;
-    options->request.hang_ms = 300000;
+    options->request.hang.after_ms = 300000;
     options->request.line_prefix = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
 }
 

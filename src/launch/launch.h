@@ -104,15 +104,19 @@ struct launch_request {
     const char *log_dir;
     struct std_choice redirects, tee;
     const char *line_prefix; /* before lines of --tee, with macros; NULL: as torchrun's */
-    enum launch_fold fold;   /* lines of stderr that several ranks print */
     struct {
         const char *out, *errors;
-    } copied;                /* lines with these texts (line_copies.h); NULL: none */
-    const char *shown_ranks; /* local ranks whose output is shown: "0,2"; NULL or "": all */
+    } copied; /* lines with these texts (line_copies.h); NULL: none */
+    struct {
+        const char *ranks;     /* local ranks whose output is shown: "0,2"; NULL or "": all */
+        enum launch_fold fold; /* lines of stderr that several ranks print */
+    } shown;
     uint64_t grace_ms, pause_ms, healthy_ms, linger_ms, limit_ms;
-    uint64_t
-        hang_ms; /* silence of all ranks, after which those that stand still are looked for; 0: never */
-    bool ends_hangs;     /* a rank that stands still has failed */
+    struct {
+        uint64_t
+            after_ms; /* the silence after which ranks that stand still are looked for; 0: never */
+        bool ends;    /* a rank that stands still has failed */
+    } hang;
     bool fails_with_one; /* the status of any failure is 1, as torchrun's is */
 };
 

@@ -82,7 +82,7 @@ static int copies_parse(struct launch *launch, struct err *err)
 
 static int shown_ranks_parse(struct launch *launch, struct err *err)
 {
-    const char *text = launch->request->shown_ranks;
+    const char *text = launch->request->shown.ranks;
     launch->shown.are_all = !text || !*text;
     if (launch->shown.are_all)
         return 0;
@@ -214,7 +214,7 @@ int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
 /* A file or a pipe gets what it would get from the ranks alone. */
 void fold_begin(struct launch *launch)
 {
-    enum launch_fold when = launch->request->fold;
+    enum launch_fold when = launch->request->shown.fold;
     bool is_wanted = when == FOLD_ALWAYS || (when == FOLD_ON_TERMINAL && isatty(STDERR_FILENO));
     fold_free(launch->fold);
     launch->fold = is_wanted && launch->n_ranks > 1 ? fold_new(launch->n_ranks) : NULL;

@@ -49,7 +49,7 @@ static uint32_t index_of(const struct rank *rank)
 
 void watch_open(struct launch *launch)
 {
-    if (launch->request->hang_ms > 0)
+    if (launch->request->hang.after_ms > 0)
         launch->watch = xcalloc(1, sizeof(*launch->watch));
 }
 
@@ -77,7 +77,7 @@ void watch_begin(struct launch *launch)
         return;
     hang_free(watch->hang);
     watch->hang = xalloc_checked(
-        hang_new(launch->n_ranks, launch->request->hang_ms, shell_now(&launch->shell)),
+        hang_new(launch->n_ranks, launch->request->hang.after_ms, shell_now(&launch->shell)),
         launch->n_ranks);
     watch->asks = watch->report.is_made = false;
     watch->said.kind = HANG_NONE;
@@ -424,7 +424,7 @@ static void report_end(struct launch *launch)
     ranks_show(launch, &text);
     buf_add_char(&text, '\n');
     (void)!log_say(launch->shell.log, buf_str(&text));
-    if (!launch->request->ends_hangs || !is_hang(v))
+    if (!launch->request->hang.ends || !is_hang(v))
         return;
     watch->given_up_ms = v->silent_ms;
     lead_tell(launch, (struct gang_event){.kind = GEV_HANG,
