@@ -525,15 +525,3 @@ END
     TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='${rank}: ' launch --tee 1 --no-python echo hello
     [ "$output" = "0: hello" ]
 }
-
-@test "a data-parallel training has the same losses, to the last bit, as under torchrun" {
-    local example=$BATS_TEST_DIRNAME/../../examples/ddp.py
-    command -v torchrun >/dev/null && python3 -c 'import torch.distributed' 2>/dev/null || skip "torch is not installed"
-    local n
-    for n in 2 4; do
-        torchrun --nproc_per_node=$n "$example" 2>/dev/null >theirs
-        launch --nproc_per_node=$n "$example"
-        ended_with 0
-        [ "$output" = "$(cat theirs)" ]
-    done
-}

@@ -80,6 +80,15 @@ ranks_are() { [ "$(sort <<<"$output")" = "$1" ]; }
     ranks_are $'0 on 0 with none\n1 on 0 with 1\n2 on 1 with 1'
 }
 
+@test "tasks of a launcher find the place of the one rank that each of them is" {
+    command -v mpirun >/dev/null || skip "mpirun is not installed"
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MUSTER_FAKE_NVML=gpus=0
+    run --separate-stderr limited env -u HWLOC_SYNTHETIC mpirun --oversubscribe --bind-to none -x "HWLOC_SYNTHETIC=$HWLOC_SYNTHETIC" \
+        -n 2 "$MUSTER" launch --no-python --numa-binding exclusive ./shows
+    ended_with 0
+    ranks_are $'0 on 0 with 1\n1 on 1 with 1'
+}
+
 @test "what cannot be is said before any rank starts" {
     local said
     while IFS='|' read -r status words said; do
