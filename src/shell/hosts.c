@@ -77,7 +77,7 @@ static void growth_look(struct hosts *hosts, uint64_t now_ms)
     if (!is_due || !hosts->shell->machines.watch || hosts->shell->is_settled)
         return;
     hosts->grow_at_ms = now_ms + GROW_EVERY_MS;
-    if (hosts->grow)
+    if (hosts->grow && hosts->local_state == HOST_UP)
         grow_look(hosts->grow);
     for (size_t i = 0; i < hosts->len; i++)
         host_ask_more(hosts->at[i]);
@@ -125,12 +125,43 @@ void hosts_tick(struct hosts *hosts)
         notes_log(hosts, LOG_INFO);
 }
 
+/* ---- this machine ---- */
+
+void hosts_local_give_back(struct hosts *hosts, bool now)
+{
+    const struct allocation *allocation = hosts->allocation;
+    hosts->local_state = HOST_DRAINING;
+    for (uint32_t part = 0; part < allocation->n_hosts; part++)
+        if (allocation->hosts[part].node == 0 && allocation->hosts[part].n_sets_left > 0)
+            device_watch_give_back(hosts->shell->machines.watch, part, now);
+}
+
+/* Its devices are free for other runs, and for this one if the machine is added again. */
+static void local_vacated(struct hosts *hosts)
+{
+    struct allocation *allocation = hosts->allocation;
+    for (size_t i = 0; i < allocation->n_hosts; i++)
+        if (allocation->hosts[i].node == 0 && allocation->hosts[i].n_sets_left > 0)
+            return;
+    if (hosts->local_state != HOST_DRAINING)
+        return;
+    hosts->local_state = HOST_LEFT;
+    log_add(hosts->shell->log, LOG_WARN, "host", "local: it has left the run");
+    device_watch_leave(hosts->shell->machines.watch);
+    device_locks_release(&allocation->locks);
+    shell_keeper_renew(hosts->shell, allocation);
+}
+
+/* ---- seats that are empty ---- */
+
 void hosts_vacated(struct hosts *hosts, uint32_t first)
 {
     struct allocation *allocation = hosts->allocation;
     uint32_t part = allocation_host_of(allocation, first);
     if (--allocation->hosts[part].n_sets_left > 0)
         return;
+    if (allocation->hosts[part].node == 0)
+        local_vacated(hosts);
     for (size_t i = 0; i < hosts->len; i++)
         if (host_has_part(hosts->at[i], part))
             host_vacated(hosts->at[i]);
@@ -272,6 +303,7 @@ static struct hosts *hosts_new(struct shell *shell, const struct allocation_wish
                             .allocation = allocation,
                             .wish = *wish,
                             .local_wish = *wish,
+                            .local_state = HOST_UP,
                             .bundles = {.self_path = shell->self_path}};
     snprintf(hosts->job_name, sizeof(hosts->job_name), "muster-%d-%llx", (int)getpid(),
              (unsigned long long)clock_wall_ms());
@@ -378,13 +410,14 @@ size_t hosts_count(const struct hosts *hosts)
 }
 
 /* "up", "away", "missing" and so on. */
+static const char *const state_names[] = {
+    [HOST_UP] = "up",           [HOST_DRAINING] = "draining", [HOST_LEFT] = "left",
+    [HOST_FAILED] = "given up", [HOST_WAITS] = "away",        [HOST_STARTING] = "away",
+    [HOST_AWAY] = "away"};
+
 static const char *state_name(const struct remote_host *h)
 {
-    static const char *const names[] = {
-        [HOST_UP] = "up",           [HOST_DRAINING] = "draining", [HOST_LEFT] = "left",
-        [HOST_FAILED] = "given up", [HOST_WAITS] = "away",        [HOST_STARTING] = "away",
-        [HOST_AWAY] = "away"};
-    return host_may_come(h) && h->state != HOST_DRAINING ? "missing" : names[h->state];
+    return host_may_come(h) && h->state != HOST_DRAINING ? "missing" : state_names[h->state];
 }
 
 /* With the devices and seats that the machine has in the run, however often it grew. */
@@ -405,7 +438,7 @@ struct host_view hosts_view(const struct hosts *hosts, size_t number)
 {
     if (number < hosts->has_local)
         return parts_count(hosts, (struct host_view){.name = "local",
-                                                     .state = "up",
+                                                     .state = state_names[hosts->local_state],
                                                      .place = hosts->local_place,
                                                      .gpus = hosts->local_gpus});
     const struct remote_host *h = hosts->at[number - hosts->has_local];
@@ -426,7 +459,8 @@ struct host_view hosts_view(const struct hosts *hosts, size_t number)
 
 bool hosts_is_up(const struct hosts *hosts, size_t number)
 {
-    return number < hosts->has_local || hosts->at[number - hosts->has_local]->state == HOST_UP;
+    return number < hosts->has_local ? hosts->local_state == HOST_UP
+                                     : hosts->at[number - hosts->has_local]->state == HOST_UP;
 }
 
 /* ---- the end ---- */

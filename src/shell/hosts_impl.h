@@ -89,7 +89,9 @@ struct hosts {
     size_t len;
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
-    bool has_local, is_leaving;
+    bool has_local,
+        is_leaving; /* has_local: this machine is in the list, or was alone at the start */
+    enum host_state local_state;               /* UP, DRAINING or LEFT, as with other hosts */
     uint32_t local_place;                      /* of this machine in the list */
     struct given_answer answers[ANSWERS_KEPT]; /* to the last orders */
     size_t n_answers;
@@ -108,6 +110,9 @@ struct hosts {
 MUST_CHECK int hosts_append(struct hosts *hosts, struct host *taken, struct err *err);
 /* Tells the run whether further seats may come. */
 void hosts_arrivals_tell(const struct hosts *hosts);
+
+/* This machine, as it was taken at the start: its workers finish their items, or are ended `now`. */
+void hosts_local_give_back(struct hosts *hosts, bool now);
 
 /* ---- job_end.c ---- */
 
