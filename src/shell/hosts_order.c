@@ -91,9 +91,21 @@ static int host_append(struct hosts *hosts, struct host *taken, bool are_some, s
     return 0;
 }
 
+/* A file is read by whoever gives the order: it may be a FIFO, or on a server that does not answer. */
+static bool names_file(const char *text)
+{
+    struct str rest = str_of(text), piece;
+    bool does = false;
+    while (rest.len > 0 && !does && str_next(&rest, ',', &piece))
+        does = str_starts_with(str_trim(piece), STR("@"));
+    return does;
+}
+
 static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
 {
     struct host_list list;
+    if (names_file(text))
+        return fail(err, ERR_USAGE, "an order names hosts, and not the file that lists them");
     if (hosts->shell->is_settled || shell_is_to_end(hosts->shell))
         return fail(err, ERR_STOPPED, "the run is ending");
     int rc = host_list_parse(text, &list, err);
