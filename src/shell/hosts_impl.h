@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of the hosts of a run:
- *   hosts.c        all of them: the start, ticks, the end
+ *   hosts_start.c  all of them: the start
+ *   hosts.c        ticks, seats that are given back, views, the end
  *   host.c         one of them: its connection, what it has, its loss and return
  *   hosts_order.c  orders to add and to drop some, and what is told about all
  *   job_end.c      those whose Slurm job ends soon
@@ -20,6 +21,7 @@
 
 enum {
     ANSWERS_KEPT = 8,
+    GROW_EVERY_MS = 5000,
     GROWTHS_MAX = 64,      /* of one host, while it is connected */
     ORDERS_AT_ONCE = 16,   /* in one look; the others wait for the next */
     ORDERS_LOOKED_AT = 256 /* with those that cannot be removed */
@@ -108,6 +110,8 @@ struct hosts {
 
 /* One more host, which is connected when it can be. Moves the host out of `taken`. ERR_USAGE. */
 MUST_CHECK int hosts_append(struct hosts *hosts, struct host *taken, struct err *err);
+/* Starts as many as may start at once. Jobs that are queued do not hold others back. */
+void hosts_waiting_connect(struct hosts *hosts);
 /* Tells the run whether further seats may come. */
 void hosts_arrivals_tell(const struct hosts *hosts);
 
