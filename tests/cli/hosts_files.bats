@@ -432,5 +432,5 @@ said it"
     [ "$(cat done.txt)" = "done" ]
     run limited "$MUSTER" each -g cpu:1 --env NOWHERE -- true
     ended_with 2
-    says "--env NOWHERE: it has no value here"
+    says "--env: NOWHERE has no value here"
 }
