@@ -59,7 +59,7 @@ static void give_up(struct agent_files *f, const struct err *why)
 {
     struct err err = *why;
     f->state = FILES_OVER;
-    if (errno_means_full(err.sys) && f->agent->scratch.path)
+    if (errno_means_full(err.sys) && scratch_is_full(&f->agent->scratch))
         fail(&err, ERR_UNAVAILABLE, "%s: %s", f->agent->scratch.path, errno_room(err.sys));
     agent_error_send(f->agent, FRAME_FILES_FAILED, f->id, &err);
 }

@@ -359,10 +359,10 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, const s
         .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
         .handlers = &handlers,
         .context = w};
-    mode_t own = umask((mode_t)spawn->umask); /* inherited by the worker */
+    /* Inherited by the worker. It is the same for all, and is not set back: other threads may be making files. */
+    (void)umask((mode_t)spawn->umask);
     if (rc == 0)
         rc = node_spawn(w->agent->shell.node, &request, &w->process, err);
-    umask(own);
     env_list_release(&env);
     return rc;
 }

@@ -9,7 +9,6 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -20,7 +19,6 @@
 #include "proc/guard.h"
 
 enum {
-    FULL_BYTES = 64 * 1024,     /* less is no room */
     OWNER_BYTES_MAX = 16 * 1024 /* in the lock's file */
 };
 static const char lock_name[] = ".lock", new_lock_name[] = ".lock.new";
@@ -172,8 +170,5 @@ void scratch_sweep(struct scratch *scratch, const struct scratch_owner *owner)
 
 bool scratch_is_full(const struct scratch *scratch)
 {
-    struct statvfs room;
-    if (!scratch->path || statvfs(scratch->path, &room) != 0)
-        return false;
-    return room.f_bavail * room.f_frsize < FULL_BYTES || (room.f_files > 0 && room.f_favail == 0);
+    return scratch->path && disk_is_full(scratch->path);
 }

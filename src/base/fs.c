@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -111,6 +112,17 @@ void folders_unmake(const struct buf *made)
         rmdir(made->at + begin);
         end = begin;
     }
+}
+
+bool disk_is_full(const char *path)
+{
+    enum {
+        FULL_BYTES = 64 * 1024 /* less is no room */
+    };
+    struct statvfs room;
+    if (statvfs(path, &room) != 0 || room.f_blocks == 0) /* not known */
+        return false;
+    return room.f_bavail * room.f_frsize < FULL_BYTES || (room.f_files > 0 && room.f_favail == 0);
 }
 
 int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err)

@@ -29,6 +29,8 @@ MUST_CHECK int mkdir_parents(const char *path, mode_t mode, struct err *err);
 MUST_CHECK int folders_make(const char *path, mode_t mode, struct buf *made, struct err *err);
 /* Removes the folders in `made` that are still empty. */
 void folders_unmake(const struct buf *made);
+/* True if nothing more can be written where `path` is, which exists: a file there may have been cut short. */
+bool disk_is_full(const char *path);
 /* Adds the whole file to out; ERR_USAGE naming the path if it cannot be read, or is over max_bytes. */
 MUST_CHECK int file_read(const char *path, size_t max_bytes, struct buf *out, struct err *err);
 /* As file_read(), of an open file; `path` is for messages. */

@@ -126,6 +126,7 @@ static int files_expand(const char *text, struct buf *out, struct err *err)
     struct str rest = str_of(text), piece;
     int rc = 0;
     for (bool is_first = true; rc == 0 && str_next(&rest, ',', &piece); is_first = false) {
+        piece = str_trim(piece);
         buf_add_text(out, is_first ? "" : ",");
         if (piece.len > 0 && piece.at[0] == '@')
             rc = file_expand(piece, out, err);

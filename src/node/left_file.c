@@ -160,6 +160,11 @@ int left_file_find(const struct left_ask *ask, const struct file_traces *before,
         out->trace.path = path_absolute(chosen->path);
     }
     file_traces_release(&now);
+    if (rc == 0 && disk_is_full(out->trace.path)) {
+        rc = fail(err, ERR_STOPPED, "its disk is full, and %s may have been cut short",
+                  out->trace.path);
+        err->sys = ENOSPC;
+    }
     return rc;
 }
 

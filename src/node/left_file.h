@@ -39,7 +39,8 @@ void left_file_release(struct left_file *file);
 /* Notes the files that exist before the program starts; they do not count unless they are written again. */
 MUST_CHECK int left_files_before(const struct left_ask *ask, struct file_traces *before,
                                  struct err *err);
-/* ERR_DATA, with the cure, if there is none, only an old one, or more than one. */
+/* ERR_DATA, with the cure, if there is none, only an old one, or more than one. ERR_STOPPED: its disk is full, and a
+ * program need not have noticed. */
 MUST_CHECK int left_file_find(const struct left_ask *ask, const struct file_traces *before,
                               struct left_file *out, struct err *err);
 /* Opens a file for its transfer to another machine, and notes its state; free() its path. ERR_DATA if it is a link, or

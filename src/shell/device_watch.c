@@ -73,6 +73,14 @@ void device_watch_end(struct device_watch *watch)
         monitor_close(steal_ptr(&part->monitor));
 }
 
+void device_watch_leave(struct device_watch *watch)
+{
+    for (struct own_part *part = watch->parts; part; part = part->next)
+        if (part->poll.data)
+            uv_poll_stop(&part->poll);
+    device_watch_end(watch);
+}
+
 void device_watch_free(struct device_watch *watch)
 {
     if (!watch)

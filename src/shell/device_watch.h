@@ -41,6 +41,8 @@ void device_watch_begin(struct device_watch *watch);
 /* Call it before the loop is closed. */
 void device_watch_end(struct device_watch *watch);
 void device_watch_free(struct device_watch *watch);
+/* The devices of this machine are of no interest any more. */
+void device_watch_leave(struct device_watch *watch);
 
 /* The seat's worker was started; its process has ended; nothing of it is left. */
 void device_watch_started(struct device_watch *watch, uint32_t seat);

@@ -28,6 +28,16 @@ static int take_fill(const struct shell *shell, const struct allocation_wish *wi
     return 0;
 }
 
+/* This machine, where nothing needs to be reached. */
+static void agent_here(const struct shell *shell, struct host_link *link)
+{
+    const char *const words[] = {shell->self_path, "agent", NULL};
+    env_list_add_words(&link->command, words);
+    env_end(&link->command);
+    env_inherit(&link->environment);
+    env_end(&link->environment);
+}
+
 int host_link_open(struct shell *shell, const struct slurm_job *job,
                    const struct allocation_wish *wish, struct host_link *link, struct err *err)
 {
@@ -36,8 +46,13 @@ int host_link_open(struct shell *shell, const struct slurm_job *job,
                                            .slurm_args = wish->slurm_args,
                                            .job_name = link->job_name,
                                            .agent_path = wish->agent_path};
-    int rc = launcher_command(&launcher, link->host, &link->command, &link->environment, err);
-    if (rc == 0 && wish->agent_path && !link->bundles->program[0])
+    bool is_local = link->host->is_local, is_there = is_local || wish->agent_path;
+    int rc = 0;
+    if (is_local)
+        agent_here(shell, link);
+    else
+        rc = launcher_command(&launcher, link->host, &link->command, &link->environment, err);
+    if (rc == 0 && is_there && !link->bundles->program[0])
         rc = program_hash(link->bundles->program, err);
     struct remote_opts opts = {.local = shell->machines.local,
                                .argv = (const char *const *)link->command.at,
@@ -47,7 +62,7 @@ int host_link_open(struct shell *shell, const struct slurm_job *job,
                                .program = link->bundles->program,
                                /* The variable is for tests, whose hosts are this machine. */
                                .self_path = getenv("MUSTER_SEND_AGENT") ? NULL : shell->self_path,
-                               .bundles = wish->agent_path ? NULL : link->bundles,
+                               .bundles = is_there ? NULL : link->bundles,
                                .silence_limit_ms =
                                    wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
                                .may_queue = link->host->is_job,

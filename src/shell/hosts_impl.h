@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The inside of the hosts of a run:
- *   hosts.c        all of them: the start, ticks, the end
+ *   hosts_start.c  all of them: the start
+ *   hosts.c        ticks, seats that are given back, views, the end
  *   host.c         one of them: its connection, what it has, its loss and return
  *   hosts_order.c  orders to add and to drop some, and what is told about all
  *   job_end.c      those whose Slurm job ends soon
@@ -20,6 +21,7 @@
 
 enum {
     ANSWERS_KEPT = 8,
+    GROW_EVERY_MS = 5000,
     GROWTHS_MAX = 64,      /* of one host, while it is connected */
     ORDERS_AT_ONCE = 16,   /* in one look; the others wait for the next */
     ORDERS_LOOKED_AT = 256 /* with those that cannot be removed */
@@ -89,7 +91,9 @@ struct hosts {
     size_t len;
     struct bundles bundles; /* of the program, for hosts where it is not installed */
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
-    bool has_local, is_leaving;
+    bool has_local,
+        is_leaving; /* has_local: this machine is in the list, or was alone at the start */
+    enum host_state local_state;               /* UP, DRAINING or LEFT, as with other hosts */
     uint32_t local_place;                      /* of this machine in the list */
     struct given_answer answers[ANSWERS_KEPT]; /* to the last orders */
     size_t n_answers;
@@ -106,8 +110,13 @@ struct hosts {
 
 /* One more host, which is connected when it can be. Moves the host out of `taken`. ERR_USAGE. */
 MUST_CHECK int hosts_append(struct hosts *hosts, struct host *taken, struct err *err);
+/* Starts as many as may start at once. Jobs that are queued do not hold others back. */
+void hosts_waiting_connect(struct hosts *hosts);
 /* Tells the run whether further seats may come. */
 void hosts_arrivals_tell(const struct hosts *hosts);
+
+/* This machine, as it was taken at the start: its workers finish their items, or are ended `now`. */
+void hosts_local_give_back(struct hosts *hosts, bool now);
 
 /* ---- job_end.c ---- */
 

@@ -41,13 +41,19 @@ static bool has_label(const void *context, const char *label)
 
 /* ---- adding ---- */
 
+/* Is this machine part of the run since its start, and has not left it? Added later, it is a host like others, with an
+ * agent. */
+static bool has_local(const struct hosts *hosts)
+{
+    return hosts->has_local && hosts->local_state != HOST_LEFT;
+}
+
 static int addable_check(const struct hosts *hosts, const struct host_list *list, struct err *err)
 {
     for (size_t i = 0; i < list->len; i++) {
         const struct remote_host *h = host_named(hosts, str_of(list->at[i].name));
-        if (list->at[i].is_local)
-            return fail(err, ERR_USAGE, "the run's own machine cannot be added while it runs");
-        if (h && is_active(h))
+        bool is_here = list->at[i].is_local && has_local(hosts);
+        if (is_here || (h && is_active(h)))
             return fail(err, ERR_USAGE, "%s is a host of the run already", list->at[i].name);
     }
     return 0;
@@ -85,9 +91,21 @@ static int host_append(struct hosts *hosts, struct host *taken, bool are_some, s
     return 0;
 }
 
+/* A file is read by whoever gives the order: it may be a FIFO, or on a server that does not answer. */
+static bool names_file(const char *text)
+{
+    struct str rest = str_of(text), piece;
+    bool does = false;
+    while (rest.len > 0 && !does && str_next(&rest, ',', &piece))
+        does = str_starts_with(str_trim(piece), STR("@"));
+    return does;
+}
+
 static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
 {
     struct host_list list;
+    if (names_file(text))
+        return fail(err, ERR_USAGE, "an order names hosts, and not the file that lists them");
     if (hosts->shell->is_settled || shell_is_to_end(hosts->shell))
         return fail(err, ERR_STOPPED, "the run is ending");
     int rc = host_list_parse(text, &list, err);
@@ -102,16 +120,17 @@ static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
     }
     for (size_t i = 0; rc == 0 && i < list.len; i++)
         rc = host_append(hosts, &list.at[i], i > 0, err);
+    hosts_arrivals_tell(hosts); /* else the run would end if its last host left now */
     host_list_release(&list);
     return rc;
 }
 
 /* ---- giving back ---- */
 
-/* Would work be left, and somebody to do it? */
+/* Would work be left, and somebody to do it? `leaving` NULL: without this machine. */
 static bool any_other(const struct hosts *hosts, const struct remote_host *leaving)
 {
-    bool any = hosts->has_local;
+    bool any = leaving && hosts->has_local && hosts->local_state == HOST_UP;
     for (size_t i = 0; i < hosts->len; i++) {
         const struct remote_host *h = hosts->at[i];
         bool stays = h->state != HOST_DRAINING || h->slurm.is_renewed;
@@ -124,18 +143,21 @@ static int host_drop(struct hosts *hosts, struct str name, bool now, struct err 
 {
     struct remote_host *h = host_named(hosts, name);
     h = h ? h : host_labelled(hosts, name);
-    if (!h && hosts->has_local && str_equal(name, STR("local")))
-        return fail(err, ERR_USAGE, "the run's own machine cannot be given back while it runs");
-    if (!h || !is_active(h))
+    bool is_local = has_local(hosts) && str_equal(name, STR("local"));
+    if (!is_local && (!h || !is_active(h)))
         return fail(err, ERR_USAGE, "'%.*s' is no host of the run", (int)name.len, name.at);
-    if (!now && !any_other(hosts, h))
+    const char *shown = is_local ? "local" : h->host.name;
+    if (!now && !any_other(hosts, is_local ? NULL : h))
         return fail(err, ERR_USAGE,
                     "%s is the run's last host; add another one first, or end its workers with "
                     "--now, which stops the run",
-                    h->host.name);
-    host_log(h, LOG_WARN, "",
-             now ? "it is given back at once" : "it is given back when its workers have finished");
-    host_give_back(h, now);
+                    shown);
+    log_add(hosts->shell->log, LOG_WARN, "host", "%s: it is given back %s", shown,
+            now ? "at once" : "when its workers have finished");
+    if (is_local)
+        hosts_local_give_back(hosts, now);
+    else
+        host_give_back(h, now);
     return 0;
 }
 

@@ -129,6 +129,17 @@ for line in sys.stdin:
 END
 }
 
+# ./until_go: the same with 50 ms a line, and without any as soon as there is a file `go`.
+until_go_filter() {
+    worker until_go <<'END'
+#!/bin/sh
+while read -r n; do
+    [ -e go ] || sleep 0.05
+    echo "$n"
+done
+END
+}
+
 # ./reach HOST COMMAND...: the way to a host on this machine, which notes its own pid; the host's agent is its child.
 reach_worker() {
     worker reach <<'END'

@@ -16,6 +16,7 @@ echo $$ >pid.$host
 "$@"
 END
     slow_filter
+    until_go_filter
 }
 
 lists() { "$MUSTER" hosts | tr -s ' ' | grep -q "^$1"; }
@@ -91,6 +92,53 @@ worker 2 of 3" ]
     says_not "died"
 }
 
+@test "this machine leaves a run, whose devices other runs can have then, and comes back as a host like others" {
+    export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1
+    seq 1 800 >in.txt
+    echo 1 >one.txt
+    touch up.one
+    map_begin -o out.txt --via './reach {host}' in.txt -- ./until_go
+    wait_for has_logged "gpu_0: attempt"
+    run limited "$MUSTER" hosts --add one=cpu:1 --drop local
+    ended_with 0
+    wait_for has_logged "local: it has left the run"
+    wait_for has_logged "one_cpu_0: attempt"
+    wait_for lists 'local left 0 0'
+    run limited "$MUSTER" map --runs-dir others -g 0 -o other.txt one.txt -- cat
+    ended_with 0
+    run limited "$MUSTER" hosts --drop local
+    ended_with 69
+    says "'local' is no host of the run"
+    run limited "$MUSTER" hosts --add local=0
+    ended_with 0
+    wait_for has_logged "local_gpu_0: attempt"
+    run limited "$MUSTER" map --runs-dir others -g 0 -o other2.txt one.txt -- cat
+    ended_with 69
+    says "gpu 0 is taken by pid"
+    run limited "$MUSTER" hosts --drop one --now
+    ended_with 0
+    wait_for has_logged "one: it has left the run"
+    touch go
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says_not "died" "lost"
+}
+
+@test "this machine, dropped at once, ends the run if it is the last host" {
+    seq 1 300 >in.txt
+    map_begin -g cpu:1 -o out.txt in.txt -- ./slow
+    wait_for has_logged "cpu_0: attempt"
+    run limited "$MUSTER" hosts --drop local --now
+    ended_with 0
+    map_end
+    ended_with 75
+    says "all hosts were given back; go on with: muster resume"
+    run limited "$MUSTER" resume latest -g cpu:1
+    ended_with 0
+    same in.txt out.txt
+}
+
 @test "the last host is dropped only --now, which stops the run, unless another one comes" {
     seq 1 300 >in.txt
     touch up.one
@@ -136,15 +184,19 @@ worker 2 of 3" ]
     says "'a b' is no name of a host"
     run limited "$MUSTER" hosts --add local
     ended_with 69
+    says "local is a host of the run already"
     run limited "$MUSTER" hosts --drop local
     ended_with 69
-    says "the run's own machine cannot be given back"
+    says "local is the run's last host"
     run limited "$MUSTER" hosts --now
     ended_with 2
     mkdir muster-runs/latest/order- # it cannot be removed as a file is
     printf 'add one\n' >muster-runs/latest/order-0
     chmod 666 muster-runs/latest/order-0
     wait_for has_logged "an order is not carried out"
+    mkfifo never
+    printf 'add one,  @%s\n' "$PWD/never" >muster-runs/latest/order-00
+    wait_for has_logged "an order names hosts, and not the file that lists them"
     printf 'sing a song\n' >muster-runs/latest/order-1
     wait_for has_logged "an order that cannot be understood"
     ln -s /etc/passwd muster-runs/latest/order-2

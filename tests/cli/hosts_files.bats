@@ -356,6 +356,29 @@ END
     [ "$(wc -c <out2.txt)" = 4000002 ]
 }
 
+@test "a program that does not notice that a disk is full: what it left is not taken, there and here" {
+    cat >via <<'END'
+#!/bin/sh
+[ "$1" = small ] || exec "$BOX/island" "$@"
+export EXTRA='mount -t tmpfs -o size=1m none "$TMPDIR"'
+exec "$BOX/island" "$@"
+END
+    chmod +x via
+    # Nothing counts what is in these files.
+    local ignores='head -c 2000000 /dev/zero 2>&- >"$0"; exit 0'
+    map --hosts small=cpu:1,large=cpu:1 --via './via {host}' -r 0 --items 2 --shards 2 -o out/ -- sh -c "$ignores" {output} {start}
+    ended_with 0
+    says "small: $BOX/tmp.small/muster-agent" "no space is left on this disk"
+    [ "$(cat out/* | wc -c)" = 4000000 ]
+    mkdir disk
+    mount -t tmpfs -o size=1m tmpfs disk
+    map -g cpu:1 -r 0 --items 1 --shards 1 --collect 'disk/made-{shard}' -o here/ -- sh -c "$ignores" disk/made-{shard}
+    umount disk
+    ended_with 75
+    says "its disk is full" "may have been cut short"
+    [ ! -e here ]
+}
+
 @test "what a killed agent and its keeper have left is removed by the next agent" {
     seq 1 10 >in.txt
     mkdir -p "$BOX/tmp.one/muster-agent-$(id -u)-0123456789abcdef/shard-output"
@@ -409,5 +432,5 @@ said it"
     [ "$(cat done.txt)" = "done" ]
     run limited "$MUSTER" each -g cpu:1 --env NOWHERE -- true
     ended_with 2
-    says "--env NOWHERE: it has no value here"
+    says "--env: NOWHERE has no value here"
 }
