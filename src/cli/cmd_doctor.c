@@ -11,6 +11,7 @@
 #include "cli/allocation_arg.h"
 #include "cli/doctor_hosts.h"
 #include "cli/doctor_print.h"
+#include "cli/doctor_ranks.h"
 #include "cli/run_arg.h"
 #include "cli/verbs.h"
 #include "doctor/doctor.h"
@@ -24,6 +25,7 @@ enum {
     PATIENCE_MAX_MS = 24 * 3600 * 1000,
     SMOKE_LIMIT_MS = 90000,
     SMOKE_OF_HOST_MS = 20 * 60 * 1000, /* of all its devices, one after the other */
+    RANKS_MAX = 1024
 };
 
 struct doctor_request {
@@ -31,6 +33,9 @@ struct doctor_request {
     bool json, strict, smoke, quiet, list, wants_traits;
     uint64_t patience_ms;
     struct allocation_wish hosts;
+    uint64_t n_ranks; /* 0: no ranks are started */
+    const char *master_addr;
+    uint64_t master_port;
 };
 
 #define FIELD(name) offsetof(struct doctor_request, name)
@@ -55,6 +60,10 @@ static const struct opt doctor_opts[] = {
     LOOK_OPTS(FIELD(hosts)),
     {OPT_FLAG, 0, "traits", NULL, "print also what --hosts compares machines by: versions, devices, limits, the interpreter and its packages", FIELD(wants_traits)},
     {OPT_TEXT, 0, "python", "PROGRAM", "the workers' interpreter, whose packages are compared (default python3)", FIELD(python)},
+    {OPT_HEADING, .help = "Ranks"},
+    {OPT_U64, 0, "ranks", "N", "start N ranks, with --hosts on each host, as muster launch does, and measure the links between them, instead of the checks", FIELD(n_ranks), 1, RANKS_MAX},
+    {OPT_TEXT, 0, "master-addr", "HOST", "with --ranks: the address of rank 0 (default: with --hosts one that all hosts reach, else localhost)", FIELD(master_addr)},
+    {OPT_U64, 0, "master-port", "PORT", "with --ranks: the port at which they meet (default: a free one)", FIELD(master_port), 1, 65535},
     {OPT_END},
 };
 /* clang-format on */
@@ -70,6 +79,8 @@ static const char *const doctor_examples[] = {
     "what to do",
     "muster doctor --hosts lab1,lab2,local",
     "three machines, and what differs between them",
+    "muster doctor --ranks 8 --hosts lab1,lab2",
+    "sixteen ranks of two machines: do they meet, and how fast are the links?",
     NULL,
 };
 
@@ -247,6 +258,23 @@ static int hosts_examine(struct app *app, const struct doctor_request *request, 
     return rc;
 }
 
+static int ranks_examine(struct app *app, const struct doctor_request *request, int argc,
+                         struct err *err)
+{
+    const struct doctor_ranks opts = {.n_ranks = request->n_ranks,
+                                      .wish = &request->hosts,
+                                      .master_addr = request->master_addr,
+                                      .master_port = request->master_port,
+                                      .json = request->json,
+                                      .strict = request->strict,
+                                      .quiet = request->quiet};
+    if (argc > 0 || request->smoke || request->wants_traits)
+        return fail(err, ERR_USAGE,
+                    "--ranks looks at the links between ranks alone: without CHECK, --smoke and "
+                    "--traits");
+    return doctor_ranks_run(app, &opts, err);
+}
+
 static int doctor_run(struct app *app, void *request_, int argc, char **argv, char **command,
                       struct err *err)
 {
@@ -263,6 +291,8 @@ static int doctor_run(struct app *app, void *request_, int argc, char **argv, ch
         rc = patience_check(request->patience_ms, err);
     if (rc == 0)
         rc = spec_parse(request->gpus, spec, err);
+    if (rc == 0 && request->n_ranks > 0)
+        return ranks_examine(app, request, argc, err);
     if (rc == 0 && request->hosts.hosts)
         return hosts_examine(app, request, argc, argv, err);
     if (rc == 0)

@@ -100,8 +100,7 @@ void findings_summary_add(struct buf *out, const struct findings *findings, bool
 
 /* ---- objects ---- */
 
-/* {"time":…,"host":…, and what follows the brace of `object`. What control characters are in it is shown. */
-static void object_add(struct buf *out, const struct buf *object, const char *host)
+void object_line_add(struct buf *out, const struct buf *object, const char *host)
 {
     cleanup_buf struct buf line = BUF_INIT;
     char time[40];
@@ -124,7 +123,7 @@ void finding_object_add(struct buf *out, const struct finding *finding, const ch
 {
     cleanup_buf struct buf object = BUF_INIT;
     finding_format_json(finding, &object);
-    object_add(out, &object, host);
+    object_line_add(out, &object, host);
 }
 
 void traits_objects_add(struct buf *out, const struct traits *traits, const char *host)
@@ -136,7 +135,7 @@ void traits_objects_add(struct buf *out, const struct traits *traits, const char
         buf_addf(&object, "{\"trait\":\"%s\",\"value\":", trait_name((enum trait)trait));
         buf_add_json(&object, str_of(traits->at[trait]));
         buf_add_char(&object, '}');
-        object_add(out, &object, host);
+        object_line_add(out, &object, host);
     }
 }
 

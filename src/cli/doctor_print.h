@@ -11,6 +11,9 @@
 void finding_add(struct buf *out, const struct finding *finding, bool has_color);
 /* The verdict, the counts, and the first of the worst findings. */
 void findings_summary_add(struct buf *out, const struct findings *findings, bool has_color);
+/* An object on a line: {"time":…,"host":…, and what follows the brace of `object`; control characters in it are shown.
+ * host as below. */
+void object_line_add(struct buf *out, const struct buf *object, const char *host);
 /* An object on a line. host NULL: no member "host"; "": null, because it is about several. */
 void finding_object_add(struct buf *out, const struct finding *finding, const char *host);
 

@@ -27,3 +27,4 @@ extern const struct cmd cmd_split;
 /* Hidden: run by muster itself. */
 extern const struct cmd cmd_agent;
 extern const struct cmd cmd_meet;
+extern const struct cmd cmd_rank_check;

@@ -30,7 +30,7 @@ struct trouble {
 struct finding {
     enum finding_level level;
     const char *check;        /* "shm"; static */
-    char subject[64];         /* what it is about: "gpu 0-3", a folder; "" for the machine */
+    char subject[192];        /* what it is about: "gpu 0-3", a folder; "" for the machine */
     char *found;              /* with the figures */
     const char *means, *cure; /* static; "" when all is well */
 };

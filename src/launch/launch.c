@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "device/probe.h"
 #include "launch/launch_impl.h"
+#include "node/wire_body.h"
 #include "rendezvous/address.h"
 
 enum {
@@ -271,9 +272,10 @@ static int command_check(const struct launch *launch, char **program, struct err
     const struct environment_wish *wish = &launch->request->environment;
     struct env_list words = {0};
     int rc = rank_command(launch, 0, &words, err);
-    if (rc == 0 && !wish->setup && !launch->request->allocation.hosts)
+    bool is_known = rc == 0 && !wish->setup && strcmp(words.at[0], AGENT_PROGRAM) != 0;
+    if (is_known && !launch->request->allocation.hosts)
         rc = program_check(words.at[0], err);
-    if (rc == 0 && !wish->setup)
+    if (is_known && rc == 0)
         *program = xstrdup(words.at[0]);
     env_list_release(&words);
     return rc;

@@ -121,7 +121,8 @@ struct launch_request {
 };
 
 /*
- * Starts the command's ranks, and waits for their end. Returns an exit status: 0; that of the rank that ended first without
+ * Starts the command's ranks, and waits for their end. A program AGENT_PROGRAM (node/wire_body.h) is muster itself, on
+ * every machine. Returns an exit status: 0; that of the rank that ended first without
  * success, 128 + n for a signal, on whichever machine; or an error: ERR_USAGE, ERR_TIMEOUT, ERR_UNAVAILABLE (a port, a
  * device, a program, another machine).
  */

@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
 #include "launch/takeover.h"
+#include "node/wire_body.h"
 
 /* ---- the command ---- */
 
@@ -373,12 +374,22 @@ static int process_start(struct rank *rank, const struct env_list *words,
     return rc;
 }
 
+/* As an agent does it on its host. */
+static void own_program_fill(const struct rank *rank, struct env_list *words)
+{
+    if (rank->machine->is_far || strcmp(words->at[0], AGENT_PROGRAM) != 0)
+        return;
+    free(words->at[0]);
+    words->at[0] = xstrdup(rank->launch->shell.self_path);
+}
+
 int rank_start(struct rank *rank, struct err *err)
 {
     struct env_list words = {0}, contract = {0};
     int rc = rank_command(rank->launch, rank->local_rank, &words, err);
     rc = rc ? rc : rank_output_open(rank, rank->machine->part.generation, err);
     if (rc == 0) {
+        own_program_fill(rank, &words);
         contract_make(rank, &contract);
         rc = process_start(rank, &words, &contract, err);
     }

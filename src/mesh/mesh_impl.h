@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of this room share.
+ */
+#pragma once
+
+#include "mesh/mesh.h"
+#include "mesh/order.h"
+#include "mesh/told.h"
+
+enum {
+    MEET_MS = 5000, /* until a rank that has not come counts as missing */
+    ARRIVAL_MAX_BYTES = 256 + HOST_ADDRESSES_BYTES,
+    ORDER_MAX_BYTES = 256 + TARGETS_MAX * (ADDRESS_TEXT_MAX + INTERFACE_NAME_BYTES)
+};
+
+/* This rank. */
+struct self {
+    uint32_t rank, local_rank, world_size, group;
+    const char *token, *master_addr;
+    uint16_t master_port;
+    bool is_quiet;
+    int listener;  /* for other ranks; -1 */
+    uint16_t port; /* of it */
+};
+
+/* member.c */
+/* Does what the order says, and prints what it saw. Returns when it is done; at the end of its deadlines at the latest. False:
+ * the link of a pair carries nothing. */
+bool order_run(const struct self *self, const struct order *order);
+void told_print(const struct buf *lines);
+/* Prints where this rank is. */
+void place_tell(const struct self *self, const struct address *own);
+/* Prints that this rank could not take part. */
+void absence_tell(const struct self *self, const char *why);
+/* Until rank 0 ends it. */
+void member_run(const struct self *self);
+
+/* hub.c: rank 0. */
+void hub_run(const struct self *self);
+
+/* interface.c: the network interface that has this address; 0 and "" for what is not known. */
+void interface_look(const struct address *own, char name[INTERFACE_NAME_BYTES],
+                    uint64_t *speed_mbit, uint64_t *mtu);
