@@ -239,6 +239,20 @@ static int map_verb(struct app *app, void *request, int argc, char **argv, char 
     return rc;
 }
 
+static int map_verb_check(struct app *app, void *request, int argc, char **argv, char **command,
+                          struct cmd_check *check, struct err *err)
+{
+    struct map_options *options = request;
+    (void)app;
+    options->request.inputs = (const char *const *)argv;
+    options->request.n_inputs = (size_t)argc;
+    options->request.command = (const char *const *)command;
+    if (check->has_setup && !options->request.environment.setup)
+        options->request.environment.setup = ":";
+    int rc = work_choose(&options->request, err);
+    return rc ? rc : map_check(&options->request, options->quiet, &check->run_dir, err);
+}
+
 static const char *const map_examples[] = {
     "muster map prompts.jsonl -o answers.jsonl -- python worker.py",
     "one worker on every free GPU",
@@ -264,6 +278,7 @@ const struct cmd cmd_map = {
     .request_size = sizeof(struct map_options),
     .defaults = map_defaults,
     .run = map_verb,
+    .check = map_verb_check,
 };
 
 /* ---- resume ---- */

@@ -41,6 +41,14 @@ static bool is_in_path(const char *name)
     return is;
 }
 
+bool external_verb_exists(const struct app *app, const char *name)
+{
+    cleanup_free char *program = xasprintf("muster-%s", name);
+    cleanup_free char *beside =
+        is_no_verb(name) ? NULL : program_find_beside(app->self_path, program);
+    return beside || (!is_no_verb(name) && is_in_path(program));
+}
+
 int external_verb_run(const struct app *app, char **argv, struct err *err)
 {
     if (is_no_verb(argv[0]))

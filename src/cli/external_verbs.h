@@ -17,3 +17,5 @@ extern const struct external_verb external_verbs[];
  * is none and the verb is one of external_verbs, or if it cannot be run.
  */
 MUST_CHECK int external_verb_run(const struct app *app, char **argv, struct err *err);
+/* Is there such a program? */
+bool external_verb_exists(const struct app *app, const char *name);

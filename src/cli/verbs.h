@@ -16,6 +16,7 @@ extern const struct cmd cmd_map;
 extern const struct cmd cmd_resume;
 extern const struct cmd cmd_each;
 extern const struct cmd cmd_launch;
+extern const struct cmd cmd_submit;
 extern const struct cmd cmd_ls;
 extern const struct cmd cmd_status;
 extern const struct cmd cmd_logs;
@@ -27,3 +28,4 @@ extern const struct cmd cmd_split;
 /* Hidden: run by muster itself. */
 extern const struct cmd cmd_agent;
 extern const struct cmd cmd_meet;
+extern const struct cmd cmd_job;

@@ -140,6 +140,28 @@ static int session_run(struct session *s, struct err *err)
     return rc;
 }
 
+static int inputs_readable(const struct map_request *r, struct err *err)
+{
+    for (size_t i = 0; i < r->n_inputs; i++)
+        if (access(r->inputs[i], R_OK) != 0)
+            return fail_errno_as(err, ERR_USAGE, "open %s", r->inputs[i]);
+    return 0;
+}
+
+int map_check(const struct map_request *request, bool quiet, char **again, struct err *err)
+{
+    struct map_request r = *request;
+    cleanup_free char *named = NULL, *usual_root = runs_root(NULL);
+    r.usual_root = usual_root;
+    if (reads_stdin(&r))
+        return fail(err, ERR_USAGE, "a job has no standard input: name a data file");
+    if (r.out_path && strcmp(r.out_path, "-") == 0)
+        return fail(err, ERR_USAGE,
+                    "a job has no standard output of its own: name the output with -o FILE");
+    int rc = request_settle(&r, quiet, again, &named, err);
+    return rc ? rc : inputs_readable(&r, err);
+}
+
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
             const struct map_request *request, struct err *err)
 {

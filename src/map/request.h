@@ -86,6 +86,12 @@ struct map_request {
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
             const struct map_request *request, struct err *err);
 
+/*
+ * For a run that begins later, where nobody types: what map_run() would refuse before it looks for devices, and changes
+ * nothing. *again: the folder of the earlier run that the same command would go on with, a new string; NULL: none.
+ */
+MUST_CHECK int map_check(const struct map_request *request, bool quiet, char **again,
+                         struct err *err);
 /* Checks all that can be refused before anything is changed. ERR_USAGE, or ERR_UNAVAILABLE for the program. */
 MUST_CHECK int request_check(const struct map_request *request, struct err *err);
 /* The output as the manifest names it: its absolute path, or "-". A new string. */

@@ -47,8 +47,9 @@ ROOMS = {
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},
     "shard": {"map", "core", "shell", "node", "device", "data", "tensor", "rule", "store", "base"},
     "launch": {"core", "shell", "rendezvous", "node", "device", "proc", "slurm", "base"},
+    "submit": {"slurm", "store", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
-    "cli": {"opt", "agent", "map", "shard", "launch", "rendezvous", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "agent", "map", "shard", "submit", "slurm", "launch", "rendezvous", "shell", "node", "ui", "sim", "doctor", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {

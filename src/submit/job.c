@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "submit/job.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/env_list.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "slurm/job.h"
+#include "store/lock.h"
+#include "store/orders.h"
+#include "store/runs.h"
+#include "store/submission.h"
+#include "submit/again.h"
+#include "submit/batch.h"
+
+enum {
+    LOOK_EVERY_S = 1,
+    LOCK_WAIT_MS = 10 * 60 * 1000
+};
+
+struct job {
+    const struct job_request *request;
+    uint64_t number;
+    struct run_lock lock; /* of a verb without a ledger */
+    sigset_t signals, signals_before;
+    pid_t child; /* 0: none */
+    int status;  /* of the child, when it has ended */
+    bool drain_is_due;
+    bool is_over; /* a job to follow is submitted, or is not to be */
+    struct again_facts facts;
+};
+
+/* ---- the run's folder ---- */
+
+static uint64_t settled_count(const char *run_dir)
+{
+    struct run_summary run = {0};
+    uint64_t n = 0;
+    if (run_inspect(run_dir, &run, NULL) == 0)
+        n = run.items_done + run.items_failed;
+    run_summary_release(&run);
+    return n;
+}
+
+static bool is_finished(const struct job_request *r)
+{
+    struct run_summary run = {0};
+    bool is = r->has_ledger && run_inspect(r->run_dir, &run, NULL) == 0 && run.state == RUN_FINISHED;
+    run_summary_release(&run);
+    return is;
+}
+
+/* The job before this one may still be ending, or Slurm may have lost sight of a node where it goes on. */
+static int lock_await(const char *run_dir, struct err *err)
+{
+    const uint64_t begin_ms = clock_now_ms();
+    struct run_holder holder;
+    bool is_said = false;
+    while (run_is_locked(run_dir, &holder)) {
+        if (clock_now_ms() - begin_ms > LOCK_WAIT_MS)
+            return fail(err, ERR_UNAVAILABLE, "run %s is still worked on by process %d on %s",
+                        path_basename(run_dir), (int)holder.pid, holder.host);
+        if (!is_said)
+            talk("waiting for process %d on %s, which works on run %s", (int)holder.pid,
+                 holder.host, path_basename(run_dir));
+        is_said = true;
+        nanosleep(&(struct timespec){.tv_sec = LOOK_EVERY_S}, NULL);
+    }
+    return 0;
+}
+
+/* Two jobs never work on one run: a verb with a ledger takes the lock itself. Orders were meant for an earlier job. */
+static int folder_take(struct job *job, struct err *err)
+{
+    const char *run_dir = job->request->run_dir;
+    int rc = run_check_ours(run_dir, err);
+    if (rc == 0)
+        rc = lock_await(run_dir, err);
+    if (rc == 0 && !job->request->has_ledger)
+        rc = run_lock_take(&job->lock, run_dir, err);
+    return rc ? rc : run_orders_drop(run_dir, err);
+}
+
+static int note(const struct job *job, struct job_record record, struct err *err)
+{
+    record.job = job->number;
+    return submission_add(job->request->run_dir, &record, err);
+}
+
+static uint64_t number_of_variable(const char *name)
+{
+    const char *text = getenv(name);
+    uint64_t number = 0;
+    return text && u64_parse(str_of(text), 0, UINT32_MAX, &number, NULL) == 0 ? number : 0;
+}
+
+static int begin_note(const struct job *job, struct err *err)
+{
+    uint64_t n_restarts = number_of_variable("SLURM_RESTART_COUNT");
+    const char *nodes = getenv("SLURM_JOB_NODELIST");
+    talk("job %llu%s on %s", (unsigned long long)job->number,
+         n_restarts > 0 ? ", started again by Slurm," : "", nodes ? nodes : "?");
+    return note(
+        job,
+        (struct job_record){.event = JOB_STARTED, .nodes = nodes, .restarts = n_restarts}, err);
+}
+
+/* ---- the verb ---- */
+
+static void signals_block(struct job *job)
+{
+    static const int numbers[] = {SIGUSR1, SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    sigemptyset(&job->signals);
+    for (size_t i = 0; i < countof(numbers); i++)
+        sigaddset(&job->signals, numbers[i]);
+    sigprocmask(SIG_BLOCK, &job->signals, &job->signals_before);
+}
+
+static _Noreturn void child_become(const struct job *job, pid_t parent)
+{
+    size_t n = 0;
+    while (job->request->words[n])
+        n++;
+    char **argv = xcalloc(n + 2, sizeof(*argv));
+    argv[0] = xstrdup(job->request->self_path);
+    for (size_t i = 0; i < n; i++)
+        argv[i + 1] = job->request->words[i];
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, &job->signals_before, NULL);
+    if (getppid() == parent)
+        execv(argv[0], argv);
+    talk("run %s: %s", argv[0], errno_text(errno));
+    _exit(69);
+}
+
+static int child_start(struct job *job, struct err *err)
+{
+    pid_t self = getpid();
+    fflush(NULL);
+    job->child = fork();
+    if (job->child < 0)
+        return fail_errno(err, "start a process");
+    if (job->child == 0)
+        child_become(job, self);
+    return 0;
+}
+
+static void child_reap(struct job *job)
+{
+    int wait_status;
+    if (waitpid(job->child, &wait_status, WNOHANG) != job->child)
+        return;
+    job->child = 0;
+    job->status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+/* Asks the verb to finish what is in flight. A run that has not taken its lock yet is asked again later. */
+static void drain(struct job *job)
+{
+    const struct job_request *r = job->request;
+    struct err err = {0};
+    bool was_running = true;
+    enum stop_how how;
+    if (!r->has_ledger) {
+        kill(job->child, SIGTERM);
+    } else if (run_stop_asked(r->run_dir, &how)) {
+        job->facts.is_stopped = true;
+    } else if (run_stop(r->run_dir, STOP_DRAIN, &was_running, &err) != 0) {
+        talk("%s", err.text);
+        kill(job->child, SIGTERM);
+    }
+    job->drain_is_due = !was_running;
+}
+
+/* Orders to a verb without a ledger come to the job. */
+static void orders_look(struct job *job)
+{
+    enum stop_how how;
+    if (job->request->has_ledger || !run_stop_asked(job->request->run_dir, &how))
+        return;
+    if (!job->facts.is_stopped) {
+        talk("stopped; ending %s", job->request->words[0]);
+        kill(job->child, SIGTERM);
+    }
+    job->facts.is_stopped = true;
+    if (how == STOP_NOW)
+        kill(job->child, SIGINT);
+}
+
+/* ---- what follows ---- */
+
+static void follow_up(struct job *job)
+{
+    struct err err = {0};
+    uint64_t next = 0;
+    const char *run_dir = job->request->run_dir;
+    enum again_verdict verdict = again_judge(&job->facts);
+    const char *why = again_why(verdict);
+    job->is_over = true;
+    if (again_goes_on(verdict) && batch_submit(run_dir, NULL, job->number, &next, &err) != 0)
+        talk("the work is not complete, and cannot be submitted again: %s", err.text);
+    else if (next > 0)
+        talk("%s; submitted again as job %llu", why, (unsigned long long)next);
+    else if (verdict != AGAIN_DONE)
+        talk("not submitted again: %s", why);
+    const struct job_record record = {
+        .event = JOB_ENDED, .status = job->facts.status, .why = err.code ? err.text : why};
+    if (note(job, record, &err) != 0)
+        talk("%s", err.text);
+}
+
+static void facts_complete(struct job *job)
+{
+    enum stop_how how;
+    const struct job_request *r = job->request;
+    if (!r->has_ledger)
+        return;
+    job->facts.n_done = settled_count(r->run_dir);
+    if (!job->facts.is_limit_near && !job->facts.is_ended && run_stop_asked(r->run_dir, &how))
+        job->facts.is_stopped = true;
+}
+
+/* ---- what Slurm says ---- */
+
+static void on_limit_near(struct job *job)
+{
+    if (job->facts.is_limit_near)
+        return;
+    job->facts.is_limit_near = true;
+    talk("the time of job %llu is over soon; %s finishes what it has in hand",
+         (unsigned long long)job->number, job->request->words[0]);
+    drain(job);
+}
+
+/* Slurm sends it to every process of the job, and SIGKILL not much later: the verb knows already, and would take a
+ * second signal for haste. */
+static void on_end(struct job *job)
+{
+    if (job->facts.is_ended)
+        return;
+    job->facts.is_ended = true;
+    if (job->facts.is_limit_near && !job->is_over) {
+        job->facts.is_killed = true;
+        job->facts.status = 75;
+        facts_complete(job);
+        follow_up(job);
+    } else if (job->request->has_ledger) {
+        drain(job);
+    }
+}
+
+static void turn(struct job *job)
+{
+    const struct timespec wait = {.tv_sec = LOOK_EVERY_S};
+    int number = sigtimedwait(&job->signals, NULL, &wait);
+    if (number == SIGUSR1)
+        on_limit_near(job);
+    else if (number == SIGTERM || number == SIGINT || number == SIGHUP)
+        on_end(job);
+    child_reap(job);
+    if (job->child > 0 && job->drain_is_due)
+        drain(job);
+    if (job->child > 0)
+        orders_look(job);
+}
+
+static int work(struct job *job, struct err *err)
+{
+    struct submission submission;
+    int rc = submission_read(job->request->run_dir, &submission, err);
+    if (rc)
+        return rc;
+    job->facts = (struct again_facts){.knows_gain = job->request->has_ledger,
+                                      .n_done_before = settled_count(job->request->run_dir),
+                                      .n_again = submission_count_again(&submission),
+                                      .again_max = job->request->again_max};
+    submission_release(&submission);
+    signals_block(job);
+    rc = child_start(job, err);
+    while (rc == 0 && job->child > 0)
+        turn(job);
+    if (rc == 0 && !job->is_over) {
+        job->facts.status = job->status;
+        facts_complete(job);
+        follow_up(job);
+    }
+    return rc ? rc : job->status;
+}
+
+int job_run(const struct job_request *request, struct err *err)
+{
+    struct job job = {.request = request, .number = slurm_job_own(), .lock = RUN_LOCK_INIT};
+    if (job.number == 0)
+        return fail(err, ERR_UNAVAILABLE, "this is what the script of muster submit becomes in its "
+                                          "job, and this is no Slurm job");
+    int rc = folder_take(&job, err);
+    if (rc == 0)
+        rc = begin_note(&job, err);
+    if (rc == 0 && is_finished(request)) {
+        talk("run %s is complete", path_basename(request->run_dir));
+        rc = note(&job, (struct job_record){.event = JOB_ENDED, .why = again_why(AGAIN_DONE)}, err);
+    } else if (rc == 0) {
+        rc = work(&job, err);
+    }
+    run_lock_release(&job.lock);
+    return rc;
+}
