@@ -16,8 +16,9 @@ static int job_verb(struct app *app, void *request, int argc, char **argv, char 
     const struct job_options *options = request;
     (void)argc, (void)argv;
     if (!command || !command[0] || !command[1])
-        return fail(err, ERR_USAGE, "expected the run's folder and a verb; muster submit makes the "
-                                    "script that has them");
+        return fail(err, ERR_USAGE,
+                    "expected the run's folder and a verb; muster submit makes the "
+                    "script that has them");
     const struct job_request job = {.self_path = app->self_path,
                                     .run_dir = command[0],
                                     .has_ledger = options->has_ledger,

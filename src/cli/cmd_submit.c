@@ -11,6 +11,7 @@
 #include "base/xalloc.h"
 #include "cli/external_verbs.h"
 #include "cli/run_arg.h"
+#include "cli/submit_follow.h"
 #include "cli/verbs.h"
 #include "slurm/sbatch_options.h"
 #include "slurm/sbatch_request.h"
@@ -169,10 +170,12 @@ static int script_make(struct submitted *s, const struct app *app, int argc, cha
     return script_format(&request, script, err);
 }
 
+/* Slurm makes the files of output, but no folder for them. */
 static int script_write(const char *run_dir, const struct buf *script, struct err *err)
 {
-    cleanup_free char *path = batch_script_path(run_dir);
-    return file_replace(path, buf_str(script), err);
+    cleanup_free char *path = batch_script_path(run_dir), *logs = path_join(run_dir, "logs");
+    int rc = mkdir_parents(logs, 0775, err);
+    return rc ? rc : file_replace(path, buf_str(script), err);
 }
 
 static int verb_submit(struct submitted *s, const struct app *app, int argc, char **argv,
@@ -196,7 +199,7 @@ static int verb_submit(struct submitted *s, const struct app *app, int argc, cha
         say(app, "muster-runs/latest does not point at this run");
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(s->run_dir, root);
     say(app, "submitted as job %llu; see: muster status %s", (unsigned long long)job, typed);
-    return 0;
+    return s->options->follow ? submit_follow(app, s->run_dir, err) : 0;
 }
 
 /* ---- options ---- */

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/xalloc.h"
 
 enum {
     ASK_MS = 20000, /* a busy controller takes seconds */
@@ -99,14 +100,20 @@ static bool child_read(struct child *child, struct buf *const into[PIPES])
     return false;
 }
 
-/* "sbatch: error: Batch job submission failed: …" without what is in front, in one line. */
-static void words_add(struct str said, struct buf *out)
+static struct str without(struct str line, struct str beginning)
 {
+    size_t n = str_starts_with(line, beginning) ? beginning.len : 0;
+    return (struct str){line.at + n, line.len - n};
+}
+
+/* "sbatch: error: Batch job submission failed: …" without what is in front, in one line. */
+static void words_add(const char *name, struct str said, struct buf *out)
+{
+    cleanup_free char *speaker = xasprintf("%s: ", name);
     struct str line;
     while (said.len > 0 && str_next(&said, '\n', &line)) {
-        const char *error = memmem(line.at, line.len, "error: ", 7);
-        line = error ? (struct str){error + 7, line.len - (size_t)(error + 7 - line.at)} : line;
-        line = str_trim(line);
+        line = without(str_trim(line), str_of(speaker));
+        line = without(without(line, STR("error: ")), STR("fatal: "));
         if (line.len == 0)
             continue;
         buf_add_text(out, out->len > 0 ? "; " : "");
@@ -119,7 +126,7 @@ static int child_judge(const char *name, int wait_status, struct str said, struc
     cleanup_buf struct buf words = BUF_INIT;
     if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0)
         return 0;
-    words_add(said, &words);
+    words_add(name, said, &words);
     if (words.len > 0)
         return fail(err, ERR_UNAVAILABLE, "%s: %s", name, buf_text(&words));
     return fail(err, ERR_UNAVAILABLE, "%s ended with status %d", name,
@@ -136,9 +143,9 @@ static int child_finish(const char *name, struct child *child, struct buf *out, 
         kill(child->pid, SIGKILL);
     while (waitpid(child->pid, &wait_status, 0) < 0 && errno == EINTR)
         ;
-    return is_in_time ? child_judge(name, wait_status, buf_str(&errors), err)
-                      : fail(err, ERR_UNAVAILABLE, "%s has not answered for %d s", name,
-                             ASK_MS / 1000);
+    return is_in_time
+               ? child_judge(name, wait_status, buf_str(&errors), err)
+               : fail(err, ERR_UNAVAILABLE, "%s has not answered for %d s", name, ASK_MS / 1000);
 }
 
 static int run(const char *const *argv, char *const *envp, struct buf *out, struct err *err)

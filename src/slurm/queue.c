@@ -40,8 +40,8 @@ bool queue_next(struct str *answer, struct queue_entry *out)
         uint64_t job;
         if (n < FIELDS || u64_parse(fields[0], 1, UINT32_MAX, &job, NULL) != 0)
             continue;
-        *out = (struct queue_entry){job,       fields[1], fields[2],
-                                    fields[5], seconds_of(fields[3]), seconds_of(fields[4])};
+        *out = (struct queue_entry){
+            job, fields[1], fields[2], fields[5], seconds_of(fields[3]), seconds_of(fields[4])};
         return true;
     }
     return false;
@@ -109,10 +109,10 @@ static const struct {
     const char *state;
     enum queue_phase phase;
 } phases[] = {
-    {"PENDING", QUEUE_WAITS},     {"REQUEUED", QUEUE_WAITS},    {"REQUEUE_HOLD", QUEUE_WAITS},
+    {"PENDING", QUEUE_WAITS},     {"REQUEUED", QUEUE_WAITS},     {"REQUEUE_HOLD", QUEUE_WAITS},
     {"REQUEUE_FED", QUEUE_WAITS}, {"SPECIAL_EXIT", QUEUE_WAITS}, {"RESV_DEL_HOLD", QUEUE_WAITS},
-    {"CONFIGURING", QUEUE_RUNS},  {"RUNNING", QUEUE_RUNS},      {"COMPLETING", QUEUE_RUNS},
-    {"SUSPENDED", QUEUE_RUNS},    {"STOPPED", QUEUE_RUNS},      {"STAGE_OUT", QUEUE_RUNS},
+    {"CONFIGURING", QUEUE_RUNS},  {"RUNNING", QUEUE_RUNS},       {"COMPLETING", QUEUE_RUNS},
+    {"SUSPENDED", QUEUE_RUNS},    {"STOPPED", QUEUE_RUNS},       {"STAGE_OUT", QUEUE_RUNS},
     {"SIGNALING", QUEUE_RUNS},    {"RESIZING", QUEUE_RUNS},
 };
 

@@ -20,10 +20,11 @@ enum queue_phase {
 /* A job. The texts are views of the answer. */
 struct queue_entry {
     uint64_t job;
-    struct str state;       /* "PENDING" */
-    struct str reason;      /* "Resources"; "None" */
-    struct str nodes;       /* "" until it has begun */
-    uint64_t start_s, end_s; /* since 1970; 0: unknown; the start of a job that waits is Slurm's guess */
+    struct str state;  /* "PENDING" */
+    struct str reason; /* "Resources"; "None" */
+    struct str nodes;  /* "" until it has begun */
+    uint64_t start_s,
+        end_s; /* since 1970; 0: unknown; the start of a job that waits is Slurm's guess */
 };
 
 /* The words of the question, and what their environment needs. */

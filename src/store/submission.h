@@ -18,10 +18,10 @@
 #include "base/err.h"
 
 /* id, name */
-#define JOB_EVENTS(X)          \
-    X(SUBMITTED, "submitted")  \
-    X(STARTED, "started")      \
-    X(ENDED, "ended")          \
+#define JOB_EVENTS(X)         \
+    X(SUBMITTED, "submitted") \
+    X(STARTED, "started")     \
+    X(ENDED, "ended")         \
     X(CANCELLED, "cancelled")
 
 enum job_event {
@@ -44,7 +44,7 @@ struct job_record {
 struct submitted_job {
     uint64_t id, restarts;
     enum job_event event;
-    bool is_again; /* it was submitted by the job before it */
+    bool is_again;                    /* it was submitted by the job before it */
     int64_t submitted_ms, changed_ms; /* wall clock */
     int status;
     char *nodes, *why; /* NULL: unknown */

@@ -8,13 +8,13 @@
 #include <stdint.h>
 
 /* id, is the job submitted again, why or why not */
-#define AGAIN_VERDICTS(X)                                                                       \
-    X(DONE, false, "all is done")                                                               \
-    X(FAILED, false, "it failed, and would fail again")                                         \
-    X(STOPPED, false, "it was stopped by muster stop")                                          \
-    X(CANCELLED, false, "it was ended by scancel or by Slurm")                                  \
-    X(FORBIDDEN, false, "its time was over (--again says how often it is submitted again)")     \
-    X(BOUND, false, "it was submitted again as often as --again allows")                        \
+#define AGAIN_VERDICTS(X)                                                                        \
+    X(DONE, false, "all is done")                                                                \
+    X(FAILED, false, "it failed, and would fail again")                                          \
+    X(STOPPED, false, "it was stopped by muster stop")                                           \
+    X(CANCELLED, false, "it was ended by scancel or by Slurm")                                   \
+    X(FORBIDDEN, false, "its time was over (--again says how often it is submitted again)")      \
+    X(BOUND, false, "it was submitted again as often as --again allows")                         \
     X(NO_GAIN, false, "nothing was gained in its time: an item takes longer than a job may run") \
     X(GOES_ON, true, "its time was over, and work is left")
 
@@ -27,7 +27,7 @@ enum again_verdict {
 /* What is known when the verb of a job has ended, or is about to be killed. */
 struct again_facts {
     int status;
-    bool is_killed;     /* it has not ended, and Slurm will kill it soon: the status means nothing */
+    bool is_killed; /* it has not ended, and Slurm will kill it soon: the status means nothing */
     bool is_limit_near; /* Slurm said so */
     bool is_ended;      /* Slurm sent SIGTERM */
     bool is_stopped;    /* by muster stop */

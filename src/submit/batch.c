@@ -52,3 +52,13 @@ int batch_submit(const char *run_dir, const char *verb, uint64_t after, uint64_t
     const struct job_record record = {.event = JOB_SUBMITTED, .job = *job, .verb = verb};
     return rc ? rc : submission_add(run_dir, &record, err);
 }
+
+int batch_cancel(const char *run_dir, uint64_t job, struct err *err)
+{
+    cleanup_free char *number = xasprintf("%llu", (unsigned long long)job);
+    cleanup_buf struct buf nothing = BUF_INIT;
+    const char *argv[] = {"scancel", number, NULL};
+    const struct job_record record = {.event = JOB_CANCELLED, .job = job};
+    int rc = slurm_command(argv, &nothing, err);
+    return rc ? rc : submission_add(run_dir, &record, err);
+}

@@ -16,3 +16,5 @@ char *batch_script_path(const char *run_dir);
  */
 MUST_CHECK int batch_submit(const char *run_dir, const char *verb, uint64_t after, uint64_t *job,
                             struct err *err);
+/* Cancels it, and notes that. */
+MUST_CHECK int batch_cancel(const char *run_dir, uint64_t job, struct err *err);

@@ -56,7 +56,8 @@ static uint64_t settled_count(const char *run_dir)
 static bool is_finished(const struct job_request *r)
 {
     struct run_summary run = {0};
-    bool is = r->has_ledger && run_inspect(r->run_dir, &run, NULL) == 0 && run.state == RUN_FINISHED;
+    bool is =
+        r->has_ledger && run_inspect(r->run_dir, &run, NULL) == 0 && run.state == RUN_FINISHED;
     run_summary_release(&run);
     return is;
 }
@@ -111,9 +112,9 @@ static int begin_note(const struct job *job, struct err *err)
     const char *nodes = getenv("SLURM_JOB_NODELIST");
     talk("job %llu%s on %s", (unsigned long long)job->number,
          n_restarts > 0 ? ", started again by Slurm," : "", nodes ? nodes : "?");
-    return note(
-        job,
-        (struct job_record){.event = JOB_STARTED, .nodes = nodes, .restarts = n_restarts}, err);
+    return note(job,
+                (struct job_record){.event = JOB_STARTED, .nodes = nodes, .restarts = n_restarts},
+                err);
 }
 
 /* ---- the verb ---- */
@@ -302,8 +303,9 @@ int job_run(const struct job_request *request, struct err *err)
 {
     struct job job = {.request = request, .number = slurm_job_own(), .lock = RUN_LOCK_INIT};
     if (job.number == 0)
-        return fail(err, ERR_UNAVAILABLE, "this is what the script of muster submit becomes in its "
-                                          "job, and this is no Slurm job");
+        return fail(err, ERR_UNAVAILABLE,
+                    "this is what the script of muster submit becomes in its "
+                    "job, and this is no Slurm job");
     int rc = folder_take(&job, err);
     if (rc == 0)
         rc = begin_note(&job, err);

@@ -64,14 +64,14 @@ static void default_add(const struct script_request *request, const char *name, 
     free(taken);
 }
 
-/* "%" begins a placeholder in the name of a file of output. */
-static char *output_new(const char *run_dir)
+/* Where muster logs finds it. "%" begins a placeholder in the name of a file of output. */
+static char *log_option_new(const char *option, const char *run_dir)
 {
     struct buf path = BUF_INIT;
-    buf_add_text(&path, "--output=");
+    buf_addf(&path, "--%s=", option);
     for (const char *c = run_dir; *c; c++)
         buf_add_text(&path, *c == '%' ? "%%" : (char[]){*c, '\0'});
-    buf_add_text(&path, "/job-%j.log");
+    buf_addf(&path, "/logs/job_%%j_%s.log", strcmp(option, "error") == 0 ? "stderr" : "stdout");
     return buf_steal(&path);
 }
 
@@ -79,7 +79,9 @@ static void defaults_add(const struct script_request *r, struct buf *out)
 {
     default_add(r, "job-name", xasprintf("--job-name=muster-%s", r->words[0]), out);
     default_add(r, "chdir", xasprintf("--chdir=%s", r->cwd), out);
-    default_add(r, "output", output_new(r->run_dir), out);
+    if (!has(r->options, "output")) /* with an output of the user's, errors go there too */
+        default_add(r, "error", log_option_new("error", r->run_dir), out);
+    default_add(r, "output", log_option_new("output", r->run_dir), out);
     default_add(r, "open-mode", xstrdup("--open-mode=append"), out);
     default_add(r, "signal", xasprintf("--signal=B:USR1@%llu", (unsigned long long)r->drain_s),
                 out);

@@ -18,7 +18,7 @@ struct script_request {
     const struct env_list *options; /* sbatch's, as sbatch_words_read() gives them */
     const char *setup;              /* a line before muster; NULL: none */
     const char *const *words;       /* the verb and what follows, NULL-terminated */
-    bool has_ledger;                /* what the verb has done is in run_dir, and its run goes on there */
+    bool has_ledger; /* what the verb has done is in run_dir, and its run goes on there */
     uint64_t drain_s, again_max;
 };
 
