@@ -248,7 +248,7 @@ static int map_verb_check(struct app *app, void *request, int argc, char **argv,
     options->request.n_inputs = (size_t)argc;
     options->request.command = (const char *const *)command;
     if (check->has_setup && !options->request.environment.setup)
-        options->request.environment.setup = ":";
+        options->request.environment.setup = ":"; /* it decides where the program is found */
     int rc = work_choose(&options->request, err);
     return rc ? rc : map_check(&options->request, options->quiet, &check->run_dir, err);
 }
@@ -285,6 +285,8 @@ const struct cmd cmd_map = {
 
 static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err);
+static int resume_check(struct app *app, void *request, int argc, char **argv, char **command,
+                        struct cmd_check *check, struct err *err);
 
 static const char *const resume_examples[] = {
     "muster resume latest",
@@ -307,6 +309,7 @@ const struct cmd cmd_resume = {
     .request_size = sizeof(struct map_options),
     .defaults = map_defaults,
     .run = resume_run,
+    .check = resume_check,
 };
 
 static size_t list_len(const char *const *list)
@@ -476,11 +479,10 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     return rc;
 }
 
-static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
-                      struct err *err)
+/* *dir, a new string, and the manifest are set together. */
+static int resumed_find(const struct map_options *typed, int argc, char **argv, char **dir_out,
+                        struct manifest *manifest, struct err *err)
 {
-    struct map_options *typed = request;
-    struct manifest manifest;
     cleanup_free char *dir = NULL;
     cleanup_free char *root = runs_root(typed->request.run.runs_dir);
     if (argc > 1)
@@ -489,13 +491,48 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
     if (rc == 0)
         rc = run_check_ours(dir, err);
     if (rc == 0)
-        rc = manifest_read(dir, &manifest, err);
+        rc = manifest_read(dir, manifest, err);
     if (rc)
         return rc;
-    if (!manifest.output || !manifest.command || !manifest.options_json) {
-        manifest_release(&manifest);
+    if (!manifest->output || !manifest->command || !manifest->options_json) {
+        manifest_release(manifest);
         return fail(err, ERR_DATA, "%s/manifest.json names no output or no command", dir);
     }
+    *dir_out = steal_ptr(&dir);
+    return 0;
+}
+
+/* By the time that the job runs, "latest" is another run. */
+static int resume_check(struct app *app, void *request, int argc, char **argv, char **command,
+                        struct cmd_check *check, struct err *err)
+{
+    struct map_options *typed = request;
+    struct manifest manifest;
+    (void)app;
+    int rc = resumed_find(typed, argc, argv, &check->run_dir, &manifest, err);
+    if (rc)
+        return rc;
+    if (is_complete(check->run_dir, &manifest))
+        rc = fail(err, ERR_USAGE, "run %s is complete", path_basename(check->run_dir));
+    manifest_release(&manifest);
+    cmd_words(&cmd_resume, typed, &check->words);
+    env_list_add(&check->words, xstrdup(check->run_dir));
+    if (command)
+        env_list_add(&check->words, xstrdup("--"));
+    if (command)
+        env_list_add_words(&check->words, (const char *const *)command);
+    return rc;
+}
+
+static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
+                      struct err *err)
+{
+    struct map_options *typed = request;
+    struct manifest manifest;
+    cleanup_free char *dir = NULL;
+    int rc = resumed_find(typed, argc, argv, &dir, &manifest, err);
+    if (rc)
+        return rc;
     bool is_over = is_complete(dir, &manifest);
     if (is_over && names_files(typed))
         rc = fail(err, ERR_USAGE,

@@ -195,6 +195,12 @@ static void job_add(struct buf *out, const struct submitted_look *look)
     line_add(out, "job", buf_text(&words));
 }
 
+/* Not so a job whose verb has no items, or has not begun. */
+static bool counts_items(const struct view *view)
+{
+    return view->submitted.job == 0 || view->snapshot.is_total_known || view->snapshot.done > 0;
+}
+
 static void text_format(struct buf *out, const struct view *view)
 {
     const struct run_summary *run = &view->run;
@@ -206,9 +212,11 @@ static void text_format(struct buf *out, const struct view *view)
         buf_addf(out, " (pid %d on %s)", (int)status->pid, host);
     buf_add_char(out, '\n');
     job_add(out, &view->submitted);
-    buf_add_text(out, "progress  ");
-    progress_add(out, status);
-    buf_add_char(out, '\n');
+    if (counts_items(view)) {
+        buf_add_text(out, "progress  ");
+        progress_add(out, status);
+        buf_add_char(out, '\n');
+    }
     speed_add(out, status);
     time_add(out, status);
     line_add(out, "output", run->output);

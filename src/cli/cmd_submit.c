@@ -50,6 +50,7 @@ static void submitted_release(struct submitted *s)
         cmd_release(s->cmd, s->request);
     free(s->request);
     free(s->check.run_dir);
+    env_list_release(&s->check.words);
     free(s->run_dir);
     free(s->cwd);
     env_list_release(&s->words);
@@ -87,6 +88,8 @@ static int verb_check(struct submitted *s, struct app *app, int argc, char **arg
     int rc = cmd_parse(s->cmd, argc, argv, s->request, &n_operands, &operands, &command, err);
     if (rc == 0)
         rc = words_fit(s, err);
+    s->check.has_hosts = rc == 0 && s->asks.nodes_max > 1 && cmd_has(s->cmd, "hosts") &&
+                         !cmd_text(s->cmd, s->request, "hosts");
     if (rc == 0 && s->cmd->check)
         rc = s->cmd->check(app, s->request, n_operands, operands, command, &s->check, err);
     return rc ? wrap(err, rc, "%s", s->cmd->name) : 0;
@@ -96,9 +99,7 @@ static int verb_take(struct submitted *s, struct app *app, int argc, char **argv
 {
     s->cmd = verb_find(app, argv[0]);
     if (!s->cmd)
-        return external_verb_exists(app, argv[0])
-                   ? 0
-                   : fail(err, ERR_USAGE, "unknown verb '%s'; see muster --help", argv[0]);
+        return external_verb_check(app, argv, err);
     cleanup_free char **copy = xcalloc((size_t)argc + 1, sizeof(*copy));
     for (int i = 0; i < argc; i++)
         copy[i] = argv[i];
@@ -137,15 +138,15 @@ static int folder_make(struct submitted *s, const char *verb, int64_t wall_ms, s
 /* What submit adds stands right behind the verb: behind it may be words of a program. */
 static void words_make(struct submitted *s, int argc, char **argv)
 {
-    bool is_on_all = s->cmd && s->asks.nodes_max > 1 && cmd_has(s->cmd, "hosts") &&
-                     !cmd_text(s->cmd, s->request, "hosts");
     env_list_release(&s->words);
     env_list_add(&s->words, xstrdup(argv[0]));
     if (s->cmd && cmd_has(s->cmd, "run-dir"))
         env_list_add(&s->words, xasprintf("--run-dir=%s", s->run_dir));
-    if (is_on_all)
+    if (s->check.has_hosts)
         env_list_add(&s->words, xstrdup("--hosts=slurm"));
-    for (int i = 1; i < argc; i++)
+    for (size_t i = 0; i < s->check.words.len; i++)
+        env_list_add(&s->words, xstrdup(s->check.words.at[i]));
+    for (int i = 1; i < argc && s->check.words.len == 0; i++)
         env_list_add(&s->words, xstrdup(argv[i]));
     env_end(&s->words);
 }

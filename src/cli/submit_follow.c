@@ -19,8 +19,8 @@ enum {
 struct follow {
     const struct app *app;
     const char *run_dir;
-    uint64_t job;   /* whose output is shown; 0: none yet */
-    char *said;     /* how the job was when that was last said */
+    uint64_t job; /* whose output is shown; 0: none yet */
+    char *said;   /* how the job was when that was last said */
     struct tail out, errors;
     struct submitted_look look;
 };
@@ -38,8 +38,8 @@ static void on_interrupt(int signal)
 static void tail_begin(struct tail *tail, const struct follow *f, const char *stream, int fd)
 {
     bool is_shown = isatty(fd);
-    cleanup_free char *path = xasprintf("%s/logs/job_%llu_%s.log", f->run_dir,
-                                        (unsigned long long)f->job, stream);
+    cleanup_free char *path =
+        xasprintf("%s/logs/job_%llu_%s.log", f->run_dir, (unsigned long long)f->job, stream);
     tail_init(tail, path, is_shown ? "" : NULL);
     tail->is_shown = is_shown;
 }

@@ -96,7 +96,10 @@ struct cmd {
 
 struct cmd_check {
     bool has_setup; /* its environment is made later, so its program need not be found here */
+    bool has_hosts; /* --hosts will be given */
     char *run_dir;  /* set: the run that it goes on with, a new string; NULL: a new one */
+    /* Set: what stands behind the verb, for words that mean something else later, as the name "latest" does. */
+    struct env_list words;
 };
 
 /*

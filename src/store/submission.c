@@ -42,7 +42,7 @@ static void record_format(const struct job_record *record, struct buf *out)
     text_add(out, "nodes", record->nodes);
     if (record->event == JOB_STARTED)
         buf_addf(out, ",\"restarts\":%llu", (unsigned long long)record->restarts);
-    if (record->event == JOB_ENDED)
+    if (record->event == JOB_ENDED || record->event == JOB_INTERRUPTED)
         buf_addf(out, ",\"status\":%d", record->status);
     text_add(out, "why", record->why);
     buf_add_text(out, "}\n");

@@ -5,7 +5,7 @@
  *
  *     {"at":1769846887123,"job":12,"event":"submitted","verb":"map"}
  *     {"at":1769846888001,"job":12,"event":"started","nodes":"n[1-2]","restarts":0}
- *     {"at":1769846890000,"job":12,"event":"ended","status":75,"why":"its time is over"}
+ *     {"at":1769846890000,"job":12,"event":"ended","status":75,"why":"its time was over, and work is left"}
  *     {"at":1769846890010,"job":13,"event":"submitted"}
  *     {"at":1769846890900,"job":13,"event":"cancelled"}
  */
@@ -18,11 +18,12 @@
 #include "base/err.h"
 
 /* id, name */
-#define JOB_EVENTS(X)         \
-    X(SUBMITTED, "submitted") \
-    X(STARTED, "started")     \
-    X(ENDED, "ended")         \
-    X(CANCELLED, "cancelled")
+#define JOB_EVENTS(X)                                                           \
+    X(SUBMITTED, "submitted")                                                   \
+    X(STARTED, "started")                                                       \
+    X(INTERRUPTED, "interrupted") /* by Slurm, which may start the job again */ \
+    X(ENDED, "ended")                                                           \
+    X(CANCELLED, "cancelled") /* by muster stop */
 
 enum job_event {
 #define X(id, name) JOB_##id,
@@ -37,7 +38,7 @@ struct job_record {
     const char *verb; /* of a job that the user submitted, and not the job before it */
     const char *nodes, *why;
     uint64_t restarts; /* by Slurm, of the same job */
-    int status;        /* of one that has ended */
+    int status;        /* of one that was interrupted or has ended */
 };
 
 /* A job, by what was last written of it. */
@@ -65,5 +66,10 @@ void submission_parse(struct str text, struct submission *out);
 void submission_release(struct submission *submission);
 /* The last job; NULL: there is none. */
 const struct submitted_job *submission_last(const struct submission *submission);
+/* Can there be more of it, as far as the lines tell? */
+static inline bool submitted_job_is_open(const struct submitted_job *job)
+{
+    return job->event < JOB_ENDED;
+}
 /* How often jobs have submitted one again since the user did. */
 uint64_t submission_count_again(const struct submission *submission);

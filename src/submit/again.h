@@ -12,7 +12,7 @@
     X(DONE, false, "all is done")                                                                \
     X(FAILED, false, "it failed, and would fail again")                                          \
     X(STOPPED, false, "it was stopped by muster stop")                                           \
-    X(CANCELLED, false, "it was ended by scancel or by Slurm")                                   \
+    X(CANCELLED, false, "it was interrupted by scancel or by Slurm")                             \
     X(FORBIDDEN, false, "its time was over (--again says how often it is submitted again)")      \
     X(BOUND, false, "it was submitted again as often as --again allows")                         \
     X(NO_GAIN, false, "nothing was gained in its time: an item takes longer than a job may run") \

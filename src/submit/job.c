@@ -26,7 +26,9 @@
 
 enum {
     LOOK_EVERY_S = 1,
-    LOCK_WAIT_MS = 10 * 60 * 1000
+    LOCK_WAIT_MS = 10 * 60 * 1000,
+    TRIES = 5, /* of submitting again */
+    TRY_EVERY_S = 5
 };
 
 struct job {
@@ -201,24 +203,39 @@ static void orders_look(struct job *job)
 
 /* ---- what follows ---- */
 
+/* A controller that is busy or is started again must not end the work. */
+static uint64_t submit_patiently(const struct job *job, struct err *err)
+{
+    uint64_t next = 0;
+    int rc = batch_submit(job->request->run_dir, NULL, job->number, &next, err);
+    for (int i = 1; rc && next == 0 && i < TRIES && !job->facts.is_ended; i++) {
+        talk("%s; trying again", err->text);
+        nanosleep(&(struct timespec){.tv_sec = TRY_EVERY_S}, NULL);
+        rc = batch_submit(job->request->run_dir, NULL, job->number, &next, err);
+    }
+    return next;
+}
+
 static void follow_up(struct job *job)
 {
     struct err err = {0};
-    uint64_t next = 0;
-    const char *run_dir = job->request->run_dir;
     enum again_verdict verdict = again_judge(&job->facts);
     const char *why = again_why(verdict);
     job->is_over = true;
-    if (again_goes_on(verdict) && batch_submit(run_dir, NULL, job->number, &next, &err) != 0)
-        talk("the work is not complete, and cannot be submitted again: %s", err.text);
-    else if (next > 0)
+    uint64_t next = again_goes_on(verdict) ? submit_patiently(job, &err) : 0;
+    if (next > 0)
         talk("%s; submitted again as job %llu", why, (unsigned long long)next);
+    else if (again_goes_on(verdict))
+        talk("%s, but the job cannot be submitted again: %s", why, err.text);
     else if (verdict != AGAIN_DONE)
         talk("not submitted again: %s", why);
-    const struct job_record record = {
-        .event = JOB_ENDED, .status = job->facts.status, .why = err.code ? err.text : why};
-    if (note(job, record, &err) != 0)
-        talk("%s", err.text);
+    const struct job_record record = {.event =
+                                          verdict == AGAIN_CANCELLED ? JOB_INTERRUPTED : JOB_ENDED,
+                                      .status = job->facts.status,
+                                      .why = again_goes_on(verdict) && next == 0 ? err.text : why};
+    struct err unnoted = {0};
+    if (note(job, record, &unnoted) != 0)
+        talk("%s", unnoted.text);
 }
 
 static void facts_complete(struct job *job)
@@ -236,7 +253,7 @@ static void facts_complete(struct job *job)
 
 static void on_limit_near(struct job *job)
 {
-    if (job->facts.is_limit_near)
+    if (job->facts.is_limit_near || job->facts.is_ended)
         return;
     job->facts.is_limit_near = true;
     talk("the time of job %llu is over soon; %s finishes what it has in hand",

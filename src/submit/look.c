@@ -20,7 +20,7 @@ enum {
 static void wait_add(struct buf *out, const struct submitted_job *job,
                      const struct queue_entry *entry)
 {
-    buf_add_text(out, job->event == JOB_STARTED ? "waits to be started again" : "waits");
+    buf_add_text(out, job->event == JOB_SUBMITTED ? "waits" : "waits to be started again");
     if (!entry)
         return;
     buf_add_text(out, ": ");
@@ -60,18 +60,19 @@ static void ended_judge(const struct submitted_job *job, bool has_ledger, struct
     if (job->why)
         buf_addf(words, ": %s", job->why);
     if (!has_ledger)
-        run->state = job->status == 0                         ? RUN_FINISHED
+        run->state = job->status == 0                                     ? RUN_FINISHED
                      : job->status == STATUS_STOPPED || job->status > 128 ? RUN_STOPPED
-                                                              : RUN_FAILED;
+                                                                          : RUN_FAILED;
 }
 
 static void over_judge(const struct look_facts *facts, bool has_ledger, struct run_summary *run,
                        struct buf *words)
 {
     if (!facts->entry) {
-        buf_add_text(words, "is in Slurm's queue no more");
+        buf_add_text(words, "is over: Slurm does not know it any more");
         return;
     }
+    buf_add_text(words, "is over: ");
     queue_end_add(facts->entry->state, words);
     if (!has_ledger && str_equal(facts->entry->state, STR("CANCELLED")))
         run->state = RUN_STOPPED;
@@ -93,12 +94,12 @@ static void open_judge(const struct submitted_job *job, const struct look_facts 
     } else if (phase == QUEUE_WAITS) {
         run->state = RUN_QUEUED;
         wait_add(words, job, entry);
-        out->times = entry ? times_new("Slurm expects it to begin in ", entry->start_s,
-                                       facts->now_ms, "")
-                           : NULL;
+        out->times =
+            entry ? times_new("Slurm expects it to begin in ", entry->start_s, facts->now_ms, "")
+                  : NULL;
     } else {
         over_judge(facts, has_ledger, run, words);
-        out->status = 1;
+        out->status = job->status > 0 ? job->status : 1;
         return;
     }
     out->goes_on = true;
@@ -120,7 +121,7 @@ void look_judge(const struct submission *submission, const struct look_facts *fa
         run->started_wall_ms = submission->jobs[0].submitted_ms;
     if (!run->verb && submission->verb)
         run->verb = xstrdup(submission->verb);
-    if (job->event == JOB_SUBMITTED || job->event == JOB_STARTED) {
+    if (submitted_job_is_open(job)) {
         open_judge(job, facts, has_ledger, run, &words, out);
     } else if (job->event == JOB_ENDED) {
         ended_judge(job, has_ledger, run, &words);
@@ -134,11 +135,6 @@ void look_judge(const struct submission *submission, const struct look_facts *fa
 }
 
 /* ---- asking ---- */
-
-static bool is_open(const struct submitted_job *job)
-{
-    return job && (job->event == JOB_SUBMITTED || job->event == JOB_STARTED);
-}
 
 /* A run without a ledger goes on by its script, which runs the verb anew. */
 static void go_on_complete(struct run_summary *run)
@@ -163,7 +159,7 @@ void submitted_look(struct run_summary *run, struct submitted_look *out)
     if (submission_read(run->dir, &submission, NULL) != 0 || submission.n_jobs == 0)
         return;
     const struct submitted_job *job = submission_last(&submission);
-    if (is_open(job)) {
+    if (submitted_job_is_open(job)) {
         int rc = queue_answer_get(&answer, &err);
         facts.no_answer = rc ? err.text : NULL;
         facts.is_asked = rc == 0 && answer.wall_ms > job->changed_ms;

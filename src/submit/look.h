@@ -26,9 +26,10 @@ void submitted_look_release(struct submitted_look *look);
 /* What is known of the last job besides the lines in the run's folder. */
 struct look_facts {
     bool is_asked; /* Slurm has answered, and not before the last of those lines */
-    const struct queue_entry *entry; /* what it said of the job; NULL: it knows none of this number */
-    int64_t now_ms;                  /* wall clock */
-    const char *no_answer;           /* why it could not be asked; NULL: it could */
+    const struct queue_entry
+        *entry;            /* what it said of the job; NULL: it knows none of this number */
+    int64_t now_ms;        /* wall clock */
+    const char *no_answer; /* why it could not be asked; NULL: it could */
 };
 /* Without a system call. `has_ledger`: run->state is what the run itself wrote. */
 void look_judge(const struct submission *submission, const struct look_facts *facts,

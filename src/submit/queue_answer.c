@@ -31,8 +31,8 @@ static char *cache_path_new(void)
     struct str cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
     if (cache.len == 0 && home.len == 0)
         return NULL;
-    cleanup_free char *folder = cache.len > 0 ? xasprintf("%s/muster", cache.at)
-                                              : xasprintf("%s/.cache/muster", home.at);
+    cleanup_free char *folder =
+        cache.len > 0 ? xasprintf("%s/muster", cache.at) : xasprintf("%s/.cache/muster", home.at);
     cleanup_buf struct buf slurm = BUF_INIT;
     buf_addf(&slurm, "%s %s", variable("SLURM_CONF").at, variable("SLURM_CLUSTERS").at);
     if (mkdir_parents(folder, 0700, NULL) != 0 || ours_check_folder(folder, NULL) != 0)
