@@ -15,6 +15,7 @@
 #include "shard/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
+#include "submit/look.h"
 
 #include <unistd.h>
 
@@ -479,6 +480,26 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     return rc;
 }
 
+/* A run of muster submit may not have begun, or be one of another verb. */
+static int begun_check(const char *dir, struct err *err)
+{
+    struct run_summary run = {0};
+    struct submitted_look look = {0};
+    int rc = run_inspect(dir, &run, err);
+    if (rc)
+        return rc;
+    bool has_begun = run.verb != NULL;
+    submitted_look(&run, &look);
+    if (look.job > 0 && !has_begun)
+        rc = fail(err, ERR_USAGE, "run %s of %s has nothing to go on with: job %llu %s%s%s",
+                  path_basename(dir), run.verb ? run.verb : "?", (unsigned long long)look.job,
+                  look.words,
+                  look.goes_on ? "" : "; again: ", look.goes_on || !run.go_on ? "" : run.go_on);
+    submitted_look_release(&look);
+    run_summary_release(&run);
+    return rc;
+}
+
 /* *dir, a new string, and the manifest are set together. */
 static int resumed_find(const struct map_options *typed, int argc, char **argv, char **dir_out,
                         struct manifest *manifest, struct err *err)
@@ -490,6 +511,8 @@ static int resumed_find(const struct map_options *typed, int argc, char **argv, 
     int rc = run_find(root, argc == 1 ? argv[0] : NULL, &dir, err);
     if (rc == 0)
         rc = run_check_ours(dir, err);
+    if (rc == 0)
+        rc = begun_check(dir, err);
     if (rc == 0)
         rc = manifest_read(dir, manifest, err);
     if (rc)

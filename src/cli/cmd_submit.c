@@ -66,6 +66,27 @@ static const struct cmd *verb_find(const struct app *app, const char *name)
     return NULL;
 }
 
+/* A program of its own has verbs, too. */
+static bool wants_help(const struct app *app, int argc, char **argv)
+{
+    for (int i = verb_find(app, argv[0]) ? 1 : 2; i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+static int verb_help(const struct app *app, char **argv, struct err *err)
+{
+    cleanup_buf struct buf help = BUF_INIT;
+    const struct cmd *cmd = verb_find(app, argv[0]);
+    if (!cmd) {
+        int rc = external_verb_run(app, argv, err);
+        return rc ? rc : fail(err, ERR_USAGE, "unknown verb '%s'; see muster --help", argv[0]);
+    }
+    cmd_help(cmd, &help);
+    return stdout_put(buf_str(&help), err);
+}
+
 /* What makes no sense in a job. */
 static int words_fit(const struct submitted *s, struct err *err)
 {
@@ -232,6 +253,8 @@ static int submit_words(struct app *app, struct submit_options *options,
     cleanup_buf struct buf script = BUF_INIT;
     if (argc == 0)
         return fail(err, ERR_USAGE, "no verb: say what is to be run, as muster submit map …");
+    if (wants_help(app, argc, argv))
+        return verb_help(app, argv, err);
     sbatch_request_read(&words->options, &s.asks);
     s.cwd = path_cwd();
     if (!s.cwd)

@@ -17,12 +17,14 @@
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "slurm/job.h"
+#include "slurm/queue.h"
 #include "store/lock.h"
 #include "store/orders.h"
 #include "store/runs.h"
 #include "store/submission.h"
 #include "submit/again.h"
 #include "submit/batch.h"
+#include "submit/queue_answer.h"
 
 enum {
     LOOK_EVERY_S = 1,
@@ -123,7 +125,7 @@ static int begin_note(const struct job *job, struct err *err)
 
 static void signals_block(struct job *job)
 {
-    static const int numbers[] = {SIGUSR1, SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD};
     sigemptyset(&job->signals);
     for (size_t i = 0; i < countof(numbers); i++)
         sigaddset(&job->signals, numbers[i]);
@@ -261,6 +263,20 @@ static void on_limit_near(struct job *job)
     drain(job);
 }
 
+/* Without the signal before the limit: the user has chosen another one, or it came before this process did. */
+static bool is_time_over(const struct job *job)
+{
+    enum {
+        NEAR_S = 5
+    };
+    cleanup_buf struct buf answer = BUF_INIT;
+    struct queue_entry entry;
+    if (queue_ask(&answer, NULL) != 0 || !queue_find(buf_str(&answer), job->number, &entry))
+        return false;
+    return str_equal(entry.state, STR("TIMEOUT")) || str_equal(entry.reason, STR("TimeLimit")) ||
+           (entry.end_s > 0 && (int64_t)entry.end_s - NEAR_S <= clock_wall_ms() / 1000);
+}
+
 /* Slurm sends it to every process of the job, and SIGKILL not much later: the verb knows already, and would take a
  * second signal for haste. */
 static void on_end(struct job *job)
@@ -268,6 +284,7 @@ static void on_end(struct job *job)
     if (job->facts.is_ended)
         return;
     job->facts.is_ended = true;
+    job->facts.is_limit_near = job->facts.is_limit_near || is_time_over(job);
     if (job->facts.is_limit_near && !job->is_over) {
         job->facts.is_killed = true;
         job->facts.status = 75;
@@ -282,7 +299,7 @@ static void turn(struct job *job)
 {
     const struct timespec wait = {.tv_sec = LOOK_EVERY_S};
     int number = sigtimedwait(&job->signals, NULL, &wait);
-    if (number == SIGUSR1)
+    if (number == SIGUSR1 || number == SIGUSR2) /* the user may have chosen the other one */
         on_limit_near(job);
     else if (number == SIGTERM || number == SIGINT || number == SIGHUP)
         on_end(job);

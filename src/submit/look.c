@@ -2,9 +2,11 @@
 #include "submit/look.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/ours.h"
 #include "base/parse.h"
 #include "base/shell.h"
 #include "base/xalloc.h"
@@ -136,6 +138,13 @@ void look_judge(const struct submission *submission, const struct look_facts *fa
 
 /* ---- asking ---- */
 
+/* Slurm is asked about the user's own jobs. */
+static bool is_mine(const char *run_dir)
+{
+    struct stat st;
+    return stat(run_dir, &st) == 0 && ours_is(&st, run_dir);
+}
+
 /* A run without a ledger goes on by its script, which runs the verb anew. */
 static void go_on_complete(struct run_summary *run)
 {
@@ -159,7 +168,7 @@ void submitted_look(struct run_summary *run, struct submitted_look *out)
     if (submission_read(run->dir, &submission, NULL) != 0 || submission.n_jobs == 0)
         return;
     const struct submitted_job *job = submission_last(&submission);
-    if (submitted_job_is_open(job)) {
+    if (submitted_job_is_open(job) && is_mine(run->dir)) {
         int rc = queue_answer_get(&answer, &err);
         facts.no_answer = rc ? err.text : NULL;
         facts.is_asked = rc == 0 && answer.wall_ms > job->changed_ms;

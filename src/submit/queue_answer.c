@@ -64,7 +64,7 @@ static void cache_write(const char *path, const struct queue_answer *answer)
         return; /* the next one asks as well */
 }
 
-static int ask(struct buf *answer, struct err *err)
+int queue_ask(struct buf *answer, struct err *err)
 {
     struct env_list words = {0}, env = {0};
     queue_words(&words);
@@ -91,7 +91,7 @@ int queue_answer_get(struct queue_answer *out, struct err *err)
     const struct queue_answer claim = {.wall_ms = now_ms, .text = out->text};
     if (out->wall_ms > 0)
         cache_write(path, &claim);
-    int rc = ask(&fresh.text, err);
+    int rc = queue_ask(&fresh.text, err);
     if (rc == 0)
         cache_write(path, &fresh);
     else

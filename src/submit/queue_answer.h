@@ -17,4 +17,6 @@ struct queue_answer {
 
 /* ERR_UNAVAILABLE if squeue cannot be asked; then wall_ms is 0. */
 MUST_CHECK int queue_answer_get(struct queue_answer *out, struct err *err);
+/* Asks now, whatever was asked before. */
+MUST_CHECK int queue_ask(struct buf *answer, struct err *err);
 void queue_answer_release(struct queue_answer *answer);

@@ -135,6 +135,7 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     refused 2 "the script nothing.py: No such file" launch nothing.py
     refused 2 "exclude each other" -N2 launch --nnodes 2 --no-python true
     refused 2 "submit is not submitted itself" submit map
+    refused 2 "muster kge tracin: unknown option '--tripels'" kge tracin --tripels x
     refused 2 "--follow waits" --wait map -o o in.txt -- cat
     refused 2 "there are no runs" resume latest
     refused 69 "invalid partition specified: nowhere" -p nowhere map -o o in.txt -- cat
@@ -157,6 +158,9 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     submit -H map -g cpu:1 -o out.txt in.txt -- cat
     ended_with 0
     [ "$(state)" = queued ]
+    run "$MUSTER" resume
+    ended_with 2
+    says "has nothing to go on with: job $(last_job) waits: it is held"
     run "$MUSTER" status
     says "state     queued" "job       $(last_job) waits: it is held: scontrol release"
     run "$MUSTER" stop
