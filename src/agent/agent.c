@@ -353,7 +353,8 @@ static int stream_open(struct agent *agent, struct err *err)
 
 /* ---- the run ---- */
 
-/* The head hears of the agent's end before it hears of the workers': no item is to be charged with them. */
+/* The head hears of the agent's end before it hears of the workers': no item is to be charged with them. A signal often
+ * means that the head has left, whose transport is being ended: then there is nothing to say, and nobody to hear it. */
 static void on_stop(void *context, bool now)
 {
     struct agent *agent = context;
@@ -411,6 +412,7 @@ static void on_before_sleep(void *context)
 }
 
 static const struct shell_verb agent_shell = {.name = "agent",
+                                              .says_why_it_ends = true,
                                               .stop = on_stop,
                                               .kill = on_kill,
                                               .tick = on_tick,
@@ -479,6 +481,7 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
     grow_free(agent.grow);
     link_release(&agent.link);
     allocation_release(&agent.allocation);
+    free(agent.shares.at);
     free(agent.cwd);
     free(agent.mark);
     free(agent.head);

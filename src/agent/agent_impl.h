@@ -29,6 +29,11 @@ struct agent {
     char *run;    /* a folder of its run, over there; NULL: not known yet */
     bool is_over; /* the head is gone: the workers are ended */
     struct allocation allocation;
+    struct {
+        struct cpu_wish of;
+        uint32_t seat;
+        struct cpu_share *at; /* [of.n_ranks]; NULL: nobody has asked for it */
+    } shares;                 /* of the ranks that were started last */
     struct device_watch *watch;
     struct allocation_wish wish;   /* by which the devices were taken */
     struct grow *grow;             /* NULL: the head was not asked for more, or names devices */

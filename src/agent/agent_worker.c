@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "agent/agent_impl.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 #include "node/environment.h"
 
@@ -33,7 +35,8 @@ struct agent_worker {
     struct node_worker *process; /* NULL: it was not started */
     struct agent_stream streams[WORKER_STREAMS];
     uint64_t n_input_bytes;
-    uint32_t files; /* the number of its files; WIRE_NO_WORKER: none */
+    uint32_t files;   /* the number of its files; WIRE_NO_WORKER: none */
+    char *error_path; /* NULL: it has no error file */
     bool is_gone, is_released;
     struct worker_exit exit;
 };
@@ -54,6 +57,7 @@ static void worker_free(struct agent_worker *w)
         buf_release(&w->streams[stream].output);
     }
     w->agent->workers[w->id] = NULL;
+    free(w->error_path);
     free(w);
 }
 
@@ -162,6 +166,15 @@ static void on_input(void *context, enum input_fact fact)
         frame_send(w, FRAME_INPUT, 0, buf_str(&out));
 }
 
+/* Whatever has that name, the program has made it. */
+static void error_file_send(const struct agent_worker *w)
+{
+    cleanup_buf struct buf bytes = BUF_INIT;
+    struct err ignored = {0};
+    if (plain_file_read(w->error_path, wire_body_max(FRAME_ERROR_FILE), &bytes, &ignored) == 0)
+        frame_send(w, FRAME_ERROR_FILE, 0, buf_str(&bytes));
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct agent_worker *w = context;
@@ -170,6 +183,8 @@ static void on_gone(void *context, const struct worker_exit *exit)
     w->agent->n_alive--;
     if (exit->exit_code || exit->exit_signal)
         agent_files_room_tell(w->agent, w->files);
+    if (w->error_path && worker_exit_status(exit) != 0)
+        error_file_send(w);
     ends_send(w);
     if (w->is_released)
         worker_free(w);
@@ -251,10 +266,49 @@ static int channel_path_make(struct agent_worker *w, char **out, struct err *err
     return 0;
 }
 
-static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct err *err)
+/* The worker is started in any case. */
+static void error_file_name(struct agent_worker *w, const char *variable, struct env_list *env)
+{
+    struct err err = {0};
+    if (agent_scratch_take(w->agent, &err) != 0) {
+        on_warned(w, err.text);
+        return;
+    }
+    w->error_path = xasprintf("%s/%u.error", w->agent->scratch.path, w->id);
+    unlink(w->error_path);
+    env_set(env, xasprintf("%s=%s", variable, w->error_path));
+}
+
+/* The seat, with the CPUs that a rank on it gets. */
+static int seat_bind(struct agent *agent, const struct wire_spawn *spawn, struct seat *seat,
+                     struct err *err)
+{
+    const struct cpu_wish *wish = &spawn->cpus, *known = &agent->shares.of;
+    bool is_known = agent->shares.at && agent->shares.seat == spawn->seat &&
+                    known->binding == wish->binding && known->n_ranks == wish->n_ranks;
+    *seat = agent->allocation.seats[spawn->seat];
+    if (wish->n_ranks == 0)
+        return 0;
+    if (!is_known) {
+        free(steal_ptr(&agent->shares.at));
+        int rc = cpu_shares_of(wish, &agent->allocation.devices, seat->devices, seat->n_devices,
+                               &agent->shares.at, err);
+        if (rc) {
+            free(steal_ptr(&agent->shares.at));
+            return rc;
+        }
+        agent->shares.of = *wish;
+        agent->shares.seat = spawn->seat;
+    }
+    seat->cpus = agent->shares.at[spawn->local_rank].cpus;
+    seat->threads = agent->shares.at[spawn->local_rank].threads;
+    return 0;
+}
+
+static int start(struct agent_worker *w, const struct wire_spawn *spawn, const struct seat *seat,
+                 struct err *err)
 {
     struct allocation *a = &w->agent->allocation;
-    const struct seat *seat = &a->seats[spawn->seat];
     struct env_list env = {0}, changes = {0};
     cleanup_free char *channel_path = NULL, *cwd = path_cwd();
     int held[LOCK_FDS_MAX], rc = 0;
@@ -263,9 +317,13 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, struct 
     if (cwd)
         env_set(&env, xasprintf("PWD=%s", cwd));
     seat_environment_add(a, spawn->seat, &env);
+    if (spawn->error_variable[0])
+        error_file_name(w, spawn->error_variable, &env);
     for (size_t i = 0; spawn->changes[i]; i++)
         env_list_add(&changes, xstrdup(spawn->changes[i]));
     env_apply(&env, &changes);
+    if (spawn->cpus.shares_threads)
+        env_set(&env, xasprintf("OMP_NUM_THREADS=%u", seat->threads));
     if (spawn->channel == CHANNEL_PATH)
         rc = channel_path_make(w, &channel_path, err);
     if (channel_path)
@@ -331,7 +389,9 @@ static void take_spawn(struct agent *agent, const struct frame *frame)
     own_program_set(agent, &spawn);
     struct agent_worker *w = worker_new(agent, frame->worker);
     w->files = spawn.files;
-    int rc = start(w, &spawn, &err);
+    struct seat seat;
+    int rc = seat_bind(agent, &spawn, &seat, &err);
+    rc = rc ? rc : start(w, &spawn, &seat, &err);
     wire_spawn_release(&spawn);
     agent->n_alive += rc == 0;
     if (rc == 0)

@@ -21,7 +21,7 @@
     {OPT_DURATION, 0, "host-timeout", "DURATION", "a host that has said nothing for so long counts as lost, and is connected again; its agent ends its workers then (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
 
 #define ALLOCATION_OPTS(at)                                                                                            \
-    {OPT_TEXT, 'g', "gpus", "SPEC", "devices: ids as 0,2,5-7; any:4; all; free; free:20GiB; a UUID; cpu:N (default: free, or CPU slots where there is no GPU)", (at) + offsetof(struct allocation_wish, gpus)}, \
+    {OPT_TEXT, 'g', "gpus", "SPEC", "devices: ids as 0,2,5-7; any:4; all; free; free:20GiB; a UUID; cpu:N (default: free, or CPU slots where there is no GPU)", (at) + offsetof(struct allocation_wish, gpus), .check = spec_check}, \
     {OPT_U64, 0, "gpus-per-worker", "N", "give each worker N devices that are near each other (default 1)", (at) + offsetof(struct allocation_wish, gpus_per_worker), 1, 64}, \
     {OPT_U64, 0, "workers-per-gpu", "N", "run N workers on each device (default 1)", (at) + offsetof(struct allocation_wish, workers_per_gpu), 1, 64}, \
     HOST_LIST_OPTS(at), \
@@ -36,6 +36,6 @@
 
 /* The options of their environment; `at` is the offset of struct environment_wish. */
 #define ENVIRONMENT_OPTS(at)                                                                                           \
-    {OPT_TEXTS, 0, "env", "NAME[=VALUE]", "set a variable for workers; without a value, send that of this machine to other hosts (may be repeated)", (at) + offsetof(struct environment_wish, env)}, \
+    {OPT_TEXTS, 0, "env", "NAME[=VALUE]", "set a variable for workers; without a value, send that of this machine to other hosts (may be repeated)", (at) + offsetof(struct environment_wish, env), .check = environment_entry_check}, \
     {OPT_TEXT, 0, "setup", "LINE", "a line for the shell, run on each host before the worker in the same shell, such as 'source env.sh'; bash where there is one, else sh", (at) + offsetof(struct environment_wish, setup)}
 /* clang-format on */

@@ -194,8 +194,6 @@ static int each_check(struct app *app, void *request, int argc, char **argv, cha
     bool is_elsewhere = check->has_setup || ask->environment.setup || check->has_hosts;
     (void)app;
     int rc = words_check(argc, argv, command, err);
-    if (rc == 0)
-        rc = environment_wish_check(&ask->environment, err);
     return rc == 0 && !is_elsewhere ? program_check(command[0], err) : rc;
 }
 
@@ -215,9 +213,6 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
         return rc;
     struct allocation_wish wish = ask->allocation;
     wish.program = ask->environment.setup ? NULL : command[0];
-    rc = environment_wish_check(&ask->environment, err);
-    if (rc)
-        return rc;
     rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
                      err);
     if (rc == 0)

@@ -6,13 +6,15 @@
 
 #include "base/fs.h"
 #include "base/parse.h"
+#include "cli/accelerate_arg.h"
 #include "cli/allocation_arg.h"
 #include "cli/meeting_arg.h"
 #include "cli/verbs.h"
 
 enum {
     PORT_MAX = 65535,
-    RESTARTS_MAX = 1000000
+    RESTARTS_MAX = 1000000,
+    THREADS_MAX = 65536
 };
 
 static int choice_store(struct str text, void *field, struct err *err)
@@ -49,10 +51,26 @@ static int start_method_check(struct str text, void *field, struct err *err)
                 text.at);
 }
 
+static int threads_store(struct str text, void *field, struct err *err)
+{
+    struct rank_threads *threads = field;
+    *threads = (struct rank_threads){.is_share = str_equal(text, STR("share"))};
+    if (threads->is_share || u64_parse(text, 1, THREADS_MAX, &threads->n, NULL) == 0)
+        return 0;
+    return fail(err, ERR_USAGE, "expected a number from 1 to %d, or share, found '%.*s'",
+                THREADS_MAX, (int)text.len, text.at);
+}
+
+static int binding_store(struct str text, void *field, struct err *err)
+{
+    return numa_binding_parse(text, field, err);
+}
+
 struct launch_options {
     struct launch_request request;
-    bool uses_env;
+    bool uses_env, is_quiet;
     struct meeting_options meeting;
+    struct accelerate_options accelerate;
     const char *unused; /* what torchrun reads, and what has no meaning here */
 };
 
@@ -93,13 +111,17 @@ static int launch_check(struct app *app, void *typed, int argc, char **argv, cha
     struct launch_options *options = typed;
     struct launch_request *request = &options->request;
     struct meeting_texts texts = {0};
+    struct accelerate_texts accelerate = {0};
     (void)argc, (void)argv;
     if (check->has_hosts)
         request->allocation.hosts = "slurm";
     int rc = words_check(request, command, err);
+    if (rc == 0)
+        rc = accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
     if (rc == 0 && request->allocation.hosts)
         rc = meeting_settle(&options->meeting, request, &texts, &app->log, err);
     meeting_texts_release(&texts);
+    accelerate_texts_release(&accelerate);
     bool is_elsewhere = check->has_setup || request->environment.setup;
     if (rc || request->is_module || is_elsewhere)
         return rc;
@@ -118,12 +140,19 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     (void)argv;
     struct launch_request *request = &options->request;
     struct meeting_texts texts = {0};
+    struct accelerate_texts accelerate = {0};
+    app->log.console_quiet = options->is_quiet;
     int rc = words_check(request, command, err);
     rc = rc ? rc : local_rank_settle(options, &app->log, err);
+    rc = rc ? rc
+            : accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
     rc = rc ? rc : meeting_settle(&options->meeting, request, &texts, &app->log, err);
+    rc = rc ? rc
+            : accelerate_ranks_settle(&options->accelerate, request, &accelerate, &app->log, err);
     rc =
         rc ? rc : launch_run(&app->log, app->self_path, request, (const char *const *)command, err);
     meeting_texts_release(&texts);
+    accelerate_texts_release(&accelerate);
     return rc;
 }
 
@@ -136,13 +165,15 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
 static const struct opt launch_opts[] = {
     {OPT_HEADING, .help = "Ranks"},
     {OPT_TEXT, 0, "nproc-per-node", "N", "ranks: a number, gpu (one for each GPU), cpu (for each processor that it may run on), auto (gpu, or cpu where there is none); default 1, or one for each device of --gpus; with --hosts, of each host, by default one for each GPU that is taken there", FIELD(nproc)},
-    {OPT_TEXT, 'g', "gpus", "SPEC", "take these devices for the ranks, and hold them against other runs of muster: ids as 0,2,5-7; any:4; all; free; a UUID (default: the ranks see all that muster sees; with --hosts, free)", FIELD(allocation.gpus)},
+    {OPT_TEXT, 'g', "gpus", "SPEC", "take these devices for the ranks, and hold them against other runs of muster: ids as 0,2,5-7; any:4; all; free; a UUID (default: the ranks see all that muster sees; with --hosts, free)", FIELD(allocation.gpus), .check = spec_check},
     {OPT_FLAG, 'm', "module", NULL, "the script is a module, as of python -m", FIELD(is_module)},
     {OPT_FLAG, 0, "no-python", NULL, "the script is a program", FIELD(is_program)},
     {OPT_FLAG, 0, "run-path", NULL, "run the script by runpy.run_path", FIELD(is_run_path)},
     {OPT_FLAG, 0, "pass-local-rank", NULL, "add --local-rank=N before the script's arguments, as python -m torch.distributed.launch does", FIELD(passes_local_rank)},
     {OPT_FLAG, 0, "use-env", NULL, "as of torch.distributed.launch: undoes --pass-local-rank; LOCAL_RANK is in the environment in any case", OPTION(uses_env)},
     {OPT_FLAG, 0, "virtual-local-rank", NULL, "each rank sees one device, and has LOCAL_RANK 0", FIELD(is_virtual)},
+    {OPT_PARSE, 0, "numa-binding", "WHERE", "bind each rank to CPUs near its GPU: node, those of its NUMA node; socket, those of all nodes of its socket; exclusive, an even share of the node's cores, which no other rank has; core-complex, cores that share a last-level cache; ranks without GPUs are spread over the nodes", FIELD(cpus.binding), .parse = binding_store},
+    {OPT_PARSE, 0, "threads", "N", "OMP_NUM_THREADS of each rank: a number, or share, the cores that the ranks may use, divided among them (default: what is set; if nothing is, 1 for each of several ranks)", FIELD(cpus.threads), .parse = threads_store},
     {OPT_TEXT, 0, "role", "NAME", "the role of the ranks (default default)", FIELD(role)},
     ENVIRONMENT_OPTS(FIELD(environment)),
     {OPT_HEADING, .help = "Where they meet"},
@@ -175,9 +206,13 @@ static const struct opt launch_opts[] = {
     {OPT_PARSE, 't', "tee", "WHICH", "into files as well, and to the terminal with the rank before each line", FIELD(tee), .parse = choice_store},
     {OPT_TEXT, 0, "log-line-prefix-template", "TEXT", "what --tee puts before each line, with ${role_name}, ${local_rank}, ${rank} and ${hostname} (default [${role_name}${local_rank}]:)", FIELD(line_prefix)},
     {OPT_TEXT, 0, "local-ranks-filter", "RANKS", "show the output of these local ranks only: 0,2", FIELD(shown_ranks)},
+    {OPT_TEXT, 0, "duplicate-stdout-filters", "TEXT,...", "copy lines of stdout in which one of these texts occurs, of all ranks that --tee copies and that are shown, into filtered_stdout.log beside the folders of the ranks; ,, is a comma", FIELD(copied.out)},
+    {OPT_TEXT, 0, "duplicate-stderr-filters", "TEXT,...", "the same of stderr, into filtered_stderr.log", FIELD(copied.errors)},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
+    {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
     {OPT_PARSE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", UNUSED, .parse = start_method_check},
     {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED},
+    ACCELERATE_OPTS(offsetof(struct launch_options, accelerate)),
     {OPT_END},
 };
 /* clang-format on */
@@ -186,6 +221,7 @@ static void launch_defaults(void *typed)
 {
     struct launch_options *options = typed;
     options->meeting.node_rank = UINT64_MAX;
+    accelerate_defaults(&options->accelerate);
     options->meeting.backend = "static";
     options->request.role = "default";
     options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
@@ -216,6 +252,7 @@ const struct cmd cmd_launch = {
     .examples = launch_examples,
     .is_like_argparse = true,
     .other_prefix = "PET_",
+    .foreign = accelerate_foreign,
     .request_size = sizeof(struct launch_options),
     .defaults = launch_defaults,
     .run = launch_verb,

@@ -69,7 +69,8 @@ static const struct cmd *verb_find(const struct app *app, const char *name)
 /* A program of its own has verbs, too. */
 static bool wants_help(const struct app *app, int argc, char **argv)
 {
-    for (int i = verb_find(app, argv[0]) ? 1 : 2; i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0; i++)
+    for (int i = verb_find(app, argv[0]) ? 1 : 2;
+         i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return true;
     return false;

@@ -210,6 +210,7 @@ static int number_settle(const struct meeting_options *options, struct launch_re
         return fail(err, ERR_USAGE, "--node-rank %lu: %u machines have the numbers 0 to %u", number,
                     meeting->n_nodes_max, meeting->n_nodes_max - 1);
     meeting->node = (uint32_t)number;
+    meeting->is_typed = !taken->launcher;
     meeting->role = number == 0 ? LAUNCH_LEADS : LAUNCH_FOLLOWS;
     return 0;
 }

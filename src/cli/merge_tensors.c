@@ -3,8 +3,8 @@
 
 #include "base/parse.h"
 #include "cli/run_arg.h"
+#include "data/format.h"
 #include "data/result_merge.h"
-#include "data/unpack.h"
 #include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 

@@ -40,6 +40,7 @@ struct gang {
     bool has_begun; /* there was an event, and now_ms is known */
     struct node *nodes;
     uint32_t nodes_end; /* numbers of nodes that ever came are below it */
+    uint32_t n_ever;    /* nodes that ever came */
     /* The present gathering. */
     uint64_t since_ms, pause_end_ms;
     uint64_t enough_ms; /* when n_nodes_min were first there */
@@ -72,10 +73,13 @@ struct gang *gang_new(const struct gang_config *config)
 {
     uint32_t n_max = config->n_nodes_max;
     ASSERT(config->n_nodes_min >= 1 && config->n_nodes_min <= n_max && n_max <= GANG_NODES_MAX);
+    ASSERT(config->n_nodes_awaited <= n_max);
     struct gang *g = calloc(1, sizeof(*g));
     if (!g)
         return NULL;
     g->config = *config;
+    if (config->n_nodes_awaited == 0)
+        g->config.n_nodes_awaited = n_max;
     g->nodes = calloc(GANG_NODES_MAX, sizeof(*g->nodes));
     g->members = calloc(n_max, sizeof(*g->members));
     g->out.cap = 2ull * n_max + 4; /* the end of one generation and the start of the next */
@@ -247,6 +251,7 @@ static void on_node_up(struct gang *g, const struct gang_event *ev)
     ASSERT(ev->node < GANG_NODES_MAX && ev->count >= 1 && ev->count <= GANG_NODE_RANKS_MAX);
     struct node *node = &g->nodes[ev->node];
     g->view.n_nodes_up += !node->is_up;
+    g->n_ever += node->count == 0;
     g->nodes_end = MAX(g->nodes_end, ev->node + 1);
     node->is_up = true;
     node->count = ev->count;
@@ -303,12 +308,17 @@ static void (*const handlers[])(struct gang *g, const struct gang_event *ev) = {
 
 /* ---- times ---- */
 
+static uint32_t awaited(const struct gang *g)
+{
+    return MIN(MAX(g->config.n_nodes_awaited, g->n_ever), g->config.n_nodes_max);
+}
+
 static uint64_t gathers_until(const struct gang *g)
 {
     uint64_t at_ms = 0;
     if (!has_enough(g))
         at_ms = g->config.join_ms > 0 ? later(g->since_ms, g->config.join_ms) : NEVER;
-    else if (g->view.n_nodes_up < g->config.n_nodes_max)
+    else if (g->view.n_nodes_up < awaited(g))
         at_ms = later(g->enough_ms, g->config.more_ms);
     return MAX(at_ms, g->pause_end_ms);
 }

@@ -24,15 +24,17 @@ enum {
 
 struct gang_config {
     uint32_t n_nodes_min, n_nodes_max; /* 1 <= n_nodes_min <= n_nodes_max <= GANG_NODES_MAX */
-    uint32_t n_restarts;               /* at most so many restarts; see healthy_ms */
+    /* So many are waited for if there are fewer, or as many as ever came if those are more; 0: n_nodes_max. */
+    uint32_t n_nodes_awaited;
+    uint32_t n_restarts; /* at most so many restarts; see healthy_ms */
     /* Before a restart. It doubles with each restart up to 64 times its length, and is as at first again after a
      * generation that was healthy. */
     uint64_t pause_ms;
     /* A generation that fails only after such a time gives all restarts back. 0: none does. */
     uint64_t healthy_ms;
     /*
-     * The nodes of a generation gather from the first event on, or from GACT_RETRY on. When n_nodes_max are there, it
-     * starts; when n_nodes_min are there, more_ms after so many were there for the first time in this gathering. If
+     * The nodes of a generation gather from the first event on, or from GACT_RETRY on. When those are there that
+     * are awaited, it starts; when n_nodes_min are there, more_ms after so many were there for the first time in this gathering. If
      * fewer are there join_ms after it began, or become fewer later, it is given up. A pause only delays all of this:
      * before its end nothing starts, and nothing is given up.
      */

@@ -5,8 +5,6 @@
  */
 #include "data/container.h"
 
-#include "base/fs.h"
-
 #define AS_JSON_LINES \
     "write its rows as JSON Lines first (pandas: to_json(…, orient='records', lines=True))"
 
@@ -30,12 +28,6 @@ static const struct {
      6, "compressed by xz", "unpack it first"},
 };
 
-static const char *const output_extensions[] = {
-    ".parquet", ".arrow", ".feather", ".orc", ".avro", ".xlsx",        ".xls",
-    ".ods",     ".pkl",   ".pickle",  ".h5",  ".hdf5", ".db",          ".sqlite",
-    ".sqlite3", ".pt",    ".pth",     ".npy", ".npz",  ".safetensors",
-};
-
 /* A file that begins like a container may still be text, which has no control characters except
  * white space. */
 static bool is_binary(struct str head)
@@ -55,18 +47,5 @@ int container_refuse(const char *name, struct str head, struct err *err)
                         "%s is %s, which holds no text records; %s (--format lines cuts it at its "
                         "newline bytes all the same)",
                         name, containers[i].name, containers[i].cure);
-    return 0;
-}
-
-int container_output_refuse(const char *path, struct err *err)
-{
-    const char *extension = path_extension(path);
-    for (size_t i = 0; i < countof(output_extensions); i++)
-        if (strcasecmp(extension, output_extensions[i]) == 0)
-            return fail(err, ERR_USAGE,
-                        "%s: results are not written as %s; name the output .jsonl, .json, .csv or "
-                        ".tsv and convert it afterwards (--format-out writes any of these under "
-                        "any name)",
-                        path, extension);
     return 0;
 }

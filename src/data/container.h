@@ -14,5 +14,3 @@ enum {
 
 /* ERR_DATA, with the cure, if a file that begins with `head` is one. */
 MUST_CHECK int container_refuse(const char *name, struct str head, struct err *err);
-/* ERR_USAGE if an output of this name would be taken for one. */
-MUST_CHECK int container_output_refuse(const char *path, struct err *err);

@@ -1,10 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Names and extensions of the formats of inputs and outputs.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/format.h"
+
 #include "base/fs.h"
-#include "data/result_merge.h"
-#include "data/source.h"
 
 static const struct {
     const char *extension;
@@ -14,6 +11,18 @@ static const struct {
     {".jsonl", FORMAT_JSONL, OUT_JSONL}, {".ndjson", FORMAT_JSONL, OUT_JSONL},
     {".json", FORMAT_JSON, OUT_JSON},    {".csv", FORMAT_CSV, OUT_CSV},
     {".tsv", FORMAT_TSV, OUT_TSV},
+};
+
+static const struct {
+    const char *extension;
+    enum packing packing;
+} packings[] = {{".gz", PACK_GZIP}, {".zst", PACK_ZSTD}};
+
+/* Of files that are no text. */
+static const char *const foreign_extensions[] = {
+    ".parquet", ".arrow", ".feather", ".orc", ".avro", ".xlsx",        ".xls",
+    ".ods",     ".pkl",   ".pickle",  ".h5",  ".hdf5", ".db",          ".sqlite",
+    ".sqlite3", ".pt",    ".pth",     ".npy", ".npz",  ".safetensors",
 };
 
 static const char *const record_names[] = {[FORMAT_AUTO] = "auto",
@@ -72,11 +81,10 @@ static bool has_extension(struct str name, const char *extension)
 
 enum record_format record_format_of_path(const char *path)
 {
-    static const char *const packed[] = {".gz", ".zst"};
     struct str name = str_of(path_basename(path));
-    for (size_t i = 0; i < countof(packed); i++)
-        if (has_extension(name, packed[i]))
-            name.len -= strlen(packed[i]);
+    for (size_t i = 0; i < countof(packings); i++)
+        if (has_extension(name, packings[i].extension))
+            name.len -= strlen(packings[i].extension);
     for (size_t i = 0; i < countof(extensions); i++)
         if (has_extension(name, extensions[i].extension))
             return extensions[i].format;
@@ -90,4 +98,26 @@ enum out_format out_format_of_path(const char *path)
         if (has_extension(name, extensions[i].extension))
             return extensions[i].out;
     return OUT_LINES;
+}
+
+int out_format_check_path(const char *path, struct err *err)
+{
+    const char *extension = path_extension(path);
+    for (size_t i = 0; i < countof(foreign_extensions); i++)
+        if (strcasecmp(extension, foreign_extensions[i]) == 0)
+            return fail(err, ERR_USAGE,
+                        "%s: results are not written as %s; name the output .jsonl, .json, .csv or "
+                        ".tsv and convert it afterwards (--format-out writes any of these under "
+                        "any name)",
+                        path, extension);
+    return 0;
+}
+
+enum packing packing_of_path(const char *path)
+{
+    struct str name = str_of(path_basename(path));
+    for (size_t i = 0; i < countof(packings); i++)
+        if (has_extension(name, packings[i].extension))
+            return packings[i].packing;
+    return PACK_NONE;
 }

@@ -12,19 +12,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "data/format.h"
 #include "data/source.h"
-
-enum out_format {
-    OUT_AUTO, /* by extension: .jsonl .ndjson .json .csv .tsv; else lines as workers wrote them */
-    OUT_JSONL,
-    OUT_JSON,
-    OUT_CSV,
-    OUT_TSV,
-    OUT_LINES,
-};
-MUST_CHECK int out_format_parse(struct str text, enum out_format *out, struct err *err);
-const char *out_format_name(enum out_format format);
-enum out_format out_format_of_path(const char *path);
 
 /* A range of results: the items from `first` on, `count` lines in [offset, offset+bytes) of the
  * file at part_path. */

@@ -14,26 +14,7 @@
  */
 #pragma once
 
-#include "base/buf.h"
-#include "base/err.h"
-
-/* id, name */
-#define RECORD_FORMATS(X) \
-    X(LINES, "lines")     \
-    X(JSONL, "jsonl")     \
-    X(JSON, "json")       \
-    X(CSV, "csv")         \
-    X(TSV, "tsv")
-
-enum record_format {
-    FORMAT_AUTO, /* by extension, before .gz/.zst: .jsonl .ndjson .json .csv .tsv; else lines */
-#define X(id, name) FORMAT_##id,
-    RECORD_FORMATS(X)
-#undef X
-};
-MUST_CHECK int record_format_parse(struct str text, enum record_format *out, struct err *err);
-const char *record_format_name(enum record_format format);
-enum record_format record_format_of_path(const char *path);
+#include "data/format.h"
 
 enum {
     SOURCE_SCAN_BYTES = 128 * 1024

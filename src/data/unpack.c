@@ -16,14 +16,6 @@ struct unpack {
     bool has_begun;
 };
 
-enum packing packing_of_path(const char *path)
-{
-    struct str name = str_of(path);
-    if (str_ends_with(name, STR(".gz")))
-        return PACK_GZIP;
-    return str_ends_with(name, STR(".zst")) ? PACK_ZSTD : PACK_NONE;
-}
-
 struct unpack *unpack_new(enum packing packing)
 {
     struct unpack *unpack = xcalloc(1, sizeof(*unpack));

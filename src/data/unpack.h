@@ -4,17 +4,7 @@
  */
 #pragma once
 
-#include "base/buf.h"
-#include "base/err.h"
-
-enum packing {
-    PACK_NONE,
-    PACK_GZIP,
-    PACK_ZSTD
-};
-
-/* By extension (.gz, .zst). */
-enum packing packing_of_path(const char *path);
+#include "data/format.h"
 
 struct unpack;
 struct unpack *unpack_new(enum packing packing);

@@ -12,7 +12,7 @@ int seats_possible(const struct device_spec *spec, uint32_t group, struct err *e
 {
     size_t n_named = spec->kind == SPEC_LIST ? spec->n_entries : spec->count;
     bool is_count = spec->kind != SPEC_LIST;
-    if (group <= 1 || n_named == 0)
+    if (group <= 1 || group == SEAT_HAS_ALL || n_named == 0)
         return 0;
     if (n_named < group)
         return fail(err, ERR_USAGE, "a worker takes %u devices (--gpus-per-worker), -g names %zu",

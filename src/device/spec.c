@@ -230,6 +230,12 @@ int spec_parse(const char *text, struct device_spec *out, struct err *err)
     return rc ? wrap(err, rc, "devices '%.*s'", (int)spec.len, spec.at) : 0;
 }
 
+int spec_check(const char *text, struct err *err)
+{
+    struct device_spec spec;
+    return spec_parse(text, &spec, err);
+}
+
 /* A number of bytes in the largest unit that divides it, so that it reads back the same. */
 static void add_size(struct buf *out, uint64_t bytes)
 {

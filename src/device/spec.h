@@ -46,6 +46,8 @@ struct device_spec {
 
 /* text NULL: the default, `free`. */
 MUST_CHECK int spec_parse(const char *text, struct device_spec *out, struct err *err);
+/* spec_parse(), for its error alone. */
+MUST_CHECK int spec_check(const char *text, struct err *err);
 void spec_format(const struct device_spec *spec, struct buf *out);
 
 /*

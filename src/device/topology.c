@@ -55,6 +55,30 @@ void core_list_release(struct core_list *cores)
     *cores = (struct core_list){0};
 }
 
+/* Where hwloc knows nothing: one NUMA node with all cores. */
+static void core_places_plain(struct core_places *out)
+{
+    struct core_list cores;
+    cores_from_sysfs(&cores);
+    *out = (struct core_places){xcalloc(cores.len + 1, sizeof(*out->at)), cores.len};
+    for (size_t i = 0; i < cores.len; i++)
+        out->at[i] = (struct core_place){.cpus = cores.at[i], .first_cpu = (uint32_t)i};
+    core_list_release(&cores);
+}
+
+void core_places_list(struct core_places *out)
+{
+    if (!hwloc_core_places_list(out))
+        core_places_plain(out);
+    ASSERT(out->len > 0);
+}
+
+void core_places_release(struct core_places *cores)
+{
+    free(cores->at);
+    *cores = (struct core_places){0};
+}
+
 /* The first 4 KiB of /proc/cpuinfo: the whole file takes milliseconds on machines with many cores. */
 static void cpu_model(char out[64])
 {

@@ -51,6 +51,62 @@ bool hwloc_cores_list(struct core_list *out)
     return out->len > 0;
 }
 
+static int by_first_cpu(const void *a, const void *b)
+{
+    uint32_t x = ((const struct core_place *)a)->first_cpu,
+             y = ((const struct core_place *)b)->first_cpu;
+    return (x > y) - (x < y);
+}
+
+/* Of the last-level data cache above a core, a number that no other object has; cores without a cache have one in common. */
+static int cache_of(hwloc_obj_t core)
+{
+    int number = -1;
+    for (hwloc_obj_t up = core; up; up = up->parent)
+        if (hwloc_obj_type_is_dcache(up->type))
+            number = (int)up->gp_index;
+    return number;
+}
+
+static struct core_place core_place_of(hwloc_topology_t topology, hwloc_obj_t core)
+{
+    hwloc_obj_t socket = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, core);
+    int node = core->nodeset ? hwloc_bitmap_first(core->nodeset) : -1;
+    struct core_place place = {.first_cpu = (uint32_t)hwloc_bitmap_first(core->cpuset),
+                               .node = MAX(node, 0),
+                               .socket = socket ? (int)socket->gp_index : 0,
+                               .cache = cache_of(core)};
+    hwloc_cpuset_to_glibc_sched_affinity(topology, core->cpuset, &place.cpus, sizeof(place.cpus));
+    narrow(topology, &place.cpus);
+    return place;
+}
+
+/* Some virtual machines have hardware threads without cores. */
+static hwloc_obj_type_t core_type(hwloc_topology_t topology)
+{
+    return hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+}
+
+bool hwloc_core_places_list(struct core_places *out)
+{
+    hwloc_topology_t topology;
+    bool any = false;
+    if (!load(&topology, false))
+        return false;
+    hwloc_obj_type_t type = core_type(topology);
+    int n_cores = MAX(hwloc_get_nbobjs_by_type(topology, type), 0);
+    *out = (struct core_places){xcalloc((size_t)n_cores + 1, sizeof(*out->at)), (size_t)n_cores};
+    for (int i = 0; i < n_cores; i++) {
+        out->at[i] = core_place_of(topology, hwloc_get_obj_by_type(topology, type, (unsigned)i));
+        any = any || CPU_COUNT(&out->at[i].cpus) > 0;
+    }
+    hwloc_topology_destroy(topology);
+    qsort(out->at, out->len, sizeof(*out->at), by_first_cpu);
+    if (!any)
+        core_places_release(out);
+    return any;
+}
+
 bool hwloc_locate(struct device *device)
 {
     hwloc_topology_t topology;

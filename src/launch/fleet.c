@@ -12,6 +12,7 @@ struct fleet_host {
     struct machine machine; /* first: a pointer to it is one to the host */
     size_t number;          /* in hosts_view() */
     bool is_up;             /* as the gang was told */
+    bool is_unfit;          /* it cannot have the ranks that were asked for */
     struct {
         bool is_wanted;
         struct rendezvous_start part;
@@ -20,48 +21,54 @@ struct fleet_host {
 };
 
 struct fleet {
-    struct fleet_host *at; /* [n], those that could be had */
+    struct fleet_host
+        *at; /* [n], in the order of the list; those without ranks were not here yet */
     uint32_t n;
     struct meet *meet;
 };
 
 /* ---- the start ---- */
 
-/* NULL: it has no seat, for it could not be had. */
-static const struct seat *seat_of(const struct allocation *allocation, uint32_t node)
+/* n_seats: it has no seat, for it was not here yet. */
+static uint32_t seat_of(const struct allocation *allocation, uint32_t node)
 {
-    const struct seat *found = NULL;
-    for (uint32_t i = 0; i < allocation->n_seats && !found; i++)
-        if (allocation->seats[i].host == node)
-            found = &allocation->seats[i];
-    return found;
+    uint32_t seat = 0;
+    while (seat < allocation->n_seats && allocation->seats[seat].host != node)
+        seat++;
+    return seat;
 }
 
 /* One rank for each device that was asked for; if none was, for each GPU. */
 static int ranks_of_host(struct launch *launch, const struct host_view *view,
                          struct machine *machine, struct err *err)
 {
-    const struct seat *seat = machine->seat;
+    const struct seat *seat = machine_seat(machine);
     cleanup_free char *where = xasprintf("on %s", view->name);
     struct rank_places places = {.where = where, .n_processors = MAX(seat->threads, 1u)};
     for (size_t i = 0; i < seat->n_devices; i++)
         places.n_gpus += launch->allocation.devices.at[seat->devices[i]].kind != DEVICE_CPU;
     bool is_asked = view->gpus || launch->request->allocation.gpus;
     places.n_usual = MAX(is_asked ? (uint32_t)seat->n_devices : places.n_gpus, 1u);
-    return ranks_count(launch->request, &places, &machine->n_ranks, err);
+    int rc = ranks_count(launch->request, &places, &machine->n_ranks, err);
+    return rc ? rc : machine_cpus_find(machine, err);
 }
 
-static int host_open(struct launch *launch, size_t number, struct err *err)
+static struct host_view view_of(const struct fleet_host *host)
 {
-    const struct host_view view = hosts_view(launch->shell.machines.hosts, number);
-    const struct seat *seat = seat_of(&launch->allocation, view.node);
-    if (!seat)
-        return 0;
-    struct fleet_host *host = &launch->fleet->at[launch->fleet->n++];
-    *host = (struct fleet_host){
-        .machine = {.launch = launch, .name = view.name, .seat = seat, .is_far = view.node > 0},
-        .number = number};
-    return ranks_of_host(launch, &view, &host->machine, err);
+    return hosts_view(host->machine.launch->shell.machines.hosts, host->number);
+}
+
+/* If it is here. */
+static int host_open(struct fleet_host *host, struct err *err)
+{
+    struct machine *machine = &host->machine;
+    const struct host_view view = view_of(host);
+    machine->name = view.name;
+    machine->is_far = view.node > 0;
+    machine->seat = seat_of(&machine->launch->allocation, view.node);
+    return machine->seat < machine->launch->allocation.n_seats
+               ? ranks_of_host(machine->launch, &view, machine, err)
+               : 0;
 }
 
 int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err *err)
@@ -72,41 +79,44 @@ int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err
     struct fleet *fleet = launch->fleet = xcalloc(1, sizeof(*fleet));
     int rc = 0;
     fleet->at = xcalloc(n_places + 1, sizeof(*fleet->at));
-    cleanup_free size_t *number_at = xcalloc(n_places + 1, sizeof(*number_at)); /* by place */
+    fleet->n = n_places;
     for (uint32_t i = 0; i < n_places; i++)
-        number_at[hosts_view(hosts, i).place] = i;
-    for (uint32_t i = 0; rc == 0 && i < n_places; i++)
-        rc = host_open(launch, number_at[i], err);
-    fleet->meet = meet_new(launch, fleet->n);
-    meeting->n_nodes_max = fleet->n;
-    meeting->n_nodes_min = n_min > 0 ? (uint32_t)n_min : fleet->n;
+        fleet->at[hosts_view(hosts, i).place] =
+            (struct fleet_host){.machine = {.launch = launch}, .number = i};
+    meeting->n_nodes_awaited = 0;
+    for (uint32_t i = 0; rc == 0 && i < n_places; i++) {
+        rc = host_open(&fleet->at[i], err);
+        meeting->n_nodes_awaited += fleet->at[i].machine.n_ranks > 0;
+    }
+    fleet->meet = meet_new(launch, n_places);
+    meeting->n_nodes_max = n_places;
+    meeting->n_nodes_min = n_min > 0 ? (uint32_t)n_min : n_places;
     return rc;
 }
 
-uint32_t fleet_ranks(const struct fleet *fleet)
-{
-    uint32_t n_ranks = 0;
-    for (uint32_t i = 0; i < fleet->n; i++)
-        n_ranks += fleet->at[i].machine.n_ranks;
-    return n_ranks;
-}
-
 /* ---- which are there ---- */
-
-static struct host_view view_of(const struct fleet_host *host)
-{
-    return hosts_view(host->machine.launch->shell.machines.hosts, host->number);
-}
 
 static uint32_t node_of(const struct fleet_host *host)
 {
     return (uint32_t)(host - host->machine.launch->fleet->at);
 }
 
+/* One that has come late gets its ranks. */
+static bool has_ranks(struct fleet_host *host)
+{
+    struct err err = {0};
+    if (host->machine.n_ranks == 0 && !host->is_unfit && host_open(host, &err) != 0) {
+        host->is_unfit = true;
+        log_add(host->machine.launch->shell.log, LOG_WARN, "launch", "%s is not used: %s",
+                host->machine.name, err.text);
+    }
+    return host->machine.n_ranks > 0;
+}
+
 static void host_look(struct fleet_host *host)
 {
     struct launch *launch = host->machine.launch;
-    bool is_up = hosts_is_up(launch->shell.machines.hosts, host->number);
+    bool is_up = hosts_is_up(launch->shell.machines.hosts, host->number) && has_ranks(host);
     uint32_t node = node_of(host);
     if (is_up == host->is_up)
         return;
@@ -148,7 +158,8 @@ static void rest_check(struct launch *launch)
     if (gang_view(launch->gang).state != GANG_GATHERS || shell_is_to_end(&launch->shell))
         return;
     for (uint32_t i = 0; i < launch->fleet->n; i++)
-        n_left -= strcmp(view_of(&launch->fleet->at[i]).state, "given up") == 0;
+        n_left -= launch->fleet->at[i].is_unfit ||
+                  strcmp(view_of(&launch->fleet->at[i]).state, "given up") == 0;
     if (n_left >= meeting->n_nodes_min)
         return;
     fail(&err, ERR_UNAVAILABLE, "%u of %u hosts can still be had", n_left, meeting->n_nodes_min);
@@ -242,6 +253,8 @@ void fleet_free(struct fleet *fleet)
     if (!fleet)
         return;
     meet_free(fleet->meet);
+    for (uint32_t i = 0; i < fleet->n; i++)
+        free(fleet->at[i].machine.shares);
     free(fleet->at);
     free(fleet);
 }

@@ -12,6 +12,65 @@
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
 
+enum {
+    WAIT_SAID_MS = 3000, /* the pauses double */
+    WAIT_SAID_MAX_MS = 300000
+};
+
+static void wait_begin(struct launch *launch)
+{
+    launch->orders.waits = true;
+    launch->orders.say_pause_ms = WAIT_SAID_MS;
+    launch->orders.say_at_ms = shell_now(&launch->shell) + WAIT_SAID_MS;
+}
+
+void follow_begin(struct launch *launch)
+{
+    launch->shell.limit_ms = 0; /* the one that leads looks at the clock, for all */
+    wait_begin(launch);
+}
+
+static void wait_say(const struct launch *launch)
+{
+    const struct launch_meeting *meeting = &launch->request->meeting;
+    struct log *log = launch->shell.log;
+    if (launch->orders.is_welcome)
+        log_add(
+            log, LOG_WARN, "launch",
+            "waiting: the machine that leads, %s, has not started the ranks; it says who is missing",
+            meeting->host);
+    else if (meeting->is_typed)
+        log_add(
+            log, LOG_WARN, "launch",
+            "waiting for the machine that leads, at %s, port %u: the one with --node-rank 0; this is "
+            "machine %u",
+            meeting->host, meeting->port, meeting->node);
+    else
+        log_add(
+            log, LOG_WARN, "launch",
+            "waiting for the machine that leads, at %s, port %u: it must have this address, and the "
+            "same command must be started there",
+            meeting->host, meeting->port);
+}
+
+void follow_tick(struct launch *launch)
+{
+    uint64_t now_ms = shell_now(&launch->shell);
+    if (!launch->orders.waits || launch->is_over || now_ms < launch->orders.say_at_ms)
+        return;
+    wait_say(launch);
+    launch->orders.say_at_ms = now_ms + launch->orders.say_pause_ms;
+    launch->orders.say_pause_ms = MIN(2 * launch->orders.say_pause_ms, (uint64_t)WAIT_SAID_MAX_MS);
+}
+
+void follow_on_welcomed(void *context, uint32_t node)
+{
+    struct launch *launch = context;
+    launch->orders.is_welcome = true;
+    log_add(launch->shell.log, LOG_INFO, "launch", "this is machine %u; %s leads", node,
+            launch->request->meeting.host);
+}
+
 static void next_start(struct launch *launch)
 {
     struct rendezvous_start *next = &launch->orders.next;
@@ -30,6 +89,7 @@ void follow_on_start(void *context, const struct rendezvous_start *start)
     if (shell_is_to_end(&launch->shell))
         return;
     launch->orders.next = *start;
+    launch->orders.waits = false;
     launch->orders.has_next = true;
     launch->orders.are_orphans = launch->own.n_alive > 0;
     machine_end(&launch->own, true); /* no rank of an earlier generation has a right to be here */
@@ -63,6 +123,7 @@ void follow_on_retry(void *context, uint64_t pause_ms, struct str why)
     duration_format(pause, pause_ms);
     words_say(launch, why);
     log_add(launch->shell.log, LOG_WARN, "launch", "all ranks start again in %s", pause);
+    wait_begin(launch);
 }
 
 void follow_on_over(void *context, const struct rendezvous_over *over)
@@ -82,6 +143,8 @@ void follow_on_lost(void *context, const struct err *why)
     log_add(launch->shell.log, LOG_WARN, "launch", "the leader is lost: %s; asking again",
             why->text);
     launch->orders.are_orphans = launch->own.n_alive > 0;
+    launch->orders.is_welcome = false;
+    wait_begin(launch);
     follow_on_end(launch, false);
 }
 

@@ -11,6 +11,7 @@
 #include "base/xalloc.h"
 #include "device/probe.h"
 #include "launch/launch_impl.h"
+#include "rendezvous/address.h"
 
 enum {
     SCRATCH_BYTES = 256 * 1024,
@@ -19,15 +20,21 @@ enum {
 
 /* ---- how many ranks ---- */
 
-static int gpus_count(const char *self_path, uint32_t *out, struct err *err)
+int devices_see(const char *self_path, struct device_list *out, struct err *err)
 {
     struct device_spec spec;
-    struct device_list devices = {0};
     cleanup_buf struct buf notes = BUF_INIT;
     int rc = spec_parse("all", &spec, err);
-    if (rc == 0)
-        rc = probe_universe(&(struct probe_opts){.self_path = self_path}, &spec, &devices, &notes,
-                            err);
+    *out = (struct device_list){0};
+    return rc ? rc
+              : probe_universe(&(struct probe_opts){.self_path = self_path}, &spec, out, &notes,
+                               err);
+}
+
+static int gpus_count(const char *self_path, uint32_t *out, struct err *err)
+{
+    struct device_list devices;
+    int rc = devices_see(self_path, &devices, err);
     *out = 0;
     for (size_t i = 0; i < devices.len; i++)
         *out += devices.at[i].kind != DEVICE_CPU;
@@ -76,9 +83,9 @@ static int own_ranks_count(struct launch *launch, struct err *err)
     int rc = counts_gpus && !request->allocation.gpus
                  ? gpus_count(launch->shell.self_path, &places.n_gpus, err)
                  : 0;
-    launch->own.seat = &launch->allocation.seats[0];
     rc = rc ? rc : ranks_count(request, &places, &launch->own.n_ranks, err);
-    return rc ? rc : virtual_ranks_check(&launch->own, err);
+    rc = rc ? rc : virtual_ranks_check(&launch->own, err);
+    return rc ? rc : machine_cpus_find(&launch->own, err);
 }
 
 /* ---- the shell's verb ---- */
@@ -116,6 +123,8 @@ static void on_tick(void *context)
         fleet_tick(launch);
     if (launch->gang)
         lead_tick(launch);
+    else if (launch->rendezvous)
+        follow_tick(launch);
     if (launch->rendezvous)
         rendezvous_tick(launch->rendezvous, shell_now(&launch->shell));
 }
@@ -165,7 +174,7 @@ static int ranks_run(struct launch *launch, struct launch_meeting *meeting, stru
     if (leads)
         rc = lead_begin(launch, err);
     else
-        launch->shell.limit_ms = 0; /* the one that leads looks at the clock, for all */
+        follow_begin(launch);
     while (rc == 0 && (!launch->is_over || any_rank(launch)))
         shell_turn(&launch->shell);
     fleet_close(launch);
@@ -213,12 +222,14 @@ static int status_of(struct launch *launch, struct err *err)
 static void launch_release(struct launch *launch)
 {
     rendezvous_close(launch->rendezvous);
+    lookup_forget(launch->endpoint);
     shell_close(&launch->shell);
     ranks_release(launch);
     fleet_free(launch->fleet);
     logs_end(launch);
     lead_release(launch);
     allocation_release(&launch->allocation);
+    free(launch->own.shares);
     buf_release(&launch->report);
 }
 
@@ -251,8 +262,7 @@ static int command_check(const struct launch *launch, char **program, struct err
 {
     const struct environment_wish *wish = &launch->request->environment;
     struct env_list words = {0};
-    int rc = environment_wish_check(wish, err);
-    rc = rc ? rc : rank_command(launch, 0, &words, err);
+    int rc = rank_command(launch, 0, &words, err);
     if (rc == 0 && !wish->setup && !launch->request->allocation.hosts)
         rc = program_check(words.at[0], err);
     if (rc == 0 && !wish->setup)
@@ -265,9 +275,11 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                const char *const *command, struct err *err)
 {
     cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
+    struct shell_verb verb = launch_shell;
     struct launch_request named = *request;
     cleanup_free char *made_id = named.run_id ? NULL : run_id_new(err);
     named.run_id = made_id ? made_id : named.run_id;
+    verb.takes_hosts = request->n_restarts > 0; /* they wait for one */
     if (!named.run_id)
         return err->code;
     struct launch launch = {.request = &named,
@@ -275,7 +287,7 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                             .master_addr = request->master_addr,
                             .own = {.launch = &launch},
                             .master_port = MASTER_PORT_INIT,
-                            .shell = {.verb = &launch_shell,
+                            .shell = {.verb = &verb,
                                       .context = &launch,
                                       .log = log,
                                       .self_path = self_path,
@@ -283,7 +295,7 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                       .limit_ms = request->limit_ms}};
     cleanup_free char *program = NULL;
     struct allocation_wish wish = wish_of(request);
-    int rc = shown_ranks_parse(&launch, err);
+    int rc = output_parse(&launch, err);
     rc = rc ? rc : command_check(&launch, &program, err);
     wish.program = program;
     if (rc == 0)

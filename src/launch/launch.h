@@ -9,11 +9,14 @@
  *   follow.c   the orders of a leader elsewhere    meeting.c who leads, and who is called when
  *   takeover.c what another launcher tells         master_port.c  the port at which ranks meet
  *   fleet.c    the hosts of --hosts                meet.c    where the ranks of several hosts meet
- *   reach.c    the same, on each of them
+ *   reach.c    the same, on each of them           place.c   what they tell, and the choice
+ *   cpus.c     the CPUs of ranks, their share of threads
+ *   line_copies.c  lines with certain texts
  */
 #pragma once
 
 #include "base/log.h"
+#include "device/cpu_share.h"
 #include "node/allocation.h"
 #include "node/environment.h"
 
@@ -46,9 +49,11 @@ enum launch_role {
 /* The machines that take part, each with a muster of its own (rendezvous/rendezvous.h). */
 struct launch_meeting {
     uint32_t n_nodes_min, n_nodes_max; /* 1, 1: this machine alone, and nothing else is looked at */
+    uint32_t n_nodes_awaited;          /* struct gang_config */
     enum launch_role role;
     /* The number of this machine; 0 leads. RENDEZVOUS_ANY_NODE: the leader gives it one. */
     uint32_t node;
+    bool is_typed; /* the number, by the user or as a default; else by another launcher, or none */
     const char *host; /* of the endpoint */
     uint16_t port;
     const char *local_addr;    /* NULL: any */
@@ -62,6 +67,16 @@ struct launch_task {
     uint32_t group_rank, n_groups; /* n_groups 0: not known */
 };
 
+struct rank_cpus {
+    enum numa_binding binding;
+    /* OMP_NUM_THREADS of each rank; n 0: as torchrun has it, 1 for each of several ranks, unless it is set; is_share: of the
+     * cores that ranks may use */
+    struct rank_threads {
+        uint64_t n;
+        bool is_share;
+    } threads;
+};
+
 struct launch_request {
     struct launch_meeting meeting;
     struct launch_task task;
@@ -69,6 +84,7 @@ struct launch_request {
     /* Without hosts, gpus NULL: no devices are taken, and ranks see what muster sees. hosts_min 0: all. */
     struct allocation_wish allocation;
     const char *nproc; /* as it was typed */
+    struct rank_cpus cpus;
     uint64_t n_restarts;
     const char *run_id; /* NULL: one that no other run has */
     const char *role;
@@ -81,6 +97,9 @@ struct launch_request {
     const char *log_dir;
     struct std_choice redirects, tee;
     const char *line_prefix; /* before lines of --tee, with macros; NULL: as torchrun's */
+    struct {
+        const char *out, *errors;
+    } copied;                /* lines with these texts (line_copies.h); NULL: none */
     const char *shown_ranks; /* local ranks whose output is shown: "0,2"; NULL or "": all */
     uint64_t grace_ms, pause_ms, healthy_ms, linger_ms, limit_ms;
     bool fails_with_one; /* the status of any failure is 1, as torchrun's is */

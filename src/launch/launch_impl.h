@@ -6,6 +6,7 @@
 
 #include "core/gang.h"
 #include "launch/launch.h"
+#include "launch/line_copies.h"
 #include "launch/master_port.h"
 #include "proc/logfile.h"
 #include "rendezvous/rendezvous.h"
@@ -19,9 +20,12 @@ struct rank;
 /* One whose ranks this muster starts. */
 struct machine {
     struct launch *launch;
-    const char *name;        /* of a host; NULL: this machine, without --hosts */
-    const struct seat *seat; /* of every rank: all devices that were taken there */
-    bool is_far;             /* an agent starts its ranks */
+    const char *name;     /* of a host; NULL: this machine, without --hosts */
+    uint32_t seat;        /* of every rank: all devices that were taken there */
+    bool is_far;          /* an agent starts its ranks */
+    struct cpu_wish cpus; /* n_ranks 0: nothing was asked for */
+    struct cpu_share
+        *shares; /* [cpus.n_ranks]; NULL: an agent finds them, or nothing was asked for */
     uint32_t n_ranks, n_alive;
     struct rank *ranks;           /* a part of those of the launch */
     struct rendezvous_start part; /* of the present generation */
@@ -31,7 +35,9 @@ struct rank_stream {
     struct logfile *file; /* NULL: none */
     bool is_shown;
     struct prefix shown;
-    size_t n_rest; /* bytes of its unfinished line at the last tick */
+    size_t n_rest;          /* bytes of its unfinished line at the last tick */
+    struct line_copy *copy; /* NULL: its lines are not looked at */
+    struct buf unfinished;  /* line, for `copy` */
 };
 
 struct rank {
@@ -46,6 +52,7 @@ struct rank {
     bool shows_errors;
     char *error_path, *message; /* message: what it recorded as its error; NULL: nothing */
     uint64_t recorded_s;        /* at this time by our clock, in seconds of 1970 */
+    int64_t clock_ahead_s;      /* of its machine, while the record is read */
     int status;                 /* as a shell gives it */
     int exit_signal;            /* 0: it ended by itself */
     pid_t pid;
@@ -65,6 +72,7 @@ struct launch {
     struct allocation allocation;
     struct rendezvous *rendezvous; /* NULL: there is no other muster */
     struct fleet *fleet;           /* NULL: no --hosts */
+    struct lookup *endpoint;       /* of its name, where this machine leads; NULL: not asked for */
     const char *master_addr;       /* in the environment of ranks */
     struct gang *gang;             /* NULL: a leader elsewhere decides */
     struct {
@@ -75,6 +83,7 @@ struct launch {
     struct {
         struct other *nodes; /* [n_nodes_max], where the gang is; its own is not used */
         uint32_t n_here;
+        bool any_came;
         uint64_t said_ms; /* when the user was told who is missing */
         /* For who comes when all is over; NULL: it is not. */
         const struct rendezvous_over *farewell;
@@ -85,7 +94,9 @@ struct launch {
         bool are_orphans; /* the ranks that are left: no leader waits for them any more */
         int status;       /* of the whole gang; is_of_rank: a rank ended with it */
         bool is_of_rank;
-    } orders; /* of a leader elsewhere */
+        bool waits, is_welcome;           /* for a start; the leader has answered */
+        uint64_t say_at_ms, say_pause_ms; /* when the user is told that it waits */
+    } orders;                             /* of a leader elsewhere */
     bool is_over, has_said_wait;
     bool is_mute; /* what ranks print cannot be shown any more */
     struct {
@@ -98,11 +109,15 @@ struct launch {
     uint32_t n_ranks;
     struct machine own; /* this one; with --hosts not used */
     struct master_port master_port;
+    struct line_copies copies;
     char *log_root; /* of all generations; is_temporary: removed at the end */
     bool is_temporary;
     struct buf report; /* on the failure of the last generation that failed */
     int failed_status; /* of the rank that ended first */
 };
+
+/* cpus.c: which CPUs the ranks of a machine get, once it is known how many there are. */
+MUST_CHECK int machine_cpus_find(struct machine *machine, struct err *err);
 
 /* machine.c: the ranks of a machine. Those of an earlier generation must be gone. */
 void ranks_make(struct launch *launch, uint32_t n_ranks);
@@ -111,14 +126,14 @@ void ranks_release(struct launch *launch);
 void machine_start(struct machine *machine, const struct rendezvous_start *part,
                    struct rank *ranks);
 void machine_end(const struct machine *machine, bool at_once);
+/* Valid until another host comes. */
+const struct seat *machine_seat(const struct machine *machine);
 /* A rank of a machine is gone: tells the gang, wherever it is. */
 void machine_lost_rank(const struct rank *rank);
 
 /* fleet.c: the machines of --hosts, which are nodes of the gang in the order of the list. */
-/* Their ranks. Sets how many nodes the gang has. ERR_USAGE, ERR_UNAVAILABLE. */
+/* Their ranks. Sets how many nodes the gang has, and waits for. ERR_USAGE, ERR_UNAVAILABLE. */
 MUST_CHECK int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err *err);
-/* Of all hosts that could be had. */
-uint32_t fleet_ranks(const struct fleet *fleet);
 void fleet_begin(struct launch *launch);
 void fleet_tick(struct launch *launch);
 /* The ranks are started when it is known where they meet. */
@@ -150,7 +165,9 @@ uint16_t meet_port(const struct meet *meet);
 void meet_close(struct meet *meet);
 void meet_free(struct meet *meet);
 
-/* launch.c: --nproc-per-node on a machine. */
+/* launch.c: the devices that ranks without --gpus see. Release with device_list_release(). */
+MUST_CHECK int devices_see(const char *self_path, struct device_list *out, struct err *err);
+/* --nproc-per-node on a machine. */
 struct rank_places {
     const char *where; /* in messages: "here", "on node1" */
     uint32_t n_usual, n_gpus, n_processors;
@@ -160,6 +177,8 @@ MUST_CHECK int ranks_count(const struct launch_request *request, const struct ra
 
 /* meeting.c: launch->rendezvous. */
 MUST_CHECK int meeting_open(struct launch *launch, struct err *err);
+/* Nobody has come to this machine: the mistakes that are likely. */
+void meeting_hint_add(const struct launch *launch, struct buf *out);
 
 /* lead.c: the gang is here. */
 MUST_CHECK int lead_begin(struct launch *launch, struct err *err);
@@ -177,8 +196,11 @@ void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *
 void lead_on_left(void *context, uint32_t node, const struct err *why);
 
 /* follow.c: the gang is at a leader elsewhere. */
+void follow_begin(struct launch *launch);
+void follow_tick(struct launch *launch);
 void follow_stop(struct launch *launch, bool at_once);
 void follow_tell_exit(struct launch *launch, const struct rank *rank);
+void follow_on_welcomed(void *context, uint32_t node);
 void follow_on_start(void *context, const struct rendezvous_start *start);
 void follow_on_end(void *context, bool at_once);
 void follow_on_retry(void *context, uint64_t pause_ms, struct str why);
@@ -201,7 +223,8 @@ MUST_CHECK int rank_command(const struct launch *launch, uint32_t local_rank, st
                             struct err *err);
 
 /* output.c */
-MUST_CHECK int shown_ranks_parse(struct launch *launch, struct err *err);
+/* What was asked for that is not parsed with the options. */
+MUST_CHECK int output_parse(struct launch *launch, struct err *err);
 MUST_CHECK int logs_begin(struct launch *launch, struct err *err);
 void logs_end(struct launch *launch);
 /* Of a generation that failed, where nobody will look at them. */
@@ -214,6 +237,8 @@ void rank_output_close(struct rank *rank);
 
 /* report.c: what its program recorded, once it is gone. */
 void rank_record_read(struct rank *rank);
+/* Before that, of a rank on another machine: its error file as it is there. */
+void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms);
 /* Makes launch->report, of the generation that has just ended. */
 void report_make(struct launch *launch);
 void report_print(struct launch *launch);

@@ -136,6 +136,7 @@ void lead_on_joined(void *context, const struct rendezvous_member *member)
     launch->others.nodes[member->node].host = xstrdup(member->host);
     launch->others.nodes[member->node].is_here = true;
     launch->others.n_here++;
+    launch->others.any_came = true;
     if (launch->others.farewell)
         rendezvous_say_over(launch->rendezvous, launch->others.farewell);
     log_add(launch->shell.log, LOG_INFO, "launch", "machine %u is here: %s, %u rank%s",
@@ -235,6 +236,8 @@ static void missing_say(struct launch *launch, const struct gang_view *view)
     }
     cleanup_buf struct buf text = BUF_INIT;
     gathering_add(launch, &text);
+    if (launch->rendezvous && !launch->others.any_came)
+        meeting_hint_add(launch, &text);
     launch->others.said_ms = now_ms;
     log_add(launch->shell.log, LOG_WARN, "launch", "waiting: %s", buf_text(&text));
 }
@@ -256,6 +259,7 @@ int lead_begin(struct launch *launch, struct err *err)
     const struct launch_meeting *meeting = &request->meeting;
     const struct gang_config config = {.n_nodes_min = meeting->n_nodes_min,
                                        .n_nodes_max = meeting->n_nodes_max,
+                                       .n_nodes_awaited = meeting->n_nodes_awaited,
                                        .n_restarts = (uint32_t)request->n_restarts,
                                        .pause_ms = request->pause_ms,
                                        .healthy_ms = request->healthy_ms,

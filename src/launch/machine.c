@@ -58,6 +58,11 @@ void machine_start(struct machine *machine, const struct rendezvous_start *part,
         start_failed(machine, &err);
 }
 
+const struct seat *machine_seat(const struct machine *machine)
+{
+    return &machine->launch->allocation.seats[machine->seat];
+}
+
 void machine_end(const struct machine *machine, bool at_once)
 {
     for (uint32_t i = 0; machine->n_alive > 0 && i < machine->n_ranks; i++)

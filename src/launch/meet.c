@@ -3,18 +3,14 @@
  * The search for the place where ranks meet: `muster meet` (reach.c) on the host of rank 0 holds the port as long as ranks may
  * need it, and on every other host tries the addresses of that one.
  */
-#include <arpa/inet.h>
-
 #include "base/cleanup.h"
-#include "base/parse.h"
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
-#include "launch/reach.h"
+#include "launch/place.h"
 #include "node/wire_body.h"
 
 enum {
-    OUT_MAX_BYTES = 16384,
-    NAMED_MAX = 4 /* hosts, in the error */
+    OUT_MAX_BYTES = 16384
 };
 
 enum meet_state { /* in this order */
@@ -41,10 +37,7 @@ struct meet {
     uint32_t n, n_running;
     struct machine **wanted; /* [n_wanted], when those of an earlier search have ended */
     uint32_t n_wanted;
-    uint16_t port;
-    char token[REACH_TOKEN_BYTES];
-    char addresses[REACH_ADDRESSES_MAX][INET6_ADDRSTRLEN];
-    size_t n_addresses;
+    struct place place;
     char *address; /* that was found */
 };
 
@@ -58,81 +51,20 @@ static void give_up(struct meet *meet, const struct err *why)
 
 /* ---- what is found ---- */
 
-/* "PORT TOKEN ADDRESS…", from the host of rank 0. */
-static bool taken_read(struct meet *meet, struct str line)
+static void unreached_fail(struct meet *meet, const struct place_answer *answers)
 {
-    struct str word;
-    uint64_t port = 0;
-    unsigned char parsed[sizeof(struct in6_addr)];
-    meet->n_addresses = 0;
-    if (!str_next(&line, ' ', &word) || u64_parse(word, 1, UINT16_MAX, &port, NULL) != 0 ||
-        !str_next(&line, ' ', &word) || word.len >= sizeof(meet->token))
-        return false;
-    meet->port = (uint16_t)port;
-    snprintf(meet->token, sizeof(meet->token), "%.*s", (int)word.len, word.at);
-    while (line.len > 0 && meet->n_addresses < REACH_ADDRESSES_MAX && str_next(&line, ' ', &word)) {
-        char *address = meet->addresses[meet->n_addresses];
-        snprintf(address, INET6_ADDRSTRLEN, "%.*s", (int)MIN(word.len, (size_t)INET6_ADDRSTRLEN),
-                 word.at);
-        int family = strchr(address, ':') ? AF_INET6 : AF_INET;
-        if (inet_pton(family, address, parsed) != 1)
-            return false;
-        meet->n_addresses++;
-    }
-    return true;
-}
-
-static bool has_word(struct str text, const char *wanted)
-{
-    struct str word;
-    bool has = false;
-    text = str_trim(text);
-    while (text.len > 0 && !has && str_next(&text, ' ', &word))
-        has = str_equal(word, str_of(wanted));
-    return has;
-}
-
-/* NULL: all of them reach it. */
-static const struct meet_ask *first_without(const struct meet *meet, const char *address)
-{
-    for (uint32_t i = 1; i < meet->n; i++)
-        if (!has_word(buf_str(&meet->asks[i].out), address))
-            return &meet->asks[i];
-    return NULL;
-}
-
-static void unreached_add(const struct meet *meet, struct buf *out)
-{
-    uint32_t n_named = 0;
-    for (uint32_t i = 1; i < meet->n; i++) {
-        const struct meet_ask *ask = &meet->asks[i];
-        struct str reached = str_trim(buf_str(&ask->out));
-        bool reaches_all = true;
-        for (size_t a = 0; a < meet->n_addresses; a++)
-            reaches_all = reaches_all && has_word(reached, meet->addresses[a]);
-        if (reaches_all || ++n_named > NAMED_MAX)
-            continue;
-        buf_addf(out, "%s%s reaches %.*s", n_named > 1 ? "; " : "", ask->machine->name,
-                 reached.len > 0 ? (int)MIN(reached.len, (size_t)200) : 4,
-                 reached.len > 0 ? reached.at : "none");
-    }
-    if (n_named > NAMED_MAX)
-        buf_addf(out, "; and so on for %u more", n_named - NAMED_MAX);
-}
-
-static void unreached_fail(struct meet *meet)
-{
+    const struct place *place = &meet->place;
     cleanup_buf struct buf text = BUF_INIT;
     struct err err = {0};
-    for (size_t i = 0; i < meet->n_addresses; i++)
-        buf_addf(&text, "%s%s", i > 0 ? " " : "", meet->addresses[i]);
+    for (size_t i = 0; i < place->n_addresses; i++)
+        buf_addf(&text, "%s%s", i > 0 ? " " : "", place->addresses[i]);
     buf_add_text(&text, "): ");
-    unreached_add(meet, &text);
+    place_unreached_add(place, answers, meet->n - 1, &text);
     fail(
         &err, ERR_UNAVAILABLE,
         "no address of %s, the host of rank 0, is reached from all other hosts at port %u (%s; a firewall "
         "may be in the way, and --master-addr and --master-port name another place",
-        meet->asks[0].machine->name, meet->port, buf_text(&text));
+        meet->asks[0].machine->name, place->port, buf_text(&text));
     give_up(meet, &err);
 }
 
@@ -143,7 +75,7 @@ static void found(struct meet *meet, const char *address)
     meet->address = xstrdup(address);
     meet->state = listens ? MEET_SETTLES : MEET_IS_HELD;
     log_add(meet->launch->shell.log, LOG_INFO, "launch", "the ranks meet at %s port %u", address,
-            meet->port);
+            meet->place.port);
     buf_reset(&meet->asks[0].out);
     if (listens)
         (void)node_write(meet->asks[0].process, STREAM_IN, STR("\n"));
@@ -153,15 +85,17 @@ static void found(struct meet *meet, const char *address)
 
 static void choose(struct meet *meet)
 {
-    size_t i = 0;
-    while (i < meet->n_addresses && first_without(meet, meet->addresses[i]))
-        i++;
+    cleanup_free struct place_answer *answers = xcalloc(meet->n, sizeof(*answers));
+    for (uint32_t i = 1; i < meet->n; i++)
+        answers[i - 1] =
+            (struct place_answer){meet->asks[i].machine->name, buf_str(&meet->asks[i].out)};
+    const char *address = place_choose(&meet->place, answers, meet->n - 1);
     if (!fleet_waits(meet->launch->fleet)) /* a host was lost meanwhile, and nothing is started */
         meet->state = MEET_NOWHERE;
-    else if (i < meet->n_addresses)
-        found(meet, meet->addresses[i]);
+    else if (address)
+        found(meet, address);
     else
-        unreached_fail(meet);
+        unreached_fail(meet, answers);
 }
 
 /* ---- `muster meet` ---- */
@@ -237,7 +171,7 @@ static void ask_start(struct meet_ask *ask, struct env_list *words)
     env_end(words);
     const struct spawn_request request = {.argv = (const char *const *)words->at,
                                           .envp = (const char *const *)env.at,
-                                          .seat = ask->machine->seat,
+                                          .seat = machine_seat(ask->machine),
                                           .grace_ms = launch->request->grace_ms,
                                           .has_input = true,
                                           .handlers = &handlers,
@@ -299,13 +233,13 @@ static void reach_begin(struct meet *meet)
 {
     cleanup_buf struct buf list = BUF_INIT;
     meet->state = MEET_REACHES;
-    for (size_t i = 0; i < meet->n_addresses; i++)
-        buf_addf(&list, "%s%s", i > 0 ? "," : "", meet->addresses[i]);
+    for (size_t i = 0; i < meet->place.n_addresses; i++)
+        buf_addf(&list, "%s%s", i > 0 ? "," : "", meet->place.addresses[i]);
     for (uint32_t i = 1; i < meet->n && meet->state == MEET_REACHES; i++) {
         struct env_list words = {0};
         words_begin(&meet->asks[i], &words);
-        env_list_add(&words, xasprintf("--port=%u", meet->port));
-        env_list_add(&words, xasprintf("--token=%s", meet->token));
+        env_list_add(&words, xasprintf("--port=%u", meet->place.port));
+        env_list_add(&words, xasprintf("--token=%s", meet->place.token));
         env_list_add(&words, xasprintf("--reach=%s", buf_text(&list)));
         ask_start(&meet->asks[i], &words);
         env_list_release(&words);
@@ -316,7 +250,7 @@ static void taken(struct meet *meet, struct str line)
 {
     const char *given = meet->launch->request->master_addr;
     struct err err = {0};
-    if (!taken_read(meet, line)) {
+    if (!place_read(line, &meet->place)) {
         fail(&err, ERR_DATA, "%s: it told no port where ranks can meet",
              meet->asks[0].machine->name);
         give_up(meet, &err);
@@ -367,7 +301,7 @@ const char *meet_address(const struct meet *meet)
 
 uint16_t meet_port(const struct meet *meet)
 {
-    return meet->port;
+    return meet->place.port;
 }
 
 /* ---- the room ---- */

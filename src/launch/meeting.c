@@ -4,18 +4,12 @@
  */
 #include "base/this_host.h"
 #include "launch/launch_impl.h"
+#include "rendezvous/address.h"
 #include "version.h"
 
 enum {
     SILENCE_MS = 30000
 };
-
-static void on_welcomed(void *context, uint32_t node)
-{
-    struct launch *launch = context;
-    log_add(launch->shell.log, LOG_INFO, "launch", "this is machine %u; %s leads", node,
-            launch->request->meeting.host);
-}
 
 static void on_warned(void *context, const char *text)
 {
@@ -27,7 +21,7 @@ static const struct rendezvous_handlers handlers = {
     .joined = lead_on_joined,
     .exited = lead_on_exited,
     .left = lead_on_left,
-    .welcomed = on_welcomed,
+    .welcomed = follow_on_welcomed,
     .start = follow_on_start,
     .end = follow_on_end,
     .retry = follow_on_retry,
@@ -36,6 +30,38 @@ static const struct rendezvous_handlers handlers = {
     .failed = follow_on_failed,
     .warned = on_warned,
 };
+
+/* False also if that is not known. */
+static bool endpoint_is_elsewhere(const struct launch *launch)
+{
+    struct address_list list;
+    struct err err;
+    bool is_known = launch->endpoint && lookup_is_done(launch->endpoint) &&
+                    lookup_result(launch->endpoint, &list, &err) == 0;
+    for (size_t i = 0; is_known && i < list.len; i++)
+        if (address_is_own(&list.at[i]))
+            return false;
+    return is_known;
+}
+
+void meeting_hint_add(const struct launch *launch, struct buf *out)
+{
+    const struct launch_meeting *meeting = &launch->request->meeting;
+    if (meeting->is_typed && endpoint_is_elsewhere(launch))
+        buf_addf(
+            out,
+            "; this one is machine 0, but %s is no address of it: was --node-rank forgotten here?",
+            meeting->host);
+    else if (meeting->is_typed)
+        buf_addf(
+            out,
+            "; each of the others needs a --node-rank of its own, from 1 to %u, and an address of "
+            "this machine as --master-addr",
+            meeting->n_nodes_max - 1);
+    else if (meeting->node == RENDEZVOUS_ANY_NODE)
+        buf_addf(out, "; the others need the same --rdzv-endpoint, and must reach port %u here",
+                 meeting->port);
+}
 
 int meeting_open(struct launch *launch, struct err *err)
 {
@@ -56,6 +82,7 @@ int meeting_open(struct launch *launch, struct err *err)
     host_name(self.host);
     switch (meeting->role) {
     case LAUNCH_LEADS:
+        launch->endpoint = meeting->is_typed ? lookup_begin(meeting->host, meeting->port) : NULL;
         return rendezvous_lead(&opts, &launch->rendezvous, err);
     case LAUNCH_FOLLOWS:
         return rendezvous_follow(&opts, &self, &launch->rendezvous, err);

@@ -63,13 +63,23 @@ uint8_t std_choice_of(const struct std_choice *choice, uint32_t local_rank)
 static bool any_file(const struct launch_request *request)
 {
     const struct std_choice *choices[] = {&request->redirects, &request->tee};
-    bool any = false;
+    bool any = request->copied.out || request->copied.errors;
     for (size_t c = 0; c < countof(choices); c++)
         any = any || choices[c]->all || choices[c]->n_named > 0;
     return any;
 }
 
-int shown_ranks_parse(struct launch *launch, struct err *err)
+static int copies_parse(struct launch *launch, struct err *err)
+{
+    const struct launch_request *request = launch->request;
+    int rc = line_copy_parse(request->copied.out, &launch->copies.out, err);
+    if (rc)
+        return wrap(err, rc, "--duplicate-stdout-filters");
+    rc = line_copy_parse(request->copied.errors, &launch->copies.errors, err);
+    return rc ? wrap(err, rc, "--duplicate-stderr-filters") : 0;
+}
+
+static int shown_ranks_parse(struct launch *launch, struct err *err)
 {
     const char *text = launch->request->shown_ranks;
     launch->shown.are_all = !text || !*text;
@@ -78,6 +88,12 @@ int shown_ranks_parse(struct launch *launch, struct err *err)
     int rc = idlist_parse(str_of(text), UINT16_MAX, launch->shown.at, countof(launch->shown.at),
                           &launch->shown.len, err);
     return rc ? wrap(err, rc, "--local-ranks-filter") : 0;
+}
+
+int output_parse(struct launch *launch, struct err *err)
+{
+    int rc = shown_ranks_parse(launch, err);
+    return rc ? rc : copies_parse(launch, err);
 }
 
 static bool is_to_be_shown(const struct rank *rank)
@@ -114,9 +130,17 @@ int logs_begin(struct launch *launch, struct err *err)
     return 0;
 }
 
+static void log_failed(struct launch *launch, const char *what, int failed)
+{
+    if (failed)
+        log_add(launch->shell.log, LOG_WARN, "launch", "the log of %s is not complete: %s", what,
+                errno_text(failed));
+}
+
 void logs_end(struct launch *launch)
 {
     struct err err = {0};
+    log_failed(launch, "filtered lines", line_copies_close(&launch->copies));
     if (launch->log_root && launch->is_temporary && remove_tree(launch->log_root, &err) != 0)
         log_add(launch->shell.log, LOG_WARN, "launch", "%s", err.text);
     free(launch->log_root);
@@ -141,6 +165,8 @@ static int stream_open(struct rank *rank, struct rank_stream *stream, const char
     stream->shown.fd = is_err ? STDERR_FILENO : STDOUT_FILENO;
     stream->shown.before = is_copied ? rank->before : NULL;
     stream->is_shown = !is_redirected && is_to_be_shown(rank);
+    if (is_copied && stream->is_shown)
+        stream->copy = is_err ? &rank->launch->copies.errors : &rank->launch->copies.out;
     if (!is_copied && !is_redirected)
         return 0;
     cleanup_free char *path = path_join(folder, is_err ? "stderr.log" : "stdout.log");
@@ -170,10 +196,11 @@ int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
     struct launch *launch = rank->launch;
     uint32_t number = launch->fleet ? rank->number : rank->local_rank; /* of one rank alone */
     rank->before = line_prefix_new(rank, number);
-    cleanup_free char *folder = xasprintf("%s/attempt_%u/%u", launch->log_root, generation, number);
+    cleanup_free char *attempt = xasprintf("%s/attempt_%u", launch->log_root, generation);
+    cleanup_free char *folder = xasprintf("%s/%u", attempt, number);
     int rc = mkdir_parents(folder, 0777, err);
-    if (!rank->machine->is_far) /* there, the folder may not exist */
-        rank->error_path = path_join(folder, "error.json");
+    rank->error_path = path_join(folder, "error.json");
+    rc = rc ? rc : line_copies_open(&launch->copies, attempt, generation, err);
     if (rc == 0)
         rc = stream_open(rank, &rank->out, folder, false, err);
     rc = rc ? rc : stream_open(rank, &rank->errors, folder, true, err);
@@ -211,6 +238,8 @@ static void shown_add(struct rank *rank, struct rank_stream *stream, struct str 
     if (stream->is_shown && !launch->is_mute &&
         prefix_print(&launch->shell, &stream->shown, bytes, is_end, &err) != 0)
         output_lost(launch, &err);
+    if (stream->copy)
+        line_copy_add(stream->copy, &stream->unfinished, stream->shown.before, bytes, is_end);
 }
 
 void rank_output_add(struct rank *rank, enum worker_stream which, struct str bytes)
@@ -241,10 +270,9 @@ static void stream_close(struct rank *rank, struct rank_stream *stream)
 {
     shown_add(rank, stream, STR(""), true);
     prefix_release(&stream->shown);
-    int failed = stream->file ? logfile_error(stream->file) : 0;
-    if (failed)
-        log_add(rank->launch->shell.log, LOG_WARN, "launch",
-                "the log of rank %u is not complete: %s", rank->number, errno_text(failed));
+    buf_release(&stream->unfinished);
+    cleanup_free char *name = xasprintf("rank %u", rank->number);
+    log_failed(rank->launch, name, stream->file ? logfile_error(stream->file) : 0);
     if (stream->file)
         logfile_close(stream->file);
     *stream = (struct rank_stream){0};

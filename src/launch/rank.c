@@ -122,6 +122,22 @@ static void usual_set(struct env_list *env, const char *name, const char *value)
         text_set(env, name, own ? own : value);
 }
 
+static const char error_variable[] = "TORCHELASTIC_ERROR_FILE";
+
+/* What was asked for counts before the environment; a share of another machine is set by its agent. */
+static void threads_set(const struct rank *rank, struct env_list *env)
+{
+    const struct rank_threads *threads = &rank->launch->request->cpus.threads;
+    const struct machine *machine = rank->machine;
+    bool are_several = machine->n_ranks > 1 || rank->launch->request->task.n_local > 1;
+    if (threads->n > 0)
+        number_set(env, "OMP_NUM_THREADS", threads->n);
+    else if (threads->is_share && machine->shares)
+        number_set(env, "OMP_NUM_THREADS", machine->shares[rank->local_rank].threads);
+    else if (!threads->is_share)
+        usual_set(env, "OMP_NUM_THREADS", are_several ? "1" : NULL);
+}
+
 /* The contract of torchrun with its scripts. */
 static void contract_make(const struct rank *rank, struct env_list *env)
 {
@@ -155,10 +171,10 @@ static void contract_make(const struct rank *rank, struct env_list *env)
     text_set(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", request->signals);
     /* The ranks' own library makes the store, in rank 0. */
     text_set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
-    if (rank->error_path)
-        text_set(env, "TORCHELASTIC_ERROR_FILE", rank->error_path);
+    if (!machine->is_far) /* there, its agent names one */
+        text_set(env, error_variable, rank->error_path);
     usual_set(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-    usual_set(env, "OMP_NUM_THREADS", machine->n_ranks > 1 || task->n_local > 1 ? "1" : NULL);
+    threads_set(rank, env);
 }
 
 /* What is sent to a host, even where it does not differ from the environment of this process. */
@@ -198,10 +214,10 @@ int virtual_ranks_check(const struct machine *machine, struct err *err)
     const char *visible = visible_devices();
     struct str ignored;
     uint32_t n_ranks = machine->n_ranks;
-    bool are_taken = machine->seat->n_devices > 0;
+    bool are_taken = machine_seat(machine)->n_devices > 0;
     if (!machine->launch->request->is_virtual)
         return 0;
-    if (are_taken ? n_ranks <= machine->seat->n_devices
+    if (are_taken ? n_ranks <= machine_seat(machine)->n_devices
                   : !visible || entry_at(visible, n_ranks - 1, &ignored))
         return 0;
     return fail(err, ERR_USAGE,
@@ -212,7 +228,7 @@ int virtual_ranks_check(const struct machine *machine, struct err *err)
 
 static void virtual_device_show(const struct rank *rank, struct env_list *env)
 {
-    const struct seat *all = rank->machine->seat;
+    const struct seat *all = machine_seat(rank->machine);
     const char *hip = getenv("HIP_VISIBLE_DEVICES"), *visible = visible_devices();
     struct str entry;
     if (all->n_devices > 0) {
@@ -242,18 +258,35 @@ static void on_started(void *context)
     rank->pid = node_pid(rank->process);
 }
 
+static void on_error_file(void *context, struct str bytes, int64_t clock_ahead_ms)
+{
+    record_keep(context, bytes, clock_ahead_ms);
+}
+
+/* Without an error of the system, the agent has said why no process was made; it would be the same for all ranks. */
+static void refused_say(const struct rank *rank, int exec_errno)
+{
+    struct err err = {0};
+    if (exec_errno)
+        log_add(rank->launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
+                rank->number, errno_text(exec_errno));
+    else {
+        fail(&err, ERR_UNAVAILABLE, "rank %u cannot be started on %s", rank->number,
+             rank->host ? rank->host : "this machine");
+        shell_abort(&rank->launch->shell, &err);
+    }
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct rank *rank = context;
-    struct launch *launch = rank->launch;
     rank->status = worker_exit_status(exit);
     rank->exit_signal = exit->has_exited ? exit->exit_signal : SIGKILL * !exit->was_refused;
     rank->recorded_s = (uint64_t)clock_wall_ms() / 1000;
     rank_output_close(rank);
     rank_record_read(rank);
     if (exit->was_refused)
-        log_add(launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
-                rank->number, errno_text(exit->exec_errno));
+        refused_say(rank, exit->exec_errno);
     node_release(steal_ptr(&rank->process));
     machine_lost_rank(rank);
 }
@@ -278,15 +311,19 @@ static int process_start(struct rank *rank, const struct env_list *words,
     static const struct worker_handlers handlers = {.started = on_started,
                                                     .output = on_output,
                                                     .gone = on_gone,
+                                                    .error_file = on_error_file,
                                                     .warned = on_warned,
                                                     .failed = on_failed};
     struct launch *launch = rank->launch;
     struct allocation *a = &launch->allocation;
-    const struct seat *seat = rank->machine->seat;
+    struct seat bound = *machine_seat(rank->machine);
+    const struct seat *seat = &bound;
     const struct environment_wish *wish = &launch->request->environment;
     struct env_list env = {0};
     int held[LOCK_FDS_MAX];
     struct texts sent = sent_make(wish, contract);
+    if (rank->machine->shares)
+        bound.cpus = rank->machine->shares[rank->local_rank].cpus;
     env_inherit(&env);
     takeover_environment(&env, rank->machine->n_ranks);
     if (rank->machine->is_far)
@@ -303,10 +340,13 @@ static int process_start(struct rank *rank, const struct env_list *words,
         .argv = (const char *const *)words->at,
         .envp = (const char *const *)env.at,
         .seat = seat,
+        .cpus = rank->machine->cpus.n_ranks > 0 ? &rank->machine->cpus : NULL,
+        .local_rank = rank->local_rank,
         .sent = &sent,
         .grace_ms = launch->request->grace_ms,
         .held_fds = held,
         .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
+        .error_variable = error_variable,
         .handlers = &handlers,
         .context = rank};
     int rc = node_spawn(launch->shell.node, &request, &rank->process, err);

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/random.h>
@@ -17,11 +16,12 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "launch/master_port.h"
+#include "launch/place.h"
 
 enum {
     LIMIT_MS = 2000, /* for all addresses together */
     CALLERS_MAX = 512,
-    TOKEN_LENGTH = REACH_TOKEN_BYTES - 1,
+    TOKEN_LENGTH = PLACE_TOKEN_BYTES - 1,
     AT_INPUT = 0,
     AT_LISTENER = 1,
     AT_CALLERS = 2
@@ -34,40 +34,17 @@ static int print(const struct buf *text, struct err *err)
 
 /* ---- the host of rank 0 ---- */
 
-static bool address_add(const struct ifaddrs *interface, int family, struct buf *out)
-{
-    char text[INET6_ADDRSTRLEN];
-    const struct sockaddr *at = interface->ifa_addr;
-    if (!at || at->sa_family != family || !(interface->ifa_flags & IFF_UP) ||
-        (interface->ifa_flags & IFF_LOOPBACK))
-        return false;
-    const struct sockaddr_in *v4 = (const void *)at;
-    const struct sockaddr_in6 *v6 = (const void *)at;
-    const void *bytes = family == AF_INET ? (const void *)&v4->sin_addr : &v6->sin6_addr;
-    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr)) /* it has a scope of its own */
-        return false;
-    if (!inet_ntop(family, bytes, text, sizeof(text)))
-        return false;
-    buf_addf(out, " %s", text);
-    return true;
-}
-
 static int addresses_add(struct buf *out, struct err *err)
 {
-    static const int families[] = {AF_INET, AF_INET6};
     struct ifaddrs *all;
-    size_t n = 0;
     if (getifaddrs(&all) != 0)
         return fail_errno_as(err, ERR_UNAVAILABLE, "list the addresses of this host");
-    for (size_t f = 0; f < countof(families); f++)
-        for (const struct ifaddrs *at = all; at && n + 1 < REACH_ADDRESSES_MAX; at = at->ifa_next)
-            n += address_add(at, families[f], out);
+    place_addresses_add(all, out);
     freeifaddrs(all);
-    buf_add_text(out, " 127.0.0.1");
     return 0;
 }
 
-static void token_make(char token[REACH_TOKEN_BYTES])
+static void token_make(char token[PLACE_TOKEN_BYTES])
 {
     unsigned char bytes[TOKEN_LENGTH / 2] = {0};
     (void)!getrandom(bytes, sizeof(bytes), 0); /* so few bytes always come */
@@ -79,7 +56,7 @@ static void token_make(char token[REACH_TOKEN_BYTES])
 struct callers {
     struct pollfd at[AT_CALLERS + CALLERS_MAX];
     nfds_t n;
-    char token[REACH_TOKEN_BYTES];
+    char token[PLACE_TOKEN_BYTES];
 };
 
 static void caller_take(struct callers *callers)
@@ -210,8 +187,8 @@ static void answers_await(struct tried *tried, struct pollfd *at, size_t n)
 
 static int addresses_reach(const struct reach_request *request, struct err *err)
 {
-    struct tried tried[REACH_ADDRESSES_MAX] = {0};
-    struct pollfd at[REACH_ADDRESSES_MAX];
+    struct tried tried[PLACE_ADDRESSES_MAX] = {0};
+    struct pollfd at[PLACE_ADDRESSES_MAX];
     struct str rest = str_of(request->addresses), word;
     cleanup_buf struct buf line = BUF_INIT;
     size_t n = 0;

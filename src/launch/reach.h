@@ -12,11 +12,6 @@
 
 #include "base/err.h"
 
-enum {
-    REACH_TOKEN_BYTES = 33, /* hexadecimal digits, and a NUL */
-    REACH_ADDRESSES_MAX = 64
-};
-
 struct reach_request {
     uint64_t port; /* 0: a free one */
     bool listens;  /* and answers with the token, until a line comes; then it prints one */

@@ -4,18 +4,18 @@
  * print, only what the first one says is of use.
  */
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/ours.h"
 #include "base/parse.h"
 #include "base/this_host.h"
 #include "launch/launch_impl.h"
 
 enum {
-    ERROR_FILE_MAX = 1 << 20,
+    ERROR_FILE_MAX = 256 * 1024, /* as over the wire */
     MESSAGE_MAX = 2000,
     LINES_SHOWN = 12
 };
@@ -34,22 +34,33 @@ static void record_take(struct rank *rank, struct str text)
     if (json_get(message, "extraInfo", &extra)) {
         cleanup_free char *time = json_text_new(extra, "timestamp", 32);
         uint64_t time_s = time ? strtoull(time, NULL, 10) : 0;
-        rank->recorded_s = rank->message && time_s > 0 ? time_s : rank->recorded_s;
+        if (rank->message && time_s > 0 && time_s <= INT64_MAX)
+            rank->recorded_s = (uint64_t)MAX((int64_t)time_s - rank->clock_ahead_s, 0);
     }
 }
 
 void rank_record_read(struct rank *rank)
 {
     cleanup_buf struct buf text = BUF_INIT;
-    struct stat st;
-    if (rank->status == 0 || !rank->error_path)
-        return;
+    struct err ignored = {0};
     /* The script may have made anything of that name. */
-    cleanup_fd int fd =
-        open(rank->error_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-        file_read_fd(fd, rank->error_path, ERROR_FILE_MAX, &text, NULL) == 0)
+    if (rank->status != 0 && rank->error_path &&
+        plain_file_read(rank->error_path, ERROR_FILE_MAX, &text, &ignored) == 0)
         record_take(rank, buf_str(&text));
+}
+
+/* Clocks that are compared by seconds must not differ by one because of a millisecond. */
+void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms)
+{
+    struct err err = {0};
+    rank->clock_ahead_s = (clock_ahead_ms + (clock_ahead_ms < 0 ? -500 : 500)) / 1000;
+    cleanup_fd int fd =
+        open(rank->error_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int rc = fd >= 0 ? 0 : fail_errno(&err, "create it");
+    if (rc == 0)
+        rc = write_all(fd, bytes.at, bytes.len, &err);
+    if (rc)
+        log_add(rank->launch->shell.log, LOG_WARN, "launch", "%s: %s", rank->error_path, err.text);
 }
 
 /*

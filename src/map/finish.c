@@ -322,7 +322,7 @@ int session_finish(struct session *s, struct err *err)
     int score_rc = s->outcome.is_merged && s->request->score.true_field.at ? score_tell(s, err) : 0;
     if (score_rc)
         status = score_rc;
-    if (s->request->run.on_finish)
-        summary_json(s, status < 0 ? err_exit_status(status) : status, &s->shell.hook_input);
+    if (s->shell.hook.command)
+        summary_json(s, status < 0 ? err_exit_status(status) : status, &s->shell.hook.input);
     return status;
 }

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/xalloc.h"
-#include "data/unpack.h"
+#include "data/format.h"
 
 struct stamp {
     const char *path;

@@ -17,7 +17,6 @@
 #include "map/work.h"
 #include "proc/front.h"
 #include "shell/claim.h"
-#include "shell/hook.h"
 #include "store/lock.h"
 #include "store/runs.h"
 
@@ -187,6 +186,7 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
                                               .is_tty = isatty(STDERR_FILENO) && !quiet},
                                   .claim = &claim,
                                   .signals = {.front_fd = -1},
+                                  .hook = {.command = r.run.on_finish},
                                   .limit_ms = r.run.limit_ms}};
     int rc = shell_files_check(err);
     /* Claim the outputs before looking whether they exist: another muster may be about to put one in place. */
@@ -197,8 +197,6 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (rc == 0)
         rc = r.run.dry_run ? dry_run(&s, err) : session_run(&s, err);
     output_claim_release(&claim);
-    if (s.shell.hook_input.len > 0)
-        hook_run(r.run.on_finish, buf_str(&s.shell.hook_input));
-    buf_release(&s.shell.hook_input);
+    shell_hook_run(&s.shell);
     return rc;
 }

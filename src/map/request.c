@@ -12,8 +12,7 @@
 #include "base/fs.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
-#include "data/container.h"
-#include "data/unpack.h"
+#include "data/format.h"
 #include "map/output_identity.h"
 #include "map/outputs.h"
 #include "map/work.h"
@@ -202,7 +201,7 @@ static int output_check(const struct map_request *r, struct err *err)
     if (output_is_folder(r->out_path))
         return folder_check(r->out_path, r->overwrite, err);
     bool is_named_by_format = r->format_out != OUT_AUTO || !r->work->keeps_workers;
-    rc = is_named_by_format ? 0 : container_output_refuse(r->out_path, err);
+    rc = is_named_by_format ? 0 : out_format_check_path(r->out_path, err);
     return rc ? rc : place_check(r->out_path, r->overwrite, err);
 }
 
@@ -239,19 +238,9 @@ static int score_check_request(const struct map_request *r, struct err *err)
 
 int request_check(const struct map_request *r, struct err *err)
 {
-    struct device_spec spec;
-    int rc = spec_parse(r->allocation.gpus, &spec, err);
-    if (rc)
-        return wrap(err, rc, "-g");
-    rc = seats_possible(&spec, (uint32_t)r->allocation.gpus_per_worker, err);
-    if (rc)
-        return rc;
-    if (r->allocation.grows && spec.kind != SPEC_FREE)
-        return fail(err, ERR_USAGE,
-                    "--grow takes devices that become free: leave -g out, or give -g free");
     if (!r->command || !r->command[0])
         return fail(err, ERR_USAGE, "no command: put the worker's command behind --");
-    rc = score_check_request(r, err);
+    int rc = score_check_request(r, err);
     if (rc)
         return rc;
     if (r->n_inputs == 0 && r->work->keeps_workers)
@@ -264,9 +253,8 @@ int request_check(const struct map_request *r, struct err *err)
         return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
     if (r->join && r->any_order)
         return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
-    rc = environment_wish_check(&r->environment, err);
     /* Else each host looks; or a setup decides where the program is found. */
-    if (rc == 0 && !r->allocation.hosts && !r->environment.setup)
+    if (!r->allocation.hosts && !r->environment.setup)
         rc = program_check(r->command[0], err);
     if (rc == 0)
         rc = output_check(r, err);

@@ -70,6 +70,18 @@ static bool will_be_free(const struct allocation *a, uint64_t waited_ms)
     return any_is_left;
 }
 
+int allocation_wish_check(const struct allocation_wish *wish, struct err *err)
+{
+    struct device_spec spec;
+    int rc = spec_parse(wish->gpus, &spec, err);
+    if (rc == 0)
+        rc = seats_possible(&spec, (uint32_t)wish->gpus_per_worker, err);
+    if (rc == 0 && wish->grows && spec.kind != SPEC_FREE)
+        rc = fail(err, ERR_USAGE,
+                  "--grow takes devices that become free: leave -g out, or give -g free");
+    return rc;
+}
+
 /* With a time to wait, tries again every two seconds until the devices are free or the time is over. */
 static int devices_take(struct allocation *a, const struct allocation_wish *wish,
                         const struct allocation_holder *holder, struct err *err)

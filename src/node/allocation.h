@@ -72,6 +72,8 @@ struct allocation {
     char *python_dir; /* the folder with muster.py; NULL: not found */
 };
 
+/* ERR_USAGE for options that contradict each other, whatever devices there are. */
+MUST_CHECK int allocation_wish_check(const struct allocation_wish *wish, struct err *err);
 /* May take as long as wish->wait_ms. Messages for the user are logged. ERR_UNAVAILABLE, ERR_USAGE. */
 MUST_CHECK int allocation_take(struct allocation *allocation, const struct allocation_wish *wish,
                                const struct allocation_holder *holder, struct err *err);

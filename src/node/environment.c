@@ -48,16 +48,12 @@ void seat_environment_add(const struct allocation *a, uint32_t number, struct en
 
 /* ---- what the user wants ---- */
 
-int environment_wish_check(const struct environment_wish *wish, struct err *err)
+int environment_entry_check(const char *entry, struct err *err)
 {
-    for (size_t i = 0; i < wish->env.len; i++) {
-        const char *entry = wish->env.at[i];
-        if (entry[0] == '\0' || entry[0] == '=')
-            return fail(err, ERR_USAGE, "--env '%s': expected NAME=VALUE or NAME", entry);
-        if (!strchr(entry, '=') && !getenv(entry))
-            return fail(err, ERR_USAGE, "--env %s: it has no value here; write %s=VALUE", entry,
-                        entry);
-    }
+    if (entry[0] == '\0' || entry[0] == '=')
+        return fail(err, ERR_USAGE, "expected NAME=VALUE or NAME, found '%s'", entry);
+    if (!strchr(entry, '=') && !getenv(entry))
+        return fail(err, ERR_USAGE, "%s has no value here; write %s=VALUE", entry, entry);
     return 0;
 }
 

@@ -16,8 +16,8 @@ struct environment_wish {
     struct texts env; /* NAME=VALUE; NAME: the value of this process, on other hosts too */
 };
 
-/* ERR_USAGE for a malformed entry, or a name that has no value here. */
-MUST_CHECK int environment_wish_check(const struct environment_wish *wish, struct err *err);
+/* ERR_USAGE for a malformed entry of `env`, or a name that has no value here. */
+MUST_CHECK int environment_entry_check(const char *entry, struct err *err);
 void environment_wish_apply(const struct environment_wish *wish, struct env_list *env);
 /* The words of the program, with what runs the setup before them. */
 void environment_command(const struct environment_wish *wish, const char *const *program,

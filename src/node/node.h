@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/texts.h"
+#include "device/cpu_share.h"
 #include "device/seat.h"
 #include "node/left_file.h"
 #include "proc/oom.h"
@@ -61,7 +62,7 @@ static inline int worker_exit_status(const struct worker_exit *exit)
                                : exit->exit_code;
 }
 
-/* Those of `started`, `writable`, `closed` and `input` may be NULL: not called. */
+/* Those of `started`, `writable`, `closed`, `input` and `error_file` may be NULL: not called. */
 struct worker_handlers {
     void (*started)(void *context);
     void (*output)(void *context, enum worker_stream stream, struct str bytes);
@@ -71,6 +72,8 @@ struct worker_handlers {
     void (*closed)(void *context, enum worker_stream stream);
     void (*input)(void *context, enum input_fact fact);
     void (*gone)(void *context, const struct worker_exit *exit);
+    /* Before `gone`: what a worker that failed left in its error file. The clock of its machine is ahead of ours. */
+    void (*error_file)(void *context, struct str bytes, int64_t clock_ahead_ms);
     /* A problem that the user may solve. */
     void (*warned)(void *context, const char *text);
     /* The worker's streams cannot be used, and those of other workers could not either. */
@@ -86,9 +89,12 @@ enum worker_channel {
 struct spawn_request {
     const char *const *argv, *const *envp; /* NULL-terminated; borrowed until node_spawn returns */
     const struct seat *seat;               /* its CPUs */
-    uint64_t grace_ms;                     /* between TERM and KILL */
-    bool has_input;                        /* false: its standard input is /dev/null */
-    bool answers;                          /* its output is not read while the node is held */
+    /* Another machine finds its CPUs by this instead, as those of one of the ranks that share the seat. NULL: not. */
+    const struct cpu_wish *cpus;
+    uint32_t local_rank;
+    uint64_t grace_ms; /* between TERM and KILL */
+    bool has_input;    /* false: its standard input is /dev/null */
+    bool answers;      /* its output is not read while the node is held */
     enum worker_channel channel;
     const char *channel_path;
     const struct node_files *files; /* of this worker, staged; NULL: none */
@@ -97,6 +103,9 @@ struct spawn_request {
     /* Locks of its devices: held until the worker and all its descendants are gone. */
     const int *held_fds;
     size_t n_held_fds;
+    /* For another machine: the variable that names an error file there, which is brought if the worker fails; NULL: none.
+     * On this one the owner names a file of its own. */
+    const char *error_variable;
     const struct worker_handlers *handlers;
     void *context;
 };

@@ -31,7 +31,8 @@ struct remote_worker {
     pid_t pid;
     unsigned n_warned;
     bool answers, is_started, is_gone;
-    bool is_lost; /* with the connection; the agent of a new one does not know it */
+    bool may_leave_error; /* an error file, which has not come */
+    bool is_lost;         /* with the connection; the agent of a new one does not know it */
     struct remote_stream {
         bool is_open;
         bool is_finished; /* by us; the worker may have closed its end before it knew that */

@@ -49,7 +49,8 @@ static struct remote_worker *worker_new(struct remote *remote, const struct spaw
     *w = (struct remote_worker){
         .base = {.ops = &remote_ops, .handlers = request->handlers, .context = request->context},
         .remote = remote,
-        .answers = request->answers};
+        .answers = request->answers,
+        .may_leave_error = request->error_variable};
     for (unsigned stream = 0; stream < WORKER_STREAMS; stream++)
         w->streams[stream] = (struct remote_stream){
             .is_open = true, .may_send = WIRE_CREDIT_BYTES, .may_come = WIRE_CREDIT_BYTES};
@@ -89,8 +90,12 @@ static void spawn_send(const struct remote_worker *w, const struct spawn_request
                                .channel = (uint8_t)request->channel,
                                .umask = w->remote->umask,
                                .files = remote_files_id(request->files),
+                               .cpus = request->cpus ? *request->cpus : (struct cpu_wish){0},
+                               .local_rank = request->cpus ? request->local_rank : 0,
                                .argv = (const char **)(uintptr_t)request->argv,
                                .changes = (const char **)(uintptr_t)changes.at};
+    if (request->error_variable)
+        snprintf(spawn.error_variable, sizeof(spawn.error_variable), "%s", request->error_variable);
     wire_spawn(&body, &spawn);
     frame_send(w, FRAME_SPAWN, 0, buf_str(&out));
     env_list_release(&changes);
@@ -340,6 +345,19 @@ static void on_warned(struct remote_worker *w, const struct frame *frame, struct
         w->base.handlers->warned(w->base.context, text);
 }
 
+static void on_error_file(struct remote_worker *w, const struct frame *frame,
+                          struct wire_body *body)
+{
+    body->in.len = 0; /* it is all data */
+    if (!w->may_leave_error) {
+        remote_break(w->remote, frame, "that was not expected");
+        return;
+    }
+    w->may_leave_error = false;
+    if (w->base.handlers->error_file)
+        w->base.handlers->error_file(w->base.context, frame->body, w->remote->peer.clock_ahead_ms);
+}
+
 static void gone_tell(struct remote_worker *w, const struct worker_exit *exit)
 {
     for (size_t i = 0; i < countof(from_worker); i++)
@@ -363,9 +381,10 @@ static void on_gone(struct remote_worker *w, const struct frame *frame, struct w
 static void (*const frame_handlers[FRAME_TYPES_COUNT])(struct remote_worker *w,
                                                        const struct frame *frame,
                                                        struct wire_body *body) = {
-    [FRAME_STARTED] = on_started, [FRAME_DATA] = on_data,   [FRAME_CREDIT] = on_credit,
-    [FRAME_CLOSED] = on_closed,   [FRAME_INPUT] = on_input, [FRAME_WARNED] = on_warned,
-    [FRAME_GONE] = on_gone,
+    [FRAME_STARTED] = on_started, [FRAME_DATA] = on_data,
+    [FRAME_CREDIT] = on_credit,   [FRAME_CLOSED] = on_closed,
+    [FRAME_INPUT] = on_input,     [FRAME_WARNED] = on_warned,
+    [FRAME_GONE] = on_gone,       [FRAME_ERROR_FILE] = on_error_file,
 };
 
 void remote_worker_frame(struct remote *remote, const struct frame *frame)

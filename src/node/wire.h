@@ -79,7 +79,8 @@ enum {
     X(GANG_RETRY, 16400)         /* from it: the next one comes */    \
     X(GANG_OVER, 16400)          /* from it: the gang is over */      \
     X(GANG_EXIT, 32832)          /* to it: a rank has ended */        \
-    X(GANG_LEAVE, 2048)          /* to it: the follower leaves */
+    X(GANG_LEAVE, 2048)          /* to it: the follower leaves */     \
+    X(ERROR_FILE, 262144)        /* from the agent, before GONE */
 
 enum frame_type {
 #define X(name, body_max) FRAME_##name,

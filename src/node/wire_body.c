@@ -349,6 +349,19 @@ void wire_error(struct wire_body *body, struct err *err)
         body->is_malformed = true;
 }
 
+static void cpu_wish(struct wire_body *body, struct cpu_wish *wish, uint32_t *local_rank)
+{
+    uint8_t binding = (uint8_t)wish->binding;
+    wire_u8(body, &binding);
+    wire_flag(body, &wish->shares_threads);
+    wire_u32(body, &wish->n_ranks);
+    wire_u32(body, local_rank);
+    wish->binding = binding;
+    if (binding >= NUMA_BINDINGS || wish->n_ranks > CPU_RANKS_MAX ||
+        *local_rank >= MAX(wish->n_ranks, 1u))
+        body->is_malformed = true;
+}
+
 void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
 {
     wire_u32(body, &spawn->seat);
@@ -362,6 +375,8 @@ void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
     if (spawn->umask > 0777)
         body->is_malformed = true;
     wire_u32(body, &spawn->files);
+    wire_text(body, spawn->error_variable, sizeof(spawn->error_variable));
+    cpu_wish(body, &spawn->cpus, &spawn->local_rank);
     texts(body, &spawn->argv);
     texts(body, &spawn->changes);
     if (!spawn->argv[0])

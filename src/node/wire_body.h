@@ -99,9 +99,12 @@ struct wire_spawn {
     uint32_t seat; /* its number among the seats that were taken */
     uint64_t grace_ms;
     bool has_input, answers;
-    uint8_t channel; /* enum worker_channel */
-    uint32_t umask;  /* of the head's files */
-    uint32_t files;  /* the number of its files; WIRE_NO_WORKER: none */
+    uint8_t channel;         /* enum worker_channel */
+    uint32_t umask;          /* of the head's files */
+    uint32_t files;          /* the number of its files; WIRE_NO_WORKER: none */
+    char error_variable[64]; /* "": it has no error file */
+    struct cpu_wish cpus;    /* n_ranks 0: the CPUs are the seat's */
+    uint32_t local_rank;     /* among those of `cpus` */
     /* NULL-terminated. changes: of the agent's own environment, as env_apply() has them. */
     const char **argv, **changes;
 };

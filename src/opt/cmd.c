@@ -51,7 +51,7 @@ static int opt_typed(const struct cmd *cmd, struct str typed, const struct opt *
     const struct opt *found = opt_by_name(cmd, typed);
     for (int is_part = 0; cmd->is_like_argparse && !found && is_part < 2; is_part++)
         for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
-            if (!opt->name || !name_is(opt->name, typed, is_part))
+            if (!opt->name || (is_part && opt->is_exact) || !name_is(opt->name, typed, is_part))
                 continue;
             if (found && opt_target(cmd, found) != opt_target(cmd, opt))
                 return fail(err, ERR_USAGE, "option '--%.*s' may be --%s or --%s", (int)typed.len,
@@ -94,6 +94,9 @@ static int value_store(const struct opt *opt, const char *value, void *request, 
 {
     void *field = (char *)request + opt->offset;
     struct str text = str_of(value);
+    int rc = opt->check ? opt->check(value, err) : 0;
+    if (rc)
+        return rc;
     switch (opt->kind) {
     case OPT_FLAG:
         *(bool *)field = true;
@@ -132,6 +135,17 @@ static int value_store(const struct opt *opt, const char *value, void *request, 
     BUG("option kind %d", opt->kind);
 }
 
+static const struct opt_foreign *foreign_find(const struct cmd *cmd, struct str typed)
+{
+    const struct opt_foreign *found = NULL;
+    for (const struct opt_foreign *at = cmd->foreign; at && at->beginning && !found; at++) {
+        size_t len = strlen(at->beginning);
+        if (typed.len >= len && name_is(at->beginning, (struct str){typed.at, len}, false))
+            found = at;
+    }
+    return found;
+}
+
 static int unknown_option(const struct cmd *cmd, const char *typed, struct err *err)
 {
     const char *names[128];
@@ -140,6 +154,9 @@ static int unknown_option(const struct cmd *cmd, const char *typed, struct err *
         if (opt->name)
             names[n_names++] = opt->name;
     size_t len = strcspn(typed, "=");
+    const struct opt_foreign *foreign = foreign_find(cmd, (struct str){typed, len});
+    if (foreign)
+        return fail(err, ERR_USAGE, "option '--%.*s': %s", (int)len, typed, foreign->cure);
     char *name = xstrndup(typed, len);
     const char *near = suggest(name, names, n_names);
     free(name);
@@ -230,7 +247,7 @@ static int environment_defaults(const struct cmd *cmd, void *request, struct err
     static const char *const reserved[] = {"seed", "batch", "run-dir"};
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
         char variable[OPT_VARIABLE_MAX];
-        bool skip = !opt->name || opt->kind == OPT_ALIAS;
+        bool skip = !opt->name || opt->kind == OPT_ALIAS || opt->is_exact;
         for (size_t i = 0; !skip && !cmd->family && i < countof(reserved); i++)
             skip = strcmp(opt->name, reserved[i]) == 0;
         if (skip)

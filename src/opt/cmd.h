@@ -57,6 +57,16 @@ struct opt {
     /* The field as text that parse() accepts; false: it is not set. Needed only for cmd_words. */
     bool (*format)(const void *field, struct buf *out);
     const char *same_as; /* of OPT_ALIAS, which otherwise has only a name and a letter */
+    /* OPT_TEXT, OPT_TEXTS: refuses a malformed value (ERR_USAGE) when it is typed; NULL: any is good. */
+    int (*check)(const char *value, struct err *err);
+    bool is_exact; /* its name is not shortened, and no variable is its default */
+};
+
+/* Options of another program that a verb does not have, though users may type them. */
+struct opt_foreign {
+    const char
+        *beginning; /* of their names, without dashes, with `-` for `_`; NULL ends the table */
+    const char *cure;
 };
 
 struct cmd_check;
@@ -78,6 +88,7 @@ struct cmd {
     bool is_like_argparse;
     const char
         *other_prefix; /* of variables besides MUSTER_, which come first: "PET_"; NULL: none */
+    const struct opt_foreign *foreign; /* NULL: none */
     /* run() gets all words as operands, unparsed: those of another program are among them. */
     bool reads_words;
     size_t request_size;

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/xalloc.h"
 #include "proc/orphans.h"
 
 enum {
@@ -146,8 +147,27 @@ static int start(struct keeper *keeper, const struct keeper_task *task, const in
 int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms, const int *held,
                  size_t n_held, struct err *err)
 {
-    return start(keeper, &(struct keeper_task){.entry = entry, .limit_ms = limit_ms}, held, n_held,
-                 err);
+    const struct keeper_task task = {.entry = entry, .limit_ms = limit_ms};
+    int rc = start(keeper, &task, held, n_held, err);
+    if (rc)
+        return rc;
+    keeper->entry = xstrdup(entry);
+    keeper->limit_ms = limit_ms;
+    return 0;
+}
+
+/* The new one is there before the old one leaves. */
+int keeper_renew(struct keeper *keeper, const int *held, size_t n_held, struct err *err)
+{
+    struct keeper renewed;
+    if (keeper->pid <= 0)
+        return 0;
+    int rc = keeper_start(&renewed, keeper->entry, keeper->limit_ms, held, n_held, err);
+    if (rc)
+        return rc;
+    keeper_dismiss(keeper);
+    *keeper = renewed;
+    return 0;
 }
 
 int keeper_start_for_folder(struct keeper *keeper, const char *folder, uint64_t keep_ms,
@@ -160,6 +180,7 @@ int keeper_start_for_folder(struct keeper *keeper, const char *folder, uint64_t 
 void keeper_leave(struct keeper *keeper)
 {
     fd_close(&keeper->fd);
+    free(steal_ptr(&keeper->entry));
     keeper->pid = 0;
 }
 
@@ -172,5 +193,6 @@ void keeper_dismiss(struct keeper *keeper)
     fd_close(&keeper->fd);
     while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
         ;
+    free(steal_ptr(&keeper->entry));
     keeper->pid = 0;
 }

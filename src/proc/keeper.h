@@ -16,8 +16,10 @@
 #include "base/err.h"
 
 struct keeper {
-    pid_t pid; /* 0: none */
-    int fd;    /* muster's end of the pipe; the kernel closes it when muster dies */
+    pid_t pid;   /* 0: none */
+    int fd;      /* muster's end of the pipe; the kernel closes it when muster dies */
+    char *entry; /* of a keeper of a run */
+    uint64_t limit_ms;
 };
 
 /*
@@ -26,6 +28,8 @@ struct keeper {
  */
 MUST_CHECK int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
                             const int *held, size_t n_held, struct err *err);
+/* The same keeper with other descriptors. On an error the keeper stays as it was; harmless if there is none. */
+MUST_CHECK int keeper_renew(struct keeper *keeper, const int *held, size_t n_held, struct err *err);
 /*
  * A keeper of a folder. After muster's death it gives up `lock_fd`, so that another process may take the folder over by
  * this lock (flock), and if keep_ms later none has, it removes the folder. -1: there is no lock.

@@ -75,6 +75,9 @@ bool address_parse(const char *text, uint16_t port, struct address_list *list)
 int addresses_resolve(const char *name, uint16_t port, struct address_list *list, struct err *err)
 {
     int flaw = look_up(name, port, 0, list);
+    /* A machine without /etc/hosts has its loopback addresses all the same (RFC 6761, 6.3). */
+    if (flaw && strcasecmp(name, "localhost") == 0)
+        flaw = look_up(NULL, port, 0, list);
     if (flaw)
         return fail(err, ERR_UNAVAILABLE, "the name %s is not known: %s", name, gai_strerror(flaw));
     return 0;

@@ -9,7 +9,7 @@
 #include "base/fs.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
-#include "data/unpack.h"
+#include "data/format.h"
 #include "map/outputs.h"
 #include "rule/rule.h"
 #include "shard/shard.h"

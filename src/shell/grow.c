@@ -91,10 +91,12 @@ static void answer_use(void *context, struct str rest)
         devices.at[i].mem_free_bytes = free_bytes[i];
     int rc = allocation_grow(a, &devices, grow->wish, grow->shell->run_id, &part, &err);
     device_list_release(&devices);
-    if (rc) /* another run was faster, or they make no whole seat */
+    if (rc) { /* another run was faster, or they make no whole seat */
         log_add(grow->shell->log, LOG_DEBUG, "device", "--grow: %s", err.text);
-    else
-        device_watch_came(grow->shell->machines.watch, part);
+        return;
+    }
+    shell_keeper_renew(grow->shell, a);
+    device_watch_came(grow->shell->machines.watch, part);
 }
 
 /* ---- the process that looks ---- */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shell/hook.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,6 +8,7 @@
 
 #include "base/fs.h"
 #include "base/talk.h"
+#include "shell/shell.h"
 
 /* Signals that this process ignores must not be ignored by another program: its pipes would not end with
  * their readers. */
@@ -24,7 +23,7 @@ static void signals_default(posix_spawnattr_t *attributes)
     posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGDEF);
 }
 
-void hook_run(const char *command, struct str input)
+static void hook_run(const char *command, struct str input)
 {
     const char *argv[] = {"sh", "-c", command, NULL};
     posix_spawn_file_actions_t actions;
@@ -50,4 +49,11 @@ void hook_run(const char *command, struct str input)
         waitpid(pid, NULL, 0);
     else
         talk("--on-finish: %s", errno_text(rc));
+}
+
+void shell_hook_run(struct shell *shell)
+{
+    if (shell->hook.command && shell->hook.input.len > 0)
+        hook_run(shell->hook.command, buf_str(&shell->hook.input));
+    buf_release(&shell->hook.input);
 }

@@ -75,6 +75,13 @@ static bool has_same_devices(const struct remote_host *h, const struct wire_take
     return is_same;
 }
 
+/* A job that is granted late is given back where it would wait for the next start. */
+bool host_may_be_late(const struct remote_host *h)
+{
+    const struct shell_verb *verb = h->hosts->shell->verb;
+    return verb->takes_seats || (verb->takes_hosts && !h->host.is_job);
+}
+
 bool host_may_come(const struct remote_host *h)
 {
     bool is_asked = h->state == HOST_WAITS || h->state == HOST_STARTING || h->state == HOST_AWAY;
@@ -167,32 +174,42 @@ static void give_up(struct remote_host *h, const char *why)
     h->state = HOST_FAILED;
 }
 
+/* Why a host that comes late is of no use; NULL: it is. */
+static const char *late_reason(const struct remote_host *h, const struct wire_taken *taken)
+{
+    if (!watch_of(h) && h->part > 0)
+        return "it is back with other devices";
+    if (!host_may_be_late(h))
+        return "it came when the command had been started on the other hosts";
+    if (!allocation_has_room(h->hosts->allocation, taken->n_devices, taken->n_seats))
+        return "this run has as many seats as it can have";
+    return NULL;
+}
+
 /* A host that comes while the run lasts, or comes back with other devices. */
 static void late_take(struct remote_host *h, const struct wire_taken *taken)
 {
     char text[64];
+    uint32_t part_before = h->part;
     if (!watch_of(h) && h->hosts->shell->verb->takes_seats) { /* the run has not begun yet */
         host_leave(h, HOST_AWAY);
         host_retry(h);
         return;
     }
-    if (!watch_of(h)) {
-        give_up(h, h->part > 0 ? "it is back with other devices"
-                               : "it came when the command had been started on the other hosts");
+    const char *reason = late_reason(h, taken);
+    if (reason) {
+        give_up(h, reason);
         host_leave(h, HOST_FAILED);
         return;
     }
-    uint32_t part_before = h->part;
     if (part_before > 0)
         host_log(h, LOG_WARN, "", "it is back with other devices");
-    if (!allocation_has_room(h->hosts->allocation, taken->n_devices, taken->n_seats)) {
-        give_up(h, "this run has as many seats as it can have");
-        host_leave(h, HOST_FAILED);
-        return;
-    }
     devices_keep(h, taken);
     snprintf(text, sizeof(text), "%zu more worker%s", h->n_seats, h->n_seats == 1 ? "" : "s");
-    host_log(h, LOG_WARN, "it joins the run: ", text);
+    if (watch_of(h))
+        host_log(h, LOG_WARN, "it joins the run: ", text);
+    else
+        host_log(h, LOG_WARN, "it is here, ", "from the next start on");
     host_join(h);
     if (part_before > 0) /* only now, so that the run is never without a host */
         device_watch_give_back(watch_of(h), part_before, true);

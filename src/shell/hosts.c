@@ -195,7 +195,7 @@ static void failures_log(const struct hosts *hosts)
         if (h->state != HOST_FAILED)
             continue;
         host_log(h, LOG_WARN, "cannot be had: ", h->why.text);
-        if (hosts->shell->verb->takes_seats)
+        if (host_may_be_late(h))
             host_retry(h);
     }
 }
@@ -348,13 +348,17 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
                      struct allocation *allocation, struct str scratch, struct err *err)
 {
     const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
+    int rc = allocation_wish_check(wish, err);
+    if (rc)
+        return rc;
     if (!wish->hosts)
         other_nodes_note(shell);
-    int rc = wish->hosts ? hosts_begin(shell, wish, allocation, scratch, err)
-                         : allocation_take(allocation, wish, &holder, err);
+    rc = wish->hosts ? hosts_begin(shell, wish, allocation, scratch, err)
+                     : allocation_take(allocation, wish, &holder, err);
+    if (rc == 0)
+        allocation_spare(allocation);
     if (rc || !shell->verb->takes_seats)
         return rc;
-    allocation_spare(allocation);
     if (!wish->hosts) { /* others may be added */
         struct hosts *hosts = hosts_new(shell, wish, allocation);
         hosts->has_local = hosts->has_begun = true;

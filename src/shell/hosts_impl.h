@@ -130,6 +130,8 @@ void host_retry(struct remote_host *host);
 void host_join(struct remote_host *host);
 /* Tells of its loss, which was not told before. */
 void host_loss_tell(struct remote_host *host);
+/* May it join the run after its start? */
+bool host_may_be_late(const struct remote_host *host);
 /* It is no part of the run, or will not be for long, and may become that. */
 bool host_may_come(const struct remote_host *host);
 bool host_has_part(const struct remote_host *host, uint32_t part);

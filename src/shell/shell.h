@@ -30,11 +30,13 @@ struct shell_verb {
     /* Begin nothing new; `now`: end the workers as well. */
     void (*stop)(void *context, bool now);
     void (*kill)(void *context); /* after a second signal: kill all workers */
+    bool says_why_it_ends;       /* `stop` does, to whom it may concern: signals are not shown */
     /* NULL: not called. */
     void (*tick)(void *context);         /* ten times a second */
     void (*each_second)(void *context);  /* after the tick */
     void (*before_sleep)(void *context); /* flush what was collected in this turn */
     bool takes_seats;                    /* seats may come and go while it runs */
+    bool takes_hosts; /* hosts of the list may come late, with their seats; hosts_view() has them */
     /* How long the workers on the seats of hosts[host] may need for what they have, by their times so far. Not NULL
      * with takes_seats. */
     uint64_t (*finish_ms)(void *context, uint32_t host);
@@ -115,7 +117,10 @@ struct shell {
     } machines;
     struct reaper *reaper;
     struct keeper keeper;
-    struct buf hook_input; /* the summary as JSON, for --on-finish */
+    struct {
+        const char *command; /* of --on-finish; NULL: none */
+        struct buf input;    /* the summary as JSON */
+    } hook;
 };
 
 /* ---- loop.c ---- */
@@ -154,8 +159,10 @@ MUST_CHECK int shell_begin(struct shell *shell, const struct allocation_wish *wi
 MUST_CHECK int shell_orphans_await(struct shell *shell, struct err *err);
 /* Starts the keeper, for the case that muster and a guard are killed together. Without it the run goes on. `entry`, in the
  * environment of every worker, is that by which it finds them. */
-void shell_keeper_start(struct shell *shell, struct allocation *allocation, const char *entry,
+void shell_keeper_start(struct shell *shell, const struct allocation *allocation, const char *entry,
                         uint64_t grace_ms);
+/* Devices of this machine were added, or given back: the keeper holds the locks of those that there are. */
+void shell_keeper_renew(struct shell *shell, const struct allocation *allocation);
 /* Call it when all workers have ended: ends any process that they left. */
 void shell_reap(struct shell *shell);
 /* Releases everything but run_dir and run_id; harmless if nothing was opened. */
@@ -212,3 +219,12 @@ MUST_CHECK int shell_folder_take(struct shell *shell, const struct folder_wish *
                                  struct err *err);
 /* Removes the traces of a run that could not begin. Its store must be closed. */
 void shell_folder_unmake(const char *run_dir, const struct folder_traces *traces);
+
+/* ---- hook.c ---- */
+
+/*
+ * Runs the user's command of --on-finish by sh, with hook.input, if there is any, on its standard input, and waits for
+ * its end. Called when the run has released its folder, its devices and its output, so that the command may start
+ * another run or resume this one. Failures are reported on stderr.
+ */
+void shell_hook_run(struct shell *shell);

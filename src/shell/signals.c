@@ -54,7 +54,7 @@ static void end_begin(struct shell *shell, int signal)
     if (shell->merge_stop.is_asked)
         log_add(shell->log, LOG_WARN, shell->verb->name, "SIG%s: ending the merge", name);
     else
-        log_add(shell->log, LOG_WARN, shell->verb->name,
+        log_add(shell->log, shell->verb->says_why_it_ends ? LOG_INFO : LOG_WARN, shell->verb->name,
                 "SIG%s: ending the workers; once more ends them at once", name);
     shell_stop(shell, true);
 }

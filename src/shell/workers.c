@@ -112,18 +112,40 @@ int shell_orphans_await(struct shell *shell, struct err *err)
     return 0;
 }
 
-void shell_keeper_start(struct shell *shell, struct allocation *allocation, const char *entry,
-                        uint64_t grace_ms)
+static void keeper_note(struct shell *shell, int rc, const struct err *why)
 {
-    cleanup_free int *held = xcalloc(2 * allocation->n_chosen + 1, sizeof(*held));
-    size_t n_held =
-        device_locks_fds(&allocation->locks, allocation->chosen, allocation->n_chosen, held);
-    struct err err = {0};
-    if (keeper_start(&shell->keeper, entry, grace_ms + KEEPER_PATIENCE_MS, held, n_held, &err) == 0)
+    if (rc == 0)
         reaper_spare(shell->reaper, shell->keeper.pid);
     else
         log_add(shell->log, LOG_WARN, shell->verb->name,
-                "if muster and a guard are killed together: %s", err.text);
+                "if muster and a guard are killed together: %s", why->text);
+}
+
+/* The locks that it is to hold; free() them. */
+static int *locks_held_new(const struct allocation *allocation, size_t *n_held)
+{
+    int *held = xcalloc(2 * allocation->n_chosen + 1, sizeof(*held));
+    *n_held = device_locks_fds(&allocation->locks, allocation->chosen, allocation->n_chosen, held);
+    return held;
+}
+
+void shell_keeper_start(struct shell *shell, const struct allocation *allocation, const char *entry,
+                        uint64_t grace_ms)
+{
+    size_t n_held;
+    cleanup_free int *held = locks_held_new(allocation, &n_held);
+    struct err err = {0};
+    int rc = keeper_start(&shell->keeper, entry, grace_ms + KEEPER_PATIENCE_MS, held, n_held, &err);
+    keeper_note(shell, rc, &err);
+}
+
+void shell_keeper_renew(struct shell *shell, const struct allocation *allocation)
+{
+    size_t n_held;
+    cleanup_free int *held = locks_held_new(allocation, &n_held);
+    struct err err = {0};
+    int rc = keeper_renew(&shell->keeper, held, n_held, &err);
+    keeper_note(shell, rc, &err);
 }
 
 void shell_reap(struct shell *shell)

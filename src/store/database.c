@@ -26,7 +26,7 @@ enum {
     STEPS_LEAST = 5000,   /* thousands: a few 100 ms */
     STEPS_PER_KBYTE =
         8, /* thousands: a row has some 20 bytes, and takes some 30 steps to be sorted */
-    TEXT_BYTES_MAX = 64 << 20
+    TEXT_BYTES_MAX = 16 << 20
 };
 
 /* ---- the files ---- */
@@ -54,6 +54,8 @@ static void opening_guard(void)
     sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
     if (vfs && vfs->iVersion >= 3)
         vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)sqlite_open);
+    /* A column's length in a damaged row is not bounded by SQLITE_LIMIT_LENGTH (3.40). */
+    sqlite3_hard_heap_limit64((int64_t)STORE_HEAP_MIB << 20);
 }
 
 static const char *const file_suffixes[] = {"", "-wal", "-journal", "-shm"};

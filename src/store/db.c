@@ -66,7 +66,9 @@ int db_fail(const struct store *store, struct err *err, const char *doing)
         return ERR_STOPPED;
     }
     if (code == SQLITE_NOMEM)
-        return fail(err, ERR_STOPPED, "%s %s/run.db: out of memory", doing, dir);
+        return fail(err, ERR_STOPPED,
+                    "%s %s/run.db: out of memory, or it is damaged and asks for more than %d MiB",
+                    doing, dir, STORE_HEAP_MIB);
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
         return fail(err, ERR_DATA,
                     "%s %s/run.db: it is damaged (%s); put a copy in its place, or " START_OVER,

@@ -75,6 +75,10 @@ struct store {
 MUST_CHECK int store_open_as(struct store **out, const char *dir, enum store_mode mode,
                              bool is_networked, struct err *err);
 
+enum {
+    STORE_HEAP_MIB = 56 /* of all databases together; a ledger needs less than a tenth of that */
+};
+
 /* database.c: opens and closes run.db. database_read() is for STORE_READ, database_peek() for
  * STORE_PEEK. */
 MUST_CHECK int database_open(struct store *store, int flags, struct err *err);

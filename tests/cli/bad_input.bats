@@ -722,6 +722,31 @@ END
     [ ! -s out.txt ]
 }
 
+@test "the ending of a compressed file may be in capitals" {
+    printf '{"a":1}\n{"a":2}\n' | gzip >IN.JSONL.GZ
+    map -g cpu:1 -o out.jsonl IN.JSONL.GZ -- cat
+    ended_with 0
+    [ "$(cat out.jsonl)" = $'{"a":1}\n{"a":2}' ]
+    map -g cpu:1 -o out.GZ IN.JSONL.GZ -- cat
+    ended_with 2
+    says "the output is not packed"
+}
+
+@test "malformed devices and variables are refused by every verb that starts workers, before anything is looked at" {
+    local verb
+    for verb in "map -o out.txt nothing" "each " "launch --no-python"; do
+        run limited "$MUSTER" ${verb%% *} -g cpu:many ${verb#* } -- true
+        ended_with 2
+        says "devices 'cpu:many': expected a whole number"
+        run limited "$MUSTER" ${verb%% *} --env =1 ${verb#* } -- true
+        ended_with 2
+        says "--env: expected NAME=VALUE or NAME, found '=1'"
+    done
+    run limited "$MUSTER" each -g 0,1,2 --gpus-per-worker 2 -- true
+    ended_with 2
+    says "name 2 or 4"
+}
+
 @test "twenty thousand columns take no more time than as many cells elsewhere" {
     $PYTHON - <<'END'
 n = 20000

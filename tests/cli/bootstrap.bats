@@ -36,7 +36,6 @@ kept() { (cd "$1" && ls -A); }
 
 # in_mounts COMMANDS: a transport that first runs these in a mount namespace of its own.
 in_mounts() {
-    unshare -m true 2>/dev/null || skip "no mount namespaces here"
     echo "unshare -m sh -c '$1; exec \"\$@\"' x"
 }
 
@@ -101,6 +100,7 @@ tools() {
 }
 
 @test "the sent program has its own libraries, muster.py, and the worker's folder, umask and environment" {
+    needs_mounts
     umask 022
     cat >worker.py <<'END'
 import os, sys, muster
@@ -110,7 +110,7 @@ END
     ended_with 0
     [ "$output" = "one_cpu_0: $PWD/cache/muster/$(kept cache/muster) $PWD $PWD 0o22 False []" ]
     [ -e cache/muster/*/lib/libuv.so.1 ] || ! ldd "$MUSTER" | grep -q libuv
-    unshare -m true 2>/dev/null || skip "no mount namespaces here"
+    needs_mounts
     worker without_libraries <<END
 #!/bin/sh
 for library in \$(ldd "$MUSTER" | awk '\$3 ~ /^\\// && \$1 !~ /^lib[cm]\\.so/ { print \$3 }'); do
@@ -235,6 +235,7 @@ END
 }
 
 @test "a home that is read-only, noexec, full or another's: the next folder is taken" {
+    needs_mounts
     local way options
     for options in ro noexec size=64k size=1m; do
         hosts_map one=cpu:2 "$(in_mounts "mkdir -p cache; mount -t tmpfs none /var/tmp; mount -t tmpfs -o $options none cache; export HOME=")"
@@ -253,11 +254,13 @@ END
 }
 
 @test "a link in a folder that all may write to is not followed" {
+    needs_mounts
     refused "$(in_mounts "mount -t tmpfs none /var/tmp; mount -t tmpfs none /mnt; mkdir /mnt/mine; ln -s /mnt/mine /var/tmp/muster-$(id -u); for place in /srv /tmp /dev/shm; do mount -t tmpfs -o ro none \$place; done; export HOME= XDG_CACHE_HOME=/srv")" \
         "/var/tmp/muster-$(id -u) (it belongs to somebody else), /tmp/muster"
 }
 
 @test "no folder can keep the program: a sentence with all that were tried" {
+    needs_mounts
     refused "$(in_mounts "mkdir -p cache; mount -t tmpfs -o ro none /var/tmp; mount -t tmpfs -o noexec none /dev/shm; mount -t tmpfs -o size=64k none cache; mount --bind cache /srv; mount -t tmpfs -o ro none /tmp; export HOME= XDG_CACHE_HOME=/srv")" \
         "one: no folder there can keep the program: /srv/muster (there is no room), /var/tmp/muster-$(id -u) (no folder can be made), /tmp/muster-$(id -u) (no folder can be made), /dev/shm/muster-$(id -u) (programs must not be executed)" \
         "--agent-path"

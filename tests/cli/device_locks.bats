@@ -72,6 +72,39 @@ END
     [ ! -e collision ]
 }
 
+# The pids of this test's processes that have this name.
+named() {
+    local pid
+    for pid in $(marked); do
+        [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != "$1" ] || echo "$pid"
+    done
+}
+
+@test "a GPU that a run has grown by is not taken either while something of its worker lives" {
+    export MUSTER_FAKE_NVML=gpus=2
+    seq 1 1000 >in.txt
+    echo 1 >one.txt
+    holding_worker
+    "$MUSTER" map -g 1 -o held.txt one.txt -- ./hold >held 2>&1 3>&- 4>&- &
+    local holder=$!
+    wait_for test -e holding
+    map_begin --grow in.txt -o first.txt -- sh -c 'sleep 1000 & echo $! >on.$MUSTER_DEVICE_INDEX; while read -r n; do sleep 0.1; echo $n; done'
+    wait_for test -s on.0
+    touch go
+    wait $holder
+    wait_for test -s on.1
+    kill -STOP $(named run-keeper)
+    kill -KILL "$PID" $(named muster-guard) # nobody but the keeper could end what the workers started
+    map_end
+    "$MUSTER" map -g 1 -o second.txt one.txt -- sh -c '! grep -q sleep /proc/$(cat on.1)/cmdline || touch collision; cat' >second 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for holds second "waiting: gpu 1 is taken by pid "
+    sleep 1 # it looks five times a second
+    kill -CONT $(named run-keeper)
+    wait "$PID"
+    [ ! -e collision ]
+}
+
 @test "a GPU that a dead run leaves is not waited for where somebody alive has another" {
     seq 8 >in.txt
     stubborn

@@ -69,6 +69,7 @@ wait_for() {
 
 holds() { grep -qsF -- "$2" "$1"; }
 has_lines() { [ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ]; }
+needs_mounts() { unshare -m true 2>/dev/null || skip "no mount namespaces here"; }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # What a run printed must hold each of these texts.
@@ -202,3 +203,17 @@ query() { sqlite3 "$(run_dir)/run.db" "$1"; }
 
 # records N: N lines of JSON, {"id":0} and so on.
 records() { seq 0 $(($1 - 1)) | sed 's/.*/{"id":&,"text":"word &"}/'; }
+
+# A port that nobody has, and that the kernel gives to nobody who asks for any.
+free_port() {
+    "$PYTHON" -c '
+import random, socket
+while True:
+    port = random.randrange(10000, 32000)
+    try:
+        socket.create_server(("", port)).close()
+        break
+    except OSError:
+        pass
+print(port)'
+}

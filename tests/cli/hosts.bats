@@ -65,7 +65,7 @@ two_cpu_0: 2 of 3 in $PWD" ]
     same in.txt out3.txt
     run limited "$MUSTER" each -g cpu:1 --env NOWHERE -- true
     ended_with 2
-    says "--env NOWHERE: it has no value here"
+    says "--env: NOWHERE has no value here"
 }
 
 @test "an agent that is killed loses its devices, not the run; it is connected again" {
@@ -131,6 +131,33 @@ two_cpu_0: 2 of 3 in $PWD" ]
     map_end
     ended_with 0
     same in.txt out.txt
+}
+
+@test "an agent that is told to end says so to its head, and not on its standard error" {
+    worker quiet <<'END'
+#!/bin/sh
+host=$1
+shift
+echo $$ >pid.$host
+"$@" 2>>agent.err
+END
+    worker deaf <<'END'
+#!/bin/sh
+trap "" TERM
+touch there
+exec ./slow
+END
+    seq 1 100 >in.txt
+    map_begin --hosts one=cpu:1,two=cpu:1 --grace 1s --via './quiet {host}' -o out.txt in.txt -- ./deaf
+    wait_for test -e there
+    kill -TERM "$(agent_of one)"
+    wait_for has_logged "one: lost; what it had not answered runs elsewhere: its agent was told to end"
+    local agent
+    agent=$(agent_of two)
+    kill -KILL "$PID"
+    kill -TERM "$agent" || true
+    wait_for nobody_is_left
+    ! grep SIGTERM agent.err
 }
 
 @test "a signal ends the workers of all hosts" {

@@ -134,7 +134,7 @@ END
 }
 
 @test "a folder that is not on a host is said, and its workers start elsewhere" {
-    unshare -m true 2>/dev/null || skip "no mount namespaces here"
+    needs_mounts
     mkdir here
     cd here
     run --separate-stderr limited "$MUSTER" each --hosts one=cpu:1 --via "unshare -m sh -c 'cd / && mount -t tmpfs none \"$PWD/..\" && exec \"\$@\"' x" -- sh -c 'pwd'

@@ -7,7 +7,7 @@ load helpers
 
 setup() {
     common_setup
-    unshare -m true 2>/dev/null || skip "no mount namespaces here"
+    needs_mounts
     BOX=$BATS_TEST_TMPDIR
     export BOX
     mkdir head

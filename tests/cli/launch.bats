@@ -245,6 +245,30 @@ END
     ended_with 2
 }
 
+@test "lines with one of some texts are copied into one file for each stream, as torchrun does it" {
+    worker speak <<'END'
+#!/bin/sh
+printf 'loss %s\nstep a,b\nnoise\nlo' "$RANK"
+sleep 0.2
+printf 'ss end'
+echo "loss of $RANK" >&2
+[ "$TORCHELASTIC_RESTART_COUNT" != 0 ] || exit 1
+END
+    launch --nproc 3 -t 0:3,1:3,2:2 --local-ranks-filter 0,2 --duplicate-stdout-filters 'loss,a,,b' --duplicate_stderr_filters loss \
+        --max-restarts 1 --log-dir logs --no-python ./speak
+    ended_with 0
+    [ -e logs/*/attempt_0/filtered_stdout.log ]
+    [ "$(cat logs/*/attempt_1/filtered_stdout.log)" = $'[default0]:loss 0\n[default0]:step a,b\n[default0]:loss end' ]
+    [ "$(sort logs/*/attempt_1/filtered_stderr.log)" = $'[default0]:loss of 0\n[default2]:loss of 2' ]
+    launch --nproc 1 --duplicate-stdout-filters loss --log-dir logs2 --no-python ./speak
+    [ "$(cd logs2/*/attempt_0 && stat -c '%n %s' filtered_*)" = "filtered_stdout.log 0" ] # it is of what is copied
+    launch --hosts one=cpu:1,two=cpu:1 --via env -t 1 --duplicate-stdout-filters step --max-restarts 1 --log-dir logs3 --no-python ./speak
+    [ "$(sort logs3/*/attempt_1/filtered_stdout.log)" = $'[default0]:step a,b\n[default1]:step a,b' ]
+    launch --duplicate-stderr-filters 'loss,' --no-python ./speak
+    ended_with 2
+    [[ $stderr == *"--duplicate-stderr-filters: an empty text is in every line"* ]]
+}
+
 @test "a question without a newline is shown while the rank waits" {
     "$MUSTER" launch --no-python sh -c 'printf "more? "; while [ ! -e go ]; do sleep 0.05; done; echo yes' >said 2>&1 3>&- 4>&- &
     PID=$!

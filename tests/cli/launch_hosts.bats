@@ -61,10 +61,10 @@ launch_begin() {
 1 1 4 2 0 3 1 one none run-7 none 1
 2 0 4 1 1 3 2 here 1 run-7 none none
 3 0 4 1 2 3 3 two none run-7 none none" ]
-    launch --hosts one=cpu:2,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_PORT $MASTER_ADDR ${TORCHELASTIC_ERROR_FILE-none} $TORCHELASTIC_USE_AGENT_STORE'
+    launch --hosts one=cpu:2,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_PORT $MASTER_ADDR $TORCHELASTIC_USE_AGENT_STORE ${TORCHELASTIC_ERROR_FILE:+named}'
     ended_with 0
     [ "$(sort -u <<<"$output" | wc -l)" = 1 ]
-    [[ $output == *" none False"* ]]
+    [[ $output == *" False named"* ]]
     launch --hosts one,two --via env --nproc-per-node 2 --env RANK=x --env GIVEN=y --no-python sh -c 'echo $RANK$GIVEN ${local_rank}'
     ended_with 0
     [ "$(sort <<<"$output")" = $'xy 0\nxy 0\nxy 1\nxy 1' ]
@@ -142,6 +142,33 @@ END
     wait_for nobody_is_left
 }
 
+@test "the exception that a rank on another host recorded is the cause, as it would be here, and is kept in the log tree" {
+    cat >bad.py <<'END'
+import json, os, sys, time
+rank = int(os.environ["RANK"])
+message = "x" * 300000 if rank == 3 else f"ValueError: rank {rank}\x1b[31m"
+error = {"message": {"message": message, "extraInfo": {"timestamp": str(100 - rank)}}}
+with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+    json.dump(error, out)
+print(f"last words of {rank}", file=sys.stderr)
+open(f"spoke.{rank}", "w").close()
+while rank or not all(os.path.exists(f"spoke.{other}") for other in range(4)):
+    time.sleep(0.01)
+sys.exit(10)
+END
+    launch --hosts one=cpu:2,two=cpu:2 --via env --log-dir logs -t 3 bad.py
+    ended_with 10
+    [[ $stderr == *"muster: rank 2 (pid "*" on two) failed first: ValueError: rank 2\\u001b[31m; rank 0 ended first: status 10"*"  | last words of 2"* ]]
+    grep -q '"ValueError: rank 2' logs/*/attempt_0/2/error.json
+    [ "$(ls logs/*/attempt_0/*/error.json | wc -l)" = 3 ] # that of rank 3 is too long
+    launch --hosts one=cpu:1,local=cpu:1 --via env --env HERE=1 --no-python sh -c '[ $RANK = 1 ] || exit 3; mkfifo "$TORCHELASTIC_ERROR_FILE"; sleep 100'
+    ended_with 3
+    launch --max-restarts 1 --hosts one=cpu:1 --via env --no-python sh -c '[ ! -e "$TORCHELASTIC_ERROR_FILE" ] || exit 9; echo "{\"message\": \"it is $TORCHELASTIC_RESTART_COUNT\"}" >"$TORCHELASTIC_ERROR_FILE"; exit 4'
+    ended_with 4
+    [[ $stderr == *"failed first: status 4: it is 0"*"failed first: status 4: it is 1"* ]]
+    [ -z "$(ls -A tmp)" ]
+}
+
 @test "ranks that fail start again, on all hosts, at the same port" {
     launch --max-restarts 2 --hosts one=cpu:2,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_PORT; [ $TORCHELASTIC_RESTART_COUNT = 2 ] || [ $RANK != 2 ]'
     ended_with 0
@@ -199,6 +226,50 @@ END
     map_end
     ended_with 69
     says "1 of 2 hosts are here (missing: four), and no more came in time"
+}
+
+@test "a host that was absent at the start is asked again, and has ranks from the next start on" {
+    worker via <<'END'
+#!/bin/sh
+[ ! -e "gone.$1" ] || exit 255
+[ "$1" != late ] || export MUSTER_FAKE_NVML=gpus=0
+shift
+exec "$@"
+END
+    worker fails <<'END'
+#!/bin/sh
+echo "$RANK of $WORLD_SIZE, host $GROUP_RANK" >>runs.$TORCHELASTIC_RESTART_COUNT
+[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
+until [ -e fail ]; do sleep 0.05; done
+exit 3
+END
+    touch gone.late gone.never
+    launch_begin --hosts-min 1 --max-restarts 1 --hosts late=cpu:2,one=cpu:1,never=cpu:1 --via './via {host}' --no-python ./fails
+    wait_for has_lines runs.0 1
+    rm gone.late
+    wait_for holds said "late: it is here, from the next start on"
+    touch fail
+    map_end
+    ended_with 0
+    [ "$(cat runs.0)" = "0 of 1, host 0" ]
+    [ "$(sort runs.1)" = $'0 of 3, host 0\n1 of 3, host 0\n2 of 3, host 1' ]
+    says "never: cannot be had"
+    says_not "waiting"
+    rm fail gone.never
+    touch gone.late fail
+    launch --hosts-min 1 --hosts late=cpu:1,one=cpu:1 --via './via {host}' --no-python ./fails
+    ended_with 3
+    [[ $stderr != *"late"*"late"* ]]
+    touch gone.late
+    rm fail runs.*
+    MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1 launch_begin --nproc-per-node gpu --hosts-min 1 --max-restarts 1 --hosts late,one --via './via {host}' --no-python ./fails
+    wait_for has_lines runs.0 1
+    rm gone.late
+    wait_for holds said "late is not used: --nproc-per-node gpu: there is no GPU on late"
+    touch fail
+    map_end
+    ended_with 0
+    [ "$(cat runs.1)" = "0 of 1, host 0" ]
 }
 
 @test "nothing is left on any host, whoever is killed: the head, a guard, a rank" {
@@ -267,10 +338,10 @@ END
     ended_with 0
     [ "$output" = "met at 127.0.0.1 [1]" ]
     local port=$((20000 + RANDOM % 10000))
-    launch --master-addr localhost --master-port $port --hosts one=cpu:1,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_ADDR $MASTER_PORT; exec ./meets'
+    launch --master-addr 127.0.0.2 --master-port $port --hosts one=cpu:1,two=cpu:1 --via env --no-python sh -c 'echo $MASTER_ADDR $MASTER_PORT; exec ./meets'
     ended_with 0
-    [ "$(sort -u <<<"$output")" = $"localhost $port
-met at localhost [1]" ]
+    [ "$(sort -u <<<"$output")" = $"127.0.0.2 $port
+met at 127.0.0.2 [1]" ]
     launch_begin --master-port $port --no-python sh -c 'touch there; while [ ! -e go ]; do sleep 0.05; done'
     wait_for test -e there
     launch --master-port $port --hosts two=cpu:1,one=cpu:1 --via env --no-python true
@@ -288,6 +359,35 @@ met at localhost [1]" ]
         launch --hosts one=cpu:1 --via env --no-python sh -c 'echo $RANK'
     ended_with 0
     [ "$output" = 0 ]
+}
+
+@test "an address counts as reached where somebody answers with the token, and nobody is waited for long" {
+    cat >others.py <<'END'
+import socket, sys, time
+token = sys.argv[1].encode()
+servers = [socket.create_server(("127.0.0.2", 0))]
+port = servers[0].getsockname()[1]
+servers += [socket.create_server((f"127.0.0.{i}", port)) for i in (3, 4, 5)]
+print(port, flush=True)
+others = [server.accept()[0] for server in servers]
+others[0].sendall(token[:20])
+others[1].sendall(token[::-1])
+others[2].sendall(token[:31])
+others[2].close()
+time.sleep(0.2)
+others[0].sendall(token[20:])
+sys.stdin.read() # 127.0.0.5 says nothing
+END
+    local port token=0123456789abcdef0123456789abcdef
+    mkfifo go
+    "$PYTHON" others.py $token <go >port 3>&- 4>&- &
+    exec 7>go
+    wait_for has_lines port 1
+    port=$(cat port)
+    run limited "$MUSTER" meet --port="$port" --token=$token --reach=127.0.0.6,127.0.0.5,127.0.0.4,127.0.0.3,127.0.0.2,example.org
+    exec 7>&-
+    ended_with 0
+    [ "$output" = 127.0.0.2 ]
 }
 
 # spaces NAME…: network namespaces of this test, whose names are in SPACES.

@@ -20,20 +20,6 @@ exec sleep 60
 END
 }
 
-# One that nobody has, and that the kernel gives to nobody who asks for any.
-free_port() {
-    "$PYTHON" -c '
-import random, socket
-while True:
-    port = random.randrange(10000, 32000)
-    try:
-        socket.create_server(("", port)).close()
-        break
-    except OSError:
-        pass
-print(port)'
-}
-
 # node NAME ARGUMENT...: the muster of another machine. Its output is in NAME.out and NAME.err, its pid in ${PIDS[NAME]}.
 declare -gA PIDS
 node() {
@@ -79,6 +65,15 @@ static() { echo --nnodes "$1" --node-rank "$2" --master-port "$PORT"; }
     ended_with 0
     node_ended_with one 0
     [ "$( (echo "$output"; cat one.out) | sort)" = $'0 2\n1 2' ]
+}
+
+@test "localhost is this machine, also where /etc/hosts is empty and no name server answers" {
+    needs_mounts
+    local empty="mount --bind /dev/null /etc/hosts && mount --bind /dev/null /etc/resolv.conf && exec"
+    node one --nnodes 2 --rdzv-backend c10d --rdzv-endpoint "localhost:$PORT" --no-python true
+    run limited unshare -m sh -c "$empty \"\$@\"" x "$MUSTER" launch --nnodes 2 --rdzv-backend c10d --rdzv-endpoint "localhost:$PORT" --no-python true
+    ended_with 0
+    node_ended_with one 0
 }
 
 @test "a rank fails on another machine: every machine ends with its status, and says which rank it was, and where" {
@@ -145,6 +140,29 @@ END
     node anew $(static 2 0) --no-python sh deaf.sh
     node_ended_with anew 0
     node_ended_with one 0
+}
+
+@test "who waits says for whom, and which mistake is likely, on the machine that leads and on the others" {
+    local port2 port3
+    port2=$(free_port) port3=$(free_port)
+    node forgot --nnodes 2 --master-addr 192.0.2.1 --master-port "$PORT" --no-python true
+    node alone --nnodes 2 --master-port "$port2" --no-python true
+    node first --nnodes 2 --node-rank 1 --master-port "$port3" --no-python true
+    node second --nnodes 2 --node-rank 1 --master-port "$port3" --no-python true
+    node c10d --nnodes 2 --rdzv-backend c10d --rdzv-endpoint "[::1]:1" --rdzv-conf is_host=0 --no-python true
+    node zero --nnodes 3 --node-rank 0 --master-port "$((port3 + 1))" --no-python true
+    node one --nnodes 3 --node-rank 1 --master-port "$((port3 + 1))" --no-python true
+    wait_for holds forgot.err "waiting: 1 of 2 machines are here (missing: 1); this one is machine 0, but 192.0.2.1 is no address of it: was --node-rank forgotten here?"
+    wait_for holds alone.err "(missing: 1); each of the others needs a --node-rank of its own, from 1 to 1, and an address of this machine as --master-addr"
+    wait_for holds first.err "waiting for the machine that leads, at 127.0.0.1, port $port3: the one with --node-rank 0; this is machine 1"
+    wait_for holds second.err "the one with --node-rank 0"
+    wait_for holds c10d.err "waiting for the machine that leads, at ::1, port 1: it must have this address, and the same command"
+    wait_for holds one.err "waiting: the machine that leads, 127.0.0.1, has not started the ranks"
+    wait_for holds zero.err "waiting: 2 of 3 machines are here (missing: 2)"
+    ! grep -q "node-rank" zero.err
+    kill -TERM "${PIDS[@]}"
+    local name
+    for name in forgot alone first second c10d zero one; do node_ended_with $name 143 || node_ended_with $name 69; done
 }
 
 @test "a machine that comes back takes part in the next start" {

@@ -25,7 +25,7 @@ static struct buf to_agent;
 /* A worker on the far side, as its owner sees it. */
 static struct owner {
     struct node_worker *process;
-    bool is_gone;
+    bool is_gone, has_left_error;
     uint64_t n_bytes;
 } owners[WORKERS_MAX];
 static unsigned n_taken, n_lost;
@@ -108,6 +108,15 @@ static void on_input(void *context, enum input_fact fact)
     ASSERT(!((struct owner *)context)->is_gone && fact <= INPUT_WAITS_PERHAPS);
 }
 
+static void on_error_file(void *context, struct str bytes, int64_t clock_ahead_ms)
+{
+    struct owner *owner = context;
+    (void)clock_ahead_ms;
+    ASSERT(!owner->is_gone && !owner->has_left_error &&
+           bytes.len <= wire_body_max(FRAME_ERROR_FILE));
+    owner->has_left_error = true;
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct owner *owner = context;
@@ -126,6 +135,7 @@ static const struct worker_handlers worker_handlers = {.output = on_output,
                                                        .closed = on_closed,
                                                        .input = on_input,
                                                        .gone = on_gone,
+                                                       .error_file = on_error_file,
                                                        .warned = on_warned};
 
 static void on_taken(void *context, const struct wire_taken *taken)
@@ -166,12 +176,13 @@ static void worker_spawn(struct node *node, struct owner *owner)
                                           .has_input = true,
                                           .answers = true,
                                           .channel = CHANNEL_DESCRIPTOR,
+                                          .error_variable = owner == owners ? "ERROR" : NULL,
                                           .handlers = &worker_handlers,
                                           .context = owner};
     struct err err = {0};
     if (owner->process)
         return;
-    owner->is_gone = false;
+    owner->is_gone = owner->has_left_error = false;
     if (node_spawn(node, &request, &owner->process, &err) != 0)
         owner->process = NULL;
 }

@@ -216,5 +216,6 @@ int fuzz_target(const uint8_t *data, size_t size)
     run_summary_release(&summary);
     check_open(STORE_READ);
     check_open(STORE_RESUME);
+    ASSERT(sqlite3_memory_highwater(1) <= 64 << 20);
     return 0;
 }

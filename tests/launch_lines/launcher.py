@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Runs a launch line by muster or by torchrun, and reduces what its ranks got to what must be the same on every machine.
+Runs a launch line by muster or by torchrun or accelerate, and reduces what its ranks got to what must be the same on every machine.
 
 A line of lines.json has the options of a line in a public repository, which `source` names, as they are typed there. What
 is not an option of the launcher was exchanged: hosts by this machine, the number of ranks by 4 at most, gpu by cpu or auto,
-the script by a probe, most of its arguments by none. Words in braces stand for what differs between runs:
+--gpu_ids by all, the script by a probe, most of its arguments by none. Words in braces stand for what differs between runs:
 
     {script}   a Python script            {program}  an executable       {port}  a free port, the same for all machines
     {module}   a module for -m            {path}     an absolute path    {node}  the number of the machine, from 0
@@ -32,7 +32,17 @@ LIMIT_S = 90
 PORT_WAIT_S = 20
 N_PROCESSORS = 2
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-LAUNCHER = re.compile(r"torchrun|python3?( -u)? -m torch\.distributed\.(run|launch)")
+LAUNCHER = re.compile(
+    r"torchrun|accelerate launch|python3?( -u)? -m (torch\.distributed\.(run|launch)|accelerate\.commands\.launch)"
+)
+# accelerate takes several processes for a mistake where there are no GPUs to be seen.
+ACCELERATE = """
+import torch
+torch.cuda.is_available = lambda: True
+torch.cuda.device_count = lambda: 4
+from accelerate.commands import launch
+launch.main()
+"""
 
 
 def lines_read():
@@ -61,7 +71,7 @@ class Muster:
 
     def command(self, launcher):
         # torch.distributed.launch passes --local-rank=N unless it is told not to.
-        is_old = launcher.endswith(".launch")
+        is_old = launcher.endswith("torch.distributed.launch")
         return [self.program, "launch", *(["--pass-local-rank"] if is_old else [])]
 
 
@@ -76,6 +86,8 @@ class Torchrun:
     def command(self, launcher):
         if launcher == "torchrun":
             return [self.program]
+        if "accelerate" in launcher:
+            return [self.python, "-c", ACCELERATE]
         return [self.python, "-m", launcher.split()[-1]]
 
 

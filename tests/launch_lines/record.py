@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Records what torchrun gives to the ranks of every line of lines.json, into recorded.json.
+Records what torchrun, or accelerate, gives to the ranks of every line of lines.json, into recorded.json. accelerate is that of
+torchrun's Python.
 
     record.py [--torchrun PROGRAM] [NAME]...    all lines, or those of these names (default: the torchrun in PATH)
 """
@@ -34,6 +35,11 @@ def version_of(torchrun):
     return subprocess.run([torchrun.python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
+def accelerate_version(torchrun):
+    code = "import importlib.metadata as m; print(m.version('accelerate'))"
+    return subprocess.run([torchrun.python, "-c", code], capture_output=True, text=True).stdout.strip()
+
+
 def row(name, value, end):
     return f"    {json.dumps(name)}: {json.dumps(value, sort_keys=True)}{end}\n"
 
@@ -63,7 +69,8 @@ def table_own(rank, common):
 
 def table_write(table):
     with open(TABLE, "w", encoding="utf-8") as file:
-        file.write('{"torch": %s, "lines": {\n' % json.dumps(table["torch"]))
+        versions = {name: table[name] for name in ("torch", "accelerate")}
+        file.write(json.dumps(versions)[:-1] + ', "lines": {\n')
         texts = []
         for name, found in table["lines"].items():
             head = f'  {json.dumps(name)}: {{"status": {found["status"]}, "ranks": {{'
@@ -81,8 +88,11 @@ def main():
         sys.exit("there is no torchrun in PATH; --torchrun names one")
     torchrun = launcher.Torchrun(options.torchrun)
     lines = [line for line in launcher.lines_read() if not options.names or line["name"] in options.names]
+    if not accelerate_version(torchrun) and any("accelerate" in line["line"] for line in lines):
+        sys.exit("torchrun's Python has no accelerate, which some of the lines need")
     table = table_read() if options.names else {"lines": {}}
     table["torch"] = version_of(torchrun)
+    table["accelerate"] = accelerate_version(torchrun) or table["accelerate"]
     with ThreadPoolExecutor(torchrun.n_at_once) as pool:
         for line, found in zip(lines, pool.map(lambda line: launcher.line_run(torchrun, line), lines)):
             said = found.pop("said")

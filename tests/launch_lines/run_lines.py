@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-Every line of lines.json, run by muster launch: its ranks get what torchrun gives them (recorded.json, made by record.py), but
-for the differences below; what torchrun refuses, muster refuses with status 2. TAP.
+Every line of lines.json, run by muster launch: its ranks get what torchrun, or accelerate, gives them (recorded.json, made by
+record.py), but for the differences below; what torchrun refuses, muster refuses with status 2. TAP.
 
     run_lines.py MUSTER [NAME]...
 
@@ -39,14 +39,25 @@ def error_file_of_muster(line, path):
     return path if path.startswith("{") else "{work}/" + path
 
 
+def is_without_port(line):
+    """accelerate's ranks meet at port 29500 then; muster's as torchrun's with nothing said."""
+    return "accelerate" in launcher.words_split(line["line"])[1] and "main_process_port" not in line["line"]
+
+
 def port_of_muster(line, port):
-    return "free port" if line.get("machines", 1) > 1 else port
+    return "free port" if line.get("machines", 1) > 1 or is_without_port(line) else port
 
 
 def address_of_muster(line, address):
     endpoint = option_of(line, "--rdzv-endpoint")
     is_c10d = option_of(line, "--rdzv-backend") == "c10d"
+    if is_without_port(line):
+        return "this machine"
     return endpoint.split(":")[0].replace("localhost", "this machine") if is_c10d and endpoint else address
+
+
+def run_id_of_muster(line, text):
+    return "uuid" if is_without_port(line) else id_of_muster(line, text)
 
 
 def id_of_muster(line, text):
@@ -63,12 +74,14 @@ DIFFERENCES = [
     (
         "environment.MASTER_PORT",
         port_of_muster,
-        "with several machines the named port is that at which the musters meet; rank 0 has another one",
+        "with several machines the named port is that at which the musters meet; rank 0 has another one; without a port "
+        "accelerate has 29500, muster a free one",
     ),
     (
         "environment.MASTER_ADDR",
         address_of_muster,
-        "with c10d torchrun gives the name that machine 0 has for itself; muster the endpoint's, by which all have come",
+        "with c10d torchrun gives the name that machine 0 has for itself; muster the endpoint's, by which all have come; "
+        "without a port accelerate's is 127.0.0.1, muster's localhost",
     ),
     (
         "environment.TORCHELASTIC_ERROR_FILE",
@@ -77,8 +90,8 @@ DIFFERENCES = [
     ),
     (
         "environment.TORCHELASTIC_RUN_ID",
-        id_of_muster,
-        "torchrun passes over --rdzv-id where it makes the rendezvous itself; muster uses it",
+        run_id_of_muster,
+        "torchrun passes over --rdzv-id where it makes the rendezvous itself; muster uses it; accelerate's runs have no id",
     ),
     (
         "environment.MUSTER_GUARD",
@@ -179,7 +192,8 @@ class Tap:
 
 
 def title(line):
-    return f"{line['name']}: {'refused' if line.get('is_refused') else 'the ranks get what torchrun gives them'}"
+    by = "accelerate" if "accelerate" in launcher.words_split(line["line"])[1] else "torchrun"
+    return f"{line['name']}: {'refused' if line.get('is_refused') else 'the ranks get what {by} gives them'}"
 
 
 def recorded_run(tap, muster, lines, table):
@@ -195,6 +209,8 @@ def recorded_run(tap, muster, lines, table):
 def live_run(tap, torchrun, lines, table):
     """What was recorded is still what torchrun does: its values, without muster."""
     version = record.version_of(torchrun)
+    if not record.accelerate_version(torchrun):
+        lines = [line for line in lines if "accelerate" not in launcher.words_split(line["line"])[1]]
     for line, live in zip(lines, lines_run(torchrun, lines)):
         name = f"{line['name']}: torchrun {version} does what was recorded with {table['torch']}"
         if isinstance(live, launcher.Busy):

@@ -170,13 +170,22 @@ void oracle_event(struct oracle *o, const struct gang_event *ev)
 
 /* ---- what they ask for ---- */
 
+static uint32_t nodes_awaited(const struct oracle *o)
+{
+    uint32_t n = 0, n_wanted = o->config.n_nodes_awaited;
+    for (uint32_t i = 0; i < WORLD_NODES; i++)
+        n += o->nodes[i].count > 0; /* it was there */
+    n = MAX(n, n_wanted > 0 ? n_wanted : o->config.n_nodes_max);
+    return MIN(n, o->config.n_nodes_max);
+}
+
 /* When the gathering ends if no event comes. */
 static uint64_t gather_end(const struct oracle *o)
 {
     uint64_t at_ms = o->now_ms;
     if (nodes_up(o) < o->config.n_nodes_min)
         at_ms = o->config.join_ms ? o->since_ms + o->config.join_ms : NEVER;
-    else if (nodes_up(o) < o->config.n_nodes_max)
+    else if (nodes_up(o) < nodes_awaited(o))
         at_ms = o->enough_ms + o->config.more_ms;
     return MAX(at_ms, o->pause_end_ms);
 }

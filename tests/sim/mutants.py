@@ -179,7 +179,13 @@ GANG = {
     "enough nodes of the gathering before are enough": (
         "gang.c", "    g->enough_ms = NEVER;\n", ""),
     "all nodes that may take part wait for more": (
-        "gang.c", "    else if (g->view.n_nodes_up < g->config.n_nodes_max)\n", "    else\n"),
+        "gang.c", "    else if (g->view.n_nodes_up < awaited(g))\n", "    else\n"),
+    "nodes that never came are waited for": (
+        "gang.c", "MIN(MAX(g->config.n_nodes_awaited, g->n_ever), g->config.n_nodes_max)", "g->config.n_nodes_max"),
+    "a node that came late is not waited for": (
+        "gang.c", "MAX(g->config.n_nodes_awaited, g->n_ever)", "g->config.n_nodes_awaited"),
+    "a node that comes back is one more": (
+        "gang.c", "    g->n_ever += node->count == 0;\n", "    g->n_ever++;\n"),
     "too few nodes are given up although they may take any time": (
         "gang.c", "g->config.join_ms > 0 ? later(g->since_ms, g->config.join_ms) : NEVER", "later(g->since_ms, g->config.join_ms)"),
     "too few nodes are waited for without end": (

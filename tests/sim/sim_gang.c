@@ -102,6 +102,9 @@ static struct gang_config config_draw(struct world *w)
         config.n_nodes_max = config.n_nodes_min = w->n_nodes + 1;
         config.join_ms = 1 + below(w, 500);
     }
+    if (chance(w, 0.3))
+        config.n_nodes_awaited =
+            config.n_nodes_min + below(w, config.n_nodes_max - config.n_nodes_min + 1);
     return config;
 }
 

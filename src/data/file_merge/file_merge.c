@@ -6,8 +6,8 @@
 
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "data/container.h"
 #include "data/file_merge/file_merge_impl.h"
+#include "data/format.h"
 #include "rule/names.h"
 
 static enum out_format out_of_record(enum record_format format)
@@ -46,7 +46,7 @@ static int out_format_settle(struct file_merge *merge, const char *output, struc
     if (packing_of_path(output) != PACK_NONE)
         return fail(err, ERR_USAGE, "%s: the output is not packed; pack it afterwards, from -o -",
                     output);
-    int rc = format == OUT_AUTO ? container_output_refuse(output, err) : 0;
+    int rc = format == OUT_AUTO ? out_format_check_path(output, err) : 0;
     if (rc)
         return rc;
     if (format == OUT_AUTO)

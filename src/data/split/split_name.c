@@ -5,8 +5,8 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "data/format.h"
 #include "data/split/split.h"
-#include "data/unpack.h"
 
 static const char number_mark[] = "{n}", parts_mark[] = "{parts}";
 

@@ -181,6 +181,21 @@ static void enough_nodes_start_without_others_that_do_not_come_in_time(void **st
     scene_close(&scene);
 }
 
+static void nodes_that_never_came_are_not_waited_for_beyond_those_that_are_awaited(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.n_nodes_min = 1, .n_nodes_max = 4, .n_nodes_awaited = 2,
+                               .more_ms = 500, .n_restarts = 9);
+    play(&scene, "up 0 1", "");
+    play(&scene, "up 2 1", "START 0, START 2");
+    play(&scene, "up 3 1", "");
+    play(&scene, "gone 2", "FAIL 2, END 0");
+    play(&scene, "exit 0 1", "RETRY in 0");
+    wakes_in(&scene, 500); /* for the three that were there */
+    play(&scene, "up 2 1", "START 0, START 2, START 3");
+    scene_close(&scene);
+}
+
 static void others_are_waited_for_only_once_in_a_gathering(void **state)
 {
     (void)state;
@@ -582,6 +597,7 @@ int main(void)
         cmocka_unit_test(all_nodes_that_may_take_part_start_at_once),
         cmocka_unit_test(a_gang_wants_to_know_the_time_before_anything_else),
         cmocka_unit_test(enough_nodes_start_without_others_that_do_not_come_in_time),
+        cmocka_unit_test(nodes_that_never_came_are_not_waited_for_beyond_those_that_are_awaited),
         cmocka_unit_test(others_are_waited_for_only_once_in_a_gathering),
         cmocka_unit_test(too_few_nodes_are_waited_for_until_a_time),
         cmocka_unit_test(nodes_that_become_too_few_after_that_time_are_given_up_at_once),

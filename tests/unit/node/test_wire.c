@@ -173,6 +173,9 @@ static void bodies_come_back_as_they_were(void **state)
                                .grace_ms = 10000,
                                .has_input = true,
                                .channel = CHANNEL_DESCRIPTOR,
+                               .error_variable = "ERRORS",
+                               .cpus = {NUMA_BINDING_EXCLUSIVE, true, 8},
+                               .local_rank = 7,
                                .argv = argv,
                                .changes = changes};
     struct wire_body out = wire_body_to(&bytes);
@@ -184,6 +187,11 @@ static void bodies_come_back_as_they_were(void **state)
     assert_int_equal(back.seat, 3);
     assert_int_equal(back.channel, CHANNEL_DESCRIPTOR);
     assert_true(back.has_input && !back.answers);
+    assert_string_equal(back.error_variable, "ERRORS");
+    assert_int_equal(back.cpus.binding, NUMA_BINDING_EXCLUSIVE);
+    assert_int_equal(back.cpus.n_ranks, 8);
+    assert_int_equal(back.local_rank, 7);
+    assert_true(back.cpus.shares_threads);
     assert_string_equal(back.argv[1], "\xff\xfe");
     assert_string_equal(back.argv[2], "");
     assert_null(back.argv[3]);

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Formats of inputs and outputs: their names, and what a file's name says of them. No file is opened. Extensions may be
+ * in capitals.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* id, name */
+#define RECORD_FORMATS(X) \
+    X(LINES, "lines")     \
+    X(JSONL, "jsonl")     \
+    X(JSON, "json")       \
+    X(CSV, "csv")         \
+    X(TSV, "tsv")
+
+enum record_format {
+    FORMAT_AUTO, /* by extension, before .gz/.zst: .jsonl .ndjson .json .csv .tsv; else lines */
+#define X(id, name) FORMAT_##id,
+    RECORD_FORMATS(X)
+#undef X
+};
+MUST_CHECK int record_format_parse(struct str text, enum record_format *out, struct err *err);
+const char *record_format_name(enum record_format format);
+enum record_format record_format_of_path(const char *path);
+
+enum out_format {
+    OUT_AUTO, /* by extension: .jsonl .ndjson .json .csv .tsv; else lines as workers wrote them */
+    OUT_JSONL,
+    OUT_JSON,
+    OUT_CSV,
+    OUT_TSV,
+    OUT_LINES,
+};
+MUST_CHECK int out_format_parse(struct str text, enum out_format *out, struct err *err);
+const char *out_format_name(enum out_format format);
+enum out_format out_format_of_path(const char *path);
+/* ERR_USAGE if an output of this name would be taken for a file that is no text, such as .parquet or .pt. */
+MUST_CHECK int out_format_check_path(const char *path, struct err *err);
+
+enum packing {
+    PACK_NONE,
+    PACK_GZIP,
+    PACK_ZSTD
+};
+enum packing packing_of_path(const char *path);

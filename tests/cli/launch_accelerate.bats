@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# accelerate launch's options in muster launch. What ranks get is compared with accelerate itself in tests/launch_lines.
+load helpers
+
+setup() {
+    common_setup
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=4 MUSTER_SYSFS=/nowhere TMPDIR=$PWD/tmp
+    unset PYTHON_EXEC ${!PET_@} ${!ACCELERATE_@} OMP_NUM_THREADS
+    mkdir tmp
+    worker shows <<'END'
+#!/bin/sh
+echo "$RANK/$WORLD_SIZE" $(for name; do printenv $name || echo -; done)
+END
+}
+
+launch() { run --separate-stderr limited "$MUSTER" launch --no_python "$@"; }
+ranks_are() { [ "$(sort <<<"$output")" = "$1" ]; }
+is_said() { [ "$stderr" = "muster: $1" ]; }
+
+@test "each option says in one line what it becomes, unless -q" {
+    launch --multi_gpu --num_processes 2 --num_machines 1 --machine_rank 0 --mixed_precision bf16 --gpu_ids 3,1 \
+        --num_cpu_threads_per_process 5 --dynamo_backend inductor --debug ./shows CUDA_VISIBLE_DEVICES ACCELERATE_MIXED_PRECISION \
+        ACCELERATE_DYNAMO_BACKEND ACCELERATE_DYNAMO_MODE OMP_NUM_THREADS ACCELERATE_DEBUG_MODE ACCELERATE_USE_CPU
+    ended_with 0
+    ranks_are $'0/2 3,1 bf16 INDUCTOR default 5 true -\n1/2 3,1 bf16 INDUCTOR default 5 true -'
+    is_said "--num_machines is --nnodes 1; --machine_rank is --node-rank 0; --gpu_ids is --gpus 3,1; --num_cpu_threads_per_process is --threads 5; --mixed_precision is --env ACCELERATE_MIXED_PRECISION=bf16; --dynamo_backend is --env ACCELERATE_DYNAMO_BACKEND=INDUCTOR; --debug is --env ACCELERATE_DEBUG_MODE=true; --num_processes is --nproc-per-node 2"
+    launch -q --num-processes 1 ./shows
+    ended_with 0
+    [ "$stderr" = "" ]
+    launch --quiet --num-processes 1 sh -c 'exit 3'
+    ended_with 3
+    [[ $stderr == *"rank 0 (pid "*") failed first: status 3"* ]]
+    launch --num-processes=2 --env ACCELERATE_MIXED_PRECISION=fp16 ./shows ACCELERATE_MIXED_PRECISION OMP_NUM_THREADS
+    ranks_are $'0/2 fp16 1\n1/2 fp16 1'
+    launch --gradient_accumulation_steps 4 --same_network --num_processes 1 ./shows
+    is_said "--num_processes is --nproc-per-node 1"
+}
+
+@test "without a number there is a rank for each GPU, of those that are named, and the script's arguments are its own" {
+    launch --mixed_precision fp16 ./shows ACCELERATE_MIXED_PRECISION
+    ended_with 0
+    ranks_are $'0/4 fp16\n1/4 fp16\n2/4 fp16\n3/4 fp16'
+    [[ $stderr == *"without --num_processes, there is --nproc-per-node gpu" ]]
+    launch --num_processes 1 echo --num_processes 2
+    [ "$output" = "--num_processes 2" ]
+    launch --gpu_ids 1,2 ./shows CUDA_VISIBLE_DEVICES
+    ranks_are $'0/2 1,2\n1/2 1,2'
+    launch --gpu_ids all --multi_gpu ./shows
+    ranks_are $'0/4\n1/4\n2/4\n3/4'
+    launch --hosts one=0,two=2 --via env --mixed_precision no ./shows ACCELERATE_MIXED_PRECISION
+    ranks_are $'0/2 no\n1/2 no'
+    MUSTER_FAKE_NVML=gpus=0 launch --multi_gpu ./shows
+    ended_with 69
+}
+
+@test "--cpu: one rank, or as many as are named, and the cores are shared out among them" {
+    export HWLOC_SYNTHETIC="pack:1 numa:1 core:6 pu:2"
+    launch --cpu ./shows ACCELERATE_USE_CPU OMP_NUM_THREADS
+    ended_with 0
+    ranks_are "0/1 True 6"
+    launch --cpu --num_processes 2 ./shows ACCELERATE_USE_CPU OMP_NUM_THREADS
+    ranks_are $'0/2 True 3\n1/2 True 3'
+    OMP_NUM_THREADS=4 launch --cpu --num_processes 2 ./shows OMP_NUM_THREADS
+    ranks_are $'0/2 4\n1/2 4'
+}
+
+@test "--num_processes counts the ranks of all machines, started by hand or as tasks" {
+    local n place PIDS=()
+    place="--num_processes 4 --num_machines 2 --main_process_ip 127.0.0.1 --main_process_port $(free_port)"
+    for n in 0 1; do
+        limited "$MUSTER" launch --no_python $place --machine_rank $n ./shows LOCAL_RANK GROUP_RANK >out.$n 2>said.$n 3>&- 4>&- &
+        PIDS+=($!)
+    done
+    wait "${PIDS[@]}"
+    [ "$(sort out.0 out.1)" = $'0/4 0 0\n1/4 1 0\n2/4 0 1\n3/4 1 1' ]
+    grep -q -- '--num_processes is --nproc-per-node 2' said.1
+    export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29497
+    launch --num_processes 4 ./shows
+    ended_with 2
+    [[ $stderr == *"--num_processes 4: there are 2 tasks, each of which is one rank"* ]]
+}
+
+@test "what cannot be is refused, with what to do" {
+    local words said
+    while IFS='|' read -r words said; do
+        launch $words ./shows
+        ended_with 2
+        [ "$output" = "" ]
+        [[ $stderr == *"$said"* ]]
+    done <<'END'
+--num_processes 3 --num_machines 2 --main_process_ip 127.0.0.1|--num_processes 3: so many ranks cannot be shared out evenly among 2 machines
+--num_processes 4 --nnodes 1:2 --rdzv_backend c10d --rdzv_endpoint localhost:29496|with --nnodes 1:2 those are not known
+--num_processes 2 --hosts one --via env|with --hosts, --nproc-per-node says that of each
+--num_machines 2 --hosts one --via env|--num_machines and --hosts exclude each other
+--num_machines 2 --num_processes 2|--main_process_ip is needed
+--num_machines 2 --main_process_ip ::1 --main_process_port 0|need a port that all of them know
+--num_processes 2 --nproc-per-node 2|--num_processes and --nproc-per-node exclude each other
+--gpu_ids 1 -g 2|--gpu_ids and --gpus exclude each other
+--gpu_ids a,b|--gpu-ids: 
+--cpu --multi_gpu|--cpu and --multi_gpu exclude each other
+--num_processes 0|--num-processes
+--mixed_precision fp32|--mixed_precision 'fp32': expected no, fp16 or bf16
+--mixed_precision fp8|Accelerator(kwargs_handlers=...)
+--dynamo_mode fast|expected default, reduce-overhead or max-autotune
+--dynamo_backend a,b|--dynamo_backend 'a,b': expected a name
+--config_file my.yaml|option '--config_file': accelerate's configuration is not read
+--use_deepspeed|option '--use_deepspeed': muster launch starts the ranks and leaves this to the script: Accelerator(deepspeed_plugin=...)
+--fsdp_sharding_strategy 1|Accelerator(fsdp_plugin=...)
+--use-megatron-lm|Accelerator(megatron_lm_plugin=...)
+--tpu|there are no ranks for TPUs
+--mpirun_hostfile f|--hosts names the machines
+--num_proc 2|unknown option '--num_proc'
+END
+}
+
+@test "no variable and no beginning of a name stands for an option of accelerate" {
+    MUSTER_NUM_PROCESSES=3 PET_CPU=1 MUSTER_DEBUG=1 launch ./shows ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU
+    ended_with 0
+    [ "$output" = "0/1 - -" ]
+    [ "$stderr" = "" ]
+    launch --nu node ./shows # --numa-binding, as with torchrun
+    [[ $stderr != *"may be"* ]]
+}
