@@ -3,7 +3,7 @@
  * muster submit: a verb as a Slurm job. The verb's words are read and judged here, where somebody sees what is wrong with
  * them; its run has a folder from now on; and the job's script is all that goes on.
  */
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -244,6 +244,16 @@ static size_t own_list(struct sbatch_own *out)
     return n;
 }
 
+/* Where the job will be, so that names of files mean now what they mean then. */
+static int folder_enter(struct submitted *s, struct err *err)
+{
+    const char *there = sbatch_value(s->sbatch, "chdir");
+    if (there && chdir(there) != 0)
+        return fail_errno_as(err, ERR_USAGE, "--chdir %s", there);
+    s->cwd = path_cwd();
+    return s->cwd ? 0 : fail_errno(err, "the working folder");
+}
+
 static int submit_words(struct app *app, struct submit_options *options,
                         const struct sbatch_words *words, int argc, char **argv, struct err *err)
 {
@@ -257,10 +267,9 @@ static int submit_words(struct app *app, struct submit_options *options,
     if (wants_help(app, argc, argv))
         return verb_help(app, argv, err);
     sbatch_request_read(&words->options, &s.asks);
-    s.cwd = path_cwd();
-    if (!s.cwd)
-        return fail_errno(err, "the working folder");
-    int rc = verb_take(&s, app, argc, argv, err);
+    int rc = folder_enter(&s, err);
+    if (rc == 0)
+        rc = verb_take(&s, app, argc, argv, err);
     if (rc == 0)
         folder_choose(&s, argv[0], wall_ms);
     if (rc == 0)

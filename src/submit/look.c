@@ -78,6 +78,8 @@ static void over_judge(const struct look_facts *facts, bool has_ledger, struct r
     queue_end_add(facts->entry->state, words);
     if (!has_ledger && str_equal(facts->entry->state, STR("CANCELLED")))
         run->state = RUN_STOPPED;
+    else if (!has_ledger && str_equal(facts->entry->state, STR("FAILED")))
+        run->state = RUN_FAILED;
 }
 
 /* It has not ended as far as the run's folder tells. */
@@ -145,7 +147,7 @@ static bool is_mine(const char *run_dir)
     return stat(run_dir, &st) == 0 && ours_is(&st, run_dir);
 }
 
-/* A run without a ledger goes on by its script, which runs the verb anew. */
+/* The same script goes on with the run, or runs a verb without a ledger anew. Here may be no place for the work. */
 static void go_on_complete(struct run_summary *run)
 {
     struct buf words = BUF_INIT;
@@ -176,7 +178,7 @@ void submitted_look(struct run_summary *run, struct submitted_look *out)
             facts.entry = &entry;
     }
     look_judge(&submission, &facts, has_ledger, run, out);
-    if (!has_ledger)
+    if (!has_ledger || run->state != RUN_FAILED) /* items that failed need --retry-failed */
         go_on_complete(run);
     queue_answer_release(&answer);
     submission_release(&submission);

@@ -106,10 +106,11 @@ each_item_was_begun_once() { [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]; }
 source env.sh || exit
 exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o out.txt in.txt -- cat 'a b'" ]
     [ ! -e muster-runs ]
-    submit --dry-run --no-requeue -J mine --signal B:USR1@9 -o log -D / --again 3 launch -m pkg
+    mkdir there
+    submit --dry-run --no-requeue -J mine --signal B:USR1@9 -o log -D there --again 3 launch -m pkg
     ended_with 0
     [ "$(grep -c SBATCH <<<"$output")" = 6 ]
-    [[ $output != *--requeue* && $output == *"job --again=3 $PWD/muster-runs/"* ]]
+    [[ $output != *--requeue* && $output == *"job --again=3 $PWD/there/muster-runs/"* ]]
     [[ $(submit --dry-run -t 2 map -o o in.txt -- cat && echo "$output") == *"--signal=B:USR1@30"* ]]
 }
 
@@ -165,7 +166,7 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     says "state     queued" "job       $(last_job) waits: it is held: scontrol release"
     run "$MUSTER" stop
     ended_with 0
-    says "job $(last_job) is cancelled"
+    says "job $(last_job) is cancelled" "to go on: sbatch "
     is_over "$(last_job)"
     [ "$(state)" = stopped ]
     run "$MUSTER" stop
@@ -243,7 +244,7 @@ END2
     wait_for has_done 20
     run limited "$MUSTER" stop
     ended_with 0
-    says "finishes what is in flight" "has ended; to go on: muster resume"
+    says "finishes what is in flight" "has ended; to go on: sbatch $(run_dir)/job.sh"
     wait_for has_events ended 1
     [ "$(events ended why)" = "it was stopped by muster stop" ]
     [ "$(state)" = stopped ]

@@ -170,6 +170,8 @@ static void the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger(v
          RUN_INTERRUPTED, "is over: a node failed", NULL, false},
         {SUBMITTED, "7|CANCELLED|None|900|990|n1\n", false, RUN_INTERRUPTED, RUN_STOPPED,
          "is over: it was cancelled", NULL, false},
+        {SUBMITTED, "7|FAILED|NonZeroExitCode|900|990|n1\n", false, RUN_INTERRUPTED, RUN_FAILED,
+         "is over: it failed", NULL, false},
         {SUBMITTED STARTED, "8|RUNNING|None|900|990|n1\n", true, RUN_INTERRUPTED, RUN_INTERRUPTED,
          "is over: Slurm does not know it any more", NULL, false},
         {SUBMITTED STARTED ENDED, "", true, RUN_STOPPED, RUN_STOPPED, "ended with status 75: time",
