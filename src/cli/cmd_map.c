@@ -88,6 +88,25 @@ static int log_level_store(struct str text, void *field, struct err *err)
     return log_level_parse(text, field, err);
 }
 
+/* "3/16" */
+static int part_store(struct str text, void *field, struct err *err)
+{
+    struct shard_request *shards = field;
+    struct str part;
+    if (!str_next(&text, '/', &part) || u64_parse(text, 1, 1000000, &shards->n_parts, NULL) != 0 ||
+        u64_parse(part, 0, shards->n_parts - 1, &shards->part, NULL) != 0)
+        return fail(err, ERR_USAGE, "expected K/N, such as 0/16 for the first of 16 parts");
+    return 0;
+}
+
+static bool part_text(const void *field, struct buf *out)
+{
+    const struct shard_request *shards = field;
+    if (shards->n_parts > 0)
+        buf_addf(out, "%lu/%lu", shards->part, shards->n_parts);
+    return shards->n_parts > 0;
+}
+
 static bool log_level_text(const void *field, struct buf *out)
 {
     buf_add_text(out, log_level_name(*(const enum log_level *)field));
@@ -159,6 +178,8 @@ static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Shard commands"},
     {OPT_U64, 0, "items", "N", "number of items, if the program opens its own data and takes a range by {start} and {count}", FIELD(shards.n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(shards.n_shards), 1, 1000000},
+    {OPT_PARSE, 0, "part", "K/N", "run only part K (from 0) of N equal parts of the shards, and make no output; another run takes the results by --take", FIELD(shards), .parse = part_store, .format = part_text},
+    {OPT_PATH, 0, "take", "DIR", "begin with the results of the runs in the folders of DIR that did parts of this work (--part); what they lack is run here", FIELD(shards.take)},
     COLLECT_OPTS,
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},

@@ -97,7 +97,8 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
 /* Claims all outputs of the request. A name with {run} differs in each run and needs no claim. */
 static int outputs_claim(struct output_claim *claim, const struct map_request *r, struct err *err)
 {
-    if (!r->out_path || !r->out_path[0] || (outputs_have_run(r) && !r->resume_dir))
+    if (!r->out_path || !r->out_path[0] || r->shards.n_parts > 0 ||
+        (outputs_have_run(r) && !r->resume_dir))
         return 0;
     cleanup_free char *settled = r->resume_dir ? output_path_new(r->out_path, r->resume_dir) : NULL;
     int rc = output_claim_add(claim, settled ? settled : r->out_path, err);

@@ -24,6 +24,8 @@ struct shard_request {
     bool any_count;      /* the file for -o need not hold one record for each item */
     struct texts also;   /* GLOB=FILE: further files that each shard leaves, and where they go */
     struct texts also_counted; /* the same, with one record for each item */
+    uint64_t part, n_parts;    /* only this part of the shards, from 0; n_parts 0: all of them */
+    const char *take;          /* the folder of runs of such parts; NULL: none */
 };
 
 /* How items are given to workers. */
