@@ -6,8 +6,8 @@
 #include "submit/job.h"
 
 struct job_options {
-    bool has_ledger;
-    uint64_t again;
+    bool has_ledger, is_program;
+    uint64_t again, n_tasks;
 };
 
 static int job_verb(struct app *app, void *request, int argc, char **argv, char **command,
@@ -22,6 +22,8 @@ static int job_verb(struct app *app, void *request, int argc, char **argv, char 
     const struct job_request job = {.self_path = app->self_path,
                                     .run_dir = command[0],
                                     .has_ledger = options->has_ledger,
+                                    .is_program = options->is_program,
+                                    .n_tasks = options->n_tasks,
                                     .again_max = options->again,
                                     .words = command + 1};
     return job_run(&job, err);
@@ -37,6 +39,15 @@ static const struct opt job_opts[] = {
      .name = "ledger",
      .help = "the verb's run is in the folder",
      .offset = offsetof(struct job_options, has_ledger)},
+    {.kind = OPT_FLAG,
+     .name = "program",
+     .help = "the words are those of another program",
+     .offset = offsetof(struct job_options, is_program)},
+    {.kind = OPT_U64,
+     .name = "tasks",
+     .arg = "N",
+     .help = "the tasks of the array before this job",
+     .offset = offsetof(struct job_options, n_tasks)},
     {.kind = OPT_END},
 };
 

@@ -193,6 +193,8 @@ static void job_add(struct buf *out, const struct submitted_look *look)
         buf_addf(&words, "; submitted again %llu time%s", (unsigned long long)look->n_again,
                  plural(look->n_again));
     line_add(out, "job", buf_text(&words));
+    if (look->parts)
+        line_add(out, "jobs", look->parts);
 }
 
 /* Not so a job whose verb has no items, or has not begun. */

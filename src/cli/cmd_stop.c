@@ -64,6 +64,22 @@ static int job_cancel(const char *dir, uint64_t *cancelled, struct err *err)
     return rc;
 }
 
+/* The jobs besides the one that tells how the run is: the next would begin when that has ended. */
+static int others_cancel(const char *dir, struct err *err)
+{
+    struct run_summary run = {0};
+    struct submitted_look look = {0};
+    int rc = run_inspect(dir, &run, err);
+    if (rc)
+        return rc;
+    submitted_look(&run, &look);
+    if (look.goes_on)
+        batch_cancel_others(dir, look.job);
+    submitted_look_release(&look);
+    run_summary_release(&run);
+    return 0;
+}
+
 static int end_say(const struct app *app, const char *dir, struct err *err)
 {
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
@@ -90,6 +106,8 @@ static int stop_run(struct app *app, void *request, int argc, char **argv, char 
     bool was_running = false;
     uint64_t cancelled = 0;
     int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    if (rc == 0)
+        rc = others_cancel(dir, err);
     if (rc == 0)
         rc = running_stop(app, ask, dir, &was_running, err);
     if (rc == 0)

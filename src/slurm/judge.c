@@ -473,12 +473,13 @@ void judgement_release(struct judgement *judgement)
 
 /* ---- what was not said ---- */
 
-/* Do nodes of the partition that can run the job have so many GPUs, and no more? */
+/* Do nodes of the partition that can run the job have so many GPUs, and no more? *n_fit counts them. */
 static bool takes_whole_nodes(const struct cluster *cluster, const struct cluster_partition *p,
-                              const struct need *need, uint64_t n_gpus)
+                              const struct need *need, uint64_t n_gpus, uint64_t *n_fit)
 {
     struct supply supply;
     supply_count(cluster, p->name, need, &supply);
+    *n_fit += supply.n_fit;
     return !p->is_exclusive &&
            (supply.n_fit == 0 || (supply.fit_gpus_min == n_gpus && supply.fit_gpus_max == n_gpus));
 }
@@ -489,14 +490,14 @@ static uint64_t whole_node_gpus(const struct cluster *cluster, const struct need
     cleanup_free const struct cluster_partition **found = xcalloc(CANDIDATES_MAX, sizeof(*found));
     struct judgement unused = {0};
     size_t n = candidates_find(cluster, need, found, &unused);
-    uint64_t n_gpus = 0;
+    uint64_t n_gpus = 0, n_fit = 0;
     judgement_release(&unused);
     for (size_t i = 0; i < need->asks.n_gpus; i++)
         n_gpus = MAX(n_gpus, need->n_gpus[i]);
     for (size_t i = 0; i < n; i++)
-        if (!takes_whole_nodes(cluster, found[i], need, n_gpus))
+        if (!takes_whole_nodes(cluster, found[i], need, n_gpus, &n_fit))
             return 0;
-    return n > 0 ? n_gpus : 0;
+    return n_fit > 0 ? n_gpus : 0;
 }
 
 void cluster_complete(const struct cluster *cluster, struct env_list *options,

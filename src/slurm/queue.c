@@ -9,7 +9,7 @@
 void queue_words(struct env_list *out)
 {
     static const char *const words[] = {
-        "squeue", "--me", "--noheader", "--states=all", "--format=%A|%T|%r|%S|%e|%N", NULL};
+        "squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r|%S|%e|%N", NULL};
     env_list_add_words(out, words);
 }
 
@@ -52,7 +52,7 @@ bool queue_find(struct str answer, uint64_t job, struct queue_entry *out)
     struct queue_entry entry;
     bool is_found = false;
     while (queue_next(&answer, &entry))
-        if (entry.job == job) {
+        if (entry.job == job && !(is_found && queue_phase_of(out->state) == QUEUE_RUNS)) {
             *out = entry;
             is_found = true;
         }

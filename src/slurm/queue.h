@@ -32,7 +32,7 @@ void queue_words(struct env_list *out);
 void queue_environment(struct env_list *env);
 /* Cuts the next job from what squeue printed; what is no such line is passed over. False: at the end. */
 bool queue_next(struct str *answer, struct queue_entry *out);
-/* The last line of that job. */
+/* The last line of that job; of an array, one about a task that runs, if there is any. */
 bool queue_find(struct str answer, uint64_t job, struct queue_entry *out);
 
 enum queue_phase queue_phase_of(struct str state);

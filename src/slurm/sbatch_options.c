@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "slurm/sbatch_options.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -296,6 +297,53 @@ int sbatch_words_read(const struct sbatch_own *own, size_t n_own, int argc, char
     if (rc != 0)
         sbatch_words_release(out);
     return rc;
+}
+
+/* ---- variables ---- */
+
+/* Variables that are not called as their options are. */
+static const struct {
+    const char *variable, *name;
+} variables[] = {
+    {"timelimit", "time"},        {"mem-per-node", "mem"},     {"burst-buffer", "bb"},
+    {"cpu-freq-req", "cpu-freq"}, {"segment-size", "segment"},
+};
+
+/* "PARTITION" as an option of that name; NULL: there is none. */
+static const struct option *variable_find(struct str variable)
+{
+    char name[32];
+    if (variable.len == 0 || variable.len >= sizeof(name))
+        return NULL;
+    for (size_t i = 0; i < variable.len; i++)
+        name[i] = variable.at[i] == '_' ? '-' : (char)tolower((unsigned char)variable.at[i]);
+    name[variable.len] = '\0';
+    const char *found = name;
+    for (size_t i = 0; i < countof(variables); i++)
+        if (strcmp(name, variables[i].variable) == 0)
+            found = variables[i].name;
+    for (size_t i = 0; i < countof(options); i++)
+        if (strcmp(options[i].name, found) == 0)
+            return &options[i];
+    return NULL;
+}
+
+void sbatch_variables_read(const char *const *environment, struct env_list *list)
+{
+    static const char before[] = "SBATCH_";
+    for (const char *const *entry = environment; *entry; entry++) {
+        struct str value = str_of(*entry), name;
+        if (!str_starts_with(value, STR(before)) || !str_next(&value, '=', &name))
+            continue;
+        const struct option *option =
+            variable_find((struct str){name.at + strlen(before), name.len - strlen(before)});
+        if (!option || sbatch_value(list, usual_name(option)) || str_equal(value, STR("0")) ||
+            str_equal(value, STR("no")))
+            continue;
+        bool has_value = option->value == REQUIRED || (option->value == OPTIONAL && value.len > 0);
+        env_list_add(list, has_value ? xasprintf("--%s=%s", usual_name(option), value.at)
+                                     : xasprintf("--%s", usual_name(option)));
+    }
 }
 
 void sbatch_words_release(struct sbatch_words *words)

@@ -39,6 +39,7 @@ static void record_format(const struct job_record *record, struct buf *out)
     buf_addf(out, "{\"at\":%lld,\"job\":%llu,\"event\":\"%s\"", (long long)clock_wall_ms(),
              (unsigned long long)record->job, event_names[record->event]);
     text_add(out, "verb", record->verb);
+    text_add(out, "role", record->role);
     text_add(out, "nodes", record->nodes);
     if (record->event == JOB_STARTED)
         buf_addf(out, ",\"restarts\":%llu", (unsigned long long)record->restarts);
@@ -127,6 +128,7 @@ static void line_read(struct submission *submission, struct str line)
         job->event = event;
     }
     job->status = (int)MIN(status, (uint64_t)255);
+    text_take(line, "role", &job->role);
     text_take(line, "nodes", &job->nodes);
     text_take(line, "why", &job->why);
     text_take(line, "verb", &submission->verb);
@@ -156,6 +158,7 @@ int submission_read(const char *dir, struct submission *out, struct err *err)
 void submission_release(struct submission *submission)
 {
     for (size_t i = 0; i < submission->n_jobs; i++) {
+        free(submission->jobs[i].role);
         free(submission->jobs[i].nodes);
         free(submission->jobs[i].why);
     }
@@ -166,13 +169,25 @@ void submission_release(struct submission *submission)
 
 const struct submitted_job *submission_last(const struct submission *submission)
 {
-    return submission->n_jobs > 0 ? &submission->jobs[submission->n_jobs - 1] : NULL;
+    if (submission->n_jobs == 0)
+        return NULL;
+    const struct submitted_job *last = &submission->jobs[submission->n_jobs - 1];
+    for (const struct submitted_job *job = submission->jobs; last->role && job < last; job++)
+        if (job->event != JOB_ENDED || job->status != 0)
+            return job;
+    return last;
+}
+
+bool submitted_job_is_array(const struct submitted_job *job)
+{
+    return job->role && strcmp(job->role, "tasks") == 0;
 }
 
 uint64_t submission_count_again(const struct submission *submission)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < submission->n_jobs; i++)
-        n = submission->jobs[i].is_again ? n + 1 : 0;
+        if (!submission->jobs[i].role)
+            n = submission->jobs[i].is_again ? n + 1 : 0;
     return n;
 }

@@ -8,6 +8,7 @@
  *     {"at":1769846890000,"job":12,"event":"ended","status":75,"why":"its time was over, and work is left"}
  *     {"at":1769846890010,"job":13,"event":"submitted"}
  *     {"at":1769846890900,"job":13,"event":"cancelled"}
+ *     {"at":1769846887100,"job":11,"event":"submitted","verb":"map","role":"tasks"}
  */
 #pragma once
 
@@ -36,6 +37,7 @@ struct job_record {
     enum job_event event;
     uint64_t job;
     const char *verb; /* of a job that the user submitted, and not the job before it */
+    const char *role; /* of one of several jobs: "tasks" (of an array), or the name of a stage */
     const char *nodes, *why;
     uint64_t restarts; /* by Slurm, of the same job */
     int status;        /* of one that was interrupted or has ended */
@@ -48,6 +50,7 @@ struct submitted_job {
     bool is_again;                    /* it was submitted by the job before it */
     int64_t submitted_ms, changed_ms; /* wall clock */
     int status;
+    char *role;        /* NULL: none */
     char *nodes, *why; /* NULL: unknown */
 };
 
@@ -64,7 +67,9 @@ MUST_CHECK int submission_read(const char *dir, struct submission *out, struct e
 /* The same of the file's text. */
 void submission_parse(struct str text, struct submission *out);
 void submission_release(struct submission *submission);
-/* The last job; NULL: there is none. */
+/* An array, whose tasks write no lines here. */
+bool submitted_job_is_array(const struct submitted_job *job);
+/* The last job; of stages, the first that has not ended well. NULL: there is none. */
 const struct submitted_job *submission_last(const struct submission *submission);
 /* Can there be more of it, as far as the lines tell? */
 static inline bool submitted_job_is_open(const struct submitted_job *job)

@@ -10,9 +10,9 @@
 #include "slurm/command.h"
 #include "store/submission.h"
 
-char *batch_script_path(const char *run_dir)
+char *batch_script_path(const char *run_dir, const char *name)
 {
-    return path_join(run_dir, "job.sh");
+    return path_join(run_dir, name ? name : "job.sh");
 }
 
 /* sbatch exports its environment: the variables of the job around it, or of salloc, would be the new job's. */
@@ -20,6 +20,8 @@ static void environment_make(struct env_list *env)
 {
     env_inherit(env);
     env_unset_beginning(env, "SLURM_", "SLURM_CONF");
+    env_unset_beginning(env, "SBATCH_",
+                        NULL); /* they are in the script, and would come before its lines */
     env_end(env);
 }
 
@@ -34,23 +36,53 @@ static int job_number_parse(struct str answer, uint64_t *job, struct err *err)
     return 0;
 }
 
-int batch_submit(const char *run_dir, const char *verb, uint64_t after, uint64_t *job,
-                 struct err *err)
+static void words_make(const struct batch_wish *wish, const char *script, struct env_list *out)
 {
-    cleanup_free char *script = batch_script_path(run_dir);
-    cleanup_free char *dependency =
-        xasprintf("--dependency=afterany:%llu", (unsigned long long)after);
+    static const char *const begin[] = {"sbatch", "--parsable", NULL};
+    env_list_add_words(out, begin);
+    if (wish->after > 0)
+        env_list_add(out,
+                     xasprintf("--dependency=%s:%llu", wish->needs_success ? "afterok" : "afterany",
+                               (unsigned long long)wish->after));
+    if (wish->needs_success)
+        env_list_add(out, xstrdup("--kill-on-invalid-dep=yes"));
+    if (wish->array)
+        env_list_add(out, xasprintf("--array=%s", wish->array));
+    env_list_add(out, xstrdup(script));
+    env_end(out);
+}
+
+int batch_submit(const char *run_dir, const struct batch_wish *wish, uint64_t *job, struct err *err)
+{
+    cleanup_free char *script = batch_script_path(run_dir, wish->script);
     cleanup_buf struct buf answer = BUF_INIT;
-    const char *argv[] = {"sbatch", "--parsable", after > 0 ? dependency : script,
-                          after > 0 ? script : NULL, NULL};
-    struct env_list env = {0};
+    struct env_list env = {0}, words = {0};
     environment_make(&env);
-    int rc = slurm_command_in(argv, &env, &answer, err);
+    words_make(wish, script, &words);
+    int rc = slurm_command_in((const char *const *)words.at, &env, &answer, err);
     env_list_release(&env);
+    env_list_release(&words);
     if (rc == 0)
         rc = job_number_parse(buf_str(&answer), job, err);
-    const struct job_record record = {.event = JOB_SUBMITTED, .job = *job, .verb = verb};
+    const struct job_record record = {
+        .event = JOB_SUBMITTED, .job = *job, .verb = wish->verb, .role = wish->role};
     return rc ? rc : submission_add(run_dir, &record, err);
+}
+
+void batch_cancel_others(const char *run_dir, uint64_t but)
+{
+    struct submission submission;
+    struct err err = {0};
+    if (submission_read(run_dir, &submission, &err) != 0)
+        return;
+    for (size_t i = 0; i < submission.n_jobs; i++) {
+        const struct submitted_job *job = &submission.jobs[i];
+        if (job->id != but && submitted_job_is_open(job) &&
+            batch_cancel(run_dir, job->id, &err) != 0)
+            err =
+                (struct err){0}; /* an array that has ended, or a stage that Slurm has cancelled */
+    }
+    submission_release(&submission);
 }
 
 int batch_cancel(const char *run_dir, uint64_t job, struct err *err)

@@ -25,6 +25,7 @@
 #include "submit/again.h"
 #include "submit/batch.h"
 #include "submit/queue_answer.h"
+#include "submit/tasks.h"
 
 enum {
     LOOK_EVERY_S = 1,
@@ -138,13 +139,15 @@ static _Noreturn void child_become(const struct job *job, pid_t parent)
     while (job->request->words[n])
         n++;
     char **argv = xcalloc(n + 2, sizeof(*argv));
-    argv[0] = xstrdup(job->request->self_path);
+    size_t n_own = job->request->is_program ? 0 : 1;
+    if (n_own > 0)
+        argv[0] = xstrdup(job->request->self_path);
     for (size_t i = 0; i < n; i++)
-        argv[i + 1] = job->request->words[i];
+        argv[i + n_own] = job->request->words[i];
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, &job->signals_before, NULL);
     if (getppid() == parent)
-        execv(argv[0], argv);
+        execvp(argv[0], argv);
     talk("run %s: %s", argv[0], errno_text(errno));
     _exit(69);
 }
@@ -208,12 +211,13 @@ static void orders_look(struct job *job)
 /* A controller that is busy or is started again must not end the work. */
 static uint64_t submit_patiently(const struct job *job, struct err *err)
 {
+    const struct batch_wish wish = {.after = job->number};
     uint64_t next = 0;
-    int rc = batch_submit(job->request->run_dir, NULL, job->number, &next, err);
+    int rc = batch_submit(job->request->run_dir, &wish, &next, err);
     for (int i = 1; rc && next == 0 && i < TRIES && !job->facts.is_ended; i++) {
         talk("%s; trying again", err->text);
         nanosleep(&(struct timespec){.tv_sec = TRY_EVERY_S}, NULL);
-        rc = batch_submit(job->request->run_dir, NULL, job->number, &next, err);
+        rc = batch_submit(job->request->run_dir, &wish, &next, err);
     }
     return next;
 }
@@ -333,8 +337,39 @@ static int work(struct job *job, struct err *err)
     return rc ? rc : job->status;
 }
 
+/* Tasks that are not complete are submitted again, and this job's script behind them. *are_sent false: none is. */
+static int tasks_send_again(const struct job *job, bool *are_sent, struct err *err)
+{
+    const struct job_request *r = job->request;
+    cleanup_buf struct buf left = BUF_INIT;
+    uint64_t array = 0, next = 0;
+    if (r->n_tasks == 0 || tasks_left(r->run_dir, r->n_tasks, &left) == 0)
+        return 0;
+    if (tasks_count_rounds(r->run_dir) >= TASKS_ROUNDS) {
+        talk("tasks %s are not complete after %d times; what they lack is run here",
+             buf_text(&left), TASKS_ROUNDS);
+        return 0;
+    }
+    const struct batch_wish tasks = {
+        .script = TASKS_SCRIPT, .role = "tasks", .array = buf_text(&left)};
+    int rc = batch_submit(r->run_dir, &tasks, &array, err);
+    if (rc == 0)
+        rc = batch_submit(r->run_dir, &(struct batch_wish){.after = array}, &next, err);
+    if (rc)
+        return rc;
+    *are_sent = true;
+    talk("tasks %s are not complete: submitted again as job %llu, and this job behind it as %llu",
+         buf_text(&left), (unsigned long long)array, (unsigned long long)next);
+    return note(job,
+                (struct job_record){.event = JOB_ENDED,
+                                    .status = err_exit_status(ERR_STOPPED),
+                                    .why = "tasks that are not complete are submitted again"},
+                err);
+}
+
 int job_run(const struct job_request *request, struct err *err)
 {
+    bool are_sent = false;
     struct job job = {.request = request, .number = slurm_job_own(), .lock = RUN_LOCK_INIT};
     if (job.number == 0)
         return fail(err, ERR_UNAVAILABLE,
@@ -347,7 +382,9 @@ int job_run(const struct job_request *request, struct err *err)
         talk("run %s is complete", path_basename(request->run_dir));
         rc = note(&job, (struct job_record){.event = JOB_ENDED, .why = again_why(AGAIN_DONE)}, err);
     } else if (rc == 0) {
-        rc = work(&job, err);
+        rc = tasks_send_again(&job, &are_sent, err);
+        if (rc == 0)
+            rc = are_sent ? err_exit_status(ERR_STOPPED) : work(&job, err);
     }
     run_lock_release(&job.lock);
     return rc;

@@ -147,15 +147,92 @@ static bool is_mine(const char *run_dir)
     return stat(run_dir, &st) == 0 && ours_is(&st, run_dir);
 }
 
+static void script_add(const char *dir, const char *name, struct buf *out)
+{
+    cleanup_free char *script = batch_script_path(dir, name);
+    buf_add_char(out, ' ');
+    buf_add_shell_word(out, script);
+}
+
+/* The stages from this one on, each behind the one before it. */
+static void stages_go_on(const char *dir, const struct submission *submission,
+                         const struct submitted_job *from, struct buf *out)
+{
+    for (const struct submitted_job *job = from; job < submission->jobs + submission->n_jobs;
+         job++) {
+        cleanup_free char *name = xasprintf("%s.sh", job->role ? job->role : "job");
+        buf_add_text(out, job == from ? "job=$(sbatch --parsable"
+                                      : " && job=$(sbatch --parsable --kill-on-invalid-dep=yes "
+                                        "--dependency=afterok:$job");
+        script_add(dir, name, out);
+        buf_add_char(out, ')');
+    }
+}
+
 /* The same script goes on with the run, or runs a verb without a ledger anew. Here may be no place for the work. */
-static void go_on_complete(struct run_summary *run)
+static void go_on_complete(struct run_summary *run, const struct submission *submission,
+                           const struct submitted_job *job)
 {
     struct buf words = BUF_INIT;
-    cleanup_free char *script = batch_script_path(run->dir);
-    buf_add_text(&words, "sbatch ");
-    buf_add_shell_word(&words, script);
+    if (job->role) {
+        stages_go_on(run->dir, submission, job, &words);
+    } else {
+        buf_add_text(&words, "sbatch");
+        script_add(run->dir, NULL, &words);
+    }
     free(run->go_on);
     run->go_on = buf_steal(&words);
+}
+
+/* ---- several jobs ---- */
+
+static bool part_find(const struct submitted_job *job, const struct look_facts *facts,
+                      const struct queue_answer *answer, struct queue_entry *entry)
+{
+    return facts->is_asked && queue_find(buf_str(&answer->text), job->id, entry);
+}
+
+static bool array_runs(const struct submission *submission, const struct look_facts *facts,
+                       const struct queue_answer *answer)
+{
+    struct queue_entry entry;
+    for (size_t i = 0; i < submission->n_jobs; i++)
+        if (submitted_job_is_array(&submission->jobs[i]) &&
+            part_find(&submission->jobs[i], facts, answer, &entry) &&
+            queue_phase_of(entry.state) == QUEUE_RUNS)
+            return true;
+    return false;
+}
+
+static const char *part_words(const struct submitted_job *job, const struct look_facts *facts,
+                              const struct queue_answer *answer)
+{
+    struct queue_entry entry;
+    if (job->event == JOB_ENDED)
+        return job->status == 0 ? "has ended" : "has failed";
+    if (job->event == JOB_CANCELLED)
+        return "was cancelled";
+    if (!part_find(job, facts, answer, &entry))
+        return facts->is_asked ? "is over" : job->event == JOB_STARTED ? "runs" : "waits";
+    enum queue_phase phase = queue_phase_of(entry.state);
+    return phase == QUEUE_RUNS ? "runs" : phase == QUEUE_WAITS ? "waits" : "is over";
+}
+
+/* "dump (13) has ended, train (14) runs" */
+static char *parts_new(const struct submission *submission, const struct submitted_job *last,
+                       const struct look_facts *facts, const struct queue_answer *answer)
+{
+    struct buf out = BUF_INIT;
+    for (size_t i = 0; i < submission->n_jobs; i++) {
+        const struct submitted_job *job = &submission->jobs[i];
+        if (job->role)
+            buf_addf(&out, "%s%s (%llu) %s", out.len > 0 ? ", " : "", job->role,
+                     (unsigned long long)job->id,
+                     !facts->is_asked && !submitted_job_is_open(last) && submitted_job_is_open(job)
+                         ? "is over"
+                         : part_words(job, facts, answer));
+    }
+    return out.len > 0 ? buf_steal(&out) : NULL;
 }
 
 void submitted_look(struct run_summary *run, struct submitted_look *out)
@@ -179,7 +256,10 @@ void submitted_look(struct run_summary *run, struct submitted_look *out)
     }
     look_judge(&submission, &facts, has_ledger, run, out);
     if (!has_ledger || run->state != RUN_FAILED) /* items that failed need --retry-failed */
-        go_on_complete(run);
+        go_on_complete(run, &submission, job);
+    out->parts = parts_new(&submission, job, &facts, &answer);
+    if (run->state == RUN_QUEUED && array_runs(&submission, &facts, &answer))
+        run->state = RUN_RUNNING;
     queue_answer_release(&answer);
     submission_release(&submission);
 }
@@ -203,5 +283,6 @@ void submitted_look_release(struct submitted_look *look)
 {
     free(look->words);
     free(look->times);
+    free(look->parts);
     *look = (struct submitted_look){0};
 }

@@ -15,6 +15,7 @@ struct submitted_look {
     uint64_t n_again; /* how often it was submitted again */
     char *words;      /* how that job is; NULL without a job */
     char *times;      /* how long it may wait or run; NULL: unknown */
+    char *parts;      /* of a run of several jobs, all of them; NULL: it is one */
 };
 
 /* Completes what run_inspect() has found. Asks Slurm, if it must, and not more often than it may be asked. */

@@ -65,26 +65,32 @@ static void default_add(const struct script_request *request, const char *name, 
 }
 
 /* Where muster logs finds it. "%" begins a placeholder in the name of a file of output. */
-static char *log_option_new(const char *option, const char *run_dir)
+static char *log_option_new(const char *option, const char *run_dir, bool is_array)
 {
     struct buf path = BUF_INIT;
     buf_addf(&path, "--%s=", option);
     for (const char *c = run_dir; *c; c++)
         buf_add_text(&path, *c == '%' ? "%%" : (char[]){*c, '\0'});
-    buf_addf(&path, "/logs/job_%%j_%s.log", strcmp(option, "error") == 0 ? "stderr" : "stdout");
+    buf_addf(&path, "/logs/job_%s_%s.log", is_array ? "%A.%a" : "%j",
+             strcmp(option, "error") == 0 ? "stderr" : "stdout");
     return buf_steal(&path);
 }
 
 static void defaults_add(const struct script_request *r, struct buf *out)
 {
-    default_add(r, "job-name", xasprintf("--job-name=muster-%s", r->words[0]), out);
+    default_add(r, "job-name", xasprintf("--job-name=muster-%s", r->name ? r->name : r->words[0]),
+                out);
+    if (r->tasks)
+        default_add(r, "array", xasprintf("--array=%s", r->tasks), out);
     default_add(r, "chdir", xasprintf("--chdir=%s", r->cwd), out);
     if (!has(r->options, "output")) /* with an output of the user's, errors go there too */
-        default_add(r, "error", log_option_new("error", r->run_dir), out);
-    default_add(r, "output", log_option_new("output", r->run_dir), out);
+        default_add(r, "error", log_option_new("error", r->run_dir, r->tasks), out);
+    default_add(r, "output", log_option_new("output", r->run_dir, r->tasks), out);
     default_add(r, "open-mode", xstrdup("--open-mode=append"), out);
-    default_add(r, "signal", xasprintf("--signal=B:USR1@%llu", (unsigned long long)r->drain_s),
-                out);
+    default_add(
+        r, "signal",
+        xasprintf("--signal=B:%s@%llu", r->tasks ? "TERM" : "USR1", (unsigned long long)r->drain_s),
+        out);
     if (!has(r->options, "no-requeue"))
         default_add(r, "requeue", xstrdup("--requeue"), out);
 }
@@ -112,12 +118,34 @@ static void word_add(struct buf *out, const char *word)
     buf_add_shell_word(out, word);
 }
 
+/* A task of an array is a run of its own. Its script is the verb itself, which finishes what it has in hand at SIGTERM. */
+static void task_command_add(const struct script_request *r, struct buf *out)
+{
+    buf_add_text(out, "exec");
+    word_add(out, r->program);
+    word_add(out, r->words[0]);
+    buf_add_text(out, " --run-dir=");
+    buf_add_shell_word(out, r->run_dir);
+    buf_addf(out, "/tasks/$SLURM_ARRAY_TASK_ID --part=$SLURM_ARRAY_TASK_ID/%llu",
+             (unsigned long long)r->n_tasks);
+    for (const char *const *word = r->words + 1; *word; word++)
+        word_add(out, *word);
+    buf_add_char(out, '\n');
+}
+
 static void command_add(const struct script_request *r, struct buf *out)
 {
+    if (r->tasks) {
+        task_command_add(r, out);
+        return;
+    }
     buf_add_text(out, "exec");
     word_add(out, r->program);
     buf_addf(out, " job --again=%llu", (unsigned long long)r->again_max);
     buf_add_text(out, r->has_ledger ? " --ledger" : "");
+    buf_add_text(out, r->is_program ? " --program" : "");
+    if (r->n_tasks > 0)
+        buf_addf(out, " --tasks=%llu", (unsigned long long)r->n_tasks);
     word_add(out, r->run_dir);
     for (const char *const *word = r->words; *word; word++)
         word_add(out, *word);

@@ -18,7 +18,11 @@ struct script_request {
     const struct env_list *options; /* sbatch's, as sbatch_words_read() gives them */
     const char *setup;              /* a line before muster; NULL: none */
     const char *const *words;       /* the verb and what follows, NULL-terminated */
-    bool has_ledger; /* what the verb has done is in run_dir, and its run goes on there */
+    const char *name;               /* of the job; NULL: the verb's */
+    bool is_program;                /* the words are those of another program than muster */
+    uint64_t n_tasks;               /* of an array, on which this job's work depends; 0: none */
+    const char *tasks; /* "0-15%4": of the array that this script is; NULL: it is none */
+    bool has_ledger;   /* what the verb has done is in run_dir, and its run goes on there */
     uint64_t drain_s, again_max;
 };
 

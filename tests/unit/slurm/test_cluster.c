@@ -237,6 +237,7 @@ static void all_gpus_of_a_node_ask_for_the_node(void **state)
         {"-p whole -G 8", "--nodes=1"},
         {"-p gpu,cpu -G 8", "--nodes=1 --exclusive"},
         {"-F file -G 8", ""},
+        {"-p gpu -G h100:2", "--nodes=1"}, /* no node can run it */
     };
     struct cluster c;
     cluster_read(texts, &c);

@@ -117,6 +117,33 @@ static void the_last_value_counts(void **state)
     env_list_release(&typed);
 }
 
+static void variables_stand_in_for_options_that_are_not_typed(void **state)
+{
+    (void)state;
+    static const char *const environment[] = {"HOME=/root",
+                                              "SBATCH_PARTITION=cpu",
+                                              "SBATCH_TIMELIMIT=30",
+                                              "SBATCH_GPUS_PER_NODE=4",
+                                              "SBATCH_EXCLUSIVE=",
+                                              "SBATCH_REQUEUE=0",
+                                              "SBATCH_OVERCOMMIT=1",
+                                              "SBATCH_NONSENSE=5",
+                                              "SBATCH_=1",
+                                              "SLURM_JOB_ID=7",
+                                              NULL};
+    cleanup_buf struct buf found = BUF_INIT;
+    struct env_list typed;
+    struct sbatch_words words;
+    struct err err = {0};
+    assert_int_equal(read_line("-p gpu map", &typed, &words, &err), 0);
+    sbatch_variables_read(environment, &words.options);
+    words_add(&words.options, &found);
+    assert_string_equal(buf_text(&found), "--partition=gpu --time=30 --gpus-per-node=4 --exclusive "
+                                          "--overcommit");
+    sbatch_words_release(&words);
+    env_list_release(&typed);
+}
+
 static void times_and_sizes_are_those_of_slurm(void **state)
 {
     (void)state;
@@ -207,6 +234,7 @@ int main(void)
         cmocka_unit_test(the_callers_options_come_first),
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(the_last_value_counts),
+        cmocka_unit_test(variables_stand_in_for_options_that_are_not_typed),
         cmocka_unit_test(times_and_sizes_are_those_of_slurm),
         cmocka_unit_test(a_request_is_read_from_options),
         cmocka_unit_test(gpus_of_a_node_are_read_with_their_places),
