@@ -391,6 +391,8 @@ static size_t candidates_find(const struct cluster *cluster, const struct need *
     const char *named = sbatch_value(need->options, "partition");
     struct str list = str_of(named ? named : ""), name;
     size_t n = 0;
+    if (cluster->n_partitions == 0) /* not known */
+        return 0;
     while (list.len > 0 && n < CANDIDATES_MAX && str_next(&list, ',', &name)) {
         const struct cluster_partition *partition = cluster_partition_find(cluster, name);
         if (!partition)
@@ -401,7 +403,7 @@ static size_t candidates_find(const struct cluster *cluster, const struct need *
     for (size_t i = 0; !named && i < cluster->n_partitions; i++)
         if (cluster->may_change_jobs || cluster->partitions[i].is_default)
             found[n++] = &cluster->partitions[i];
-    if (!named && n == 0 && cluster->n_partitions > 0) {
+    if (!named && n == 0) {
         cleanup_buf struct buf names = BUF_INIT;
         partition_list(cluster, &names);
         error_add(out, "the cluster has no default partition: give --partition=…; there are %s",

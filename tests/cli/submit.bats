@@ -109,7 +109,7 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     mkdir there
     submit --dry-run --no-requeue -J mine --signal B:USR1@9 -o log -D there --again 3 launch -m pkg
     ended_with 0
-    [ "$(grep -c SBATCH <<<"$output")" = 6 ]
+    [ "$(grep -c SBATCH <<<"$output")" = 7 ]
     [[ $output != *--requeue* && $output == *"job --again=3 $PWD/there/muster-runs/"* ]]
     [[ $(submit --dry-run -t 2 map -o o in.txt -- cat && echo "$output") == *"--signal=B:USR1@30"* ]]
 }
@@ -139,7 +139,7 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     refused 2 "muster kge tracin: unknown option '--tripels'" kge tracin --tripels x
     refused 2 "--follow waits" --wait map -o o in.txt -- cat
     refused 2 "there are no runs" resume latest
-    refused 69 "invalid partition specified: nowhere" -p nowhere map -o o in.txt -- cat
+    refused 69 "there is no partition 'nowhere'; there are debug" -p nowhere map -o o in.txt -- cat
     refused 69 "sbatch" --time=tomorrow map -o o in.txt -- cat
     mkdir bin
     ln -s "$(command -v cat)" bin
