@@ -305,8 +305,8 @@ int sbatch_words_read(const struct sbatch_own *own, size_t n_own, int argc, char
 static const struct {
     const char *variable, *name;
 } variables[] = {
-    {"timelimit", "time"},        {"mem-per-node", "mem"},     {"burst-buffer", "bb"},
-    {"cpu-freq-req", "cpu-freq"}, {"segment-size", "segment"},
+    {"timelimit", "time"},  {"array-inx", "array"},       {"mem-per-node", "mem"},
+    {"burst-buffer", "bb"}, {"cpu-freq-req", "cpu-freq"}, {"segment-size", "segment"},
 };
 
 /* "PARTITION" as an option of that name; NULL: there is none. */
@@ -328,6 +328,16 @@ static const struct option *variable_find(struct str variable)
     return NULL;
 }
 
+/* A submission has an array and a wait of its own (--array, --follow). */
+static bool is_own_matter(const struct option *option)
+{
+    static const char *const names[] = {"array", "wait"};
+    for (size_t i = 0; i < countof(names); i++)
+        if (strcmp(option->name, names[i]) == 0)
+            return true;
+    return false;
+}
+
 void sbatch_variables_read(const char *const *environment, struct env_list *list)
 {
     static const char before[] = "SBATCH_";
@@ -337,8 +347,8 @@ void sbatch_variables_read(const char *const *environment, struct env_list *list
             continue;
         const struct option *option =
             variable_find((struct str){name.at + strlen(before), name.len - strlen(before)});
-        if (!option || sbatch_value(list, usual_name(option)) || str_equal(value, STR("0")) ||
-            str_equal(value, STR("no")))
+        if (!option || is_own_matter(option) || sbatch_value(list, usual_name(option)) ||
+            str_equal(value, STR("0")) || str_equal(value, STR("no")))
             continue;
         bool has_value = option->value == REQUIRED || (option->value == OPTIONAL && value.len > 0);
         env_list_add(list, has_value ? xasprintf("--%s=%s", usual_name(option), value.at)

@@ -126,6 +126,8 @@ static void variables_stand_in_for_options_that_are_not_typed(void **state)
                                               "SBATCH_GPUS_PER_NODE=4",
                                               "SBATCH_EXCLUSIVE=",
                                               "SBATCH_REQUEUE=0",
+                                              "SBATCH_ARRAY_INX=0-9",
+                                              "SBATCH_WAIT=1",
                                               "SBATCH_OVERCOMMIT=1",
                                               "SBATCH_NONSENSE=5",
                                               "SBATCH_=1",
