@@ -178,6 +178,25 @@ static int status_of(const struct each *each, struct err *err)
     return worst;
 }
 
+static int words_check(int argc, char **argv, char **command, struct err *err)
+{
+    if (argc > 0)
+        return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
+    if (!command || !command[0])
+        return fail(err, ERR_USAGE, "no command; it stands behind --");
+    return 0;
+}
+
+static int each_check(struct app *app, void *request, int argc, char **argv, char **command,
+                      struct cmd_check *check, struct err *err)
+{
+    const struct each_request *ask = request;
+    bool is_elsewhere = check->has_setup || ask->environment.setup || check->has_hosts;
+    (void)app;
+    int rc = words_check(argc, argv, command, err);
+    return rc == 0 && !is_elsewhere ? program_check(command[0], err) : rc;
+}
+
 static int each_run(struct app *app, void *request, int argc, char **argv, char **command,
                     struct err *err)
 {
@@ -189,14 +208,13 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
                                   .self_path = app->self_path,
                                   .signals = {.front_fd = -1},
                                   .limit_ms = ask->limit_ms}};
-    if (argc > 0)
-        return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
-    if (!command || !command[0])
-        return fail(err, ERR_USAGE, "no command; it stands behind --");
+    int rc = words_check(argc, argv, command, err);
+    if (rc)
+        return rc;
     struct allocation_wish wish = ask->allocation;
     wish.program = ask->environment.setup ? NULL : command[0];
-    int rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
-                         err);
+    rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
+                     err);
     if (rc == 0)
         rc = workers_run(&each, ask, command, err);
     if (rc == 0)
@@ -246,4 +264,5 @@ const struct cmd cmd_each = {
     .request_size = sizeof(struct each_request),
     .defaults = each_defaults,
     .run = each_run,
+    .check = each_check,
 };

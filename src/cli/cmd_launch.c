@@ -2,6 +2,9 @@
  *
  * muster launch: with the options of torchrun, and a few of its own.
  */
+#include <unistd.h>
+
+#include "base/fs.h"
 #include "base/parse.h"
 #include "cli/accelerate_arg.h"
 #include "cli/allocation_arg.h"
@@ -112,6 +115,45 @@ static int local_rank_settle(struct launch_options *options, struct log *log, st
     return 0;
 }
 
+static int words_check(const struct launch_request *request, char **command, struct err *err)
+{
+    if (!command || !command[0])
+        return fail(err, ERR_USAGE, "no script; it stands behind the options");
+    if (request->is_virtual && request->allocation.hosts)
+        return fail(err, ERR_USAGE, "--hosts and --virtual-local-rank exclude each other");
+    if (request->is_module + request->is_program + request->is_run_path > 1)
+        return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
+    return 0;
+}
+
+/* Where the ranks meet is settled on the machine that starts them; of several, nothing may be said about it. */
+static int launch_check(struct app *app, void *typed, int argc, char **argv, char **command,
+                        struct cmd_check *check, struct err *err)
+{
+    struct launch_options *options = typed;
+    struct launch_request *request = &options->request;
+    struct meeting_texts texts = {0};
+    struct accelerate_texts accelerate = {0};
+    (void)argc, (void)argv;
+    if (check->has_hosts)
+        request->allocation.hosts = "slurm";
+    int rc = words_check(request, command, err);
+    if (rc == 0)
+        rc = accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
+    if (rc == 0 && request->allocation.hosts)
+        rc = meeting_settle(&options->meeting, request, &texts, &app->log, err);
+    meeting_texts_release(&texts);
+    accelerate_texts_release(&accelerate);
+    bool is_elsewhere = check->has_setup || request->environment.setup;
+    if (rc || request->is_module || is_elsewhere)
+        return rc;
+    if (request->is_program)
+        return program_check(command[0], err);
+    return access(command[0], R_OK) == 0
+               ? 0
+               : fail_errno_as(err, ERR_USAGE, "the script %s", command[0]);
+}
+
 static int launch_verb(struct app *app, void *typed, int argc, char **argv, char **command,
                        struct err *err)
 {
@@ -122,13 +164,8 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     struct meeting_texts texts = {0};
     struct accelerate_texts accelerate = {0};
     app->log.console_quiet = options->is_quiet;
-    if (!command || !command[0])
-        return fail(err, ERR_USAGE, "no script; it stands behind the options");
-    if (request->is_virtual && request->allocation.hosts)
-        return fail(err, ERR_USAGE, "--hosts and --virtual-local-rank exclude each other");
-    if (request->is_module + request->is_program + request->is_run_path > 1)
-        return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
-    int rc = local_rank_settle(options, &app->log, err);
+    int rc = words_check(request, command, err);
+    rc = rc ? rc : local_rank_settle(options, &app->log, err);
     rc = rc ? rc
             : accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
     rc = rc ? rc : meeting_settle(&options->meeting, request, &texts, &app->log, err);
@@ -245,4 +282,5 @@ const struct cmd cmd_launch = {
     .request_size = sizeof(struct launch_options),
     .defaults = launch_defaults,
     .run = launch_verb,
+    .check = launch_check,
 };

@@ -13,6 +13,7 @@
 #include "cli/run_arg.h"
 #include "cli/tail.h"
 #include "store/runs.h"
+#include "submit/look.h"
 
 enum {
     LOOK_EVERY_MS = 200
@@ -205,7 +206,7 @@ static int print(const struct logs_request *ask, const char *dir, int n_wanted, 
     int rc = 0;
     for (bool goes_on = true; rc == 0 && goes_on;) {
         /* Checked before reading, so that everything written up to the end of the run is read. */
-        goes_on = ask->follow && run_is_locked(dir, NULL);
+        goes_on = ask->follow && submitted_goes_on(dir);
         if (!ask->orchestrator)
             tails_find(ask, dir, n_wanted, wanted, &tails, &out);
         for (size_t i = 0; rc == 0 && i < tails.len; i++) {
@@ -289,8 +290,8 @@ const struct cmd cmd_logs = {
     .args = "[OPTION]... [RUN] [WORKER]...",
     .summary = "print or follow the logs of a run",
     .details =
-        "WORKER is named as its log files are (gpu_0, cpu_3_w1) or by the part of that name after gpu_ or cpu_. Lines carry the name "
-        "of their worker; progress bars are folded to their last state.",
+        "WORKER is named as its log files are (gpu_0, cpu_3_w1; job_12 for what a job of muster submit printed) or by the part of that "
+        "name after gpu_, cpu_ or job_. Lines carry the name of their worker; progress bars are folded to their last state.",
     .opts = logs_opts,
     .examples = logs_examples,
     .request_size = sizeof(struct logs_request),

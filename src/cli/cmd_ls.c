@@ -10,6 +10,7 @@
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "store/runs.h"
+#include "submit/look.h"
 
 struct ls_request {
     const char *runs_dir;
@@ -52,7 +53,7 @@ static void text_add(struct buf *out, const char *key, const char *text)
         buf_add_text(out, "null");
 }
 
-static void object_add(struct buf *line, const struct run_summary *run)
+static void object_add(struct buf *line, const struct run_summary *run, uint64_t job)
 {
     cleanup_buf struct buf object = BUF_INIT;
     struct buf *out = &object;
@@ -69,6 +70,8 @@ static void object_add(struct buf *line, const struct run_summary *run)
              (unsigned long long)run->items_done, (unsigned long long)run->items_failed,
              (long long)run->started_wall_ms, (long long)run->updated_wall_ms);
     text_add(out, "output", run->output);
+    if (job > 0)
+        buf_addf(out, ",\"job\":%llu", (unsigned long long)job);
     buf_add_char(out, '}');
     console_visible_add(line, buf_str(out));
     buf_add_char(line, '\n');
@@ -94,14 +97,17 @@ static int ls_run(struct app *app, void *request, int argc, char **argv, char **
     for (size_t i = 0; i < n_shown; i++) {
         cleanup_free char *dir = xasprintf("%s/%s", root, names.at[i]);
         struct run_summary run;
+        struct submitted_look submitted;
         if (run_inspect(dir, &run, NULL) != 0)
             continue;
+        submitted_look(&run, &submitted);
         if (ask->json)
-            object_add(&out, &run);
+            object_add(&out, &run, submitted.job);
         else
             row_add(&out, &run, clock_wall_ms());
         if (run.oddity)
             say(app, "run %s: %s", run.name, run.oddity);
+        submitted_look_release(&submitted);
         run_summary_release(&run);
     }
     if (names.len == 0)
@@ -140,7 +146,7 @@ const struct cmd cmd_ls = {
     .summary = "list the runs, newest first",
     .details =
         "States: running; finished; failed (it ended with results missing); stopped (on request, "
-        "by a signal or by a full disk); interrupted (its muster died). Failed, stopped and interrupted "
+        "by a signal or by a full disk); interrupted (its muster died); queued (its Slurm job waits). Failed, stopped and interrupted "
         "runs can be resumed.",
     .opts = ls_opts,
     .examples = ls_examples,

@@ -15,6 +15,7 @@
 #include "shard/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
+#include "submit/look.h"
 
 #include <unistd.h>
 
@@ -85,6 +86,25 @@ static bool failures_text(const void *field, struct buf *out)
 static int log_level_store(struct str text, void *field, struct err *err)
 {
     return log_level_parse(text, field, err);
+}
+
+/* "3/16" */
+static int part_store(struct str text, void *field, struct err *err)
+{
+    struct shard_request *shards = field;
+    struct str part;
+    if (!str_next(&text, '/', &part) || u64_parse(text, 1, 1000000, &shards->n_parts, NULL) != 0 ||
+        u64_parse(part, 0, shards->n_parts - 1, &shards->part, NULL) != 0)
+        return fail(err, ERR_USAGE, "expected K/N, such as 0/16 for the first of 16 parts");
+    return 0;
+}
+
+static bool part_text(const void *field, struct buf *out)
+{
+    const struct shard_request *shards = field;
+    if (shards->n_parts > 0)
+        buf_addf(out, "%lu/%lu", shards->part, shards->n_parts);
+    return shards->n_parts > 0;
 }
 
 static bool log_level_text(const void *field, struct buf *out)
@@ -158,6 +178,8 @@ static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Shard commands"},
     {OPT_U64, 0, "items", "N", "number of items, if the program opens its own data and takes a range by {start} and {count}", FIELD(shards.n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(shards.n_shards), 1, 1000000},
+    {OPT_PARSE, 0, "part", "K/N", "run only part K (from 0) of N equal parts of the shards, and make no output; another run takes the results by --take", FIELD(shards), .parse = part_store, .format = part_text},
+    {OPT_PATH, 0, "take", "DIR", "begin with the results of the runs in the folders of DIR that did parts of this work (--part); what they lack is run here", FIELD(shards.take)},
     COLLECT_OPTS,
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
@@ -239,6 +261,20 @@ static int map_verb(struct app *app, void *request, int argc, char **argv, char 
     return rc;
 }
 
+static int map_verb_check(struct app *app, void *request, int argc, char **argv, char **command,
+                          struct cmd_check *check, struct err *err)
+{
+    struct map_options *options = request;
+    (void)app;
+    options->request.inputs = (const char *const *)argv;
+    options->request.n_inputs = (size_t)argc;
+    options->request.command = (const char *const *)command;
+    if (check->has_setup && !options->request.environment.setup)
+        options->request.environment.setup = ":"; /* it decides where the program is found */
+    int rc = work_choose(&options->request, err);
+    return rc ? rc : map_check(&options->request, options->quiet, &check->run_dir, err);
+}
+
 static const char *const map_examples[] = {
     "muster map prompts.jsonl -o answers.jsonl -- python worker.py",
     "one worker on every free GPU",
@@ -264,12 +300,15 @@ const struct cmd cmd_map = {
     .request_size = sizeof(struct map_options),
     .defaults = map_defaults,
     .run = map_verb,
+    .check = map_verb_check,
 };
 
 /* ---- resume ---- */
 
 static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err);
+static int resume_check(struct app *app, void *request, int argc, char **argv, char **command,
+                        struct cmd_check *check, struct err *err);
 
 static const char *const resume_examples[] = {
     "muster resume latest",
@@ -292,6 +331,7 @@ const struct cmd cmd_resume = {
     .request_size = sizeof(struct map_options),
     .defaults = map_defaults,
     .run = resume_run,
+    .check = resume_check,
 };
 
 static size_t list_len(const char *const *list)
@@ -461,11 +501,30 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     return rc;
 }
 
-static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
-                      struct err *err)
+/* A run of muster submit may not have begun, or be one of another verb. */
+static int begun_check(const char *dir, struct err *err)
 {
-    struct map_options *typed = request;
-    struct manifest manifest;
+    struct run_summary run = {0};
+    struct submitted_look look = {0};
+    int rc = run_inspect(dir, &run, err);
+    if (rc)
+        return rc;
+    bool has_begun = run.verb != NULL;
+    submitted_look(&run, &look);
+    if (look.job > 0 && !has_begun)
+        rc = fail(err, ERR_USAGE, "run %s of %s has nothing to go on with: job %llu %s%s%s",
+                  path_basename(dir), run.verb ? run.verb : "?", (unsigned long long)look.job,
+                  look.words,
+                  look.goes_on ? "" : "; again: ", look.goes_on || !run.go_on ? "" : run.go_on);
+    submitted_look_release(&look);
+    run_summary_release(&run);
+    return rc;
+}
+
+/* *dir, a new string, and the manifest are set together. */
+static int resumed_find(const struct map_options *typed, int argc, char **argv, char **dir_out,
+                        struct manifest *manifest, struct err *err)
+{
     cleanup_free char *dir = NULL;
     cleanup_free char *root = runs_root(typed->request.run.runs_dir);
     if (argc > 1)
@@ -474,13 +533,50 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
     if (rc == 0)
         rc = run_check_ours(dir, err);
     if (rc == 0)
-        rc = manifest_read(dir, &manifest, err);
+        rc = begun_check(dir, err);
+    if (rc == 0)
+        rc = manifest_read(dir, manifest, err);
     if (rc)
         return rc;
-    if (!manifest.output || !manifest.command || !manifest.options_json) {
-        manifest_release(&manifest);
+    if (!manifest->output || !manifest->command || !manifest->options_json) {
+        manifest_release(manifest);
         return fail(err, ERR_DATA, "%s/manifest.json names no output or no command", dir);
     }
+    *dir_out = steal_ptr(&dir);
+    return 0;
+}
+
+/* By the time that the job runs, "latest" is another run. */
+static int resume_check(struct app *app, void *request, int argc, char **argv, char **command,
+                        struct cmd_check *check, struct err *err)
+{
+    struct map_options *typed = request;
+    struct manifest manifest;
+    (void)app;
+    int rc = resumed_find(typed, argc, argv, &check->run_dir, &manifest, err);
+    if (rc)
+        return rc;
+    if (is_complete(check->run_dir, &manifest))
+        rc = fail(err, ERR_USAGE, "run %s is complete", path_basename(check->run_dir));
+    manifest_release(&manifest);
+    cmd_words(&cmd_resume, typed, &check->words);
+    env_list_add(&check->words, xstrdup(check->run_dir));
+    if (command)
+        env_list_add(&check->words, xstrdup("--"));
+    if (command)
+        env_list_add_words(&check->words, (const char *const *)command);
+    return rc;
+}
+
+static int resume_run(struct app *app, void *request, int argc, char **argv, char **command,
+                      struct err *err)
+{
+    struct map_options *typed = request;
+    struct manifest manifest;
+    cleanup_free char *dir = NULL;
+    int rc = resumed_find(typed, argc, argv, &dir, &manifest, err);
+    if (rc)
+        return rc;
     bool is_over = is_complete(dir, &manifest);
     if (is_over && names_files(typed))
         rc = fail(err, ERR_USAGE,

@@ -14,6 +14,7 @@
 #include "cli/run_arg.h"
 #include "store/runs.h"
 #include "store/status.h"
+#include "submit/look.h"
 
 enum {
     WATCH_EVERY_MS = 1000,
@@ -29,6 +30,7 @@ struct status_request {
 struct view {
     struct run_summary run;
     struct run_status snapshot;
+    struct submitted_look submitted;
 };
 
 static int view_read(struct view *view, const char *dir, struct err *err)
@@ -36,11 +38,12 @@ static int view_read(struct view *view, const char *dir, struct err *err)
     int rc = run_inspect(dir, &view->run, err);
     if (rc)
         return rc;
+    submitted_look(&view->run, &view->submitted);
     struct run_status *snapshot = &view->snapshot;
     if (status_read(dir, snapshot, NULL) != 0)
         *snapshot = (struct run_status){.eta_ms = -1};
     const struct run_summary *run = &view->run;
-    bool is_running = run->state == RUN_RUNNING;
+    bool is_running = run->state == RUN_RUNNING && run->holder.pid != 0;
     snapshot->verb = run->verb ? run->verb : snapshot->verb;
     snapshot->state = run_state_name(run->state);
     snapshot->done = run->items_done;
@@ -69,6 +72,7 @@ static int view_read(struct view *view, const char *dir, struct err *err)
 static void view_release(struct view *view)
 {
     status_release(&view->snapshot);
+    submitted_look_release(&view->submitted);
     run_summary_release(&view->run);
 }
 
@@ -172,6 +176,33 @@ static void line_add(struct buf *out, const char *what, const char *words)
     buf_add_char(out, '\n');
 }
 
+static bool goes_on(const struct view *view)
+{
+    return view->run.state == RUN_RUNNING || view->run.state == RUN_QUEUED;
+}
+
+static void job_add(struct buf *out, const struct submitted_look *look)
+{
+    cleanup_buf struct buf words = BUF_INIT;
+    if (look->job == 0)
+        return;
+    buf_addf(&words, "%llu %s", (unsigned long long)look->job, look->words);
+    if (look->times)
+        buf_addf(&words, "; %s", look->times);
+    if (look->n_again > 0)
+        buf_addf(&words, "; submitted again %llu time%s", (unsigned long long)look->n_again,
+                 plural(look->n_again));
+    line_add(out, "job", buf_text(&words));
+    if (look->parts)
+        line_add(out, "jobs", look->parts);
+}
+
+/* Not so a job whose verb has no items, or has not begun. */
+static bool counts_items(const struct view *view)
+{
+    return view->submitted.job == 0 || view->snapshot.is_total_known || view->snapshot.done > 0;
+}
+
 static void text_format(struct buf *out, const struct view *view)
 {
     const struct run_summary *run = &view->run;
@@ -181,9 +212,13 @@ static void text_format(struct buf *out, const struct view *view)
     cleanup_free char *host = console_visible_new(status->host ? status->host : "");
     if (status->pid)
         buf_addf(out, " (pid %d on %s)", (int)status->pid, host);
-    buf_add_text(out, "\nprogress  ");
-    progress_add(out, status);
     buf_add_char(out, '\n');
+    job_add(out, &view->submitted);
+    if (counts_items(view)) {
+        buf_add_text(out, "progress  ");
+        progress_add(out, status);
+        buf_add_char(out, '\n');
+    }
     speed_add(out, status);
     time_add(out, status);
     line_add(out, "output", run->output);
@@ -198,7 +233,7 @@ static void text_format(struct buf *out, const struct view *view)
         run->go_on ? xstrdup(run->go_on)
                    : xasprintf("muster resume %s%s", typed,
                                run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
-    if (run->state != RUN_RUNNING && run->state != RUN_FINISHED)
+    if (!goes_on(view) && run->state != RUN_FINISHED)
         line_add(out, "go on", resume);
     hosts_add(out, status);
     workers_add(out, status);
@@ -253,7 +288,7 @@ static int watch(const struct status_request *ask, const char *dir, struct err *
             buf_addf(&out, "\x1b[%zuA\x1b[J", lines_in(&before));
         if (is_screen || !str_equal(buf_str(&frame), buf_str(&before)))
             buf_add_str(&out, buf_str(&frame));
-        is_running = view.run.state == RUN_RUNNING;
+        is_running = goes_on(&view);
         view_release(&view);
         buf_reset(&before);
         buf_add_str(&before, buf_str(&frame));

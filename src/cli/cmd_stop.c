@@ -9,6 +9,8 @@
 #include "cli/run_arg.h"
 #include "store/orders.h"
 #include "store/runs.h"
+#include "submit/batch.h"
+#include "submit/look.h"
 
 enum {
     LOOK_EVERY_MS = 100
@@ -32,6 +34,69 @@ static int wait_for_end(const struct stop_request *ask, const char *dir, struct 
     return 0;
 }
 
+/* A muster works on the run. */
+static int running_stop(const struct app *app, const struct stop_request *ask, const char *dir,
+                        bool *was_running, struct err *err)
+{
+    int rc = run_stop(dir, ask->now ? STOP_NOW : STOP_DRAIN, was_running, err);
+    if (rc || !*was_running || ask->no_wait)
+        return rc;
+    if (!ask->now)
+        say(app, "run %s finishes what is in flight (--now ends it at once)", path_basename(dir));
+    return wait_for_end(ask, dir, err);
+}
+
+/* Cancels a job that waits, or whose muster has not begun yet. */
+static int job_cancel(const char *dir, uint64_t *cancelled, struct err *err)
+{
+    struct run_summary run = {0};
+    struct submitted_look look = {0};
+    int rc = run_inspect(dir, &run, err);
+    if (rc)
+        return rc;
+    submitted_look(&run, &look);
+    if (look.goes_on && !run_is_locked(dir, NULL)) {
+        rc = batch_cancel(dir, look.job, err);
+        *cancelled = rc ? 0 : look.job;
+    }
+    submitted_look_release(&look);
+    run_summary_release(&run);
+    return rc;
+}
+
+/* The jobs besides the one that tells how the run is: the next would begin when that has ended. */
+static int others_cancel(const char *dir, struct err *err)
+{
+    struct run_summary run = {0};
+    struct submitted_look look = {0};
+    int rc = run_inspect(dir, &run, err);
+    if (rc)
+        return rc;
+    submitted_look(&run, &look);
+    if (look.goes_on)
+        batch_cancel_others(dir, look.job);
+    submitted_look_release(&look);
+    run_summary_release(&run);
+    return 0;
+}
+
+static int end_say(const struct app *app, const char *dir, struct err *err)
+{
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
+    struct run_summary run = {0};
+    struct submitted_look look = {0};
+    int rc = run_inspect(dir, &run, err);
+    if (rc == 0)
+        submitted_look(&run, &look);
+    if (rc == 0 && run.go_on)
+        say(app, "run %s has ended; to go on: %s", path_basename(dir), run.go_on);
+    else if (rc == 0)
+        say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir), typed);
+    submitted_look_release(&look);
+    run_summary_release(&run);
+    return rc;
+}
+
 static int stop_run(struct app *app, void *request, int argc, char **argv, char **command,
                     struct err *err)
 {
@@ -39,29 +104,22 @@ static int stop_run(struct app *app, void *request, int argc, char **argv, char 
     const struct stop_request *ask = request;
     cleanup_free char *dir = NULL;
     bool was_running = false;
+    uint64_t cancelled = 0;
     int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
     if (rc == 0)
-        rc = run_stop(dir, ask->now ? STOP_NOW : STOP_DRAIN, &was_running, err);
+        rc = others_cancel(dir, err);
+    if (rc == 0)
+        rc = running_stop(app, ask, dir, &was_running, err);
+    if (rc == 0)
+        rc = job_cancel(dir, &cancelled, err);
     if (rc)
         return rc;
-    if (!was_running) {
+    if (cancelled > 0)
+        say(app, "job %llu is cancelled", (unsigned long long)cancelled);
+    if (!was_running && cancelled == 0)
         say(app, "run %s is not going on: there is nothing to stop", path_basename(dir));
-        return 0;
-    }
-    if (ask->no_wait)
-        return 0;
-    if (!ask->now)
-        say(app, "run %s finishes what is in flight (--now ends it at once)", path_basename(dir));
-    rc = wait_for_end(ask, dir, err);
-    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
-    struct run_summary run = {0};
-    if (rc == 0)
-        rc = run_inspect(dir, &run, err);
-    if (rc == 0 && run.go_on)
-        say(app, "run %s has ended; to go on: %s", path_basename(dir), run.go_on);
-    else if (rc == 0)
-        say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir), typed);
-    run_summary_release(&run);
+    else if (!ask->no_wait)
+        rc = end_say(app, dir, err);
     return rc;
 }
 
@@ -95,7 +153,9 @@ const struct cmd cmd_stop = {
     .name = "stop",
     .args = "[OPTION]... [RUN]",
     .summary = "end a run so that it can be resumed",
-    .details = "Works from another host too, when the run's folder is shared.",
+    .details =
+        "Works from another host too, when the run's folder is shared. A Slurm job of muster submit that waits is "
+        "cancelled.",
     .opts = stop_opts,
     .examples = stop_examples,
     .request_size = sizeof(struct stop_request),

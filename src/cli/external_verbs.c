@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -39,6 +42,45 @@ static bool is_in_path(const char *name)
         is = path_exists(file);
     }
     return is;
+}
+
+static bool exists(const struct app *app, const char *name)
+{
+    cleanup_free char *program = xasprintf("muster-%s", name);
+    cleanup_free char *beside =
+        is_no_verb(name) ? NULL : program_find_beside(app->self_path, program);
+    return beside || (!is_no_verb(name) && is_in_path(program));
+}
+
+/* It says on this terminal what is wrong. */
+static int parse_elsewhere(const struct app *app, char **argv, struct err *err)
+{
+    size_t n = 0;
+    pid_t pid;
+    int wait_status = 0;
+    while (argv[n])
+        n++;
+    cleanup_free char **words = xcalloc(n + 2, sizeof(*words));
+    cleanup_free char *self = xstrdup(app->self_path);
+    words[0] = self;
+    memcpy(words + 1, argv, n * sizeof(*words));
+    setenv(PROGRAM_PARSES_ONLY, "1", true);
+    int sys = posix_spawn(&pid, self, NULL, NULL, words, environ);
+    unsetenv(PROGRAM_PARSES_ONLY);
+    if (sys)
+        return fail(err, ERR_SYS, "run %s: %s", self, errno_text(sys));
+    while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
+        ;
+    return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+int external_verb_check(const struct app *app, char **argv, struct err *err)
+{
+    if (!exists(app, argv[0]))
+        return is_known(argv[0])
+                   ? fail(err, ERR_UNAVAILABLE, "muster-%s is not installed", argv[0])
+                   : fail(err, ERR_USAGE, "unknown verb '%s'; see muster --help", argv[0]);
+    return is_known(argv[0]) ? parse_elsewhere(app, argv, err) : 0;
 }
 
 int external_verb_run(const struct app *app, char **argv, struct err *err)

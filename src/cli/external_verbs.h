@@ -17,3 +17,8 @@ extern const struct external_verb external_verbs[];
  * is none and the verb is one of external_verbs, or if it cannot be run.
  */
 MUST_CHECK int external_verb_run(const struct app *app, char **argv, struct err *err);
+/*
+ * For words that are run later: 0, or the status with which the verb refuses them, which it has explained. Only muster's
+ * own programs are asked. ERR_USAGE if there is no such program.
+ */
+MUST_CHECK int external_verb_check(const struct app *app, char **argv, struct err *err);

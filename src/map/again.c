@@ -234,7 +234,7 @@ int run_again_find(struct map_request *r, bool quiet, char **again, struct err *
     struct search search = {.request = r, .quiet = quiet};
     if (r->resume_dir || !r->out_path || !r->command)
         return 0;
-    int rc = runs_look(&search, err);
+    int rc = r->shards.n_parts > 0 ? 0 : runs_look(&search, err);
     if (rc == 0 && r->run.run_dir)
         rc = own_folder_look(&search, err);
     if (r->run.fresh || rc)

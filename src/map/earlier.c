@@ -113,6 +113,28 @@ int earlier_take(struct session *s, struct err *err)
     return rc ? rc : done_read(s, err);
 }
 
+void earlier_limit(struct session *s)
+{
+    const struct work *work = s->request->work;
+    struct item_span own, *spans;
+    size_t n = 0;
+    uint64_t n_items;
+    if (!work->own || !work->own(s, &own, &n_items))
+        return;
+    spans = xcalloc(s->earlier.n_done + 2, sizeof(*spans));
+    if (own.first > 0)
+        spans[n++] = (struct item_span){0, own.first};
+    for (size_t i = 0; i < s->earlier.n_done; i++)
+        if (s->earlier.done[i].first >= own.first &&
+            s->earlier.done[i].first < own.first + own.count)
+            spans[n++] = s->earlier.done[i];
+    if (own.first + own.count < n_items)
+        spans[n++] = (struct item_span){own.first + own.count, n_items - own.first - own.count};
+    free(s->earlier.done);
+    s->earlier.done = spans;
+    s->earlier.n_done = n;
+}
+
 int earlier_check(const struct session *s, struct err *err)
 {
     for (size_t i = 0; s->order && i < s->earlier.n_done; i++) {

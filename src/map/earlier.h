@@ -19,6 +19,8 @@ struct earlier {
 MUST_CHECK int earlier_work_match(struct session *s, struct err *err);
 /* Fills s->earlier, after the input is found to be unchanged. */
 MUST_CHECK int earlier_take(struct session *s, struct err *err);
+/* Items that the run is not about count as settled. */
+void earlier_limit(struct session *s);
 /* With an order: ERR_DATA if the ledger has items that the input has not, because the feeder then has
  * one slot for each item of the input. */
 MUST_CHECK int earlier_check(const struct session *s, struct err *err);

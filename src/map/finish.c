@@ -229,10 +229,23 @@ static bool writes_directly(const struct session *s)
     return is_direct;
 }
 
+/* The results are for another run, which takes them. */
+static bool is_part(const struct session *s)
+{
+    return s->request->shards.n_parts > 0;
+}
+
 static int outputs_write(struct session *s, struct result_merge_stats *stats,
                          uint64_t *n_failed_items, struct err *err)
 {
-    int rc = s->request->work->merge(s, stats, err);
+    struct store_totals totals = {0};
+    int rc;
+    if (is_part(s)) {
+        rc = store_totals(s->shell.store, &totals, err);
+        *n_failed_items = totals.items_failed;
+        return rc;
+    }
+    rc = s->request->work->merge(s, stats, err);
     return rc ? rc : failed_items_write(s, n_failed_items, err);
 }
 
@@ -242,7 +255,8 @@ static int complete(struct session *s, bool is_direct, struct result_merge_stats
     struct turning turning = {s, clock_now_ms()};
     struct sigaction before[END_SIGNALS];
     uint64_t n_failed_items = 0;
-    log_add(s->shell.log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
+    if (!is_part(s))
+        log_add(s->shell.log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
     int rc = inputs_check(s->inputs, err);
     if (is_direct)
         shell_signals_end(&s->shell, before);
@@ -260,11 +274,12 @@ static int complete(struct session *s, bool is_direct, struct result_merge_stats
     s->shell.is_settled = true;
     session_progress(s, true);
     state_record(s, n_failed_items > 0 ? "failed" : "finished", status);
-    rc = ledger_settle(s->ledger, n_failed_items > 0 || s->request->run.keep_parts, err);
+    rc = ledger_settle(s->ledger, n_failed_items > 0 || s->request->run.keep_parts || is_part(s),
+                       err);
     if (rc)
         return wrap(err, rc, "the results are complete in %s, but this could not be recorded",
                     s->request->out_path);
-    if (n_failed_items == 0 && strcmp(s->request->out_path, "-") != 0)
+    if (n_failed_items == 0 && strcmp(s->request->out_path, "-") != 0 && !is_part(s))
         parts_drop(s);
     s->outcome.is_merged = true;
     return status;
@@ -319,7 +334,9 @@ int session_finish(struct session *s, struct err *err)
         status = unfinished(s);
     else if (s->outcome.is_merged)
         summary_print(s, &stats);
-    int score_rc = s->outcome.is_merged && s->request->score.true_field.at ? score_tell(s, err) : 0;
+    int score_rc = s->outcome.is_merged && !is_part(s) && s->request->score.true_field.at
+                       ? score_tell(s, err)
+                       : 0;
     if (score_rc)
         status = score_rc;
     if (s->shell.hook.command)

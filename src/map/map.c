@@ -97,7 +97,8 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
 /* Claims all outputs of the request. A name with {run} differs in each run and needs no claim. */
 static int outputs_claim(struct output_claim *claim, const struct map_request *r, struct err *err)
 {
-    if (!r->out_path || !r->out_path[0] || (outputs_have_run(r) && !r->resume_dir))
+    if (!r->out_path || !r->out_path[0] || r->shards.n_parts > 0 ||
+        (outputs_have_run(r) && !r->resume_dir))
         return 0;
     cleanup_free char *settled = r->resume_dir ? output_path_new(r->out_path, r->resume_dir) : NULL;
     int rc = output_claim_add(claim, settled ? settled : r->out_path, err);
@@ -137,6 +138,28 @@ static int session_run(struct session *s, struct err *err)
         shell_folder_unmake(unmade, &traces);
     free(traces.stays);
     return rc;
+}
+
+static int inputs_readable(const struct map_request *r, struct err *err)
+{
+    for (size_t i = 0; i < r->n_inputs; i++)
+        if (access(r->inputs[i], R_OK) != 0)
+            return fail_errno_as(err, ERR_USAGE, "open %s", r->inputs[i]);
+    return 0;
+}
+
+int map_check(const struct map_request *request, bool quiet, char **again, struct err *err)
+{
+    struct map_request r = *request;
+    cleanup_free char *named = NULL, *usual_root = runs_root(NULL);
+    r.usual_root = usual_root;
+    if (reads_stdin(&r))
+        return fail(err, ERR_USAGE, "a job has no standard input: name a data file");
+    if (r.out_path && strcmp(r.out_path, "-") == 0)
+        return fail(err, ERR_USAGE,
+                    "a job has no standard output of its own: name the output with -o FILE");
+    int rc = request_settle(&r, quiet, again, &named, err);
+    return rc ? rc : inputs_readable(&r, err);
 }
 
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,

@@ -162,15 +162,22 @@ static int store_begin(struct session *s, struct err *err)
 {
     const struct work *work = s->request->work;
     cleanup_free char *log_path = path_join(s->shell.run_dir, "orchestrator.log");
+    bool has_earlier = false;
     int rc = log_open(s->shell.log, log_path, err);
     if (rc == 0)
         rc = s->is_resumed ? earlier_work_match(s, err) : 0;
     if (rc == 0 && work->begin)
         rc = work->begin(s, err);
-    if (rc == 0)
-        rc = s->is_resumed ? earlier_take(s, err) : manifest_make(s, err);
+    if (rc == 0 && !s->is_resumed)
+        rc = manifest_make(s, err);
+    if (rc == 0 && work->take)
+        rc = work->take(s, &has_earlier, err);
+    has_earlier = has_earlier || s->is_resumed;
+    if (rc == 0 && has_earlier)
+        rc = earlier_take(s, err);
     if (rc)
         return rc;
+    earlier_limit(s);
     s->next_number = (uint32_t)store_next_part(s->shell.store);
     s->ledger = ledger_new(&(struct ledger_opts){.store = s->shell.store,
                                                  .loop = &s->shell.loop,
@@ -191,7 +198,7 @@ static int store_begin(struct session *s, struct err *err)
     enum out_format out = s->request->format_out;
     out = out == OUT_AUTO ? out_format_of_path(s->request->out_path) : out;
     s->results.need_utf8 = !s->results.are_json && out != OUT_LINES;
-    rc = s->is_resumed ? ledger_metrics_restore(s->ledger, err) : 0;
+    rc = has_earlier ? ledger_metrics_restore(s->ledger, err) : 0;
     if (rc == 0 && go_on && *go_on)
         rc = store_set(s->shell.store, "go_on", go_on, err);
     return rc ? rc : store_set(s->shell.store, "state", "running", err);

@@ -24,6 +24,8 @@ struct shard_request {
     bool any_count;      /* the file for -o need not hold one record for each item */
     struct texts also;   /* GLOB=FILE: further files that each shard leaves, and where they go */
     struct texts also_counted; /* the same, with one record for each item */
+    uint64_t part, n_parts;    /* only this part of the shards, from 0; n_parts 0: all of them */
+    const char *take;          /* the folder of runs of such parts; NULL: none */
 };
 
 /* How items are given to workers. */
@@ -86,6 +88,12 @@ struct map_request {
 int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
             const struct map_request *request, struct err *err);
 
+/*
+ * For a run that begins later, where nobody types: what map_run() would refuse before it looks for devices, and changes
+ * nothing. *again: the folder of the earlier run that the same command would go on with, a new string; NULL: none.
+ */
+MUST_CHECK int map_check(const struct map_request *request, bool quiet, char **again,
+                         struct err *err);
 /* Checks all that can be refused before anything is changed. ERR_USAGE, or ERR_UNAVAILABLE for the program. */
 MUST_CHECK int request_check(const struct map_request *request, struct err *err);
 /* The output as the manifest names it: its absolute path, or "-". A new string. */

@@ -12,6 +12,7 @@
 #include "data/result_merge.h"
 #include "device/seat.h"
 
+struct item_span;
 struct map_request;
 struct session;
 struct snapshot;
@@ -65,6 +66,10 @@ struct work {
     void (*identity_add)(const struct map_request *request, struct buf *json_out);
     /* May be NULL. Called when s->source is open and, in a resumed run, the store. */
     int (*begin)(struct session *s, struct err *err);
+    /* May be NULL. Takes over what other runs have done of this work. *has_taken: it was asked for. */
+    int (*take)(struct session *s, bool *has_taken, struct err *err);
+    /* May be NULL. The items that this run is about, if it is not about all `n_items`. */
+    bool (*own)(const struct session *s, struct item_span *out, uint64_t *n_items);
     /* May be NULL. Takes over what earlier sessions have done. */
     int (*restore)(struct session *s, struct err *err);
     /* For --dry-run of a resumed run, with s->shell.store open: its number of items; 0: not known. */

@@ -305,7 +305,12 @@ int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *
         cmd->defaults(request);
     *operands = argv;
     int rc = environment_defaults(cmd, request, err);
-    return rc ? rc : words_parse(cmd, argc, argv, request, argc_out, command, err);
+    if (rc || !cmd->reads_words)
+        return rc ? rc : words_parse(cmd, argc, argv, request, argc_out, command, err);
+    *argc_out = argc - 1;
+    *operands = argv + 1;
+    *command = NULL;
+    return 0;
 }
 
 int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, struct err *err)
@@ -313,6 +318,27 @@ int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, str
     int n_operands;
     char **command;
     return words_parse(cmd, argc, argv, request, &n_operands, &command, err);
+}
+
+/* ---- fields by the names of their options ---- */
+
+bool cmd_has(const struct cmd *cmd, const char *name)
+{
+    return opt_by_name(cmd, str_of(name)) != NULL;
+}
+
+const char *cmd_text(const struct cmd *cmd, const void *request, const char *name)
+{
+    const struct opt *opt = opt_by_name(cmd, str_of(name));
+    bool is_text = opt && (opt->kind == OPT_TEXT || opt->kind == OPT_PATH);
+    return is_text ? *(const char *const *)(const void *)((const char *)request + opt->offset)
+                   : NULL;
+}
+
+bool cmd_flag(const struct cmd *cmd, const void *request, const char *name)
+{
+    const struct opt *opt = opt_by_name(cmd, str_of(name));
+    return opt && opt->kind == OPT_FLAG && *((const bool *)request + opt->offset);
 }
 
 /* ---- help ---- */
@@ -333,6 +359,8 @@ static bool takes_next(const struct cmd *cmd, const char *word)
 bool cmd_wants_help(const struct cmd *cmd, int argc, char **argv)
 {
     bool has_command = cmd->keeps_dashdash || cmd->is_like_argparse;
+    if (cmd->reads_words)
+        argc = MIN(argc, 2);
     for (int i = 1; i < argc && !(has_command && strcmp(argv[i], "--") == 0); i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return true;

@@ -69,6 +69,8 @@ struct opt_foreign {
     const char *cure;
 };
 
+struct cmd_check;
+
 struct cmd {
     const char *name;
     const char *family;  /* "kge" if it is typed "muster kge NAME"; NULL for "muster NAME" */
@@ -87,6 +89,8 @@ struct cmd {
     const char
         *other_prefix; /* of variables besides MUSTER_, which come first: "PET_"; NULL: none */
     const struct opt_foreign *foreign; /* NULL: none */
+    /* run() gets all words as operands, unparsed: those of another program are among them. */
+    bool reads_words;
     size_t request_size;
     void (*defaults)(void *request);
     /*
@@ -95,6 +99,18 @@ struct cmd {
      */
     int (*run)(struct app *app, void *request, int argc, char **argv, char **command,
                struct err *err);
+    /* For a run that begins later, perhaps on another machine: refuses what can be known now to fail, and changes nothing
+     * but *check. NULL: what parsing refuses is all. */
+    int (*check)(struct app *app, void *request, int argc, char **argv, char **command,
+                 struct cmd_check *check, struct err *err);
+};
+
+struct cmd_check {
+    bool has_setup; /* its environment is made later, so its program need not be found here */
+    bool has_hosts; /* --hosts will be given */
+    char *run_dir;  /* set: the run that it goes on with, a new string; NULL: a new one */
+    /* Set: what stands behind the verb, for words that mean something else later, as the name "latest" does. */
+    struct env_list words;
 };
 
 /*
@@ -109,6 +125,11 @@ MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *req
  * by the environment, and all that may be repeated. Without operands and command.
  */
 void cmd_words(const struct cmd *cmd, const void *request, struct env_list *out);
+/* The field of an OPT_TEXT or OPT_PATH, by the option's name; NULL: it is not set, or there is no such option. */
+const char *cmd_text(const struct cmd *cmd, const void *request, const char *name);
+/* Was the flag given? */
+bool cmd_flag(const struct cmd *cmd, const void *request, const char *name);
+bool cmd_has(const struct cmd *cmd, const char *name);
 /* Frees what parsing took for options that may be repeated. */
 void cmd_release(const struct cmd *cmd, void *request);
 /* Parses only argv, into a request that is filled already: no defaults, no environment. */

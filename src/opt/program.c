@@ -92,7 +92,7 @@ static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **arg
     int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
     if (cmd->keeps_dashdash) /* it runs a command, and its results so far are kept */
         xalloc_cure("; a run can be resumed (muster resume)");
-    if (rc == 0)
+    if (rc == 0 && !(app->program->family && getenv(PROGRAM_PARSES_ONLY)))
         rc = cmd->run(app, request, n_operands, operands, command, &err);
     cmd_release(cmd, request);
     return rc >= 0 ? rc : failure_print(app->program, cmd->name, &err, rc);

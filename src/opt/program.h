@@ -27,6 +27,9 @@ struct program {
     int (*run_external)(const struct app *app, char **argv, struct err *err);
 };
 
+/* If this variable is set, a program of a family reads the words, says what is wrong with them, and ends. */
+#define PROGRAM_PARSES_ONLY "MUSTER_PARSES_ONLY"
+
 /* The whole of main(): an exit status. */
 int program_main(const struct program *program, int argc, char **argv);
 /* What is typed before its verbs: "muster", "muster kge". A new string. */

@@ -59,6 +59,7 @@ static const char *shards_option(const struct map_request *r)
         {"--items", r->shards.n_items > 0},   {"--shards", r->shards.n_shards > 0},
         {"--collect", r->shards.collect},     {"--id", r->merge.id_field},
         {"--any-count", r->shards.any_count}, {"--union", r->merge.is_union},
+        {"--part", r->shards.n_parts > 0},    {"--take", r->shards.take},
         {"--also", r->shards.also.len > 0},   {"--also-counted", r->shards.also_counted.len > 0},
     };
     for (size_t i = 0; i < countof(wishes); i++)
@@ -152,6 +153,27 @@ static int id_check(const struct map_request *r, struct err *err)
                                : 0;
 }
 
+/* A part must be the same work as the whole, wherever it runs. */
+static int part_check(const struct map_request *r, struct err *err)
+{
+    uint32_t uses = template_uses_all(r->command);
+    if (r->shards.n_parts == 0)
+        return 0;
+    if (r->shards.n_shards == 0)
+        return fail(err, ERR_USAGE,
+                    "--part needs --shards N: parts on other machines would differ");
+    if (r->shards.n_parts > r->shards.n_shards)
+        return fail(err, ERR_USAGE, "--part: %lu shards have no %lu parts", r->shards.n_shards,
+                    r->shards.n_parts);
+    if (r->shards.collect)
+        uses |= template_uses(str_of(r->shards.collect));
+    if (uses & 1u << PLACE_RUN)
+        return fail(err, ERR_USAGE,
+                    "{run} would differ between the parts of this work; leave it out of the "
+                    "command, -o may have it");
+    return 0;
+}
+
 static int shards_check(const struct map_request *r, struct err *err)
 {
     int rc = placeholders_check(r, err);
@@ -161,6 +183,8 @@ static int shards_check(const struct map_request *r, struct err *err)
         rc = inputs_check(r, err);
     if (rc == 0)
         rc = options_check(r, err);
+    if (rc == 0)
+        rc = part_check(r, err);
     if (rc == 0)
         rc = shard_kinds_check(r, err);
     return rc ? rc : id_check(r, err);

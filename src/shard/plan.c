@@ -73,7 +73,7 @@ static bool is_one_a_device(const struct session *s, uint64_t n_shards)
 
 static void suffixes_make(const struct session *s, struct shards *shards)
 {
-    if (!is_one_a_device(s, shards->n_shards))
+    if (s->request->shards.n_parts > 0 || !is_one_a_device(s, shards->n_shards))
         return;
     shards->suffixes = xcalloc(shards->n_shards, sizeof(*shards->suffixes));
     for (uint64_t k = 0; k < shards->n_shards; k++)

@@ -106,10 +106,10 @@ static bool files_read(const struct shards *shards, struct str line, struct shar
 
 /* ---- the rows ---- */
 
-static int row_damaged(const struct session *s, const struct range_row *row, struct err *err)
+static int row_damaged(const char *run_dir, const struct range_row *row, struct err *err)
 {
     return fail(err, ERR_DATA, "%s/parts/%u.part is damaged: no file of shard %lu stands there",
-                s->shell.run_dir, row->part, row->first);
+                run_dir, row->part, row->first);
 }
 
 static int line_read(struct session *s, const struct range_row *row, struct str line,
@@ -123,7 +123,7 @@ static int line_read(struct session *s, const struct range_row *row, struct str 
                    shard == row->first && files_read(shards, line, result.files);
     if (!is_ours) {
         shard_result_free(shards, &result);
-        return row_damaged(s, row, err);
+        return row_damaged(s->shell.run_dir, row, err);
     }
     shard_result_free(shards, &shards->results[shard]);
     shards->results[shard] = result;
@@ -131,22 +131,31 @@ static int line_read(struct session *s, const struct range_row *row, struct str 
 }
 
 /* A shard has a row of its own with one line, because it had a process, and so a part, of its own. */
-static int row_read(struct session *s, const struct range_row *row, struct err *err)
+int shard_line_read(const char *run_dir, const struct range_row *row, uint64_t n_shards,
+                    struct buf *out, struct err *err)
 {
-    cleanup_free char *path = xasprintf("%s/parts/%u.part", s->shell.run_dir, row->part);
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", run_dir, row->part);
     cleanup_buf struct buf bytes = BUF_INIT;
-    if (row->count != 1 || row->first >= shards_of(s)->n_shards)
+    if (row->count != 1 || row->first >= n_shards)
         return fail(err, ERR_DATA, "%s/run.db is damaged: a result of %lu shards from shard %lu",
-                    s->shell.run_dir, row->count, row->first);
+                    run_dir, row->count, row->first);
     int rc = plain_file_read(path, LINES_MAX_BYTES, &bytes, err);
     if (rc)
         return rc;
     if (row->offset > bytes.len || row->bytes > bytes.len - row->offset)
-        return row_damaged(s, row, err);
+        return row_damaged(run_dir, row, err);
     struct str rest = {buf_text(&bytes) + row->offset, row->bytes}, line;
     if (!str_next(&rest, '\n', &line) || rest.len > 0)
-        return row_damaged(s, row, err);
-    return line_read(s, row, line, err);
+        return row_damaged(run_dir, row, err);
+    buf_add_str(out, line);
+    return 0;
+}
+
+static int row_read(struct session *s, const struct range_row *row, struct err *err)
+{
+    cleanup_buf struct buf line = BUF_INIT;
+    int rc = shard_line_read(s->shell.run_dir, row, shards_of(s)->n_shards, &line, err);
+    return rc ? rc : line_read(s, row, buf_str(&line), err);
 }
 
 int shard_rows_read(struct session *s, struct err *err)

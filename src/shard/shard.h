@@ -11,7 +11,8 @@
  *   transfer.c  its files on another host     attempt.h  what these two share
  *   rows.c    shards in the ledger            claim.c    which shard owns a file
  *   join.c    all files into one              retake.c   files under other names
- *   work.c    the value for map/work.h        progress_parser.c  progress from output
+ *   part.c    results of other runs           progress_parser.c  progress from output
+ *   work.c    the value for map/work.h
  *
  * The file is synced first; then a line about it is committed (struct shard_result).
  */
@@ -165,6 +166,15 @@ uint64_t shard_claim(struct shards *shards, size_t of_kind, const char *place, u
 /* On resume: checks which files still exist; a shard whose file does not is run again. */
 MUST_CHECK int shards_restore(struct session *s, struct err *err);
 
+/* ---- parts of the work in runs of their own (part.c) ---- */
+
+/* Commits what the runs in the folder of --take have done. *has_taken: there is such a folder. */
+MUST_CHECK int shards_take(struct session *s, bool *has_taken, struct err *err);
+/* The shards of --part; false: all. */
+bool shards_own(const struct session *s, struct item_span *out, uint64_t *n_shards);
+/* Removes what those runs keep for this one, if they are below its folder. */
+void shards_taken_drop(const struct session *s);
+
 /* ---- files that are there already (retake.c) ---- */
 
 /* A program that ended well. */
@@ -223,6 +233,9 @@ void shard_files_add(const struct shards *shards, const struct shard_result *res
 void shard_text_add(const char *text, struct buf *json_out);
 bool shard_text_read(struct str value, struct buf *out);
 void shard_result_free(struct shards *shards, struct shard_result *result);
+/* The line about a shard's files that a row of the run in `run_dir` names, without its end. ERR_DATA. */
+MUST_CHECK int shard_line_read(const char *run_dir, const struct range_row *row, uint64_t n_shards,
+                               struct buf *out, struct err *err);
 /* Reads all results from the ledger. */
 MUST_CHECK int shard_rows_read(struct session *s, struct err *err);
 /* True if the file exists unchanged. Else *why says what has changed. */

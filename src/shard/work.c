@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/parse.h"
 #include "base/talk.h"
 #include "map/progress.h"
 #include "map/summary.h"
@@ -30,6 +31,8 @@ static void identity_add(const struct map_request *r, struct buf *json_out)
     buf_add_json(json_out, str_of(r->shards.collect ? r->shards.collect : ""));
     texts_describe("also", &r->shards.also, json_out);
     texts_describe("also_counted", &r->shards.also_counted, json_out);
+    if (r->shards.n_parts > 0)
+        buf_addf(json_out, ",\"part\":\"%lu/%lu\"", r->shards.part, r->shards.n_parts);
 }
 
 static int restore(struct session *s, struct err *err)
@@ -119,6 +122,14 @@ static void result_line(struct session *s, const struct result_merge_stats *stat
     const struct shards *shards = shards_of(s);
     uint64_t n_items = shards->n_items_done, n_done = shards_committed(shards);
     uint64_t n_missing = shards->n_shards - n_done;
+    struct item_span own;
+    uint64_t n_shards;
+    if (stats && shards_own(s, &own, &n_shards)) {
+        buf_addf(out, "part %lu of %lu: %lu items in %lu of %lu shard%s, for another run to take\n",
+                 s->request->shards.part, s->request->shards.n_parts, n_items, n_done, own.count,
+                 plural(own.count));
+        return;
+    }
     if (stats && n_done == 0)
         buf_addf(out, "nothing was collected: none of the %lu shards left its file\n",
                  shards->n_shards);
@@ -180,12 +191,23 @@ static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
     w->last_word = out->words[p];
 }
 
+static uint64_t items_own(const struct session *s)
+{
+    struct item_span own;
+    uint64_t n_shards;
+    if (!shards_own(s, &own, &n_shards))
+        return shards_of(s)->n_items;
+    struct share first = shard_share(shards_of(s), own.first),
+                 last = shard_share(shards_of(s), own.first + own.count - 1);
+    return last.start + last.count - first.start;
+}
+
 /* The display counts items, although the ledger counts shards. */
 static void progress_take(struct session *s, struct snapshot *out)
 {
     out->total.done = shards_of(s)->n_items_done;
     out->total.aside = shards_of(s)->n_items_failed;
-    out->total.known = shards_of(s)->n_items;
+    out->total.known = items_own(s);
     out->total.input_is_final = true;
     for (uint32_t p = 0; p < s->n_seats; p++)
         shard_take(s, p, out);
@@ -205,6 +227,7 @@ static void files_drop(struct session *s)
     for (size_t i = 0; i < countof(folders); i++)
         if (remove_tree(folders[i], &err) != 0)
             log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
+    shards_taken_drop(s);
 }
 
 const struct work shard_work = {
@@ -213,6 +236,8 @@ const struct work shard_work = {
     .worker = &shard_worker_ops,
     .identity_add = identity_add,
     .begin = shards_begin,
+    .take = shards_take,
+    .own = shards_own,
     .restore = restore,
     .recall = recall,
     .print = print,

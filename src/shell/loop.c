@@ -135,8 +135,13 @@ static void close_quietly(uv_handle_t *handle, void *arg)
 
 void shell_loop_close(struct shell *shell)
 {
+    sigset_t orders;
     if (!shell->phase.has_loop)
         return;
+    /* An order may come between now and the release of the lock: nobody hears it, and it must not kill this process. */
+    sigemptyset(&orders);
+    sigaddset(&orders, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &orders, NULL);
     uv_walk(&shell->loop, close_quietly, NULL);
     uv_run(&shell->loop, UV_RUN_DEFAULT);
     uv_loop_close(&shell->loop);

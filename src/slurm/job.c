@@ -1,72 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "slurm/job.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/parse.h"
 #include "base/shell.h"
 #include "base/xalloc.h"
+#include "slurm/command.h"
 #include "slurm/node_names.h"
 
-enum {
-    ASK_MS = 20000, /* a busy controller takes seconds */
-    ANSWER_MAX_BYTES = 4 << 20
-};
-
 /* ---- what Slurm says ---- */
-
-static void answer_read(int fd, struct buf *out)
-{
-    uint64_t until_ms = clock_now_ms() + ASK_MS;
-    char piece[4096];
-    for (uint64_t now_ms; (now_ms = clock_now_ms()) < until_ms && out->len < ANSWER_MAX_BYTES;) {
-        struct pollfd end = {.fd = fd, .events = POLLIN};
-        int n_ready = poll(&end, 1, (int)(until_ms - now_ms));
-        if (n_ready < 0 && errno == EINTR)
-            continue;
-        if (n_ready <= 0) /* a read would wait without end */
-            return;
-        ssize_t got = read(fd, piece, sizeof(piece));
-        if (got <= 0)
-            return;
-        buf_add(out, piece, (size_t)got);
-    }
-}
 
 /* What the command prints; "" if it cannot be run. */
 static char *output_new(const char *const *argv)
 {
     struct buf out = BUF_INIT;
-    posix_spawn_file_actions_t actions;
-    int ends[2];
-    pid_t pid;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return xstrdup("");
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    int rc = posix_spawnp(&pid, argv[0], &actions, NULL, (char *const *)(uintptr_t)argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (rc == 0) {
-        answer_read(ends[0], &out);
-        kill(pid, SIGKILL); /* harmless if it has ended: it is waited for only now */
-        waitpid(pid, NULL, 0);
-    }
-    close(ends[0]);
-    return out.len > 0 ? buf_steal(&out) : xstrdup("");
+    if (slurm_command(argv, &out, NULL) != 0)
+        buf_reset(&out);
+    return buf_steal(&out);
 }
 
 int slurm_job_read(struct slurm_job *job, struct err *err)

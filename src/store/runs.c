@@ -75,8 +75,9 @@ int run_mark_latest(const char *dir, struct err *err)
 static bool is_run(const char *dir)
 {
     cleanup_free char *database = path_join(dir, "run.db"),
-                      *manifest = path_join(dir, "manifest.json");
-    return path_exists(database) || path_exists(manifest);
+                      *manifest = path_join(dir, "manifest.json"),
+                      *jobs = path_join(dir, "jobs.jsonl"); /* before its first job has begun */
+    return path_exists(database) || path_exists(manifest) || path_exists(jobs);
 }
 
 /* Compares names, which begin with the time; numbers count as numbers, so that -10 follows -2. */

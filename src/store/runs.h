@@ -20,7 +20,8 @@
     X(FINISHED, "finished")       /* all done */                                                   \
     X(FAILED, "failed")           /* ended by itself, with something missing */                    \
     X(STOPPED, "stopped")         /* by `muster stop`, a signal, or a full disk; can be resumed */ \
-    X(INTERRUPTED, "interrupted") /* its muster died; can be resumed */
+    X(INTERRUPTED, "interrupted") /* its muster died; can be resumed */                            \
+    X(QUEUED, "queued")           /* its Slurm job waits (submit/look.h); not of run_inspect() */
 
 enum run_state {
 #define X(id, name) RUN_##id,

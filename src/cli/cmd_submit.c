@@ -1,0 +1,640 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster submit: a verb as a Slurm job. The verb's words are read and judged here, where somebody sees what is wrong with
+ * them; its run has a folder from now on; and the job's script is all that goes on.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "cli/external_verbs.h"
+#include "cli/run_arg.h"
+#include "cli/submit_follow.h"
+#include "cli/verbs.h"
+#include "slurm/sbatch_options.h"
+#include "slurm/sbatch_request.h"
+#include "store/runs.h"
+#include "submit/batch.h"
+#include "submit/preflight.h"
+#include "submit/script.h"
+#include "submit/stage.h"
+#include "submit/tasks.h"
+
+enum {
+    AGAIN_DEFAULT = 100,
+    OWN_MAX = 32,
+    STAGES_MAX = 64
+};
+
+struct submit_options {
+    bool dry_run, follow;
+    const char *setup, *array;
+    struct texts stages;
+    uint64_t drain_ms, again;
+};
+
+/* A verb that is to be submitted. */
+struct submitted {
+    const struct submit_options *options;
+    const struct env_list *sbatch; /* options */
+    struct sbatch_request asks;
+    const struct cmd *cmd; /* NULL: a program of its own */
+    void *request;
+    struct cmd_check check;
+    bool has_ledger, is_program;
+    bool is_new;         /* its folder is made for it */
+    char *run_dir, *cwd; /* absolute */
+    struct env_list words;
+    struct env_list task_words; /* those of a task, which were checked */
+    char *task_part;
+    uint64_t n_tasks;       /* of --array; 0: none */
+    char *indexes;          /* of its tasks */
+    const char *stage;      /* NULL: none */
+    bool is_later;          /* what it reads may be made by the stages before it */
+    const char *script_dir; /* the folder of all stages; NULL: run_dir */
+};
+
+static void submitted_release(struct submitted *s)
+{
+    if (s->cmd && s->request)
+        cmd_release(s->cmd, s->request);
+    free(s->request);
+    free(s->check.run_dir);
+    env_list_release(&s->check.words);
+    free(s->run_dir);
+    free(s->indexes);
+    free(s->task_part);
+    free(s->cwd);
+    env_list_release(&s->words);
+    env_list_release(&s->task_words);
+}
+
+/* ---- the verb ---- */
+
+static const struct cmd *verb_find(const struct app *app, const char *name)
+{
+    for (const struct cmd *const *cmd = app->program->verbs; *cmd; cmd++)
+        if (strcmp((*cmd)->name, name) == 0 && !(*cmd)->is_hidden)
+            return *cmd;
+    return NULL;
+}
+
+/* A program of its own has verbs, too. */
+static bool wants_help(const struct app *app, int argc, char **argv)
+{
+    for (int i = verb_find(app, argv[0]) ? 1 : 2;
+         i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+static int verb_help(const struct app *app, char **argv, struct err *err)
+{
+    cleanup_buf struct buf help = BUF_INIT;
+    const struct cmd *cmd = verb_find(app, argv[0]);
+    if (!cmd) {
+        int rc = external_verb_run(app, argv, err);
+        return rc ? rc : fail(err, ERR_USAGE, "unknown verb '%s'; see muster --help", argv[0]);
+    }
+    cmd_help(cmd, &help);
+    return stdout_put(buf_str(&help), err);
+}
+
+/* What makes no sense in a job. */
+static int words_fit(const struct submitted *s, struct err *err)
+{
+    if (s->cmd == &cmd_submit)
+        return fail(err, ERR_USAGE, "submit is not submitted itself");
+    if (cmd_flag(s->cmd, s->request, "detach"))
+        return fail(err, ERR_USAGE, "--detach: a job is in the background already");
+    if (cmd_flag(s->cmd, s->request, "dry-run"))
+        return fail(err, ERR_USAGE, "--dry-run stands before the verb: muster submit --dry-run %s",
+                    s->cmd->name);
+    return 0;
+}
+
+/* The verb's own parser moves words: it gets a copy. */
+static int verb_check(struct submitted *s, struct app *app, int argc, char **argv, struct err *err)
+{
+    int n_operands;
+    char **operands, **command;
+    s->request = xcalloc(1, s->cmd->request_size + 1);
+    int rc = cmd_parse(s->cmd, argc, argv, s->request, &n_operands, &operands, &command, err);
+    if (rc == 0)
+        rc = words_fit(s, err);
+    s->check.has_hosts = rc == 0 && s->asks.nodes_max > 1 && cmd_has(s->cmd, "hosts") &&
+                         !cmd_text(s->cmd, s->request, "hosts");
+    if (rc == 0 && s->stage && s->cmd == &cmd_resume)
+        rc = fail(err, ERR_USAGE, "which run it means is not known when the stage begins");
+    if (rc == 0 && s->cmd->check && !s->is_later)
+        rc = s->cmd->check(app, s->request, n_operands, operands, command, &s->check, err);
+    return rc ? wrap(err, rc, "%s", s->cmd->name) : 0;
+}
+
+/* The words of a task: what is said of its part and its folder is in its script. */
+static void task_words_make(struct submitted *s, int argc, char **argv)
+{
+    env_list_release(&s->words);
+    env_list_add(&s->words, xstrdup(argv[0]));
+    env_list_add(&s->words, xasprintf("--shards=%lu", s->n_tasks));
+    for (int i = 1; i < argc; i++)
+        env_list_add(&s->words, xstrdup(argv[i]));
+    env_end(&s->words);
+}
+
+static int task_check(struct submitted *s, struct app *app, int argc, char **argv, struct err *err)
+{
+    if (!cmd_has(s->cmd, "part"))
+        return fail(err, ERR_USAGE, "--array shares the shards of a map among tasks; %s has none",
+                    s->cmd->name);
+    if (s->asks.nodes_max > 1)
+        return fail(err, ERR_USAGE, "--array: a task runs on one node; leave --nodes out");
+    task_words_make(s, argc, argv);
+    s->task_part = xasprintf("--part=0/%lu", s->n_tasks);
+    cleanup_free char **copy = xcalloc(s->words.len + 2, sizeof(*copy));
+    copy[0] = s->words.at[0];
+    copy[1] = s->task_part;
+    memcpy(copy + 2, s->words.at + 1, (s->words.len - 1) * sizeof(*copy));
+    int rc = verb_check(s, app, (int)s->words.len + 1, copy, err);
+    s->task_words = s->words; /* the request borrows from them */
+    s->words = (struct env_list){0};
+    return rc;
+}
+
+/* The command of a stage that is no verb. */
+static int program_take(struct submitted *s, const char *program, struct err *err)
+{
+    const char *path = getenv("PATH");
+    s->is_program = true;
+    *err = (struct err){0};
+    if (s->check.has_setup || path_finds(path ? path : "", program))
+        return 0;
+    return fail(err, ERR_UNAVAILABLE,
+                "'%s' is neither a verb of muster nor a program that is found; if --setup makes it "
+                "known, give that",
+                program);
+}
+
+static int verb_take(struct submitted *s, struct app *app, int argc, char **argv, struct err *err)
+{
+    s->cmd = verb_find(app, argv[0]);
+    if (!s->cmd) {
+        int checked = external_verb_check(app, argv, err);
+        return s->stage && checked == ERR_USAGE ? program_take(s, argv[0], err) : checked;
+    }
+    cleanup_free char **copy = xcalloc((size_t)argc + 1, sizeof(*copy));
+    for (int i = 0; i < argc; i++)
+        copy[i] = argv[i];
+    int rc =
+        s->n_tasks > 0 ? task_check(s, app, argc, argv, err) : verb_check(s, app, argc, copy, err);
+    s->has_ledger = s->check.run_dir || cmd_has(s->cmd, "run-dir");
+    return rc;
+}
+
+/* ---- the run's folder ---- */
+
+static void folder_choose(struct submitted *s, const char *verb, int64_t wall_ms)
+{
+    const char *given = s->cmd ? cmd_text(s->cmd, s->request, "run-dir") : NULL;
+    char stamp[20];
+    if (s->check.run_dir || given) {
+        s->run_dir = path_absolute(s->check.run_dir ? s->check.run_dir : given);
+        return;
+    }
+    cleanup_free char *root = runs_root(s->cmd ? cmd_text(s->cmd, s->request, "runs-dir") : NULL);
+    clock_stamp(stamp, wall_ms);
+    s->run_dir = xasprintf("%s/%s-%s", root, stamp, verb);
+    s->is_new = true;
+}
+
+static int folder_make(struct submitted *s, const char *verb, int64_t wall_ms, struct err *err)
+{
+    if (!s->is_new)
+        return mkdir_parents(s->run_dir, 0775, err);
+    cleanup_free char *root = path_dirname(s->run_dir);
+    free(steal_ptr(&s->run_dir));
+    return run_create(root, verb, wall_ms, &s->run_dir, err);
+}
+
+/* ---- the script ---- */
+
+/* What submit adds stands right behind the verb: behind it may be words of a program. */
+static void words_make(struct submitted *s, int argc, char **argv)
+{
+    env_list_release(&s->words);
+    env_list_add(&s->words, xstrdup(argv[0]));
+    if (s->n_tasks > 0) {
+        env_list_add(&s->words, xasprintf("--take=%s/tasks", s->run_dir));
+        env_list_add(&s->words, xasprintf("--shards=%lu", s->n_tasks));
+    }
+    if (s->cmd && cmd_has(s->cmd, "run-dir"))
+        env_list_add(&s->words, xasprintf("--run-dir=%s", s->run_dir));
+    if (s->check.has_hosts)
+        env_list_add(&s->words, xstrdup("--hosts=slurm"));
+    for (size_t i = 0; i < s->check.words.len; i++)
+        env_list_add(&s->words, xstrdup(s->check.words.at[i]));
+    for (int i = 1; i < argc && s->check.words.len == 0; i++)
+        env_list_add(&s->words, xstrdup(argv[i]));
+    env_end(&s->words);
+}
+
+static int script_make(struct submitted *s, const struct app *app, bool is_task, int argc,
+                       char **argv, struct buf *script, struct err *err)
+{
+    const struct submit_options *o = s->options;
+    if (is_task)
+        task_words_make(s, argc, argv);
+    else
+        words_make(s, argc, argv);
+    const struct script_request request = {
+        .program = app->self_path,
+        .name = s->stage,
+        .is_program = s->is_program,
+        .n_tasks = s->n_tasks,
+        .tasks = is_task ? s->indexes : NULL,
+        .run_dir = s->script_dir ? s->script_dir : s->run_dir,
+        .cwd = s->cwd,
+        .options = s->sbatch,
+        .setup = o->setup,
+        .words = (const char *const *)s->words.at,
+        .has_ledger = s->has_ledger && !s->stage,
+        .drain_s = o->drain_ms > 0 ? o->drain_ms / 1000 : script_drain_s(s->asks.time_s),
+        .again_max = s->stage                 ? 0
+                     : o->again != UINT64_MAX ? o->again
+                     : s->has_ledger          ? AGAIN_DEFAULT
+                                              : 0};
+    return script_format(&request, script, err);
+}
+
+/* ---- the jobs ---- */
+
+/* Scripts that are submitted together, each behind the one before it. */
+struct jobs {
+    struct job_script {
+        char *name;       /* of the file */
+        const char *role; /* NULL: the only one, or the last behind an array */
+        const char *verb;
+        struct buf text;
+    } scripts[STAGES_MAX];
+    size_t len;
+};
+
+static void jobs_release(struct jobs *jobs)
+{
+    for (size_t i = 0; i < jobs->len; i++) {
+        free(jobs->scripts[i].name);
+        buf_release(&jobs->scripts[i].text);
+    }
+    jobs->len = 0;
+}
+
+static int jobs_add(struct submitted *s, const struct app *app, bool is_task, int argc, char **argv,
+                    struct jobs *jobs, struct err *err)
+{
+    struct job_script *script = &jobs->scripts[jobs->len++];
+    *script = (struct job_script){.role = is_task ? "tasks" : s->stage,
+                                  .verb = s->stage ? "stages" : argv[0]};
+    script->name = is_task    ? xstrdup(TASKS_SCRIPT)
+                   : s->stage ? xasprintf("%s.sh", s->stage)
+                              : xstrdup("job.sh");
+    return script_make(s, app, is_task, argc, argv, &script->text, err);
+}
+
+/* Of one verb: the tasks of its array, and itself. */
+static int jobs_make(struct submitted *s, const struct app *app, int argc, char **argv,
+                     struct jobs *jobs, struct err *err)
+{
+    int rc = s->n_tasks > 0 ? jobs_add(s, app, true, argc, argv, jobs, err) : 0;
+    return rc ? rc : jobs_add(s, app, false, argc, argv, jobs, err);
+}
+
+static int jobs_print(const struct jobs *jobs, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < jobs->len; i++)
+        rc = stdout_put(buf_str(&jobs->scripts[i].text), err);
+    return rc;
+}
+
+/* Slurm makes the files of output, but no folder for them. */
+static int jobs_write(const char *dir, const struct jobs *jobs, struct err *err)
+{
+    cleanup_free char *logs = path_join(dir, "logs");
+    int rc = mkdir_parents(logs, 0775, err);
+    for (size_t i = 0; rc == 0 && i < jobs->len; i++) {
+        cleanup_free char *path = batch_script_path(dir, jobs->scripts[i].name);
+        rc = file_replace(path, buf_str(&jobs->scripts[i].text), err);
+    }
+    return rc;
+}
+
+/* All of them, or none. */
+static int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGES_MAX],
+                       struct err *err)
+{
+    int rc = jobs_write(dir, jobs, err);
+    size_t n = 0;
+    for (; rc == 0 && n < jobs->len; n += rc == 0) {
+        const struct job_script *script = &jobs->scripts[n];
+        const struct batch_wish wish = {.script = script->name,
+                                        .verb = script->verb,
+                                        .role = script->role,
+                                        .after = n > 0 ? numbers[n - 1] : 0,
+                                        .needs_success = script->role != NULL};
+        rc = batch_submit(dir, &wish, &numbers[n], err);
+    }
+    for (; rc != 0 && n > 0; n--)
+        if (batch_cancel(dir, numbers[n - 1], NULL) != 0)
+            talk("job %lu is left in the queue", numbers[n - 1]);
+    return rc;
+}
+
+static void numbers_say(const struct app *app, const char *dir, const struct jobs *jobs,
+                        const uint64_t *numbers)
+{
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
+    cleanup_buf struct buf list = BUF_INIT;
+    for (size_t i = 0; i < jobs->len; i++) {
+        buf_addf(&list, "%s%lu", i > 0 ? ", " : "", numbers[i]);
+        if (jobs->scripts[i].role)
+            buf_addf(&list, " (%s)", jobs->scripts[i].role);
+    }
+    say(app, "submitted as job%s %s; see: muster status %s", plural(jobs->len), buf_text(&list),
+        typed);
+}
+
+static int verb_submit(struct submitted *s, const struct app *app, int argc, char **argv,
+                       int64_t wall_ms, struct err *err)
+{
+    struct jobs jobs = {0};
+    uint64_t numbers[STAGES_MAX];
+    int rc = folder_make(s, argv[0], wall_ms, err);
+    if (rc)
+        return rc;
+    rc = jobs_make(s, app, argc, argv, &jobs, err);
+    if (rc == 0)
+        rc = jobs_submit(s->run_dir, &jobs, numbers, err);
+    if (rc == 0 && s->is_new && run_mark_latest(s->run_dir, NULL) != 0)
+        say(app, "muster-runs/latest does not point at this run");
+    if (rc == 0)
+        numbers_say(app, s->run_dir, &jobs, numbers);
+    else if (s->is_new && remove_tree(s->run_dir, NULL) != 0)
+        say(app, "%s is left", s->run_dir);
+    jobs_release(&jobs);
+    return rc == 0 && s->options->follow ? submit_follow(app, s->run_dir, err) : rc;
+}
+
+/* ---- options ---- */
+
+static int own_parse(const struct env_list *own, struct submit_options *options, struct err *err)
+{
+    cleanup_free char **argv = xcalloc(own->len + 2, sizeof(*argv));
+    for (size_t i = 0; i < own->len; i++)
+        argv[i + 1] = own->at[i];
+    return cmd_overlay(&cmd_submit, (int)own->len + 1, argv, options, err);
+}
+
+static size_t own_list(struct sbatch_own *out)
+{
+    size_t n = 0;
+    for (const struct opt *opt = cmd_submit.opts; opt->kind != OPT_END; opt++)
+        if (opt->name && n < OWN_MAX)
+            out[n++] = (struct sbatch_own){opt->name, opt->letter, opt->arg != NULL};
+    return n;
+}
+
+/* Where the job will be, so that names of files mean now what they mean then. */
+static int folder_enter(struct submitted *s, struct err *err)
+{
+    const char *there = sbatch_value(s->sbatch, "chdir");
+    if (there && chdir(there) != 0)
+        return fail_errno_as(err, ERR_USAGE, "--chdir %s", there);
+    s->cwd = path_cwd();
+    return s->cwd ? 0 : fail_errno(err, "the working folder");
+}
+
+static int verb_plan(struct submitted *s, struct app *app, struct env_list *sbatch, int argc,
+                     char **argv, struct err *err)
+{
+    const struct submit_options *options = s->options;
+    int rc = options->array ? tasks_parse(options->array, &s->n_tasks, &s->indexes, err) : 0;
+    s->sbatch = sbatch;
+    sbatch_request_read(sbatch, &s->asks);
+    if (rc == 0)
+        rc = folder_enter(s, err);
+    if (rc == 0)
+        rc = verb_take(s, app, argc, argv, err);
+    if (rc == 0)
+        rc = preflight(sbatch, s->indexes, err);
+    sbatch_request_read(sbatch, &s->asks);
+    return rc;
+}
+
+static int submit_words(struct app *app, struct submit_options *options, struct env_list *sbatch,
+                        int argc, char **argv, struct err *err)
+{
+    struct submitted s = {.options = options, .check = {.has_setup = options->setup != NULL}};
+    struct jobs jobs = {0};
+    int64_t wall_ms = clock_wall_ms();
+    if (argc == 0)
+        return fail(err, ERR_USAGE, "no verb: say what is to be run, as muster submit map …");
+    if (wants_help(app, argc, argv))
+        return verb_help(app, argv, err);
+    int rc = verb_plan(&s, app, sbatch, argc, argv, err);
+    if (rc == 0)
+        folder_choose(&s, argv[0], wall_ms);
+    if (rc == 0)
+        rc = jobs_make(&s, app, argc, argv, &jobs, err);
+    if (rc == 0)
+        rc = options->dry_run ? jobs_print(&jobs, err)
+                              : verb_submit(&s, app, argc, argv, wall_ms, err);
+    jobs_release(&jobs);
+    submitted_release(&s);
+    return rc;
+}
+
+/* ---- stages ---- */
+
+struct planned_stage {
+    struct stage stage;
+    struct submitted verb;
+};
+
+static int stage_plan(struct app *app, const struct submit_options *options, const char *text,
+                      const struct env_list *common, bool is_later, struct planned_stage *out,
+                      struct err *err)
+{
+    struct stage *stage = &out->stage;
+    out->verb = (struct submitted){
+        .options = options, .is_later = is_later, .check = {.has_setup = options->setup != NULL}};
+    int rc = stage_parse(text, common, stage, err);
+    if (rc)
+        return rc;
+    out->verb.stage = stage->name;
+    rc = verb_plan(&out->verb, app, &stage->options, stage->argc, stage->argv, err);
+    return rc ? wrap(err, rc, "--stage %s", stage->name) : 0;
+}
+
+static int stages_plan(struct app *app, const struct submit_options *options,
+                       const struct env_list *common, struct planned_stage *stages, struct err *err)
+{
+    cleanup_free char *here =
+        path_cwd(); /* each stage enters the folder of its --chdir from here */
+    int rc = here ? 0 : fail_errno(err, "the working folder");
+    for (size_t i = 0; rc == 0 && i < options->stages.len; i++) {
+        rc = stage_plan(app, options, options->stages.at[i], common, i > 0, &stages[i], err);
+        for (size_t k = 0; rc == 0 && k < i; k++)
+            if (strcmp(stages[k].stage.name, stages[i].stage.name) == 0)
+                rc = fail(err, ERR_USAGE, "there are two stages '%s'", stages[i].stage.name);
+        if (rc == 0 && chdir(here) != 0)
+            rc = fail_errno(err, "return to %s", here);
+    }
+    return rc;
+}
+
+static int stages_script(const struct app *app, const char *dir, struct planned_stage *stages,
+                         size_t n, struct jobs *jobs, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct submitted *verb = &stages[i].verb;
+        free(verb->run_dir);
+        verb->run_dir = xasprintf("%s/stages/%s", dir, verb->stage);
+        verb->script_dir = dir;
+        rc = jobs_add(verb, app, false, stages[i].stage.argc, stages[i].stage.argv, jobs, err);
+    }
+    return rc;
+}
+
+static int stages_submit(const struct app *app, const struct submit_options *options,
+                         struct planned_stage *stages, int64_t wall_ms, struct err *err)
+{
+    struct jobs jobs = {0};
+    uint64_t numbers[STAGES_MAX];
+    cleanup_free char *root = runs_root(NULL), *dir = NULL, *below = NULL;
+    char stamp[20];
+    clock_stamp(stamp, wall_ms);
+    int rc = 0;
+    if (options->dry_run)
+        dir = xasprintf("%s/%s-stages", root, stamp);
+    else
+        rc = run_create(root, "stages", wall_ms, &dir, err);
+    if (rc)
+        return rc;
+    below = path_join(dir, "stages");
+    rc = stages_script(app, dir, stages, options->stages.len, &jobs, err);
+    if (rc == 0 && options->dry_run)
+        rc = jobs_print(&jobs, err);
+    else if (rc == 0 && (rc = mkdir_parents(below, 0775, err)) == 0)
+        rc = jobs_submit(dir, &jobs, numbers, err);
+    if (!options->dry_run && rc == 0 && run_mark_latest(dir, NULL) != 0)
+        say(app, "muster-runs/latest does not point at this run");
+    if (!options->dry_run && rc == 0)
+        numbers_say(app, dir, &jobs, numbers);
+    else if (!options->dry_run && remove_tree(dir, NULL) != 0)
+        say(app, "%s is left", dir);
+    jobs_release(&jobs);
+    return rc == 0 && !options->dry_run && options->follow ? submit_follow(app, dir, err) : rc;
+}
+
+static int stages_run(struct app *app, const struct submit_options *options,
+                      const struct env_list *common, int argc, char **argv, struct err *err)
+{
+    size_t n = options->stages.len;
+    int64_t wall_ms = clock_wall_ms();
+    if (argc > 0)
+        return fail(err, ERR_USAGE,
+                    "with --stage the commands stand in the stages: '%s' is too much", argv[0]);
+    if (options->array || options->again != UINT64_MAX)
+        return fail(err, ERR_USAGE,
+                    "--%s is not for --stage: a stage is one job, on whose end the next one waits",
+                    options->array ? "array" : "again");
+    if (n > STAGES_MAX)
+        return fail(err, ERR_USAGE, "more than %d stages", STAGES_MAX);
+    cleanup_free struct planned_stage *stages = xcalloc(n, sizeof(*stages));
+    int rc = stages_plan(app, options, common, stages, err);
+    if (rc == 0)
+        rc = stages_submit(app, options, stages, wall_ms, err);
+    for (size_t i = 0; i < n; i++) {
+        submitted_release(&stages[i].verb);
+        stage_release(&stages[i].stage);
+    }
+    return rc;
+}
+
+static int submit_run(struct app *app, void *request, int argc, char **argv, char **command,
+                      struct err *err)
+{
+    struct submit_options *options = request;
+    struct sbatch_own own[OWN_MAX];
+    struct sbatch_words words;
+    (void)command;
+    int rc = sbatch_words_read(own, own_list(own), argc, argv, &words, err);
+    if (rc)
+        return rc;
+    rc = own_parse(&words.own, options, err);
+    if (rc == 0 && options->stages.len > 0)
+        rc =
+            stages_run(app, options, &words.options, argc - words.n_read, argv + words.n_read, err);
+    else if (rc == 0)
+        rc = submit_words(app, options, &words.options, argc - words.n_read, argv + words.n_read,
+                          err);
+    sbatch_words_release(&words);
+    return rc;
+}
+
+static void submit_defaults(void *request)
+{
+    ((struct submit_options *)request)->again = UINT64_MAX;
+}
+
+#define FIELD(name) offsetof(struct submit_options, name)
+
+/* clang-format off */
+static const struct opt submit_opts[] = {
+    {OPT_FLAG, 0, "dry-run", NULL, "show the script that would be submitted, and submit nothing", FIELD(dry_run)},
+    {OPT_FLAG, 0, "follow", NULL, "wait until the work is complete, and show what the job shows; ctrl-c leaves the job alone", FIELD(follow)},
+    {OPT_TEXT, 0, "setup", "LINE", "a line of the script before the verb, such as 'source env.sh'", FIELD(setup)},
+    {OPT_DURATION, 0, "drain", "DURATION", "begin nothing new for so long before the time limit, so that what is in hand is finished (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
+    {OPT_U64, 0, "again", "N", "if the time was over before the work was complete, submit the job again, N times at most; 0: never (default 100 for map and resume, which lose nothing; 0 for other verbs)", FIELD(again), 0, 100000},
+    {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: a job of its own, which begins when the stage before it has ended well; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
+    {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among N tasks of a job array, K of them at once; a job behind them takes their results, runs what is missing, and makes the output", FIELD(array)},
+    {OPT_END},
+};
+/* clang-format on */
+
+static const char *const submit_examples[] = {
+    "muster submit --gpus-per-node=8 --time=8:00:00 map questions.jsonl -o answers.jsonl -- python3 worker.py",
+    "as many jobs of eight hours as it takes, one after another",
+    "muster submit -N4 --gpus-per-node=8 --setup 'source ~/venv/bin/activate' launch train.py",
+    "ranks on four nodes, as by muster launch --hosts slurm there",
+    "muster submit --array 256%64 --gpus-per-node=8 map --items 100000 --shards 2048 -o all.jsonl -- python3 eval.py --from {start} --n {count} --to {output}",
+    "a job array of 256 tasks, 64 at once, and a job that makes the output",
+    "muster submit --stage 'dump: --gpus 4 -- launch dump.py' --stage 'train: --gpus 8 -- launch train.py'",
+    "two jobs with other counts of GPUs, the second when the first has ended well",
+    "muster submit --dry-run -p gpu -t 60 resume latest",
+    "the script of a job that goes on with the latest run",
+    NULL,
+};
+
+const struct cmd cmd_submit = {
+    .name = "submit",
+    .args = "[OPTION]... [OPTION of sbatch]... VERB [ARG]...",
+    .summary = "run a verb of muster as a Slurm job",
+    .details =
+        "VERB and what follows it is what would be typed without Slurm: map, resume, launch and others. Every option before it "
+        "that is not listed here is sbatch's, and is handed on to it. On several nodes the verb runs with --hosts slurm. "
+        "Before the time limit the work is drained, and the job is submitted again until it is complete. "
+        "muster status, logs and stop know the run from now on.",
+    .opts = submit_opts,
+    .examples = submit_examples,
+    .reads_words = true,
+    .request_size = sizeof(struct submit_options),
+    .defaults = submit_defaults,
+    .run = submit_run,
+};

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What squeue says of a user's jobs: one question for all of them, and the reading of its answer.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/env_list.h"
+
+/* What is left to happen to a job. */
+enum queue_phase {
+    QUEUE_WAITS, /* it has not begun, or begins again */
+    QUEUE_RUNS,
+    QUEUE_OVER,
+};
+
+/* A job. The texts are views of the answer. */
+struct queue_entry {
+    uint64_t job;
+    struct str state;  /* "PENDING" */
+    struct str reason; /* "Resources"; "None" */
+    struct str nodes;  /* "" until it has begun */
+    uint64_t start_s,
+        end_s; /* since 1970; 0: unknown; the start of a job that waits is Slurm's guess */
+};
+
+/* The words of the question, and what their environment needs. */
+void queue_words(struct env_list *out);
+void queue_environment(struct env_list *env);
+/* Cuts the next job from what squeue printed; what is no such line is passed over. False: at the end. */
+bool queue_next(struct str *answer, struct queue_entry *out);
+/* The last line of that job; of an array, one about a task that runs, if there is any. */
+bool queue_find(struct str answer, uint64_t job, struct queue_entry *out);
+
+enum queue_phase queue_phase_of(struct str state);
+/* Why a job waits, in words: "others are before it"; Slurm's own word if it is not known here. */
+void queue_reason_add(struct str reason, struct buf *out);
+/* How a job ended that is over, in words: "its time was over". */
+void queue_end_add(struct str state, struct buf *out);

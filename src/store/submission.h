@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jobs.jsonl: the Slurm jobs that a run was submitted as, in the run's folder. `muster submit` and the jobs themselves add
+ * a line for each thing that happens; no line is changed.
+ *
+ *     {"at":1769846887123,"job":12,"event":"submitted","verb":"map"}
+ *     {"at":1769846888001,"job":12,"event":"started","nodes":"n[1-2]","restarts":0}
+ *     {"at":1769846890000,"job":12,"event":"ended","status":75,"why":"its time was over, and work is left"}
+ *     {"at":1769846890010,"job":13,"event":"submitted"}
+ *     {"at":1769846890900,"job":13,"event":"cancelled"}
+ *     {"at":1769846887100,"job":11,"event":"submitted","verb":"map","role":"tasks"}
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* id, name */
+#define JOB_EVENTS(X)                                                           \
+    X(SUBMITTED, "submitted")                                                   \
+    X(STARTED, "started")                                                       \
+    X(INTERRUPTED, "interrupted") /* by Slurm, which may start the job again */ \
+    X(ENDED, "ended")                                                           \
+    X(CANCELLED, "cancelled") /* by muster stop */
+
+enum job_event {
+#define X(id, name) JOB_##id,
+    JOB_EVENTS(X)
+#undef X
+};
+
+/* A line. The texts are borrowed for writing; NULL: not said. */
+struct job_record {
+    enum job_event event;
+    uint64_t job;
+    const char *verb; /* of a job that the user submitted, and not the job before it */
+    const char *role; /* of one of several jobs: "tasks" (of an array), or the name of a stage */
+    const char *nodes, *why;
+    uint64_t restarts; /* by Slurm, of the same job */
+    int status;        /* of one that was interrupted or has ended */
+};
+
+/* A job, by what was last written of it. */
+struct submitted_job {
+    uint64_t id, restarts;
+    enum job_event event;
+    bool is_again;                    /* it was submitted by the job before it */
+    int64_t submitted_ms, changed_ms; /* wall clock */
+    int status;
+    char *role;        /* NULL: none */
+    char *nodes, *why; /* NULL: unknown */
+};
+
+struct submission {
+    char *verb;
+    struct submitted_job *jobs; /* in the order in which they were submitted */
+    size_t n_jobs;
+};
+
+/* Adds a line, durably. */
+MUST_CHECK int submission_add(const char *dir, const struct job_record *record, struct err *err);
+/* Without the file there are no jobs, which is no error. A line that is no such record is passed over. */
+MUST_CHECK int submission_read(const char *dir, struct submission *out, struct err *err);
+/* The same of the file's text. */
+void submission_parse(struct str text, struct submission *out);
+void submission_release(struct submission *submission);
+/* An array, whose tasks write no lines here. */
+bool submitted_job_is_array(const struct submitted_job *job);
+/* The last job; of stages, the first that has not ended well. NULL: there is none. */
+const struct submitted_job *submission_last(const struct submission *submission);
+/* Can there be more of it, as far as the lines tell? */
+static inline bool submitted_job_is_open(const struct submitted_job *job)
+{
+    return job->event < JOB_ENDED;
+}
+/* How often jobs have submitted one again since the user did. */
+uint64_t submission_count_again(const struct submission *submission);

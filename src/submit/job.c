@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "submit/job.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/env_list.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "slurm/job.h"
+#include "slurm/queue.h"
+#include "store/lock.h"
+#include "store/orders.h"
+#include "store/runs.h"
+#include "store/submission.h"
+#include "submit/again.h"
+#include "submit/batch.h"
+#include "submit/queue_answer.h"
+#include "submit/tasks.h"
+
+enum {
+    LOOK_EVERY_S = 1,
+    LOCK_WAIT_MS = 10 * 60 * 1000,
+    TRIES = 5, /* of submitting again */
+    TRY_EVERY_S = 5
+};
+
+struct job {
+    const struct job_request *request;
+    uint64_t number;
+    struct run_lock lock; /* of a verb without a ledger */
+    sigset_t signals, signals_before;
+    pid_t child; /* 0: none */
+    int status;  /* of the child, when it has ended */
+    bool drain_is_due;
+    bool is_over; /* a job to follow is submitted, or is not to be */
+    struct again_facts facts;
+};
+
+/* ---- the run's folder ---- */
+
+static uint64_t settled_count(const char *run_dir)
+{
+    struct run_summary run = {0};
+    uint64_t n = 0;
+    if (run_inspect(run_dir, &run, NULL) == 0)
+        n = run.items_done + run.items_failed;
+    run_summary_release(&run);
+    return n;
+}
+
+static bool is_finished(const struct job_request *r)
+{
+    struct run_summary run = {0};
+    bool is =
+        r->has_ledger && run_inspect(r->run_dir, &run, NULL) == 0 && run.state == RUN_FINISHED;
+    run_summary_release(&run);
+    return is;
+}
+
+/* The job before this one may still be ending, or Slurm may have lost sight of a node where it goes on. */
+static int lock_await(const char *run_dir, struct err *err)
+{
+    const uint64_t begin_ms = clock_now_ms();
+    struct run_holder holder;
+    bool is_said = false;
+    while (run_is_locked(run_dir, &holder)) {
+        if (clock_now_ms() - begin_ms > LOCK_WAIT_MS)
+            return fail(err, ERR_UNAVAILABLE, "run %s is still worked on by process %d on %s",
+                        path_basename(run_dir), (int)holder.pid, holder.host);
+        if (!is_said)
+            talk("waiting for process %d on %s, which works on run %s", (int)holder.pid,
+                 holder.host, path_basename(run_dir));
+        is_said = true;
+        nanosleep(&(struct timespec){.tv_sec = LOOK_EVERY_S}, NULL);
+    }
+    return 0;
+}
+
+/* Two jobs never work on one run: a verb with a ledger takes the lock itself. Orders were meant for an earlier job. */
+static int folder_take(struct job *job, struct err *err)
+{
+    const char *run_dir = job->request->run_dir;
+    int rc = run_check_ours(run_dir, err);
+    if (rc == 0)
+        rc = lock_await(run_dir, err);
+    if (rc == 0 && !job->request->has_ledger)
+        rc = run_lock_take(&job->lock, run_dir, err);
+    return rc ? rc : run_orders_drop(run_dir, err);
+}
+
+static int note(const struct job *job, struct job_record record, struct err *err)
+{
+    record.job = job->number;
+    return submission_add(job->request->run_dir, &record, err);
+}
+
+static uint64_t number_of_variable(const char *name)
+{
+    const char *text = getenv(name);
+    uint64_t number = 0;
+    return text && u64_parse(str_of(text), 0, UINT32_MAX, &number, NULL) == 0 ? number : 0;
+}
+
+static int begin_note(const struct job *job, struct err *err)
+{
+    uint64_t n_restarts = number_of_variable("SLURM_RESTART_COUNT");
+    const char *nodes = getenv("SLURM_JOB_NODELIST");
+    talk("job %llu%s on %s", (unsigned long long)job->number,
+         n_restarts > 0 ? ", started again by Slurm," : "", nodes ? nodes : "?");
+    return note(job,
+                (struct job_record){.event = JOB_STARTED, .nodes = nodes, .restarts = n_restarts},
+                err);
+}
+
+/* ---- the verb ---- */
+
+static void signals_block(struct job *job)
+{
+    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    sigemptyset(&job->signals);
+    for (size_t i = 0; i < countof(numbers); i++)
+        sigaddset(&job->signals, numbers[i]);
+    sigprocmask(SIG_BLOCK, &job->signals, &job->signals_before);
+}
+
+static _Noreturn void child_become(const struct job *job, pid_t parent)
+{
+    size_t n = 0;
+    while (job->request->words[n])
+        n++;
+    char **argv = xcalloc(n + 2, sizeof(*argv));
+    size_t n_own = job->request->is_program ? 0 : 1;
+    if (n_own > 0)
+        argv[0] = xstrdup(job->request->self_path);
+    for (size_t i = 0; i < n; i++)
+        argv[i + n_own] = job->request->words[i];
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, &job->signals_before, NULL);
+    if (getppid() == parent)
+        execvp(argv[0], argv);
+    talk("run %s: %s", argv[0], errno_text(errno));
+    _exit(69);
+}
+
+static int child_start(struct job *job, struct err *err)
+{
+    pid_t self = getpid();
+    fflush(NULL);
+    job->child = fork();
+    if (job->child < 0)
+        return fail_errno(err, "start a process");
+    if (job->child == 0)
+        child_become(job, self);
+    return 0;
+}
+
+static void child_reap(struct job *job)
+{
+    int wait_status;
+    if (waitpid(job->child, &wait_status, WNOHANG) != job->child)
+        return;
+    job->child = 0;
+    job->status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+/* Asks the verb to finish what is in flight. A run that has not taken its lock yet is asked again later. */
+static void drain(struct job *job)
+{
+    const struct job_request *r = job->request;
+    struct err err = {0};
+    bool was_running = true;
+    enum stop_how how;
+    if (!r->has_ledger) {
+        kill(job->child, SIGTERM);
+    } else if (run_stop_asked(r->run_dir, &how)) {
+        job->facts.is_stopped = true;
+    } else if (run_stop(r->run_dir, STOP_DRAIN, &was_running, &err) != 0) {
+        talk("%s", err.text);
+        kill(job->child, SIGTERM);
+    }
+    job->drain_is_due = !was_running;
+}
+
+/* Orders to a verb without a ledger come to the job. */
+static void orders_look(struct job *job)
+{
+    enum stop_how how;
+    if (job->request->has_ledger || !run_stop_asked(job->request->run_dir, &how))
+        return;
+    if (!job->facts.is_stopped) {
+        talk("stopped; ending %s", job->request->words[0]);
+        kill(job->child, SIGTERM);
+    }
+    job->facts.is_stopped = true;
+    if (how == STOP_NOW)
+        kill(job->child, SIGINT);
+}
+
+/* ---- what follows ---- */
+
+/* A controller that is busy or is started again must not end the work. */
+static uint64_t submit_patiently(const struct job *job, struct err *err)
+{
+    const struct batch_wish wish = {.after = job->number};
+    uint64_t next = 0;
+    int rc = batch_submit(job->request->run_dir, &wish, &next, err);
+    for (int i = 1; rc && next == 0 && i < TRIES && !job->facts.is_ended; i++) {
+        talk("%s; trying again", err->text);
+        nanosleep(&(struct timespec){.tv_sec = TRY_EVERY_S}, NULL);
+        rc = batch_submit(job->request->run_dir, &wish, &next, err);
+    }
+    return next;
+}
+
+static void follow_up(struct job *job)
+{
+    struct err err = {0};
+    enum again_verdict verdict = again_judge(&job->facts);
+    const char *why = again_why(verdict);
+    job->is_over = true;
+    uint64_t next = again_goes_on(verdict) ? submit_patiently(job, &err) : 0;
+    if (next > 0)
+        talk("%s; submitted again as job %llu", why, (unsigned long long)next);
+    else if (again_goes_on(verdict))
+        talk("%s, but the job cannot be submitted again: %s", why, err.text);
+    else if (verdict != AGAIN_DONE)
+        talk("not submitted again: %s", why);
+    const struct job_record record = {.event =
+                                          verdict == AGAIN_CANCELLED ? JOB_INTERRUPTED : JOB_ENDED,
+                                      .status = job->facts.status,
+                                      .why = again_goes_on(verdict) && next == 0 ? err.text : why};
+    struct err unnoted = {0};
+    if (note(job, record, &unnoted) != 0)
+        talk("%s", unnoted.text);
+}
+
+static void facts_complete(struct job *job)
+{
+    enum stop_how how;
+    const struct job_request *r = job->request;
+    if (!r->has_ledger)
+        return;
+    job->facts.n_done = settled_count(r->run_dir);
+    if (!job->facts.is_limit_near && !job->facts.is_ended && run_stop_asked(r->run_dir, &how))
+        job->facts.is_stopped = true;
+}
+
+/* ---- what Slurm says ---- */
+
+static void on_limit_near(struct job *job)
+{
+    if (job->facts.is_limit_near || job->facts.is_ended)
+        return;
+    job->facts.is_limit_near = true;
+    talk("the time of job %llu is over soon; %s finishes what it has in hand",
+         (unsigned long long)job->number, job->request->words[0]);
+    drain(job);
+}
+
+/* Without the signal before the limit: the user has chosen another one, or it came before this process did. */
+static bool is_time_over(const struct job *job)
+{
+    enum {
+        NEAR_S = 5
+    };
+    cleanup_buf struct buf answer = BUF_INIT;
+    struct queue_entry entry;
+    if (queue_ask(&answer, NULL) != 0 || !queue_find(buf_str(&answer), job->number, &entry))
+        return false;
+    return str_equal(entry.state, STR("TIMEOUT")) || str_equal(entry.reason, STR("TimeLimit")) ||
+           (entry.end_s > 0 && (int64_t)entry.end_s - NEAR_S <= clock_wall_ms() / 1000);
+}
+
+/* Slurm sends it to every process of the job, and SIGKILL not much later: the verb knows already, and would take a
+ * second signal for haste. */
+static void on_end(struct job *job)
+{
+    if (job->facts.is_ended)
+        return;
+    job->facts.is_ended = true;
+    job->facts.is_limit_near = job->facts.is_limit_near || is_time_over(job);
+    if (job->facts.is_limit_near && !job->is_over) {
+        job->facts.is_killed = true;
+        job->facts.status = 75;
+        facts_complete(job);
+        follow_up(job);
+    } else if (job->request->has_ledger) {
+        drain(job);
+    }
+}
+
+static void turn(struct job *job)
+{
+    const struct timespec wait = {.tv_sec = LOOK_EVERY_S};
+    int number = sigtimedwait(&job->signals, NULL, &wait);
+    if (number == SIGUSR1 || number == SIGUSR2) /* the user may have chosen the other one */
+        on_limit_near(job);
+    else if (number == SIGTERM || number == SIGINT || number == SIGHUP)
+        on_end(job);
+    child_reap(job);
+    if (job->child > 0 && job->drain_is_due)
+        drain(job);
+    if (job->child > 0)
+        orders_look(job);
+}
+
+static int work(struct job *job, struct err *err)
+{
+    struct submission submission;
+    int rc = submission_read(job->request->run_dir, &submission, err);
+    if (rc)
+        return rc;
+    job->facts = (struct again_facts){.knows_gain = job->request->has_ledger,
+                                      .n_done_before = settled_count(job->request->run_dir),
+                                      .n_again = submission_count_again(&submission),
+                                      .again_max = job->request->again_max};
+    submission_release(&submission);
+    signals_block(job);
+    rc = child_start(job, err);
+    while (rc == 0 && job->child > 0)
+        turn(job);
+    if (rc == 0 && !job->is_over) {
+        job->facts.status = job->status;
+        facts_complete(job);
+        follow_up(job);
+    }
+    return rc ? rc : job->status;
+}
+
+/* Tasks that are not complete are submitted again, and this job's script behind them. *are_sent false: none is. */
+static int tasks_send_again(const struct job *job, bool *are_sent, struct err *err)
+{
+    const struct job_request *r = job->request;
+    cleanup_buf struct buf left = BUF_INIT;
+    uint64_t array = 0, next = 0;
+    if (r->n_tasks == 0 || tasks_left(r->run_dir, r->n_tasks, &left) == 0)
+        return 0;
+    if (tasks_count_rounds(r->run_dir) >= TASKS_ROUNDS) {
+        talk("tasks %s are not complete after %d times; what they lack is run here",
+             buf_text(&left), TASKS_ROUNDS);
+        return 0;
+    }
+    const struct batch_wish tasks = {
+        .script = TASKS_SCRIPT, .role = "tasks", .array = buf_text(&left)};
+    int rc = batch_submit(r->run_dir, &tasks, &array, err);
+    if (rc == 0)
+        rc = batch_submit(r->run_dir, &(struct batch_wish){.after = array}, &next, err);
+    if (rc)
+        return rc;
+    *are_sent = true;
+    talk("tasks %s are not complete: submitted again as job %llu, and this job behind it as %llu",
+         buf_text(&left), (unsigned long long)array, (unsigned long long)next);
+    return note(job,
+                (struct job_record){.event = JOB_ENDED,
+                                    .status = err_exit_status(ERR_STOPPED),
+                                    .why = "tasks that are not complete are submitted again"},
+                err);
+}
+
+int job_run(const struct job_request *request, struct err *err)
+{
+    bool are_sent = false;
+    struct job job = {.request = request, .number = slurm_job_own(), .lock = RUN_LOCK_INIT};
+    if (job.number == 0)
+        return fail(err, ERR_UNAVAILABLE,
+                    "this is what the script of muster submit becomes in its "
+                    "job, and this is no Slurm job");
+    int rc = folder_take(&job, err);
+    if (rc == 0)
+        rc = begin_note(&job, err);
+    if (rc == 0 && is_finished(request)) {
+        talk("run %s is complete", path_basename(request->run_dir));
+        rc = note(&job, (struct job_record){.event = JOB_ENDED, .why = again_why(AGAIN_DONE)}, err);
+    } else if (rc == 0) {
+        rc = tasks_send_again(&job, &are_sent, err);
+        if (rc == 0)
+            rc = are_sent ? err_exit_status(ERR_STOPPED) : work(&job, err);
+    }
+    run_lock_release(&job.lock);
+    return rc;
+}

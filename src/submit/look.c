@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "submit/look.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/ours.h"
+#include "base/parse.h"
+#include "base/shell.h"
+#include "base/xalloc.h"
+#include "submit/batch.h"
+#include "submit/queue_answer.h"
+
+enum {
+    STATUS_STOPPED = 75
+};
+
+/* ---- words ---- */
+
+static void wait_add(struct buf *out, const struct submitted_job *job,
+                     const struct queue_entry *entry)
+{
+    buf_add_text(out, job->event == JOB_SUBMITTED ? "waits" : "waits to be started again");
+    if (!entry)
+        return;
+    buf_add_text(out, ": ");
+    queue_reason_add(entry->reason, out);
+}
+
+static void run_add(struct buf *out, const struct submitted_job *job,
+                    const struct queue_entry *entry)
+{
+    buf_add_text(out, "runs");
+    if (job->nodes)
+        buf_addf(out, " on %s", job->nodes);
+    else if (entry && entry->nodes.len > 0)
+        buf_addf(out, " on %.*s", (int)entry->nodes.len, entry->nodes.at);
+}
+
+/* NULL: unknown. */
+static char *times_new(const char *before, uint64_t at_s, int64_t now_ms, const char *after)
+{
+    char left[24];
+    int64_t left_ms = (int64_t)at_s * 1000 - now_ms;
+    if (at_s == 0 || left_ms <= 0)
+        return NULL;
+    duration_format(left, (uint64_t)left_ms);
+    return xasprintf("%s%s%s", before, left, after);
+}
+
+/* ---- states ---- */
+
+static void ended_judge(const struct submitted_job *job, bool has_ledger, struct run_summary *run,
+                        struct buf *words)
+{
+    if (job->status == 0)
+        buf_add_text(words, "has ended");
+    else
+        buf_addf(words, "ended with status %d", job->status);
+    if (job->why)
+        buf_addf(words, ": %s", job->why);
+    if (!has_ledger)
+        run->state = job->status == 0                                     ? RUN_FINISHED
+                     : job->status == STATUS_STOPPED || job->status > 128 ? RUN_STOPPED
+                                                                          : RUN_FAILED;
+}
+
+static void over_judge(const struct look_facts *facts, bool has_ledger, struct run_summary *run,
+                       struct buf *words)
+{
+    if (!facts->entry) {
+        buf_add_text(words, "is over: Slurm does not know it any more");
+        return;
+    }
+    buf_add_text(words, "is over: ");
+    queue_end_add(facts->entry->state, words);
+    if (!has_ledger && str_equal(facts->entry->state, STR("CANCELLED")))
+        run->state = RUN_STOPPED;
+    else if (!has_ledger && str_equal(facts->entry->state, STR("FAILED")))
+        run->state = RUN_FAILED;
+}
+
+/* It has not ended as far as the run's folder tells. */
+static void open_judge(const struct submitted_job *job, const struct look_facts *facts,
+                       bool has_ledger, struct run_summary *run, struct buf *words,
+                       struct submitted_look *out)
+{
+    const struct queue_entry *entry = facts->entry;
+    enum queue_phase phase = job->event == JOB_STARTED ? QUEUE_RUNS : QUEUE_WAITS;
+    if (run->state != RUN_RUNNING && facts->is_asked)
+        phase = facts->entry ? queue_phase_of(facts->entry->state) : QUEUE_OVER;
+    if (run->state == RUN_RUNNING || phase == QUEUE_RUNS) {
+        run->state = RUN_RUNNING;
+        run_add(words, job, entry);
+        out->times = entry ? times_new("for ", entry->end_s, facts->now_ms, " at most") : NULL;
+    } else if (phase == QUEUE_WAITS) {
+        run->state = RUN_QUEUED;
+        wait_add(words, job, entry);
+        out->times =
+            entry ? times_new("Slurm expects it to begin in ", entry->start_s, facts->now_ms, "")
+                  : NULL;
+    } else {
+        over_judge(facts, has_ledger, run, words);
+        out->status = job->status > 0 ? job->status : 1;
+        return;
+    }
+    out->goes_on = true;
+    if (facts->no_answer)
+        buf_addf(words, " (Slurm cannot be asked: %s)", facts->no_answer);
+}
+
+void look_judge(const struct submission *submission, const struct look_facts *facts,
+                bool has_ledger, struct run_summary *run, struct submitted_look *out)
+{
+    const struct submitted_job *job = submission_last(submission);
+    struct buf words = BUF_INIT;
+    *out = (struct submitted_look){0};
+    if (!job)
+        return;
+    out->job = job->id;
+    out->n_again = submission_count_again(submission);
+    if (run->started_wall_ms == 0)
+        run->started_wall_ms = submission->jobs[0].submitted_ms;
+    if (!run->verb && submission->verb)
+        run->verb = xstrdup(submission->verb);
+    if (submitted_job_is_open(job)) {
+        open_judge(job, facts, has_ledger, run, &words, out);
+    } else if (job->event == JOB_ENDED) {
+        ended_judge(job, has_ledger, run, &words);
+        out->status = job->status;
+    } else {
+        buf_add_text(&words, "was cancelled by muster stop");
+        out->status = STATUS_STOPPED;
+        run->state = has_ledger && run->state != RUN_INTERRUPTED ? run->state : RUN_STOPPED;
+    }
+    out->words = buf_steal(&words);
+}
+
+/* ---- asking ---- */
+
+/* Slurm is asked about the user's own jobs. */
+static bool is_mine(const char *run_dir)
+{
+    struct stat st;
+    return stat(run_dir, &st) == 0 && ours_is(&st, run_dir);
+}
+
+static void script_add(const char *dir, const char *name, struct buf *out)
+{
+    cleanup_free char *script = batch_script_path(dir, name);
+    buf_add_char(out, ' ');
+    buf_add_shell_word(out, script);
+}
+
+/* The stages from this one on, each behind the one before it. */
+static void stages_go_on(const char *dir, const struct submission *submission,
+                         const struct submitted_job *from, struct buf *out)
+{
+    for (const struct submitted_job *job = from; job < submission->jobs + submission->n_jobs;
+         job++) {
+        cleanup_free char *name = xasprintf("%s.sh", job->role ? job->role : "job");
+        buf_add_text(out, job == from ? "job=$(sbatch --parsable"
+                                      : " && job=$(sbatch --parsable --kill-on-invalid-dep=yes "
+                                        "--dependency=afterok:$job");
+        script_add(dir, name, out);
+        buf_add_char(out, ')');
+    }
+}
+
+/* The same script goes on with the run, or runs a verb without a ledger anew. Here may be no place for the work. */
+static void go_on_complete(struct run_summary *run, const struct submission *submission,
+                           const struct submitted_job *job)
+{
+    struct buf words = BUF_INIT;
+    if (job->role) {
+        stages_go_on(run->dir, submission, job, &words);
+    } else {
+        buf_add_text(&words, "sbatch");
+        script_add(run->dir, NULL, &words);
+    }
+    free(run->go_on);
+    run->go_on = buf_steal(&words);
+}
+
+/* ---- several jobs ---- */
+
+static bool part_find(const struct submitted_job *job, const struct look_facts *facts,
+                      const struct queue_answer *answer, struct queue_entry *entry)
+{
+    return facts->is_asked && queue_find(buf_str(&answer->text), job->id, entry);
+}
+
+static bool array_runs(const struct submission *submission, const struct look_facts *facts,
+                       const struct queue_answer *answer)
+{
+    struct queue_entry entry;
+    for (size_t i = 0; i < submission->n_jobs; i++)
+        if (submitted_job_is_array(&submission->jobs[i]) &&
+            part_find(&submission->jobs[i], facts, answer, &entry) &&
+            queue_phase_of(entry.state) == QUEUE_RUNS)
+            return true;
+    return false;
+}
+
+static const char *part_words(const struct submitted_job *job, const struct look_facts *facts,
+                              const struct queue_answer *answer)
+{
+    struct queue_entry entry;
+    if (job->event == JOB_ENDED)
+        return job->status == 0 ? "has ended" : "has failed";
+    if (job->event == JOB_CANCELLED)
+        return "was cancelled";
+    if (!part_find(job, facts, answer, &entry))
+        return facts->is_asked ? "is over" : job->event == JOB_STARTED ? "runs" : "waits";
+    enum queue_phase phase = queue_phase_of(entry.state);
+    return phase == QUEUE_RUNS ? "runs" : phase == QUEUE_WAITS ? "waits" : "is over";
+}
+
+/* "dump (13) has ended, train (14) runs" */
+static char *parts_new(const struct submission *submission, const struct submitted_job *last,
+                       const struct look_facts *facts, const struct queue_answer *answer)
+{
+    struct buf out = BUF_INIT;
+    for (size_t i = 0; i < submission->n_jobs; i++) {
+        const struct submitted_job *job = &submission->jobs[i];
+        if (job->role)
+            buf_addf(&out, "%s%s (%llu) %s", out.len > 0 ? ", " : "", job->role,
+                     (unsigned long long)job->id,
+                     !facts->is_asked && !submitted_job_is_open(last) && submitted_job_is_open(job)
+                         ? "is over"
+                         : part_words(job, facts, answer));
+    }
+    return out.len > 0 ? buf_steal(&out) : NULL;
+}
+
+void submitted_look(struct run_summary *run, struct submitted_look *out)
+{
+    struct submission submission;
+    struct queue_answer answer = {0};
+    struct queue_entry entry;
+    struct err err = {0};
+    struct look_facts facts = {.now_ms = clock_wall_ms()};
+    bool has_ledger = run->verb != NULL;
+    *out = (struct submitted_look){0};
+    if (submission_read(run->dir, &submission, NULL) != 0 || submission.n_jobs == 0)
+        return;
+    const struct submitted_job *job = submission_last(&submission);
+    if (submitted_job_is_open(job) && is_mine(run->dir)) {
+        int rc = queue_answer_get(&answer, &err);
+        facts.no_answer = rc ? err.text : NULL;
+        facts.is_asked = rc == 0 && answer.wall_ms > job->changed_ms;
+        if (facts.is_asked && queue_find(buf_str(&answer.text), job->id, &entry))
+            facts.entry = &entry;
+    }
+    look_judge(&submission, &facts, has_ledger, run, out);
+    if (!has_ledger || run->state != RUN_FAILED) /* items that failed need --retry-failed */
+        go_on_complete(run, &submission, job);
+    out->parts = parts_new(&submission, job, &facts, &answer);
+    if (run->state == RUN_QUEUED && array_runs(&submission, &facts, &answer))
+        run->state = RUN_RUNNING;
+    queue_answer_release(&answer);
+    submission_release(&submission);
+}
+
+bool submitted_goes_on(const char *run_dir)
+{
+    struct run_summary run;
+    struct submitted_look look;
+    if (run_is_locked(run_dir, NULL))
+        return true;
+    if (run_inspect(run_dir, &run, NULL) != 0)
+        return false;
+    submitted_look(&run, &look);
+    bool goes_on = look.goes_on;
+    submitted_look_release(&look);
+    run_summary_release(&run);
+    return goes_on;
+}
+
+void submitted_look_release(struct submitted_look *look)
+{
+    free(look->words);
+    free(look->times);
+    free(look->parts);
+    *look = (struct submitted_look){0};
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * squeue's answer, which all verbs of a user share: it is asked once for all jobs, and not again for 15 seconds. The
+ * answer is kept in the user's cache folder.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct queue_answer {
+    int64_t wall_ms; /* when it was asked; 0: never */
+    struct buf text;
+};
+
+/* ERR_UNAVAILABLE if squeue cannot be asked; then wall_ms is 0. */
+MUST_CHECK int queue_answer_get(struct queue_answer *out, struct err *err);
+/* Asks now, whatever was asked before. */
+MUST_CHECK int queue_ask(struct buf *answer, struct err *err);
+void queue_answer_release(struct queue_answer *answer);

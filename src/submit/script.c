@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "submit/script.h"
+
+#include "base/cleanup.h"
+#include "base/shell.h"
+#include "base/xalloc.h"
+#include "slurm/sbatch_options.h"
+
+enum {
+    DRAIN_S = 120,
+    DRAIN_SHARE = 4
+};
+
+uint64_t script_drain_s(uint64_t time_s)
+{
+    return time_s > 0 ? MIN((uint64_t)DRAIN_S, time_s / DRAIN_SHARE) : DRAIN_S;
+}
+
+/* ---- #SBATCH lines ---- */
+
+static const char *const not_in_a_script[][2] = {
+    {"wrap", "the verb is what the job runs"},
+    {"wait", "--follow waits for the job, and shows what it does"},
+    {"help", "muster submit --help tells about these options, man sbatch about Slurm's"},
+    {"usage", "muster submit --help tells about these options, man sbatch about Slurm's"},
+    {"version", "sbatch --version tells it"},
+    {"test-only", "--dry-run shows what would be submitted"},
+};
+
+/* What concerns only the words that sbatch itself prints. */
+static const char *const without_effect[] = {"parsable", "quiet", "verbose"};
+
+static bool has(const struct env_list *options, const char *name)
+{
+    return sbatch_value(options, name) != NULL;
+}
+
+static bool is_option(const char *word, const char *name)
+{
+    size_t len = strlen(name);
+    return strncmp(word, "--", 2) == 0 && strncmp(word + 2, name, len) == 0 &&
+           (word[2 + len] == '=' || word[2 + len] == '\0');
+}
+
+/* sbatch reads these lines with rules of its own: a backslash takes the next character as it is, in quotes as well. */
+static void line_add(struct buf *out, const char *word)
+{
+    bool is_plain = word[strcspn(word, " \t\"'\\#")] == '\0';
+    buf_add_text(out, "#SBATCH ");
+    buf_add_text(out, is_plain ? "" : "\"");
+    for (const char *c = word; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            buf_add_char(out, '\\');
+        buf_add_char(out, *c);
+    }
+    buf_add_text(out, is_plain ? "\n" : "\"\n");
+}
+
+static void default_add(const struct script_request *request, const char *name, char *taken,
+                        struct buf *out)
+{
+    if (!has(request->options, name))
+        line_add(out, taken);
+    free(taken);
+}
+
+/* Where muster logs finds it. "%" begins a placeholder in the name of a file of output. */
+static char *log_option_new(const char *option, const char *run_dir, bool is_array)
+{
+    struct buf path = BUF_INIT;
+    buf_addf(&path, "--%s=", option);
+    for (const char *c = run_dir; *c; c++)
+        buf_add_text(&path, *c == '%' ? "%%" : (char[]){*c, '\0'});
+    buf_addf(&path, "/logs/job_%s_%s.log", is_array ? "%A.%a" : "%j",
+             strcmp(option, "error") == 0 ? "stderr" : "stdout");
+    return buf_steal(&path);
+}
+
+static void defaults_add(const struct script_request *r, struct buf *out)
+{
+    default_add(r, "job-name", xasprintf("--job-name=muster-%s", r->name ? r->name : r->words[0]),
+                out);
+    if (r->tasks)
+        default_add(r, "array", xasprintf("--array=%s", r->tasks), out);
+    default_add(r, "chdir", xasprintf("--chdir=%s", r->cwd), out);
+    if (!has(r->options, "output")) /* with an output of the user's, errors go there too */
+        default_add(r, "error", log_option_new("error", r->run_dir, r->tasks), out);
+    default_add(r, "output", log_option_new("output", r->run_dir, r->tasks), out);
+    default_add(r, "open-mode", xstrdup("--open-mode=append"), out);
+    default_add(
+        r, "signal",
+        xasprintf("--signal=B:%s@%llu", r->tasks ? "TERM" : "USR1", (unsigned long long)r->drain_s),
+        out);
+    if (!has(r->options, "no-requeue"))
+        default_add(r, "requeue", xstrdup("--requeue"), out);
+}
+
+static int option_add(const char *word, struct buf *out, struct err *err)
+{
+    for (size_t i = 0; i < countof(not_in_a_script); i++)
+        if (is_option(word, not_in_a_script[i][0]))
+            return fail(err, ERR_USAGE, "--%s has no place here: %s", not_in_a_script[i][0],
+                        not_in_a_script[i][1]);
+    for (size_t i = 0; i < countof(without_effect); i++)
+        if (is_option(word, without_effect[i]))
+            return 0;
+    if (strchr(word, '\n'))
+        return fail(err, ERR_USAGE, "an option of sbatch cannot have two lines: %s", word);
+    line_add(out, word);
+    return 0;
+}
+
+/* ---- commands ---- */
+
+static void word_add(struct buf *out, const char *word)
+{
+    buf_add_char(out, ' ');
+    buf_add_shell_word(out, word);
+}
+
+/* A task of an array is a run of its own. Its script is the verb itself, which finishes what it has in hand at SIGTERM. */
+static void task_command_add(const struct script_request *r, struct buf *out)
+{
+    buf_add_text(out, "exec");
+    word_add(out, r->program);
+    word_add(out, r->words[0]);
+    buf_add_text(out, " --run-dir=");
+    buf_add_shell_word(out, r->run_dir);
+    buf_addf(out, "/tasks/$SLURM_ARRAY_TASK_ID --part=$SLURM_ARRAY_TASK_ID/%llu",
+             (unsigned long long)r->n_tasks);
+    for (const char *const *word = r->words + 1; *word; word++)
+        word_add(out, *word);
+    buf_add_char(out, '\n');
+}
+
+static void command_add(const struct script_request *r, struct buf *out)
+{
+    if (r->tasks) {
+        task_command_add(r, out);
+        return;
+    }
+    buf_add_text(out, "exec");
+    word_add(out, r->program);
+    buf_addf(out, " job --again=%llu", (unsigned long long)r->again_max);
+    buf_add_text(out, r->has_ledger ? " --ledger" : "");
+    buf_add_text(out, r->is_program ? " --program" : "");
+    if (r->n_tasks > 0)
+        buf_addf(out, " --tasks=%llu", (unsigned long long)r->n_tasks);
+    word_add(out, r->run_dir);
+    for (const char *const *word = r->words; *word; word++)
+        word_add(out, *word);
+    buf_add_char(out, '\n');
+}
+
+int script_format(const struct script_request *request, struct buf *out, struct err *err)
+{
+    int rc = 0;
+    if (strchr(request->run_dir, '\n') || strchr(request->cwd, '\n'))
+        return fail(err, ERR_USAGE, "the name of a folder cannot have two lines: %s, %s",
+                    request->run_dir, request->cwd);
+    buf_add_text(out, "#!/bin/bash\n");
+    defaults_add(request, out);
+    for (size_t i = 0; i < request->options->len && rc == 0; i++)
+        rc = option_add(request->options->at[i], out, err);
+    if (request->setup)
+        buf_addf(out, "%s || exit\n", request->setup);
+    command_add(request, out);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The batch script of a verb, as text. It holds all that its job needs, so that the same script is submitted again.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/env_list.h"
+#include "base/err.h"
+
+/* All borrowed. */
+struct script_request {
+    const char *program;            /* muster, absolute */
+    const char *run_dir, *cwd;      /* absolute */
+    const struct env_list *options; /* sbatch's, as sbatch_words_read() gives them */
+    const char *setup;              /* a line before muster; NULL: none */
+    const char *const *words;       /* the verb and what follows, NULL-terminated */
+    const char *name;               /* of the job; NULL: the verb's */
+    bool is_program;                /* the words are those of another program than muster */
+    uint64_t n_tasks;               /* of an array, on which this job's work depends; 0: none */
+    const char *tasks; /* "0-15%4": of the array that this script is; NULL: it is none */
+    bool has_ledger;   /* what the verb has done is in run_dir, and its run goes on there */
+    uint64_t drain_s, again_max;
+};
+
+/* ERR_USAGE for an option that cannot stand in a script. */
+MUST_CHECK int script_format(const struct script_request *request, struct buf *out,
+                             struct err *err);
+/* How long before the time limit the work is drained, if the user has not said so: two minutes, but a quarter of a short
+ * job at most. time_s 0: unknown. */
+uint64_t script_drain_s(uint64_t time_s);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "submit/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/shell.h"
+#include "base/xalloc.h"
+#include "slurm/sbatch_options.h"
+
+enum {
+    NAME_MAX_BYTES = 64
+};
+
+/* It names a file and a folder. "job" and "tasks" are names of scripts. */
+static bool is_name(struct str name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    cleanup_free char *text = xstrndup(name.at, name.len);
+    return name.len > 0 && name.len <= NAME_MAX_BYTES && strspn(text, letters) == name.len &&
+           text[0] != '-' && strcmp(text, "job") != 0 && strcmp(text, "tasks") != 0;
+}
+
+static void options_join(const struct env_list *common, const struct env_list *own,
+                         struct env_list *out)
+{
+    for (size_t i = 0; i < common->len; i++) {
+        cleanup_free char *name = xstrndup(common->at[i] + 2, strcspn(common->at[i] + 2, "="));
+        if (!sbatch_value(own, name))
+            env_list_add(out, xstrdup(common->at[i]));
+    }
+    for (size_t i = 0; i < own->len; i++)
+        env_list_add(out, xstrdup(own->at[i]));
+}
+
+static int words_read(const char *text, const struct env_list *common, struct stage *out,
+                      struct err *err)
+{
+    struct sbatch_words words;
+    int rc = shell_words(text, &out->typed, err);
+    if (rc)
+        return rc;
+    env_end(&out->typed);
+    rc = sbatch_words_read(NULL, 0, (int)out->typed.len, out->typed.at, &words, err);
+    if (rc)
+        return rc;
+    options_join(common, &words.options, &out->options);
+    out->argv = out->typed.at + words.n_read;
+    out->argc = (int)out->typed.len - words.n_read;
+    sbatch_words_release(&words);
+    return out->argc > 0 ? 0 : fail(err, ERR_USAGE, "it has no command; it stands behind --");
+}
+
+int stage_parse(const char *text, const struct env_list *common, struct stage *out, struct err *err)
+{
+    const char *colon = strchr(text, ':');
+    struct str name = {text, colon ? (size_t)(colon - text) : 0};
+    *out = (struct stage){0};
+    if (!is_name(name))
+        return fail(err, ERR_USAGE,
+                    "--stage '%s': expected a name of letters and digits and its command, such as "
+                    "'dump: --gpus 4 -- python dump.py'",
+                    text);
+    out->name = xstrndup(name.at, name.len);
+    int rc = words_read(colon + 1, common, out, err);
+    return rc ? wrap(err, rc, "--stage %s", out->name) : 0;
+}
+
+void stage_release(struct stage *stage)
+{
+    free(stage->name);
+    env_list_release(&stage->options);
+    env_list_release(&stage->typed);
+    *stage = (struct stage){0};
+}

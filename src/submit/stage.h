@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stage of several jobs, each of which begins when the one before it has ended well: --stage 'dump: --gpus 4 -- CMD'.
+ */
+#pragma once
+
+#include "base/env_list.h"
+#include "base/err.h"
+
+struct stage {
+    char *name;
+    struct env_list options; /* sbatch's: those of all stages, but for what it says itself */
+    struct env_list typed;
+    char **argv; /* the command, in `typed` */
+    int argc;
+};
+
+/* `common`: sbatch's options for all stages. ERR_USAGE. */
+MUST_CHECK int stage_parse(const char *text, const struct env_list *common, struct stage *out,
+                           struct err *err);
+void stage_release(struct stage *stage);

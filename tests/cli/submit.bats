@@ -1,0 +1,349 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# muster submit, under a Slurm of four nodes on this machine (tests/slurm/cluster).
+load helpers
+
+setup_file() {
+    local status=0
+    export SLURM_TEST_PORT=26837
+    "$BATS_TEST_DIRNAME/../slurm/cluster" up "$BATS_FILE_TMPDIR/slurm" >"$BATS_FILE_TMPDIR/up" 2>&1 3>&- 4>&- || status=$?
+    if [ $status -eq 77 ] || [ "$(id -u)" -ne 0 ]; then
+        touch "$BATS_FILE_TMPDIR/none"
+    elif [ $status -ne 0 ]; then
+        cat "$BATS_FILE_TMPDIR/up" "$BATS_FILE_TMPDIR"/slurm/log/*.log >&2
+        return 1
+    else
+        long_job
+    fi
+}
+
+teardown_file() {
+    [ -e "$BATS_FILE_TMPDIR/none" ] || "$BATS_TEST_DIRNAME/../slurm/cluster" down "$BATS_FILE_TMPDIR/slurm"
+}
+
+# Slurm looks at time limits twice a minute: a job that meets its own goes on beside all tests, and the last one looks at it.
+long_job() {
+    cd "$BATS_FILE_TMPDIR"
+    seq 1 1700 >in.txt
+    slow_filter
+    SLURM_CONF=$PWD/slurm/slurm.conf MUSTER_SYSFS=/nowhere MUSTER_LOCK_DIR=$PWD/locks XDG_CACHE_HOME=$PWD/cache \
+        "$MUSTER" submit -w n4 --time=1 --drain 50s map -g cpu:1 -o out.txt in.txt -- ./slow >said 2>&1 3>&- 4>&-
+}
+
+setup() {
+    common_setup
+    [ ! -e "$BATS_FILE_TMPDIR/none" ] || skip "no Slurm here"
+    export SLURM_CONF=$BATS_FILE_TMPDIR/slurm/slurm.conf MUSTER_SYSFS=/nowhere
+}
+
+submit() { run --separate-stderr limited "$MUSTER" submit "$@"; }
+# Its words, and not those of the run.
+submit_said() { output=$stderr says "$@"; }
+events() { jq -r "select(.event == \"$1\") | .${2:-job}" muster-runs/latest/jobs.jsonl; }
+has_events() { [ "$(events "$1" | wc -l)" -ge "$2" ]; }
+last_job() { jq -s 'map(.job) | max' muster-runs/latest/jobs.jsonl; }
+is_in_state() { [ "$(squeue -h -t all -j "$1" -o %T)" = "$2" ]; }
+is_over() { [ -z "$(squeue -h -j "$1" 2>/dev/null)" ]; }
+state() {
+    rm -rf cache
+    "$MUSTER" ls --json | jq -r .state
+}
+has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq '.done // 0')" -ge "$1" ] 2>/dev/null; }
+is_complete() { [ -e out.txt ] && is_over "$(last_job)"; }
+
+# A filter that notes each item when it begins it.
+noting_filter() {
+    mkdir begun
+    worker noting <<'END2'
+#!/bin/sh
+while read -r item; do
+    echo "$item" >>"begun/$$"
+    sleep 0.03
+    echo "$item"
+done
+END2
+}
+each_item_was_begun_once() { [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]; }
+
+@test "--follow: the results, the words and the status are those of a run here" {
+    seq 1 5000 >in.txt
+    submit --follow map -g cpu:2 -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    submit_said "submitted as job" "out.txt: 5,000 results, complete" "has ended: all is done"
+    [ "$(state)" = finished ]
+    run "$MUSTER" status
+    says "state     finished" "job       $(last_job) has ended: all is done" "5,000 of 5,000 items"
+    run "$MUSTER" logs latest "job_$(last_job)"
+    says "[job $(last_job)] muster: job $(last_job) on n"
+    submit --follow each -g cpu:1 -- sh -c 'echo out; echo bad >&2; exit 7'
+    ended_with 7
+    [ "$output" = "cpu_0: out" ]
+    submit_said "cpu_0: bad" "ended with status 7: it failed, and would fail again"
+    [ "$(state | head -1)" = failed ]
+}
+
+@test "--dry-run shows the script, and nothing is submitted or made" {
+    seq 1 5 >in.txt
+    submit --dry-run -N2 -p debug --comment "it's \"two\" words" --setup 'source env.sh' -t 8:00:00 map -o out.txt 'in.txt' -- cat 'a b'
+    ended_with 0
+    local dir
+    dir=$(sed -n 's/^exec.* --ledger \([^ ]*\) .*/\1/p' <<<"$output")
+    [[ $dir == "$PWD/muster-runs/20"*-map ]]
+    [ "$output" = "#!/bin/bash
+#SBATCH --job-name=muster-map
+#SBATCH --chdir=$PWD
+#SBATCH --error=$dir/logs/job_%j_stderr.log
+#SBATCH --output=$dir/logs/job_%j_stdout.log
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue
+#SBATCH --nodes=2
+#SBATCH --partition=debug
+#SBATCH \"--comment=it's \\\"two\\\" words\"
+#SBATCH --time=8:00:00
+source env.sh || exit
+exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o out.txt in.txt -- cat 'a b'" ]
+    [ ! -e muster-runs ]
+    mkdir there
+    submit --dry-run --no-requeue -J mine --signal B:USR1@9 -o log -D there --again 3 launch -m pkg
+    ended_with 0
+    [ "$(grep -c SBATCH <<<"$output")" = 7 ]
+    [[ $output != *--requeue* && $output == *"job --again=3 $PWD/there/muster-runs/"* ]]
+    [[ $(submit --dry-run -t 2 map -o o in.txt -- cat && echo "$output") == *"--signal=B:USR1@30"* ]]
+}
+
+@test "what cannot work is said where it is typed, with its status, and leaves nothing" {
+    seq 1 5 >in.txt
+    refused() { # STATUS WORDS OPTION...
+        local expected=$1 words=$2
+        shift 2
+        submit "$@"
+        ended_with "$expected"
+        submit_said "$words"
+    }
+    refused 2 "no verb"
+    refused 2 "unknown verb 'mpa'" mpa
+    refused 2 "unknown option '--nods' (did you mean '--nodes'?)" --nods=2 map
+    refused 2 "map: unknown option '--outptu' (did you mean '--output'?)" map --outptu o in.txt -- cat
+    refused 2 "map: open nothing: No such file" map -o o nothing -- cat
+    refused 2 "a job has no standard input" map -o o - -- cat
+    refused 2 "name the output with -o FILE" map -o - in.txt -- cat
+    refused 69 "'no-such-program' is not in PATH" map -o o in.txt -- no-such-program
+    refused 2 "--dry-run stands before the verb" map --dry-run -o o in.txt -- cat
+    refused 2 "in the background already" map --detach -o o in.txt -- cat
+    refused 2 "the script nothing.py: No such file" launch nothing.py
+    refused 2 "exclude each other" -N2 launch --nnodes 2 --no-python true
+    refused 2 "submit is not submitted itself" submit map
+    refused 2 "muster kge tracin: unknown option '--tripels'" kge tracin --tripels x
+    refused 2 "--follow waits" --wait map -o o in.txt -- cat
+    refused 2 "there are no runs" resume latest
+    refused 69 "there is no partition 'nowhere'; there are debug" -p nowhere map -o o in.txt -- cat
+    refused 69 "sbatch" --time=tomorrow map -o o in.txt -- cat
+    mkdir bin
+    ln -s "$(command -v cat)" bin
+    PATH=$PWD/bin run "$MUSTER" submit map -o o in.txt -- cat
+    ended_with 69
+    says "there is no Slurm here: sbatch is not in PATH"
+    [ -z "$(ls -A muster-runs 2>/dev/null)" ]
+    run "$MUSTER" job . map
+    ended_with 69
+    says "this is no Slurm job"
+    submit --dry-run --setup 'PATH=/there' map -o o in.txt -- no-such-program # the setup may bring it
+    ended_with 0
+}
+
+@test "a job that waits: status and ls say why, stop cancels it" {
+    seq 1 5 >in.txt
+    submit -H map -g cpu:1 -o out.txt in.txt -- cat
+    ended_with 0
+    [ "$(state)" = queued ]
+    run "$MUSTER" resume
+    ended_with 2
+    says "has nothing to go on with: job $(last_job) waits: it is held"
+    run "$MUSTER" status
+    says "state     queued" "job       $(last_job) waits: it is held: scontrol release"
+    run "$MUSTER" stop
+    ended_with 0
+    says "job $(last_job) is cancelled" "to go on: sbatch "
+    is_over "$(last_job)"
+    [ "$(state)" = stopped ]
+    run "$MUSTER" stop
+    says "there is nothing to stop"
+    "$MUSTER" submit --follow -H map -g cpu:1 -o out.txt in.txt -- cat >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for holds said "it is held"
+    scancel "$(last_job)" # by somebody else
+    wait_for is_in_state "$(last_job)" CANCELLED
+    rm -rf cache
+    map_end
+    ended_with 1
+    says "job $(last_job) is over: it was cancelled"
+    [ "$(state | head -1)" = stopped ]
+}
+
+# As Slurm does before the time limit; only the script gets it.
+limit_comes() { scancel --signal=USR1 --batch "$1"; }
+
+@test "before the time limit the work is drained, and submitted again until it is complete: each item is begun once" {
+    seq 1 200 >in.txt
+    noting_filter
+    "$MUSTER" submit --follow map --no-reissue -g cpu:2 -o out.txt in.txt -- ./noting >said 2>&1 3>&- 4>&- &
+    PID=$!
+    local n first
+    for n in 1 2; do
+        wait_for has_events started $n
+        wait_for has_done $((n * 30))
+        limit_comes "$(last_job)"
+        wait_for has_events ended $n
+    done
+    first=$(events submitted | head -1)
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    each_item_was_begun_once
+    says "the time of job $first is over soon; map finishes what it has in hand" "going on with" \
+        "its time was over, and work is left; submitted again as job $((first + 1))" "job $((first + 2)) has ended: all is done"
+    run "$MUSTER" status
+    says "submitted again 2 times"
+    [ "$(events submitted verb | grep -c map)" = 1 ]
+    wait_for is_over "$(last_job)"
+}
+
+@test "a job that is killed at its limit is followed by another, unless nothing was gained in it" {
+    worker patient <<'END2'
+#!/bin/sh
+[ "$1" -lt 2 ] || [ -e go ] || exec sleep 1000
+echo "$1" >"$2"
+END2
+    "$MUSTER" submit map -g cpu:1 --items 4 --shards 4 -o out.txt -- ./patient {start} {output} 2>/dev/null
+    wait_for has_done 2
+    limit_comes "$(last_job)"
+    wait_for holds muster-runs/latest/stop drain
+    scancel "$(last_job)"
+    wait_for has_events submitted 2
+    wait_for has_events started 2
+    wait_for has_logged "attempt 4"
+    limit_comes "$(last_job)"
+    wait_for holds muster-runs/latest/stop drain
+    scancel "$(last_job)"
+    wait_for has_events ended 2
+    [ "$(events ended why | tail -1)" = "nothing was gained in its time: an item takes longer than a job may run" ]
+    [ "$(state)" = stopped ]
+    touch go
+    submit --follow resume latest
+    ended_with 0
+    [ "$(tr '\n' ' ' <out.txt)" = "0 1 2 3 " ]
+}
+
+@test "stop of a run that goes on ends it for good; a submitted resume completes it, on other devices" {
+    seq 1 120 >in.txt
+    noting_filter
+    "$MUSTER" submit map --no-reissue -g cpu:1 -o out.txt in.txt -- ./noting 2>/dev/null
+    wait_for has_done 20
+    run limited "$MUSTER" stop
+    ended_with 0
+    says "finishes what is in flight" "has ended; to go on: sbatch $(run_dir)/job.sh"
+    wait_for has_events ended 1
+    [ "$(events ended why)" = "it was stopped by muster stop" ]
+    [ "$(state)" = stopped ]
+    [ ! -e out.txt ]
+    submit --follow resume latest -g cpu:2
+    ended_with 0
+    same in.txt out.txt
+    each_item_was_begun_once
+    [ "$(query 'select count(distinct seat) from attempts')" = 2 ]
+    [ "$(ls -d muster-runs/2* | wc -l)" = 1 ]
+}
+
+has_left_the_node() { ! pgrep -f "^slurmstepd: \[$1.batch\]" >/dev/null; }
+
+@test "a node that is lost: Slurm starts the job again, and it goes on" {
+    seq 1 200 >in.txt
+    slow_filter
+    "$MUSTER" submit --follow -w n1 map -g cpu:2 -o out.txt in.txt -- ./slow >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for has_done 50
+    scontrol update nodename=n1 state=down reason=test
+    wait_for is_in_state "$(last_job)" PENDING
+    rm -rf cache
+    wait_for holds said "waits to be started again"
+    wait_for has_left_the_node "$(last_job)" # or its end is taken for that of the second start
+    scontrol update jobid="$(last_job)" starttime=now # else Slurm waits for two minutes
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "started again by Slurm, on" "going on with"
+    [ "$(events started restarts | tail -1)" = 1 ]
+    [ "$(query 'select count(*) from ranges')" -ge 2 ]
+}
+
+@test "two jobs never work on one run: the second waits, and finds it complete" {
+    seq 1 100 >in.txt
+    slow_filter
+    "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 10
+    sbatch muster-runs/latest/job.sh
+    wait_for has_events ended 2
+    same in.txt out.txt
+    grep -q "which works on run" muster-runs/latest/logs/job_*_stderr.log
+    grep -q "is complete" muster-runs/latest/logs/job_*_stderr.log
+    [ "$(events ended status | tr '\n' ' ')" = "0 0 " ]
+}
+
+@test "launch on two nodes: the ranks are one gang, its lines come to the terminal, stop ends it" {
+    submit --follow -N2 --gpus-per-node=2 launch -g cpu:2 --no-python sh -c 'echo $RANK $WORLD_SIZE $SLURMD_NODENAME; echo said by $RANK >&2'
+    ended_with 0
+    [ "$(sort <<<"$output" | cut -d' ' -f1,2 | tr '\n' ';')" = "0 4;1 4;2 4;3 4;" ]
+    [ "$(cut -d' ' -f3 <<<"$output" | sort -u | wc -l)" = 2 ]
+    submit_said "said by 3"
+    "$MUSTER" submit --again 5 -N2 launch -g cpu:1 --no-python sh -c 'echo $RANK >>ranks; trap "echo $RANK >>saved; exit 1" TERM; sleep 1000 & wait' 2>/dev/null
+    wait_for has_lines ranks 2
+    [ "$(state | head -1)" = running ]
+    limit_comes "$(last_job)"
+    wait_for has_lines saved 2 # time for a checkpoint
+    wait_for has_lines ranks 4
+    run limited "$MUSTER" stop
+    ended_with 0
+    wait_for has_events ended 2
+    [ "$(events ended why | tr '\n' ';')" = "its time was over, and work is left;it was stopped by muster stop;" ]
+    [ "$(sort saved | tr '\n' ' ')" = "0 0 1 1 " ]
+    wait_for is_over "$(last_job)"
+}
+
+@test "squeue is asked once in 15 seconds, whatever looks; ctrl-c leaves the job alone" {
+    mkdir bin
+    worker bin/squeue <<END2
+#!/bin/sh
+echo asked >>"$PWD/asked"
+exec $(command -v squeue) "\$@"
+END2
+    PATH=$PWD/bin:$PATH
+    "$MUSTER" submit -H map -g cpu:1 -o out.txt /dev/null -- cat 2>/dev/null
+    "$MUSTER" submit -H each -g cpu:1 -- true 2>/dev/null
+    : >asked
+    "$MUSTER" ls >/dev/null
+    "$MUSTER" status >/dev/null
+    "$MUSTER" ls --json >/dev/null
+    set -m # else the shell ignores ctrl-c for it
+    "$MUSTER" submit --follow -H each -g cpu:1 -- true >said 2>&1 3>&- 4>&- &
+    PID=$!
+    set +m
+    wait_for holds said "waits"
+    [ "$(wc -l <asked)" = 1 ]
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+    says "is left alone" "muster stop "
+    [ "$(squeue -h -j "$(last_job)" -o %T)" = PENDING ]
+    scancel -u root -n muster-each,muster-map
+}
+
+@test "a job that meets its time limit, without help: Slurm's own signal drains it" {
+    cd "$BATS_FILE_TMPDIR"
+    wait_for has_events submitted 2 || wait_for has_events submitted 2
+    wait_for is_complete || wait_for is_complete
+    same in.txt out.txt
+    [[ $(events ended why | head -1) == "its time was over, and work is left" ]]
+}

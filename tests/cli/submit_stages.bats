@@ -1,0 +1,205 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# muster submit with several jobs, and what the cluster says before: under a Slurm of four nodes on this machine.
+load helpers
+
+setup_file() {
+    local status=0
+    export SLURM_TEST_PORT=26897
+    "$BATS_TEST_DIRNAME/../slurm/cluster" up "$BATS_FILE_TMPDIR/slurm" >"$BATS_FILE_TMPDIR/up" 2>&1 3>&- 4>&- || status=$?
+    if [ $status -eq 77 ] || [ "$(id -u)" -ne 0 ]; then
+        touch "$BATS_FILE_TMPDIR/none"
+    elif [ $status -ne 0 ]; then
+        cat "$BATS_FILE_TMPDIR/up" "$BATS_FILE_TMPDIR"/slurm/log/*.log >&2
+        return 1
+    fi
+}
+
+teardown_file() {
+    [ -e "$BATS_FILE_TMPDIR/none" ] || "$BATS_TEST_DIRNAME/../slurm/cluster" down "$BATS_FILE_TMPDIR/slurm"
+}
+
+setup() {
+    common_setup
+    [ ! -e "$BATS_FILE_TMPDIR/none" ] || skip "no Slurm here"
+    export SLURM_CONF=$BATS_FILE_TMPDIR/slurm/slurm.conf MUSTER_SYSFS=/nowhere
+    local name
+    for name in ${!SBATCH_@}; do unset "$name"; done
+}
+
+submit() { run --separate-stderr limited "$MUSTER" submit "$@"; }
+submit_said() { output=$stderr says "$@"; }
+roles() { jq -r 'select(.role) | .role' muster-runs/latest/jobs.jsonl; }
+job_of() { jq -r "select(.role == \"$1\" and .event == \"submitted\") | .job" muster-runs/latest/jobs.jsonl | tail -1; }
+last_job() { jq -s 'map(.job) | max' muster-runs/latest/jobs.jsonl; }
+is_over() { [ -z "$(squeue -h -j "$1" 2>/dev/null)" ]; }
+is_complete() { [ -e out.txt ] && is_over "$(last_job)"; }
+status_now() {
+    rm -rf cache # of squeue's answer
+    run limited "$MUSTER" status
+}
+
+# A map of 8 shards that notes which run; one waits as long as `wait.<shard>` is there, one fails with `bad.<shard>`.
+map_words() { words=(map -g cpu:1 --items 40 "$@" -o out.txt -- sh -c 'echo {shard} >>ran; while [ -e wait.{shard} ]; do sleep 0.05; done; [ ! -e bad.{shard} ] || exit 3; seq {start} $(({start}+{count}-1)) >{output}'); }
+
+@test "--array: the tasks share the shards, and the job behind them makes the output of a run here" {
+    map_words --shards 8
+    limited "$MUSTER" "${words[@]}" 2>said
+    mv out.txt wanted.txt
+    : >ran
+    submit --array 4 "${words[@]}"
+    ended_with 0
+    submit_said "submitted as jobs " " (tasks), "
+    wait_for is_complete
+    same wanted.txt out.txt
+    [ "$(sort -n ran | tr '\n' ' ')" = "0 1 2 3 4 5 6 7 " ]
+    [ ! -e muster-runs/latest/tasks/0/shard-output ]
+    status_now
+    says "state     finished" "40 of 40 items" "tasks (" ") is over"
+}
+
+@test "--array: tasks that Slurm lost are submitted again, and nothing is run twice" {
+    map_words --shards 8
+    touch wait.5
+    submit --array 4%3 "${words[@]}"
+    ended_with 0
+    wait_for grep -qs 5 ran
+    status_now
+    says "state     running" "tasks ($(job_of tasks)) runs"
+    first=$(job_of tasks)
+    scancel --full --signal=KILL "${first}_2"
+    wait_for is_over "${first}_2"
+    rm wait.5
+    wait_for is_complete
+    [ "$(roles)" = $'tasks\ntasks' ]
+    seq 0 39 | cmp - out.txt
+    [ "$(sort -n ran | tr '\n' ' ')" = "0 1 2 3 4 5 5 6 7 " ]
+    grep -qh "tasks 2 are not complete: submitted again as job" muster-runs/latest/logs/*
+}
+
+@test "--array: a shard that fails in its task has failed, and a resume tries it again" {
+    map_words --shards 8 --retries 1
+    touch bad.3
+    submit --array 2 --follow "${words[@]}"
+    ended_with 1
+    [ "$(jq .shard out.txt.failed.jsonl)" = 3 ]
+    [ "$(roles)" = tasks ]
+    rm bad.3
+    run limited "$MUSTER" resume latest --retry-failed -f
+    ended_with 0
+    seq 0 39 | cmp - out.txt
+}
+
+@test "--array that cannot be is refused where it is typed" {
+    map_words
+    submit --array 4 --dry-run "${words[@]}"
+    ended_with 0
+    says "#SBATCH --array=0-3" "--signal=B:TERM@" '/tasks/$SLURM_ARRAY_TASK_ID --part=$SLURM_ARRAY_TASK_ID/4 --shards=4' "job --again=100 --ledger --tasks=4 " "--take="
+    [ ! -e muster-runs ]
+    map_words --shards 3
+    submit --array 4 "${words[@]}"
+    ended_with 2
+    submit_said "3 shards have no 4 parts"
+    submit --array x "${words[@]}"
+    ended_with 2
+    submit_said "--array=x: expected N tasks"
+    submit --array 2 launch --no-python true
+    ended_with 2
+    submit_said "--array shares the shards of a map"
+    seq 4 >in.txt
+    submit --array 2 map -g cpu:1 -o o.txt in.txt -- cat
+    ended_with 2
+    submit_said "is for shard commands"
+    [ ! -e muster-runs ]
+}
+
+@test "--stage: each begins when the one before it has ended well, with its own GPUs, and they are one run" {
+    submit -t 10 --follow \
+        --stage 'dump: --gpus 4 -- map -g cpu:1 --items 4 --shards 2 -o dump.txt -- sh -c "seq {count} >{output}"' \
+        --stage 'train: --gpus-per-node 8 -t 20 -- sh -c "wc -l <dump.txt >n.txt; echo \$SLURM_JOB_GPUS >>n.txt; echo trained"'
+    ended_with 0
+    [ "$output" = trained ]
+    submit_said " (dump), " " (train)" "dump.txt: 4 items in 2 shards, complete" "--exclusive: 8 GPUs are all that a node has"
+    [ "$(cat n.txt)" = $'4\n0,1,2,3,4,5,6,7' ]
+    grep -q '^#SBATCH --exclusive$' muster-runs/latest/train.sh
+    ! grep -q exclusive muster-runs/latest/dump.sh
+    status_now
+    says "state     finished" "dump ($(job_of dump)) has ended, train ($(job_of train)) has ended"
+}
+
+@test "--stage: behind one that fails none begins; stop ends the one that runs and those that wait" {
+    submit --follow --stage 'a: -- sh -c "exit 3"' --stage 'b: -- touch begun'
+    ended_with 3
+    wait_for is_over "$(job_of b)"
+    status_now
+    says "state     failed" "a ($(job_of a)) has failed, b (" "go on     job=\$(sbatch --parsable $PWD/muster-runs/"
+    submit --stage 'a: -- sh -c "touch begun.a; exec sleep 1000"' --stage 'b: -- touch begun'
+    ended_with 0
+    wait_for test -e begun.a
+    run limited "$MUSTER" stop
+    ended_with 0
+    wait_for is_over "$(job_of a)"
+    is_over "$(job_of b)"
+    status_now
+    says "state     stopped" "b ($(job_of b)) was cancelled"
+    [ ! -e begun ]
+}
+
+@test "stages that cannot be are refused, and --dry-run shows all scripts" {
+    submit --dry-run --stage 'a: -- true' --stage 'b: --setup-is-no-option -- true'
+    ended_with 2
+    submit_said "--stage b: unknown option '--setup-is-no-option'"
+    submit --dry-run --stage 'a: -- true' --stage 'a: -- true'
+    ended_with 2
+    submit --stage 'a b: -- true'
+    ended_with 2
+    submit_said "expected a name of letters and digits"
+    submit --stage 'a: --gpus 4'
+    ended_with 2
+    submit_said "--stage a: it has no command"
+    submit --stage 'a: -- no-such-program'
+    ended_with 69
+    submit_said "'no-such-program' is neither a verb of muster nor a program"
+    submit --again 3 --stage 'a: -- true'
+    ended_with 2
+    submit --stage 'a: -- true' map
+    ended_with 2
+    submit_said "'map' is too much"
+    submit --dry-run --stage 'a: -- true' --stage 'b: --gpus=h200:2 -- map -o out.txt made-by-a.txt -- cat'
+    ended_with 0
+    [ "$(grep -c '^#!/bin/bash$' <<<"$output")" = 2 ]
+    [ ! -e muster-runs ]
+}
+
+@test "a request that the cluster can never run is refused with the reason; variables are defaults" {
+    map_words
+    submit -p gpu "${words[@]}"
+    ended_with 69
+    submit_said "there is no partition 'gpu'; there are debug"
+    submit -N1 -G 9 "${words[@]}"
+    ended_with 69
+    submit_said "9 GPUs of one node are asked for, and no node of partition debug has more than 8"
+    submit --gres=gpu:h100:1 "${words[@]}"
+    ended_with 69
+    submit_said "has GPUs of type 'h100'; there are h200 (8 a node)"
+    submit -N9 "${words[@]}"
+    ended_with 69
+    submit_said "9 nodes are asked for, and partition debug has 4: give --nodes=4"
+    submit --mem=20G "${words[@]}"
+    ended_with 69
+    SBATCH_PARTITION=nix submit "${words[@]}"
+    ended_with 69
+    SBATCH_PARTITION=nix SBATCH_TIMELIMIT=7 submit --dry-run -p debug "${words[@]}"
+    ended_with 0
+    says "#SBATCH --partition=debug" "#SBATCH --time=7"
+    says_not nix
+    map_words --items 5000
+    submit --array 1002 "${words[@]}"
+    ended_with 69
+    submit_said "--array: the highest number is 1001, and this cluster allows 1000 (MaxArraySize)"
+    submit -w 'n[1-3]' --dry-run "${words[@]}"
+    ended_with 0
+    submit_said "--nodelist names 3 nodes, and the job is one of 1"
+    [ ! -e muster-runs ]
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Submissions of several jobs: arrays, stages, and which of the jobs tells how the run is.
+ */
+#include "unit/test.h"
+
+#include <sys/stat.h>
+
+#include "base/attr.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "store/submission.h"
+#include "submit/stage.h"
+#include "submit/tasks.h"
+
+static void the_tasks_of_an_array_are_counted_from_zero(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *indexes; /* NULL: refused */
+    } rows[] = {{"1", "0-0"},         {"16", "0-15"}, {"16%4", "0-15%4"}, {"0-15", "0-15"},
+                {"0-15%2", "0-15%2"}, {"0-0", "0-0"}, {"0", NULL},        {"", NULL},
+                {"x", NULL},          {"16%", NULL},  {"16%0", NULL},     {"1-15", NULL},
+                {"0-15:2", NULL},     {"1,3", NULL},  {"%4", NULL},       {"100001", NULL}};
+    for (size_t i = 0; i < countof(rows); i++) {
+        uint64_t n_tasks = 0;
+        char *indexes = NULL;
+        struct err err = {0};
+        int rc = tasks_parse(rows[i].text, &n_tasks, &indexes, &err);
+        if (rc != (rows[i].indexes ? 0 : ERR_USAGE))
+            fail_msg("'%s': %d", rows[i].text, rc);
+        if (rows[i].indexes)
+            assert_string_equal(indexes, rows[i].indexes);
+        free(indexes);
+    }
+}
+
+/* A folder of a run counts as ended by its state alone; here none has one. */
+static void tasks_without_a_run_are_left_in_ranges(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/muster-tasks-XXXXXX";
+    cleanup_buf struct buf left = BUF_INIT;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(tasks_left(dir, 5, &left), 5);
+    assert_string_equal(buf_text(&left), "0-4");
+    buf_reset(&left);
+    assert_int_equal(tasks_left(dir, 1, &left), 1);
+    assert_string_equal(buf_text(&left), "0");
+    assert_int_equal(remove_tree(dir, NULL), 0);
+}
+
+static void a_stage_has_the_common_options_that_it_does_not_say_itself(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"--partition=gpu", "--time=10", "--exclusive", NULL};
+    struct env_list common = {0};
+    struct stage stage;
+    struct err err = {0};
+    cleanup_buf struct buf found = BUF_INIT;
+    env_list_add_words(&common, words);
+    assert_int_equal(
+        stage_parse("train: -t 20 --gpus 8 -- python 'a b.py' --time 3", &common, &stage, &err), 0);
+    for (size_t i = 0; i < stage.options.len; i++)
+        buf_addf(&found, "%s ", stage.options.at[i]);
+    for (int i = 0; i < stage.argc; i++)
+        buf_addf(&found, "[%s]", stage.argv[i]);
+    assert_string_equal(stage.name, "train");
+    assert_string_equal(buf_text(&found), "--partition=gpu --exclusive --time=20 --gpus=8 "
+                                          "[python][a b.py][--time][3]");
+    stage_release(&stage);
+    env_list_release(&common);
+}
+
+static void what_is_no_stage_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",   "a",      ": -- x",   "a b: -- x",          "../a: -- x", "job: -- x", "tasks: -- x",
+        "a:", "a: -- ", "-a: -- x", "a: --nonsense -- x", "a: -- 'x",   "a/b: -- x"};
+    const struct env_list none = {0};
+    for (size_t i = 0; i < countof(texts); i++) {
+        struct stage stage;
+        struct err err = {0};
+        if (stage_parse(texts[i], &none, &stage, &err) != ERR_USAGE)
+            fail_msg("'%s' is taken for a stage", texts[i]);
+        stage_release(&stage);
+    }
+}
+
+static uint64_t last_of(const char *text, uint64_t *n_again)
+{
+    struct submission submission;
+    submission_parse(str_of(text), &submission);
+    const struct submitted_job *last = submission_last(&submission);
+    uint64_t id = last ? last->id : 0;
+    *n_again = submission_count_again(&submission);
+    submission_release(&submission);
+    return id;
+}
+
+#define STAGES                                                                 \
+    "{\"job\":5,\"event\":\"submitted\",\"verb\":\"stages\",\"role\":\"a\"}\n" \
+    "{\"job\":6,\"event\":\"submitted\",\"verb\":\"stages\",\"role\":\"b\"}\n"
+#define TASKS                                                                   \
+    "{\"job\":5,\"event\":\"submitted\",\"verb\":\"map\",\"role\":\"tasks\"}\n" \
+    "{\"job\":6,\"event\":\"submitted\",\"verb\":\"map\"}\n"
+
+static void the_first_stage_that_has_not_ended_well_tells_how_the_run_is(void **state)
+{
+    (void)state;
+    uint64_t n_again;
+    assert_int_equal(last_of(STAGES, &n_again), 5);
+    assert_int_equal(last_of(STAGES "{\"job\":5,\"event\":\"started\"}\n", &n_again), 5);
+    assert_int_equal(last_of(STAGES "{\"job\":5,\"event\":\"ended\",\"status\":0}\n", &n_again), 6);
+    assert_int_equal(last_of(STAGES "{\"job\":5,\"event\":\"ended\",\"status\":3}\n", &n_again), 5);
+    assert_int_equal(last_of(STAGES "{\"job\":5,\"event\":\"ended\",\"status\":0}\n"
+                                    "{\"job\":6,\"event\":\"ended\",\"status\":0}\n",
+                             &n_again),
+                     6);
+    assert_int_equal(n_again, 0);
+}
+
+static void the_job_behind_an_array_tells_how_the_run_is(void **state)
+{
+    (void)state;
+    uint64_t n_again;
+    assert_int_equal(last_of(TASKS, &n_again), 6);
+    assert_int_equal(n_again, 0);
+    assert_int_equal(last_of(TASKS "{\"job\":7,\"event\":\"submitted\",\"role\":\"tasks\"}\n"
+                                   "{\"job\":8,\"event\":\"submitted\"}\n",
+                             &n_again),
+                     8);
+    assert_int_equal(n_again, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_tasks_of_an_array_are_counted_from_zero),
+        cmocka_unit_test(tasks_without_a_run_are_left_in_ranges),
+        cmocka_unit_test(a_stage_has_the_common_options_that_it_does_not_say_itself),
+        cmocka_unit_test(what_is_no_stage_is_refused),
+        cmocka_unit_test(the_first_stage_that_has_not_ended_well_tells_how_the_run_is),
+        cmocka_unit_test(the_job_behind_an_array_tells_how_the_run_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
