@@ -431,7 +431,8 @@ static void a_server_that_is_not_muster_is_named(void **state)
              "cannot be had yet: 127.0.0.1: what speaks there is not muster; it begins with "
              "\"SSH-2.0-OpenSSH_9.2\\r\\n\"\n",
              1);
-    fd = accept_next(listener); /* it asks again */
+    fd = accept_next(listener); /* it asks again, and knows that it is connected */
+    turn_for(50);
     one.later_ms = 10100;
     stranger_wait_closed(fd);
     wait_for(&one, "it did not say in time who it is\n", 1);
