@@ -317,6 +317,7 @@ static int seat_bind(struct agent *agent, const struct wire_spawn *spawn, struct
         agent->shares.of = *wish;
         agent->shares.seat = spawn->seat;
     }
+    ASSERT(agent->shares.at);
     seat->cpus = agent->shares.at[spawn->local_rank].cpus;
     seat->threads = agent->shares.at[spawn->local_rank].threads;
     return 0;
