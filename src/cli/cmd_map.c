@@ -527,9 +527,9 @@ static int resumed_find(const struct map_options *typed, int argc, char **argv, 
 {
     cleanup_free char *dir = NULL;
     cleanup_free char *root = runs_root(typed->request.run.runs_dir);
-    if (argc > 1)
-        return fail(err, ERR_USAGE, "expected one run, found '%s' and '%s'", argv[0], argv[1]);
-    int rc = run_find(root, argc == 1 ? argv[0] : NULL, &dir, err);
+    int rc = argc > 1
+                 ? fail(err, ERR_USAGE, "expected one run, found '%s' and '%s'", argv[0], argv[1])
+                 : run_find(root, argc == 1 ? argv[0] : NULL, &dir, err);
     if (rc == 0)
         rc = run_check_ours(dir, err);
     if (rc == 0)

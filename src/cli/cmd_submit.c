@@ -485,7 +485,9 @@ static int stages_plan(struct app *app, const struct submit_options *options,
 {
     cleanup_free char *here =
         path_cwd(); /* each stage enters the folder of its --chdir from here */
-    int rc = here ? 0 : fail_errno(err, "the working folder");
+    int rc = 0;
+    if (!here)
+        return fail_errno(err, "the working folder");
     for (size_t i = 0; rc == 0 && i < options->stages.len; i++) {
         rc = stage_plan(app, options, options->stages.at[i], common, i > 0, &stages[i], err);
         for (size_t k = 0; rc == 0 && k < i; k++)

@@ -172,6 +172,7 @@ static void core_complex_cpus(const struct places *places, size_t place, cpu_set
         if (!is_known)
             cache_put(caches, n_caches++, &cache);
     }
+    ASSERT(n_caches > 0); /* a place is on a node with cores */
     *out = caches[number % n_caches].cpus;
 }
 

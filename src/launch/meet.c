@@ -137,12 +137,11 @@ static void on_gone(void *context, const struct worker_exit *exit)
     bool is_holder = ask == meet->asks;
     bool is_early = is_holder || exit->exit_code || exit->exit_signal;
     bool is_sought = meet->state > MEET_CLEARS && meet->state < MEET_IS_HELD;
-    if (is_sought && (is_lost || is_over))
+    bool is_let_go = is_holder && meet->state == MEET_IS_HELD;
+    if ((is_sought && (is_lost || is_over)) || is_let_go)
         meet->state = MEET_NOWHERE;
     else if (is_sought && is_early)
         ended_early(ask, exit);
-    else if (is_holder && meet->state == MEET_IS_HELD)
-        meet->state = MEET_NOWHERE;
     else
         step(meet);
 }

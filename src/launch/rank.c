@@ -377,8 +377,9 @@ static int process_start(struct rank *rank, const struct env_list *words,
 /* As an agent does it on its host. */
 static void own_program_fill(const struct rank *rank, struct env_list *words)
 {
-    if (rank->machine->is_far || strcmp(words->at[0], AGENT_PROGRAM) != 0)
+    if (rank->machine->is_far || words->len == 0 || strcmp(words->at[0], AGENT_PROGRAM) != 0)
         return;
+    ASSERT(words->at);
     free(words->at[0]);
     words->at[0] = xstrdup(rank->launch->shell.self_path);
 }

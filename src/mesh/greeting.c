@@ -180,7 +180,7 @@ static void events_take(struct exchange *exchange)
 void greeting_exchange(const struct greeting *greeting, struct greeted *out)
 {
     struct exchange exchange = {.greeting = greeting, .result = out, .n = AT_CALLERS};
-    uint64_t now_ms = clock_now_ms();
+    uint64_t now_ms;
     *out = (struct greeted){.out_fd = -1, .in_fd = -1, .out = LINK_SILENT};
     exchange.at[AT_LISTENER] = (struct pollfd){.fd = greeting->listener, .events = POLLIN};
     exchange.at[AT_OUT] =

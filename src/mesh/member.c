@@ -31,7 +31,7 @@ void told_print(const struct buf *lines)
 static int name_look_up(const char *name, uint16_t port, uint64_t end_ms, struct address_list *list,
                         struct err *err)
 {
-    const struct timespec pause = {.tv_nsec = 1000 * 1000};
+    const struct timespec pause = {.tv_nsec = 1000000L};
     struct lookup *lookup = lookup_begin(name, port);
     int flaw = 0;
     if (!lookup)
@@ -171,7 +171,7 @@ static int address_try(const struct self *self, const struct address *address, u
 /* Tries until rank 0 listens, or the time is over. */
 static int hub_connect(const struct self *self, struct err *why)
 {
-    const struct timespec pause = {.tv_nsec = RETRY_MS * 1000 * 1000};
+    const struct timespec pause = {.tv_nsec = RETRY_MS * 1000000L};
     uint64_t end_ms = clock_now_ms() + MEET_MS;
     struct address_list list = {0};
     int fd = -1;
