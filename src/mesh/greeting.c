@@ -37,9 +37,11 @@ void greeting_words(const char *token, uint32_t from, uint32_t to, uint32_t roun
                     char out[GREETING_BYTES])
 {
     char text[GREETING_BYTES + 1];
-    snprintf(text, sizeof(text), "muster %.*s %u %u %u", TOKEN_MAX_BYTES, token, from, to, round);
+    int len = snprintf(text, sizeof(text), "muster %.*s %u %u %u", TOKEN_MAX_BYTES, token, from, to,
+                       round);
+    ASSERT(len > 0 && len <= GREETING_BYTES);
     memset(out, ' ', GREETING_BYTES);
-    memcpy(out, text, strlen(text));
+    memcpy(out, text, (size_t)len);
 }
 
 bool greeting_read(const char *token, uint32_t self, uint32_t round,
