@@ -17,7 +17,10 @@ def launchers(bench):
     own = os.path.join(bench.build, "muster")
     yield "muster", lambda n, *command: [own, "launch", "--nproc-per-node", str(n), "--no-python", *command]
     if shutil.which("torchrun"):
-        yield "torchrun", lambda n, *command: ["torchrun", "--nproc_per_node", str(n), "--no_python", *command]
+        # Debian's torch 1.13 fails on Python 3.11 without a choice of streams, here of a rank that is not there, and looks
+        # at its ranks every 5 s by default.
+        options = ["-r", "9:1", "-t", "9:1", "--monitor_interval", "0.1", "--no_python"]
+        yield "torchrun", lambda n, *command: ["torchrun", "--nproc_per_node", str(n), *options, *command]
 
 
 def text_of(ms, bar_names=("muster",)):
