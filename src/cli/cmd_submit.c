@@ -26,6 +26,7 @@
 
 enum {
     AGAIN_DEFAULT = 100,
+    DRAIN_MAX_S = 65535, /* sbatch keeps it in 16 bits */
     OWN_MAX = 32,
     STAGES_MAX = 64
 };
@@ -147,6 +148,30 @@ static void task_words_make(struct submitted *s, int argc, char **argv)
     env_end(&s->words);
 }
 
+/* What each task and the job behind them are told. A verb's own words would come later, and be taken instead. */
+static int task_words_fit(const struct submitted *s, int argc, char **argv, struct err *err)
+{
+    static const char *const taken[] = {"run-dir", "part", "take"};
+    cleanup_free void *request = xcalloc(1, s->cmd->request_size + 1);
+    cleanup_free char **copy = xcalloc((size_t)argc + 1, sizeof(*copy));
+    struct env_list words = {0};
+    int n_operands;
+    char **operands, **command;
+    memcpy(copy, argv, (size_t)argc * sizeof(*copy));
+    int rc = cmd_parse(s->cmd, argc, copy, request, &n_operands, &operands, &command, err);
+    if (rc == 0)
+        cmd_words(s->cmd, request, &words);
+    for (size_t i = 0; rc == 0 && i < countof(taken); i++)
+        if (sbatch_value(&words, taken[i]))
+            rc = fail(err, ERR_USAGE,
+                      "--array: --%s is given to each task by submit; leave it out (--runs-dir "
+                      "says where the run's folder is made)",
+                      taken[i]);
+    env_list_release(&words);
+    cmd_release(s->cmd, request);
+    return rc;
+}
+
 static int task_check(struct submitted *s, struct app *app, int argc, char **argv, struct err *err)
 {
     if (!cmd_has(s->cmd, "part"))
@@ -154,6 +179,9 @@ static int task_check(struct submitted *s, struct app *app, int argc, char **arg
                     s->cmd->name);
     if (s->asks.nodes_max > 1)
         return fail(err, ERR_USAGE, "--array: a task runs on one node; leave --nodes out");
+    int fits = task_words_fit(s, argc, argv, err);
+    if (fits)
+        return wrap(err, fits, "%s", s->cmd->name);
     task_words_make(s, argc, argv);
     s->task_part = xasprintf("--part=0/%lu", s->n_tasks);
     cleanup_free char **copy = xcalloc(s->words.len + 2, sizeof(*copy));
@@ -339,17 +367,18 @@ static int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t number
 {
     int rc = jobs_write(dir, jobs, err);
     size_t n = 0;
-    for (; rc == 0 && n < jobs->len; n += rc == 0) {
+    for (; rc == 0 && n < jobs->len; n++) {
         const struct job_script *script = &jobs->scripts[n];
         const struct batch_wish wish = {.script = script->name,
                                         .verb = script->verb,
                                         .role = script->role,
                                         .after = n > 0 ? numbers[n - 1] : 0,
                                         .needs_success = script->role != NULL};
-        rc = batch_submit(dir, &wish, &numbers[n], err);
+        numbers[n] = 0;
+        rc = batch_submit(dir, &wish, &numbers[n], err); /* it may be submitted and not noted */
     }
     for (; rc != 0 && n > 0; n--)
-        if (batch_cancel(dir, numbers[n - 1], NULL) != 0)
+        if (numbers[n - 1] > 0 && batch_cancel(dir, numbers[n - 1], NULL) != 0)
             talk("job %lu is left in the queue", numbers[n - 1]);
     return rc;
 }
@@ -396,7 +425,12 @@ static int own_parse(const struct env_list *own, struct submit_options *options,
     cleanup_free char **argv = xcalloc(own->len + 2, sizeof(*argv));
     for (size_t i = 0; i < own->len; i++)
         argv[i + 1] = own->at[i];
-    return cmd_overlay(&cmd_submit, (int)own->len + 1, argv, options, err);
+    int rc = cmd_overlay(&cmd_submit, (int)own->len + 1, argv, options, err);
+    if (rc == 0 && options->drain_ms > 0 &&
+        (options->drain_ms < 1000 || options->drain_ms / 1000 > DRAIN_MAX_S))
+        rc = fail(err, ERR_USAGE, "--drain: expected 1s to %ds, which is what Slurm can tell",
+                  DRAIN_MAX_S);
+    return rc;
 }
 
 static size_t own_list(struct sbatch_own *out)

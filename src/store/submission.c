@@ -172,6 +172,8 @@ const struct submitted_job *submission_last(const struct submission *submission)
     if (submission->n_jobs == 0)
         return NULL;
     const struct submitted_job *last = &submission->jobs[submission->n_jobs - 1];
+    if (submitted_job_is_array(last)) /* the job behind it is about to be submitted */
+        return last;
     for (const struct submitted_job *job = submission->jobs; last->role && job < last; job++)
         if (job->event != JOB_ENDED || job->status != 0)
             return job;

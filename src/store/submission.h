@@ -69,7 +69,7 @@ void submission_parse(struct str text, struct submission *out);
 void submission_release(struct submission *submission);
 /* An array, whose tasks write no lines here. */
 bool submitted_job_is_array(const struct submitted_job *job);
-/* The last job; of stages, the first that has not ended well. NULL: there is none. */
+/* The last job, an array too while there is none behind it; of stages, the first that has not ended well. NULL: there is none. */
 const struct submitted_job *submission_last(const struct submission *submission);
 /* Can there be more of it, as far as the lines tell? */
 static inline bool submitted_job_is_open(const struct submitted_job *job)

@@ -118,6 +118,17 @@ static void word_add(struct buf *out, const char *word)
     buf_add_shell_word(out, word);
 }
 
+/* Braces keep "|| exit" apart from a comment, a separator or the end of a line that the user's words may end with. */
+static void setup_add(struct buf *out, const char *setup)
+{
+    if (!setup || !setup[strspn(setup, " \t\n")])
+        return;
+    if (setup[strcspn(setup, "#;&|\n")])
+        buf_addf(out, "{ %s\n} || exit\n", setup);
+    else
+        buf_addf(out, "%s || exit\n", setup);
+}
+
 /* A task of an array is a run of its own. Its script is the verb itself, which finishes what it has in hand at SIGTERM. */
 static void task_command_add(const struct script_request *r, struct buf *out)
 {
@@ -162,8 +173,7 @@ int script_format(const struct script_request *request, struct buf *out, struct 
     defaults_add(request, out);
     for (size_t i = 0; i < request->options->len && rc == 0; i++)
         rc = option_add(request->options->at[i], out, err);
-    if (request->setup)
-        buf_addf(out, "%s || exit\n", request->setup);
+    setup_add(out, request->setup);
     command_add(request, out);
     return rc;
 }

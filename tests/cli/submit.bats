@@ -150,6 +150,16 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     run "$MUSTER" job . map
     ended_with 69
     says "this is no Slurm job"
+    submit --dry-run --setup 'false # no' map -o o in.txt -- cat
+    [ "$(bash <<<"$output"; echo $?)" = 1 ]
+    submit --dry-run --setup ' ' map -o o in.txt -- cat
+    bash -n <<<"$output"
+    submit --dry-run --drain 1d map -o o in.txt -- cat
+    ended_with 2
+    submit_said "--drain: expected 1s to 65535s"
+    submit --dry-run --array 4 map --run-dir R --items 8 -o o -- cat {output}
+    ended_with 2
+    submit_said "--array: --run-dir is given to each task by submit; leave it out"
     submit --dry-run --setup 'PATH=/there' map -o o in.txt -- no-such-program # the setup may bring it
     ended_with 0
 }

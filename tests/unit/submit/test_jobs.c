@@ -128,6 +128,8 @@ static void the_job_behind_an_array_tells_how_the_run_is(void **state)
     uint64_t n_again;
     assert_int_equal(last_of(TASKS, &n_again), 6);
     assert_int_equal(n_again, 0);
+    assert_int_equal(
+        last_of(TASKS "{\"job\":7,\"event\":\"submitted\",\"role\":\"tasks\"}\n", &n_again), 7);
     assert_int_equal(last_of(TASKS "{\"job\":7,\"event\":\"submitted\",\"role\":\"tasks\"}\n"
                                    "{\"job\":8,\"event\":\"submitted\"}\n",
                              &n_again),
