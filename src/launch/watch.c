@@ -462,6 +462,13 @@ static void silence_end(struct launch *launch)
     looks_ask(launch, false);
 }
 
+/* Those of --hosts are not while the place where they meet is sought; a process that is not there cannot be asked. */
+static bool are_started(const struct launch *launch)
+{
+    return gang_view(launch->gang).state == GANG_WORKS &&
+           !(launch->fleet && fleet_waits(launch->fleet));
+}
+
 void watch_tick(struct launch *launch)
 {
     struct watch *watch = launch->watch;
@@ -469,7 +476,7 @@ void watch_tick(struct launch *launch)
         return;
     uint64_t now_ms = shell_now(&launch->shell);
     bool leads = launch->gang;
-    bool is_at_work = leads ? gang_view(launch->gang).state == GANG_WORKS : !launch->is_over;
+    bool is_at_work = leads ? are_started(launch) : !launch->is_over;
     if (!is_at_work || !hang_wants_looks(watch->hang, now_ms)) {
         if (is_at_work)
             silence_end(launch);

@@ -177,7 +177,7 @@ static void give_up(struct remote_host *h, const char *why)
 /* Why a host that comes late is of no use; NULL: it is. */
 static const char *late_reason(const struct remote_host *h, const struct wire_taken *taken)
 {
-    if (!watch_of(h) && h->part > 0)
+    if (h->part > 0 && !h->hosts->shell->verb->takes_seats)
         return "it is back with other devices";
     if (!host_may_be_late(h))
         return "it came when the command had been started on the other hosts";
@@ -206,7 +206,7 @@ static void late_take(struct remote_host *h, const struct wire_taken *taken)
         host_log(h, LOG_WARN, "", "it is back with other devices");
     devices_keep(h, taken);
     snprintf(text, sizeof(text), "%zu more worker%s", h->n_seats, h->n_seats == 1 ? "" : "s");
-    if (watch_of(h))
+    if (h->hosts->shell->verb->takes_seats)
         host_log(h, LOG_WARN, "it joins the run: ", text);
     else
         host_log(h, LOG_WARN, "it is here, ", "from the next start on");
