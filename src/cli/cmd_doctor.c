@@ -63,7 +63,7 @@ static const struct opt doctor_opts[] = {
     {OPT_HEADING, .help = "Ranks"},
     {OPT_U64, 0, "ranks", "N", "start N ranks, with --hosts on each host, as muster launch does, and measure the links between them, instead of the checks", FIELD(n_ranks), 1, RANKS_MAX},
     {OPT_TEXT, 0, "master-addr", "HOST", "with --ranks: the address of rank 0 (default: with --hosts one that all hosts reach, else localhost)", FIELD(master_addr)},
-    {OPT_U64, 0, "master-port", "PORT", "with --ranks: the port at which they meet (default: a free one)", FIELD(master_port), 1, 65535},
+    {OPT_U64, 0, "master-port", "PORT", "with --ranks: the port at which the ranks meet (default: a free one)", FIELD(master_port), 1, 65535},
     {OPT_END},
 };
 /* clang-format on */

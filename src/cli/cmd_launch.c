@@ -118,7 +118,9 @@ static int local_rank_settle(struct launch_options *options, struct log *log, st
 static int words_check(const struct launch_request *request, char **command, struct err *err)
 {
     if (!command || !command[0])
-        return fail(err, ERR_USAGE, "no script; it stands behind the options");
+        return fail(
+            err, ERR_USAGE,
+            "no script: name it after the options, as muster launch --nproc-per-node 2 train.py");
     if (request->is_virtual && request->allocation.hosts)
         return fail(err, ERR_USAGE, "--hosts and --virtual-local-rank exclude each other");
     if (request->is_module + request->is_program + request->is_run_path > 1)
@@ -198,13 +200,13 @@ static const struct opt launch_opts[] = {
     {OPT_PARSE, 0, "threads", "N", "OMP_NUM_THREADS of each rank: a number, or share, the cores that the ranks may use, divided among them (default: what is set; if nothing is, 1 for each of several ranks)", FIELD(cpus.threads), .parse = threads_store},
     {OPT_TEXT, 0, "role", "NAME", "the role of the ranks (default default)", FIELD(role)},
     ENVIRONMENT_OPTS(FIELD(environment)),
-    {OPT_HEADING, .help = "Where they meet"},
+    {OPT_HEADING, .help = "Where the ranks meet"},
     {OPT_TEXT, 0, "nnodes", "N", "machines, on each of which the same command is started: N, or MIN:MAX (default 1, or what srun, mpirun and others say that started it)", MEETING(nnodes)},
     {OPT_U64, 0, "node-rank", "N", "the number of this machine, with static; machine 0 leads (default 0)", MEETING(node_rank), 0, 4095},
-    {OPT_FLAG, 0, "standalone", NULL, "meet at a free port of localhost; so they do as well without the options below", MEETING(is_standalone)},
+    {OPT_FLAG, 0, "standalone", NULL, "the ranks meet at a free port of localhost, which is the default where none of the options below is given", MEETING(is_standalone)},
     {OPT_TEXT, 0, "master-addr", "HOST", "the address of machine 0, with --master-port (default 127.0.0.1)", MEETING(master_addr)},
-    {OPT_U64, 0, "master-port", "PORT", "its port: of one machine that of rank 0, of several that at which they meet (default 29500)", MEETING(master_port), 1, PORT_MAX},
-    {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "the same in one; with c10d, the machine that has this address leads, and the ranks meet at a free port (default port 29400); without, on one machine port 0 is a free one", MEETING(endpoint)},
+    {OPT_U64, 0, "master-port", "PORT", "on one machine the port of rank 0; with several, the port at which the machines meet (default 29500)", MEETING(master_port), 1, PORT_MAX},
+    {OPT_TEXT, 0, "rdzv-endpoint", "HOST:PORT", "address and port in one option; with c10d, the machine that has this address leads, the ranks meet at a free port, and the default port is 29400; with static, on one machine, port 0 means a free port", MEETING(endpoint)},
     {OPT_TEXT, 0, "rdzv-backend", "NAME", "static (default) or c10d", MEETING(backend)},
     {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default: a random one, or none with a given port)", FIELD(run_id)},
     {OPT_PATH, 0, "rdzv-token-file", "FILE", "a secret that all machines share; a machine that does not know it is refused", MEETING(token_file)},
@@ -215,11 +217,11 @@ static const struct opt launch_opts[] = {
     {OPT_U64, 0, "hosts-min", "N", "start, and start again, with N hosts or more (default: all)", FIELD(allocation.hosts_min), 1, 4096},
     {OPT_HEADING, .help = "When a rank fails"},
     {OPT_U64, 0, "max-restarts", "N", "start all ranks again, N times at most (default 0)", FIELD(n_restarts), 0, RESTARTS_MAX},
-    {OPT_DURATION, 0, "restart-pause", "DURATION", "before a restart; each one that follows waits twice as long (default 0.1s)", FIELD(pause_ms)},
+    {OPT_DURATION, 0, "restart-pause", "DURATION", "pause before the first restart; the pause doubles with each restart (default 0.1s)", FIELD(pause_ms)},
     {OPT_DURATION, 0, "healthy-after", "DURATION", "ranks that ran for so long before one failed get all restarts back (default: never)", FIELD(healthy_ms)},
-    {OPT_DURATION, 0, "wait-after-first", "DURATION", "when a rank has ended well, the others may take so long; then it is a failure (default: no limit)", FIELD(linger_ms)},
-    {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and say which, and where; 0: never (default 5m)", FIELD(hang.after_ms)},
-    {OPT_PARSE, 0, "on-hang", "WHAT", "report: say it (default); end: it is a failure, with status 124", FIELD(hang.ends), .parse = on_hang_store},
+    {OPT_DURATION, 0, "wait-after-first", "DURATION", "how long the other ranks may run after the first one has ended with status 0; longer is a failure (default: no limit)", FIELD(linger_ms)},
+    {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and print which ranks, and where they stand; 0: never (default 5m)", FIELD(hang.after_ms)},
+    {OPT_PARSE, 0, "on-hang", "WHAT", "report: print the hang, and let the ranks go on (default); end: the hang is a failure, with status 124", FIELD(hang.ends), .parse = on_hang_store},
     {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124); of several machines, the one that leads counts", FIELD(limit_ms)},
     {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
@@ -271,9 +273,9 @@ const struct cmd cmd_launch = {
     .args = "[OPTION]... SCRIPT [ARG]...",
     .summary = "the ranks of a distributed program, as torchrun starts them",
     .details =
-        "Every rank has the environment that torchrun gives it. When one fails, the others are ended, what failed first is "
-        "said, and nothing is left. Options may be written as torchrun's: with _ for -, and shortened; PET_NAME is their "
-        "default. Everything after SCRIPT belongs to the script.",
+        "Every rank has the environment that torchrun gives it. When a rank fails, muster ends the other ranks, names the rank "
+        "that failed first, and leaves no process. Option names may have _ for -, and may be shortened, as with torchrun; the "
+        "variable PET_NAME is the default of the option --name. Everything after SCRIPT belongs to the script.",
     .opts = launch_opts,
     .examples = launch_examples,
     .is_like_argparse = true,

@@ -95,7 +95,9 @@ static int part_store(struct str text, void *field, struct err *err)
     struct str part;
     if (!str_next(&text, '/', &part) || u64_parse(text, 1, 1000000, &shards->n_parts, NULL) != 0 ||
         u64_parse(part, 0, shards->n_parts - 1, &shards->part, NULL) != 0)
-        return fail(err, ERR_USAGE, "expected K/N, such as 0/16 for the first of 16 parts");
+        return fail(err, ERR_USAGE,
+                    "expected K/N with K from 0 to N - 1, such as 0/16 for the first of 16 "
+                    "parts and 15/16 for the last");
     return 0;
 }
 

@@ -636,10 +636,10 @@ static const struct opt submit_opts[] = {
     {OPT_FLAG, 0, "dry-run", NULL, "show the script that would be submitted, and submit nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "follow", NULL, "wait until the work is complete, and show what the job shows; ctrl-c leaves the job alone", FIELD(follow)},
     {OPT_TEXT, 0, "setup", "LINE", "a line of the script before the verb, such as 'source env.sh'", FIELD(setup)},
-    {OPT_DURATION, 0, "drain", "DURATION", "begin nothing new for so long before the time limit, so that what is in hand is finished (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
-    {OPT_U64, 0, "again", "N", "if the time was over before the work was complete, submit the job again, N times at most; 0: never (default 100 for map and resume, which lose nothing; 0 for other verbs)", FIELD(again), 0, 100000},
-    {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: a job of its own, which begins when the stage before it has ended well; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
-    {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among N tasks of a job array, K of them at once; a job behind them takes their results, runs what is missing, and makes the output", FIELD(array)},
+    {OPT_DURATION, 0, "drain", "DURATION", "how long before the time limit map and resume begin no new item, and other verbs get SIGTERM (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
+    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map and resume, which lose nothing; 0 for other verbs)", FIELD(again), 0, 100000},
+    {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: a job of its own, which begins when the stage before it has ended with status 0; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
+    {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among N tasks of a job array, K of them at once; one more job begins when all tasks have ended, takes their results, runs what is missing, and makes the output", FIELD(array)},
     {OPT_END},
 };
 /* clang-format on */
@@ -652,7 +652,7 @@ static const char *const submit_examples[] = {
     "muster submit --array 256%64 --gpus-per-node=8 map --items 100000 --shards 2048 -o all.jsonl -- python3 eval.py --from {start} --n {count} --to {output}",
     "a job array of 256 tasks, 64 at once, and a job that makes the output",
     "muster submit --stage 'dump: --gpus 4 -- launch dump.py' --stage 'train: --gpus 8 -- launch train.py'",
-    "two jobs with other counts of GPUs, the second when the first has ended well",
+    "two jobs with different counts of GPUs, the second begins when the first has ended well",
     "muster submit --dry-run -p gpu -t 60 resume latest",
     "the script of a job that goes on with the latest run",
     NULL,
@@ -665,8 +665,8 @@ const struct cmd cmd_submit = {
     .details =
         "VERB and what follows it is what would be typed without Slurm: map, resume, launch and others. Every option before it "
         "that is not listed here is sbatch's, and is handed on to it. On several nodes the verb runs with --hosts slurm. "
-        "Before the time limit the work is drained, and the job is submitted again until it is complete. "
-        "muster status, logs and stop know the run from now on.",
+        "Before the time limit, map and resume finish the items in hand, and the job is submitted again until the work is "
+        "complete; for other verbs that needs --again. muster status, logs and stop know the run at once.",
     .opts = submit_opts,
     .examples = submit_examples,
     .reads_words = true,

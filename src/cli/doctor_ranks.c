@@ -29,7 +29,7 @@ enum {
 
 static const struct trouble
     not_started = {FINDING_FAIL, "The ranks of a training would not start, or not meet.",
-                   "Cure what it says; muster doctor --hosts looks at each host alone"},
+                   "Cure the error above; muster doctor --hosts LIST checks each host by itself"},
     ended_early = {FINDING_FAIL, "A rank of the test itself was ended, and the others with it.",
                    "Read what is said of it on stderr; was it killed, for memory or by a limit?"};
 
