@@ -81,8 +81,17 @@ static void on_prepare(uv_prepare_t *prepare)
     node_flush(shell->node);
 }
 
+static void nothing_do(int number)
+{
+    (void)number;
+}
+
 int shell_loop_open(struct shell *shell, struct err *err)
 {
+    /* An order may come when the run's lock is had and the loop does not hear signals yet: it must not kill this process,
+     * and is found in its file. A handler, unlike SIG_IGN, is not what workers inherit. */
+    const struct sigaction order = {.sa_handler = nothing_do, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &order, NULL);
     int sys = -uv_loop_init(&shell->loop);
     if (sys) {
         errno = sys;
