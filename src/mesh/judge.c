@@ -43,9 +43,9 @@ static const struct trouble
     unreached = {FINDING_WARN, "Libraries choose an interface by themselves, and this one leads nowhere.",
                  "Name the interface by which the ranks have met: NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME (muster launch --env)"},
     not_measured = {FINDING_WARN, "Nothing is known about these links.",
-                    "Cure what is said above, and test again"},
+                    "Mend the links that are named above, and test again"},
     no_sum = {FINDING_FAIL, "A training would hang, or fail, in its first step.",
-              "See the links above; if they are well, test again, and report it"},
+              "Mend the links that are named above; if none is, test again, and report the failure to the authors of muster"},
     wrong_sum = {FINDING_FAIL, "The ranks of a training would compute with wrong gradients.",
                  "Find the machine by testing fewer of them (--hosts); test its memory"};
 /* clang-format on */
@@ -126,7 +126,7 @@ static void meeting_judge(const struct scene *scene)
             n_more++;
         else
             found(scene->out, &absent, buf_text(&name), "%s",
-                  rank->why_absent ? rank->why_absent : "it said nothing");
+                  rank->why_absent ? rank->why_absent : "the rank printed nothing");
     }
     if (n_more > 0)
         found(scene->out, &absent, "", "%zu more ranks did not come", n_more);
@@ -213,7 +213,7 @@ static void flaws_tell(const struct scene *scene, struct flaws *flaws,
     }
     if (n_more > 0)
         found(scene->out, trouble ? trouble : troubles[flaws->at[0].state], "",
-              "so it is between %zu more pairs of hosts", n_more);
+              "%zu more pairs of hosts have the same flaw", n_more);
     free(flaws->at);
     *flaws = (struct flaws){0};
 }
@@ -510,7 +510,7 @@ static void names_judge(const struct scene *scene)
     buf_addf(&text, "its own name, %s, %s%s there", first->name,
              first->by_name[0] ? "is " : "has no address", first->by_name);
     if (n_bad > 1)
-        buf_addf(&text, "; so it is on %zu more host%s", n_bad - 1, plural(n_bad - 1));
+        buf_addf(&text, "; the same on %zu more host%s", n_bad - 1, plural(n_bad - 1));
     found(scene->out, &loopback_name, mesh_host_name(scene->hosts, scene->told, first->rank), "%s",
           buf_text(&text));
 }
@@ -634,7 +634,8 @@ static void sums_judge(const struct scene *scene)
     if (failure)
         sum_failed_tell(scene, failure);
     else if (told->is_ring_broken)
-        found(scene->out, &no_sum, "", "it was not tried, because a link that it needs is bad");
+        found(scene->out, &no_sum, "",
+              "the all-reduce was not tried, because a link that it needs is bad");
     else if (n_done < told->n_ranks)
         found(scene->out, &no_sum, "", "%u of %u ranks made the sum", n_done, told->n_ranks);
     else

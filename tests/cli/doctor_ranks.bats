@@ -88,7 +88,7 @@ END
     says "3 ranks on 3 hosts met at 10.78.0.1 (wire0)" \
         "fail  links     rank 1 on $b to rank 2 on $c: 10.78.0.3 port " \
         "fail  links     rank 2 on $c to rank 1 on $b: 10.78.0.2 port " ": no answer came" \
-        "fail  allreduce it was not tried, because a link that it needs is bad"
+        "fail  allreduce the all-reduce was not tried, because a link that it needs is bad"
     if [ -n "$slow" ]; then
         says "warn  speed     rank 0 on $a to rank 1 on $b: 0." "warn  speed     rank 0 on $a to rank 2 on $c: 0." \
             "from wire0 to wire0" "of the interfaces' speed of 1192 MiB/s"

@@ -215,7 +215,7 @@ static void test_interfaces_that_differ_are_told(void **state)
     told = mesh_of(3, 2);
     for (uint32_t i = 2; i < 6; i++)
         snprintf(told.ranks[i].place.by_name, sizeof(told.ranks[i].place.by_name), "127.0.1.1");
-    expect(&told, "warn interface two: its own name, name, is 127.0.1.1 there; so it is on 1 more "
+    expect(&told, "warn interface two: its own name, name, is 127.0.1.1 there; the same on 1 more "
                   "host\n");
 }
 
@@ -248,7 +248,8 @@ static void test_a_sum_that_is_wrong_or_missing_is_told_by_who_knows_most(void *
     told = mesh_of(1, 2);
     told.ranks[0].has_sum = told.ranks[1].has_sum = false;
     told.is_ring_broken = true;
-    expect(&told, "fail allreduce : it was not tried, because a link that it needs is bad\n");
+    expect(&told,
+           "fail allreduce : the all-reduce was not tried, because a link that it needs is bad\n");
     told = mesh_of(1, 3);
     told.ranks[2].sum.result = (struct ring_result){.state = LINK_CORRUPTED, .n_wrong = 3};
     expect(&told, "fail allreduce rank 2: 3 of 131072 numbers of the sum are wrong\n");
