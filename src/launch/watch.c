@@ -5,6 +5,8 @@
  * one more are asked where their threads stand, and when they have answered, all is said. It is said again each time the
  * silence has doubled, and when it is worse than before.
  */
+#include <xxhash.h>
+
 #include "base/cleanup.h"
 #include "base/console_text.h"
 #include "base/idlist.h"
@@ -115,13 +117,11 @@ static int busy_percent(const struct rank *rank)
                    : -1;
 }
 
-/* FNV-1a. Depths are rounded, for the beginning of a stack is aligned. */
+/* Depths are rounded, for the beginning of a stack is aligned. */
 static uint64_t place_hash(const struct proc_stand *stand)
 {
-    uint64_t hash = 0xcbf29ce484222325 ^ (stand->depth + DEPTH_STEP / 2) / DEPTH_STEP;
-    for (const char *text = stand->place; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
-    return hash;
+    return XXH3_64bits_withSeed(stand->place, strlen(stand->place),
+                                (stand->depth + DEPTH_STEP / 2) / DEPTH_STEP);
 }
 
 static bool is_paused(const struct proc_stand *stand)
@@ -187,45 +187,14 @@ void watch_where(struct rank *rank, struct str text)
 
 /* ---- looks ---- */
 
-static void on_sampled(void *context, const struct device_sample *sample)
-{
-    (void)context, (void)sample;
-}
-
-static void on_device_lost(void *context, uint32_t chosen, bool is_awaited)
-{
-    (void)context, (void)chosen, (void)is_awaited;
-}
-
-static void on_number(void *context, uint32_t number)
-{
-    (void)context, (void)number;
-}
-
-static void on_given_back(void *context, uint32_t first, bool now)
-{
-    (void)context, (void)first, (void)now;
-}
-
-static void on_awaited(void *context, bool are_awaited)
-{
-    (void)context, (void)are_awaited;
-}
-
 /* Devices are looked at only when there is a doubt. */
 static void devices_begin(struct launch *launch)
 {
-    static const struct device_handlers handlers = {.sampled = on_sampled,
-                                                    .lost = on_device_lost,
-                                                    .back = on_number,
-                                                    .memory_back = on_number,
-                                                    .came = on_number,
-                                                    .given_back = on_given_back,
-                                                    .awaited = on_awaited};
+    static const struct device_handlers nothing = {0}; /* samples are looked up */
     struct watch *watch = launch->watch;
     if (watch->devices || launch->allocation.n_chosen == 0)
         return;
-    watch->devices = device_watch_new(&launch->shell, &launch->allocation, &handlers, launch);
+    watch->devices = device_watch_new(&launch->shell, &launch->allocation, &nothing, launch);
     device_watch_begin(watch->devices);
 }
 

@@ -189,7 +189,8 @@ static struct watched *chosen_at(struct device_watch *watch, uint32_t chosen)
 static void loss_tell(struct device_watch *watch, uint32_t chosen, bool is_awaited)
 {
     device_watch_miss(watch, watch->allocation->first_of[chosen]);
-    watch->handlers->lost(watch->context, chosen, is_awaited);
+    if (watch->handlers->lost)
+        watch->handlers->lost(watch->context, chosen, is_awaited);
 }
 
 /* Tells that the set is back, if none of its devices is lost any more. */
@@ -202,7 +203,8 @@ static void return_tell(struct device_watch *watch, uint32_t first)
         if (allocation->first_of[chosen] == first && chosen_at(watch, chosen)->is_lost)
             return;
     chosen_at(watch, first)->is_missed = false;
-    watch->handlers->back(watch->context, first);
+    if (watch->handlers->back)
+        watch->handlers->back(watch->context, first);
 }
 
 void device_watch_miss(struct device_watch *watch, uint32_t first)
@@ -222,7 +224,8 @@ static void sample_take(struct device_watch *watch, const struct device_sample *
                        shell_now(watch->shell));
     struct device_sample told = *sample;
     told.is_lost = device->is_lost;
-    watch->handlers->sampled(watch->context, &told);
+    if (watch->handlers->sampled)
+        watch->handlers->sampled(watch->context, &told);
     if (is_news)
         loss_tell(watch, (uint32_t)sample->device, device->is_away);
     else
@@ -344,7 +347,8 @@ void device_watch_came(struct device_watch *watch, uint32_t host)
     if (of->node == 0)
         part_watch(watch, host);
     seats_log(watch, of->first_seat, of->first_seat + of->n_seats);
-    watch->handlers->came(watch->context, host);
+    if (watch->handlers->came)
+        watch->handlers->came(watch->context, host);
 }
 
 void device_watch_give_back(struct device_watch *watch, uint32_t host, bool now)
@@ -353,7 +357,7 @@ void device_watch_give_back(struct device_watch *watch, uint32_t host, bool now)
     uint32_t begin = allocation->hosts[host].first_chosen,
              end = begin + allocation->hosts[host].n_chosen;
     for (uint32_t i = begin; i < end; i++)
-        if (allocation->first_of[i] == i)
+        if (allocation->first_of[i] == i && watch->handlers->given_back)
             watch->handlers->given_back(watch->context, i, now);
 }
 
@@ -362,7 +366,8 @@ void device_watch_await(struct device_watch *watch, bool are_awaited)
     if (watch->are_awaited == are_awaited)
         return;
     watch->are_awaited = are_awaited;
-    watch->handlers->awaited(watch->context, are_awaited);
+    if (watch->handlers->awaited)
+        watch->handlers->awaited(watch->context, are_awaited);
 }
 
 /* ---- memory of the dead ---- */
@@ -392,7 +397,8 @@ void device_watch_check(struct device_watch *watch)
                     "%s: the dead worker's device memory was not freed within %d s; starting the "
                     "next worker anyway",
                     watch->allocation->seats[seat].label, MEMORY_PATIENCE_MS / 1000);
-        watch->handlers->memory_back(watch->context, seat);
+        if (watch->handlers->memory_back)
+            watch->handlers->memory_back(watch->context, seat);
     }
 }
 

@@ -12,7 +12,7 @@
 
 struct shell;
 
-/* All are called on the loop's thread. */
+/* All are called on the loop's thread; those that are NULL are not. */
 struct device_handlers {
     /* Position among the chosen devices, as in the sample. */
     void (*sampled)(void *context, const struct device_sample *sample);
@@ -23,7 +23,7 @@ struct device_handlers {
     void (*back)(void *context, uint32_t first);
     /* A new worker on this seat would find as much free memory as the last one had. */
     void (*memory_back)(void *context, uint32_t seat);
-    /* Further devices and seats are in the allocation: those of hosts[host]. NULL: none come. */
+    /* Further devices and seats are in the allocation: those of hosts[host]. */
     void (*came)(void *context, uint32_t host);
     /* The set is given back: its workers finish their items; `now`: they are ended. */
     void (*given_back)(void *context, uint32_t first, bool now);
