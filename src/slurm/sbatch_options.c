@@ -339,7 +339,7 @@ static bool is_own_matter(const struct option *option)
     return false;
 }
 
-void sbatch_variables_read(const char *const *environment, struct env_list *options)
+void sbatch_variables_read(const char *const *environment, struct env_list *list)
 {
     static const char before[] = "SBATCH_";
     for (const char *const *entry = environment; *entry; entry++) {
@@ -348,12 +348,12 @@ void sbatch_variables_read(const char *const *environment, struct env_list *opti
             continue;
         const struct option *option =
             variable_find((struct str){name.at + strlen(before), name.len - strlen(before)});
-        if (!option || is_own_matter(option) || sbatch_value(options, usual_name(option)) ||
+        if (!option || is_own_matter(option) || sbatch_value(list, usual_name(option)) ||
             str_equal(value, STR("0")) || str_equal(value, STR("no")))
             continue;
         bool has_value = option->value == REQUIRED || (option->value == OPTIONAL && value.len > 0);
-        env_list_add(options, has_value ? xasprintf("--%s=%s", usual_name(option), value.at)
-                                        : xasprintf("--%s", usual_name(option)));
+        env_list_add(list, has_value ? xasprintf("--%s=%s", usual_name(option), value.at)
+                                     : xasprintf("--%s", usual_name(option)));
     }
 }
 
@@ -364,10 +364,10 @@ void sbatch_words_release(struct sbatch_words *words)
     *words = (struct sbatch_words){0};
 }
 
-const char *sbatch_value(const struct env_list *options, const char *name)
+const char *sbatch_value(const struct env_list *list, const char *name)
 {
-    for (size_t i = options->len; i-- > 0;) {
-        const char *typed = options->at[i] + strlen("--");
+    for (size_t i = list->len; i-- > 0;) {
+        const char *typed = list->at[i] + strlen("--");
         size_t len = strcspn(typed, "=");
         if (str_equal((struct str){typed, len}, str_of(name)))
             return typed[len] ? typed + len + 1 : "";

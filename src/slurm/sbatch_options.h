@@ -32,7 +32,7 @@ MUST_CHECK int sbatch_words_read(const struct sbatch_own *own, size_t n_own, int
  * Adds what variables such as SBATCH_PARTITION ask for and no word does. In a script they would come before its own lines,
  * which is not what somebody means who types an option. `environment`: "NAME=value", up to a NULL.
  */
-void sbatch_variables_read(const char *const *environment, struct env_list *options);
+void sbatch_variables_read(const char *const *environment, struct env_list *list);
 void sbatch_words_release(struct sbatch_words *words);
 /* The value among such options, of the last that has this name; "": it takes none; NULL: it is not there. Borrowed. */
-const char *sbatch_value(const struct env_list *options, const char *name);
+const char *sbatch_value(const struct env_list *list, const char *name);

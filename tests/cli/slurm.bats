@@ -3,30 +3,16 @@
 #
 # Under a Slurm of four nodes on this machine (tests/slurm/cluster).
 load helpers
+load slurm_helpers
 
 setup_file() {
-    local status=0
-    "$BATS_TEST_DIRNAME/../slurm/cluster" up "$BATS_FILE_TMPDIR/slurm" >"$BATS_FILE_TMPDIR/up" 2>&1 3>&- 4>&- || status=$?
-    if [ $status -eq 77 ] || [ "$(id -u)" -ne 0 ]; then
-        touch "$BATS_FILE_TMPDIR/none"
-    elif [ $status -ne 0 ]; then
-        cat "$BATS_FILE_TMPDIR/up" "$BATS_FILE_TMPDIR"/slurm/log/*.log >&2
-        return 1
-    fi
+    cluster_up
 }
+teardown_file() { cluster_down; }
 
-teardown_file() {
-    [ -e "$BATS_FILE_TMPDIR/none" ] || "$BATS_TEST_DIRNAME/../slurm/cluster" down "$BATS_FILE_TMPDIR/slurm"
-}
-
-setup() {
-    common_setup
-    [ ! -e "$BATS_FILE_TMPDIR/none" ] || skip "no Slurm here"
-    export SLURM_CONF=$BATS_FILE_TMPDIR/slurm/slurm.conf MUSTER_SYSFS=/nowhere
-}
+setup() { cluster_setup; }
 
 has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq .done)" -ge "$1" ]; }
-is_over() { [ -z "$(squeue -h -j "$1" 2>/dev/null)" ]; }
 
 @test "inside an allocation, every node takes part, with the GPUs that the job has there" {
     # The nodes are one machine, so each needs locks of its own.

@@ -3,38 +3,17 @@
 #
 # muster submit with several jobs, and what the cluster says before: under a Slurm of four nodes on this machine.
 load helpers
+load slurm_helpers
 
 setup_file() {
-    local status=0
-    export SLURM_TEST_PORT=26897
-    "$BATS_TEST_DIRNAME/../slurm/cluster" up "$BATS_FILE_TMPDIR/slurm" >"$BATS_FILE_TMPDIR/up" 2>&1 3>&- 4>&- || status=$?
-    if [ $status -eq 77 ] || [ "$(id -u)" -ne 0 ]; then
-        touch "$BATS_FILE_TMPDIR/none"
-    elif [ $status -ne 0 ]; then
-        cat "$BATS_FILE_TMPDIR/up" "$BATS_FILE_TMPDIR"/slurm/log/*.log >&2
-        return 1
-    fi
+    cluster_up 26897
 }
+teardown_file() { cluster_down; }
 
-teardown_file() {
-    [ -e "$BATS_FILE_TMPDIR/none" ] || "$BATS_TEST_DIRNAME/../slurm/cluster" down "$BATS_FILE_TMPDIR/slurm"
-}
+setup() { cluster_setup; }
 
-setup() {
-    common_setup
-    [ ! -e "$BATS_FILE_TMPDIR/none" ] || skip "no Slurm here"
-    export SLURM_CONF=$BATS_FILE_TMPDIR/slurm/slurm.conf MUSTER_SYSFS=/nowhere
-    local name
-    for name in ${!SBATCH_@}; do unset "$name"; done
-}
-
-submit() { run --separate-stderr limited "$MUSTER" submit "$@"; }
-submit_said() { output=$stderr says "$@"; }
 roles() { jq -r 'select(.role) | .role' muster-runs/latest/jobs.jsonl; }
 job_of() { jq -r "select(.role == \"$1\" and .event == \"submitted\") | .job" muster-runs/latest/jobs.jsonl | tail -1; }
-last_job() { jq -s 'map(.job) | max' muster-runs/latest/jobs.jsonl; }
-is_over() { [ -z "$(squeue -h -j "$1" 2>/dev/null)" ]; }
-is_complete() { [ -e out.txt ] && is_over "$(last_job)"; }
 status_now() {
     rm -rf cache # of squeue's answer
     run limited "$MUSTER" status
