@@ -26,6 +26,7 @@
 
 enum {
     AGAIN_DEFAULT = 100,
+    AGAIN_MAX = 4096,
     DRAIN_MAX_S = 65535, /* sbatch keeps it in 16 bits */
     OWN_MAX = 32,
     STAGES_MAX = 64
@@ -275,27 +276,32 @@ static int script_make(struct submitted *s, const struct app *app, bool is_task,
                        char **argv, struct buf *script, struct err *err)
 {
     const struct submit_options *o = s->options;
+    uint64_t drain_s = o->drain_ms > 0 ? o->drain_ms / 1000 : script_drain_s(s->asks.time_s);
+    if (s->asks.time_s > 0 && drain_s >= s->asks.time_s)
+        return fail(err, ERR_USAGE,
+                    "--drain %lus is not less than the time of the job, %lus: it would be told at "
+                    "once to leave off",
+                    drain_s, s->asks.time_s);
     if (is_task)
         task_words_make(s, argc, argv);
     else
         words_make(s, argc, argv);
-    const struct script_request request = {
-        .program = app->self_path,
-        .name = s->stage,
-        .is_program = s->is_program,
-        .n_tasks = s->n_tasks,
-        .tasks = is_task ? s->indexes : NULL,
-        .run_dir = s->script_dir ? s->script_dir : s->run_dir,
-        .cwd = s->cwd,
-        .options = s->sbatch,
-        .setup = o->setup,
-        .words = (const char *const *)s->words.at,
-        .has_ledger = s->has_ledger && !s->stage,
-        .drain_s = o->drain_ms > 0 ? o->drain_ms / 1000 : script_drain_s(s->asks.time_s),
-        .again_max = s->stage                 ? 0
-                     : o->again != UINT64_MAX ? o->again
-                     : s->has_ledger          ? AGAIN_DEFAULT
-                                              : 0};
+    const struct script_request request = {.program = app->self_path,
+                                           .name = s->stage,
+                                           .is_program = s->is_program,
+                                           .n_tasks = s->n_tasks,
+                                           .tasks = is_task ? s->indexes : NULL,
+                                           .run_dir = s->script_dir ? s->script_dir : s->run_dir,
+                                           .cwd = s->cwd,
+                                           .options = s->sbatch,
+                                           .setup = o->setup,
+                                           .words = (const char *const *)s->words.at,
+                                           .has_ledger = s->has_ledger && !s->stage,
+                                           .drain_s = drain_s,
+                                           .again_max = s->stage                 ? 0
+                                                        : o->again != UINT64_MAX ? o->again
+                                                        : s->has_ledger          ? AGAIN_DEFAULT
+                                                                                 : 0};
     return script_format(&request, script, err);
 }
 
@@ -377,9 +383,10 @@ static int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t number
         numbers[n] = 0;
         rc = batch_submit(dir, &wish, &numbers[n], err); /* it may be submitted and not noted */
     }
+    struct err why = {0};
     for (; rc != 0 && n > 0; n--)
-        if (numbers[n - 1] > 0 && batch_cancel(dir, numbers[n - 1], NULL) != 0)
-            talk("job %lu is left in the queue", numbers[n - 1]);
+        if (numbers[n - 1] > 0 && batch_cancel(dir, numbers[n - 1], &why) != 0)
+            talk("job %lu may be left in the queue: %s", numbers[n - 1], why.text);
     return rc;
 }
 
@@ -637,7 +644,7 @@ static const struct opt submit_opts[] = {
     {OPT_FLAG, 0, "follow", NULL, "wait until the work is complete, and show what the job shows; ctrl-c leaves the job alone", FIELD(follow)},
     {OPT_TEXT, 0, "setup", "LINE", "a line of the script before the verb, such as 'source env.sh'", FIELD(setup)},
     {OPT_DURATION, 0, "drain", "DURATION", "how long before the time limit map and resume begin no new item, and other verbs get SIGTERM (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
-    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map and resume, which lose nothing; 0 for other verbs)", FIELD(again), 0, 100000},
+    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map and resume, which lose nothing; 0 for other verbs)", FIELD(again), 0, AGAIN_MAX},
     {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: a job of its own, which begins when the stage before it has ended with status 0; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
     {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among N tasks of a job array, K of them at once; one more job begins when all tasks have ended, takes their results, runs what is missing, and makes the output", FIELD(array)},
     {OPT_END},

@@ -15,6 +15,9 @@
 
 enum {
     ASK_MS = 20000, /* a busy controller takes seconds */
+    /* A job may be submitted although its sbatch was killed: it gets the time of several tries of its own (MessageTimeout is
+     * 10 s by default). */
+    SUBMIT_MS = 120000,
     ANSWER_MAX_BYTES = 16 << 20,
     OUT = 0,
     ERRORS = 1,
@@ -91,9 +94,9 @@ static bool piece_read(struct child *child, int left_ms, struct buf *const into[
 }
 
 /* False: not in time. */
-static bool child_read(struct child *child, struct buf *const into[PIPES])
+static bool child_read(struct child *child, uint64_t longest_ms, struct buf *const into[PIPES])
 {
-    uint64_t until_ms = clock_now_ms() + ASK_MS;
+    uint64_t until_ms = clock_now_ms() + longest_ms;
     for (uint64_t now_ms; (now_ms = clock_now_ms()) < until_ms;)
         if (!piece_read(child, (int)(until_ms - now_ms), into))
             return true;
@@ -138,14 +141,15 @@ static int child_finish(const char *name, struct child *child, struct buf *out, 
     cleanup_buf struct buf errors = BUF_INIT;
     struct buf *const into[PIPES] = {out, &errors};
     int wait_status = 0;
-    bool is_in_time = child_read(child, into);
+    const int longest_ms = strcmp(name, "sbatch") == 0 ? SUBMIT_MS : ASK_MS;
+    bool is_in_time = child_read(child, (uint64_t)longest_ms, into);
     if (!is_in_time)
         kill(child->pid, SIGKILL);
     while (waitpid(child->pid, &wait_status, 0) < 0 && errno == EINTR)
         ;
-    return is_in_time
-               ? child_judge(name, wait_status, buf_str(&errors), err)
-               : fail(err, ERR_UNAVAILABLE, "%s has not answered for %d s", name, ASK_MS / 1000);
+    return is_in_time ? child_judge(name, wait_status, buf_str(&errors), err)
+                      : fail(err, ERR_UNAVAILABLE, "%s has not answered for %d s", name,
+                             longest_ms / 1000);
 }
 
 static int run(const char *const *argv, char *const *envp, struct buf *out, struct err *err)

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -13,9 +14,10 @@
 #include "base/xalloc.h"
 
 enum {
-    FILE_MAX_BYTES = 16 << 20,
-    TEXT_MAX_BYTES = 65536,
-    JOBS_MAX = 100000
+    /* Of a file of another user, each line may name another job: together these bound the time of reading it. */
+    FILE_MAX_BYTES = 4 << 20,
+    JOBS_MAX = 8192,
+    TEXT_MAX_BYTES = 65536
 };
 
 static const char *const event_names[] = {
@@ -49,13 +51,24 @@ static void record_format(const struct job_record *record, struct buf *out)
     buf_add_text(out, "}\n");
 }
 
+/* A line that was cut off, by a full disk for instance, must not take the next one with it. */
+static bool is_cut_off(int fd)
+{
+    struct stat st;
+    char last;
+    return fstat(fd, &st) == 0 && st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) == 1 &&
+           last != '\n';
+}
+
 int submission_add(const char *dir, const struct job_record *record, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "jobs.jsonl");
     cleanup_buf struct buf line = BUF_INIT;
     cleanup_fd int fd = -1;
+    int rc = ours_open(path, O_RDWR | O_APPEND | O_CREAT, &fd, err);
+    if (rc == 0 && is_cut_off(fd))
+        buf_add_char(&line, '\n');
     record_format(record, &line);
-    int rc = ours_open(path, O_WRONLY | O_APPEND | O_CREAT, &fd, err);
     if (rc == 0)
         rc = write_all(fd, line.at, line.len, err);
     if (rc == 0 && fsync(fd) != 0)

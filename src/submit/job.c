@@ -30,7 +30,8 @@
 enum {
     LOOK_EVERY_S = 1,
     LOCK_WAIT_MS = 10 * 60 * 1000,
-    TRIES = 5, /* of submitting again */
+    CLOCKS_DIFFER_S = 30, /* at most: Slurm's, and that of this node */
+    TRIES = 5,            /* of submitting again */
     TRY_EVERY_S = 5
 };
 
@@ -39,8 +40,9 @@ struct job {
     uint64_t number;
     struct run_lock lock; /* of a verb without a ledger */
     sigset_t signals, signals_before;
-    pid_t child; /* 0: none */
-    int status;  /* of the child, when it has ended */
+    pid_t child;     /* 0: none */
+    int status;      /* of the child, when it has ended */
+    int64_t limit_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
     bool drain_is_due;
     bool is_over; /* a job to follow is submitted, or is not to be */
     struct again_facts facts;
@@ -67,10 +69,21 @@ static bool is_finished(const struct job_request *r)
     return is;
 }
 
-/* The job before this one may still be ending, or Slurm may have lost sight of a node where it goes on. */
-static int lock_await(const char *run_dir, struct err *err)
+static void signals_block(struct job *job)
 {
+    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    sigemptyset(&job->signals);
+    for (size_t i = 0; i < countof(numbers); i++)
+        sigaddset(&job->signals, numbers[i]);
+    sigprocmask(SIG_BLOCK, &job->signals, &job->signals_before);
+}
+
+/* The job before this one may still be ending, or Slurm may have lost sight of a node where it goes on. */
+static int lock_await(const struct job *job, struct err *err)
+{
+    const char *run_dir = job->request->run_dir;
     const uint64_t begin_ms = clock_now_ms();
+    const struct timespec pause = {.tv_sec = LOOK_EVERY_S};
     struct run_holder holder;
     bool is_said = false;
     while (run_is_locked(run_dir, &holder)) {
@@ -81,7 +94,10 @@ static int lock_await(const char *run_dir, struct err *err)
             talk("waiting for process %d on %s, which works on run %s", (int)holder.pid,
                  holder.host, path_basename(run_dir));
         is_said = true;
-        nanosleep(&(struct timespec){.tv_sec = LOOK_EVERY_S}, NULL);
+        if (sigtimedwait(&job->signals, NULL, &pause) > 0)
+            return fail(err, ERR_STOPPED,
+                        "the job was ended while process %d on %s worked on its run",
+                        (int)holder.pid, holder.host);
     }
     return 0;
 }
@@ -90,9 +106,7 @@ static int lock_await(const char *run_dir, struct err *err)
 static int folder_take(struct job *job, struct err *err)
 {
     const char *run_dir = job->request->run_dir;
-    int rc = run_check_ours(run_dir, err);
-    if (rc == 0)
-        rc = lock_await(run_dir, err);
+    int rc = lock_await(job, err);
     if (rc == 0 && !job->request->has_ledger)
         rc = run_lock_take(&job->lock, run_dir, err);
     return rc ? rc : run_orders_drop(run_dir, err);
@@ -123,15 +137,6 @@ static int begin_note(const struct job *job, struct err *err)
 }
 
 /* ---- the verb ---- */
-
-static void signals_block(struct job *job)
-{
-    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD};
-    sigemptyset(&job->signals);
-    for (size_t i = 0; i < countof(numbers); i++)
-        sigaddset(&job->signals, numbers[i]);
-    sigprocmask(SIG_BLOCK, &job->signals, &job->signals_before);
-}
 
 static _Noreturn void child_become(const struct job *job, pid_t parent)
 {
@@ -257,6 +262,23 @@ static void facts_complete(struct job *job)
 
 /* ---- what Slurm says ---- */
 
+/* Of a job that is being ended, squeue tells the present time. */
+static void limit_ask(struct job *job)
+{
+    cleanup_buf struct buf answer = BUF_INIT;
+    struct queue_entry entry;
+    if (queue_ask(&answer, NULL) == 0 && queue_find(buf_str(&answer), job->number, &entry) &&
+        str_equal(entry.state, STR("RUNNING")) && entry.end_s > 0)
+        job->limit_s = (int64_t)entry.end_s;
+}
+
+/* Slurm ends a job for its limit when that has come, not before. */
+static bool is_time_over(const struct job *job)
+{
+    return job->limit_s > 0 ? job->limit_s - CLOCKS_DIFFER_S <= clock_wall_ms() / 1000
+                            : job->facts.is_limit_near;
+}
+
 static void on_limit_near(struct job *job)
 {
     if (job->facts.is_limit_near || job->facts.is_ended)
@@ -265,20 +287,7 @@ static void on_limit_near(struct job *job)
     talk("the time of job %llu is over soon; %s finishes what it has in hand",
          (unsigned long long)job->number, job->request->words[0]);
     drain(job);
-}
-
-/* Without the signal before the limit: the user has chosen another one, or it came before this process did. */
-static bool is_time_over(const struct job *job)
-{
-    enum {
-        NEAR_S = 5
-    };
-    cleanup_buf struct buf answer = BUF_INIT;
-    struct queue_entry entry;
-    if (queue_ask(&answer, NULL) != 0 || !queue_find(buf_str(&answer), job->number, &entry))
-        return false;
-    return str_equal(entry.state, STR("TIMEOUT")) || str_equal(entry.reason, STR("TimeLimit")) ||
-           (entry.end_s > 0 && (int64_t)entry.end_s - NEAR_S <= clock_wall_ms() / 1000);
+    limit_ask(job); /* it may have been changed */
 }
 
 /* Slurm sends it to every process of the job, and SIGKILL not much later: the verb knows already, and would take a
@@ -287,26 +296,33 @@ static void on_end(struct job *job)
 {
     if (job->facts.is_ended)
         return;
+    bool is_drained = job->facts.is_limit_near;
     job->facts.is_ended = true;
-    job->facts.is_limit_near = job->facts.is_limit_near || is_time_over(job);
-    if (job->facts.is_limit_near && !job->is_over) {
+    job->facts.is_limit_near = is_time_over(job);
+    if (job->child == 0 || job->is_over)
+        return;
+    if (job->facts.is_limit_near) {
         job->facts.is_killed = true;
         job->facts.status = 75;
         facts_complete(job);
         follow_up(job);
-    } else if (job->request->has_ledger) {
+    } else if (job->request->has_ledger && !is_drained) {
         drain(job);
     }
 }
 
-static void turn(struct job *job)
+static void signal_take(struct job *job, time_t wait_s)
 {
-    const struct timespec wait = {.tv_sec = LOOK_EVERY_S};
-    int number = sigtimedwait(&job->signals, NULL, &wait);
+    int number = sigtimedwait(&job->signals, NULL, &(struct timespec){.tv_sec = wait_s});
     if (number == SIGUSR1 || number == SIGUSR2) /* the user may have chosen the other one */
         on_limit_near(job);
     else if (number == SIGTERM || number == SIGINT || number == SIGHUP)
         on_end(job);
+}
+
+static void turn(struct job *job)
+{
+    signal_take(job, LOOK_EVERY_S);
     child_reap(job);
     if (job->child > 0 && job->drain_is_due)
         drain(job);
@@ -325,11 +341,13 @@ static int work(struct job *job, struct err *err)
                                       .n_again = submission_count_again(&submission),
                                       .again_max = job->request->again_max};
     submission_release(&submission);
-    signals_block(job);
     rc = child_start(job, err);
+    if (rc == 0)
+        limit_ask(job);
     while (rc == 0 && job->child > 0)
         turn(job);
     if (rc == 0 && !job->is_over) {
+        signal_take(job, 0); /* the verb may have ended first */
         job->facts.status = job->status;
         facts_complete(job);
         follow_up(job);
@@ -355,6 +373,8 @@ static int tasks_send_again(const struct job *job, bool *are_sent, struct err *e
     int rc = batch_submit(r->run_dir, &tasks, &array, err);
     if (rc == 0)
         rc = batch_submit(r->run_dir, &(struct batch_wish){.after = array}, &next, err);
+    if (rc && array > 0 && next == 0 && batch_cancel(r->run_dir, array, NULL) != 0)
+        talk("job %llu may be left in the queue", (unsigned long long)array);
     if (rc)
         return rc;
     *are_sent = true;
@@ -375,7 +395,11 @@ int job_run(const struct job_request *request, struct err *err)
         return fail(err, ERR_UNAVAILABLE,
                     "this is what the script of muster submit becomes in its "
                     "job, and this is no Slurm job");
-    int rc = folder_take(&job, err);
+    int rc = run_check_ours(request->run_dir, err);
+    if (rc)
+        return rc;
+    signals_block(&job);
+    rc = folder_take(&job, err);
     if (rc == 0)
         rc = begin_note(&job, err);
     if (rc == 0 && is_finished(request)) {
@@ -387,5 +411,10 @@ int job_run(const struct job_request *request, struct err *err)
             rc = are_sent ? err_exit_status(ERR_STOPPED) : work(&job, err);
     }
     run_lock_release(&job.lock);
+    const struct job_record failed = {
+        .event = JOB_ENDED, .status = err_exit_status(rc), .why = err->text};
+    struct err unnoted = {0};
+    if (rc < 0 && note(&job, failed, &unnoted) != 0)
+        talk("%s", unnoted.text);
     return rc;
 }

@@ -174,7 +174,7 @@ static void go_on_complete(struct run_summary *run, const struct submission *sub
                            const struct submitted_job *job)
 {
     struct buf words = BUF_INIT;
-    if (job->role) {
+    if (job->role && !submitted_job_is_array(job)) {
         stages_go_on(run->dir, submission, job, &words);
     } else {
         buf_add_text(&words, "sbatch");

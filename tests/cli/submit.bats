@@ -3,24 +3,13 @@
 #
 # muster submit, under a Slurm of four nodes on this machine (tests/slurm/cluster).
 load helpers
+load slurm_helpers
 
 setup_file() {
-    local status=0
-    export SLURM_TEST_PORT=26837
-    "$BATS_TEST_DIRNAME/../slurm/cluster" up "$BATS_FILE_TMPDIR/slurm" >"$BATS_FILE_TMPDIR/up" 2>&1 3>&- 4>&- || status=$?
-    if [ $status -eq 77 ] || [ "$(id -u)" -ne 0 ]; then
-        touch "$BATS_FILE_TMPDIR/none"
-    elif [ $status -ne 0 ]; then
-        cat "$BATS_FILE_TMPDIR/up" "$BATS_FILE_TMPDIR"/slurm/log/*.log >&2
-        return 1
-    else
-        long_job
-    fi
+    cluster_up 26837
+    ! has_cluster || long_job
 }
-
-teardown_file() {
-    [ -e "$BATS_FILE_TMPDIR/none" ] || "$BATS_TEST_DIRNAME/../slurm/cluster" down "$BATS_FILE_TMPDIR/slurm"
-}
+teardown_file() { cluster_down; }
 
 # Slurm looks at time limits twice a minute: a job that meets its own goes on beside all tests, and the last one looks at it.
 long_job() {
@@ -31,26 +20,16 @@ long_job() {
         "$MUSTER" submit -w n4 --time=1 --drain 50s map -g cpu:1 -o out.txt in.txt -- ./slow >said 2>&1 3>&- 4>&-
 }
 
-setup() {
-    common_setup
-    [ ! -e "$BATS_FILE_TMPDIR/none" ] || skip "no Slurm here"
-    export SLURM_CONF=$BATS_FILE_TMPDIR/slurm/slurm.conf MUSTER_SYSFS=/nowhere
-}
+setup() { cluster_setup; }
 
-submit() { run --separate-stderr limited "$MUSTER" submit "$@"; }
-# Its words, and not those of the run.
-submit_said() { output=$stderr says "$@"; }
 events() { jq -r "select(.event == \"$1\") | .${2:-job}" muster-runs/latest/jobs.jsonl; }
 has_events() { [ "$(events "$1" | wc -l)" -ge "$2" ]; }
-last_job() { jq -s 'map(.job) | max' muster-runs/latest/jobs.jsonl; }
 is_in_state() { [ "$(squeue -h -t all -j "$1" -o %T)" = "$2" ]; }
-is_over() { [ -z "$(squeue -h -j "$1" 2>/dev/null)" ]; }
 state() {
     rm -rf cache
     "$MUSTER" ls --json | jq -r .state
 }
 has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq '.done // 0')" -ge "$1" ] 2>/dev/null; }
-is_complete() { [ -e out.txt ] && is_over "$(last_job)"; }
 
 # A filter that notes each item when it begins it.
 noting_filter() {
@@ -140,6 +119,7 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     refused 2 "--follow waits" --wait map -o o in.txt -- cat
     refused 2 "there are no runs" resume latest
     refused 69 "there is no partition 'nowhere'; there are debug" -p nowhere map -o o in.txt -- cat
+    refused 2 "--drain 300s is not less than the time of the job, 60s" --time=1 --drain 5m map -o o in.txt -- cat
     refused 69 "sbatch" --time=tomorrow map -o o in.txt -- cat
     mkdir bin
     ln -s "$(command -v cat)" bin
@@ -195,6 +175,15 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
 
 # As Slurm does before the time limit; only the script gets it.
 limit_comes() { scancel --signal=USR1 --batch "$1"; }
+# Jobs that run have no time left, as far as squeue says.
+time_is_over() {
+    mkdir bin
+    worker bin/squeue <<END2
+#!/bin/sh
+$(command -v squeue) "\$@" | awk -F'|' -v OFS='|' '\$2 == "RUNNING" { \$5 = '"\$(date +%s)"' } { print }'
+END2
+    PATH=$PWD/bin:$PATH
+}
 
 @test "before the time limit the work is drained, and submitted again until it is complete: each item is begun once" {
     seq 1 200 >in.txt
@@ -227,6 +216,7 @@ limit_comes() { scancel --signal=USR1 --batch "$1"; }
 [ "$1" -lt 2 ] || [ -e go ] || exec sleep 1000
 echo "$1" >"$2"
 END2
+    time_is_over
     "$MUSTER" submit map -g cpu:1 --items 4 --shards 4 -o out.txt -- ./patient {start} {output} 2>/dev/null
     wait_for has_done 2
     limit_comes "$(last_job)"
@@ -245,6 +235,27 @@ END2
     submit --follow resume latest
     ended_with 0
     [ "$(tr '\n' ' ' <out.txt)" = "0 1 2 3 " ]
+}
+
+@test "scancel ends a run for good, also when its time was told to be over soon" {
+    local signals
+    worker deaf <<'END2'
+#!/bin/sh
+trap '' TERM
+echo "$1" >"$2"
+[ "$1" -lt 1 ] || sleep 3
+END2
+    for signals in none usr1; do
+        "$MUSTER" submit map -g cpu:1 --grace 1s --items 3 --shards 3 -o out.$signals -- ./deaf {start} {output} 2>/dev/null
+        wait_for has_done 1
+        [ $signals = none ] || limit_comes "$(last_job)"
+        [ $signals = none ] || wait_for holds muster-runs/latest/stop drain
+        scancel "$(last_job)"
+        wait_for has_events interrupted 1
+        [ "$(events submitted | wc -l)" = 1 ]
+        [ "$(events interrupted why)" = "it was interrupted by scancel or by Slurm" ]
+        wait_for is_over "$(last_job)"
+    done
 }
 
 @test "stop of a run that goes on ends it for good; a submitted resume completes it, on other devices" {

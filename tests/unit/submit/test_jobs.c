@@ -4,7 +4,9 @@
  */
 #include "unit/test.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/attr.h"
 #include "base/cleanup.h"
@@ -100,6 +102,27 @@ static uint64_t last_of(const char *text, uint64_t *n_again)
     return id;
 }
 
+static void a_line_that_was_cut_off_does_not_take_the_next_one_with_it(void **state)
+{
+    (void)state;
+    struct submission submission;
+    struct err err = {0};
+    char dir[] = "/tmp/test-jobs-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cleanup_free char *path = path_join(dir, "jobs.jsonl");
+    const struct job_record first = {.event = JOB_SUBMITTED, .job = 7, .verb = "map"};
+    const struct job_record second = {.event = JOB_CANCELLED, .job = 7};
+    assert_int_equal(submission_add(dir, &first, &err), 0);
+    cleanup_fd int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_int_equal(write(fd, "{\"at\":1,\"job\":7,\"ev", 20), 20);
+    assert_int_equal(submission_add(dir, &second, &err), 0);
+    assert_int_equal(submission_read(dir, &submission, &err), 0);
+    assert_int_equal(submission.n_jobs, 1);
+    assert_int_equal(submission.jobs[0].event, JOB_CANCELLED);
+    submission_release(&submission);
+    assert_int_equal(remove_tree(dir, &err), 0);
+}
+
 #define STAGES                                                                 \
     "{\"job\":5,\"event\":\"submitted\",\"verb\":\"stages\",\"role\":\"a\"}\n" \
     "{\"job\":6,\"event\":\"submitted\",\"verb\":\"stages\",\"role\":\"b\"}\n"
@@ -144,6 +167,7 @@ int main(void)
         cmocka_unit_test(tasks_without_a_run_are_left_in_ranges),
         cmocka_unit_test(a_stage_has_the_common_options_that_it_does_not_say_itself),
         cmocka_unit_test(what_is_no_stage_is_refused),
+        cmocka_unit_test(a_line_that_was_cut_off_does_not_take_the_next_one_with_it),
         cmocka_unit_test(the_first_stage_that_has_not_ended_well_tells_how_the_run_is),
         cmocka_unit_test(the_job_behind_an_array_tells_how_the_run_is),
     };
