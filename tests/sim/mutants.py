@@ -219,7 +219,7 @@ SHELL = {
     "a second device that nobody benches": (
         "core/feed_seats.c", "    f->seats.n_sets_alive += first == device;\n", "    f->seats.n_sets_alive++;\n"),
     "a device that comes back is not noticed": (
-        "shell/device_watch.c", "    watch->handlers->back(watch->context, first);\n", ""),
+        "shell/device_watch.c", "        watch->handlers->back(watch->context, first);\n", "        (void)first;\n"),
     "the samples of a lost device show free memory": (
         "shell/device_watch.c", "    if (!sample->is_lost) /* else", "    if (true) /* else"),
     "one that closes its input and lives on is waited for": (
