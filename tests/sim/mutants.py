@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants bugs into copies of what a simulator plays, one at a time, and sees whether it finds each.
 
-    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|gang|shell|hosts|protocol
+    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|gang|fit|shell|hosts|protocol
 
 A mutant is a file, a text that occurs in it once, and another in its place. The copy is compiled as the build
 folder compiles the file, and linked before the libraries, so that it takes the place of that one object. Each must
@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 SIMULATORS = {
     "feed": ("tests/sim/sim_feed", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "gang": ("tests/sim/sim_gang", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
+    "fit": ("tests/unit/core/test_core_fit", [], r"not ok (\d+) - ([^\n]*)"),
     "shell": ("tests/sim/sim_shell", ["--seeds", "8000"], r"(seed \d+): ([^\n]*)"),
     "hosts": ("tests/sim/sim_shell", ["--hosts", "--seeds", "3000"], r"(seed \d+): ([^\n]*)"),
     "protocol": ("tests/sim/sim_protocol", [], r"((?:short|long) session, [^:]*): ([^\n]*)"),
@@ -126,6 +127,31 @@ FEED = {
         "        group_free(f, index);\n"),
 }
 
+
+FIT = {
+    "the margin is not kept": ("fit.c", "limit_bytes > 0 && peak_of(view, size) > limit_bytes", "false"),
+    "a size above one that is out is tried": (
+        "fit.c", "for (size_t i = 0; i < fit->n_sizes && !view.out; i++)", "for (size_t i = 0; i < fit->n_sizes; i++)"),
+    "sizes are no multiples": ("fit.c", "return batch - batch % fit->wish.multiple;", "return batch;"),
+    "the start is rounded down": (
+        "fit.c", "(own->multiple - own->start % own->multiple) % own->multiple", "-(own->start % own->multiple)"),
+    "the largest size that was asked for is passed": ("fit.c", "at > max / 2 ? max : 2 * at", "2 * at"),
+    "a size that fails once stays good": ("fit.c", "if (size->n_runs == 0 || !is_good)", "if (size->n_runs == 0)"),
+    "the largest size is the best, however slow": ("fit.c", "if (enough <= 0)", "if (enough >= 0)"),
+    "the fastest size is the best, however large": (
+        "fit.c", "(1 - view->fit->wish.near) * rate_below(view, UINT64_MAX)", "rate_below(view, UINT64_MAX)"),
+    "a plateau is not seen": ("fit.c", "    return below > 0 && view->good->rate > 0 &&", "    return false && below > 0 &&"),
+    "a slow run is not repeated": (
+        "fit.c", "if (is_stalled && view.good->n_runs < fit->wish.n_repeats)", "if (false)"),
+    "the slowest run counts": ("fit.c", "MAX(size->rate, trial->rate)", "size->rate > 0 ? MIN(size->rate, trial->rate) : trial->rate"),
+    "the line has no fixed part": ("fit.c", "line.fixed_bytes = weighted_median(slopes, n);", "line.fixed_bytes = 0;"),
+    "two sizes are enough to end the search": ("fit.c", "    LINE_SIZES = 3,", "    LINE_SIZES = 2,"),
+    "a first size that does not fit ends the search": (
+        "fit.c", "first->outcome == FIT_FAILED || first", "first->outcome != FIT_OK || first"),
+    "what took too long is tried again and again": ("fit.c", " || view->out->outcome == FIT_TIMEOUT", ""),
+    "a peak that falls is not told": ("fit.c", "(1 - fall_share) * (double)highest", "0 * (double)highest"),
+    "nonsense is a rate": ("fit.c", "return rate > 1e-100 && rate < 1e100;", "return rate > 0;"),
+}
 
 GANG = {
     "an exit of an earlier generation counts": (
@@ -340,7 +366,7 @@ def judge(source, change, build_root, commands, simulator):
 
 def main():
     root, build_root, name = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-    mutants, below = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
+    mutants, below = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "fit": (FIT, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
     commands = commands_of(build_root, SIMULATORS[name][0])
     print(f"1..{len(mutants)}")
     all_caught = True
