@@ -163,10 +163,14 @@ static double line_at(const struct fit_line *line, uint64_t batch)
 struct view {
     const struct fit *fit;
     struct fit_line line;
-    const struct fit_size *good, *out; /* the largest good one, the smallest that is out; NULL: none */
+    const struct fit_size *good,
+        *out; /* the largest good one, the smallest that is out; NULL: none */
 };
 
-/* What the size takes: never less than was seen, and not less than the line says, since samples miss peaks. */
+/*
+ * What the size takes: never less than was seen, and not less than the line says, since samples
+ * miss peaks.
+ */
 static uint64_t peak_of(const struct view *view, const struct fit_size *size)
 {
     double by_line = view->line.is_known ? line_at(&view->line, size->batch) : 0;
@@ -235,8 +239,9 @@ static uint64_t guess_of(const struct view *view)
 }
 
 /*
- * Nothing is out yet: twice the size, but not more than the line and the largest size allow. 0: there is none. Two sizes
- * make a steep line if the second one has a buffer that the first did not need, so then a small step is tried first.
+ * Nothing is out yet: twice the size, but not more than the line and the largest size allow. 0:
+ * there is none. Two sizes make a steep line if the second one has a buffer that the first did
+ * not need, so then a small step is tried first.
  */
 static uint64_t grown(const struct view *view)
 {
@@ -259,8 +264,8 @@ static uint64_t between(const struct view *view)
     if (high - low <= step || view->out->outcome == FIT_TIMEOUT)
         return 0; /* what took too long is not worth the time of further tries */
     /*
-     * If a size is out that the line allows, the line is wrong or memory is not the reason. If none is good, the line is
-     * not enough to say that none can be.
+     * If a size is out that the line allows, the line is wrong or memory is not the reason. If
+     * none is good, the line is not enough to say that none can be.
      */
     if (view->good && guess < high) {
         uint64_t near = MIN(guess, high - step);
@@ -270,11 +275,15 @@ static uint64_t between(const struct view *view)
     return low + MAX(rounded_down(fit, (high - low) / 2), fit->wish.multiple);
 }
 
-/* A size between which and the fastest one noise could decide, and that was not run often enough. */
+/*
+ * A size between which and the fastest one noise could decide, and that was not run often enough.
+ */
 static uint64_t doubtful(const struct view *view)
 {
     const struct fit_wish *wish = &view->fit->wish;
     double best = rate_below(view, UINT64_MAX);
+    if (view->good == view->fit->sizes)
+        return 0; /* one size is not compared with any other */
     for (const struct fit_size *size = view->fit->sizes; view->good && size <= view->good; size++)
         if (size->rate > 0 && size->rate >= (1 - noise_factor * wish->near) * best &&
             size->n_runs < wish->n_repeats)

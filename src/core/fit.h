@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The search for the batch size that fills a device without overflowing it (muster fit). Pure: what to try next is
- * a function of the trials so far, which are the only state, and nothing is allocated.
+ * The search for the batch size that fills a device without overflowing it (muster fit). Pure:
+ * what to try next is a function of the trials so far, which are the only state, and nothing is
+ * allocated.
  *
- * From the start size the batch is doubled until a size is out, the largest size is reached, or another doubling
- * brings no more items per second. A size is out if a trial of it ran out of memory, failed or took too long, or
- * if its peak is above the device's memory less the margin. What lies between the largest good size and the
- * smallest one that is out is then narrowed down: by the line through batch sizes and peaks where there is one,
- * and each size that it names is tried; else by halves.
+ * From the start size the batch is doubled until a size is out, the largest size is reached, or
+ * another doubling brings no more items per second. A size is out if a trial of it ran out of
+ * memory, failed or took too long, or if its peak is above the device's memory less the margin.
+ * What lies between the largest good size and the smallest one that is out is then narrowed down:
+ * by the line through batch sizes and peaks where there is one, and each size that it names is
+ * tried; else by halves.
  *
- * The best size is the smallest one whose rate is within a few percent of the best rate, so memory is not spent
- * on nothing. Rates are noisy, and whatever else a machine does only lowers them: so the fastest of a size's runs
- * counts, and sizes between which noise could decide are run again.
+ * The best size is the smallest one whose rate is within a few percent of the best rate, so
+ * memory is not spent on nothing. Rates are noisy, and whatever else a machine does only lowers
+ * them: so the fastest of a size's runs counts, and sizes between which noise could decide are
+ * run again.
  */
 #pragma once
 
@@ -32,10 +35,12 @@ enum fit_outcome {
 };
 
 struct fit_wish {
-    uint64_t start, max, multiple; /* sizes; multiple 0: 1. start is rounded up to a multiple, max down */
-    uint64_t limit_bytes;          /* no peak may be above it; 0: not known */
-    uint32_t n_repeats;            /* runs of a size whose rate decides; 0: 1 */
-    double near; /* a rate that is this share below the best is as good; a doubling must gain more */
+    uint64_t start, max,
+        multiple;         /* sizes; multiple 0: 1. start is rounded up to a multiple, max down */
+    uint64_t limit_bytes; /* no peak may be above it; 0: not known */
+    uint32_t n_repeats;   /* runs of a size whose rate decides; 0: 1 */
+    double
+        near; /* a rate that is this share below the best is as good; a doubling must gain more */
 };
 
 struct fit_trial {
@@ -89,12 +94,12 @@ enum fit_bound {
 };
 
 struct fit_result {
-    uint64_t batch; /* 0: none */
+    uint64_t batch;      /* 0: none */
     uint64_t peak_bytes; /* the higher of what was measured and what the line says; 0: not known */
     double rate;         /* 0: not known */
     enum fit_bound bound;
     struct fit_line line;
-    bool peak_falls; /* a larger batch took clearly less memory: peaks say little, and there is no line */
+    bool peak_falls; /* a larger batch took clearly less memory: there is no line */
 };
 
 /* The sizes of the wish become multiples; start is at most max, and at least one multiple. */
@@ -104,6 +109,6 @@ struct fit_step fit_next(const struct fit *fit);
 void fit_took(struct fit *fit, const struct fit_trial *trial);
 /* At any time: what is known by now. */
 void fit_result(const struct fit *fit, struct fit_result *out);
-/* The line through the sizes that ended well: the slope is the median of those of all pairs, weighted by their
- * distance (Theil 1950, Sen 1968), so that a few odd peaks do not tilt it. */
+/* The line through the sizes that ended well: the slope is the median of those of all pairs,
+ * weighted by their distance (Theil 1950, Sen 1968), so that a few odd peaks do not tilt it. */
 struct fit_line fit_line_of(const struct fit *fit);

@@ -294,9 +294,10 @@ static int monitor_begin(struct own_part *part, struct err *err)
     const struct allocation_host *of = &allocation->hosts[part->number];
     struct device_list chosen =
         device_list_pick(&allocation->devices, allocation->chosen + of->first_chosen, of->n_chosen);
-    int rc = monitor_open(&part->monitor,
-                          &(struct probe_opts){.self_path = part->watch->shell->self_path}, &chosen,
-                          SAMPLE_EVERY_MS, err);
+    const struct shell *shell = part->watch->shell;
+    uint64_t every_ms = shell->machines.sample_every_ms;
+    int rc = monitor_open(&part->monitor, &(struct probe_opts){.self_path = shell->self_path},
+                          &chosen, every_ms > 0 ? every_ms : SAMPLE_EVERY_MS, err);
     device_list_release(&chosen);
     if (rc)
         return rc;

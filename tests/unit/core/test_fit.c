@@ -13,9 +13,11 @@
 
 /* A device and a program, in numbers. */
 struct world {
-    uint64_t device_bytes, fixed_bytes, item_bytes, step_bytes; /* peaks are rounded up to step_bytes */
-    double rate_max, half; /* items per second: rate_max * batch / (batch + half); rate_max 0: not known */
-    double noise;          /* runs are slower by up to this share */
+    uint64_t device_bytes, fixed_bytes, item_bytes,
+        step_bytes; /* peaks are rounded up to step_bytes */
+    double rate_max,
+        half;     /* items per second: rate_max * batch / (batch + half); rate_max 0: not known */
+    double noise; /* runs are slower by up to this share */
     bool has_no_peaks;
     uint64_t fails_from, slow_from; /* sizes; 0: never */
     struct rng rng;
@@ -210,10 +212,11 @@ static void odd_peaks_do_not_tilt_the_line(void **state)
     struct fit fit;
     fit_begin(&fit, &usual);
     for (uint64_t i = 0; i < 7; i++)
-        fit_took(&fit, &(struct fit_trial){.batch = 1ul << i,
-                                           .peak_bytes = 1000 + 10 * (1ul << i) + (i == 2 ? 900 : 0)});
+        fit_took(&fit,
+                 &(struct fit_trial){.batch = 1ul << i,
+                                     .peak_bytes = 1000 + 10 * (1ul << i) + (i == 2 ? 900 : 0)});
     assert_false(fit_line_of(&fit).is_known); /* 1940, then 1080 */
-    fit.sizes[2].peak_bytes = 1085; /* a little too much at 4 */
+    fit.sizes[2].peak_bytes = 1085;           /* a little too much at 4 */
     struct fit_line line = fit_line_of(&fit);
     assert_true(line.is_known);
     assert_true(fabs(line.item_bytes - 10) < 0.01 && fabs(line.fixed_bytes - 1000) < 0.5);
@@ -307,8 +310,8 @@ static struct world world_draw(struct rng *rng)
     return w;
 }
 
-/* The largest multiple that surely fits below the limit, or on the device where peaks are not known. The line between peaks
- * that are rounded up is uncertain by a step or two. */
+/* The largest multiple that surely fits below the limit, or on the device where peaks are not
+ * known. The line between peaks that are rounded up is uncertain by a step or two. */
 static uint64_t largest_of(const struct world *w, const struct fit_wish *wish)
 {
     uint64_t low = 0, high = wish->max / wish->multiple + 1;
@@ -333,7 +336,8 @@ static void world_check(uint64_t seed)
                             .limit_bytes = w.device_bytes - w.device_bytes / 20};
     wish.max = MAX(wish.max, wish.multiple);
     struct fit_result result = search(&fit, &w, &wish);
-    uint64_t largest = largest_of(&w, &wish), limit = w.has_no_peaks ? w.device_bytes : wish.limit_bytes;
+    uint64_t largest = largest_of(&w, &wish),
+             limit = w.has_no_peaks ? w.device_bytes : wish.limit_bytes;
     double enough = w.rate_max > 0 ? 0.84 * world_rate(&w, largest) : 0;
     if (result.batch > 0 && world_peak(&w, result.batch) > limit)
         fail_msg("seed %lu: %lu does not fit", seed, result.batch);
