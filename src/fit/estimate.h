@@ -19,9 +19,9 @@
  *                s b h + 4 s b h (1 + v / h), of which the logits in float32 are most.
  *
  * s: tokens of a sequence, b: sequences, h: hidden size, a: heads, v: vocabulary. The paper's layer
- * has a GeLU between h and 4h, dropout, and as many KV heads as heads; for others this is near. What
- * is not counted: the context of the driver (some 0.5 GiB), workspaces of kernels, fragmentation.
- * Pure.
+ * has a GeLU between h and 4h, dropout, and as many KV heads as heads; for others this is near.
+ * What is not counted: the context of the driver (some 0.5 GiB), workspaces of kernels,
+ * fragmentation. Pure.
  */
 #pragma once
 
