@@ -208,7 +208,7 @@ static const struct opt fit_opts[] = {
     {OPT_HEADING, .help = "The search"},
     {OPT_TEXT, 'g', "gpus", "SPEC", "the device: an id, a UUID, any:1, free:20GiB, cpu:N for a share of the machine; of several the first (default: a free one, or all of the machine's memory where there is no GPU)", FIELD(allocation.gpus), .check = spec_check},
     {OPT_DURATION, 0, "wait", "DURATION", "longest time to wait for the device to become free (default: no wait)", FIELD(allocation.wait_ms)},
-    {OPT_U64, 0, "start", "N", "first batch size (default 1)", FIELD(start), 1, 0},
+    {OPT_U64, 0, "start", "N", "first batch size (default 1)", FIELD(start), 1, 0, .is_exact = true}, /* MUSTER_START is a shard's */
     {OPT_U64, 0, "max", "N", "largest batch size (default 65536)", FIELD(max), 1, 0},
     {OPT_U64, 0, "multiple-of", "N", "try multiples of N only, such as 8 (default 1)", FIELD(multiple), 1, 0},
     {OPT_PARSE, 0, "margin", "SIZE|P%", "memory of the device to leave free (default 5% or 512MiB, whichever is more)", FIELD(margin), .parse = margin_store, .format = margin_text},

@@ -209,9 +209,10 @@ static double rate_below(const struct view *view, uint64_t batch)
 /* The largest good size is not faster than smaller ones, as far as is known by now. */
 static bool is_flat(const struct view *view)
 {
-    double below = view->good ? rate_below(view, view->good->batch) : 0;
-    return below > 0 && view->good->rate > 0 &&
-           view->good->rate < (1 + view->fit->wish.near) * below;
+    if (!view->good || view->good->rate <= 0)
+        return false;
+    double below = rate_below(view, view->good->batch);
+    return below > 0 && view->good->rate < (1 + view->fit->wish.near) * below;
 }
 
 /* ---- what to try next ---- */

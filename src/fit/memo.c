@@ -170,6 +170,7 @@ static int memos_open(char **folder, int *lock_fd, struct fit_memos *memos, stru
 
 static void memo_drop(struct fit_memos *memos, size_t i)
 {
+    ASSERT(memos->at && i < memos->len);
     fit_memo_release(&memos->at[i]);
     memos->len--;
     memmove(&memos->at[i], &memos->at[i + 1], (memos->len - i) * sizeof(memos->at[0]));

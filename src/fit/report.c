@@ -21,7 +21,7 @@ static const struct {
     [FIT_BOUND_MEMORY] = {"memory", "a larger batch does not fit"},
     [FIT_BOUND_FAILURE] = {"failure", "the command fails with a larger batch"},
     [FIT_BOUND_TIME] = {"time", "a larger batch takes longer than --trial-limit"},
-    [FIT_BOUND_RATE] = {"rate", "a larger batch is not faster"},
+    [FIT_BOUND_RATE] = {"rate", "a larger batch is hardly faster"},
     [FIT_BOUND_MAX] = {"max", "it is the largest size that was asked for (--max)"},
     [FIT_BOUND_NONE] = {"none", "no size fits"},
 };
@@ -250,7 +250,7 @@ void memo_report_add(const struct fit_memo *memo, bool is_json, struct buf *out)
     else {
         cleanup_buf struct buf where = BUF_INIT;
         buf_addf(&where, "%s at %s", memo->of.device, memo->when);
-        buf_addf(out, "best batch size: %lu (peak %s, %s items/s), as measured on a ", memo->batch,
+        buf_addf(out, "best batch size: %lu (peak %s, %s items/s), as measured on ", memo->batch,
                  peak, rate);
         console_visible_add(out, buf_str(&where));
         buf_add_text(out, "; --fresh measures again\n");

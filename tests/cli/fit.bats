@@ -134,7 +134,7 @@ END
     n=$(n_starts)
     fit "${asked[@]}"
     ended_with 0
-    [[ $output == "best batch size: 4 (peak "*", 200 items/s), as measured on a Fake at 20"* ]]
+    [[ $output == "best batch size: 4 (peak "*", 200 items/s), as measured on Fake at 20"* ]]
     [ "$(n_starts)" = "$n" ]
     fit "${asked[@]:0:3}" --json "${asked[@]:3}"
     [ "$(json remembered)" = True ] && [ "$(json best)" = 4 ]

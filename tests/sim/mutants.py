@@ -140,7 +140,7 @@ FIT = {
     "the largest size is the best, however slow": ("fit.c", "if (enough <= 0)", "if (enough >= 0)"),
     "the fastest size is the best, however large": (
         "fit.c", "(1 - view->fit->wish.near) * rate_below(view, UINT64_MAX)", "rate_below(view, UINT64_MAX)"),
-    "a plateau is not seen": ("fit.c", "    return below > 0 && view->good->rate > 0 &&", "    return false && below > 0 &&"),
+    "a plateau is not seen": ("fit.c", "    return below > 0 && view->good->rate < (1", "    return false && view->good->rate < (1"),
     "a slow run is not repeated": (
         "fit.c", "if (is_stalled && view.good->n_runs < fit->wish.n_repeats)", "if (false)"),
     "the slowest run counts": ("fit.c", "MAX(size->rate, trial->rate)", "size->rate > 0 ? MIN(size->rate, trial->rate) : trial->rate"),
