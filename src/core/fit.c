@@ -300,7 +300,7 @@ struct fit_step fit_next(const struct fit *fit)
     if (fit->n_sizes == 0)
         return (struct fit_step){FIT_TRY, fit->wish.start};
     bool has_failed = first->outcome == FIT_FAILED || first->outcome == FIT_TIMEOUT;
-    if (fit->n_sizes == 1 && first->n_runs == 1 && has_failed)
+    if (fit->n_sizes == 1 && has_failed)
         return (struct fit_step){.kind = FIT_REFUSED};
     bool is_stalled = is_flat(&view);
     if (is_stalled && view.good->n_runs < fit->wish.n_repeats)
@@ -322,7 +322,7 @@ static enum fit_bound bound_of(const struct view *view, const struct fit_size *b
                                                     [FIT_TIMEOUT] = FIT_BOUND_TIME};
     if (!best)
         return FIT_BOUND_NONE;
-    if (best != view->good || is_flat(view))
+    if (best != view->good)
         return FIT_BOUND_RATE;
     if (view->out)
         return of[view->out->outcome];
@@ -335,10 +335,10 @@ static const struct fit_size *best_of(const struct view *view)
     double enough = (1 - view->fit->wish.near) * rate_below(view, UINT64_MAX);
     if (enough <= 0)
         return view->good;
-    for (const struct fit_size *size = view->fit->sizes; size <= view->good; size++)
-        if (size->rate >= enough)
-            return size;
-    BUG("no size is as fast as the fastest");
+    const struct fit_size *size = view->fit->sizes;
+    while (size->rate < enough) /* the fastest one ends it */
+        size++;
+    return size;
 }
 
 void fit_result(const struct fit *fit, struct fit_result *out)

@@ -189,6 +189,26 @@ static void a_first_size_that_fails_is_refused_and_a_later_one_bounds(void **sta
     assert_int_equal(result.bound, FIT_BOUND_TIME);
     assert_int_equal(result.batch, 64); /* what takes too long is tried once */
     assert_int_equal(w.n_trials, 8);
+    w = (struct world){.device_bytes = 1000, .item_bytes = 1, .slow_from = 1};
+    (void)search(&fit, &w, &wish);
+    assert_int_equal(fit_next(&fit).kind, FIT_REFUSED);
+}
+
+static void there_is_an_end_however_large_the_sizes(void **state)
+{
+    (void)state;
+    struct fit fit;
+    struct world w = {.device_bytes = UINT64_MAX, .fixed_bytes = 1, .has_no_peaks = true};
+    struct fit_wish wish = usual;
+    wish.max = UINT64_MAX;
+    struct fit_result result = search(&fit, &w, &wish);
+    assert_int_equal(fit.n_sizes, FIT_SIZES_MAX);
+    assert_int_equal(result.batch, (uint64_t)1 << 63);
+    wish.limit_bytes = UINT64_MAX; /* the line says more than a number holds */
+    fit_begin(&fit, &wish);
+    fit_took(&fit, &(struct fit_trial){.batch = 1, .peak_bytes = 100});
+    fit_took(&fit, &(struct fit_trial){.batch = 2, .peak_bytes = 101});
+    assert_int_equal(fit_next(&fit).batch, 4);
 }
 
 static void a_peak_that_falls_is_told_and_makes_no_line(void **state)
@@ -366,6 +386,7 @@ int main(void)
         cmocka_unit_test(sizes_are_multiples_and_within_their_limits),
         cmocka_unit_test(a_first_size_that_does_not_fit_is_halved),
         cmocka_unit_test(a_first_size_that_fails_is_refused_and_a_later_one_bounds),
+        cmocka_unit_test(there_is_an_end_however_large_the_sizes),
         cmocka_unit_test(a_peak_that_falls_is_told_and_makes_no_line),
         cmocka_unit_test(odd_peaks_do_not_tilt_the_line),
         cmocka_unit_test(a_size_that_ends_well_once_and_not_again_is_out),
