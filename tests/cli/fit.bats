@@ -43,13 +43,10 @@ n_starts() { wc -l <starts; }
 }
 
 @test "out of memory is an answer, at any size" {
-    fit -q -g sim:1xFake:64GiB --steps 1 --repeat 1 -- ./train {batch} 1 1 41
-    ended_with 0
-    [ -z "$stderr" ]
-    says "out of device memory"
     fit -q -g sim:1xFake:64GiB -- ./train {batch} 1 1 41
     ended_with 0
-    says "a larger batch does not fit"
+    [ -z "$stderr" ]
+    says "out of device memory" "a larger batch does not fit"
     [ "$(best_size)" -ge 38 ] && [ "$(best_size)" -le 40 ]
     fit -q -g sim:1xFake:64GiB --start 32 -- ./train {batch} 1 1 3
     ended_with 0
@@ -258,7 +255,7 @@ END
     worker fills <<'END'
 #!/bin/sh
 [ "$(cat memory)" = 10 ] || echo "begins with $(cat memory) GiB" >>wrong
-(flock 9; touch busy; echo $((10 + 5 + $1 * 8)) >memory) 9>lock
+(flock 9; touch busy; echo $((10 + 5 + $1 * 8)) >new; mv new memory) 9>lock
 sleep 2
 rm busy
 END
@@ -267,7 +264,7 @@ END
 #!/bin/sh
 while [ ! -e end ]; do
     sleep 0.5
-    (flock 9; [ -e busy ] || echo 10 >memory) 9>lock
+    (flock 9; [ -e busy ] || { echo 10 >new; mv new memory; }) 9>lock
 done
 END
     echo 10 >memory
