@@ -132,16 +132,22 @@ static void device_add(const struct fitting *f, struct buf *out)
     buf_add_char(out, '\n');
 }
 
-static void best_add(const struct fit_result *result, struct buf *out)
+static void best_add(const struct fit_device *d, const struct fit_result *result, struct buf *out)
 {
-    char peak[CELL], rate[CELL];
+    char peak[CELL], rate[CELL], left[16];
+    uint64_t taken_bytes = d->used_bytes + result->peak_bytes;
     peak_cell(peak, result->peak_bytes);
     rate_cell(rate, result->rate);
-    if (result->batch == 0)
+    if (result->batch == 0) {
         buf_add_text(out, "no batch size fits\n");
-    else
-        buf_addf(out, "best batch size: %lu (peak %s, %s items/s); %s\n", result->batch, peak, rate,
-                 bounds[result->bound].text);
+        return;
+    }
+    buf_addf(out, "best batch size: %lu (peak %s, ", result->batch, peak);
+    if (result->peak_bytes > 0 && d->total_bytes > taken_bytes) {
+        size_format(left, d->total_bytes - taken_bytes);
+        buf_addf(out, "%s stay free, ", left);
+    }
+    buf_addf(out, "%s items/s); %s\n", rate, bounds[result->bound].text);
 }
 
 static void table_add(const struct fitting *f, const struct fit_result *result, struct buf *out)
@@ -153,7 +159,7 @@ static void table_add(const struct fitting *f, const struct fit_result *result, 
         row_add(f, &f->rows[i], out);
     line_add(f, result, out);
     if (fit_next(&f->fit).kind == FIT_END)
-        best_add(result, out);
+        best_add(&f->device, result, out);
 }
 
 /* ---- JSON ---- */
