@@ -196,23 +196,31 @@ static struct view view_of(const struct fit *fit)
     return view;
 }
 
-/* The best rate among the good sizes below `batch`; 0: none is known. */
-static double rate_below(const struct view *view, uint64_t batch)
+/* The best rate among the good sizes above `low` and up to `high`; 0: none is known. */
+static double rate_within(const struct view *view, uint64_t low, uint64_t high)
 {
     double best = 0;
     for (const struct fit_size *size = view->fit->sizes; view->good && size <= view->good; size++)
-        if (size->batch < batch)
+        if (size->batch > low && size->batch <= high)
             best = MAX(best, size->rate);
     return best;
 }
 
-/* The largest good size is not faster than smaller ones, as far as is known by now. */
+static double best_rate(const struct view *view)
+{
+    return rate_within(view, 0, UINT64_MAX);
+}
+
+/*
+ * Two doublings brought nothing, as far as is known by now. One would not be enough: on a machine with other work a run
+ * may be slower by a third, and some sizes suit a device badly.
+ */
 static bool is_flat(const struct view *view)
 {
-    if (!view->good || view->good->rate <= 0)
-        return false;
-    double below = rate_below(view, view->good->batch);
-    return below > 0 && view->good->rate < (1 + view->fit->wish.near) * below;
+    uint64_t quarter = view->good ? view->good->batch / 4 : 0;
+    double before = rate_within(view, 0, quarter);
+    return before > 0 &&
+           rate_within(view, quarter, UINT64_MAX) < (1 + view->fit->wish.near) * before;
 }
 
 /* ---- what to try next ---- */
@@ -282,12 +290,22 @@ static uint64_t between(const struct view *view)
 static uint64_t doubtful(const struct view *view)
 {
     const struct fit_wish *wish = &view->fit->wish;
-    double best = rate_below(view, UINT64_MAX);
+    double best = best_rate(view);
     if (view->good == view->fit->sizes)
         return 0; /* one size is not compared with any other */
     for (const struct fit_size *size = view->fit->sizes; view->good && size <= view->good; size++)
         if (size->rate > 0 && size->rate >= (1 - noise_factor * wish->near) * best &&
             size->n_runs < wish->n_repeats)
+            return size->batch;
+    return 0;
+}
+
+/* Of the sizes that are not faster, the largest that was not run often enough to be sure. 0: there is none. */
+static uint64_t unsure(const struct view *view)
+{
+    /* A smaller one, with which they are compared, ends the loop. */
+    for (const struct fit_size *size = view->good; size->batch > view->good->batch / 4; size--)
+        if (size->n_runs < view->fit->wish.n_repeats)
             return size->batch;
     return 0;
 }
@@ -302,10 +320,9 @@ struct fit_step fit_next(const struct fit *fit)
     bool has_failed = first->outcome == FIT_FAILED || first->outcome == FIT_TIMEOUT;
     if (fit->n_sizes == 1 && has_failed)
         return (struct fit_step){.kind = FIT_REFUSED};
-    bool is_stalled = is_flat(&view);
-    if (is_stalled && view.good->n_runs < fit->wish.n_repeats)
-        return (struct fit_step){FIT_TRY, view.good->batch};
-    if (!is_stalled && fit->n_sizes < FIT_SIZES_MAX)
+    if (is_flat(&view))
+        batch = unsure(&view);
+    else if (fit->n_sizes < FIT_SIZES_MAX)
         batch = view.out ? between(&view) : grown(&view);
     if (batch == 0)
         batch = doubtful(&view);
@@ -332,7 +349,7 @@ static enum fit_bound bound_of(const struct view *view, const struct fit_size *b
 /* The smallest good size that is as fast as the fastest; without rates the largest one. */
 static const struct fit_size *best_of(const struct view *view)
 {
-    double enough = (1 - view->fit->wish.near) * rate_below(view, UINT64_MAX);
+    double enough = (1 - view->fit->wish.near) * best_rate(view);
     if (enough <= 0)
         return view->good;
     const struct fit_size *size = view->fit->sizes;

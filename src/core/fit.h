@@ -5,7 +5,7 @@
  * allocated.
  *
  * From the start size the batch is doubled until a size is out, the largest size is reached, or
- * another doubling brings no more items per second. A size is out if a trial of it ran out of
+ * two further doublings bring no more items per second. A size is out if a trial of it ran out of
  * memory, failed or took too long, or if its peak is above the device's memory less the margin.
  * What lies between the largest good size and the smallest one that is out is then narrowed down:
  * by the line through batch sizes and peaks where there is one, and each size that it names is

@@ -139,10 +139,11 @@ FIT = {
     "a size that fails once stays good": ("fit.c", "if (size->n_runs == 0 || !is_good)", "if (size->n_runs == 0)"),
     "the largest size is the best, however slow": ("fit.c", "if (enough <= 0)", "if (enough >= 0)"),
     "the fastest size is the best, however large": (
-        "fit.c", "(1 - view->fit->wish.near) * rate_below(view, UINT64_MAX)", "rate_below(view, UINT64_MAX)"),
-    "a plateau is not seen": ("fit.c", "    return below > 0 && view->good->rate < (1", "    return false && view->good->rate < (1"),
+        "fit.c", "(1 - view->fit->wish.near) * best_rate(view)", "best_rate(view)"),
+    "a plateau is not seen": ("fit.c", "    return before > 0 &&", "    return before < 0 &&"),
+    "one doubling without a gain ends the search": ("fit.c", "view->good->batch / 4 : 0", "view->good->batch / 2 : 0"),
     "a slow run is not repeated": (
-        "fit.c", "if (is_stalled && view.good->n_runs < fit->wish.n_repeats)", "if (false)"),
+        "fit.c", "        batch = unsure(&view);", "        batch = 0;"),
     "the slowest run counts": ("fit.c", "MAX(size->rate, trial->rate)", "size->rate > 0 ? MIN(size->rate, trial->rate) : trial->rate"),
     "the line has no fixed part": ("fit.c", "line.fixed_bytes = weighted_median(slopes, n);", "line.fixed_bytes = 0;"),
     "two sizes are enough to end the search": ("fit.c", "    LINE_SIZES = 3,", "    LINE_SIZES = 2,"),
