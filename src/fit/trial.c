@@ -53,6 +53,12 @@ static void environment_make(const struct fitting *f, uint64_t batch, struct env
 
 /* ---- how it ended ---- */
 
+/* If its guard was killed, the command was killed with it. */
+static int signal_of(const struct worker_exit *exit)
+{
+    return exit->has_exited || exit->was_refused ? exit->exit_signal : SIGKILL;
+}
+
 static enum death death_of(const struct fitting *f, const struct worker_exit *exit)
 {
     const struct oom_counts *kills = &exit->oom_kills;
@@ -61,17 +67,17 @@ static enum death death_of(const struct fitting *f, const struct worker_exit *ex
      * It may have run out of memory in one of its threads and stood still: so what it printed
      * counts although we ended it.
      */
-    return verdict_of(&(struct death_facts){
-        .exit_code = exit->exit_code,
-        .exit_signal = exit->has_exited || exit->was_refused ? exit->exit_signal : SIGKILL,
-        .exec_failed = exit->was_refused,
-        .device_lost = is_lost,
-        .oom_kills_near = kills->knows_own ? kills->own : kills->host,
-        .oom_kills_host = MAX(kills->host, kills->own),
-        .rss_peak_bytes = exit->rss_peak_bytes,
-        .memory_bytes = exit->memory_bytes,
-        .stderr_tail = output_tail(&f->trial.errors),
-        .stdout_tail = output_tail(&f->trial.out)});
+    return verdict_of(
+        &(struct death_facts){.exit_code = exit->exit_code,
+                              .exit_signal = signal_of(exit),
+                              .exec_failed = exit->was_refused,
+                              .device_lost = is_lost,
+                              .oom_kills_near = kills->knows_own ? kills->own : kills->host,
+                              .oom_kills_host = MAX(kills->host, kills->own),
+                              .rss_peak_bytes = exit->rss_peak_bytes,
+                              .memory_bytes = exit->memory_bytes,
+                              .stderr_tail = output_tail(&f->trial.errors),
+                              .stdout_tail = output_tail(&f->trial.out)});
 }
 
 static enum fit_outcome outcome_of(const struct trial_run *trial, enum death death)
@@ -109,7 +115,7 @@ static void end_describe(const struct fitting *f, const struct worker_exit *exit
     char end[24], limit[24];
     struct str last = output_last_line(&f->trial.errors);
     cleanup_buf struct buf shown = BUF_INIT;
-    exit_format(end, exit->exit_code, exit->exit_signal);
+    exit_format(end, exit->exit_code, signal_of(exit));
     duration_format(limit, f->request->trial_limit_ms);
     if (last.len == 0)
         last = output_last_line(&f->trial.out);

@@ -92,6 +92,15 @@ END
     fit -q -g sim:1xFake:1GiB -- ./fails {batch} 20
     ended_with 0
     says "status 3: bad size 32" "best batch size: 19 " "the command fails with a larger batch"
+    worker guardless <<'END'
+#!/bin/sh
+[ "$1" -lt 2 ] && exit
+kill -KILL $PPID
+sleep 1000
+END
+    fit -q -g sim:1xFake:1GiB -- ./guardless {batch}
+    ended_with 0
+    says "SIGKILL" "best batch size: 1 "
     fit -g sim:1xFake:1GiB -- ./nosuch {batch}
     ended_with 69
     [[ $stderr == *"./nosuch is not there"* ]]
