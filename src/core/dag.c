@@ -96,7 +96,7 @@ uint32_t dag_add(struct dag *dag, const struct dag_job *given)
     uint64_t expected_ms = MIN(given->expected_ms, EXPECTED_MAX_MS);
     if (!dag_jobs_grow(dag, given->n_needs))
         return DAG_NO_JOB;
-    uint32_t shape = dag_shape_find(dag, &want, expected_ms), job = dag->jobs.len;
+    uint32_t shape = dag_shape_find(dag, &want), job = dag->jobs.len;
     if (shape == NONE)
         return DAG_NO_JOB;
     dag->jobs.len++;
@@ -116,7 +116,8 @@ uint32_t dag_add(struct dag *dag, const struct dag_job *given)
     dag->n_of[j->state]++;
     dag->n_held += counts_as_held(j);
     j->path_ms = dag_duration_ms(dag, job);
-    dag->paths.is_due |= given->n_needs > 0;
+    bool is_mean_other = expected_ms > 0 && dag->paths.n_known < dag->jobs.len;
+    dag->paths.is_due |= given->n_needs > 0 || is_mean_other;
     dag->is_over = false;
     return job;
 }
@@ -158,7 +159,7 @@ void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t me
     struct dag_want want = dag->shapes.at[j->shape].want;
     want.mem_bytes = mem_bytes > 0 ? mem_bytes : want.mem_bytes;
     expected_ms = expected_ms > 0 ? MIN(expected_ms, EXPECTED_MAX_MS) : j->expected_ms;
-    uint32_t shape = dag_shape_find(dag, &want, expected_ms);
+    uint32_t shape = dag_shape_find(dag, &want);
     bool is_queued = j->is_queued;
     if (shape == NONE)
         return;

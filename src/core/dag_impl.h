@@ -21,15 +21,21 @@ enum {
 #define PATH_MAX_MS     (1ull << 61)
 #define AGE_MAX_MS      (1ull << 50)
 
+enum {
+    LANES = 16
+};
+
 /*
  * Jobs by the hundred thousand want the same. What they want stands here once, and of the ready ones those of one shape
- * are a heap, so that no more than one of them is tried when none fits. Jobs of one shape also take about as long, since
- * this decides who may start before the head.
+ * are tried together: when one does not fit, none does. They are in lanes by the time that they take, each a heap, since
+ * this decides who may start before the head. Lane 0: that is not known; else each takes twice as long as the one before.
  */
 struct shape {
     struct dag_want want;
-    uint32_t log_ms; /* 0: unknown; else 1 + the binary logarithm of expected_ms */
-    uint32_t top;    /* the most urgent of its ready jobs; NONE: there is none */
+    uint32_t tops[LANES]; /* the most urgent ready job of each; valid where `used` has a bit */
+    uint16_t used,
+        aside;    /* bits; aside: in this step, those of this lane may not start before the head */
+    uint32_t top; /* of those lanes that are not aside; NONE: there is none */
     uint32_t at_hot; /* where it is in shapes.hot; NONE: nowhere */
     bool is_unfit, is_checked;
 };
@@ -201,14 +207,14 @@ uint64_t dag_duration_ms(const struct dag *dag, uint32_t job);
 
 /* ---- dag_ready.c ---- */
 /* NONE: memory ran out. */
-uint32_t dag_shape_find(struct dag *dag, const struct dag_want *want, uint64_t expected_ms);
+uint32_t dag_shape_find(struct dag *dag, const struct dag_want *want);
 bool dag_is_special(const struct job *job);
 void dag_ready_push(struct dag *dag, uint32_t job);
 void dag_ready_remove(struct dag *dag, uint32_t job);
 /* The most urgent of those not yet set aside; NONE: there is none. */
 uint32_t dag_ready_top(const struct dag *dag);
-/* It does not fit, and so do not those that want the same. */
-void dag_ready_set_aside(struct dag *dag, uint32_t job);
+/* It does not start in this step, and so do not those that want the same, or (fits) of those that take as long. */
+void dag_ready_set_aside(struct dag *dag, uint32_t job, bool fits);
 void dag_ready_restore(struct dag *dag);
 
 /* ---- dag_place.c ---- */

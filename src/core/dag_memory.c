@@ -177,7 +177,7 @@ struct dag *dag_new(const struct dag_config *given)
     dag->paths.is_due = true;
     hosts_init(dag, given);
     static const struct dag_want nothing;
-    if (!arrays_new(dag) || !distance_new(dag, given) || dag_shape_find(dag, &nothing, 0) == NONE) {
+    if (!arrays_new(dag) || !distance_new(dag, given) || dag_shape_find(dag, &nothing) == NONE) {
         dag_free(dag);
         return NULL;
     }

@@ -22,13 +22,19 @@ bool dag_is_ill(const struct dag *dag, uint32_t device, uint32_t job)
     return false;
 }
 
-/* What was learned narrows where a job may go, but only while there is such a place. */
+/*
+ * What was learned narrows where a job may go, but only while there is such a place. Enough memory is more important than a
+ * device that is not ill: without, it cannot run.
+ */
 static void demand_widen(const struct dag *dag, struct demand *demand)
 {
-    if (demand->avoids_ill && !dag_place(dag, demand, &dag->empty, NULL, REACH_UP, NULL))
-        demand->avoids_ill = false;
-    if (demand->mem_min > 0 && !dag_place(dag, demand, &dag->empty, NULL, REACH_UP, NULL))
-        demand->mem_min = 0;
+    const struct demand narrow = *demand;
+    for (uint32_t wide = 0; wide < 4; wide++) {
+        demand->avoids_ill = narrow.avoids_ill && !(wide & 1);
+        demand->mem_min = wide & 2 ? 0 : narrow.mem_min;
+        if (dag_place(dag, demand, &dag->empty, NULL, REACH_UP, NULL))
+            return;
+    }
 }
 
 struct demand dag_demand(const struct dag *dag, uint32_t job)

@@ -175,22 +175,28 @@ static void start(struct dag *dag, uint32_t job, const struct demand *demand,
     dag_emit(dag, DACT_START, job, 0);
 }
 
+enum try_result {
+    TRY_STARTED,
+    TRY_NO_PLACE,
+    TRY_BEFORE_HEAD /* it would fit, but the head would start later */
+};
+
 /* The head, if there is one, must not start later for this job. */
-static bool start_before_head(struct dag *dag, uint32_t job, const struct demand *demand,
-                              struct spot *spot)
+static enum try_result start_before_head(struct dag *dag, uint32_t job, const struct demand *demand,
+                                         struct spot *spot)
 {
     if (!dag->hold.is_known)
         hold_find(dag);
     bool is_free = !dag->hold.is_there || ends_in_time(dag, job);
     if (!is_free && !dag_place(dag, demand, &dag->now, &dag->later, REACH_UP, spot))
-        return false;
+        return TRY_BEFORE_HEAD;
     if (!is_free)
         dag_take(dag, &dag->later, demand, spot);
     start(dag, job, demand, spot);
-    return true;
+    return TRY_STARTED;
 }
 
-static bool start_try(struct dag *dag, uint32_t job)
+static enum try_result start_try(struct dag *dag, uint32_t job)
 {
     struct hold *hold = &dag->hold;
     struct demand demand = dag_demand(dag, job);
@@ -200,12 +206,12 @@ static bool start_try(struct dag *dag, uint32_t job)
         if (hold->n_waiting > 0)
             return start_before_head(dag, job, &demand, &spot);
         start(dag, job, &demand, &spot);
-        return true;
+        return TRY_STARTED;
     }
     if (hold->n_waiting < countof(hold->waiting) && !hold->is_known &&
         dag_place(dag, &demand, &dag->empty, NULL, REACH_UP, NULL))
         hold->waiting[hold->n_waiting++] = job;
-    return false;
+    return TRY_NO_PLACE;
 }
 
 static uint32_t running(const struct dag *dag)
@@ -235,9 +241,10 @@ void dag_plan(struct dag *dag)
     uint32_t n_looks = 0, job;
     while (may_start(dag) && (running(dag) == 0 || n_looks < LOOKS_MAX) &&
            (job = dag_ready_top(dag)) != NONE) {
-        if (start_try(dag, job))
+        enum try_result result = start_try(dag, job);
+        if (result == TRY_STARTED)
             continue;
-        dag_ready_set_aside(dag, job);
+        dag_ready_set_aside(dag, job, result == TRY_BEFORE_HEAD);
         n_looks++;
     }
     dag_ready_restore(dag);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ready jobs in order of urgency. Those of one shape are a pairing heap, whose links are in the jobs; the shapes that
- * have any are a binary heap by their tops. During a step, shapes that were tried and do not fit are set aside.
+ * The ready jobs in order of urgency. Those of one lane of a shape are a pairing heap, whose links are in the jobs; the
+ * shapes that have any are a binary heap by their tops. During a step, what was tried and cannot start is set aside.
  *
  * Pairing heaps: Fredman, Sedgewick, Sleator, Tarjan, Algorithmica 1 (1986).
  */
@@ -12,28 +12,27 @@
 
 /* ---- shapes ---- */
 
-static uint64_t shape_hash(const struct dag_want *w, uint32_t log_ms)
+static uint64_t shape_hash(const struct dag_want *w)
 {
     uint64_t h = mix64((uint64_t)w->n_devices_min << 32 | w->n_devices_max);
     h = mix64(h ^ ((uint64_t)w->share << 32 | w->n_cpus));
-    h = mix64(h ^ ((uint64_t)w->place << 32 | log_ms));
+    h = mix64(h ^ w->place);
     return mix64(h ^ w->mem_bytes);
 }
 
-static bool is_same_shape(const struct shape *s, const struct dag_want *w, uint32_t log_ms)
+static bool is_same(const struct dag_want *v, const struct dag_want *w)
 {
-    const struct dag_want *v = &s->want;
     return v->n_devices_min == w->n_devices_min && v->n_devices_max == w->n_devices_max &&
            v->share == w->share && v->mem_bytes == w->mem_bytes && v->n_cpus == w->n_cpus &&
-           v->place == w->place && s->log_ms == log_ms;
+           v->place == w->place;
 }
 
 /* Where the shape is in the table, or would be. */
-static uint32_t *table_find(const struct dag *dag, const struct dag_want *want, uint32_t log_ms)
+static uint32_t *table_find(const struct dag *dag, const struct dag_want *want)
 {
-    uint32_t mask = dag->shapes.table_cap - 1, at = (uint32_t)shape_hash(want, log_ms) & mask;
+    uint32_t mask = dag->shapes.table_cap - 1, at = (uint32_t)shape_hash(want) & mask;
     while (dag->shapes.table[at] != NONE &&
-           !is_same_shape(&dag->shapes.at[dag->shapes.table[at]], want, log_ms))
+           !is_same(&dag->shapes.at[dag->shapes.table[at]].want, want))
         at = (at + 1) & mask;
     return &dag->shapes.table[at];
 }
@@ -42,29 +41,20 @@ static void table_fill(struct dag *dag)
 {
     dag->shapes.table_cap = 2 * dag->shapes.cap;
     memset(dag->shapes.table, 0xff, dag->shapes.table_cap * sizeof(*dag->shapes.table));
-    for (uint32_t i = 1; i < dag->shapes.len; i++) {
-        const struct shape *s = &dag->shapes.at[i];
-        *table_find(dag, &s->want, s->log_ms) = i;
-    }
+    for (uint32_t i = 1; i < dag->shapes.len; i++)
+        *table_find(dag, &dag->shapes.at[i].want) = i;
 }
 
-static uint32_t log_of(uint64_t ms)
+uint32_t dag_shape_find(struct dag *dag, const struct dag_want *want)
 {
-    return ms > 0 ? 64 - (uint32_t)__builtin_clzll(ms) : 0;
-}
-
-uint32_t dag_shape_find(struct dag *dag, const struct dag_want *want, uint64_t expected_ms)
-{
-    uint32_t log_ms = log_of(expected_ms);
     if (!dag_shapes_grow(dag))
         return NONE;
     if (dag->shapes.table_cap == 0)
         table_fill(dag);
-    uint32_t *at = table_find(dag, want, log_ms), fresh = dag->shapes.len;
+    uint32_t *at = table_find(dag, want), fresh = dag->shapes.len;
     if (*at != NONE)
         return *at;
-    dag->shapes.at[fresh] =
-        (struct shape){.want = *want, .log_ms = log_ms, .top = NONE, .at_hot = NONE};
+    dag->shapes.at[fresh] = (struct shape){.want = *want, .top = NONE, .at_hot = NONE};
     if (fresh != SHAPE_SPECIAL)
         *at = fresh;
     dag->shapes.is_check_due = true;
@@ -80,6 +70,18 @@ static struct shape *heap_of(const struct dag *dag, uint32_t job)
 {
     const struct job *j = &dag->jobs.at[job];
     return &dag->shapes.at[dag_is_special(j) ? (uint32_t)SHAPE_SPECIAL : j->shape];
+}
+
+/* The first lanes are of those that take a second, and two. */
+static uint32_t lane_of(const struct job *j)
+{
+    enum {
+        LOG_SHORT = 10
+    };
+    if (j->expected_ms == 0)
+        return 0;
+    uint32_t log_ms = 63 - (uint32_t)__builtin_clzll(j->expected_ms);
+    return log_ms < LOG_SHORT ? 1 : MIN(log_ms - LOG_SHORT + 2, LANES - 1u);
 }
 
 /* ---- order ---- */
@@ -207,15 +209,35 @@ static void hot_insert(struct dag *dag, uint32_t shape)
     hot_rise(dag, dag->shapes.n_hot++, shape);
 }
 
-/* The shape has another top now, or none. */
-static void top_set(struct dag *dag, struct shape *s, uint32_t top)
+static uint32_t top_find(const struct dag *dag, const struct shape *s)
 {
-    uint32_t shape = (uint32_t)(s - dag->shapes.at);
+    uint32_t top = NONE;
+    for (uint32_t open = s->used & ~s->aside; open != 0; open &= open - 1) {
+        uint32_t other = s->tops[__builtin_ctz(open)];
+        if (top == NONE || comes_before(dag, other, top))
+            top = other;
+    }
+    return top;
+}
+
+/* One of its lanes has another top now, or none. */
+static void top_refresh(struct dag *dag, struct shape *s)
+{
+    uint32_t shape = (uint32_t)(s - dag->shapes.at), top = top_find(dag, s);
+    if (top == s->top)
+        return;
     if (s->at_hot != NONE)
         hot_remove(dag, shape);
     s->top = top;
     if (top != NONE)
         hot_insert(dag, shape);
+}
+
+static void lane_set(struct dag *dag, struct shape *s, uint32_t lane, uint32_t top)
+{
+    s->tops[lane] = top;
+    s->used = (uint16_t)(top != NONE ? s->used | 1u << lane : s->used & ~(1u << lane));
+    top_refresh(dag, s);
 }
 
 /* ---- ready jobs ---- */
@@ -229,10 +251,10 @@ static int64_t urgency_of(const struct dag *dag, const struct job *j)
 static void heap_add(struct dag *dag, uint32_t job)
 {
     struct shape *s = heap_of(dag, job);
-    dag->jobs.at[job].child = dag->jobs.at[job].next = dag->jobs.at[job].prev = NONE;
-    uint32_t top = meld(dag, s->top, job);
-    if (top != s->top)
-        top_set(dag, s, top);
+    struct job *j = &dag->jobs.at[job];
+    uint32_t lane = lane_of(j), top = s->used >> lane & 1 ? s->tops[lane] : NONE;
+    j->child = j->next = j->prev = NONE;
+    lane_set(dag, s, lane, meld(dag, top, job));
 }
 
 void dag_ready_push(struct dag *dag, uint32_t job)
@@ -246,15 +268,14 @@ void dag_ready_push(struct dag *dag, uint32_t job)
 static void heap_take(struct dag *dag, uint32_t job)
 {
     struct shape *s = heap_of(dag, job);
+    uint32_t lane = lane_of(&dag->jobs.at[job]);
     uint32_t below = siblings_meld(dag, dag->jobs.at[job].child);
     dag->jobs.at[job].child = NONE;
-    if (s->top == job) {
-        top_set(dag, s, below);
-        return;
+    if (s->tops[lane] != job) {
+        detach(dag, job);
+        below = meld(dag, s->tops[lane], below);
     }
-    detach(dag, job);
-    uint32_t top = meld(dag, s->top, below);
-    ASSERT(top == s->top);
+    lane_set(dag, s, lane, below);
 }
 
 void dag_ready_remove(struct dag *dag, uint32_t job)
@@ -268,23 +289,34 @@ uint32_t dag_ready_top(const struct dag *dag)
     return dag->shapes.n_hot > 0 ? dag->shapes.at[dag->shapes.hot[0]].top : NONE;
 }
 
-void dag_ready_set_aside(struct dag *dag, uint32_t job)
+static void job_set_aside(struct dag *dag, uint32_t job)
 {
-    uint32_t shape = (uint32_t)(heap_of(dag, job) - dag->shapes.at);
-    if (shape != SHAPE_SPECIAL) {
-        hot_remove(dag, shape);
-        dag->shapes.aside[dag->shapes.n_aside++] = shape;
-        return;
-    }
     heap_take(dag, job);
     dag->jobs.at[job].next = dag->shapes.jobs_aside;
     dag->shapes.jobs_aside = job;
 }
 
+void dag_ready_set_aside(struct dag *dag, uint32_t job, bool fits)
+{
+    struct shape *s = heap_of(dag, job);
+    uint32_t shape = (uint32_t)(s - dag->shapes.at);
+    if (shape == SHAPE_SPECIAL) {
+        job_set_aside(dag, job);
+        return;
+    }
+    if (s->aside == 0)
+        dag->shapes.aside[dag->shapes.n_aside++] = shape;
+    s->aside |= fits ? (uint16_t)(1u << lane_of(&dag->jobs.at[job])) : UINT16_MAX;
+    top_refresh(dag, s);
+}
+
 void dag_ready_restore(struct dag *dag)
 {
-    while (dag->shapes.n_aside > 0)
-        hot_insert(dag, dag->shapes.aside[--dag->shapes.n_aside]);
+    while (dag->shapes.n_aside > 0) {
+        struct shape *s = &dag->shapes.at[dag->shapes.aside[--dag->shapes.n_aside]];
+        s->aside = 0;
+        top_refresh(dag, s);
+    }
     while (dag->shapes.jobs_aside != NONE) {
         uint32_t job = dag->shapes.jobs_aside;
         dag->shapes.jobs_aside = dag->jobs.at[job].next;
