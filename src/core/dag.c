@@ -28,6 +28,13 @@ void dag_state_set(struct dag *dag, uint32_t job, enum dag_state state)
     dag->n_held += counts_as_held(j);
 }
 
+static void held_set(struct dag *dag, struct job *j, bool is_held)
+{
+    dag->n_held -= counts_as_held(j);
+    j->is_held = is_held;
+    dag->n_held += counts_as_held(j);
+}
+
 void dag_settle(struct dag *dag, uint32_t job, enum dag_state state)
 {
     struct job *j = &dag->jobs.at[job];
@@ -385,9 +392,7 @@ static void on_hold(struct dag *dag, const struct dag_event *ev)
         return;
     if (j->is_queued)
         dag_ready_remove(dag, ev->job);
-    dag->n_held -= counts_as_held(j);
-    j->is_held = is_held;
-    dag->n_held += counts_as_held(j);
+    held_set(dag, j, is_held);
     if (j->state == DAG_READY && !is_held)
         queue(dag, ev->job);
 }
@@ -403,13 +408,14 @@ static void job_end(struct dag *dag, uint32_t job)
 static void on_cancel(struct dag *dag, const struct dag_event *ev)
 {
     struct job *j = &dag->jobs.at[ev->job];
-    if (has_started(j)) {
-        j->is_cancelled = true;
+    if (is_final(j->state))
+        return;
+    held_set(dag, j, false);
+    j->is_cancelled = has_started(j);
+    if (j->is_cancelled)
         job_end(dag, ev->job);
-    } else if (!is_final(j->state)) {
-        j->is_held = false;
+    else
         dag_settle(dag, ev->job, DAG_CANCELLED);
-    }
 }
 
 static void on_retry(struct dag *dag, const struct dag_event *ev)
