@@ -205,13 +205,18 @@ static void shape_check(struct dag *dag, struct shape *s)
     dag->shapes.is_sweep_due |= s->is_unfit && !was_unfit;
 }
 
-static void unfit_find(struct dag *dag)
+/* Before an event and after it: either may have changed what there is. */
+static void shapes_check(struct dag *dag)
 {
     bool is_due = dag->shapes.is_check_due || dag->shapes.is_all_due;
     for (uint32_t i = 1; is_due && i < dag->shapes.len; i++)
         if (!dag->shapes.at[i].is_checked || dag->shapes.is_all_due)
             shape_check(dag, &dag->shapes.at[i]);
     dag->shapes.is_check_due = dag->shapes.is_all_due = false;
+}
+
+static void unfit_settle(struct dag *dag)
+{
     for (uint32_t job = 0; dag->shapes.is_sweep_due && job < dag->jobs.len; job++) {
         const struct job *j = &dag->jobs.at[job];
         if ((j->state == DAG_WAITS || j->state == DAG_READY) && dag->shapes.at[j->shape].is_unfit)
@@ -474,8 +479,10 @@ size_t dag_step(struct dag *dag, const struct dag_event *ev, const struct dag_ac
     dag->out.len = 0;
     absorb(dag);
     dag_paths_refresh(dag);
+    shapes_check(dag);
     handlers[ev->kind].happens(dag, ev);
-    unfit_find(dag);
+    shapes_check(dag);
+    unfit_settle(dag);
     dag_plan(dag);
     over_find(dag);
     *actions = dag->out.at;

@@ -72,8 +72,6 @@ void dag_done_spread(struct dag *dag, uint32_t job)
 uint64_t dag_duration_ms(const struct dag *dag, uint32_t job)
 {
     const struct job *j = &dag->jobs.at[job];
-    if (j->state == DAG_DONE)
-        return 0;
     if (j->expected_ms > 0)
         return j->expected_ms;
     return dag->paths.n_known > 0 ? dag->paths.known_ms / dag->paths.n_known
@@ -95,15 +93,17 @@ static void path_end(struct dag *dag, uint32_t job, uint64_t path_ms)
 }
 
 /*
- * Jobs need those with smaller numbers, so that backwards all that need a job come before it. While jobs are queued
- * path_ms orders them: the longest path of its followers is found anew for each job instead of being kept there.
+ * Jobs need those with smaller numbers, so that backwards all that need a job come before it. What is done does not
+ * count: a job that is not has followers that are only if an earlier session did them.
  */
 static void paths_find(struct dag *dag)
 {
     for (uint32_t job = dag->jobs.len; job-- > 0;) {
         uint64_t path_ms = 0;
-        for (uint32_t e = dag->jobs.at[job].followers; e != NONE; e = dag->edges.at[e].next)
-            path_ms = MAX(path_ms, dag->jobs.at[dag->edges.at[e].follower].path_ms);
+        for (uint32_t e = dag->jobs.at[job].followers; e != NONE; e = dag->edges.at[e].next) {
+            const struct job *f = &dag->jobs.at[dag->edges.at[e].follower];
+            path_ms = f->state == DAG_DONE ? path_ms : MAX(path_ms, f->path_ms);
+        }
         path_end(dag, job, path_ms);
     }
 }

@@ -149,20 +149,14 @@ static uint64_t mean_ms(const struct oracle *o)
 static void paths_refresh(struct oracle *o)
 {
     uint64_t unknown_ms = mean_ms(o);
-    for (uint32_t i = 0; i < o->n_jobs; i++) {
-        uint64_t expected_ms = o->jobs[i].given.expected_ms;
-        o->jobs[i].path_ms = expected_ms > 0 ? expected_ms : unknown_ms;
-        if (o->jobs[i].given.is_done)
-            o->jobs[i].path_ms = 0;
+    for (uint32_t i = 0; i < o->n_jobs; i++)
+        o->jobs[i].path_ms = 0;
+    for (uint32_t i = o->n_jobs; i-- > 0;) {
+        struct oracle_job *j = &o->jobs[i];
+        j->path_ms += j->given.expected_ms > 0 ? j->given.expected_ms : unknown_ms;
+        for (uint32_t k = 0; j->state != DAG_DONE && k < j->given.n_needs; k++)
+            o->jobs[j->needs[k]].path_ms = MAX(o->jobs[j->needs[k]].path_ms, j->path_ms);
     }
-    for (uint32_t i = o->n_jobs; i-- > 0;)
-        for (uint32_t k = 0; k < o->jobs[i].given.n_needs; k++) {
-            struct oracle_job *need = &o->jobs[o->jobs[i].needs[k]];
-            uint64_t own_ms = need->given.is_done       ? 0
-                              : need->given.expected_ms ? need->given.expected_ms
-                                                        : unknown_ms;
-            need->path_ms = MAX(need->path_ms, own_ms + o->jobs[i].path_ms);
-        }
 }
 
 /* ---- what is added ---- */
@@ -442,6 +436,33 @@ static void order_judge(struct oracle *o, uint32_t job)
     }
 }
 
+static uint32_t most_urgent(const struct oracle *o)
+{
+    uint32_t found = DAG_NO_JOB;
+    for (uint32_t i = 0; i < o->n_jobs; i++)
+        if (o->jobs[i].state == DAG_READY && !o->jobs[i].is_held &&
+            (found == DAG_NO_JOB || urgency(o, i) > urgency(o, found)))
+            found = i;
+    return found;
+}
+
+/* The most urgent of all starts when it fits (of equally urgent ones, if all fit), and gets all devices that it can use. */
+static void first_judge(const struct oracle *o, uint32_t job, const struct dag_placement *at)
+{
+    uint32_t first = most_urgent(o), n_max = o->jobs[job].given.want.n_devices_max;
+    bool all_fit = true;
+    for (uint32_t i = 0; i < o->n_jobs; i++)
+        if (o->jobs[i].state == DAG_READY && !o->jobs[i].is_held &&
+            urgency(o, i) == urgency(o, first))
+            all_fit &= room_fits(o, i);
+    if (!all_fit)
+        return;
+    MUST(o, urgency(o, first) == urgency(o, job), "job %u starts before %u, which fits", job,
+         first);
+    MUST(o, at->n_devices == MIN(n_max, room_offers(o, job, at->host)), "job %u gets %u devices",
+         job, at->n_devices);
+}
+
 static void start_judge(struct oracle *o, const struct dag *dag, uint32_t job)
 {
     struct oracle_job *j = &o->jobs[job];
@@ -455,6 +476,7 @@ static void start_judge(struct oracle *o, const struct dag *dag, uint32_t job)
          "job %u starts at another step after it ran out of memory", job);
     const char *trouble = room_trouble(o, job, &at);
     MUST(o, !trouble, "job %u starts where it must not: %s", job, trouble);
+    first_judge(o, job, &at);
     j->state = DAG_RUNS;
     o->is_over = false;
     j->started_ms = o->now_ms;
@@ -561,6 +583,29 @@ static uint32_t head_find(struct oracle *o, const struct dag *dag)
     return head;
 }
 
+static uint64_t rounded(uint64_t expected_ms)
+{
+    uint64_t least = expected_ms > 0 ? 512 : 0; /* what is shorter than a second is alike */
+    while (2 * least <= expected_ms && expected_ms > 0)
+        least *= 2;
+    return least;
+}
+
+/* Of jobs that want the same and take about as long, the more urgent one alone is asked whether it would end in time. */
+static bool is_behind_alike(const struct oracle *o, uint32_t job)
+{
+    const struct oracle_job *j = &o->jobs[job];
+    bool is = false;
+    for (uint32_t i = 0; i < o->n_jobs; i++) {
+        const struct oracle_job *other = &o->jobs[i];
+        is |= i != job && other->state == DAG_READY && !other->is_held && !is_special(other) &&
+              !is_special(j) && urgency(o, i) >= urgency(o, job) &&
+              !memcmp(&other->given.want, &j->given.want, sizeof(j->given.want)) &&
+              rounded(other->given.expected_ms) == rounded(j->given.expected_ms);
+    }
+    return is;
+}
+
 /* A job that fits and did not start: because the head would start later, or there is no reason. */
 static void idle_judge(const struct oracle *o, uint32_t job, uint32_t head)
 {
@@ -575,7 +620,8 @@ static void idle_judge(const struct oracle *o, uint32_t job, uint32_t head)
     MUST(o, start_ms != NEVER || o->now_ms - o->jobs[head].ready_ms >= o->config.patience_ms,
          "job %u waits for job %u, which has not waited long", job, head);
     MUST(o,
-         may_drain || start_ms == NEVER || expected_ms == 0 || o->now_ms + expected_ms > start_ms,
+         may_drain || start_ms == NEVER || expected_ms == 0 || o->now_ms + expected_ms > start_ms ||
+             is_behind_alike(o, job),
          "job %u would have ended before job %u starts", job, head);
 }
 

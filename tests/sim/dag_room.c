@@ -142,6 +142,12 @@ bool room_fits(const struct oracle *o, uint32_t job)
     return is_possible(o, &q);
 }
 
+uint32_t room_offers(const struct oracle *o, uint32_t job, uint32_t host)
+{
+    struct question q = question_now(o, job);
+    return host_offers(o, &q, host);
+}
+
 static uint64_t end_of(const struct oracle *o, uint32_t job)
 {
     const struct oracle_job *j = &o->jobs[job];

@@ -14,6 +14,8 @@ bool room_could_ever(const struct oracle *oracle, uint32_t job);
 bool room_could_narrow(const struct oracle *oracle, uint32_t job, uint64_t mem_min, bool avoids);
 /* Now, beside all that runs. */
 bool room_fits(const struct oracle *oracle, uint32_t job);
+/* How many devices of the host it could use now. */
+uint32_t room_offers(const struct oracle *oracle, uint32_t job, uint32_t host);
 /* When it could start if no other did; UINT64_MAX: that is not known. */
 uint64_t room_forecast(const struct oracle *oracle, uint32_t job);
 /* What is wrong with this placement, before it is made; NULL: nothing. */

@@ -99,8 +99,10 @@ static struct rates rates_draw(struct world *w)
         .run_ms = 1 + below(w, 500),
     };
     for (uint32_t i = DEND_FAILED; i < countof(rates.end); i++)
-        rates.end[i] = some(w, 0.35, 0.3);
+        rates.end[i] = some(w, 0.35, i == DEND_FATAL ? 0.1 : 0.3);
     rates.end[DEND_ENDED] = some(w, 0.05, 0.2);
+    if (chance(w, 0.05)) /* jobs are lost more often than they may be */
+        rates.end[chance(w, 0.5) ? DEND_LOST : DEND_ILL] = 0.97;
     return rates;
 }
 
@@ -116,7 +118,7 @@ static struct dag_want want_draw(struct world *w)
     uint32_t manner = below(w, 10);
     if (manner == 0)
         return want;
-    want.n_devices_min = chance(w, 0.75) ? 1 : 1 + below(w, 4);
+    want.n_devices_min = chance(w, 0.75) ? 1 : 1 + below(w, 3);
     want.n_devices_max = want.n_devices_min + (chance(w, 0.2) ? below(w, 4) : 0);
     if (chance(w, 0.03))
         want.n_devices_min = 0;
@@ -163,10 +165,10 @@ static void dag_begin(struct world *w, uint64_t seed)
     config.devices = devices;
     config.host_cpus = cpus;
     config.n_hosts = chance(w, 0.5) || w->is_stream ? 1 : 1 + below(w, WORLD_HOSTS);
-    config.n_devices = w->is_stream ? 2 + below(w, 4) : below(w, 9);
+    config.n_devices = w->is_stream ? 2 + below(w, 4) : chance(w, 0.1) ? 0 : 1 + below(w, 8);
     config.n_devices_max = w->n_devices_max = config.n_devices + (chance(w, 0.2) ? below(w, 4) : 0);
     for (uint32_t i = 0; i < config.n_hosts; i++)
-        cpus[i] = w->is_stream ? 64 : 1 + below(w, 12);
+        cpus[i] = w->is_stream ? 64 : 1 + below(w, 16);
     for (uint32_t i = 0; i < countof(distance); i++)
         distance[i] = (uint8_t)below(w, 4);
     config.distance = chance(w, 0.5) ? distance : NULL;
@@ -205,7 +207,8 @@ static void job_draw(struct world *w)
         .is_held = chance(w, 0.04),
         .needs = needs,
     };
-    uint32_t n_needs = n == 0 || chance(w, 0.3) ? 0 : 1 + below(w, MIN(n, WORLD_NEEDS));
+    uint32_t n_needs_max = chance(w, 0.8) ? 2 : WORLD_NEEDS;
+    uint32_t n_needs = n == 0 || chance(w, 0.5) ? 0 : 1 + below(w, MIN(n, n_needs_max));
     bool is_near = chance(w, 0.5);
     for (; job.n_needs < n_needs; job.n_needs++)
         needs[job.n_needs] = is_near ? n - 1 - below(w, MIN(n, 5u)) : below(w, n);
@@ -268,10 +271,11 @@ static void world_draw(struct world *w, uint64_t seed)
     w->add_ms = soon_ms(w, w->rates.add_ms);
     w->user_ms = soon_ms(w, w->rates.user_ms);
     w->tick_ms = w->now_ms;
-    w->n_jobs_max = 1 + below(w, chance(w, 0.8) ? 24 : 60);
+    w->n_jobs_max = 1 + below(w, chance(w, 0.8) ? 40 : 120);
     if (w->is_stream)
         stream_draw(w);
-    for (uint32_t n = w->is_stream ? 0 : below(w, w->n_jobs_max + 1); n > 0; n--)
+    for (uint32_t n = w->is_stream ? 0 : w->n_jobs_max - below(w, w->n_jobs_max / 2 + 1); n > 0;
+         n--)
         job_draw(w);
 }
 
