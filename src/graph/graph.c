@@ -199,6 +199,7 @@ static int run_end(struct graph *graph)
     record_flush(graph);
     record_sync(graph);
     report_memory(graph, "at the end");
+    console_flush(graph->shell.display.console, shell_now(&graph->shell), true);
     shell_progress_end(&graph->shell);
     shell_reap(&graph->shell);
     snprintf(text, sizeof(text), "%d", status);
