@@ -77,13 +77,11 @@ static int call_check(struct muster_dist *dist, const struct muster_dist_call *w
 /* With the lock, which is open while the backend works. */
 static int call_run(struct muster_dist *dist, const struct md_call *call)
 {
-    uint64_t begin_ns = md_now_ns();
     dist->is_busy = true;
     pthread_mutex_unlock(&dist->lock);
     int rc = atomic_load(&dist->code);
     rc = rc ? rc : dist->backend->run(dist, call);
     pthread_mutex_lock(&dist->lock);
-    dist->times[call->seq % MD_CALLS_MAX] = (struct md_times){begin_ns, md_now_ns()};
     dist->is_busy = false;
     dist->n_done = call->seq;
     return rc;
@@ -100,7 +98,9 @@ static void *calls_work(void *arg)
     for (;;) {
         if (dist->n_done < dist->n_issued && !dist->is_busy) {
             struct md_call call = dist->calls[(dist->n_done + 1) % MD_CALLS_MAX];
+            uint64_t begin_ns = md_now_ns();
             call_run(dist, &call);
+            dist->times[call.seq % MD_CALLS_MAX] = (struct md_times){begin_ns, md_now_ns()};
             pthread_cond_broadcast(&dist->changed);
         } else if (dist->is_closing) {
             break;
@@ -198,7 +198,7 @@ int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *w
 int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)
 {
     int rc = md_check(dist);
-    if (rc != 0 && (!dist || dist->pid != getpid()))
+    if (rc != 0 && (!dist || !md_is_ours(dist)))
         return rc;
     /* After an error, too: the thread may still be about to leave the caller's memory. */
     pthread_mutex_lock(&dist->lock);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -56,11 +57,16 @@ int md_fail(struct muster_dist *dist, int code, const char *fmt, ...)
     return rc;
 }
 
+bool md_is_ours(const struct muster_dist *dist)
+{
+    return dist->page ? *dist->page != 0 : dist->pid == getpid();
+}
+
 int md_check(struct muster_dist *dist)
 {
     if (!dist)
         return MUSTER_DIST_ENOMEM;
-    if (dist->pid != getpid())
+    if (!md_is_ours(dist))
         return MUSTER_DIST_EUSE;
     return atomic_load(&dist->code);
 }
@@ -83,7 +89,7 @@ const char *muster_dist_error(const struct muster_dist *dist)
 {
     if (!dist)
         return "no memory for a handle of muster_dist";
-    if (dist->pid != getpid())
+    if (!md_is_ours(dist))
         return "this process was forked from a rank, whose handle it must not use";
     return atomic_load(&dist->code) != 0 ? dist->error : "";
 }
@@ -197,15 +203,37 @@ static int world_open(struct muster_dist *dist, const struct muster_dist_opts *o
     return backend->open(dist);
 }
 
+static void page_make(struct muster_dist *dist)
+{
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    dist->pid = getpid();
+    if (page == MAP_FAILED)
+        return;
+    if (madvise(page, bytes, MADV_WIPEONFORK) != 0) {
+        munmap(page, bytes);
+        return;
+    }
+    *page = 1;
+    dist->page = page;
+}
+
+static void page_release(struct muster_dist *dist)
+{
+    if (dist->page)
+        munmap((void *)(uintptr_t)dist->page, (size_t)sysconf(_SC_PAGESIZE));
+}
+
 struct muster_dist *muster_dist_open(const struct muster_dist_opts *opts)
 {
     struct muster_dist *dist = calloc(1, sizeof(*dist));
     if (!dist)
         return NULL;
     dist->place = (struct md_place){.size = 1};
-    dist->pid = getpid();
+    page_make(dist);
     pthread_mutex_init(&dist->fail_lock, NULL);
     if (!md_calls_init(dist)) {
+        page_release(dist);
         pthread_mutex_destroy(&dist->fail_lock);
         free(dist);
         return NULL;
@@ -218,7 +246,7 @@ int muster_dist_close(struct muster_dist *dist)
 {
     if (!dist)
         return MUSTER_DIST_ENOMEM;
-    bool is_ours = dist->pid == getpid();
+    bool is_ours = md_is_ours(dist);
     if (is_ours)
         md_calls_end(dist);
     if (dist->backend)
@@ -227,6 +255,7 @@ int muster_dist_close(struct muster_dist *dist)
     /* A forked process may have inherited the locks as taken, and destroys nothing. */
     if (is_ours)
         md_calls_release(dist);
+    page_release(dist);
     free(dist->calls);
     free(dist->times);
     free(dist);
@@ -279,7 +308,7 @@ void *muster_dist_buffer_new(struct muster_dist *dist, size_t bytes)
 
 void muster_dist_buffer_free(struct muster_dist *dist, void *at)
 {
-    if (!at || !dist || dist->pid != getpid() || !dist->backend)
+    if (!at || !dist || !md_is_ours(dist) || !dist->backend)
         return;
     if (dist->backend->buffer_free)
         dist->backend->buffer_free(dist, at);

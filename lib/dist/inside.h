@@ -53,7 +53,13 @@ struct muster_dist {
     const struct md_backend_ops *backend; /* NULL: none could be opened */
     void *impl;                           /* the backend's */
     uint64_t timeout_ms;
-    pid_t pid; /* of the process that opened it: a forked one is refused */
+    /*
+     * Of the process that opened it: a forked one is refused. The page is not 0 there, and wiped in
+     * forked processes by the kernel, because getpid is a system call, of up to 150 ns on each operation.
+     * NULL, if the kernel cannot.
+     */
+    pid_t pid;
+    const volatile char *page;
 
     pthread_mutex_t fail_lock;
     atomic_int code; /* the sticky error; set when its text is complete */
@@ -67,7 +73,7 @@ struct muster_dist {
     bool has_thread;
     pthread_t thread;
     struct md_call *calls;
-    struct md_times *times; /* of the newest MD_CALLS_MAX operations */
+    struct md_times *times; /* of those that the thread did, likewise */
 };
 
 extern const struct md_backend_ops md_self_ops, md_shm_ops, md_mpi_ops;
@@ -82,6 +88,8 @@ __attribute__((format(printf, 3, 4))) int md_fail(struct muster_dist *dist, int 
                                                   const char *fmt, ...);
 /* Take over the error of another rank. */
 int md_adopt(struct muster_dist *dist, int code, const char *text);
+/* Whether this is the process that opened the handle. */
+bool md_is_ours(const struct muster_dist *dist);
 /* 0, or why this handle cannot be used here: the sticky error, or that this is a forked process. */
 int md_check(struct muster_dist *dist);
 
@@ -96,5 +104,5 @@ bool md_calls_init(struct muster_dist *dist);
 /* Finish what was started, and end the thread. */
 void md_calls_end(struct muster_dist *dist);
 void md_calls_release(struct muster_dist *dist);
-/* Of an operation that is done; zeros if that is too long ago. */
+/* Of an operation that was started, and is done; zeros if that is too long ago. */
 struct md_times md_call_times(struct muster_dist *dist, uint64_t ticket);

@@ -5,20 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/*
- * How long to look for the others before sleeping: as long as a sleep and a wake take, if every rank can
- * have a CPU. Where there are more ranks than CPUs, the one waited for may need this very CPU.
- */
-static uint64_t spin_choose(uint32_t size)
-{
-    long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return n_cpus >= (long)size ? 20000 : 0;
-}
-
 static void shm_close(struct muster_dist *dist)
 {
     struct md_shm *shm = dist->impl;
-    bool is_ours = dist->pid == getpid();
+    bool is_ours = md_is_ours(dist);
     if (!shm)
         return;
     if (is_ours && shm->world)
@@ -52,7 +42,6 @@ static int shm_open_world(struct muster_dist *dist)
     shm->sources = sources;
     shm->rank = dist->place.rank;
     shm->size = dist->place.size;
-    shm->spin_ns = spin_choose(shm->size);
     shm->deadline_ns = md_now_ns() + dist->timeout_ms * 1000000;
     pthread_mutex_init(&shm->lock, NULL);
     dist->impl = shm;

@@ -79,7 +79,6 @@ struct md_shm {
     uint32_t rank, size;
     uint64_t step; /* this rank's, never wraps around */
     uint64_t deadline_ns;
-    uint64_t spin_ns; /* how long to look before sleeping */
     const struct md_call *call; /* under way */
     const void **sources;       /* room for one a rank */
     pthread_mutex_t lock; /* for blocks */

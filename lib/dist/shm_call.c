@@ -396,7 +396,6 @@ int md_shm_run(struct muster_dist *dist, const struct md_call *call)
         first_stage(&work);
     rc = md_shm_step(dist);
     rc = rc ? rc : work_go_on(&work);
-    atomic_store_explicit(&own->at_ns, md_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&own->is_in_call, 0, memory_order_relaxed);
     return rc;
 }
