@@ -40,15 +40,15 @@ extern "C" {
 #endif
 
 enum muster_dist_code {
-    MUSTER_DIST_EIO = -1,       /* a system call failed */
-    MUSTER_DIST_EENV = -2,      /* the environment contradicts itself, or no backend reaches all ranks */
-    MUSTER_DIST_EUSE = -3,      /* wrong use: what was asked for does not exist */
+    MUSTER_DIST_EIO = -1,  /* a system call failed */
+    MUSTER_DIST_EENV = -2, /* the environment contradicts itself, or no backend reaches all ranks */
+    MUSTER_DIST_EUSE = -3, /* wrong use: what was asked for does not exist */
     MUSTER_DIST_ENOMEM = -4,    /* no memory, or no room for shared memory */
     MUSTER_DIST_EMISMATCH = -5, /* ranks issued different operations */
     MUSTER_DIST_ETIMEOUT = -6,  /* a rank did not come within the time limit */
     MUSTER_DIST_ELOST = -7,     /* the process of a rank ended, or closed its handle too early */
-    MUSTER_DIST_EDATA = -8,     /* values that must not be: NaN in gradients, replicas that differ */
-    MUSTER_DIST_EFAIL = -9      /* for muster_dist_fail, where no other code fits */
+    MUSTER_DIST_EDATA = -8, /* values that must not be: NaN in gradients, replicas that differ */
+    MUSTER_DIST_EFAIL = -9  /* for muster_dist_fail, where no other code fits */
 };
 
 enum muster_type {
@@ -87,7 +87,8 @@ struct muster_dist;
 struct muster_dist_opts {
     uint64_t timeout_ms; /* for each operation, and for all ranks to come at first; default:
                             MUSTER_DIST_TIMEOUT (90, 90s, 5m, 2h), else ten minutes */
-    const char *backend; /* "shm" or "mpi"; default: MUSTER_DIST_BACKEND, else what reaches all ranks */
+    const char
+        *backend; /* "shm" or "mpi"; default: MUSTER_DIST_BACKEND, else what reaches all ranks */
 };
 
 /*

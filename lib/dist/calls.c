@@ -250,8 +250,8 @@ int muster_dist_all_reduce(struct muster_dist *dist, void *data, size_t count,
 int muster_dist_broadcast(struct muster_dist *dist, void *data, size_t count, enum muster_type type,
                           uint32_t root)
 {
-    return call_do(
-        dist, &(struct muster_dist_call){MUSTER_BROADCAST, type, 0, root, data, data, count});
+    return call_do(dist,
+                   &(struct muster_dist_call){MUSTER_BROADCAST, type, 0, root, data, data, count});
 }
 
 int muster_dist_reduce_scatter(struct muster_dist *dist, const void *in, void *out, size_t count,

@@ -8,9 +8,8 @@ enum {
 };
 
 #if defined(__clang__)
-#define EACH_ELEMENT(i, n)                            \
-    _Pragma("clang loop vectorize(assume_safety)") \
-    for (size_t i = 0; i < (n); i++)
+#define EACH_ELEMENT(i, n) \
+    _Pragma("clang loop vectorize(assume_safety)") for (size_t i = 0; i < (n); i++)
 #else
 #define EACH_ELEMENT(i, n) _Pragma("GCC ivdep") for (size_t i = 0; i < (n); i++)
 #endif
@@ -20,84 +19,84 @@ enum {
 #define ADD_INT(a, b)    ((int64_t)((uint64_t)(a) + (uint64_t)(b))) /* wraps around */
 #define MEAN_FLOAT(s, n) ((s) / (float)(n))
 
-#define NAME        reduce_float32
-#define VALUE       float
-#define SUM         float
-#define WIDEN       SAME
-#define NARROW      SAME
-#define ADD         ADD_FLOAT
-#define MEAN(s, n)  MEAN_FLOAT(s, n)
-#define IS_NAN(s)   (s) != (s)
+#define NAME       reduce_float32
+#define VALUE      float
+#define SUM        float
+#define WIDEN      SAME
+#define NARROW     SAME
+#define ADD        ADD_FLOAT
+#define MEAN(s, n) MEAN_FLOAT(s, n)
+#define IS_NAN(s)  (s) != (s)
 #include "reduce_kernel.h"
 
-#define NAME        reduce_float64
-#define VALUE       double
-#define SUM         double
-#define WIDEN       SAME
-#define NARROW      SAME
-#define ADD         ADD_FLOAT
-#define MEAN(s, n)  ((s) / (double)(n))
-#define IS_NAN(s)   (s) != (s)
+#define NAME       reduce_float64
+#define VALUE      double
+#define SUM        double
+#define WIDEN      SAME
+#define NARROW     SAME
+#define ADD        ADD_FLOAT
+#define MEAN(s, n) ((s) / (double)(n))
+#define IS_NAN(s)  (s) != (s)
 #include "reduce_kernel.h"
 
-#define NAME        reduce_bfloat16
-#define VALUE       uint16_t
-#define SUM         float
-#define WIDEN       md_from_bfloat16
-#define NARROW      md_to_bfloat16
-#define ADD         ADD_FLOAT
-#define MEAN(s, n)  MEAN_FLOAT(s, n)
-#define IS_NAN(s)   (s) != (s)
+#define NAME       reduce_bfloat16
+#define VALUE      uint16_t
+#define SUM        float
+#define WIDEN      md_from_bfloat16
+#define NARROW     md_to_bfloat16
+#define ADD        ADD_FLOAT
+#define MEAN(s, n) MEAN_FLOAT(s, n)
+#define IS_NAN(s)  (s) != (s)
 #include "reduce_kernel.h"
 
-#define NAME        reduce_float16
-#define VALUE       uint16_t
-#define SUM         float
-#define WIDEN       md_from_float16
-#define NARROW      md_to_float16
-#define ADD         ADD_FLOAT
-#define MEAN(s, n)  MEAN_FLOAT(s, n)
-#define IS_NAN(s)   (s) != (s)
+#define NAME       reduce_float16
+#define VALUE      uint16_t
+#define SUM        float
+#define WIDEN      md_from_float16
+#define NARROW     md_to_float16
+#define ADD        ADD_FLOAT
+#define MEAN(s, n) MEAN_FLOAT(s, n)
+#define IS_NAN(s)  (s) != (s)
 #include "reduce_kernel.h"
 
-#define NAME        reduce_int32
-#define VALUE       int32_t
-#define SUM         int64_t
-#define WIDEN       (int64_t)
-#define NARROW      (int32_t)
-#define ADD         ADD_INT
-#define MEAN(s, n)  ((s) / (int64_t)(n))
-#define IS_NAN(s)   false
+#define NAME       reduce_int32
+#define VALUE      int32_t
+#define SUM        int64_t
+#define WIDEN      (int64_t)
+#define NARROW     (int32_t)
+#define ADD        ADD_INT
+#define MEAN(s, n) ((s) / (int64_t)(n))
+#define IS_NAN(s)  false
 #include "reduce_kernel.h"
 
-#define NAME        reduce_int64
-#define VALUE       int64_t
-#define SUM         int64_t
-#define WIDEN       SAME
-#define NARROW      SAME
-#define ADD         ADD_INT
-#define MEAN(s, n)  ((s) / (int64_t)(n))
-#define IS_NAN(s)   false
+#define NAME       reduce_int64
+#define VALUE      int64_t
+#define SUM        int64_t
+#define WIDEN      SAME
+#define NARROW     SAME
+#define ADD        ADD_INT
+#define MEAN(s, n) ((s) / (int64_t)(n))
+#define IS_NAN(s)  false
 #include "reduce_kernel.h"
 
-#define NAME        reduce_uint8
-#define VALUE       uint8_t
-#define SUM         int64_t
-#define WIDEN       (int64_t)
-#define NARROW      (uint8_t)
-#define ADD         ADD_INT
-#define MEAN(s, n)  ((s) / (int64_t)(n))
-#define IS_NAN(s)   false
+#define NAME       reduce_uint8
+#define VALUE      uint8_t
+#define SUM        int64_t
+#define WIDEN      (int64_t)
+#define NARROW     (uint8_t)
+#define ADD        ADD_INT
+#define MEAN(s, n) ((s) / (int64_t)(n))
+#define IS_NAN(s)  false
 #include "reduce_kernel.h"
 
-#define NAME        reduce_int8
-#define VALUE       int8_t
-#define SUM         int64_t
-#define WIDEN       (int64_t)
-#define NARROW      (int8_t)
-#define ADD         ADD_INT
-#define MEAN(s, n)  ((s) / (int64_t)(n))
-#define IS_NAN(s)   false
+#define NAME       reduce_int8
+#define VALUE      int8_t
+#define SUM        int64_t
+#define WIDEN      (int64_t)
+#define NARROW     (int8_t)
+#define ADD        ADD_INT
+#define MEAN(s, n) ((s) / (int64_t)(n))
+#define IS_NAN(s)  false
 #include "reduce_kernel.h"
 
 static const struct {

@@ -19,19 +19,18 @@ static void FUNCTION(fold)(SUM *restrict sums, const VALUE *restrict values, siz
                            enum muster_op op)
 {
     if (op == MUSTER_MIN) {
-        EACH_ELEMENT(i, count)
-        {
+        EACH_ELEMENT (i, count) {
             SUM value = WIDEN(values[i]);
             sums[i] = sums[i] < value || IS_NAN(sums[i]) ? sums[i] : value;
         }
     } else if (op == MUSTER_MAX) {
-        EACH_ELEMENT(i, count)
-        {
+        EACH_ELEMENT (i, count) {
             SUM value = WIDEN(values[i]);
             sums[i] = sums[i] > value || IS_NAN(sums[i]) ? sums[i] : value;
         }
     } else {
-        EACH_ELEMENT(i, count) sums[i] = ADD(sums[i], WIDEN(values[i]));
+        EACH_ELEMENT (i, count)
+            sums[i] = ADD(sums[i], WIDEN(values[i]));
     }
 }
 
@@ -39,9 +38,11 @@ static void FUNCTION(finish)(VALUE *out, const SUM *restrict sums, size_t count,
                              enum muster_op op)
 {
     if (op == MUSTER_MEAN)
-        EACH_ELEMENT(i, count) out[i] = NARROW(MEAN(sums[i], n));
+        EACH_ELEMENT (i, count)
+            out[i] = NARROW(MEAN(sums[i], n));
     else
-        EACH_ELEMENT(i, count) out[i] = NARROW(sums[i]);
+        EACH_ELEMENT (i, count)
+            out[i] = NARROW(sums[i]);
 }
 
 /* The sum or the mean of two, which is the most frequent case, without a pass over `sums`. */
@@ -49,9 +50,11 @@ static void FUNCTION(pair)(VALUE *out, const VALUE *a, const VALUE *b, size_t co
                            enum muster_op op)
 {
     if (op == MUSTER_MEAN)
-        EACH_ELEMENT(i, count) out[i] = NARROW(MEAN(ADD(WIDEN(a[i]), WIDEN(b[i])), 2));
+        EACH_ELEMENT (i, count)
+            out[i] = NARROW(MEAN(ADD(WIDEN(a[i]), WIDEN(b[i])), 2));
     else
-        EACH_ELEMENT(i, count) out[i] = NARROW(ADD(WIDEN(a[i]), WIDEN(b[i])));
+        EACH_ELEMENT (i, count)
+            out[i] = NARROW(ADD(WIDEN(a[i]), WIDEN(b[i])));
 }
 
 static void NAME(void *out, const void *const *sources, uint32_t n, size_t count, enum muster_op op)
@@ -64,7 +67,8 @@ static void NAME(void *out, const void *const *sources, uint32_t n, size_t count
     for (size_t begin = 0; begin < count; begin += BLOCK) {
         size_t len = count - begin < BLOCK ? count - begin : BLOCK;
         const VALUE *first = (const VALUE *)sources[0] + begin;
-        EACH_ELEMENT(i, len) sums[i] = WIDEN(first[i]);
+        EACH_ELEMENT (i, len)
+            sums[i] = WIDEN(first[i]);
         for (uint32_t r = 1; r < n; r++)
             FUNCTION(fold)(sums, (const VALUE *)sources[r] + begin, len, op);
         FUNCTION(finish)((VALUE *)out + begin, sums, len, n, op);

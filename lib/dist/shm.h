@@ -56,8 +56,8 @@ struct shm_error {
 struct shm_world {
     uint32_t size;
     uint64_t stages_at, results_at, arenas_at; /* offsets in the file */
-    uint64_t arena_bytes;                      /* of a rank; not backed by memory until it is used */
-    _Atomic uint32_t is_open;                  /* all ranks have come */
+    uint64_t arena_bytes;     /* of a rank; not backed by memory until it is used */
+    _Atomic uint32_t is_open; /* all ranks have come */
     struct shm_error error;
     _Alignas(MD_LINE_BYTES) _Atomic uint32_t n_arrived; /* at all steps together, wraps around */
     _Alignas(MD_LINE_BYTES) _Atomic uint32_t step;      /* a futex */
@@ -81,7 +81,7 @@ struct md_shm {
     uint64_t deadline_ns;
     const struct md_call *call; /* under way */
     const void **sources;       /* room for one a rank */
-    pthread_mutex_t lock; /* for blocks */
+    pthread_mutex_t lock;       /* for blocks */
     struct shm_block *blocks;
 };
 

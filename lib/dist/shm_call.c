@@ -29,11 +29,11 @@ struct work {
     const struct muster_dist_call *what;
     const char *in;
     char *out;
-    size_t width;       /* bytes of a value */
-    size_t chunk;       /* values of a chunk; of a reduce-scatter: of each rank's part */
-    size_t n_chunks;    /* at least 1 */
-    uint64_t step;      /* in which chunk 0 is put into the stages */
-    const void **of;    /* sources: one for each rank */
+    size_t width;    /* bytes of a value */
+    size_t chunk;    /* values of a chunk; of a reduce-scatter: of each rank's part */
+    size_t n_chunks; /* at least 1 */
+    uint64_t step;   /* in which chunk 0 is put into the stages */
+    const void **of; /* sources: one for each rank */
 };
 
 /* Rank's part of `count` values: begins at a cache line if the whole does. */
@@ -251,8 +251,8 @@ static int scatter_staged(struct work *work)
         if (i < work->n_chunks)
             scatter_stage(work, i);
         for (uint32_t r = 0; r < shm->size; r++)
-            work->of[r] = stage_of(shm, r, work->step + i - 1) +
-                          shm->rank * work->chunk * work->width;
+            work->of[r] =
+                stage_of(shm, r, work->step + i - 1) + shm->rank * work->chunk * work->width;
         work->of[shm->rank] = work->in + own * work->width;
         md_reduce(work->out + last.begin * work->width, work->of, shm->size, last.len,
                   work->what->type, work->what->op);
@@ -330,12 +330,14 @@ static bool can_be_direct(const struct work *work, bool *is_any)
 
 static int work_go_on(struct work *work)
 {
-    static int (*const staged[])(struct work *) = {
-        [MUSTER_ALL_REDUCE] = reduce_staged, [MUSTER_BROADCAST] = broadcast_staged,
-        [MUSTER_REDUCE_SCATTER] = scatter_staged, [MUSTER_ALL_GATHER] = gather_staged};
-    static int (*const direct[])(struct work *) = {
-        [MUSTER_ALL_REDUCE] = reduce_direct, [MUSTER_BROADCAST] = broadcast_direct,
-        [MUSTER_REDUCE_SCATTER] = scatter_direct, [MUSTER_ALL_GATHER] = gather_direct};
+    static int (*const staged[])(struct work *) = {[MUSTER_ALL_REDUCE] = reduce_staged,
+                                                   [MUSTER_BROADCAST] = broadcast_staged,
+                                                   [MUSTER_REDUCE_SCATTER] = scatter_staged,
+                                                   [MUSTER_ALL_GATHER] = gather_staged};
+    static int (*const direct[])(struct work *) = {[MUSTER_ALL_REDUCE] = reduce_direct,
+                                                   [MUSTER_BROADCAST] = broadcast_direct,
+                                                   [MUSTER_REDUCE_SCATTER] = scatter_direct,
+                                                   [MUSTER_ALL_GATHER] = gather_direct};
     enum muster_collective kind = work->what->kind;
     bool is_any;
     int rc = md_shm_compare(work->dist);

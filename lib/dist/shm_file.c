@@ -175,10 +175,11 @@ int md_shm_create(struct muster_dist *dist)
         return md_fail(dist, MUSTER_DIST_EIO, "rank 0: memfd_create: %s", reason());
     struct rlimit file;
     if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur < bytes)
-        return md_fail(dist, MUSTER_DIST_ENOMEM,
-                       "rank 0: the limit on the size of files (ulimit -f) is below the %.1f MiB of "
-                       "shared memory for %u ranks",
-                       (double)bytes / 1048576, size);
+        return md_fail(
+            dist, MUSTER_DIST_ENOMEM,
+            "rank 0: the limit on the size of files (ulimit -f) is below the %.1f MiB of "
+            "shared memory for %u ranks",
+            (double)bytes / 1048576, size);
     if (ftruncate(shm->fd, (off_t)bytes) != 0)
         return md_fail(dist, MUSTER_DIST_EIO, "rank 0: size of shared memory: %s", reason());
     int rc = md_shm_reserve(dist, 0, stages_at, "the ranks' shared memory");
@@ -248,11 +249,11 @@ static int block_add(struct muster_dist *dist, struct shm_block *block)
     uint64_t end = arena_at(shm) + shm->world->arena_bytes;
     struct shm_block **link = gap_find(shm, block->bytes, &block->at);
     if (block->at > end || block->bytes > end - block->at)
-        return md_fail(dist, MUSTER_DIST_ENOMEM,
-                       "rank %u: no room for a buffer of %.1f MiB: a rank's share of this machine's "
-                       "memory is %.1f MiB",
-                       shm->rank, (double)block->bytes / 1048576,
-                       (double)shm->world->arena_bytes / 1048576);
+        return md_fail(
+            dist, MUSTER_DIST_ENOMEM,
+            "rank %u: no room for a buffer of %.1f MiB: a rank's share of this machine's "
+            "memory is %.1f MiB",
+            shm->rank, (double)block->bytes / 1048576, (double)shm->world->arena_bytes / 1048576);
     int rc = md_shm_reserve(dist, block->at, block->bytes, "a buffer");
     if (rc != 0)
         return rc;

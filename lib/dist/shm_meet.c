@@ -37,7 +37,8 @@ struct answer {
 /* Rank 0's side. */
 struct host {
     struct muster_dist *dist;
-    struct pollfd *polls; /* the socket that listens, then a connection for each rank, then strangers */
+    struct pollfd
+        *polls; /* the socket that listens, then a connection for each rank, then strangers */
     uint32_t n_here;
 };
 
@@ -92,10 +93,11 @@ static int host_listen(struct muster_dist *dist, int *out)
         return md_fail(dist, MUSTER_DIST_EIO, "rank 0: socket: %s", reason());
     while (bind(fd, (const struct sockaddr *)&address, len) != 0) {
         if (errno != EADDRINUSE || is_late(dist->impl)) {
-            int rc = md_fail(dist, MUSTER_DIST_EIO,
-                             "rank 0: name for the ranks to meet: %s (is another rank 0 of this job "
-                             "running?)",
-                             reason());
+            int rc =
+                md_fail(dist, MUSTER_DIST_EIO,
+                        "rank 0: name for the ranks to meet: %s (is another rank 0 of this job "
+                        "running?)",
+                        reason());
             close(fd);
             return rc;
         }
@@ -140,8 +142,9 @@ static int hello_judge(struct host *host, const struct hello *hello, int fd)
     if (hello->magic != HELLO_MAGIC)
         snprintf(text, sizeof(text), "pid %u comes with another version of libmuster", hello->pid);
     else if (hello->size != shm->size)
-        snprintf(text, sizeof(text), "ranks disagree: rank %u says that there are %u, and rank 0 %u",
-                 hello->rank, hello->size, shm->size);
+        snprintf(text, sizeof(text),
+                 "ranks disagree: rank %u says that there are %u, and rank 0 %u", hello->rank,
+                 hello->size, shm->size);
     else if (hello->rank == 0 || hello->rank >= shm->size)
         snprintf(text, sizeof(text), "pid %u says that it is rank %u as well", hello->pid,
                  hello->rank);

@@ -72,8 +72,7 @@ int md_shm_compare(struct muster_dist *dist)
     const struct shm_signature *first = &ranks[0].signatures[parity];
     for (uint32_t r = 1; r < shm->size; r++) {
         const struct shm_signature *other = &ranks[r].signatures[parity];
-        if (other->what == first->what && other->count == first->count &&
-            other->seq == first->seq)
+        if (other->what == first->what && other->count == first->count && other->seq == first->seq)
             continue;
         char a[120], b[120];
         signature_format(first->what, first->count, first->seq, a, sizeof(a));
@@ -126,8 +125,8 @@ void md_shm_fail(struct muster_dist *dist, int *code, char *text)
 static bool has_come(const struct md_shm *shm, uint32_t rank, uint64_t step)
 {
     const struct shm_rank *other = &shm->world->ranks[rank];
-    return rank == shm->rank || (atomic_load(&other->state) != SHM_AWAITED &&
-                                 atomic_load(&other->step) >= step);
+    return rank == shm->rank ||
+           (atomic_load(&other->state) != SHM_AWAITED && atomic_load(&other->step) >= step);
 }
 
 void md_shm_missing(const struct md_shm *shm, uint64_t step, char *out, size_t cap)

@@ -50,7 +50,7 @@ static uint16_t half_nearest(float value, bool is_brain)
     }
     /* Infinity counts as the value that would follow the greatest. */
     double above = high == (is_brain ? 0x7f80 : 0x7c00) ? ldexp(1, is_brain ? 128 : 16)
-                                                         : half_value(high, is_brain);
+                                                        : half_value(high, is_brain);
     double below = half_value(low, is_brain);
     bool up = size - below > above - size || (size - below == above - size && (low & 1));
     return sign | (up ? high : low);
@@ -135,11 +135,9 @@ static void set_number(void *out, size_t i, struct number value, enum muster_typ
 static struct number combine(struct number a, struct number b, enum muster_op op)
 {
     if (op == MUSTER_MIN)
-        return (struct number){b.f < a.f ? b.f : a.f, b.d < a.d ? b.d : a.d,
-                               b.i < a.i ? b.i : a.i};
+        return (struct number){b.f < a.f ? b.f : a.f, b.d < a.d ? b.d : a.d, b.i < a.i ? b.i : a.i};
     if (op == MUSTER_MAX)
-        return (struct number){b.f > a.f ? b.f : a.f, b.d > a.d ? b.d : a.d,
-                               b.i > a.i ? b.i : a.i};
+        return (struct number){b.f > a.f ? b.f : a.f, b.d > a.d ? b.d : a.d, b.i > a.i ? b.i : a.i};
     return (struct number){a.f + b.f, a.d + b.d, (int64_t)((uint64_t)a.i + (uint64_t)b.i)};
 }
 
@@ -465,9 +463,9 @@ static void test_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operations), cmocka_unit_test(test_large),
+        cmocka_unit_test(test_operations),  cmocka_unit_test(test_large),
         cmocka_unit_test(test_half_values), cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_started),    cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_started),     cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

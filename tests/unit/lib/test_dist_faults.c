@@ -46,8 +46,8 @@ static int disagree(uint32_t rank, uint32_t size, const void *arg)
 {
     const struct odd_case *odd = arg;
     struct muster_dist *dist = muster_dist_open(NULL);
-    const struct muster_dist_call usual = {MUSTER_ALL_REDUCE, MUSTER_FLOAT32, MUSTER_SUM, 0, NULL,
-                                           values,            1000};
+    const struct muster_dist_call usual = {
+        MUSTER_ALL_REDUCE, MUSTER_FLOAT32, MUSTER_SUM, 0, NULL, values, 1000};
     uint64_t ticket;
     (void)size;
     CHECK(muster_dist_barrier(dist) == 0, "%s", muster_dist_error(dist));
@@ -83,8 +83,8 @@ static int work_forever(uint32_t rank, uint32_t size, const void *arg)
     struct muster_dist *dist = muster_dist_open(NULL);
     size_t bytes = work->count * size * sizeof(float);
     char *memory = work->is_library ? muster_dist_buffer_new(dist, 2 * bytes) : malloc(2 * bytes);
-    struct muster_dist_call call = {
-        work->kind, MUSTER_FLOAT32, MUSTER_MAX, 0, memory, memory, work->count};
+    struct muster_dist_call call = {work->kind, MUSTER_FLOAT32, MUSTER_MAX, 0,
+                                    memory,     memory,         work->count};
     uint64_t ticket;
     memset(memory, 0, 2 * bytes);
     if (work->kind == MUSTER_ALL_GATHER || work->kind == MUSTER_REDUCE_SCATTER)
@@ -148,8 +148,9 @@ static int come_late(uint32_t rank, uint32_t size, const void *arg)
     int rc = muster_dist_all_reduce(dist, &sum, 1, MUSTER_INT64, MUSTER_SUM);
     const char *text = muster_dist_error(dist);
     CHECK(rc == MUSTER_DIST_ETIMEOUT, "code %d: %s", rc, text);
-    CHECK(strstr(text, "rank 2 has not come to all-reduce #2 (int64 sum, 1 values) within 0.7 s; its "
-                       "last was barrier #1, to which it came "),
+    CHECK(strstr(text,
+                 "rank 2 has not come to all-reduce #2 (int64 sum, 1 values) within 0.7 s; its "
+                 "last was barrier #1, to which it came "),
           "%s", text);
     return muster_dist_close(dist) == rc ? 0 : 1;
 }
@@ -163,7 +164,8 @@ static int leave_early(uint32_t rank, uint32_t size, const void *arg)
     if (rank == 0)
         return muster_dist_close(dist);
     int rc = muster_dist_barrier(dist);
-    CHECK(rc == MUSTER_DIST_ELOST && strstr(muster_dist_error(dist), "rank 0 has closed its handle"),
+    CHECK(rc == MUSTER_DIST_ELOST &&
+              strstr(muster_dist_error(dist), "rank 0 has closed its handle"),
           "code %d: %s", rc, muster_dist_error(dist));
     muster_dist_close(dist);
     return 0;
@@ -231,8 +233,9 @@ static int first_missing(uint32_t rank, uint32_t size, const void *arg)
 {
     (void)size;
     (void)arg;
-    return rank == 0 ? 0
-                     : open_expect(300, MUSTER_DIST_ETIMEOUT, "rank 0 of 2 did not come within 0.3");
+    return rank == 0
+               ? 0
+               : open_expect(300, MUSTER_DIST_ETIMEOUT, "rank 0 of 2 did not come within 0.3");
 }
 
 static int sizes_differ(uint32_t rank, uint32_t size, const void *arg)
@@ -578,7 +581,8 @@ static void test_choice(void **state)
         {"RANK=0 WORLD_SIZE=2 MUSTER_DIST_BACKEND=smoke", "there is no backend 'smoke'"},
         {"RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MUSTER_DIST_BACKEND=shm",
          "2 of the 4 ranks are on this machine"},
-        {"RANK=0 WORLD_SIZE=2 MUSTER_DIST_TIMEOUT=soon", "MUSTER_DIST_TIMEOUT: 'soon' is not a time"},
+        {"RANK=0 WORLD_SIZE=2 MUSTER_DIST_TIMEOUT=soon",
+         "MUSTER_DIST_TIMEOUT: 'soon' is not a time"},
         {"RANK=0 WORLD_SIZE=2 MUSTER_DIST_TIMEOUT=200ms", "did not come within 0.2 s"},
     };
     for (size_t i = 0; i < countof(cases); i++) {
@@ -593,11 +597,11 @@ static void test_choice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_disagree),   cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_told),       cmocka_unit_test(test_not_opened),
-        cmocka_unit_test(test_attempts),   cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_room),
-        cmocka_unit_test(test_places),     cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_disagree), cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_told),     cmocka_unit_test(test_not_opened),
+        cmocka_unit_test(test_attempts), cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_room),
+        cmocka_unit_test(test_places),   cmocka_unit_test(test_keys),
         cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
