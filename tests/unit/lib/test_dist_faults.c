@@ -7,6 +7,8 @@
 #include "lib/ranks.h"
 
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <time.h>
@@ -75,6 +77,7 @@ struct kill_case {
     enum muster_collective kind;
     size_t count;
     bool is_started, is_library;
+    atomic_uint *n_begun; /* ranks that have done one */
 };
 
 static int work_forever(uint32_t rank, uint32_t size, const void *arg)
@@ -89,7 +92,8 @@ static int work_forever(uint32_t rank, uint32_t size, const void *arg)
     memset(memory, 0, 2 * bytes);
     if (work->kind == MUSTER_ALL_GATHER || work->kind == MUSTER_REDUCE_SCATTER)
         call.out = memory + bytes;
-    int rc = 0;
+    int rc = muster_dist_barrier(dist);
+    atomic_fetch_add(work->n_begun, 1);
     while (rc == 0) {
         rc = muster_dist_start(dist, &call, &ticket);
         rc = rc || work->is_started ? rc : muster_dist_wait(dist, ticket);
@@ -101,12 +105,19 @@ static int work_forever(uint32_t rank, uint32_t size, const void *arg)
 }
 
 /* Worlds of each operation at once, since most of the time is waited for. */
-static void kill_ones(const struct kill_case *works, uint32_t n, long after_ms)
+static void kill_ones(struct kill_case *works, uint32_t n, long after_ms)
 {
+    atomic_uint *n_begun =
+        mmap(NULL, sizeof(*n_begun), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(n_begun != MAP_FAILED);
     struct ranks ranks[MUSTER_ALL_GATHER + 1];
     struct timespec begin, end;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        works[i].n_begun = n_begun;
         ranks[i] = ranks_begin(3, i, work_forever, &works[i]);
+    }
+    while (atomic_load(n_begun) < 3 * n)
+        sleep_ms(1);
     sleep_ms(after_ms);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (uint32_t i = 0; i < n; i++) {
@@ -119,7 +130,8 @@ static void kill_ones(const struct kill_case *works, uint32_t n, long after_ms)
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     /* A second is promised; two CPUs that fifteen ranks and others share are allowed for. */
-    assert_true(end.tv_sec - begin.tv_sec < 5);
+    assert_true(end.tv_sec - begin.tv_sec < 5 || getenv("UNDER_VALGRIND"));
+    munmap(n_begun, sizeof(*n_begun));
 }
 
 static void test_killed(void **state)
@@ -129,8 +141,8 @@ static void test_killed(void **state)
         struct kill_case works[MUSTER_ALL_GATHER + 1];
         for (int kind = MUSTER_BARRIER; kind <= MUSTER_ALL_GATHER; kind++)
             works[kind] = (struct kill_case){(enum muster_collective)kind, i & 1 ? 700000 : 100,
-                                             (kind + i) % 2 == 1, i >= 2};
-        kill_ones(works, countof(works), 200 + i * 7);
+                                             (kind + i) % 2 == 1, i >= 2, NULL};
+        kill_ones(works, countof(works), 20 + i * 7);
     }
 }
 
@@ -138,18 +150,18 @@ static void test_killed(void **state)
 
 static int come_late(uint32_t rank, uint32_t size, const void *arg)
 {
-    struct muster_dist *dist = muster_dist_open(&(struct muster_dist_opts){.timeout_ms = 700});
+    struct muster_dist *dist = muster_dist_open(&(struct muster_dist_opts){.timeout_ms = 2000});
     int64_t sum = 1;
     (void)size;
     (void)arg;
     CHECK(muster_dist_barrier(dist) == 0, "%s", muster_dist_error(dist));
     if (rank == 2)
-        sleep_ms(1500);
+        sleep_ms(3500);
     int rc = muster_dist_all_reduce(dist, &sum, 1, MUSTER_INT64, MUSTER_SUM);
     const char *text = muster_dist_error(dist);
     CHECK(rc == MUSTER_DIST_ETIMEOUT, "code %d: %s", rc, text);
     CHECK(strstr(text,
-                 "rank 2 has not come to all-reduce #2 (int64 sum, 1 values) within 0.7 s; its "
+                 "rank 2 has not come to all-reduce #2 (int64 sum, 1 values) within 2.0 s; its "
                  "last was barrier #1, to which it came "),
           "%s", text);
     return muster_dist_close(dist) == rc ? 0 : 1;
@@ -198,13 +210,16 @@ static int use_wrongly(uint32_t rank, uint32_t size, const void *arg)
     return 0;
 }
 
+/* At once, since most of the time is waited for. */
 static void test_told(void **state)
 {
     (void)state;
-    ranks_run(3, come_late, NULL);
-    ranks_run(3, leave_early, NULL);
-    ranks_run(3, one_fails, NULL);
-    ranks_run(3, use_wrongly, NULL);
+    static rank_main *const runs[] = {come_late, leave_early, one_fails, use_wrongly};
+    struct ranks worlds[countof(runs)];
+    for (size_t i = 0; i < countof(runs); i++)
+        worlds[i] = ranks_begin(3, (unsigned)i, runs[i], NULL);
+    for (size_t i = 0; i < countof(runs); i++)
+        ranks_end_well(&worlds[i]);
 }
 
 /* ---- worlds that do not come about ---- */
@@ -226,7 +241,7 @@ static int some_missing(uint32_t rank, uint32_t size, const void *arg)
     (void)arg;
     if (rank == 1 || rank == 3)
         return 0;
-    return open_expect(400, MUSTER_DIST_ETIMEOUT, "ranks 1 and 3 of 4 did not come within 0.4 s");
+    return open_expect(1500, MUSTER_DIST_ETIMEOUT, "ranks 1 and 3 of 4 did not come within 1.5 s");
 }
 
 static int first_missing(uint32_t rank, uint32_t size, const void *arg)
@@ -255,8 +270,7 @@ static int ends_early(uint32_t rank, uint32_t size, const void *arg)
     (void)arg;
     if (rank == 1) {
         alarm(0);
-        struct itimerval soon = {.it_value.tv_usec = 600000};
-        signal(SIGALRM, SIG_DFL);
+        struct itimerval soon = {.it_value.tv_sec = 1};
         setitimer(ITIMER_REAL, &soon, NULL); /* rank 2 never comes, so it is ended while it waits */
         open_expect(10000, 0, "");
         return 1;
@@ -269,13 +283,15 @@ static int ends_early(uint32_t rank, uint32_t size, const void *arg)
 static void test_not_opened(void **state)
 {
     (void)state;
-    ranks_run(4, some_missing, NULL);
-    ranks_run(2, first_missing, NULL);
-    ranks_run(2, sizes_differ, NULL);
-    struct ranks ranks = ranks_begin(3, 0, ends_early, NULL);
-    assert_int_equal(ranks_status(&ranks, 0), 0);
-    assert_true(WIFSIGNALED(ranks_status(&ranks, 1)));
-    assert_int_equal(ranks_status(&ranks, 2), 0);
+    struct ranks early = ranks_begin(3, 0, ends_early, NULL);
+    struct ranks worlds[] = {ranks_begin(4, 1, some_missing, NULL),
+                             ranks_begin(2, 2, first_missing, NULL),
+                             ranks_begin(2, 3, sizes_differ, NULL)};
+    for (size_t i = 0; i < countof(worlds); i++)
+        ranks_end_well(&worlds[i]);
+    assert_int_equal(ranks_status(&early, 0), 0);
+    assert_true(WIFSIGNALED(ranks_status(&early, 1)));
+    assert_int_equal(ranks_status(&early, 2), 0);
 }
 
 /* ---- another attempt ---- */
@@ -347,7 +363,7 @@ static int child_survives(uint32_t rank, uint32_t size, const void *arg)
     CHECK(muster_dist_barrier(dist) == 0, "%s", muster_dist_error(dist));
     if (rank == 1) {
         if (fork() == 0) {
-            sleep_ms(3000);
+            sleep_ms(1000);
             _exit(0);
         }
         _exit(0);
@@ -520,8 +536,11 @@ static const struct place_case {
 
 static void environment_become(const char *variables)
 {
-    char text[300], *rest = text;
+    char text[300], output[16] = "", *rest = text;
+    const char *cmocka = getenv("CMOCKA_MESSAGE_OUTPUT");
+    snprintf(output, sizeof(output), "%s", cmocka ? cmocka : "STDOUT");
     clearenv();
+    setenv("CMOCKA_MESSAGE_OUTPUT", output, 1);
     snprintf(text, sizeof(text), "%s", variables);
     for (char *word; (word = strsep(&rest, " "));) {
         char *value = strchr(word, '=');
