@@ -161,12 +161,12 @@ static int timeout_choose(struct muster_dist *dist, const struct muster_dist_opt
 static int backend_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
                           const struct md_backend_ops **out)
 {
-    static const struct md_backend_ops *const backends[] = {&md_shm_ops};
+    static const struct md_backend_ops *const backends[] = {&md_shm_ops, &md_mpi_ops};
     const char *variable = getenv("MUSTER_DIST_BACKEND");
     const char *name = opts && opts->backend ? opts->backend : variable ? variable : "";
     const struct md_place *place = &dist->place;
     bool is_here = place->local_size == 0 || place->local_size == place->size;
-    *out = place->size == 1 ? &md_self_ops : &md_shm_ops;
+    *out = place->size == 1 ? &md_self_ops : is_here ? &md_shm_ops : &md_mpi_ops;
     if (*name == '\0' || strcmp(name, "auto") == 0)
         return 0;
     const struct md_backend_ops *named = NULL;

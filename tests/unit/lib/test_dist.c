@@ -277,9 +277,9 @@ static int try_copies(const struct bench *bench, size_t count)
     return muster_dist_barrier(bench->dist);
 }
 
-static int bench_begin(struct bench *bench, uint32_t rank, uint32_t size)
+static int bench_begin(struct bench *bench, struct muster_dist *dist, uint32_t rank, uint32_t size)
 {
-    *bench = (struct bench){.dist = muster_dist_open(NULL), .rank = rank, .size = size};
+    *bench = (struct bench){.dist = dist, .rank = rank, .size = size};
     CHECK(muster_dist_code(bench->dist) == 0, "open: %s", muster_dist_error(bench->dist));
     CHECK(muster_dist_rank(bench->dist) == rank, "rank");
     CHECK(muster_dist_size(bench->dist) == size, "size");
@@ -316,36 +316,42 @@ static int bench_end(struct bench *bench)
     return 0;
 }
 
+static int every_type(struct bench *bench)
+{
+    for (int type = 0; type < TYPES; type++) {
+        bench_type(bench, (enum muster_type)type, counts[countof(counts) - 1]);
+        for (size_t i = 0; i < countof(counts); i++) {
+            for (int op = 0; op < OPS; op++)
+                if (try_reductions(bench, counts[i], (enum muster_op)op))
+                    return 1;
+            if (try_copies(bench, counts[i]))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* Several chunks of each operation, the last of which is not full. */
+static int many_chunks(struct bench *bench)
+{
+    bench_type(bench, MUSTER_FLOAT32, COUNT_MAX);
+    return try_reductions(bench, COUNT_MAX, MUSTER_SUM) || try_copies(bench, COUNT_MAX);
+}
+
 static int every_operation(uint32_t rank, uint32_t size, const void *arg)
 {
     struct bench bench;
     (void)arg;
-    if (bench_begin(&bench, rank, size))
-        return 1;
-    for (int type = 0; type < TYPES; type++) {
-        bench_type(&bench, (enum muster_type)type, counts[countof(counts) - 1]);
-        for (size_t i = 0; i < countof(counts); i++) {
-            for (int op = 0; op < OPS; op++)
-                if (try_reductions(&bench, counts[i], (enum muster_op)op))
-                    return 1;
-            if (try_copies(&bench, counts[i]))
-                return 1;
-        }
-    }
-    return bench_end(&bench);
+    return bench_begin(&bench, muster_dist_open(NULL), rank, size) || every_type(&bench) ||
+           bench_end(&bench);
 }
 
-/* Several chunks of each operation, the last of which is not full. */
 static int large_operations(uint32_t rank, uint32_t size, const void *arg)
 {
     struct bench bench;
     (void)arg;
-    if (bench_begin(&bench, rank, size))
-        return 1;
-    bench_type(&bench, MUSTER_FLOAT32, COUNT_MAX);
-    if (try_reductions(&bench, COUNT_MAX, MUSTER_SUM) || try_copies(&bench, COUNT_MAX))
-        return 1;
-    return bench_end(&bench);
+    return bench_begin(&bench, muster_dist_open(NULL), rank, size) || many_chunks(&bench) ||
+           bench_end(&bench);
 }
 
 static void test_operations(void **state)
@@ -431,16 +437,15 @@ enum {
     N_STARTED = 3000 /* more than may be under way */
 };
 
-static int started(uint32_t rank, uint32_t size, const void *arg)
+static int many_started(struct muster_dist *dist)
 {
-    struct muster_dist *dist = muster_dist_open(NULL);
+    int32_t size = (int32_t)muster_dist_size(dist), rank = (int32_t)muster_dist_rank(dist);
     int32_t *values = calloc(N_STARTED, sizeof(*values));
     uint64_t ticket = 0, first = 0;
-    (void)arg;
     for (int i = 0; i < N_STARTED; i++) {
         struct muster_dist_call call = {
             .kind = MUSTER_ALL_REDUCE, .type = MUSTER_INT32, .out = &values[i], .count = 1};
-        values[i] = i * (int32_t)(rank + 1);
+        values[i] = i * (rank + 1);
         CHECK(muster_dist_start(dist, &call, &ticket) == 0, "%s", muster_dist_error(dist));
         first = i == 0 ? ticket : first;
         CHECK(ticket == first + (uint64_t)i, "tickets are in order");
@@ -448,12 +453,21 @@ static int started(uint32_t rank, uint32_t size, const void *arg)
     /* One that waits comes after those that were started. */
     int32_t last = 1;
     CHECK(muster_dist_all_reduce(dist, &last, 1, MUSTER_INT32, MUSTER_SUM) == 0, "last");
-    CHECK(last == (int32_t)size && muster_dist_test(dist, ticket) == 1, "order");
+    CHECK(last == size && muster_dist_test(dist, ticket) == 1, "order");
     CHECK(muster_dist_wait(dist, ticket) == 0, "wait");
     for (int i = 0; i < N_STARTED; i++)
-        CHECK(values[i] == i * (int32_t)(size * (size + 1) / 2), "value %d is %d", i, values[i]);
+        CHECK(values[i] == i * (size * (size + 1) / 2), "value %d is %d", i, values[i]);
     free(values);
-    return muster_dist_close(dist);
+    return 0;
+}
+
+static int started(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct muster_dist *dist = muster_dist_open(NULL);
+    (void)rank;
+    (void)size;
+    (void)arg;
+    return many_started(dist) || muster_dist_close(dist);
 }
 
 static void test_started(void **state)
@@ -482,7 +496,20 @@ static void test_alone(void **state)
     assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EDATA);
 }
 
-int main(void)
+/* As a rank that something else has started: mpirun. */
+static int run_as_rank(void)
+{
+    struct muster_dist *dist = muster_dist_open(NULL);
+    struct bench bench = {.dist = dist};
+    uint32_t rank = muster_dist_rank(dist), size = muster_dist_size(dist);
+    CHECK(strcmp(muster_dist_backend(dist), "mpi") == 0, "%s", muster_dist_error(dist));
+    if (bench_begin(&bench, dist, rank, size) || every_type(&bench) || many_chunks(&bench) ||
+        many_started(dist))
+        return 1;
+    return bench_end(&bench);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operations),  cmocka_unit_test(test_large),
@@ -490,5 +517,7 @@ int main(void)
         cmocka_unit_test(test_started),     cmocka_unit_test(test_alone),
     };
     half_values_make();
+    if (argc > 1 && strcmp(argv[1], "rank") == 0)
+        return run_as_rank();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
