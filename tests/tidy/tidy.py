@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 TEMPLATES = {"src/data/boundaries/rows_kernel.h", "src/data/boundaries/scan_kernel.h",
              "engine/num/conv_kernel.h", "engine/num/element_kernel.h", "engine/num/fast_kernel.h", "engine/num/vec.h",
              "engine/num/ref_kernels.h", "engine/num/grid/kernels.h", "engine/num/grid/kernels_conv.h",
-             "engine/num/grid/kernels_half.h", "engine/num/grid/kernels_norm.h", "engine/num/grid/launch.h"}
+             "engine/num/grid/kernels_half.h", "engine/num/grid/kernels_norm.h", "engine/num/grid/launch.h", "lib/dist/reduce_kernel.h"}
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 700
 COLUMNS_MAX = 100
