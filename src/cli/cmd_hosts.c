@@ -13,13 +13,10 @@
 #include "cli/run_arg.h"
 #include "node/host_list.h"
 #include "store/lock.h"
-#include "store/order_answer.h"
-#include "store/orders.h"
 #include "store/runs.h"
 #include "store/status.h"
 
 enum {
-    ANSWER_LIMIT_MS = 15000, /* a muster on another host looks once a second */
     RENEWAL_LIMIT_MS = 3000, /* a run says about once a second how it fares */
     LOOK_EVERY_MS = 50
 };
@@ -147,34 +144,12 @@ static int order_make(const struct hosts_request *ask, struct buf *out, struct e
     return rc;
 }
 
-static int answer_await(const char *dir, const char *order, struct err *err)
-{
-    uint64_t begin_ms = clock_now_ms();
-    cleanup_free char *refused = NULL;
-    while (!order_answer_find(dir, order, &refused)) {
-        if (!run_is_locked(dir, NULL))
-            return fail(err, ERR_UNAVAILABLE, "run %s has ended", path_basename(dir));
-        if (clock_now_ms() - begin_ms >= ANSWER_LIMIT_MS)
-            return fail(err, ERR_TIMEOUT, "run %s has not looked at the order within %d s",
-                        path_basename(dir), ANSWER_LIMIT_MS / 1000);
-        pause_ms(LOOK_EVERY_MS);
-    }
-    return refused ? fail(err, ERR_UNAVAILABLE, "%s", refused) : 0;
-}
-
 static int order_give(const char *dir, const struct hosts_request *ask, struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
-    char name[ORDER_NAME_MAX];
-    bool was_running = false;
+    cleanup_free char *told = NULL;
     int rc = order_make(ask, &text, err);
-    if (rc == 0)
-        rc = run_order_give(dir, buf_str(&text), name, &was_running, err);
-    if (rc)
-        return rc;
-    if (!was_running)
-        return fail(err, ERR_UNAVAILABLE, "run %s is not going on", path_basename(dir));
-    return answer_await(dir, name, err);
+    return rc ? rc : run_order(dir, buf_str(&text), &told, err);
 }
 
 static int hosts_run(struct app *app, void *request, int argc, char **argv, char **command,

@@ -562,6 +562,9 @@ static int begun_check(const char *dir, struct err *err)
         return rc;
     bool has_begun = run.verb != NULL;
     submitted_look(&run, &look);
+    if (has_begun && strcmp(run.verb, "graph") == 0)
+        rc = fail(err, ERR_USAGE, "run %s is a graph, which goes on by %s", path_basename(dir),
+                  run.go_on ? run.go_on : "the same command");
     if (look.job > 0 && !has_begun)
         rc = fail(err, ERR_USAGE, "run %s of %s has nothing to go on with: job %llu %s%s%s",
                   path_basename(dir), run.verb ? run.verb : "?", (unsigned long long)look.job,

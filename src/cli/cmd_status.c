@@ -11,6 +11,7 @@
 #include "base/console_text.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/graph_status.h"
 #include "cli/run_arg.h"
 #include "store/runs.h"
 #include "store/status.h"
@@ -235,6 +236,8 @@ static void text_format(struct buf *out, const struct view *view)
                                run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
     if (!goes_on(view) && run->state != RUN_FINISHED)
         line_add(out, "go on", resume);
+    if (run->verb && strcmp(run->verb, "graph") == 0)
+        graph_jobs_add(out, run->dir);
     hosts_add(out, status);
     workers_add(out, status);
 }

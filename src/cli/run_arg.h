@@ -19,5 +19,10 @@
  * one operand. */
 MUST_CHECK int run_arg_find(const char *runs_dir, int argc, char **argv, char **dir_out,
                             struct err *err);
+/*
+ * Gives an order (store/orders.h) to the muster that works on the run, and waits for its answer. *told: what it says, a
+ * new string; NULL: nothing. ERR_UNAVAILABLE if it refuses, or if the run does not go on; ERR_TIMEOUT.
+ */
+MUST_CHECK int run_order(const char *dir, struct str text, char **told, struct err *err);
 /* Waits between two looks at something that sends no event. */
 void pause_ms(unsigned ms);

@@ -26,6 +26,13 @@ extern const struct cmd cmd_hosts;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_sim;
 extern const struct cmd cmd_split;
+extern const struct cmd cmd_graph;
+extern const struct cmd cmd_graph_add;
+extern const struct cmd cmd_graph_why;
+extern const struct cmd cmd_graph_retry;
+extern const struct cmd cmd_graph_hold;
+extern const struct cmd cmd_graph_release;
+extern const struct cmd cmd_graph_cancel;
 /* Hidden: run by muster itself. */
 extern const struct cmd cmd_agent;
 extern const struct cmd cmd_meet;

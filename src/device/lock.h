@@ -11,6 +11,9 @@
 #include "device/device.h"
 #include "device/seat.h"
 
+/* The variable with the uuids of devices, separated by commas, that the muster above this one has locked for it. */
+#define LOCK_HANDED_DOWN "MUSTER_HELD_DEVICES"
+
 enum {
     LOCK_FILE_MAX = 112,
     LOCK_FDS_MAX = 2 * SEAT_DEVICES_MAX + 1

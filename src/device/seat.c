@@ -212,7 +212,11 @@ static void add_visibility(const struct seat *seat, const struct device_list *de
 void seat_environment(const struct seat *seat, const struct device_list *devices,
                       enum visible_mode mode, struct env_list *env)
 {
-    ASSERT(seat->n_devices > 0);
+    if (seat->n_devices == 0) {
+        hide_all(env);
+        env_list_add(env, xasprintf("MUSTER_DEVICE_KIND=%s", device_kind_name(DEVICE_CPU)));
+        return;
+    }
     enum device_kind kind = devices->at[seat->devices[0]].kind;
     add_visibility(seat, devices, mode, env);
     add_devices(seat, devices, "MUSTER_DEVICE", BY_UUID, env);

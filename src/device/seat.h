@@ -64,7 +64,7 @@ MUST_CHECK int seats_make(const struct device_list *devices, const size_t *chose
  * Appends "NAME=value" strings (each malloc'ed) for this seat: the visibility variable of its
  * vendor (vendor.h) and the vendor's other settings; "NAME" alone for a variable that must not be
  * set; MUSTER_DEVICE, MUSTER_DEVICE_INDEX, MUSTER_DEVICE_KIND; OMP_NUM_THREADS unless it is set in
- * the environment. The caller frees.
+ * the environment. A seat without devices shows none. The caller frees.
  */
 void seat_environment(const struct seat *seat, const struct device_list *devices,
                       enum visible_mode mode, struct env_list *env);

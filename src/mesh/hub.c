@@ -43,7 +43,7 @@ struct hub {
     uint32_t *present;      /* [n_present], in their order */
     uint32_t n_present;
     uint64_t end_ms;
-    struct plan plan;
+    struct pair_plan plan;
     size_t n_left_out;
     bool is_ring_broken; /* a link between two neighbours carries nothing */
 };
@@ -283,7 +283,7 @@ static void pair_end(struct hub *hub, const struct plan_pair *pair)
 /* Returns the position of the first pair of the next round. */
 static size_t round_run(struct hub *hub, size_t begin)
 {
-    const struct plan *plan = &hub->plan;
+    const struct pair_plan *plan = &hub->plan;
     struct order own = {.kind = ORDER_END};
     uint64_t end_ms = clock_now_ms() + PAIR_MAX_MS;
     size_t i = begin;
@@ -413,7 +413,7 @@ static void plan_begin(struct hub *hub)
     hub->n_present = n;
     for (uint32_t i = 0; i < n; i++)
         host_of[i] = hub->members[hub->present[i]].group;
-    plan_make(host_of, n, &hub->plan);
+    pair_plan_make(host_of, n, &hub->plan);
     hub->end_ms = clock_now_ms() + 2 * hub->plan.about_ms + TOTAL_EXTRA_MS;
     if (!hub->self->is_quiet && hub->plan.about_ms >= SAID_FROM_MS) {
         char about[24];
@@ -431,7 +431,7 @@ static void hub_close(struct hub *hub)
         buf_release(&hub->members[i].rest);
         buf_release(&hub->members[i].addresses);
     }
-    plan_release(&hub->plan);
+    pair_plan_release(&hub->plan);
     free(hub->members);
     free(hub->present);
 }
@@ -445,7 +445,7 @@ static void check_run(struct hub *hub)
     addresses_run(hub);
     if (!hub->is_ring_broken)
         sum_run(hub);
-    plan_format(&hub->plan, hub->n_left_out, hub->is_ring_broken, &line);
+    pair_plan_format(&hub->plan, hub->n_left_out, hub->is_ring_broken, &line);
     told_print(&line);
 }
 

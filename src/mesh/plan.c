@@ -37,7 +37,7 @@ static void places_make(const uint32_t *host_of, uint32_t n_ranks, struct places
     }
 }
 
-static void pair_add(struct plan *plan, uint32_t round, uint32_t a, uint32_t b)
+static void pair_add(struct pair_plan *plan, uint32_t round, uint32_t a, uint32_t b)
 {
     if (plan->len % 64 == 0)
         plan->at = xrealloc(plan->at, (plan->len + 64) * sizeof(*plan->at));
@@ -78,14 +78,14 @@ static uint32_t within_rounds(const struct places *places, enum plan_depth depth
     return depth == PLAN_ALL_PAIRS ? n * (n - 1) / 2 : neighbours_count(n);
 }
 
-static void neighbours_add(struct plan *plan, const struct places *places, uint32_t host)
+static void neighbours_add(struct pair_plan *plan, const struct places *places, uint32_t host)
 {
     uint32_t n = count_of(places, host), n_pairs = neighbours_count(n);
     for (uint32_t i = 0; i < n_pairs; i++)
         pair_add(plan, i, rank_of(places, host, i), rank_of(places, host, (i + 1) % n));
 }
 
-static void all_within_add(struct plan *plan, const struct places *places, uint32_t host)
+static void all_within_add(struct pair_plan *plan, const struct places *places, uint32_t host)
 {
     uint32_t round = 0;
     for (uint32_t i = 0; i < count_of(places, host); i++)
@@ -93,7 +93,7 @@ static void all_within_add(struct plan *plan, const struct places *places, uint3
             pair_add(plan, round++, rank_of(places, host, i), rank_of(places, host, k));
 }
 
-static void within_add(struct plan *plan, const struct places *places)
+static void within_add(struct pair_plan *plan, const struct places *places)
 {
     for (uint32_t host = 0; host < places->n_hosts; host++) {
         if (count_of(places, host) < 2)
@@ -123,8 +123,8 @@ static uint32_t turns_of(const struct places *places, enum plan_depth depth)
 }
 
 /* The turns of two hosts; with fewer ranks on one of them, those of the other share its ranks. */
-static void turns_add(struct plan *plan, const struct places *places, uint32_t round, uint32_t one,
-                      uint32_t two)
+static void turns_add(struct pair_plan *plan, const struct places *places, uint32_t round,
+                      uint32_t one, uint32_t two)
 {
     uint32_t n_one = count_of(places, one), n_two = count_of(places, two);
     bool is_all = plan->depth == PLAN_ALL_PAIRS;
@@ -136,7 +136,7 @@ static void turns_add(struct plan *plan, const struct places *places, uint32_t r
                  rank_of(places, two, turn % n_two));
 }
 
-static void between_add(struct plan *plan, const struct places *places, uint32_t begin,
+static void between_add(struct pair_plan *plan, const struct places *places, uint32_t begin,
                         uint32_t n_meetings)
 {
     uint32_t n_turns = turns_of(places, plan->depth), n = places->n_hosts;
@@ -174,12 +174,12 @@ static int by_round(const void *a_, const void *b_)
     return a->a < b->a ? -1 : a->a > b->a;
 }
 
-void plan_make(const uint32_t *host_of, uint32_t n_ranks, struct plan *out)
+void pair_plan_make(const uint32_t *host_of, uint32_t n_ranks, struct pair_plan *out)
 {
     struct places places;
     places_make(host_of, n_ranks, &places);
-    *out = (struct plan){.depth = depth_choose(&places),
-                         .n_possible = (size_t)n_ranks * (n_ranks - (n_ranks > 0)) / 2};
+    *out = (struct pair_plan){.depth = depth_choose(&places),
+                              .n_possible = (size_t)n_ranks * (n_ranks - (n_ranks > 0)) / 2};
     uint32_t n_within = places.n_most > 0 ? within_rounds(&places, out->depth) : 0;
     uint32_t n_meetings = tournament_rounds(places.n_hosts);
     if (out->depth == PLAN_SOME_HOSTS)
@@ -195,8 +195,8 @@ void plan_make(const uint32_t *host_of, uint32_t n_ranks, struct plan *out)
     free(places.first);
 }
 
-void plan_release(struct plan *plan)
+void pair_plan_release(struct pair_plan *plan)
 {
     free(plan->at);
-    *plan = (struct plan){0};
+    *plan = (struct pair_plan){0};
 }

@@ -34,7 +34,7 @@ struct plan_pair {
     uint32_t round, a, b; /* a < b */
 };
 
-struct plan {
+struct pair_plan {
     struct plan_pair *at; /* [len], by round */
     size_t len;
     uint32_t n_rounds;
@@ -44,5 +44,5 @@ struct plan {
 };
 
 /* host_of[rank], hosts numbered from 0. */
-void plan_make(const uint32_t *host_of, uint32_t n_ranks, struct plan *out);
-void plan_release(struct plan *plan);
+void pair_plan_make(const uint32_t *host_of, uint32_t n_ranks, struct pair_plan *out);
+void pair_plan_release(struct pair_plan *plan);

@@ -51,7 +51,8 @@ void absence_format(uint32_t rank, uint32_t group, const char *why, struct buf *
     end_add(out);
 }
 
-void plan_format(const struct plan *plan, size_t n_left_out, bool is_ring_broken, struct buf *out)
+void pair_plan_format(const struct pair_plan *plan, size_t n_left_out, bool is_ring_broken,
+                      struct buf *out)
 {
     buf_addf(out, "{\"plan\":\"%s\"", depths[plan->depth]);
     number_add(out, "planned", plan->len);

@@ -43,7 +43,8 @@ struct sum_told {
 
 void place_format(const struct rank_place *place, struct buf *out);
 void absence_format(uint32_t rank, uint32_t group, const char *why, struct buf *out);
-void plan_format(const struct plan *plan, size_t n_left_out, bool is_ring_broken, struct buf *out);
+void pair_plan_format(const struct pair_plan *plan, size_t n_left_out, bool is_ring_broken,
+                      struct buf *out);
 void pair_format(const struct pair_told *pair, struct buf *out);
 void address_format(const struct address_told *told, struct buf *out);
 void sum_format(const struct sum_told *sum, struct buf *out);

@@ -65,6 +65,7 @@ static int guard_start(struct local_worker *w, const struct spawn_request *reque
     const struct spawn_opts opts = {.guard_path = w->node->opts.guard_path,
                                     .argv = request->argv,
                                     .envp = request->envp,
+                                    .cwd = request->cwd,
                                     .cpus = &request->seat->cpus,
                                     .grace_ms = request->grace_ms,
                                     .stdin_fd = theirs->in,

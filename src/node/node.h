@@ -97,6 +97,7 @@ enum worker_channel {
 
 struct spawn_request {
     const char *const *argv, *const *envp; /* NULL-terminated; borrowed until node_spawn returns */
+    const char *cwd;                       /* NULL: that of this process. Only on this machine */
     const struct seat *seat;               /* its CPUs */
     /* Another machine finds its CPUs by this instead, as those of one of the ranks that share the seat. NULL: not. */
     const struct cpu_wish *cpus;

@@ -43,8 +43,10 @@ bool hosts_is_up(const struct hosts *hosts, size_t number);
 void hosts_losses_tell(struct hosts *hosts);
 /* Ten times a second. */
 void hosts_tick(struct hosts *hosts);
-/* Carries out the orders that are there. */
-void hosts_orders_check(struct hosts *hosts);
+/* Are orders to be carried out now? */
+bool hosts_take_orders(const struct hosts *hosts);
+/* Carries out a line of an order: "add LIST", "drop HOST", "drop-now HOST". */
+MUST_CHECK int hosts_order(struct hosts *hosts, struct str line, struct err *err);
 /* The set whose first device is number `first` of those chosen was given back, and its last worker is gone. */
 void hosts_vacated(struct hosts *hosts, uint32_t first);
 /* Leaves all hosts, and waits until their agents have ended. The workers must have ended. */

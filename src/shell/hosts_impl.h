@@ -17,14 +17,10 @@
 #include "shell/hosts.h"
 #include "shell/local_ask.h"
 #include "shell/shell.h"
-#include "store/orders.h"
 
 enum {
-    ANSWERS_KEPT = 8,
     GROW_EVERY_MS = 5000,
-    GROWTHS_MAX = 64,      /* of one host, while it is connected */
-    ORDERS_AT_ONCE = 16,   /* in one look; the others wait for the next */
-    ORDERS_LOOKED_AT = 256 /* with those that cannot be removed */
+    GROWTHS_MAX = 64 /* of one host, while it is connected */
 };
 
 enum host_state {
@@ -68,12 +64,6 @@ struct remote_host {
     } slurm;
 };
 
-struct given_answer {
-    char order[ORDER_NAME_MAX];
-    bool is_refused;
-    struct err why;
-};
-
 struct hosts {
     struct shell *shell;
     struct allocation *allocation;
@@ -93,14 +83,10 @@ struct hosts {
     struct buf notes; /* lines for the log, which is opened after the first hosts are connected */
     bool has_local,
         is_leaving; /* has_local: this machine is in the list, or was alone at the start */
-    enum host_state local_state;               /* UP, DRAINING or LEFT, as with other hosts */
-    uint32_t local_place;                      /* of this machine in the list */
-    struct given_answer answers[ANSWERS_KEPT]; /* to the last orders */
-    size_t n_answers;
-    bool has_begun;     /* the run has its first seats; others are added to them */
-    uint64_t end_at_ms; /* the run is to end since then; 0: it is not */
-    /* The newest order that could not be removed; it was logged. */
-    char order_left[ORDER_NAME_MAX];
+    enum host_state local_state; /* UP, DRAINING or LEFT, as with other hosts */
+    uint32_t local_place;        /* of this machine in the list */
+    bool has_begun;              /* the run has its first seats; others are added to them */
+    uint64_t end_at_ms;          /* the run is to end since then; 0: it is not */
     /* What is asked of this machine, with the SPEC that it has in the list, if it has one. */
     struct allocation_wish local_wish;
     char *local_gpus;

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Orders about hosts (`muster hosts`), and their answers.
+ * Orders about hosts (`muster hosts`).
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "shell/hosts_impl.h"
-#include "store/order_answer.h"
-#include "store/orders.h"
-
-enum {
-    DONE_SHOWN = 128 /* bytes of an order in its answer */
-};
 
 static bool is_active(const struct remote_host *h)
 {
@@ -163,20 +157,12 @@ static int host_drop(struct hosts *hosts, struct str name, bool now, struct err 
 
 /* ---- an order ---- */
 
-static void answers_tell(const struct hosts *hosts)
+bool hosts_take_orders(const struct hosts *hosts)
 {
-    struct order_answer answers[ANSWERS_KEPT];
-    size_t n_answers = MIN(hosts->n_answers, (size_t)ANSWERS_KEPT);
-    struct err err = {0};
-    for (size_t i = 0; i < n_answers; i++)
-        answers[i] =
-            (struct order_answer){hosts->answers[i].order,
-                                  hosts->answers[i].is_refused ? hosts->answers[i].why.text : NULL};
-    if (order_answers_write(hosts->shell->run_dir, answers, n_answers, &err) != 0)
-        log_add(hosts->shell->log, LOG_WARN, "host", "%s", err.text);
+    return !hosts->is_leaving && hosts->shell->machines.watch;
 }
 
-static int line_do(struct hosts *hosts, struct str line, struct err *err)
+int hosts_order(struct hosts *hosts, struct str line, struct err *err)
 {
     struct str word;
     struct str rest = line;
@@ -188,59 +174,4 @@ static int line_do(struct hosts *hosts, struct str line, struct err *err)
     if (str_equal(word, STR("drop")) || str_equal(word, STR("drop-now")))
         return host_drop(hosts, str_of(text), str_equal(word, STR("drop-now")), err);
     return fail(err, ERR_DATA, "an order that cannot be understood");
-}
-
-/* Adding comes first, as it was written: else a host that is replaced would be the last one. */
-static void order_do(struct hosts *hosts, const char *name, struct str text)
-{
-    struct str line;
-    struct err err = {0};
-    struct str done = {text.at, 0};
-    int rc = 0;
-    while (rc == 0 && text.len > 0 && str_next(&text, '\n', &line)) {
-        rc = line.len > 0 ? line_do(hosts, line, &err) : 0;
-        if (rc == 0)
-            done.len = (size_t)(line.at + line.len - done.at);
-    }
-    if (rc && done.len > 0)
-        wrap(&err, rc, "'%.*s' was carried out, but then", (int)MIN(done.len, (size_t)DONE_SHOWN),
-             done.at);
-    struct given_answer *answer = &hosts->answers[hosts->n_answers++ % ANSWERS_KEPT];
-    snprintf(answer->order, sizeof(answer->order), "%s", name);
-    answer->is_refused = rc != 0;
-    answer->why = err;
-    if (rc)
-        log_add(hosts->shell->log, LOG_WARN, "host", "an order is refused: %s", err.text);
-    answers_tell(hosts);
-}
-
-/* One that cannot be removed is found at every look. */
-static void not_taken_log(struct hosts *hosts, const char *name, const struct err *why)
-{
-    bool is_left = why->code == ERR_SYS;
-    if (is_left && strcmp(name, hosts->order_left) <= 0)
-        return;
-    if (is_left)
-        snprintf(hosts->order_left, sizeof(hosts->order_left), "%s", name);
-    log_add(hosts->shell->log, LOG_WARN, "host", "an order is not carried out: %s", why->text);
-}
-
-void hosts_orders_check(struct hosts *hosts)
-{
-    char name[ORDER_NAME_MAX] = "";
-    int n_taken = 0;
-    if (!hosts->shell->run_dir || hosts->is_leaving || !hosts->shell->machines.watch)
-        return;
-    for (int i = 0; i < ORDERS_LOOKED_AT && n_taken < ORDERS_AT_ONCE; i++) {
-        cleanup_buf struct buf text = BUF_INIT;
-        struct err err = {0};
-        int rc = run_order_take(hosts->shell->run_dir, name, &text, &err);
-        if (!name[0])
-            return;
-        n_taken += rc != ERR_SYS;
-        if (rc)
-            not_taken_log(hosts, name, &err);
-        else
-            order_do(hosts, name, buf_str(&text));
-    }
 }

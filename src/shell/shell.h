@@ -3,9 +3,9 @@
  * What every run has, whatever its workers do: an event loop, signals, orders to stop, limits, a folder with its
  * lock and store, the console, and a node with workers. The kind of work is a value, struct shell_verb.
  *
- *   loop.c     time, the loop, limits          signals.c  signals and orders to stop
+ *   loop.c     time, the loop, limits          signals.c  signals
  *   folder.c   the run's folder                claim.c    one muster for an output
- *   hook.c     --on-finish
+ *   hook.c     --on-finish                     orders.c   orders to a run that goes on
  *   detach.c   --detach                        files.c    the limit on open files
  *   workers.c  the node, the reaper, the keeper display.c  the terminal
  *   device_watch.h  samples and losses of devices  hosts.h  other machines
@@ -22,6 +22,7 @@
 #include "node/node.h"
 #include "proc/keeper.h"
 #include "shell/claim.h"
+#include "store/orders.h"
 #include "store/store.h"
 
 /* The context is the verb's own. All are called on the loop's thread. */
@@ -40,6 +41,20 @@ struct shell_verb {
     /* How long the workers on the seats of hosts[host] may need for what they have, by their times so far. Not NULL
      * with takes_seats. */
     uint64_t (*finish_ms)(void *context, uint32_t host);
+    /* Carries out a line of an order (store/orders.h) that is not about hosts; `told`: its answer. */
+    int (*order)(void *context, struct str line, struct buf *told, struct err *err);
+};
+
+enum {
+    ANSWERS_KEPT = 16
+};
+
+/* To an order that was taken. */
+struct given_answer {
+    char order[ORDER_NAME_MAX];
+    bool is_refused;
+    struct err why;
+    char *told; /* NULL: nothing */
 };
 
 /* Whether a signal came to this process, or to its front (proc/front.h). */
@@ -118,6 +133,11 @@ struct shell {
     } machines;
     struct reaper *reaper;
     struct keeper keeper;
+    struct {
+        struct given_answer answers[ANSWERS_KEPT]; /* to the last orders, in a ring */
+        size_t n_answers;
+        char left[ORDER_NAME_MAX]; /* the newest that could not be removed; it was logged */
+    } orders;
     struct {
         const char *command; /* of --on-finish; NULL: none */
         struct buf input;    /* the summary as JSON */
@@ -205,8 +225,12 @@ void shell_signals_end(struct shell *shell, struct sigaction before[END_SIGNALS]
 void shell_signals_restore(struct shell *shell, const struct sigaction before[END_SIGNALS]);
 /* Ends the run as muster stop does: what is in flight is finished, or with `now` ended, and the status is 75. */
 void shell_end_stopped(struct shell *shell, bool now);
-/* Looks for orders (store/orders.h), and carries them out. */
+
+/* ---- orders.c ---- */
+
+/* Looks for orders (store/orders.h), carries them out, and answers them. */
 void shell_orders_check(struct shell *shell);
+void shell_orders_release(struct shell *shell);
 
 /* ---- folder.c ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signals, and orders of muster stop.
+ * Signals.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -9,9 +9,7 @@
 #include "node/local.h"
 #include "proc/front.h"
 #include "proc/guard.h"
-#include "shell/hosts.h"
 #include "shell/shell.h"
-#include "store/orders.h"
 
 void shell_end_stopped(struct shell *shell, bool now)
 {
@@ -21,23 +19,6 @@ void shell_end_stopped(struct shell *shell, bool now)
     log_add(shell->log, LOG_INFO, shell->verb->name,
             now ? "stopped; ending the workers" : "stopped; finishing what is in flight");
     shell_stop(shell, now);
-}
-
-static void stop_order_check(struct shell *shell)
-{
-    enum stop_how how;
-    if (!shell->run_dir || !run_stop_asked(shell->run_dir, &how))
-        return;
-    bool is_news = !shell->end.is_stopped || (how == STOP_NOW && !shell->end.is_at_once);
-    if (is_news)
-        shell_end_stopped(shell, how == STOP_NOW);
-}
-
-void shell_orders_check(struct shell *shell)
-{
-    stop_order_check(shell);
-    if (shell->machines.hosts)
-        hosts_orders_check(shell->machines.hosts);
 }
 
 static void child_ended(void *context, pid_t pid, int wait_status)

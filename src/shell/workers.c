@@ -82,6 +82,7 @@ void shell_close(struct shell *shell)
     free(shell->guard_path);
     shell->guard_path = NULL;
     hosts_free(steal_ptr(&shell->machines.hosts));
+    shell_orders_release(shell);
 }
 
 enum {

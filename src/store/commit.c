@@ -262,6 +262,23 @@ int store_commit(struct store *store, const struct store_batch *batch, struct er
     return rc;
 }
 
+int store_begin_transaction(struct store *store, struct err *err)
+{
+    ASSERT(store->mode < STORE_READ && !store->is_holding);
+    int rc = durability_set(store, false, err);
+    return rc ? rc : db_run(store, SQL_BEGIN, NULL, 0, err);
+}
+
+int store_end_transaction(struct store *store, int rc, struct err *err)
+{
+    const struct progress unchanged = store->progress;
+    if (rc == 0)
+        rc = db_run(store, SQL_COMMIT, NULL, 0, err);
+    if (rc)
+        rollback(store, &unchanged);
+    return rc;
+}
+
 /* Syncs what was committed at the lower synchronous level. Without a WAL, SQLite has synced it. */
 static int wal_sync(struct store *store, struct err *err)
 {
@@ -275,6 +292,11 @@ static int wal_sync(struct store *store, struct err *err)
     if (has_wal && wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL) != SQLITE_OK)
         return fail_errno(err, "sync %s/run.db-wal", store->dir);
     return 0;
+}
+
+int store_sync(struct store *store, struct err *err)
+{
+    return wal_sync(store, err);
 }
 
 int store_commit_held(struct store *store, bool results_are_here, struct err *err)

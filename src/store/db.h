@@ -34,7 +34,14 @@
     X(PROGRESS_SET, "UPDATE progress SET ranges = ?1, items_done = ?2, result_bytes = ?3,"         \
                     " next_part = ?4 WHERE rowid = 1")                                             \
     X(FACT_SET, "INSERT OR REPLACE INTO facts (key, value) VALUES (?1, ?2)")                       \
-    X(FACT_GET, "SELECT value FROM facts WHERE key = ?1")
+    X(FACT_GET, "SELECT value FROM facts WHERE key = ?1")                                          \
+    X(JOB_ADD, "INSERT OR REPLACE INTO jobs (name, state, attempts, definition, proof, inputs,"    \
+               " outs_digest, needs_digest, started_ms, ended_ms, ended_by, log, batch,"           \
+               " mem_peak_bytes, rss_peak_bytes)"                                                  \
+               " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")       \
+    X(JOB_ATTEMPT_ADD, "INSERT INTO job_attempts (name, attempt, devices, started_ms, ended_ms,"   \
+                       " ended_by, is_well, batch, mem_peak_bytes, rss_peak_bytes)"                \
+                       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")
 /* clang-format on */
 
 enum statement {
@@ -103,6 +110,11 @@ MUST_CHECK int db_run(struct store *store, enum statement id, const int64_t *num
 /* Runs a bound statement to its end, then resets it and clears its bindings. */
 MUST_CHECK int db_finish(struct store *store, sqlite3_stmt *statement, struct err *err);
 void db_bind_text(sqlite3_stmt *statement, int at, const char *text);
+
+/* commit.c: around rows that are added by db_statement(), and that become durable with store_sync(). The end rolls
+ * back if rc is not 0, and returns it. */
+MUST_CHECK int store_begin_transaction(struct store *store, struct err *err);
+MUST_CHECK int store_end_transaction(struct store *store, int rc, struct err *err);
 
 MUST_CHECK int schema_create(struct store *store, struct err *err);
 MUST_CHECK int schema_check(struct store *store, struct err *err);

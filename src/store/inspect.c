@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/share.h"
 #include "base/xalloc.h"
+#include "store/jobs.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "store/status.h"
@@ -97,6 +98,20 @@ static void shards_count(struct store *store, struct run_summary *out)
     free(spans);
 }
 
+/* The items of a graph are its jobs. */
+static void jobs_count(struct store *store, struct run_summary *out)
+{
+    struct row_reader *reader;
+    struct job_row row;
+    if (!out->verb || strcmp(out->verb, "graph") != 0 || job_reader_open(&reader, store, NULL) != 0)
+        return;
+    while (job_reader_next(reader, &row, NULL) > 0) {
+        out->items_done += row.state == JOB_DONE;
+        out->items_failed += row.state == JOB_FAILED;
+    }
+    row_reader_close(reader);
+}
+
 /* True if run.db could be read. It is authoritative; status.json is only a copy. */
 static bool read_ledger(struct run_summary *out, bool is_locked, char **state)
 {
@@ -115,6 +130,7 @@ static bool read_ledger(struct run_summary *out, bool is_locked, char **state)
         out->items_done = totals.items_done;
         out->items_failed = totals.items_failed;
         shards_count(store, out);
+        jobs_count(store, out);
     }
     store_close(store);
     return is_read;

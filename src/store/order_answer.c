@@ -15,16 +15,27 @@ enum {
     ANSWERS_MAX_BYTES = 1 << 20
 };
 
+/* Several lines of muster's own, with foreign words in them. */
+static char *lines_new(const char *text)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    if (!text)
+        return NULL;
+    console_lines_add(&out, str_of(text));
+    return buf_steal(&out);
+}
+
 int order_answers_write(const char *dir, const struct order_answer *answers, size_t n_answers,
                         struct err *err)
 {
     cleanup_free char *path = path_join(dir, "answers.json");
     json_t *root = json_array();
     for (size_t i = 0; i < n_answers; i++) {
-        /* It may repeat words of an order, which are any bytes. */
+        /* Both may repeat words of an order, which are any bytes. */
         cleanup_free char *refused = console_visible_new(answers[i].refused);
-        json_array_append_new(
-            root, json_pack("{s:s, s:s?}", "order", answers[i].order, "refused", refused));
+        cleanup_free char *told = lines_new(answers[i].told);
+        json_array_append_new(root, json_pack("{s:s, s:s?, s:s?}", "order", answers[i].order,
+                                              "refused", refused, "told", told));
     }
     char *text = json_dumps(root, JSON_INDENT(1));
     json_decref(root);
@@ -34,21 +45,30 @@ int order_answers_write(const char *dir, const struct order_answer *answers, siz
     return rc;
 }
 
+static char *member_new(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? xstrdup(text) : NULL;
+}
+
 /* The file may be anybody's: whatever is not as it should be is no answer. */
-bool order_answer_find(const char *dir, const char *order, char **refused)
+bool order_answer_find(const char *dir, const char *order, char **refused, char **told)
 {
     cleanup_free char *path = path_join(dir, "answers.json");
     cleanup_buf struct buf text = BUF_INIT;
     bool is_found = false;
+    *refused = *told = NULL;
     if (plain_file_read(path, ANSWERS_MAX_BYTES, &text, NULL) != 0)
         return false;
     json_t *root = json_loadb(buf_text(&text), text.len, 0, NULL);
     for (size_t i = 0; i < json_array_size(root) && !is_found; i++) {
         const json_t *answer = json_array_get(root, i);
         const char *name = json_string_value(json_object_get(answer, "order"));
-        const char *why = json_string_value(json_object_get(answer, "refused"));
         is_found = name && strcmp(name, order) == 0;
-        *refused = is_found && why ? xstrdup(why) : NULL;
+        if (!is_found)
+            continue;
+        *refused = member_new(answer, "refused");
+        *told = member_new(answer, "told");
     }
     json_decref(root);
     return is_found;

@@ -13,9 +13,10 @@
 struct order_answer {
     const char *order;   /* its name */
     const char *refused; /* why; NULL: it was carried out */
+    const char *told;    /* what was asked for; NULL: nothing */
 };
 
 MUST_CHECK int order_answers_write(const char *dir, const struct order_answer *answers,
                                    size_t n_answers, struct err *err);
-/* False: the order was not answered yet. *refused: why it was refused, free() it; NULL: it was carried out. */
-bool order_answer_find(const char *dir, const char *order, char **refused);
+/* False: the order was not answered yet. *refused, *told: as above; free() them. */
+bool order_answer_find(const char *dir, const char *order, char **refused, char **told);

@@ -11,7 +11,7 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "store/db.h"
+#include "store/reader_impl.h"
 
 /* The table is stored in the order of `first`. The order of the commits is read only once, at the
  * end of a run whose output is unordered: SQLite then sorts the rows, so that no commit pays for a
@@ -25,13 +25,7 @@ static const char *const range_sql[] = {
         " ORDER BY seq",
 };
 
-struct row_reader {
-    struct store *store;
-    sqlite3_stmt *statement;
-};
-
-static int reader_open(struct row_reader **out, struct store *store, const char *sql,
-                       struct err *err)
+int reader_open(struct row_reader **out, struct store *store, const char *sql, struct err *err)
 {
     sqlite3_stmt *statement = NULL;
     int rc = db_prepare(store, sql, &statement, err);
@@ -42,7 +36,7 @@ static int reader_open(struct row_reader **out, struct store *store, const char 
     return 0;
 }
 
-static int reader_step(struct row_reader *reader, struct err *err)
+int reader_step(struct row_reader *reader, struct err *err)
 {
     int step = sqlite3_step(reader->statement);
     if (step == SQLITE_DONE)
@@ -56,16 +50,6 @@ void row_reader_close(struct row_reader *reader)
         return;
     sqlite3_finalize(reader->statement);
     free(reader);
-}
-
-static uint64_t column_u64(sqlite3_stmt *statement, int column)
-{
-    return (uint64_t)sqlite3_column_int64(statement, column);
-}
-
-static const char *column_text(sqlite3_stmt *statement, int column)
-{
-    return (const char *)sqlite3_column_text(statement, column);
 }
 
 /* Refuses numbers that muster never writes: cut to 32 bits, one could name another part. */

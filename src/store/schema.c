@@ -53,7 +53,7 @@ int schema_create(struct store *store, struct err *err)
 static const char odd_sql[] =
     "SELECT name FROM sqlite_schema WHERE type = 'trigger' OR"
     " (name COLLATE NOCASE IN ('facts', 'progress', 'ranges', 'asides', 'attempts', 'events',"
-    " 'samples') AND (type <> 'table' OR rootpage IS NULL OR rootpage < 2))"
+    " 'samples', 'jobs', 'job_attempts') AND (type <> 'table' OR rootpage IS NULL OR rootpage < 2))"
     " UNION ALL SELECT t.name FROM sqlite_schema AS t, pragma_table_xinfo(t.name) AS c"
     " WHERE t.type = 'table' AND c.hidden <> 0 LIMIT 1";
 

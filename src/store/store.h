@@ -124,6 +124,9 @@ MUST_CHECK int store_commit(struct store *store, const struct store_batch *batch
  */
 MUST_CHECK int store_commit_held(struct store *store, bool results_are_here, struct err *err);
 
+/* Makes durable what was committed so far. */
+MUST_CHECK int store_sync(struct store *store, struct err *err);
+
 /* Small facts about the run as a whole: "state", "items", "exit", "output", "seed" … */
 MUST_CHECK int store_set(struct store *store, const char *key, const char *value, struct err *err);
 /* *out is a new string, or NULL where there is no such fact. */

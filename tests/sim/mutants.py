@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants bugs into copies of what a simulator plays, one at a time, and sees whether it finds each.
 
-    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|gang|fit|shell|hosts|protocol
+    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|gang|dag|fit|shell|hosts|protocol
 
 A mutant is a file, a text that occurs in it once, and another in its place. The copy is compiled as the build
 folder compiles the file, and linked before the libraries, so that it takes the place of that one object. Each must
@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 SIMULATORS = {
     "feed": ("tests/sim/sim_feed", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "gang": ("tests/sim/sim_gang", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
+    "dag": ("tests/sim/sim_dag", ["--seeds", "8000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "fit": ("tests/unit/core/test_core_fit", [], r"not ok (\d+) - ([^\n]*)"),
     "shell": ("tests/sim/sim_shell", ["--seeds", "8000"], r"(seed \d+): ([^\n]*)"),
     "hosts": ("tests/sim/sim_shell", ["--hosts", "--seeds", "3000"], r"(seed \d+): ([^\n]*)"),
@@ -239,6 +240,110 @@ GANG = {
 }
 
 
+DAG = {
+    "what needs a blocked job is not blocked": (
+        "dag_graph.c", "            dag->jobs.at[follower].next = list;\n            list = follower;\n", ""),
+    "a job starts before the last that it needs is done": (
+        "dag_graph.c", "if (--f->n_left == 0 && f->state == DAG_WAITS)", "if (--f->n_left <= 1 && f->state == DAG_WAITS)"),
+    "a retry frees nobody": (
+        "dag.c", "        dag_bad_spread(dag, ev->job, false);\n", "        (void)0;\n"),
+    "a retry frees what another failure blocks": (
+        "dag_graph.c", "if (!is_bad && f->n_bad == 0 && f->state == DAG_BLOCKED)", "if (!is_bad && f->state == DAG_BLOCKED)"),
+    "memory is not counted": (
+        "dag_place.c", "mem_bytes > device->mem_bytes - load->mem_bytes", "false"),
+    "memory is not given back": (
+        "dag_place.c", "is_more ? mem_bytes : -mem_bytes", "is_more ? mem_bytes : 0"),
+    "a device is shared beyond the whole": (
+        "dag_place.c", "d->want.share + load->share <= DAG_SHARE_WHOLE", "d->want.share + load->share <= DAG_SHARE_WHOLE + 50"),
+    "who wants a device for itself joins others": (
+        "dag_place.c", "        return load->n_jobs == 0;\n", "        return load->n_alone == 0;\n"),
+    "others join who wants a device for itself": (
+        "dag_place.c", "load->n_alone > 0 || mem_bytes >", "mem_bytes >"),
+    "memory is shared with one who reserves none": (
+        "dag_place.c", "        return load->n_share_only == 0;\n", "        return true;\n"),
+    "CPUs are not counted": (
+        "dag_place.c", "n_wanted <= n_cpus - look->now->cpus_used[host]", "true"),
+    "a device that is down is used": (
+        "dag_place.c", "(d->is_up || look->reach == REACH_EVER)", "true"),
+    "a host that is down is used": (
+        "dag_place.c", "(look->reach == REACH_UP && !dag->hosts.at[host].is_up)", "false"),
+    "a host that is not allowed is used": (
+        "dag_place.c", "!host_is_allowed(dag, want->place, host) || ", ""),
+    "a benched device is used": (
+        "dag_place.c", "!d->is_benched && ", ""),
+    "a job goes back to the device that is ill": (
+        "dag_place.c", "demand.avoids_ill = j->has_ill;", "demand.avoids_ill = false;"),
+    "a job that was ill everywhere never runs": (
+        "dag_place.c", "narrow.avoids_ill && !(wide & 1)", "narrow.avoids_ill"),
+    "a job gets fewer devices than it could": (
+        "dag_place.c", "MIN(offer->n_fitting, want->n_devices_max)", "MIN(offer->n_fitting, MAX(want->n_devices_min, 1u))"),
+    "one job strikes twice": (
+        "dag.c", "d->is_benched || dag_is_ill(dag, device, job)", "d->is_benched"),
+    "one try too many": (
+        "dag.c", "j->n_failures > j->n_retries", "j->n_failures > j->n_retries + 1"),
+    "a command that cannot work is tried again": (
+        "dag.c", "is_fatal || j->n_failures", "j->n_failures"),
+    "a job is lost without end": (
+        "dag.c", "    if (j->n_lost == LOST_MAX) {\n", "    if (false) {\n"),
+    "out of memory beside others, and never alone": (
+        "dag.c", "    if (!was_alone) {\n", "    if (false) {\n"),
+    "a larger device is as large": (
+        "dag_place.c", "demand.mem_min += j->oom_step == OOM_STEP_LARGER;", "demand.mem_min += 0;"),
+    "a smaller batch goes to a smaller device": (
+        "dag_place.c", "if (j->oom_step >= OOM_STEP_LARGER)", "if (j->oom_step == OOM_STEP_LARGER)"),
+    "a batch is halved once too often": (
+        "dag.c", "j->n_halvings < j->n_batch_steps", "j->n_halvings <= j->n_batch_steps"),
+    "a cancelled job that fails is tried again": (
+        "dag.c", "    else if (dag->jobs.at[job].is_cancelled)\n", "    else if (false)\n"),
+    "a held job starts": (
+        "dag.c", "    if (!j->is_held)\n", "    if (true)\n"),
+    "a released job is forgotten": (
+        "dag.c", "    if (j->state == DAG_READY && !is_held)\n", "    if (false)\n"),
+    "something starts after a stop": (
+        "dag_plan.c", "return !dag->is_stopped && ", "return "),
+    "a failure halts nothing": (
+        "dag_plan.c", "!dag->config.keeps_going && dag->n_of[DAG_FAILED] > 0", "false"),
+    "one job too many runs": (
+        "dag_plan.c", "running(dag) < dag->config.n_running_max", "running(dag) <= dag->config.n_running_max"),
+    "that it is over is told again": (
+        "dag.c", "    if (is_over && !dag->is_over)\n", "    if (is_over)\n"),
+    "devices that may come are not awaited": (
+        "dag.c", "!dag->is_awaiting && !dag_place", "!dag_place"),
+    "a benched device could still run a job": (
+        "dag.c", "    dag->shapes.is_all_due = true;\n    dag_emit(dag, DACT_BENCH", "    dag_emit(dag, DACT_BENCH"),
+    "jobs that can never run wait": (
+        "dag.c", "    dag->shapes.is_sweep_due |= s->is_unfit && !was_unfit;\n", ""),
+    "the head gets later": (
+        "dag_plan.c", "!dag->hold.is_there || ends_in_time(dag, job)", "true"),
+    "a job starts that ends a little too late for the head": (
+        "dag_plan.c", "dag->now_ms + expected_ms <= dag->hold.start_ms", "dag->now_ms + expected_ms <= dag->hold.start_ms + 50"),
+    "what started after the head was found takes its devices": (
+        "dag_plan.c", "    if (!is_free)\n        dag_take(", "    if (false)\n        dag_take("),
+    "patience does not help": (
+        "dag_plan.c", "(hold->start_ms == NEVER && !is_patient(dag, job))", "hold->start_ms == NEVER"),
+    "nobody starts before a head that has no devices": (
+        "dag_plan.c", "(hold->start_ms == NEVER && !is_patient(dag, job))", "false"),
+    "a forecast forgets who ends first": (
+        "dag_plan.c", "    if (x != y)\n        return x < y;\n", ""),
+    "a path is not known anew": (
+        "dag.c", "    dag->paths.is_due |= j->expected_ms != expected_ms;\n", ""),
+    "a path ends at the first follower": (
+        "dag_graph.c", "path_ms : MAX(path_ms, f->path_ms);", "path_ms : f->path_ms;"),
+    "priority is nothing": (
+        "dag_ready.c", "(int64_t)j->priority * (int64_t)dag->config.age_ms", "(int64_t)0"),
+    "the heap of shapes is out of order": (
+        "dag_ready.c", "    hot_rise(dag, dag->shapes.at[last].at_hot, last);\n", ""),
+    "a heap forgets the last of an odd number": (
+        "dag_ready.c", "        if (second != NONE)\n            dag->jobs.at[second].next = NONE;\n",
+        "        if (second == NONE && pairs != NONE)\n            break;\n        if (second != NONE)\n            dag->jobs.at[second].next = NONE;\n"),
+    "a job that was set aside is forgotten": (
+        "dag_ready.c", "        dag->shapes.jobs_aside = dag->jobs.at[job].next;\n        heap_add(dag, job);\n",
+        "        dag->shapes.jobs_aside = NONE;\n        heap_add(dag, job);\n"),
+    "what takes longer is set aside with what takes less": (
+        "dag_ready.c", "fits ? (uint16_t)(1u << lane_of(&dag->jobs.at[job])) : UINT16_MAX", "UINT16_MAX"),
+}
+
+
 # what it breaks: (file of src, text, replacement)
 SHELL = {
     "filters that read in blocks keep nothing": (
@@ -367,7 +472,7 @@ def judge(source, change, build_root, commands, simulator):
 
 def main():
     root, build_root, name = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-    mutants, below = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "fit": (FIT, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
+    mutants, below = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "fit": (FIT, "src/core"), "dag": (DAG, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
     commands = commands_of(build_root, SIMULATORS[name][0])
     print(f"1..{len(mutants)}")
     all_caught = True

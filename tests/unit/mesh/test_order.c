@@ -149,7 +149,7 @@ static void test_what_ranks_print_is_read_again(void **state)
         .result = {.state = LINK_SILENT, .is_of_next = true, .took_ns = 8, .n_wrong = 9}};
     const struct address_told address = {
         .from = 1, .to = 0, .address = "fd00::1", .interface = "ib0", .state = LINK_MUTE};
-    const struct plan plan = {.len = 10, .depth = PLAN_EACH_HOST, .n_possible = 12};
+    const struct pair_plan plan = {.len = 10, .depth = PLAN_EACH_HOST, .n_possible = 12};
     (void)state;
     told_init(&told, 2);
     place_format(&place, &line);
@@ -158,7 +158,7 @@ static void test_what_ranks_print_is_read_again(void **state)
     address_format(&address, &line);
     told_one(&told, 1, &line);
     buf_reset(&line);
-    plan_format(&plan, 1, true, &line);
+    pair_plan_format(&plan, 1, true, &line);
     absence_format(0, 0, "it is away", &line);
     told_one(&told, 0, &line);
     assert_true(told.ranks[1].has_place);

@@ -35,7 +35,7 @@ static struct shape even_shape(uint32_t n_hosts, uint32_t n_each)
 }
 
 /* In each round a host is in one pair at most; no pair comes twice; rounds are in order. */
-static void rounds_check(const struct shape *shape, const struct plan *plan)
+static void rounds_check(const struct shape *shape, const struct pair_plan *plan)
 {
     cleanup_free uint32_t *round_of_host = xcalloc(shape->n_hosts + 1, sizeof(uint32_t));
     cleanup_free bool *is_met = xcalloc((size_t)shape->n_ranks * shape->n_ranks + 1, sizeof(bool));
@@ -56,7 +56,7 @@ static void rounds_check(const struct shape *shape, const struct plan *plan)
 }
 
 /* How many of the pairs of hosts have a pair of ranks. */
-static size_t host_pairs_count(const struct shape *shape, const struct plan *plan)
+static size_t host_pairs_count(const struct shape *shape, const struct pair_plan *plan)
 {
     cleanup_free bool *is_met = xcalloc((size_t)shape->n_hosts * shape->n_hosts + 1, sizeof(bool));
     size_t n = 0;
@@ -69,9 +69,9 @@ static size_t host_pairs_count(const struct shape *shape, const struct plan *pla
     return n;
 }
 
-static void planned(const struct shape *shape, struct plan *plan)
+static void planned(const struct shape *shape, struct pair_plan *plan)
 {
-    plan_make(shape->host_of, shape->n_ranks, plan);
+    pair_plan_make(shape->host_of, shape->n_ranks, plan);
     rounds_check(shape, plan);
     assert_int_equal(plan->n_possible, (size_t)shape->n_ranks * (shape->n_ranks - 1) / 2);
 }
@@ -84,12 +84,12 @@ static void test_few_ranks_measure_every_pair(void **state)
     (void)state;
     for (size_t i = 0; i < countof(shapes); i++) {
         struct shape shape = even_shape(shapes[i].n_hosts, shapes[i].n_each);
-        struct plan plan;
+        struct pair_plan plan;
         planned(&shape, &plan);
         assert_int_equal(plan.depth, PLAN_ALL_PAIRS);
         assert_int_equal(plan.len, plan.n_possible);
         assert_true(plan.about_ms <= PLAN_BUDGET_MS);
-        plan_release(&plan);
+        pair_plan_release(&plan);
     }
 }
 
@@ -102,18 +102,18 @@ static void test_hosts_with_unequal_ranks_meet_in_every_pair(void **state)
         for (uint32_t host = 0; host < n_hosts; host++)
             counts[host] = 1 + (uint32_t)rng_below(&rng, 3);
         struct shape shape = shape_of(counts, n_hosts);
-        struct plan plan;
+        struct pair_plan plan;
         planned(&shape, &plan);
         assert_true(plan.len == plan.n_possible || plan.depth != PLAN_ALL_PAIRS);
         assert_int_equal(host_pairs_count(&shape, &plan), n_hosts * (n_hosts - 1) / 2);
-        plan_release(&plan);
+        pair_plan_release(&plan);
     }
 }
 
 static void test_hosts_with_many_ranks_meet_with_each_of_them(void **state)
 {
     struct shape shape = even_shape(2, 16);
-    struct plan plan;
+    struct pair_plan plan;
     bool has_met[32] = {false};
     (void)state;
     planned(&shape, &plan);
@@ -123,44 +123,44 @@ static void test_hosts_with_many_ranks_meet_with_each_of_them(void **state)
             has_met[plan.at[i].a] = has_met[plan.at[i].b] = true;
     for (size_t i = 0; i < countof(has_met); i++)
         assert_true(has_met[i]);
-    plan_release(&plan);
+    pair_plan_release(&plan);
 }
 
 static void test_many_hosts_meet_in_pairs_and_the_time_is_bounded(void **state)
 {
     struct shape shape = even_shape(64, 16);
-    struct plan plan;
+    struct pair_plan plan;
     (void)state;
     planned(&shape, &plan);
     assert_int_equal(plan.depth, PLAN_EACH_HOST);
     assert_int_equal(host_pairs_count(&shape, &plan), 64 * 63 / 2);
     assert_true(plan.about_ms <= PLAN_BUDGET_HOSTS_MS);
-    plan_release(&plan);
+    pair_plan_release(&plan);
     struct shape large = even_shape(1024, 1);
     planned(&large, &plan);
     assert_int_equal(plan.depth, PLAN_SOME_HOSTS);
     assert_true(plan.about_ms <= PLAN_BUDGET_HOSTS_MS);
     assert_int_equal(plan.len, (size_t)plan.n_rounds * 512); /* nobody waits */
-    plan_release(&plan);
+    pair_plan_release(&plan);
     struct shape one = even_shape(1, 1024);
     planned(&one, &plan);
     assert_int_equal(plan.len, PLAN_NEIGHBOURS_MAX);
-    plan_release(&plan);
+    pair_plan_release(&plan);
 }
 
 static void test_a_rank_alone_has_no_pair(void **state)
 {
-    struct plan plan;
+    struct pair_plan plan;
     (void)state;
-    plan_make((const uint32_t[]){0}, 1, &plan);
+    pair_plan_make((const uint32_t[]){0}, 1, &plan);
     assert_int_equal(plan.len, 0);
-    plan_release(&plan);
-    plan_make(NULL, 0, &plan);
+    pair_plan_release(&plan);
+    pair_plan_make(NULL, 0, &plan);
     assert_int_equal(plan.len, 0);
-    plan_release(&plan);
-    plan_make((const uint32_t[]){0, 5}, 2, &plan); /* hosts between them are missing */
+    pair_plan_release(&plan);
+    pair_plan_make((const uint32_t[]){0, 5}, 2, &plan); /* hosts between them are missing */
     assert_int_equal(plan.len, 1);
-    plan_release(&plan);
+    pair_plan_release(&plan);
 }
 
 int main(void)

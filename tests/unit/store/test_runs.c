@@ -355,24 +355,30 @@ static void an_order_that_cannot_be_removed_does_not_hide_the_next(void **state)
 static void an_order_finds_its_answer_and_no_other(void **state)
 {
     cleanup_free char *dir = make_run(*state, "run", NULL), *path = path_join(dir, "answers.json");
-    const struct order_answer answers[] = {
-        {"order-1", NULL}, {"order-2", "why \"not\""}, {"order-4", "'\xff' is no name"}};
-    char *refused = NULL;
-    assert_false(order_answer_find(dir, "order-1", &refused));
+    const struct order_answer answers[] = {{"order-1", NULL, NULL},
+                                           {"order-2", "why \"not\"", NULL},
+                                           {"order-4", "'\xff' is no name", NULL},
+                                           {"order-5", NULL, "it waits for x\n  log: y\nforged"}};
+    char *refused = NULL, *told = NULL;
+    assert_false(order_answer_find(dir, "order-1", &refused, &told));
     assert_int_equal(order_answers_write(dir, answers, countof(answers), NULL), 0);
-    assert_true(order_answer_find(dir, "order-1", &refused));
+    assert_true(order_answer_find(dir, "order-1", &refused, &told));
     assert_null(refused);
-    assert_true(order_answer_find(dir, "order-2", &refused));
+    assert_true(order_answer_find(dir, "order-2", &refused, &told));
     assert_string_equal(refused, "why \"not\"");
     free(refused);
-    assert_true(order_answer_find(dir, "order-4", &refused));
+    assert_true(order_answer_find(dir, "order-4", &refused, &told));
     assert_string_equal(refused, "'\\xff' is no name");
     free(refused);
-    assert_false(order_answer_find(dir, "order-3", &refused));
+    assert_null(told);
+    assert_true(order_answer_find(dir, "order-5", &refused, &told));
+    assert_string_equal(told, "it waits for x\n  log: y\\nforged");
+    free(told);
+    assert_false(order_answer_find(dir, "order-3", &refused, &told));
     assert_int_equal(file_replace_fast(path, STR("{\"order\":7}"), NULL), 0);
-    assert_false(order_answer_find(dir, "order-1", &refused));
+    assert_false(order_answer_find(dir, "order-1", &refused, &told));
     assert_int_equal(file_replace_fast(path, STR("[1"), NULL), 0);
-    assert_false(order_answer_find(dir, "order-1", &refused));
+    assert_false(order_answer_find(dir, "order-1", &refused, &told));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temp_setup, temp_teardown)

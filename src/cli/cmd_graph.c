@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster graph: jobs that need each other, from a file or from a command line.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/console_text.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "cli/allocation_arg.h"
+#include "cli/graph_arg.h"
+#include "graph/file.h"
+#include "graph/graph.h"
+#include "graph/joblog.h"
+#include "graph/list.h"
+#include "opt/say.h"
+
+struct graph_options {
+    struct graph_request request;
+    struct job_options job; /* of each job of a command line */
+    const char *plot, *joblog;
+    const char *separator;
+    bool dry_run, prints_plan, is_shell, has_header, is_quiet;
+};
+
+/* ---- where the jobs come from ---- */
+
+struct source {
+    struct plan plan;
+    struct graph_list list;
+    bool has_list;
+};
+
+static void source_release(struct source *source)
+{
+    plan_release(&source->plan);
+    if (source->has_list)
+        graph_list_release(&source->list);
+}
+
+static int file_read_plan(struct graph_options *options, int argc, char **argv,
+                          struct source *source, struct err *err)
+{
+    const struct graph_overrides overrides = {(const char *const *)argv + 1, (size_t)argc - 1};
+    for (int i = 1; i < argc; i++)
+        if (!strchr(argv[i], '='))
+            return fail(err, ERR_USAGE,
+                        "unexpected '%s': one file is run, with changes as vars.round=1..3",
+                        argv[i]);
+    return graph_file_read(options->request.file, &overrides, &source->plan, err);
+}
+
+static int list_read_plan(const struct graph_options *options, char **command,
+                          struct source *source, struct err *err)
+{
+    size_t n_words = 0;
+    while (command && command[n_words])
+        n_words++;
+    struct graph_list_wish wish = {.words = (const char *const *)command,
+                                   .n_words = n_words,
+                                   .input_fd = STDIN_FILENO,
+                                   .takes_input = true,
+                                   .is_shell = options->is_shell,
+                                   .has_header = options->has_header,
+                                   .separator = options->separator,
+                                   .n_cpus = (uint32_t)options->job.n_cpus,
+                                   .priority = options->job.priority,
+                                   .n_retries = (uint32_t)options->job.n_retries,
+                                   .timeout_ms = options->job.timeout_ms};
+    int rc = job_devices_make(&options->job, &wish.devices, err);
+    rc = rc ? rc : graph_list_open(&source->list, &wish, err);
+    source->has_list = rc == 0;
+    rc = rc ? rc : graph_list_plan(&source->list, &wish, &source->plan, err);
+    rc = rc ? rc : plan_index(&source->plan, err);
+    if (rc == 0 && options->request.results)
+        rc = results_check(&source->list, err);
+    return rc;
+}
+
+/* What makes two command lines the same work: their jobs. */
+static char *identity_new(const struct plan *plan)
+{
+    struct buf text = BUF_INIT;
+    buf_addf(&text, "{\"jobs\":%u,\"commands\":\"%016lx\"}", plan->n_jobs, plan_digest(plan));
+    return buf_steal(&text);
+}
+
+/* ---- --print ---- */
+
+static void job_print(const struct plan *plan, const struct plan_job *job, struct buf *out)
+{
+    buf_add_text(out, "{\"job\":");
+    buf_add_json(out, str_of(job->name));
+    buf_add_text(out, ",\"argv\":[");
+    for (size_t i = 0; job->argv[i]; i++) {
+        buf_add_text(out, i > 0 ? "," : "");
+        buf_add_json(out, str_of(job->argv[i]));
+    }
+    buf_add_text(out, "],\"needs\":[");
+    for (uint32_t i = 0; i < job->n_needs; i++) {
+        buf_add_text(out, i > 0 ? "," : "");
+        buf_add_json(out, str_of(plan->jobs[job->needs[i]].name));
+    }
+    buf_add_text(out, "],\"out\":[");
+    for (uint32_t i = 0; i < job->n_outs; i++) {
+        buf_add_text(out, i > 0 ? "," : "");
+        buf_add_json(out, str_of(job->outs[i].path));
+    }
+    buf_addf(out, "],\"gpus\":[%u,%u],\"priority\":%d,\"retries\":%u}\n", job->devices.n_min,
+             job->devices.n_max, job->priority, job->n_retries);
+}
+
+static int plan_print(const struct graph_options *options, const struct plan *plan, struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    for (uint32_t i = 0; i < plan->n_jobs; i++)
+        if (options->request.only.len == 0 ||
+            graph_selected(&options->request.only, plan, &plan->jobs[i]))
+            job_print(plan, &plan->jobs[i], &out);
+    return stdout_put(buf_str(&out), err);
+}
+
+/* ---- the verb ---- */
+
+static int run_plan(struct app *app, struct graph_options *options, struct source *source,
+                    struct err *err)
+{
+    struct graph_request *request = &options->request;
+    struct joblog joblog = JOBLOG_INIT;
+    int rc = 0;
+    if (options->joblog) {
+        rc = joblog_open(&joblog, options->joblog, !request->fresh, err);
+        request->joblog = &joblog;
+    }
+    request->list = source->has_list ? &source->list : NULL;
+    request->words = (const char *const *)app->argv;
+    if (rc == 0)
+        rc = graph_run(&app->log, app->self_path, app->argc, app->argv,
+                       options->is_quiet || app->quiet, app->color, request, &source->plan, err);
+    joblog_close(&joblog);
+    return rc;
+}
+
+static int source_read(struct graph_options *options, int argc, char **argv, char **command,
+                       struct source *source, struct err *err)
+{
+    if (argc > 0 && command)
+        return fail(err, ERR_USAGE, "a file, or a command behind --; not both");
+    if (argc == 0 && !command && isatty(STDIN_FILENO))
+        return fail(err, ERR_USAGE,
+                    "nothing to run: name a file, or a command behind --, or give commands on "
+                    "standard input, one a line");
+    if (argc == 0 && options->request.file)
+        return fail(err, ERR_USAGE, "no file");
+    options->request.prints = argc == 0;
+    return argc > 0 ? file_read_plan(options, argc, argv, source, err)
+                    : list_read_plan(options, command, source, err);
+}
+
+static int graph_verb(struct app *app, void *request, int argc, char **argv, char **command,
+                      struct err *err)
+{
+    struct graph_options *options = request;
+    struct source source = {0};
+    cleanup_free char *file = argc > 0 ? path_absolute(argv[0]) : NULL;
+    options->request.file = file;
+    int rc = source_read(options, argc, argv, command, &source, err);
+    cleanup_free char *identity = rc == 0 && !file ? identity_new(&source.plan) : NULL;
+    options->request.identity = identity;
+    if (rc == 0 && options->prints_plan)
+        rc = plan_print(options, &source.plan, err);
+    else if (rc == 0 && options->dry_run)
+        rc = graph_dry_run(&app->log, app->self_path, &options->request, &source.plan,
+                           options->plot, err);
+    else if (rc == 0)
+        rc = run_plan(app, options, &source, err);
+    source_release(&source);
+    return rc;
+}
+
+#define REQUEST(name) offsetof(struct graph_options, request.name)
+#define OPTION(name)  offsetof(struct graph_options, name)
+
+/* clang-format off */
+static const struct opt graph_opts[] = {
+    {OPT_HEADING, .help = "Devices"},
+    {OPT_TEXT, 'g', "gpus", "SPEC", "devices for all jobs together: ids as 0,2,5-7; any:4; all; free; free:20GiB; a UUID; cpu:N (default: free, or CPU slots where there is no GPU)", REQUEST(allocation.gpus), .check = spec_check},
+    {OPT_DURATION, 0, "wait", "DURATION", "longest time to wait for devices to become free (default: no wait)", REQUEST(allocation.wait_ms)},
+    {OPT_U64, 'j', "jobs", "N", "run N jobs at a time at most (default: as many as the devices can take)", REQUEST(n_running_max), 1, UINT32_MAX},
+    ENVIRONMENT_OPTS(REQUEST(environment)),
+    {OPT_HEADING, .help = "Which jobs"},
+    {OPT_TEXTS, 0, "only", "PATTERN", "these stages or jobs, and what they need, alone; * and ? stand for any characters (may be repeated)", REQUEST(only)},
+    {OPT_TEXTS, 0, "from", "PATTERN", "run these again though they are done, and all that needs them (may be repeated)", REQUEST(from)},
+    {OPT_TEXTS, 0, "redo", "PATTERN", "the same as --from", REQUEST(redo)},
+    {OPT_FLAG, 0, "fresh", NULL, "do not go on with an earlier run of this graph", REQUEST(fresh)},
+    {OPT_FLAG, 0, "adopt", NULL, "outputs that are there, and that no run of this graph has made, prove that their jobs are done", REQUEST(adopts)},
+    {OPT_FLAG, 0, "overwrite", NULL, "jobs may write over such outputs", REQUEST(overwrites)},
+    {OPT_FLAG, 0, "halt", NULL, "start nothing new after a job has failed for good (default: all that does not need it goes on)", REQUEST(halts)},
+    {OPT_HEADING, .help = "Jobs of a command line"},
+    JOB_OPTS(OPTION(job)),
+    {OPT_FLAG, 0, "shell", NULL, "run the command by sh, even if it has several words", OPTION(is_shell)},
+    {OPT_FLAG, 0, "header", NULL, "the first argument of each source is its name: {name} in the command", OPTION(has_header)},
+    {OPT_TEXT, 0, "colsep", "TEXT", "divide each argument into columns, which are {1}, {2} ...", OPTION(separator)},
+    {OPT_PATH, 0, "joblog", "FILE", "append a line for each start of a job, in the columns of GNU parallel", OPTION(joblog)},
+    {OPT_PATH, 0, "results", "DIR", "keep the output of each job in folders named by its arguments, as GNU parallel does", REQUEST(results)},
+    {OPT_HEADING, .help = "The run"},
+    {OPT_FLAG, 0, "print", NULL, "print the jobs as JSON, one a line, and run none", OPTION(prints_plan)},
+    {OPT_FLAG, 0, "dry-run", NULL, "print the schedule, by the times of earlier runs, and run nothing", OPTION(dry_run)},
+    {OPT_PATH, 0, "plot", "FILE", "with --dry-run, draw the schedule as a page", OPTION(plot)},
+    {OPT_FLAG, 0, "explain", NULL, "say of every job why it runs again", REQUEST(explain)},
+    {OPT_FLAG, 0, "detach", NULL, "return when the run has begun", REQUEST(detach)},
+    {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default: a new one in --runs-dir)", REQUEST(run_dir)},
+    {OPT_PATH, 0, "runs-dir", "DIR", "where the runs are (default muster-runs)", REQUEST(runs_dir)},
+    {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a job is ended (default 10s)", REQUEST(grace_ms)},
+    {OPT_DURATION, 0, "time-limit", "DURATION", "stop the run after this time (exit status 124)", REQUEST(limit_ms)},
+    {OPT_SIZE, 0, "log-cap", "SIZE", "size at which the log of a job is rotated (default 64MiB)", REQUEST(log_cap_bytes)},
+    {OPT_TEXT, 0, "on-finish", "COMMAND", "run this by sh at the end of the run", REQUEST(on_finish)},
+    {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
+    {OPT_END},
+};
+/* clang-format on */
+
+static void graph_defaults(void *request)
+{
+    struct graph_options *options = request;
+    options->request.grace_ms = 10000;
+    job_options_default(&options->job);
+}
+
+static const char *const graph_examples[] = {
+    "muster graph experiments.yaml",
+    "the jobs of a file (muster-graph(5)), each when what it needs is done; the same command goes on after any accident",
+    "muster graph experiments.yaml --only 'train/*' vars.round=1..3",
+    "some jobs and what they need, with another value of a variable",
+    "muster graph -g 0-3 -- python train.py --lr {1} --seed {2} ::: 0.1 0.01 ::: 1 2 3",
+    "six trainings on four GPUs, one a GPU",
+    "muster graph < commands.txt",
+    "one command a line, one a device",
+    NULL,
+};
+
+const struct cmd cmd_graph = {
+    .name = "graph",
+    .args = "[OPTION]... FILE [NAME=VALUE]... | [OPTION]... [-- COMMAND [ARG]... [::: ARG...]...]",
+    .summary = "jobs that depend on each other, packed onto the devices",
+    .details =
+        "Each job starts when the jobs that it needs are done and devices are free for it; it is done when its command has "
+        "ended with status 0 and has left what the file says. A job that fails holds up only those that need it. Run again, "
+        "the same graph does what is not done, and what changed since, and says why.",
+    .opts = graph_opts,
+    .examples = graph_examples,
+    .keeps_dashdash = true,
+    .request_size = sizeof(struct graph_options),
+    .defaults = graph_defaults,
+    .run = graph_verb,
+};

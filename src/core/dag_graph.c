@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Edges. What becomes of a job is counted at its followers: how many of their needs are not done, and how many never
+ * will be. Nothing here is recursive, since a chain may have a million jobs.
+ */
+#include "core/dag_impl.h"
+
+void dag_edges_add(struct dag *dag, uint32_t job, const uint32_t *needs, uint32_t n_needs)
+{
+    struct job *j = &dag->jobs.at[job];
+    j->first_edge = dag->edges.len;
+    for (uint32_t i = 0; i < n_needs; i++) {
+        ASSERT(needs[i] < job);
+        struct job *need = &dag->jobs.at[needs[i]];
+        dag->edges.at[dag->edges.len] = (struct edge){needs[i], job, need->followers};
+        need->followers = dag->edges.len++;
+        j->n_left += need->state != DAG_DONE;
+        j->n_bad += dag_is_bad(need->state);
+    }
+}
+
+bool dag_is_bad(enum dag_state state)
+{
+    return state == DAG_FAILED || state == DAG_BLOCKED || state == DAG_CANCELLED ||
+           state == DAG_UNFIT;
+}
+
+/* True: the follower, which had no other bad need, has changed sides itself. */
+static bool follower_tell(struct dag *dag, uint32_t follower, bool is_bad)
+{
+    struct job *f = &dag->jobs.at[follower];
+    f->n_bad += is_bad ? 1 : UINT32_MAX;
+    if (is_bad && f->state == DAG_WAITS) {
+        dag_state_set(dag, follower, DAG_BLOCKED);
+        return true;
+    }
+    if (!is_bad && f->n_bad == 0 && f->state == DAG_BLOCKED) {
+        dag_open(dag, follower);
+        return !dag_is_bad(f->state);
+    }
+    return false;
+}
+
+/* Those that have changed sides and whose followers are not told yet are a list by `next`: none of them is ready. */
+void dag_bad_spread(struct dag *dag, uint32_t job, bool is_bad)
+{
+    for (uint32_t list = NONE; job != NONE;) {
+        for (uint32_t e = dag->jobs.at[job].followers; e != NONE; e = dag->edges.at[e].next) {
+            uint32_t follower = dag->edges.at[e].follower;
+            if (!follower_tell(dag, follower, is_bad))
+                continue;
+            dag->jobs.at[follower].next = list;
+            list = follower;
+        }
+        job = list;
+        if (list != NONE)
+            list = dag->jobs.at[list].next;
+    }
+}
+
+void dag_done_spread(struct dag *dag, uint32_t job)
+{
+    for (uint32_t e = dag->jobs.at[job].followers; e != NONE; e = dag->edges.at[e].next) {
+        struct job *f = &dag->jobs.at[dag->edges.at[e].follower];
+        if (--f->n_left == 0 && f->state == DAG_WAITS)
+            dag_open(dag, dag->edges.at[e].follower);
+    }
+}
+
+/* ---- paths ---- */
+
+uint64_t dag_duration_ms(const struct dag *dag, uint32_t job)
+{
+    const struct job *j = &dag->jobs.at[job];
+    if (j->expected_ms > 0)
+        return j->expected_ms;
+    return dag->paths.n_known > 0 ? dag->paths.known_ms / dag->paths.n_known
+                                  : (uint64_t)DAG_UNKNOWN_MS;
+}
+
+/* Its path without the job itself becomes the one with it. */
+static void path_end(struct dag *dag, uint32_t job, uint64_t path_ms)
+{
+    struct job *j = &dag->jobs.at[job];
+    path_ms = MIN(path_ms + dag_duration_ms(dag, job), PATH_MAX_MS);
+    if (!j->is_queued) {
+        j->path_ms = path_ms;
+        return;
+    }
+    dag_ready_remove(dag, job);
+    j->path_ms = path_ms;
+    dag_ready_push(dag, job);
+}
+
+/*
+ * Jobs need those with smaller numbers, so that backwards all that need a job come before it. What is done does not
+ * count: a job that is not has followers that are only if an earlier session did them.
+ */
+static void paths_find(struct dag *dag)
+{
+    for (uint32_t job = dag->jobs.len; job-- > 0;) {
+        uint64_t path_ms = 0;
+        for (uint32_t e = dag->jobs.at[job].followers; e != NONE; e = dag->edges.at[e].next) {
+            const struct job *f = &dag->jobs.at[dag->edges.at[e].follower];
+            path_ms = f->state == DAG_DONE ? path_ms : MAX(path_ms, f->path_ms);
+        }
+        path_end(dag, job, path_ms);
+    }
+}
+
+/* In a large graph not at each step: that would take longer than the jobs. */
+void dag_paths_refresh(struct dag *dag)
+{
+    enum {
+        PER_MS = 2000
+    };
+    uint64_t pause_ms = ((uint64_t)dag->jobs.len + dag->edges.len) / PER_MS;
+    bool is_first = dag->paths.done_ms == 0;
+    if (!dag->paths.is_due || (!is_first && dag->now_ms - dag->paths.done_ms < pause_ms))
+        return;
+    paths_find(dag);
+    dag->paths.is_due = false;
+    dag->paths.done_ms = dag->now_ms;
+}
+
+/* ---- for others ---- */
+
+/* Lists of all followers are made when somebody asks. Behind them stands for how many jobs that was done. */
+static void followers_list(const struct dag *dag)
+{
+    uint32_t n_jobs = dag->jobs.len, n_edges = dag->edges.len, *first = dag->edges.first, n = 0;
+    for (uint32_t job = 0; job < n_jobs; job++)
+        first[job] = 0;
+    for (uint32_t e = 0; e < n_edges; e++)
+        first[dag->edges.at[e].need]++;
+    for (uint32_t job = 0; job < n_jobs; job++)
+        first[job] = n += first[job];
+    first[n_jobs] = n;
+    for (uint32_t e = n_edges; e-- > 0;)
+        dag->edges.list[--first[dag->edges.at[e].need]] = dag->edges.at[e].follower;
+    first[dag->jobs.cap + 1] = n_jobs;
+}
+
+const uint32_t *dag_followers(const struct dag *dag, uint32_t job, uint32_t *n_out)
+{
+    ASSERT(job < dag->jobs.len);
+    const uint32_t *first = dag->edges.first;
+    if (first[dag->jobs.cap + 1] != dag->jobs.len)
+        followers_list(dag);
+    *n_out = first[job + 1] - first[job];
+    return dag->edges.list + first[job];
+}

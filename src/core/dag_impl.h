@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the dag share. dag.c has the events and what they mean for a job; dag_graph.c the edges: what a job's
+ * state means for its followers, and the lengths of paths; dag_ready.c the order of the ready jobs; dag_place.c which
+ * devices a job gets; dag_plan.c who starts now, and for whom devices are kept free; dag_look.c the views.
+ */
+#pragma once
+
+#include "base/attr.h"
+#include "core/dag.h"
+
+#define NONE  UINT32_MAX
+#define NEVER UINT64_MAX
+
+enum {
+    LOST_MAX = 20,       /* ends that are not counted; what is more counts as the job's own */
+    DRAIN_PATIENCES = 4, /* see struct hold */
+    HALVINGS_MAX = 63
+};
+#define EXPECTED_MAX_MS (1ull << 40)
+#define PATH_MAX_MS     (1ull << 61)
+#define AGE_MAX_MS      (1ull << 50)
+
+enum {
+    LANES = 16
+};
+
+/*
+ * Jobs by the hundred thousand want the same. What they want stands here once, and of the ready ones those of one shape
+ * are tried together: when one does not fit, none does. They are in lanes by the time that they take, each a heap, since
+ * this decides who may start before the head. Lane 0: that is not known; else each takes twice as long as the one before.
+ */
+struct shape {
+    struct dag_want want;
+    uint32_t tops[LANES]; /* the most urgent ready job of each; valid where `used` has a bit */
+    uint16_t used,
+        aside;    /* bits; aside: in this step, those of this lane may not start before the head */
+    uint32_t top; /* of those lanes that are not aside; NONE: there is none */
+    uint32_t at_hot; /* where it is in shapes.hot; NONE: nowhere */
+    bool is_unfit, is_checked;
+};
+
+/* Shape 0 is no shape, but the heap of those jobs that want something of their own: see is_special. */
+enum {
+    SHAPE_SPECIAL = 0
+};
+
+struct job {
+    int64_t urgency; /* valid while ready */
+    uint64_t expected_ms, path_ms, ready_ms, started_ms;
+    uint32_t first_edge; /* of those to what it needs; they end where those of the next job begin */
+    uint32_t followers;  /* the first edge to one that needs it */
+    uint32_t n_left, n_bad; /* of its needs: not done; failed, blocked, cancelled or unfit */
+    uint32_t shape;
+    uint32_t child, next,
+        prev;    /* in the heap of its shape; next and prev also in the list of those that run */
+    uint32_t at; /* its device, or if it has several its slot in places */
+    uint32_t n_retries, n_attempts, n_failures;
+    uint16_t host, floor_device; /* where it ran out of memory */
+    uint8_t n_devices;
+    int8_t priority;
+    uint8_t state, oom_step, n_batch_steps, n_halvings, n_lost;
+    bool is_held : 1, is_queued : 1, has_ill : 1, is_cancelled : 1;
+};
+
+struct edge {
+    uint32_t need, follower;
+    uint32_t next; /* of the edges with this need */
+};
+
+/* What jobs take of a device. */
+struct load {
+    uint32_t n_jobs, n_alone; /* n_alone: 1 if the job has it for itself */
+    uint32_t n_memory_only, n_share_only;
+    uint32_t share;
+    uint64_t mem_bytes;
+};
+
+/* What is taken, now or at a time to come. */
+struct room {
+    struct load *loads;  /* [n_devices_max] */
+    uint32_t *cpus_used; /* [DAG_HOSTS_MAX] */
+};
+
+struct place_device {
+    uint32_t host, next_on_host;
+    uint64_t mem_bytes;
+    uint32_t n_strikes; /* in ill_jobs */
+    bool is_up, is_benched;
+};
+
+struct place_host {
+    uint32_t n_cpus, first_device;
+    bool is_up;
+};
+
+/* What a job wants, with what was learned from its ends. */
+struct demand {
+    struct dag_want want;
+    uint32_t job;
+    bool is_alone, avoids_ill;
+    uint64_t mem_min; /* a device has at least so much */
+};
+
+struct spot {
+    uint32_t host, n_devices;
+    uint32_t devices[DAG_JOB_DEVICES_MAX];
+};
+
+/* Which devices count when one looks for a place. */
+enum reach {
+    REACH_EVER, /* all that are not benched */
+    REACH_UP
+};
+
+/* Devices that are kept free for the head, while one step is planned. */
+struct hold {
+    bool is_known, is_there, drains;
+    uint64_t start_ms; /* of the head by what is known of times; NEVER: it is not known */
+    uint32_t waiting[8], n_waiting; /* the most urgent jobs that do not fit */
+};
+
+/* The head, from step to step. */
+struct head {
+    uint32_t job;
+    uint64_t since_ms, promised_ms; /* promised_ms 0: nothing was */
+};
+
+struct dag {
+    struct dag_config config;
+    uint64_t now_ms, wake_ms;
+    uint32_t n_of[DAG_STATES], n_held;
+    bool is_over, is_stopped, is_awaiting;
+
+    struct {
+        struct job *at;
+        uint32_t len, cap, n_absorbed; /* those beyond were added since the last step */
+        uint32_t *by_end;              /* [cap] running jobs as a heap, for a forecast */
+    } jobs;
+    struct {
+        struct edge *at;
+        uint32_t len, cap;
+        uint32_t *list, *first; /* for dag_followers: [cap], [jobs.cap + 2] */
+    } edges;
+    struct {
+        bool is_due;
+        uint64_t done_ms;           /* when they were worked out */
+        uint64_t known_ms, n_known; /* of all jobs whose time is known */
+    } paths;
+    struct {
+        struct shape *at;
+        uint32_t len, cap;
+        uint32_t *table, table_cap;    /* a hash table of numbers of shapes */
+        uint32_t *hot, n_hot;          /* a heap of those that have ready jobs */
+        uint32_t *aside, n_aside;      /* those that were tried in this step, and do not fit */
+        uint32_t jobs_aside;           /* the same of single jobs, a list */
+        bool is_check_due, is_all_due; /* whether they are unfit: of new ones, of all */
+        bool is_sweep_due;             /* jobs are unfit, and do not know it */
+    } shapes;
+    struct {
+        struct place_device *at;
+        uint32_t len;
+        uint32_t *numbers;  /* [n_devices_max] numbers[i] is i */
+        uint32_t *ill_jobs; /* [n_devices_max * strikes] */
+        uint8_t *distance;  /* NULL: all are equally near */
+        uint32_t *fitting;  /* [n_devices_max] the result of one look */
+    } devices;
+    struct {
+        struct place_host at[DAG_HOSTS_MAX];
+        uint32_t len;
+        uint64_t allowed[DAG_PLACES_MAX][DAG_HOSTS_MAX / 64]; /* bits */
+    } hosts;
+    struct {
+        uint32_t (*at)[DAG_JOB_DEVICES_MAX];
+        uint32_t *free, n_free;
+    } places; /* the devices of running jobs that have several */
+    struct room now, later, empty;
+    uint32_t running;    /* the first one of a list */
+    uint32_t n_timeless; /* of those, whose time is not known */
+    struct hold hold;
+    struct head head;
+    struct {
+        struct dag_action *at;
+        size_t len, cap;
+    } out;
+};
+
+/* ---- dag.c ---- */
+void dag_emit(struct dag *dag, enum dag_action_kind kind, uint32_t job, uint32_t device);
+void dag_state_set(struct dag *dag, uint32_t job, enum dag_state state);
+void dag_settle(struct dag *dag, uint32_t job, enum dag_state state);
+/* A job without a state of its own, or that had one: blocked, unfit, waiting or ready, by what it needs and wants. */
+void dag_open(struct dag *dag, uint32_t job);
+
+/* ---- dag_memory.c: the only allocations ---- */
+bool dag_jobs_grow(struct dag *dag, uint32_t n_more_edges);
+bool dag_shapes_grow(struct dag *dag);
+
+/* ---- dag_graph.c ---- */
+void dag_edges_add(struct dag *dag, uint32_t job, const uint32_t *needs, uint32_t n_needs);
+/* Followers are blocked, or are so no more. */
+void dag_bad_spread(struct dag *dag, uint32_t job, bool is_bad);
+void dag_done_spread(struct dag *dag, uint32_t job);
+bool dag_is_bad(enum dag_state state);
+void dag_paths_refresh(struct dag *dag);
+uint64_t dag_duration_ms(const struct dag *dag, uint32_t job);
+
+/* ---- dag_ready.c ---- */
+/* NONE: memory ran out. */
+uint32_t dag_shape_find(struct dag *dag, const struct dag_want *want);
+bool dag_is_special(const struct job *job);
+void dag_ready_push(struct dag *dag, uint32_t job);
+void dag_ready_remove(struct dag *dag, uint32_t job);
+/* The most urgent of those not yet set aside; NONE: there is none. */
+uint32_t dag_ready_top(const struct dag *dag);
+/* It does not start in this step, and so do not those that want the same, or (fits) of those that take as long. */
+void dag_ready_set_aside(struct dag *dag, uint32_t job, bool fits);
+void dag_ready_restore(struct dag *dag);
+
+/* ---- dag_place.c ---- */
+struct demand dag_demand(const struct dag *dag, uint32_t job);
+bool dag_is_whole(const struct dag_want *want);
+/* Where it fits now, and if later is not NULL, fits then as well. spot may be NULL. */
+bool dag_place(const struct dag *dag, const struct demand *demand, const struct room *now,
+               const struct room *later, enum reach reach, struct spot *spot);
+void dag_take(const struct dag *dag, const struct room *room, const struct demand *demand,
+              const struct spot *spot);
+void dag_give(const struct dag *dag, const struct room *room, uint32_t job);
+/* Nothing fits any more where the job could run. */
+void dag_close(const struct dag *dag, const struct room *room, const struct demand *demand);
+const uint32_t *dag_devices_of(const struct dag *dag, const struct job *job);
+bool dag_is_ill(const struct dag *dag, uint32_t device, uint32_t job);
+
+/* ---- dag_plan.c ---- */
+void dag_plan(struct dag *dag);
+/* When a job could start if none before it did; NEVER: that is not known. Changes dag->later. False: not at all. */
+bool dag_forecast(const struct dag *dag, const struct demand *demand, uint64_t *start_ms,
+                  struct spot *spot);

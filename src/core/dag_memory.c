@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory of a dag: all that is allocated, and when. Arrays that grow are doubled.
+ */
+#include <string.h>
+
+#include "core/dag_impl.h"
+
+enum {
+    JOBS_MIN = 64,
+    EDGES_MIN = 256,
+    SHAPES_MIN = 16,
+    PLACES_PER_DEVICE = 32, /* jobs with several devices, for each device that there may be */
+    STRIKES = 2,
+    STRIKES_MAX = 64
+};
+#define AGE_MS      (15 * 60 * 1000ull)
+#define PATIENCE_MS (5 * 60 * 1000ull)
+
+/* The array with another capacity; NULL: memory ran out, and the old one is as it was. */
+static void *regrown(void *at, size_t len, size_t cap, size_t size)
+{
+    void *fresh = malloc(cap * size);
+    if (!fresh)
+        return NULL;
+    if (len > 0)
+        memcpy(fresh, at, len * size);
+    free(at);
+    return fresh;
+}
+
+#define REGROW(at, len, cap)                                       \
+    ({                                                             \
+        void *fresh_ = regrown((at), (len), (cap), sizeof(*(at))); \
+        if (fresh_)                                                \
+            (at) = fresh_;                                         \
+        fresh_ != NULL;                                            \
+    })
+
+static bool edges_grow(struct dag *dag, uint32_t n_more)
+{
+    uint64_t cap = MAX(dag->edges.cap, (uint64_t)EDGES_MIN), n = (uint64_t)dag->edges.len + n_more;
+    while (cap < n)
+        cap *= 2;
+    if (cap == dag->edges.cap)
+        return true;
+    if (n >= NONE || !REGROW(dag->edges.at, dag->edges.len, cap) ||
+        !REGROW(dag->edges.list, dag->edges.len, cap))
+        return false;
+    dag->edges.cap = (uint32_t)MIN(cap, NONE);
+    return true;
+}
+
+static bool out_grow(struct dag *dag, size_t cap)
+{
+    if (!REGROW(dag->out.at, 0, cap))
+        return false;
+    dag->out.cap = cap;
+    return true;
+}
+
+/* A step tells each job at most once, but for the one of the event, and each device. */
+static size_t actions_max(const struct dag *dag, uint32_t n_jobs)
+{
+    return (size_t)n_jobs + dag->config.n_devices_max + 4;
+}
+
+bool dag_jobs_grow(struct dag *dag, uint32_t n_more_edges)
+{
+    if (!edges_grow(dag, n_more_edges))
+        return false;
+    if (dag->jobs.len < dag->jobs.cap)
+        return true;
+    uint32_t cap = MAX(2 * dag->jobs.cap, (uint32_t)JOBS_MIN);
+    if (dag->jobs.cap > NONE / 4 || !REGROW(dag->jobs.at, dag->jobs.len, cap) ||
+        !REGROW(dag->jobs.by_end, 0, cap) || !out_grow(dag, actions_max(dag, cap)) ||
+        !REGROW(dag->edges.first, 0, cap + 2ul))
+        return false;
+    dag->jobs.cap = cap;
+    dag->edges.first[cap + 1] = NONE; /* no followers are listed */
+    return true;
+}
+
+/* The table is at most half full. */
+bool dag_shapes_grow(struct dag *dag)
+{
+    if (dag->shapes.len < dag->shapes.cap)
+        return true;
+    uint32_t cap = MAX(2 * dag->shapes.cap, (uint32_t)SHAPES_MIN);
+    if (!REGROW(dag->shapes.at, dag->shapes.len, cap) ||
+        !REGROW(dag->shapes.hot, dag->shapes.n_hot, cap) || !REGROW(dag->shapes.aside, 0, cap) ||
+        !REGROW(dag->shapes.table, 0, 2 * (size_t)cap))
+        return false;
+    dag->shapes.cap = cap;
+    dag->shapes.table_cap = 0; /* it is to be filled anew */
+    return true;
+}
+
+static bool room_new(const struct dag *dag, struct room *room)
+{
+    room->loads = calloc(dag->config.n_devices_max + 1ul, sizeof(*room->loads));
+    room->cpus_used = calloc(DAG_HOSTS_MAX, sizeof(*room->cpus_used));
+    return room->loads && room->cpus_used;
+}
+
+static void room_free(struct room *room)
+{
+    free(room->loads);
+    free(room->cpus_used);
+}
+
+static struct dag_config with_defaults(const struct dag_config *given)
+{
+    struct dag_config config = *given;
+    config.n_devices_max = MAX(config.n_devices_max, config.n_devices);
+    config.age_ms = MIN(config.age_ms > 0 ? config.age_ms : AGE_MS, AGE_MAX_MS);
+    config.patience_ms = config.patience_ms > 0 ? config.patience_ms : PATIENCE_MS;
+    config.n_running_max = config.n_running_max > 0 ? config.n_running_max : UINT32_MAX;
+    config.strikes = MIN(config.strikes > 0 ? config.strikes : STRIKES, (uint32_t)STRIKES_MAX);
+    return config;
+}
+
+static bool distance_new(struct dag *dag, const struct dag_config *given)
+{
+    size_t n = given->n_devices, n_max = dag->config.n_devices_max;
+    if (!given->distance)
+        return true;
+    dag->devices.distance = malloc(n_max * n_max + 1);
+    if (!dag->devices.distance)
+        return false;
+    memset(dag->devices.distance, UINT8_MAX, n_max * n_max);
+    for (size_t i = 0; i < n; i++)
+        memcpy(dag->devices.distance + i * n_max, given->distance + i * n, n);
+    return true;
+}
+
+static bool arrays_new(struct dag *dag)
+{
+    size_t n_max = dag->config.n_devices_max + 1ul, n_places = n_max * PLACES_PER_DEVICE;
+    dag->devices.at = calloc(n_max, sizeof(*dag->devices.at));
+    dag->devices.numbers = calloc(n_max, sizeof(*dag->devices.numbers));
+    dag->devices.fitting = calloc(n_max, sizeof(*dag->devices.fitting));
+    dag->devices.ill_jobs = calloc(n_max * dag->config.strikes, sizeof(*dag->devices.ill_jobs));
+    dag->places.at = calloc(n_places, sizeof(*dag->places.at));
+    dag->places.free = calloc(n_places, sizeof(*dag->places.free));
+    if (!dag->devices.at || !dag->devices.numbers || !dag->devices.fitting ||
+        !dag->devices.ill_jobs || !dag->places.at || !dag->places.free)
+        return false;
+    for (uint32_t i = 0; i < n_max; i++)
+        dag->devices.numbers[i] = i;
+    for (uint32_t i = 0; i < n_places; i++)
+        dag->places.free[dag->places.n_free++] = i;
+    return room_new(dag, &dag->now) && room_new(dag, &dag->later) && room_new(dag, &dag->empty) &&
+           out_grow(dag, actions_max(dag, 0));
+}
+
+static void hosts_init(struct dag *dag, const struct dag_config *given)
+{
+    dag->hosts.len = given->n_hosts;
+    for (uint32_t i = 0; i < DAG_HOSTS_MAX; i++)
+        dag->hosts.at[i].first_device = NONE;
+    for (uint32_t i = 0; i < given->n_hosts; i++)
+        dag->hosts.at[i] = (struct place_host){given->host_cpus[i], NONE, true};
+    memset(dag->hosts.allowed[0], 0xff, sizeof(dag->hosts.allowed[0]));
+}
+
+struct dag *dag_new(const struct dag_config *given)
+{
+    ASSERT(given->n_hosts <= DAG_HOSTS_MAX);
+    ASSERT(MAX(given->n_devices, given->n_devices_max) <= DAG_DEVICES_MAX);
+    struct dag *dag = calloc(1, sizeof(*dag));
+    if (!dag)
+        return NULL;
+    dag->config = with_defaults(given);
+    dag->running = dag->head.job = dag->shapes.jobs_aside = NONE;
+    dag->wake_ms = NEVER;
+    dag->paths.is_due = true;
+    hosts_init(dag, given);
+    static const struct dag_want nothing;
+    if (!arrays_new(dag) || !distance_new(dag, given) || dag_shape_find(dag, &nothing) == NONE) {
+        dag_free(dag);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < given->n_devices; i++) {
+        ASSERT(given->devices[i].host < given->n_hosts);
+        dag_add_device(dag, &given->devices[i], 0);
+        dag->devices.at[i].is_up = given->devices[i].is_up;
+    }
+    dag->config.devices = NULL;
+    dag->config.distance = NULL;
+    dag->config.host_cpus = NULL;
+    return dag;
+}
+
+void dag_free(struct dag *dag)
+{
+    if (!dag)
+        return;
+    room_free(&dag->now);
+    room_free(&dag->later);
+    room_free(&dag->empty);
+    void *const all[] = {
+        dag->jobs.at,         dag->jobs.by_end,      dag->edges.at,        dag->edges.list,
+        dag->edges.first,     dag->shapes.at,        dag->shapes.table,    dag->shapes.hot,
+        dag->shapes.aside,    dag->devices.at,       dag->devices.numbers, dag->devices.ill_jobs,
+        dag->devices.fitting, dag->devices.distance, dag->places.at,       dag->places.free,
+        dag->out.at,
+    };
+    for (size_t i = 0; i < countof(all); i++)
+        free(all[i]);
+    free(dag);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * --dry-run: the scheduler itself plays the jobs in virtual time, by the times that earlier runs took, and its schedule is
+ * printed, and drawn if that is asked for. Nothing is started, and no file is made but the drawing.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/outfile.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+#include "sim/dag_play.h"
+#include "store/lock.h"
+#include "ui/timeline.h"
+
+enum {
+    ROWS_PRINTED = 1000,
+    UNKNOWN_MS = DAG_UNKNOWN_MS
+};
+
+struct dry_run {
+    struct graph *graph;
+    struct buf out;
+    uint32_t n_started, n_unknown;
+    uint64_t *started_ms;      /* [n_jobs] */
+    struct timeline *timeline; /* NULL: nothing is drawn */
+    uint32_t (*devices)[2];    /* [n_jobs]: the first device, and their number */
+};
+
+static uint64_t time_of(const struct graph_job *job)
+{
+    return job->expected_ms > 0 ? job->expected_ms : UNKNOWN_MS;
+}
+
+static struct dag_play_end draw(void *context, uint32_t job, const struct dag_placement *placement)
+{
+    const struct dry_run *dry = context;
+    (void)placement;
+    return (struct dag_play_end){.run_ms = time_of(&dry->graph->jobs[job]), .end = DEND_WELL};
+}
+
+static void started(void *context, uint32_t job, const struct dag_placement *placement,
+                    uint64_t now_ms)
+{
+    struct dry_run *dry = context;
+    const struct graph *graph = dry->graph;
+    char at[24], takes[24];
+    cleanup_buf struct buf where = BUF_INIT;
+    dry->started_ms[job] = now_ms;
+    dry->n_unknown += graph->jobs[job].expected_ms == 0;
+    dry->devices[job][0] = placement->n_devices > 0 ? placement->devices[0] : 0;
+    dry->devices[job][1] = placement->n_devices;
+    if (dry->n_started++ >= ROWS_PRINTED)
+        return;
+    for (uint32_t i = 0; i < placement->n_devices; i++) {
+        buf_add_text(&where, i > 0 ? ", " : "");
+        allocation_label_add(&graph->allocation, placement->devices[i], &where);
+    }
+    duration_format(at, now_ms);
+    duration_format(takes, time_of(&graph->jobs[job]));
+    buf_addf(&dry->out, "%12s  %12s  %-16s  %s\n", at, takes,
+             where.len > 0 ? buf_text(&where) : "-", graph->jobs[job].plan->name);
+}
+
+static void ended(void *context, uint32_t job, enum dag_end end, uint64_t now_ms)
+{
+    struct dry_run *dry = context;
+    (void)end;
+    if (dry->timeline && dry->devices[job][1] > 0)
+        timeline_add(dry->timeline, TIMELINE_ITEM, dry->devices[job][0],
+                     dry->started_ms[job] * 1000, now_ms * 1000);
+}
+
+/* What earlier runs did, read without changing anything. */
+static int past_read(struct graph *graph, struct err *err)
+{
+    cleanup_free char *earlier = NULL;
+    int rc = graph_run_find(graph->request, &earlier, err);
+    if (rc || !earlier)
+        return rc ? rc : past_take(graph, err);
+    rc = store_open(&graph->shell.store, earlier,
+                    run_is_locked(earlier, NULL) ? STORE_READ : STORE_PEEK, err);
+    graph->is_resumed = true;
+    return rc ? rc : past_take(graph, err);
+}
+
+static int jobs_make(struct graph *graph, struct err *err)
+{
+    graph->n_jobs = graph->plan->n_jobs;
+    graph->jobs = xcalloc(graph->n_jobs + 1, sizeof(*graph->jobs));
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        graph->jobs[i].plan = &graph->plan->jobs[i];
+    record_open(graph);
+    int rc = past_read(graph, err);
+    rc = rc ? rc : graph_dag_make(graph, err);
+    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
+        rc = graph_dag_add(graph, i, err);
+    return rc;
+}
+
+static void totals_add(struct dry_run *dry, uint64_t end_ms)
+{
+    struct dag_view view = dag_view(dry->graph->dag);
+    char wall[24], unknown[24];
+    duration_format(wall, end_ms);
+    duration_format(unknown, UNKNOWN_MS);
+    if (dry->n_started > ROWS_PRINTED)
+        buf_addf(&dry->out, "and %u more\n", dry->n_started - ROWS_PRINTED);
+    buf_addf(&dry->out, "%u of %u jobs would run, in %s", dry->n_started, view.n_jobs, wall);
+    if (dry->n_unknown > 0)
+        buf_addf(&dry->out, "; the time of %u is not known, and taken for %s", dry->n_unknown,
+                 unknown);
+    if (view.n_of[DAG_UNFIT] > 0)
+        buf_addf(&dry->out, "; %u cannot run on these devices", view.n_of[DAG_UNFIT]);
+    buf_add_char(&dry->out, '\n');
+}
+
+static int page_write(const struct dry_run *dry, const char *path, struct err *err)
+{
+    cleanup_buf struct buf page = BUF_INIT;
+    timeline_page(dry->timeline, "muster graph --dry-run", buf_text(&dry->out), &page);
+    return outfile_put(path, buf_str(&page), err);
+}
+
+static int schedule_print(struct graph *graph, const char *plot, struct err *err)
+{
+    struct dry_run dry = {.graph = graph,
+                          .started_ms = xcalloc(graph->n_jobs + 1, sizeof(*dry.started_ms)),
+                          .devices = xcalloc(graph->n_jobs + 1, sizeof(*dry.devices)),
+                          .timeline =
+                              plot ? timeline_new((uint32_t)graph->allocation.n_chosen) : NULL};
+    buf_addf(&dry.out, "%12s  %12s  %-16s  %s\n", "START", "TAKES", "DEVICES", "JOB");
+    uint64_t end_ms = dag_play(&(struct dag_play){
+        .dag = graph->dag, .context = &dry, .draw = draw, .started = started, .ended = ended});
+    int rc = end_ms == UINT64_MAX ? fail(err, ERR_STOPPED, "out of memory") : 0;
+    if (rc == 0) {
+        totals_add(&dry, end_ms);
+        rc = write_all(STDOUT_FILENO, dry.out.at, dry.out.len, err);
+    }
+    if (rc == 0 && plot)
+        rc = page_write(&dry, plot, err);
+    timeline_free(dry.timeline);
+    buf_release(&dry.out);
+    free(dry.started_ms);
+    free(dry.devices);
+    return rc;
+}
+
+int graph_dry_run(struct log *log, const char *self_path, const struct graph_request *request,
+                  struct plan *plan, const char *plot, struct err *err)
+{
+    struct graph graph = {.request = request,
+                          .plan = plan,
+                          .cwd = path_cwd(),
+                          .shell = {.log = log, .self_path = self_path}};
+    struct allocation_wish wish = request->allocation;
+    wish.gpus_per_worker = wish.workers_per_gpu = 1;
+    wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
+    wish.is_plan = true;
+    int rc = allocation_take(&graph.allocation, &wish,
+                             &(struct allocation_holder){.self_path = self_path, .log = log}, err);
+    rc = rc ? rc : jobs_make(&graph, err);
+    rc = rc ? rc : schedule_print(&graph, plot, err);
+    graph_release(&graph);
+    return rc;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a job waits for, or how it ended, with numbers.
+ */
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+
+enum {
+    DEVICES_SHOWN = 8,
+    NEEDS_SHOWN = 3
+};
+
+static const char *name_at(const struct graph *graph, uint32_t job)
+{
+    return graph->jobs[job].plan->name;
+}
+
+/* "2 devices with 40 GiB" */
+static void want_add(const struct graph *graph, const struct plan_devices *devices, struct buf *out)
+{
+    char memory[16];
+    if (devices->n_max == 0)
+        buf_add_text(out, "a CPU");
+    else if (devices->n_min != devices->n_max)
+        buf_addf(out, "%u to %u devices", devices->n_min, devices->n_max);
+    else
+        buf_addf(out, "%u device%s", devices->n_min, plural(devices->n_min));
+    if (devices->share > 0)
+        buf_addf(out, " to %u %%", devices->share / 10);
+    if (graph->has_memory && devices->mem_bytes > 0 && devices->mem_bytes != PLAN_MEMORY_AUTO) {
+        size_format(memory, devices->mem_bytes);
+        buf_addf(out, " with %s free", memory);
+    }
+}
+
+static void device_add(const struct graph *graph, uint32_t chosen, struct buf *out)
+{
+    struct dag_device_view view = dag_device_view(graph->dag, chosen);
+    uint64_t total = graph->devices[chosen].total_bytes;
+    char left[16];
+    allocation_label_add(&graph->allocation, chosen, out);
+    if (!view.is_up || view.is_benched)
+        buf_add_text(out, view.is_benched ? " is not used any more" : " is lost");
+    else if (view.n_jobs == 0)
+        buf_add_text(out, " is free");
+    else if (total > 0 && view.mem_reserved_bytes > 0) {
+        size_format(left, total - MIN(view.mem_reserved_bytes, total));
+        buf_addf(out, " has %s", left);
+    } else
+        buf_addf(out, " has %u job%s", view.n_jobs, plural(view.n_jobs));
+}
+
+static void devices_add(const struct graph *graph, struct buf *out)
+{
+    uint32_t n = (uint32_t)graph->allocation.n_chosen;
+    for (uint32_t i = 0; i < n && i < DEVICES_SHOWN; i++) {
+        buf_add_text(out, i > 0 ? ", " : "");
+        device_add(graph, i, out);
+    }
+    if (n > DEVICES_SHOWN)
+        buf_addf(out, " and %u more", n - DEVICES_SHOWN);
+}
+
+static void start_add(const struct graph *graph, const struct dag_job_view *view, struct buf *out)
+{
+    char left[24];
+    uint64_t now_ms = graph->shell.now_ms;
+    if (view->start_by_ms == 0)
+        return;
+    duration_format(left, view->start_by_ms > now_ms ? view->start_by_ms - now_ms : 0);
+    buf_addf(out, "; next in about %s", left);
+}
+
+static void ready_add(const struct graph *graph, uint32_t job, const struct dag_job_view *view,
+                      struct buf *out)
+{
+    if (view->is_held) {
+        buf_addf(out, "held; muster release %s lets it run", name_at(graph, job));
+        return;
+    }
+    buf_add_text(out, "ready; needs ");
+    want_add(graph, &graph->jobs[job].plan->devices, out);
+    buf_add_text(out, ": ");
+    devices_add(graph, out);
+    buf_add_text(out, view->is_head ? "; devices are kept free for it" : "");
+    start_add(graph, view, out);
+}
+
+static bool is_open(enum dag_state state)
+{
+    return state != DAG_DONE;
+}
+
+static void waits_add(const struct graph *graph, uint32_t job, const struct dag_job_view *view,
+                      struct buf *out)
+{
+    const struct plan_job *plan = graph->jobs[job].plan;
+    uint32_t n_shown = 0;
+    buf_add_text(out, "waits for ");
+    for (uint32_t i = 0; i < plan->n_needs && n_shown < NEEDS_SHOWN; i++) {
+        enum dag_state state = dag_job_view(graph->dag, plan->needs[i]).state;
+        if (is_open(state))
+            buf_addf(out, "%s%s%s", n_shown++ > 0 ? ", " : "", name_at(graph, plan->needs[i]),
+                     state == DAG_RUNS ? " (it runs)" : "");
+    }
+    if (view->n_needs_left > n_shown)
+        buf_addf(out, " and %u more", view->n_needs_left - n_shown);
+    if (view->is_held)
+        buf_add_text(out, "; and is held");
+}
+
+static void log_add_line(const struct graph *graph, uint32_t job, struct buf *out)
+{
+    cleanup_free char *name = job_log_name_new(name_at(graph, job));
+    buf_addf(out, "\n   log: %s/logs/%s_stderr.log   again: muster retry %s", graph->shell.run_dir,
+             name, name_at(graph, job));
+}
+
+static void failed_add(const struct graph *graph, uint32_t job, const struct dag_job_view *view,
+                       struct buf *out)
+{
+    const struct graph_job *of = &graph->jobs[job];
+    buf_addf(out, "failed %u of %u", view->n_failures, MAX(view->n_attempts, view->n_failures));
+    if (of->end)
+        buf_addf(out, ", %s", of->end);
+    if (of->plan->batch > 0)
+        buf_addf(out, ", at batch %lu", MAX(of->plan->batch >> view->n_halvings, 1ul));
+    log_add_line(graph, job, out);
+}
+
+/* The job because of which it cannot run: at the end of the chain. */
+static void blocked_add(const struct graph *graph, uint32_t job, struct buf *out)
+{
+    uint32_t culprit = job;
+    struct dag_job_view view = dag_job_view(graph->dag, job);
+    while (view.state == DAG_BLOCKED && view.first_culprit != DAG_NO_JOB) {
+        culprit = view.first_culprit;
+        view = dag_job_view(graph->dag, culprit);
+    }
+    buf_addf(out, "waits for %s: ", name_at(graph, culprit));
+    if (view.state == DAG_FAILED)
+        failed_add(graph, culprit, &view, out);
+    else
+        buf_add_text(out, view.state == DAG_CANCELLED ? "cancelled" : "it cannot run here");
+}
+
+static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)
+{
+    const struct process *process = graph->jobs[job].process;
+    char since[24];
+    if (!process)
+        return;
+    duration_format(since, graph->shell.now_ms - process->started_ms);
+    buf_addf(out, "runs since %s", since);
+    if (process->seat.n_devices > 0) {
+        buf_add_text(out, " on ");
+        process_devices_add(process, out);
+    }
+    buf_addf(out, ", attempt %u", process->attempt);
+}
+
+void job_explain(const struct graph *graph, uint32_t job, struct buf *out)
+{
+    struct dag_job_view view = dag_job_view(graph->dag, job);
+    switch (view.state) {
+    case DAG_WAITS:
+        waits_add(graph, job, &view, out);
+        break;
+    case DAG_READY:
+        ready_add(graph, job, &view, out);
+        break;
+    case DAG_RUNS:
+    case DAG_ENDS:
+        runs_add(graph, job, out);
+        break;
+    case DAG_FAILED:
+        failed_add(graph, job, &view, out);
+        break;
+    case DAG_BLOCKED:
+        blocked_add(graph, job, out);
+        break;
+    case DAG_UNFIT:
+        buf_add_text(out, "cannot run here: it needs ");
+        want_add(graph, &graph->jobs[job].plan->devices, out);
+        break;
+    case DAG_CANCELLED:
+        buf_addf(out, "cancelled; muster retry %s lets it run", name_at(graph, job));
+        break;
+    case DAG_DONE:
+    case DAG_STATES:
+        buf_add_text(out, "done");
+        break;
+    }
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The run to go on with: the newest one of the same file, whatever became of it; or the newest one of the same command
+ * line, unless that has done all its jobs.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+
+static bool is_same(const struct graph_request *request, const struct manifest *manifest)
+{
+    if (strcmp(manifest->verb, "graph") != 0)
+        return false;
+    if (request->file)
+        return manifest->inputs && manifest->inputs[0] &&
+               strcmp(manifest->inputs[0], request->file) == 0;
+    return !(manifest->inputs && manifest->inputs[0]) &&
+           strcmp(manifest->options_json, request->identity) == 0;
+}
+
+static bool can_go_on(const struct graph_request *request, const char *dir)
+{
+    struct run_summary run = {0};
+    bool is_open = false;
+    if (run_inspect(dir, &run, NULL) != 0)
+        return false;
+    is_open = request->file || run.state != RUN_FINISHED;
+    run_summary_release(&run);
+    return is_open;
+}
+
+/* 1: it is the one. Folders that are not ours, or cannot be read, are passed over. */
+static int run_look(const struct graph_request *request, const char *dir)
+{
+    struct manifest manifest;
+    if (run_check_ours(dir, NULL) != 0 || manifest_read(dir, &manifest, NULL) != 0)
+        return 0;
+    bool is_one = is_same(request, &manifest) && can_go_on(request, dir);
+    manifest_release(&manifest);
+    return is_one;
+}
+
+static int named_look(const struct graph_request *request, char **out, struct err *err)
+{
+    cleanup_free char *dir = path_absolute(request->run_dir);
+    if (!path_exists(dir) || folder_is_empty(dir))
+        return 0;
+    int rc = run_check_ours(dir, err);
+    if (rc)
+        return rc;
+    if (run_look(request, dir))
+        *out = steal_ptr(&dir);
+    return 0;
+}
+
+int graph_run_find(const struct graph_request *request, char **out, struct err *err)
+{
+    cleanup_free char *root = runs_root(request->runs_dir);
+    struct run_names names = {0};
+    *out = NULL;
+    if (request->run_dir)
+        return request->fresh ? 0 : named_look(request, out, err);
+    if (request->fresh || !path_exists(root))
+        return 0;
+    int rc = runs_list(root, &names, err);
+    for (size_t i = 0; rc == 0 && i < names.len && !*out; i++) {
+        cleanup_free char *dir = path_join(root, names.at[i]);
+        if (run_look(request, dir))
+            *out = steal_ptr(&dir);
+    }
+    run_names_release(&names);
+    return rc ? wrap(err, rc, "look for an earlier run") : 0;
+}

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `muster graph`: from the request to the exit status.
+ */
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+#include "store/lock.h"
+#include "store/manifest.h"
+#include "store/runs.h"
+#include "version.h"
+
+enum {
+    SCRATCH_BYTES = 256 * 1024
+};
+
+/* ---- the shell's verb ---- */
+
+static void on_stop(void *context, bool now)
+{
+    struct graph *graph = context;
+    if (graph->dag)
+        graph_tell(graph, (struct dag_event){.kind = DEV_STOP, .flag = now});
+    else
+        graph->is_over = true;
+}
+
+static void on_kill(void *context)
+{
+    graph_end_all(context, END_AT_ONCE);
+}
+
+static void on_tick(void *context)
+{
+    struct graph *graph = context;
+    device_watch_check(graph->watch);
+    processes_tick(graph);
+    record_sync(graph);
+    if (dag_wake_ms(graph->dag) <= graph->shell.now_ms)
+        graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
+    report_progress(graph, false);
+}
+
+static void on_second(void *context)
+{
+    struct graph *graph = context;
+    device_watch_renew(graph->watch);
+    report_status(graph, NULL);
+}
+
+static void on_before_sleep(void *context)
+{
+    record_flush(context);
+}
+
+static const struct shell_verb graph_shell = {.name = "graph",
+                                              .stop = on_stop,
+                                              .kill = on_kill,
+                                              .tick = on_tick,
+                                              .each_second = on_second,
+                                              .before_sleep = on_before_sleep,
+                                              .order = graph_order};
+
+/* ---- the folder ---- */
+
+static int manifest_make(const struct graph *graph, struct err *err)
+{
+    const struct graph_request *request = graph->request;
+    const char *const inputs[] = {request->file, NULL};
+    return manifest_write(graph->shell.run_dir,
+                          &(struct manifest){.verb = "graph",
+                                             .argv = request->words,
+                                             .cwd = graph->cwd,
+                                             .inputs = inputs,
+                                             .version = MUSTER_VERSION,
+                                             .options_json = request->identity,
+                                             .started_wall_ms = clock_wall_ms()},
+                          err);
+}
+
+static int folder_take(struct graph *graph, const char *earlier, struct err *err)
+{
+    struct shell *shell = &graph->shell;
+    const struct folder_wish wish = {earlier, graph->request->run_dir, graph->request->runs_dir};
+    graph->is_resumed = earlier != NULL;
+    int rc = shell_folder_take(shell, &wish, err);
+    if (rc == 0)
+        rc = store_open(&shell->store, shell->run_dir, earlier ? STORE_RESUME : STORE_CREATE, err);
+    if (rc)
+        return rc;
+    shell->folder.is_made = !earlier;
+    if (!graph->request->run_dir && run_mark_latest(shell->run_dir, err) != 0)
+        log_add(shell->log, LOG_WARN, "graph", "%s", err->text);
+    *err = (struct err){0};
+    cleanup_free char *log_path = path_join(shell->run_dir, "orchestrator.log");
+    if (earlier)
+        rc = shell_orphans_await(shell, err);
+    rc = rc ? rc : run_orders_drop(shell->run_dir, err);
+    rc = rc ? rc : log_open(shell->log, log_path, err);
+    rc = rc || earlier ? rc : manifest_make(graph, err);
+    rc = rc ? rc : store_jobs_begin(shell->store, err);
+    return rc ? rc : store_set(shell->store, "state", "running", err);
+}
+
+/* What says that all was made durable once: the number of jobs, and how to go on. */
+static int facts_set(const struct graph *graph, struct err *err)
+{
+    struct store *store = graph->shell.store;
+    cleanup_free char *n_jobs = xasprintf("%u", graph->n_jobs);
+    cleanup_free char *go_on =
+        graph->request->file ? xasprintf("muster graph %s", graph->request->file) : NULL;
+    int rc = store_set(store, "items", n_jobs, err);
+    return rc || !go_on ? rc : store_set(store, "go_on", go_on, err);
+}
+
+/* ---- the run ---- */
+
+static int jobs_make(struct graph *graph, struct err *err)
+{
+    graph->n_jobs = graph->jobs_cap = graph->plan->n_jobs;
+    graph->jobs = xcalloc(graph->n_jobs + 1, sizeof(*graph->jobs));
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        graph->jobs[i].plan = &graph->plan->jobs[i];
+    record_open(graph);
+    int rc = graph->is_resumed ? added_read(graph, err) : 0;
+    rc = rc ? rc : past_take(graph, err);
+    rc = rc ? rc : graph_dag_make(graph, err);
+    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
+        rc = graph_dag_add(graph, i, err);
+    return rc ? rc : facts_set(graph, err);
+}
+
+static int seats_take(struct graph *graph, char *scratch, struct err *err)
+{
+    struct allocation_wish wish = graph->request->allocation;
+    wish.gpus_per_worker = wish.workers_per_gpu = 1;
+    wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
+    int rc = shell_begin(&graph->shell, &wish, &graph->allocation,
+                         (struct str){scratch, SCRATCH_BYTES}, err);
+    if (rc == 0)
+        graph_devices_watch(graph);
+    return rc;
+}
+
+static void run_begin(struct graph *graph)
+{
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", graph->shell.run_dir);
+    shell_display_open(&graph->shell);
+    shell_keeper_start(&graph->shell, &graph->allocation, entry, graph->request->grace_ms);
+    device_watch_log(graph->watch);
+    device_watch_begin(graph->watch);
+    report_memory(graph, "at the start");
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        if (graph->jobs[i].is_cancelled)
+            graph_tell(graph, (struct dag_event){.kind = DEV_CANCEL, .job = i});
+    graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
+}
+
+static bool any_left(const struct graph *graph, enum dag_state state, bool is_held)
+{
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct dag_job_view view = dag_job_view(graph->dag, i);
+        if (graph->jobs[i].is_wanted && view.state == state && (!is_held || view.is_held))
+            return true;
+    }
+    return false;
+}
+
+static int outcome(const struct graph *graph)
+{
+    const struct shell_end *end = &graph->shell.end;
+    static const enum dag_state bad[] = {DAG_FAILED, DAG_BLOCKED, DAG_UNFIT, DAG_CANCELLED};
+    if (end->signal)
+        return 128 + end->signal;
+    if (end->err.code)
+        return end->status ? end->status : err_exit_status(end->err.code);
+    for (size_t i = 0; i < countof(bad); i++)
+        if (any_left(graph, bad[i], false))
+            return end->status ? end->status : 1;
+    if (any_left(graph, DAG_READY, false) || any_left(graph, DAG_WAITS, false))
+        return err_exit_status(ERR_STOPPED);
+    return 0;
+}
+
+static const char *state_of(int status)
+{
+    return status == 0 ? "finished" : status == 1 ? "failed" : "stopped";
+}
+
+static int run_end(struct graph *graph)
+{
+    char text[24];
+    struct err err = {0};
+    int status = outcome(graph);
+    record_flush(graph);
+    record_sync(graph);
+    report_memory(graph, "at the end");
+    console_flush(graph->shell.display.console, shell_now(&graph->shell), true);
+    shell_progress_end(&graph->shell);
+    shell_reap(&graph->shell);
+    snprintf(text, sizeof(text), "%d", status);
+    if (store_set(graph->shell.store, "state", state_of(status), &err) != 0 ||
+        store_set(graph->shell.store, "exit", text, &err) != 0)
+        log_add(graph->shell.log, LOG_WARN, "graph", "the end could not be recorded: %s", err.text);
+    report_status(graph, state_of(status));
+    open_jobs_write(graph);
+    report_summary(graph, status);
+    return status;
+}
+
+static int run_all(struct graph *graph, const char *earlier, int ready_fd, struct err *err)
+{
+    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
+    int rc = seats_take(graph, scratch, err);
+    rc = rc ? rc : folder_take(graph, earlier, err);
+    rc = rc ? rc : jobs_make(graph, err);
+    bool is_unmade = rc && graph->shell.folder.is_made;
+    if (rc == 0) {
+        if (ready_fd >= 0)
+            shell_detach_end(&graph->shell, ready_fd, false);
+        run_begin(graph);
+        while (!graph->is_over || graph->n_processes > 0)
+            shell_turn(&graph->shell);
+        rc = run_end(graph);
+    }
+    device_watch_end(graph->watch);
+    shell_close(&graph->shell);
+    shell_display_close(&graph->shell);
+    log_close(graph->shell.log);
+    if (is_unmade)
+        shell_folder_unmake(graph->shell.run_dir, &graph->shell.folder);
+    return rc;
+}
+
+void graph_release(struct graph *graph)
+{
+    device_watch_free(graph->watch);
+    record_close(graph);
+    dag_free(graph->dag);
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        free(graph->jobs[i].end);
+    free(graph->jobs);
+    free(graph->devices);
+    free(graph->events.at);
+    buf_release(&graph->stale);
+    plan_release(&graph->added);
+    allocation_release(&graph->allocation);
+    free(graph->shell.run_dir);
+    free(graph->shell.run_id);
+    free(graph->shell.folder.stays);
+    free(graph->cwd);
+}
+
+static int unlocked_check(const char *dir, struct err *err)
+{
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
+    if (!run_is_locked(dir, NULL))
+        return 0;
+    return fail(err, ERR_UNAVAILABLE,
+                "this graph is going on as run %s: muster status %s shows it, muster add adds a "
+                "job, muster stop %s ends it",
+                path_basename(dir), typed, typed);
+}
+
+int graph_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+              const struct graph_request *request, struct plan *plan, struct err *err)
+{
+    cleanup_free char *earlier = NULL;
+    int ready_fd = -1;
+    log->console_quiet = quiet;
+    struct graph graph = {.request = request,
+                          .plan = plan,
+                          .cwd = path_cwd(),
+                          .shell = {.verb = &graph_shell,
+                                    .context = &graph,
+                                    .log = log,
+                                    .self_path = self_path,
+                                    .argc = argc,
+                                    .argv = argv,
+                                    .display = {.is_quiet = quiet,
+                                                .has_color = color,
+                                                .is_tty = isatty(STDERR_FILENO) && !quiet},
+                                    .signals = {.front_fd = -1},
+                                    .hook = {.command = request->on_finish},
+                                    .limit_ms = request->limit_ms}};
+    int rc = shell_files_check(err);
+    rc = rc ? rc : graph_run_find(request, &earlier, err);
+    if (rc == 0 && earlier)
+        rc = unlocked_check(earlier, err);
+    if (rc == 0 && request->detach)
+        rc = shell_detach(&ready_fd, err);
+    if (rc == 0)
+        rc = run_all(&graph, earlier, ready_fd, err);
+    if (rc >= 0)
+        shell_hook_run(&graph.shell);
+    graph_release(&graph);
+    return rc;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `muster graph`: jobs that need each other, each started when what it needs is done and devices are free for it, and
+ * proved by what it leaves. core/dag.h decides, this room does.
+ *
+ *   plan.h     the jobs, as values                 graph.c    from the request to the status
+ *   steps.c    the dag's events and actions        process.c  a job as a process, and what its end means
+ *   seats.c    devices as the dag counts them      placeholders.c words with placeholders
+ *   proof.c    the files that a job left           past.c     what earlier sessions did, and what is stale
+ *   record.c   rows of run.db                      orders.c   orders to a graph that runs
+ *   explain.c  what a job waits for                report.c   progress, status and summary
+ *   find.c     the run to go on with               dry_run.c  the schedule, without a run
+ *   why.c      what a run that has ended says      file.h, list.h  where plans come from
+ */
+#pragma once
+
+#include "base/log.h"
+#include "base/texts.h"
+#include "graph/plan.h"
+#include "node/allocation.h"
+#include "node/environment.h"
+
+struct joblog;
+struct graph_list;
+
+struct graph_request {
+    struct allocation_wish allocation;
+    struct environment_wish environment;
+    const char *file;     /* absolute; NULL: the jobs are those of a command line */
+    const char *identity; /* what makes two graphs of command lines the same; NULL with a file */
+    const char *run_dir, *runs_dir; /* NULL: a new folder below the default */
+    bool fresh;                     /* no earlier run is gone on with */
+    bool adopts,
+        overwrites; /* outputs that are there, and that no run of this graph made: are taken for done,
+                                     * or may be replaced */
+    struct texts only, from, redo; /* patterns of job names (graph_selected) */
+    bool halts;                    /* nothing new after the first job that failed for good */
+    uint64_t n_running_max;        /* 0: no limit */
+    uint64_t grace_ms, limit_ms, log_cap_bytes;
+    bool prints; /* what jobs print on stdout is printed when they have ended, job by job */
+    bool explain, detach;
+    const char *on_finish;
+    struct joblog *joblog;         /* NULL: none */
+    const char *results;           /* the folder of GNU parallel's --results; NULL: none */
+    const struct graph_list *list; /* of a command line, if results is set */
+    const char *const *words;      /* of the command line, for the manifest */
+};
+
+/*
+ * Runs the plan's jobs. Returns 0 if all that were asked for are done; 1 if some failed, or could not run; 75 if it was
+ * stopped or jobs are held; 128 + n after a signal; or an error: ERR_USAGE, ERR_UNAVAILABLE, ERR_DATA (run.db).
+ */
+MUST_CHECK int graph_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet,
+                         bool color, const struct graph_request *request, struct plan *plan,
+                         struct err *err);
+/* Prints the schedule on stdout, by the times that earlier runs took; `plot`: an SVG file as well, NULL: none. */
+MUST_CHECK int graph_dry_run(struct log *log, const char *self_path,
+                             const struct graph_request *request, struct plan *plan,
+                             const char *plot, struct err *err);
+/* What a run that does not go on says of a job, by its name. ERR_USAGE: it knows none. */
+MUST_CHECK int graph_why(const char *dir, const char *job, struct buf *out, struct err *err);
+/* That of jobs which were added by `muster add` is behind those of the plan. */
+const char *stage_name(const struct plan *plan, uint32_t stage);
+/* A pattern is a stage, a job's name, or either with * and ?. */
+bool graph_selected(const struct texts *patterns, const struct plan *plan,
+                    const struct plan_job *job);

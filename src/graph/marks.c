@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Marks of files as text, and whether the files are still as those marks say.
+ */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/hex.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+#include "graph/proof_impl.h"
+
+enum {
+    PATH_BYTES_MAX = 1 << 16
+};
+
+/* A path may be any bytes: what is not UTF-8 would come back as another path, so it is written in hexadecimal. */
+static void path_format(const char *path, struct buf *out)
+{
+    bool is_text = utf8_is_valid(str_of(path));
+    cleanup_buf struct buf hex = BUF_INIT;
+    if (!is_text)
+        buf_add_hex(&hex, str_of(path));
+    buf_add_text(out, is_text ? "\"path\":" : "\"bytes\":");
+    buf_add_json(out, is_text ? str_of(path) : buf_str(&hex));
+}
+
+void marks_format(const struct file_mark *marks, size_t n_marks, struct buf *out)
+{
+    buf_add_char(out, '[');
+    for (size_t i = 0; i < n_marks; i++) {
+        buf_add_text(out, i > 0 ? ",{" : "{");
+        path_format(marks[i].path, out);
+        buf_addf(out, ",\"size\":%lu,\"mtime_ns\":%ld,\"xxh3\":\"%016lx\"}", marks[i].n_bytes,
+                 marks[i].mtime_ns, marks[i].hash);
+    }
+    buf_add_char(out, ']');
+}
+
+static bool path_parse(struct str object, char **out)
+{
+    cleanup_buf struct buf raw = BUF_INIT;
+    cleanup_free char *bytes = json_text_new(object, "bytes", 2 * PATH_BYTES_MAX);
+    *out = json_text_new(object, "path", PATH_BYTES_MAX);
+    if (!*out && bytes && buf_add_unhex(&raw, str_of(bytes)))
+        *out = xstrdup(buf_text(&raw));
+    return *out != NULL;
+}
+
+static bool number_parse(struct str object, const char *key, uint64_t *out)
+{
+    struct str value;
+    return json_get(object, key, &value) && json_to_u64(value, out);
+}
+
+/* The path is a new string, also if the rest is malformed. */
+static bool mark_parse(struct str object, struct file_mark *out)
+{
+    uint64_t mtime_ns = 0;
+    cleanup_free char *hash = json_text_new(object, "xxh3", 64);
+    *out = (struct file_mark){0};
+    if (!path_parse(object, &out->path) || !hash || !number_parse(object, "size", &out->n_bytes) ||
+        !number_parse(object, "mtime_ns", &mtime_ns))
+        return false;
+    out->mtime_ns = (int64_t)mtime_ns;
+    out->hash = strtoull(hash, NULL, 16);
+    return true;
+}
+
+static enum mark_change mark_compare(const struct file_mark *before)
+{
+    struct file_mark now = {0}, whole = {0};
+    if (!path_exists(before->path))
+        return MARK_GONE;
+    if (mark_take(before->path, false, &now, NULL) != 0)
+        return MARK_CHANGED;
+    if (now.n_bytes != before->n_bytes)
+        return MARK_CHANGED;
+    if (now.mtime_ns == before->mtime_ns)
+        return MARK_SAME;
+    if (mark_take(before->path, true, &whole, NULL) != 0)
+        return MARK_CHANGED;
+    return whole.hash == before->hash ? MARK_SAME : MARK_CHANGED;
+}
+
+enum mark_change marks_compare(const char *text, char **path)
+{
+    enum mark_change change = MARK_SAME;
+    struct str array = str_of(text), element;
+    bool is_begun = false;
+    if (text && json_kind_of(array) != JSON_ARRAY)
+        return MARK_UNREADABLE;
+    while (text && change == MARK_SAME && json_element(&array, &is_begun, &element)) {
+        struct file_mark mark;
+        change = mark_parse(element, &mark) ? mark_compare(&mark) : MARK_UNREADABLE;
+        if (change != MARK_SAME)
+            *path = steal_ptr(&mark.path);
+        free(mark.path);
+    }
+    return change;
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Orders to a graph that runs: muster why, retry, hold, release, cancel and add.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <jansson.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/ours.h"
+#include "base/parse.h"
+#include "base/suggest.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+
+enum {
+    ADDED_BYTES_MAX = 64 << 20,
+    SUGGESTED_MAX = 10000 /* names that are compared with a misspelt one */
+};
+
+/* ---- jobs by name ---- */
+
+static int unknown(const struct graph *graph, const char *name, struct err *err)
+{
+    uint32_t n = MIN(graph->n_jobs, (uint32_t)SUGGESTED_MAX);
+    cleanup_free const char **names = xcalloc(n + 1, sizeof(*names));
+    for (uint32_t i = 0; i < n; i++)
+        names[i] = graph->jobs[i].plan->name;
+    const char *near = suggest(name, names, n);
+    return fail(err, ERR_USAGE, "there is no job '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                near ? near : "", near ? "'?" : "");
+}
+
+static void row_note(struct graph *graph, uint32_t job, enum job_state state)
+{
+    if (dag_job_view(graph->dag, job).state != DAG_DONE)
+        record_job(graph, job, state, NULL);
+}
+
+static int why_do(struct graph *graph, uint32_t job, struct buf *told)
+{
+    if (told->len > 0)
+        buf_add_char(told, '\n');
+    buf_addf(told, "%s%s: ", told->len > 0 ? " " : "", graph->jobs[job].plan->name);
+    job_explain(graph, job, told);
+    return 1;
+}
+
+static int retry_do(struct graph *graph, uint32_t job, struct buf *told)
+{
+    enum dag_state state = dag_job_view(graph->dag, job).state;
+    (void)told;
+    if (state != DAG_FAILED && state != DAG_CANCELLED && state != DAG_UNFIT)
+        return 0;
+    graph->jobs[job].is_cancelled = false;
+    row_note(graph, job, JOB_NONE);
+    graph_tell(graph, (struct dag_event){.kind = DEV_RETRY, .job = job});
+    return 1;
+}
+
+static int hold_do(struct graph *graph, uint32_t job, struct buf *told)
+{
+    struct dag_job_view view = dag_job_view(graph->dag, job);
+    (void)told;
+    if (view.is_held || (view.state != DAG_READY && view.state != DAG_WAITS))
+        return 0;
+    graph->jobs[job].is_held = true;
+    row_note(graph, job, JOB_HELD);
+    graph_tell(graph, (struct dag_event){.kind = DEV_HOLD, .job = job});
+    return 1;
+}
+
+static int release_do(struct graph *graph, uint32_t job, struct buf *told)
+{
+    (void)told;
+    if (!dag_job_view(graph->dag, job).is_held)
+        return 0;
+    graph->jobs[job].is_held = false;
+    graph->jobs[job].is_wanted = true;
+    row_note(graph, job, JOB_NONE);
+    graph_tell(graph, (struct dag_event){.kind = DEV_RELEASE, .job = job});
+    return 1;
+}
+
+static int cancel_do(struct graph *graph, uint32_t job, struct buf *told)
+{
+    enum dag_state state = dag_job_view(graph->dag, job).state;
+    (void)told;
+    if (state == DAG_DONE || state == DAG_CANCELLED)
+        return 0;
+    graph->jobs[job].is_cancelled = true;
+    graph_tell(graph, (struct dag_event){.kind = DEV_CANCEL, .job = job});
+    return 1;
+}
+
+static const struct deed {
+    const char *word;
+    /* How many jobs it concerned: 0 or 1. */
+    int (*act)(struct graph *graph, uint32_t job, struct buf *told);
+    const char *done, *undone;
+} deeds[] = {
+    {"why", why_do, NULL, NULL},
+    {"retry", retry_do, "tried again", "neither failed nor cancelled"},
+    {"hold", hold_do, "held", "neither waiting nor ready"},
+    {"release", release_do, "released", "not held"},
+    {"cancel", cancel_do, "cancelled", "done, or cancelled before"},
+};
+
+static int deed_do(struct graph *graph, const struct deed *deed, const char *pattern,
+                   struct buf *told, struct err *err)
+{
+    const struct texts patterns = {&pattern, 1};
+    uint32_t exact = graph_find(graph, pattern), n_matched = 0, n_done = 0;
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        bool is_one = exact != UINT32_MAX
+                          ? i == exact
+                          : graph_selected(&patterns, graph->plan, graph->jobs[i].plan);
+        n_matched += is_one;
+        n_done += is_one ? (uint32_t)deed->act(graph, i, told) : 0;
+    }
+    if (n_matched == 0)
+        return unknown(graph, pattern, err);
+    if (n_done == 0)
+        return fail(err, ERR_USAGE, "%s: %s %s", pattern, n_matched == 1 ? "it is" : "all are",
+                    deed->undone);
+    if (deed->done)
+        buf_addf(told, "%u job%s %s", n_done, plural(n_done), deed->done);
+    return 0;
+}
+
+/* ---- further jobs ---- */
+
+static const char *const *texts_take(struct graph *graph, const json_t *array)
+{
+    size_t n = json_array_size(array);
+    const char **out = plan_alloc(&graph->added, (n + 1) * sizeof(*out));
+    for (size_t i = 0; i < n; i++) {
+        const char *text = json_string_value(json_array_get(array, i));
+        out[i] = plan_text(&graph->added, str_of(text ? text : ""));
+    }
+    return out;
+}
+
+static uint64_t number_of(const json_t *object, const char *key)
+{
+    return (uint64_t)MAX(json_integer_value(json_object_get(object, key)), (json_int_t)0);
+}
+
+static int needs_take(struct graph *graph, const json_t *array, struct plan_job *job,
+                      struct err *err)
+{
+    size_t n = json_array_size(array);
+    uint32_t *needs = plan_alloc(&graph->added, (n + 1) * sizeof(*needs));
+    for (size_t i = 0; i < n; i++) {
+        const char *name = json_string_value(json_array_get(array, i));
+        needs[i] = name ? graph_find(graph, name) : UINT32_MAX;
+        if (needs[i] == UINT32_MAX)
+            return unknown(graph, name ? name : "", err);
+    }
+    job->needs = needs;
+    job->n_needs = (uint32_t)n;
+    return 0;
+}
+
+static void outs_take(struct graph *graph, const json_t *array, struct plan_job *job)
+{
+    size_t n = json_array_size(array);
+    const char *const *paths = texts_take(graph, array);
+    struct plan_out *outs = plan_alloc(&graph->added, (n + 1) * sizeof(*outs));
+    for (size_t i = 0; i < n; i++)
+        outs[i].path = paths[i];
+    job->outs = outs;
+    job->n_outs = (uint32_t)n;
+}
+
+static int job_parse(struct graph *graph, const json_t *root, struct plan_job *job, struct err *err)
+{
+    const char *name = json_string_value(json_object_get(root, "name"));
+    const char *cwd = json_string_value(json_object_get(root, "cwd"));
+    uint64_t n_devices = number_of(root, "gpus");
+    cleanup_free char *usual = xasprintf("added/%u", graph->n_jobs - graph->plan->n_jobs + 1);
+    if (json_array_size(json_object_get(root, "argv")) == 0)
+        return fail(err, ERR_DATA, "an order that cannot be understood");
+    if (n_devices > DAG_JOB_DEVICES_MAX)
+        return fail(err, ERR_USAGE, "--gpus %lu: a job has at most %d", n_devices,
+                    DAG_JOB_DEVICES_MAX);
+    *job = (struct plan_job){
+        .name = plan_text(&graph->added, str_of(name ? name : usual)),
+        .stage = graph->plan->n_stages,
+        .argv = texts_take(graph, json_object_get(root, "argv")),
+        .env = texts_take(graph, json_object_get(root, "env")),
+        .cwd = cwd ? plan_text(&graph->added, str_of(cwd)) : NULL,
+        .devices = {.n_min = (uint32_t)n_devices,
+                    .n_max = (uint32_t)n_devices,
+                    .mem_bytes = number_of(root, "mem_bytes")},
+        .n_cpus = (uint32_t)number_of(root, "cpus"),
+        .priority = (int32_t)json_integer_value(json_object_get(root, "priority")),
+        .n_retries = (uint32_t)number_of(root, "retries"),
+        .timeout_ms = number_of(root, "timeout_ms"),
+    };
+    outs_take(graph, json_object_get(root, "outs"), job);
+    if (graph_find(graph, job->name) != UINT32_MAX)
+        return fail(err, ERR_USAGE, "there is a job %s already", job->name);
+    return needs_take(graph, json_object_get(root, "needs"), job, err);
+}
+
+/* Parses and appends it; *number: where. */
+static int job_append(struct graph *graph, struct str text, uint32_t *number, struct err *err)
+{
+    json_t *root = json_loadb(text.at, text.len, 0, NULL);
+    struct plan_job *job = plan_alloc(&graph->added, sizeof(*job));
+    int rc = json_is_object(root) ? job_parse(graph, root, job, err)
+                                  : fail(err, ERR_DATA, "an order that cannot be understood");
+    json_decref(root);
+    if (rc)
+        return rc;
+    if (graph->n_jobs == graph->jobs_cap) {
+        graph->jobs_cap = MAX(2 * graph->jobs_cap, 64u);
+        graph->jobs = xrealloc(graph->jobs, graph->jobs_cap * sizeof(*graph->jobs));
+    }
+    *number = graph->n_jobs;
+    graph->jobs[graph->n_jobs++] = (struct graph_job){.plan = job, .is_wanted = true};
+    return 0;
+}
+
+static char *added_path_new(const struct graph *graph)
+{
+    return path_join(graph->shell.run_dir, "added.jsonl");
+}
+
+/* So that the next session has the job too. */
+static int added_write(const struct graph *graph, struct str line, struct err *err)
+{
+    cleanup_free char *path = added_path_new(graph);
+    cleanup_buf struct buf text = BUF_INIT;
+    cleanup_fd int fd = -1;
+    int rc = ours_open(path, O_WRONLY | O_CREAT | O_APPEND, &fd, err);
+    if (rc)
+        return rc;
+    buf_add_str(&text, line);
+    buf_add_char(&text, '\n');
+    rc = write_all(fd, text.at, text.len, err);
+    if (rc == 0 && fsync(fd) != 0)
+        rc = fail_errno(err, "sync %s", path);
+    return rc;
+}
+
+static int add_do(struct graph *graph, struct str text, struct buf *told, struct err *err)
+{
+    uint32_t number = 0;
+    if (shell_is_to_end(&graph->shell) || graph->shell.end.is_stopped)
+        return fail(err, ERR_STOPPED, "the run is ending");
+    int rc = job_append(graph, text, &number, err);
+    rc = rc ? rc : graph_dag_add(graph, number, err);
+    rc = rc ? rc : added_write(graph, text, err);
+    if (rc)
+        return rc;
+    log_add(graph->shell.log, LOG_INFO, "graph", "%s was added", graph->jobs[number].plan->name);
+    buf_addf(told, "%s", graph->jobs[number].plan->name);
+    graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
+    return 0;
+}
+
+int added_read(struct graph *graph, struct err *err)
+{
+    cleanup_free char *path = added_path_new(graph);
+    cleanup_buf struct buf text = BUF_INIT;
+    struct str rest, line;
+    uint32_t number;
+    if (!path_exists(path))
+        return 0;
+    int rc = plain_file_read(path, ADDED_BYTES_MAX, &text, err);
+    rest = buf_str(&text);
+    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line))
+        if (line.len > 0 && job_append(graph, line, &number, NULL) != 0)
+            log_add(graph->shell.log, LOG_WARN, "graph",
+                    "a job that was added once is left out: %.*s", (int)MIN(line.len, (size_t)120),
+                    line.at);
+    return rc;
+}
+
+int graph_order(void *context, struct str line, struct buf *told, struct err *err)
+{
+    struct graph *graph = context;
+    struct str word, rest = line;
+    shell_now(&graph->shell);
+    if (!str_next(&rest, ' ', &word) || rest.len == 0)
+        return fail(err, ERR_DATA, "an order that cannot be understood");
+    if (str_equal(word, STR("add")))
+        return add_do(graph, rest, told, err);
+    cleanup_free char *pattern = xstrndup(rest.at, rest.len);
+    for (size_t i = 0; i < countof(deeds); i++)
+        if (str_equal(word, str_of(deeds[i].word)))
+            return deed_do(graph, &deeds[i], pattern, told, err);
+    return fail(err, ERR_DATA, "an order that cannot be understood");
+}

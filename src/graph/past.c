@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What earlier sessions of the run did. A job that is done stays done, unless it is another job now, or what it left,
+ * read or needed is not as it was.
+ */
+#include <fnmatch.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+
+enum {
+    STALE_SHOWN = 10 /* of the lines on why jobs run again */
+};
+
+/* ---- what a job is ---- */
+
+static uint64_t texts_digest(const char *const *texts, uint64_t seed)
+{
+    for (size_t i = 0; texts && texts[i]; i++)
+        seed = XXH3_64bits_withSeed(texts[i], strlen(texts[i]) + 1, seed);
+    return seed;
+}
+
+static uint64_t command_digest(const struct plan_job *job)
+{
+    uint64_t digest = texts_digest(job->argv, (uint64_t)job->kind);
+    return job->cwd ? XXH3_64bits_withSeed(job->cwd, strlen(job->cwd), digest) : digest;
+}
+
+static uint64_t files_digest(const struct plan_job *job)
+{
+    uint64_t digest = texts_digest(job->inputs, 1);
+    for (uint32_t i = 0; i < job->n_outs; i++) {
+        const struct plan_out *out = &job->outs[i];
+        const char *const texts[] = {out->path, out->json_has ? out->json_has : "",
+                                     out->pattern ? out->pattern : "", NULL};
+        digest = texts_digest(texts, digest + out->count_min);
+    }
+    return digest;
+}
+
+char *definition_new(const struct plan_job *job)
+{
+    return xasprintf("%016lx:%016lx:%016lx", command_digest(job), texts_digest(job->env, 0),
+                     files_digest(job));
+}
+
+static const char *definition_change(const struct plan_job *job, const char *before)
+{
+    static const char *const parts[] = {"its command changed", "its environment changed",
+                                        "what it reads or leaves is another list of files"};
+    cleanup_free char *now = definition_new(job);
+    struct str of_now = str_of(now), of_before = str_of(before ? before : ""), a, b;
+    for (size_t i = 0; i < countof(parts); i++)
+        if (!str_next(&of_now, ':', &a) || !str_next(&of_before, ':', &b) || !str_equal(a, b))
+            return parts[i];
+    return NULL;
+}
+
+uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
+{
+    uint64_t digest = 0;
+    for (uint32_t i = 0; i < job->plan->n_needs; i++) {
+        uint64_t of_need = graph->jobs[job->plan->needs[i]].outs_digest;
+        if (of_need != 0)
+            digest = XXH3_64bits_withSeed(&of_need, sizeof(of_need), digest);
+    }
+    return digest;
+}
+
+/* ---- rows ---- */
+
+struct past {
+    uint64_t ms; /* of the jobs of a stage that were done */
+    uint32_t n;
+    uint64_t mem_peak_bytes;
+};
+
+/* Why a job that its row calls done is to run again; NULL: it is done. *freed: holds the text. */
+static const char *staleness_of(const struct graph_job *job, const struct job_row *row,
+                                char **freed)
+{
+    cleanup_free char *path = NULL;
+    const char *what = definition_change(job->plan, row->definition);
+    if (what)
+        return what;
+    enum mark_change change = marks_compare(row->proof, &path);
+    if (change == MARK_SAME) {
+        change = marks_compare(row->inputs, &path);
+        if (change == MARK_SAME)
+            return NULL;
+        return *freed = xasprintf("%s, which it reads, %s", path ? path : "a file",
+                                  change == MARK_GONE ? "is gone" : "changed");
+    }
+    return *freed = xasprintf("%s, which it left, %s", path ? path : "a file",
+                              change == MARK_GONE ? "is gone" : "changed");
+}
+
+static void stale_note(struct graph *graph, struct graph_job *job, const char *why)
+{
+    job->is_stale = true;
+    buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
+}
+
+static void row_take(struct graph *graph, struct graph_job *job, const struct job_row *row,
+                     struct past *of_stage)
+{
+    cleanup_free char *freed = NULL;
+    uint64_t ran_ms = row->ended_wall_ms > row->started_wall_ms
+                          ? (uint64_t)(row->ended_wall_ms - row->started_wall_ms)
+                          : 0;
+    job->attempts_before = row->attempts;
+    job->mem_peak_bytes = row->mem_peak_bytes;
+    of_stage->mem_peak_bytes = MAX(of_stage->mem_peak_bytes, row->mem_peak_bytes);
+    job->is_held = row->state == JOB_HELD;
+    job->is_cancelled = row->state == JOB_CANCELLED;
+    if (row->state == JOB_NONE)
+        job->begun_wall_ms = row->started_wall_ms;
+    if (row->state != JOB_DONE)
+        return;
+    job->was_done = true;
+    job->outs_digest = row->outs_digest;
+    job->needs_digest = row->needs_digest;
+    job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
+    of_stage->ms += ran_ms;
+    of_stage->n++;
+    const char *why = staleness_of(job, row, &freed);
+    if (why)
+        stale_note(graph, job, why);
+}
+
+static int rows_read(struct graph *graph, struct past *of_stages, struct err *err)
+{
+    struct row_reader *reader = NULL;
+    struct job_row row;
+    int rc = job_reader_open(&reader, graph->shell.store, err);
+    while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
+        uint32_t i = row.name ? graph_find(graph, row.name) : UINT32_MAX;
+        if (i < graph->n_jobs)
+            row_take(graph, &graph->jobs[i], &row, &of_stages[graph->jobs[i].plan->stage]);
+        rc = 0;
+    }
+    row_reader_close(reader);
+    return rc;
+}
+
+/* Jobs come after those that they need, so one pass suffices. */
+static void followers_mark(struct graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct graph_job *job = &graph->jobs[i];
+        for (uint32_t n = 0; job->was_done && !job->is_stale && n < job->plan->n_needs; n++) {
+            const struct graph_job *need = &graph->jobs[job->plan->needs[n]];
+            cleanup_free char *why = xasprintf("it needs %s, which %s", need->plan->name,
+                                               need->is_stale ? "runs again" : "is not done");
+            if (!need->was_done || need->is_stale)
+                stale_note(graph, job, why);
+        }
+        if (job->was_done && !job->is_stale && needs_digest(graph, job) != job->needs_digest)
+            stale_note(graph, job, "what a job left that it needs is another file now");
+    }
+}
+
+/* A job that never ran may take as long as others of its stage. */
+static void expectations_spread(struct graph *graph, const struct past *of_stages)
+{
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct graph_job *job = &graph->jobs[i];
+        const struct past *past = &of_stages[job->plan->stage];
+        if (job->expected_ms == 0 && past->n > 0)
+            job->expected_ms = (uint32_t)MIN(past->ms / past->n, (uint64_t)UINT32_MAX);
+        if (job->mem_peak_bytes == 0)
+            job->mem_peak_bytes = past->mem_peak_bytes;
+    }
+}
+
+/* Files at the places of outs that no run of this graph has made. */
+static int strangers_check(struct graph *graph, struct err *err)
+{
+    const struct graph_request *request = graph->request;
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct graph_job *job = &graph->jobs[i];
+        bool is_known = job->was_done || job->attempts_before > 0 || job->begun_wall_ms > 0;
+        for (uint32_t n = 0; !is_known && job->is_wanted && n < job->plan->n_outs; n++) {
+            const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
+            cleanup_free char *path = path_join(cwd, job->plan->outs[n].path);
+            if (!path_exists(path) || request->overwrites)
+                continue;
+            if (!request->adopts)
+                return fail(err, ERR_USAGE,
+                            "%s: %s is there, and no run of this graph has made it; --adopt takes "
+                            "such files for done, --overwrite lets the jobs write them anew",
+                            job->plan->name, job->plan->outs[n].path);
+        }
+    }
+    return 0;
+}
+
+/* --adopt: a job of which all outs are there, and as they have to be, is done. */
+static void strangers_adopt(struct graph *graph)
+{
+    for (uint32_t i = 0; graph->request->adopts && i < graph->n_jobs; i++) {
+        struct graph_job *job = &graph->jobs[i];
+        const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
+        struct process adopted = {.graph = graph, .job = i, .attempt = job->attempts_before};
+        struct proof_ask ask = {.job = job->plan, .cwd = cwd};
+        if (job->was_done || job->plan->n_outs == 0)
+            continue;
+        job_proof_take(&ask, &adopted.proof);
+        if (adopted.proof.why.code == 0) {
+            job->was_done = true;
+            job->outs_digest = job_proof_digest(&adopted.proof);
+            job->needs_digest = needs_digest(graph, job);
+            record_job(graph, i, JOB_DONE, &adopted);
+        }
+        job_proof_release(&adopted.proof);
+    }
+}
+
+static void stale_tell(struct graph *graph)
+{
+    struct str rest = buf_str(&graph->stale), line;
+    size_t n = 0;
+    while (rest.len > 0 && str_next(&rest, '\n', &line) && line.len > 0)
+        if (n++ < STALE_SHOWN || graph->request->explain)
+            log_add(graph->shell.log, LOG_WARN, "graph", "%.*s", (int)line.len - 2, line.at + 2);
+    if (n > STALE_SHOWN && !graph->request->explain)
+        log_add(graph->shell.log, LOG_WARN, "graph", "%zu more jobs run again; --explain says why",
+                n - STALE_SHOWN);
+}
+
+int past_take(struct graph *graph, struct err *err)
+{
+    cleanup_free struct past *of_stages = xcalloc(graph->plan->n_stages + 1, sizeof(*of_stages));
+    int rc = graph->is_resumed ? rows_read(graph, of_stages, err) : 0;
+    rc = rc ? rc : selection_take(graph, err);
+    rc = rc ? rc : strangers_check(graph, err);
+    if (rc)
+        return rc;
+    strangers_adopt(graph);
+    followers_mark(graph);
+    expectations_spread(graph, of_stages);
+    stale_tell(graph);
+    return 0;
+}
+
+/* ---- which jobs ---- */
+
+const char *stage_name(const struct plan *plan, uint32_t stage)
+{
+    return stage < plan->n_stages ? plan->stages[stage].name : "added";
+}
+
+uint32_t graph_find(const struct graph *graph, const char *name)
+{
+    uint32_t found = plan_find(graph->plan, name);
+    for (uint32_t i = graph->plan->n_jobs; found == UINT32_MAX && i < graph->n_jobs; i++)
+        found = strcmp(graph->jobs[i].plan->name, name) == 0 ? i : UINT32_MAX;
+    return found;
+}
+
+bool graph_selected(const struct texts *patterns, const struct plan *plan,
+                    const struct plan_job *job)
+{
+    bool is_one = false;
+    for (size_t i = 0; i < patterns->len && !is_one; i++)
+        is_one = fnmatch(patterns->at[i], stage_name(plan, job->stage), 0) == 0 ||
+                 fnmatch(patterns->at[i], job->name, 0) == 0;
+    return is_one;
+}
+
+static int patterns_check(const struct graph *graph, const struct texts *patterns,
+                          const char *option, struct err *err)
+{
+    for (size_t p = 0; p < patterns->len; p++) {
+        const struct texts one = {&patterns->at[p], 1};
+        bool is_any = false;
+        for (uint32_t i = 0; i < graph->n_jobs && !is_any; i++)
+            is_any = graph_selected(&one, graph->plan, graph->jobs[i].plan);
+        if (!is_any)
+            return fail(err, ERR_USAGE, "%s '%s' matches no job; --print shows their names", option,
+                        patterns->at[p]);
+    }
+    return 0;
+}
+
+/* --only: the jobs that match, and all that they need. */
+static void only_mark(struct graph *graph)
+{
+    const struct texts *only = &graph->request->only;
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        graph->jobs[i].is_wanted =
+            only->len == 0 || graph_selected(only, graph->plan, graph->jobs[i].plan);
+    for (uint32_t i = graph->n_jobs; i-- > 0;)
+        for (uint32_t n = 0; graph->jobs[i].is_wanted && n < graph->jobs[i].plan->n_needs; n++)
+            graph->jobs[graph->jobs[i].plan->needs[n]].is_wanted = true;
+}
+
+int selection_take(struct graph *graph, struct err *err)
+{
+    const struct graph_request *request = graph->request;
+    int rc = patterns_check(graph, &request->only, "--only", err);
+    rc = rc ? rc : patterns_check(graph, &request->from, "--from", err);
+    rc = rc ? rc : patterns_check(graph, &request->redo, "--redo", err);
+    if (rc)
+        return rc;
+    only_mark(graph);
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct graph_job *job = &graph->jobs[i];
+        bool is_from = graph_selected(&request->from, graph->plan, job->plan);
+        if (job->was_done && !job->is_stale &&
+            (is_from || graph_selected(&request->redo, graph->plan, job->plan)))
+            stale_note(graph, job, is_from ? "--from names it" : "--redo names it");
+    }
+    return 0;
+}

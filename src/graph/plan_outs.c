@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What jobs leave, in a hash table: each path is looked up, and each folder above it.
+ */
+#include "graph/plan_outs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/fs.h"
+#include "base/xalloc.h"
+
+struct slot {
+    uint32_t job; /* position + 1; 0: empty */
+    uint32_t out;
+    uint32_t hash;
+};
+
+struct outs {
+    const struct plan *plan;
+    struct slot *slots;
+    size_t n_slots; /* a power of 2 */
+    char *cwd;      /* where muster was started */
+    struct buf path, other;
+};
+
+/* Adds a part of a path; "." and ".." are taken out. */
+static void part_add(struct buf *out, struct str part)
+{
+    if (part.len == 0 || str_equal(part, STR(".")))
+        return;
+    if (!str_equal(part, STR(".."))) {
+        buf_add_char(out, '/');
+        buf_add_str(out, part);
+        return;
+    }
+    while (out->len > 0 && out->at[out->len - 1] != '/')
+        out->len--;
+    out->len -= out->len > 0;
+}
+
+static void parts_add(struct buf *out, const char *path)
+{
+    struct str rest = str_of(path), part;
+    while (str_next(&rest, '/', &part))
+        part_add(out, part);
+}
+
+/* "/a/b" for what a job leaves at "b/"; "" is the root folder. */
+static void out_path(const struct outs *outs, const struct plan_job *job, uint32_t out,
+                     struct buf *path)
+{
+    const char *name = job->outs[out].path;
+    buf_reset(path);
+    if (name[0] != '/')
+        parts_add(path, job->cwd ? job->cwd : outs->cwd);
+    parts_add(path, name);
+}
+
+/* The slot of the path, or the free one where it belongs, which then has its hash. */
+static struct slot *slot_of(struct outs *outs, struct str path)
+{
+    uint64_t hash = XXH3_64bits(path.at, path.len);
+    size_t i = hash & (outs->n_slots - 1);
+    for (; outs->slots[i].job; i = (i + 1) & (outs->n_slots - 1)) {
+        const struct slot *slot = &outs->slots[i];
+        if (slot->hash != (uint32_t)(hash >> 32))
+            continue;
+        out_path(outs, &outs->plan->jobs[slot->job - 1], slot->out, &outs->other);
+        if (str_equal(buf_str(&outs->other), path))
+            return &outs->slots[i];
+    }
+    outs->slots[i].hash = (uint32_t)(hash >> 32);
+    return &outs->slots[i];
+}
+
+static int same_fail(const struct outs *outs, const struct slot *slot, const struct plan_job *job,
+                     uint32_t out, bool is_above, struct err *err)
+{
+    const struct plan_job *other = &outs->plan->jobs[slot->job - 1];
+    if (!is_above)
+        return fail(err, ERR_USAGE,
+                    "'%s' and '%s' both leave '%s'; name each by the values in which they differ",
+                    other->name, job->name, job->outs[out].path);
+    return fail(err, ERR_USAGE,
+                "'%s' leaves '%s', which is in '%s' that '%s' leaves; keep them apart", job->name,
+                job->outs[out].path, other->outs[slot->out].path, other->name);
+}
+
+static int outs_add(struct outs *outs, uint32_t number, struct err *err)
+{
+    const struct plan_job *job = &outs->plan->jobs[number];
+    for (uint32_t i = 0; i < job->n_outs; i++) {
+        out_path(outs, job, i, &outs->path);
+        struct slot *slot = slot_of(outs, buf_str(&outs->path));
+        if (slot->job && slot->job != number + 1)
+            return same_fail(outs, slot, job, i, false, err);
+        *slot = (struct slot){number + 1, i, slot->hash};
+    }
+    return 0;
+}
+
+/* A job may leave a folder and name files in it. */
+static int above_check(struct outs *outs, uint32_t number, struct err *err)
+{
+    const struct plan_job *job = &outs->plan->jobs[number];
+    for (uint32_t i = 0; i < job->n_outs; i++) {
+        out_path(outs, job, i, &outs->path);
+        for (size_t len = outs->path.len; len-- > 0;) {
+            if (outs->path.at[len] != '/')
+                continue;
+            const struct slot *slot = slot_of(outs, (struct str){outs->path.at, len});
+            if (slot->job && slot->job != number + 1)
+                return same_fail(outs, slot, job, i, true, err);
+        }
+    }
+    return 0;
+}
+
+int plan_outs_check(const struct plan *plan, struct err *err)
+{
+    struct outs outs = {.plan = plan, .n_slots = 8};
+    uint64_t n = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < plan->n_jobs; i++)
+        n += plan->jobs[i].n_outs;
+    while (outs.n_slots < n * 2)
+        outs.n_slots *= 2;
+    outs.slots = xcalloc(outs.n_slots, sizeof(*outs.slots));
+    outs.cwd = path_absolute(".");
+    for (uint32_t i = 0; i < plan->n_jobs && rc == 0; i++)
+        rc = outs_add(&outs, i, err);
+    for (uint32_t i = 0; i < plan->n_jobs && rc == 0; i++)
+        rc = above_check(&outs, i, err);
+    free(outs.slots);
+    free(outs.cwd);
+    buf_release(&outs.path);
+    buf_release(&outs.other);
+    return rc;
+}

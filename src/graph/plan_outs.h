@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "graph/plan.h"
+
+/*
+ * ERR_USAGE if two jobs leave the same file, or one a file in what another leaves. Paths are compared as they are
+ * written, without "." and "..": no link is followed. Linear in the length of all paths.
+ */
+MUST_CHECK int plan_outs_check(const struct plan *plan, struct err *err);

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/proof_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <fts.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/xalloc.h"
+
+enum {
+    READ_BYTES = 1 << 20,
+    JSON_BYTES_MAX = 256 << 20 /* of a file whose member is looked for */
+};
+
+static int64_t nanoseconds(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* ---- content ---- */
+
+static int file_hash(const char *path, XXH3_state_t *hash, struct err *err)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    cleanup_free char *piece = xmalloc(READ_BYTES);
+    ssize_t got = 0;
+    if (fd < 0)
+        return fail_errno(err, "open %s", path);
+    while ((got = read(fd, piece, READ_BYTES)) > 0 || (got < 0 && errno == EINTR))
+        if (got > 0)
+            XXH3_64bits_update(hash, piece, (size_t)got);
+    return got < 0 ? fail_errno(err, "read %s", path) : 0;
+}
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+/* Names count as well as content; links are not followed, and their targets count. */
+static int entry_add(FTSENT *entry, const char *root, struct file_mark *mark, bool reads,
+                     XXH3_state_t *hash, struct err *err)
+{
+    const struct stat *st = entry->fts_statp;
+    const char *name = entry->fts_path + strlen(root);
+    char target[4096];
+    if (entry->fts_info == FTS_DP)
+        return 0;
+    if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS) {
+        errno = entry->fts_errno;
+        return fail_errno(err, "read %s", entry->fts_path);
+    }
+    mark->mtime_ns = MAX(mark->mtime_ns, nanoseconds(st->st_mtim));
+    XXH3_64bits_update(hash, name, strlen(name) + 1);
+    if (S_ISLNK(st->st_mode)) {
+        ssize_t len = readlink(entry->fts_accpath, target, sizeof(target));
+        XXH3_64bits_update(hash, target, (size_t)MAX(len, 0));
+    }
+    if (!S_ISREG(st->st_mode))
+        return 0;
+    mark->n_bytes += (uint64_t)st->st_size;
+    return reads ? file_hash(entry->fts_path, hash, err) : 0;
+}
+
+int mark_take(const char *path, bool reads, struct file_mark *mark, struct err *err)
+{
+    char *roots[] = {(char *)(uintptr_t)path, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
+    XXH3_state_t *hash = XXH3_createState();
+    int rc = 0;
+    if (!walk || !hash) {
+        rc = fail_errno(err, "read %s", path);
+    } else {
+        FTSENT *entry;
+        XXH3_64bits_reset(hash);
+        while (rc == 0 && (entry = fts_read(walk)))
+            rc = entry_add(entry, path, mark, reads, hash, err);
+    }
+    if (rc == 0 && reads)
+        mark->hash = XXH3_64bits_digest(hash);
+    if (walk)
+        fts_close(walk);
+    XXH3_freeState(hash);
+    return rc;
+}
+
+/* ---- what was to be left ---- */
+
+static char *path_of(const struct proof_ask *ask, const char *path)
+{
+    char *whole = path_join(ask->cwd, path);
+    size_t len = strlen(whole);
+    while (len > 1 && whole[len - 1] == '/')
+        whole[--len] = '\0';
+    return whole;
+}
+
+static int lines_count(const char *path, uint64_t *out, struct err *err)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_free char *piece = xmalloc(READ_BYTES);
+    ssize_t got;
+    char last = '\n';
+    if (fd < 0)
+        return fail_errno(err, "open %s", path);
+    for (*out = 0; (got = read(fd, piece, READ_BYTES)) > 0; last = piece[got - 1])
+        for (ssize_t i = 0; i < got; i++)
+            *out += piece[i] == '\n';
+    *out += last != '\n';
+    return got < 0 ? fail_errno(err, "read %s", path) : 0;
+}
+
+static int entries_count(const char *path, const char *pattern, uint64_t *out, struct err *err)
+{
+    char *roots[] = {(char *)(uintptr_t)path, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    FTSENT *entry;
+    if (!walk)
+        return fail_errno(err, "read %s", path);
+    for (*out = 0; (entry = fts_read(walk));) {
+        bool counts = entry->fts_level == 1 && entry->fts_info != FTS_DP;
+        *out += counts && fnmatch(pattern ? pattern : "*", entry->fts_name, 0) == 0;
+        if (entry->fts_level == 1)
+            fts_set(walk, entry, FTS_SKIP);
+    }
+    fts_close(walk);
+    return 0;
+}
+
+static int count_check(const struct plan_out *out, const char *path, bool is_folder,
+                       struct err *err)
+{
+    uint64_t count = 0;
+    if (out->count_min == 0)
+        return 0;
+    int rc =
+        is_folder ? entries_count(path, out->pattern, &count, err) : lines_count(path, &count, err);
+    if (rc || count >= out->count_min)
+        return rc;
+    return fail(err, ERR_DATA, "%s has %lu %s, and was to have %lu", out->path, count,
+                is_folder ? "entries" : "lines", out->count_min);
+}
+
+static int json_check(const struct plan_out *out, const char *path, struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    struct str value;
+    if (!out->json_has)
+        return 0;
+    int rc = file_read(path, JSON_BYTES_MAX, &text, err);
+    if (rc)
+        return rc;
+    if (!json_is_object(str_trim(buf_str(&text))))
+        return fail(err, ERR_DATA, "%s is no JSON object", out->path);
+    if (!json_get(str_trim(buf_str(&text)), out->json_has, &value))
+        return fail(err, ERR_DATA, "%s has no member \"%s\"", out->path, out->json_has);
+    return 0;
+}
+
+static int out_check(const struct plan_out *out, const char *path, struct err *err)
+{
+    struct stat st;
+    bool wants_folder = str_ends_with(str_of(out->path), STR("/"));
+    if (stat(path, &st) != 0)
+        return errno == ENOENT ? fail(err, ERR_DATA, "it did not leave %s", out->path)
+                               : fail_errno(err, "look at %s", out->path);
+    bool is_folder = S_ISDIR(st.st_mode);
+    if (wants_folder != is_folder && (wants_folder || !S_ISREG(st.st_mode)))
+        return fail(err, ERR_DATA, "%s is %s", out->path,
+                    wants_folder ? "no folder" : "no regular file");
+    int rc = count_check(out, path, is_folder, err);
+    return rc ? rc : json_check(out, path, err);
+}
+
+/* Was anything of it written since? The time of change, which no program sets. */
+static bool is_new(const char *path, int64_t since_ns)
+{
+    char *roots[] = {(char *)(uintptr_t)path, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    FTSENT *entry;
+    bool is_one = false;
+    while (walk && !is_one && (entry = fts_read(walk)))
+        is_one = entry->fts_info != FTS_NS && nanoseconds(entry->fts_statp->st_ctim) >= since_ns;
+    if (walk)
+        fts_close(walk);
+    return is_one;
+}
+
+static int out_take(const struct proof_ask *ask, const struct plan_out *out, struct file_mark *mark,
+                    struct err *err)
+{
+    mark->path = path_of(ask, out->path);
+    int rc = out_check(out, mark->path, err);
+    if (rc == 0 && ask->since_ns > 0 && !is_new(mark->path, ask->since_ns))
+        rc = fail(err, ERR_DATA, "it did not write %s, which is as it was before", out->path);
+    return rc ? rc : mark_take(mark->path, true, mark, err);
+}
+
+void job_proof_take(const struct proof_ask *ask, struct job_proof *out)
+{
+    const struct plan_job *job = ask->job;
+    int rc = 0;
+    out->outs = xcalloc(job->n_outs + 1, sizeof(*out->outs));
+    for (; rc == 0 && out->n_outs < job->n_outs; out->n_outs++)
+        rc = out_take(ask, &job->outs[out->n_outs], &out->outs[out->n_outs], &out->why);
+    size_t n_inputs = 0;
+    while (job->inputs && job->inputs[n_inputs])
+        n_inputs++;
+    out->inputs = xcalloc(n_inputs + 1, sizeof(*out->inputs));
+    for (; rc == 0 && out->n_inputs < n_inputs; out->n_inputs++) {
+        struct file_mark *mark = &out->inputs[out->n_inputs];
+        mark->path = path_of(ask, job->inputs[out->n_inputs]);
+        rc = mark_take(mark->path, true, mark, &out->why);
+    }
+}
+
+static void marks_release(struct file_mark *marks, size_t n_marks)
+{
+    for (size_t i = 0; i < n_marks; i++)
+        free(marks[i].path);
+    free(marks);
+}
+
+void job_proof_release(struct job_proof *proof)
+{
+    marks_release(proof->outs, proof->n_outs);
+    marks_release(proof->inputs, proof->n_inputs);
+    *proof = (struct job_proof){0};
+}
+
+uint64_t job_proof_digest(const struct job_proof *proof)
+{
+    uint64_t digest = 0;
+    for (size_t i = 0; i < proof->n_outs; i++) {
+        const struct file_mark *mark = &proof->outs[i];
+        const uint64_t parts[] = {digest, mark->n_bytes, mark->hash};
+        digest =
+            XXH3_64bits_withSeed(mark->path, strlen(mark->path), XXH3_64bits(parts, sizeof(parts)));
+    }
+    return digest;
+}

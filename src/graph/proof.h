@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files that a job was to leave, and those that it read: are they there, and which are they? A file is known by its
+ * size and a hash of its content; a folder by those of all files in it, with their names. Times only tell when nothing
+ * has to be read again.
+ */
+#pragma once
+
+#include "graph/plan.h"
+
+struct file_mark {
+    char *path;       /* absolute */
+    uint64_t n_bytes; /* of a folder: of all its files */
+    int64_t mtime_ns; /* of a folder: the latest of it and all in it */
+    uint64_t hash;
+};
+
+struct job_proof {
+    struct file_mark *outs, *inputs;
+    size_t n_outs, n_inputs;
+    struct err why; /* code 0: the job has left what it was to leave */
+};
+
+struct proof_ask {
+    const struct plan_job *job;
+    const char *cwd;  /* of relative paths; absolute */
+    int64_t since_ns; /* what was not written since was there before; 0: nothing is asked */
+};
+
+/* Reads all files; takes as long as that takes. `out` must be empty. */
+void job_proof_take(const struct proof_ask *ask, struct job_proof *out);
+void job_proof_release(struct job_proof *proof);
+/* Of the outs alone. */
+uint64_t job_proof_digest(const struct job_proof *proof);
+/* A JSON array. */
+void marks_format(const struct file_mark *marks, size_t n_marks, struct buf *out);
+
+enum mark_change {
+    MARK_SAME,
+    MARK_GONE,
+    MARK_CHANGED,
+    MARK_UNREADABLE /* the text is no such array */
+};
+/*
+ * Are the files of a text by marks_format() as they were? Content is read only where size or time differ. *path: the first
+ * that is not, a new string.
+ */
+enum mark_change marks_compare(const char *text, char **path);

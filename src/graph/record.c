@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows of run.db: collected while the loop turns, and committed together before it sleeps, so that they outlive this
+ * process. The disk has them a tenth of a second later: what a power cut takes is run again.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+
+/* The texts of the rows are their own. */
+struct record {
+    struct job_row *jobs;
+    size_t n_jobs, jobs_cap;
+    struct job_attempt_row *attempts;
+    size_t n_attempts, attempts_cap;
+    bool is_unsynced; /* something was committed since the last sync */
+};
+
+void record_open(struct graph *graph)
+{
+    graph->record = xcalloc(1, sizeof(*graph->record));
+}
+
+static struct job_row *row_new(struct record *rows)
+{
+    if (rows->n_jobs == rows->jobs_cap) {
+        rows->jobs_cap = MAX(2 * rows->jobs_cap, (size_t)64);
+        rows->jobs = xrealloc(rows->jobs, rows->jobs_cap * sizeof(*rows->jobs));
+    }
+    return &rows->jobs[rows->n_jobs++];
+}
+
+static char *marks_new(const struct file_mark *marks, size_t n_marks)
+{
+    struct buf text = BUF_INIT;
+    if (n_marks == 0)
+        return NULL;
+    marks_format(marks, n_marks, &text);
+    return buf_steal(&text);
+}
+
+void record_job(struct graph *graph, uint32_t number, enum job_state state,
+                const struct process *process)
+{
+    const struct graph_job *job = &graph->jobs[number];
+    struct job_row *row = row_new(graph->record);
+    *row = (struct job_row){.name = xstrdup(job->plan->name),
+                            .state = state,
+                            .attempts = job->attempts_before + job->n_attempts,
+                            .definition = definition_new(job->plan),
+                            .outs_digest = job->outs_digest,
+                            .needs_digest = job->needs_digest,
+                            .started_wall_ms = job->begun_wall_ms,
+                            .ended_wall_ms = state == JOB_NONE ? 0 : clock_wall_ms(),
+                            .end = job->end ? xstrdup(job->end) : NULL,
+                            .log = job_log_name_new(job->plan->name),
+                            .batch = job->plan->batch,
+                            .mem_peak_bytes = job->mem_peak_bytes};
+    if (!process)
+        return;
+    row->attempts = process->attempt;
+    row->proof = marks_new(process->proof.outs, process->proof.n_outs);
+    row->inputs = marks_new(process->proof.inputs, process->proof.n_inputs);
+    row->started_wall_ms = job->begun_wall_ms ? job->begun_wall_ms : process->started_wall_ms;
+    row->batch = process->batch;
+    row->mem_peak_bytes = MAX(process->mem_peak_bytes, job->mem_peak_bytes);
+    row->rss_peak_bytes = process->rss_peak_bytes;
+}
+
+/* A job that leaves files is noted when it begins: what is found at their places later is its own. */
+void record_begun(struct graph *graph, const struct process *process)
+{
+    if (graph->jobs[process->job].plan->n_outs > 0)
+        record_job(graph, process->job, JOB_NONE, process);
+}
+
+void record_attempt(struct graph *graph, const struct process *process)
+{
+    struct record *rows = graph->record;
+    struct buf devices = BUF_INIT;
+    if (rows->n_attempts == rows->attempts_cap) {
+        rows->attempts_cap = MAX(2 * rows->attempts_cap, (size_t)64);
+        rows->attempts = xrealloc(rows->attempts, rows->attempts_cap * sizeof(*rows->attempts));
+    }
+    process_devices_add(process, &devices);
+    rows->attempts[rows->n_attempts++] =
+        (struct job_attempt_row){.name = xstrdup(graph->jobs[process->job].plan->name),
+                                 .attempt = process->attempt,
+                                 .devices = devices.len > 0 ? buf_steal(&devices) : NULL,
+                                 .started_wall_ms = process->started_wall_ms,
+                                 .ended_wall_ms = clock_wall_ms(),
+                                 .end = process->end_text[0] ? xstrdup(process->end_text) : NULL,
+                                 .is_well = process->end == DEND_WELL,
+                                 .batch = process->batch,
+                                 .mem_peak_bytes = process->mem_peak_bytes,
+                                 .rss_peak_bytes = process->rss_peak_bytes};
+    buf_release(&devices);
+}
+
+static void failed(struct graph *graph, int rc, struct err *err)
+{
+    if (errno_means_full(err->sys))
+        fail(err, ERR_STOPPED, "the run's record in %s: %s", graph->shell.run_dir,
+             errno_room(err->sys));
+    if (rc == ERR_STOPPED)
+        graph->shell.end.status = err_exit_status(ERR_STOPPED);
+    shell_abort(&graph->shell, err);
+}
+
+static void text_free(const char *text)
+{
+    free((void *)(uintptr_t)text);
+}
+
+static void rows_forget(struct record *rows)
+{
+    for (size_t i = 0; i < rows->n_jobs; i++) {
+        const struct job_row *row = &rows->jobs[i];
+        text_free(row->name);
+        text_free(row->definition);
+        text_free(row->proof);
+        text_free(row->inputs);
+        text_free(row->end);
+        text_free(row->log);
+    }
+    for (size_t i = 0; i < rows->n_attempts; i++) {
+        text_free(rows->attempts[i].name);
+        text_free(rows->attempts[i].devices);
+        text_free(rows->attempts[i].end);
+    }
+    rows->n_jobs = rows->n_attempts = 0;
+}
+
+void record_flush(struct graph *graph)
+{
+    struct record *rows = graph->record;
+    struct err err = {0};
+    if (!rows || rows->n_jobs + rows->n_attempts == 0 || !graph->shell.store)
+        return;
+    int rc = store_jobs_commit(graph->shell.store, rows->jobs, rows->n_jobs, rows->attempts,
+                               rows->n_attempts, &err);
+    rows_forget(rows);
+    rows->is_unsynced = true;
+    if (rc)
+        failed(graph, rc, &err);
+}
+
+void record_sync(struct graph *graph)
+{
+    struct err err = {0};
+    int rc = graph->record->is_unsynced ? store_sync(graph->shell.store, &err) : 0;
+    graph->record->is_unsynced = false;
+    if (rc)
+        failed(graph, rc, &err);
+}
+
+void record_close(struct graph *graph)
+{
+    if (!graph->record)
+        return;
+    rows_forget(graph->record);
+    free(graph->record->jobs);
+    free(graph->record->attempts);
+    free(steal_ptr(&graph->record));
+}

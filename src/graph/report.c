@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the user sees of the run: progress on the terminal, status.json and jobs.json for other programs, the summary.
+ */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/console_text.h"
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+#include "store/runs.h"
+#include "store/status.h"
+#include "ui/progress.h"
+
+enum {
+    ROWS_SHOWN = 16,
+    WAITING_SHOWN = 20, /* jobs whose waiting is explained */
+    FAILED_SHOWN = 10
+};
+
+static uint32_t count_of(const struct dag_view *view, enum dag_state a, enum dag_state b)
+{
+    return view->n_of[a] + view->n_of[b];
+}
+
+static uint32_t n_bad(const struct dag_view *view)
+{
+    return count_of(view, DAG_FAILED, DAG_BLOCKED) + count_of(view, DAG_UNFIT, DAG_CANCELLED);
+}
+
+/* ---- on the terminal ---- */
+
+void report_progress(struct graph *graph, bool is_last)
+{
+    struct dag_view view = dag_view(graph->dag);
+    struct progress_worker rows[ROWS_SHOWN];
+    struct buf labels[ROWS_SHOWN] = {0};
+    size_t n_rows = 0;
+    if (!graph->shell.display.progress)
+        return;
+    for (struct process *p = graph->processes; p && n_rows < ROWS_SHOWN; p = p->next) {
+        struct buf *label = &labels[n_rows];
+        process_devices_add(p, label);
+        if (label->len == 0)
+            buf_add_text(label, "cpu");
+        rows[n_rows++] = (struct progress_worker){.label = buf_text(label),
+                                                  .state = "works",
+                                                  .in_flight = 1,
+                                                  .last_word = graph->jobs[p->job].plan->name};
+    }
+    progress_show(
+        graph->shell.display.progress,
+        &(struct progress_total){.done = view.n_of[DAG_DONE],
+                                 .aside = n_bad(&view),
+                                 .known = view.n_jobs,
+                                 .input_is_final = true,
+                                 .in_flight = count_of(&view, DAG_RUNS, DAG_ENDS),
+                                 .elapsed_ms = graph->shell.now_ms - graph->shell.begin_ms,
+                                 .n_workers = n_rows,
+                                 .workers = rows},
+        graph->shell.now_ms, is_last);
+    for (size_t i = 0; i < n_rows; i++)
+        buf_release(&labels[i]);
+}
+
+/* ---- files ---- */
+
+struct stage_counts {
+    uint32_t n_of[DAG_STATES], n_held;
+};
+
+static struct stage_counts *stages_count(const struct graph *graph)
+{
+    struct stage_counts *counts = xcalloc(graph->plan->n_stages + 1, sizeof(*counts));
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct dag_job_view view = dag_job_view(graph->dag, i);
+        struct stage_counts *of = &counts[graph->jobs[i].plan->stage];
+        of->n_of[view.state]++;
+        of->n_held += view.is_held && graph->jobs[i].is_wanted;
+    }
+    return counts;
+}
+
+static void stage_format(const struct graph *graph, uint32_t stage,
+                         const struct stage_counts *counts, struct buf *out)
+{
+    static const struct {
+        const char *name;
+        enum dag_state state;
+    } members[] = {{"done", DAG_DONE},       {"running", DAG_RUNS},        {"ending", DAG_ENDS},
+                   {"ready", DAG_READY},     {"waiting", DAG_WAITS},       {"failed", DAG_FAILED},
+                   {"blocked", DAG_BLOCKED}, {"cancelled", DAG_CANCELLED}, {"unfit", DAG_UNFIT}};
+    buf_add_text(out, "{\"stage\":");
+    buf_add_json(out, str_of(stage_name(graph->plan, stage)));
+    for (size_t i = 0; i < countof(members); i++)
+        buf_addf(out, ",\"%s\":%u", members[i].name, counts->n_of[members[i].state]);
+    buf_addf(out, ",\"held\":%u}", counts->n_held);
+}
+
+static bool is_pending(enum dag_state state)
+{
+    return state == DAG_READY || state == DAG_FAILED || state == DAG_UNFIT;
+}
+
+static void waiting_format(const struct graph *graph, struct buf *out)
+{
+    uint32_t n_shown = 0;
+    for (uint32_t i = 0; i < graph->n_jobs && n_shown < WAITING_SHOWN; i++) {
+        cleanup_buf struct buf text = BUF_INIT;
+        if (!graph->jobs[i].is_wanted || !is_pending(dag_job_view(graph->dag, i).state))
+            continue;
+        job_explain(graph, i, &text);
+        buf_add_text(out, n_shown++ > 0 ? ",{\"job\":" : "{\"job\":");
+        buf_add_json(out, str_of(graph->jobs[i].plan->name));
+        buf_add_text(out, ",\"why\":");
+        buf_add_json(out, buf_str(&text));
+        buf_add_char(out, '}');
+    }
+}
+
+/* jobs.json: the stages, and what some jobs wait for. */
+static void jobs_write(const struct graph *graph)
+{
+    cleanup_free char *path = path_join(graph->shell.run_dir, "jobs.json");
+    cleanup_free struct stage_counts *counts = stages_count(graph);
+    cleanup_buf struct buf text = BUF_INIT;
+    bool has_added = graph->n_jobs > graph->plan->n_jobs;
+    uint32_t n_stages = graph->plan->n_stages + has_added;
+    buf_add_text(&text, "{\"stages\":[");
+    for (uint32_t i = 0; i < n_stages; i++) {
+        buf_add_text(&text, i > 0 ? "," : "");
+        stage_format(graph, i, &counts[i], &text);
+    }
+    buf_add_text(&text, "],\"waiting\":[");
+    waiting_format(graph, &text);
+    buf_add_text(&text, "]}\n");
+    if (file_replace_fast(path, buf_str(&text), NULL) != 0)
+        log_keep(graph->shell.log, LOG_WARN, "graph", "%s cannot be written", path);
+}
+
+void report_status(struct graph *graph, const char *state)
+{
+    struct dag_view view = dag_view(graph->dag);
+    cleanup_free struct worker_status *rows = xcalloc(graph->n_processes + 1, sizeof(*rows));
+    cleanup_free struct buf *labels = xcalloc(graph->n_processes + 1, sizeof(*labels));
+    struct err err = {0};
+    size_t n_rows = 0;
+    for (struct process *p = graph->processes; p; p = p->next) {
+        process_devices_add(p, &labels[n_rows]);
+        rows[n_rows] = (struct worker_status){
+            .label = labels[n_rows].len > 0 ? buf_text(&labels[n_rows]) : "cpu",
+            .state = "works",
+            .mem_bytes = p->mem_peak_bytes,
+            .last_word = graph->jobs[p->job].plan->name};
+        n_rows++;
+    }
+    int rc = status_write(graph->shell.run_dir,
+                          &(struct run_status){.verb = "graph",
+                                               .state = state ? state : "running",
+                                               .pid = getpid(),
+                                               .items_total = graph->n_jobs,
+                                               .is_total_known = true,
+                                               .done = view.n_of[DAG_DONE],
+                                               .aside = n_bad(&view),
+                                               .running = count_of(&view, DAG_RUNS, DAG_ENDS),
+                                               .eta_ms = -1,
+                                               .updated_wall_ms = clock_wall_ms(),
+                                               .workers = rows,
+                                               .n_workers = n_rows},
+                          &err);
+    if (rc)
+        log_keep(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
+    for (size_t i = 0; i < n_rows; i++)
+        buf_release(&labels[i]);
+    jobs_write(graph);
+}
+
+/* ---- the end ---- */
+
+static void failures_add(const struct graph *graph, struct buf *out)
+{
+    uint32_t n_shown = 0, n_failed = 0;
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        enum dag_state state = dag_job_view(graph->dag, i).state;
+        if (!graph->jobs[i].is_wanted || (state != DAG_FAILED && state != DAG_UNFIT))
+            continue;
+        if (n_failed++ >= FAILED_SHOWN)
+            continue;
+        n_shown++;
+        buf_addf(out, "  failed     %s: ", graph->jobs[i].plan->name);
+        job_explain(graph, i, out);
+        buf_add_char(out, '\n');
+    }
+    if (n_failed > n_shown)
+        buf_addf(out, "  failed     and %u more\n", n_failed - n_shown);
+}
+
+static void devices_line(const struct graph *graph, struct buf *out)
+{
+    double percent_ms = 0, joules = 0;
+    double wall_ms = (double)(graph->shell.now_ms - graph->shell.begin_ms);
+    bool is_sampled = false;
+    for (size_t i = 0; i < graph->allocation.n_chosen; i++) {
+        percent_ms += graph->devices[i].busy_percent_ms;
+        joules += graph->devices[i].joules;
+        is_sampled = is_sampled || graph->devices[i].sampled_ms > 0;
+    }
+    if (!is_sampled || wall_ms <= 0)
+        return;
+    buf_addf(out, "  devices    %zu, busy %.1f %% of the time", graph->allocation.n_chosen,
+             percent_ms / wall_ms / (double)graph->allocation.n_chosen);
+    if (joules > 0)
+        buf_addf(out, ", %.1f kJ", joules / 1000);
+    buf_add_char(out, '\n');
+}
+
+static void next_line(const struct graph *graph, int status, struct buf *out)
+{
+    cleanup_free char *root = runs_root(NULL), *run = run_typed_new(graph->shell.run_dir, root);
+    if (status == 0)
+        return;
+    if (graph->request->file)
+        buf_addf(out, "  next       muster graph %s\n", graph->request->file);
+    else
+        buf_addf(out,
+                 "  next       the same command goes on; muster logs %s has what was printed\n",
+                 run);
+}
+
+static void count_add(struct buf *out, uint32_t count, const char *what)
+{
+    if (count > 0)
+        buf_addf(out, "; %u %s", count, what);
+}
+
+void report_summary(struct graph *graph, int status)
+{
+    struct dag_view view = dag_view(graph->dag);
+    cleanup_buf struct buf out = BUF_INIT, shown = BUF_INIT;
+    char wall[24];
+    duration_format(wall, shell_now(&graph->shell) - graph->shell.begin_ms);
+    buf_addf(&out, "%u of %u jobs are done (%u of them now) in %s", view.n_of[DAG_DONE],
+             view.n_jobs, graph->n_done_here, wall);
+    count_add(&out, view.n_of[DAG_FAILED] + view.n_of[DAG_UNFIT], "failed");
+    count_add(&out, view.n_of[DAG_BLOCKED], "wait for those");
+    count_add(&out, view.n_of[DAG_CANCELLED], "cancelled");
+    count_add(&out, view.n_of[DAG_WAITS] + view.n_of[DAG_READY], "not run");
+    buf_addf(&out, "\n  run        %s\n", graph->shell.run_dir);
+    failures_add(graph, &out);
+    devices_line(graph, &out);
+    next_line(graph, status, &out);
+    log_keep(graph->shell.log, LOG_INFO, "graph", "%s", buf_text(&out));
+    if (graph->shell.display.is_quiet)
+        return;
+    if (graph->shell.end.err.code)
+        talk("%s", graph->shell.end.err.text);
+    console_lines_add(&shown, buf_str(&out));
+    if (log_say(graph->shell.log, buf_str(&shown)) < 0)
+        graph->shell.display.is_quiet = true; /* nobody reads it; the log has it */
+}
+
+/* Of the devices, by their latest samples: of the whole device, not of this process, which holds none. */
+void report_memory(const struct graph *graph, const char *when)
+{
+    for (uint32_t i = 0; graph->has_memory && i < graph->allocation.n_chosen; i++) {
+        const struct graph_device *device = &graph->devices[i];
+        char used[16], total[16];
+        cleanup_buf struct buf label = BUF_INIT;
+        allocation_label_add(&graph->allocation, i, &label);
+        size_format(used, MAX(device->used_bytes, device->idle_bytes));
+        size_format(total, device->total_bytes);
+        log_add(graph->shell.log, LOG_INFO, "graph", "GPU memory %s: %s: %s used of %s", when,
+                buf_text(&label), used, total);
+    }
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Devices, as the dag counts them: by their positions among those that were chosen. Each has a seat of its own in the
+ * allocation; a process has a seat made of those of its devices.
+ */
+#include "base/cleanup.h"
+#include "base/this_host.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+
+static const struct device *device_at(const struct graph *graph, uint32_t chosen)
+{
+    return &graph->allocation.devices.at[graph->allocation.chosen[chosen]];
+}
+
+/* The distances of the chosen devices alone; NULL: all are equally near. */
+static uint8_t *distances_new(const struct graph *graph)
+{
+    const struct allocation *a = &graph->allocation;
+    size_t n = a->n_chosen;
+    if (!a->devices.distance || n == 0)
+        return NULL;
+    uint8_t *out = xmalloc(n * n);
+    for (size_t i = 0; i < n * n; i++)
+        out[i] = a->devices.distance[a->chosen[i / n] * a->devices.len + a->chosen[i % n]];
+    return out;
+}
+
+int graph_dag_make(struct graph *graph, struct err *err)
+{
+    const struct allocation *a = &graph->allocation;
+    cleanup_free uint8_t *distance = distances_new(graph);
+    cleanup_free struct dag_device *devices = xcalloc(a->n_chosen + 1, sizeof(*devices));
+    const uint32_t host_cpus[] = {processors_allowed()};
+    graph->devices = xcalloc(a->n_chosen + 1, sizeof(*graph->devices));
+    for (uint32_t i = 0; i < a->n_chosen; i++) {
+        const struct device *device = device_at(graph, i);
+        /* What others hold is not ours to give. */
+        devices[i] = (struct dag_device){.mem_bytes = device->mem_free_bytes, .is_up = true};
+        graph->has_memory = graph->has_memory || device->mem_free_bytes > 0;
+        graph->devices[i].idle_bytes = device->mem_total_bytes - device->mem_free_bytes;
+        graph->devices[i].total_bytes = device->mem_total_bytes;
+    }
+    graph->dag = dag_new(&(struct dag_config){
+        .devices = devices,
+        .n_devices = (uint32_t)a->n_chosen,
+        .distance = distance,
+        .host_cpus = host_cpus,
+        .n_hosts = 1,
+        .n_running_max = (uint32_t)MIN(graph->request->n_running_max, (uint64_t)UINT32_MAX),
+        .keeps_going = !graph->request->halts,
+    });
+    return graph->dag ? 0 : fail(err, ERR_STOPPED, "out of memory");
+}
+
+/* ---- the seat of a process ---- */
+
+static void label_make(struct process *process)
+{
+    cleanup_buf struct buf label = BUF_INIT;
+    process_devices_add(process, &label);
+    for (char *at = label.at; at && *at; at++)
+        *at = *at == ' ' ? '_' : *at;
+    snprintf(process->seat.label, sizeof(process->seat.label), "%.120s",
+             label.len > 0 ? buf_text(&label) : "none");
+}
+
+void process_seat_take(struct process *process, const struct dag_placement *placement)
+{
+    struct graph *graph = process->graph;
+    struct seat *seat = &process->seat;
+    *seat = (struct seat){.n_devices = placement->n_devices};
+    process->is_alone = placement->n_devices > 0;
+    for (uint32_t i = 0; i < placement->n_devices; i++) {
+        uint32_t chosen = placement->devices[i];
+        const struct seat *own =
+            &graph->allocation
+                 .seats[allocation_seat_of(&graph->allocation, graph->allocation.first_of[chosen])];
+        struct graph_device *device = &graph->devices[chosen];
+        process->devices[i] = chosen;
+        seat->devices[i] = graph->allocation.chosen[chosen];
+        seat->threads += own->threads;
+        CPU_OR(&seat->cpus, &seat->cpus, &own->cpus);
+        process->is_alone = process->is_alone && device->n_processes == 0;
+        if (device->n_processes++ == 0)
+            device_watch_started(graph->watch, (uint32_t)(own - graph->allocation.seats));
+    }
+    seat->threads = MAX(seat->threads, 1u);
+    label_make(process);
+}
+
+void process_devices_add(const struct process *process, struct buf *out)
+{
+    const struct graph *graph = process->graph;
+    for (size_t i = 0; i < process->seat.n_devices; i++)
+        if (i == 0)
+            allocation_label_add(&graph->allocation, process->devices[i], out);
+        else
+            buf_addf(out, "+%d", device_at(graph, process->devices[i])->index);
+}
+
+static uint32_t seat_number(const struct graph *graph, uint32_t chosen)
+{
+    return allocation_seat_of(&graph->allocation, graph->allocation.first_of[chosen]);
+}
+
+void process_seat_ended(struct process *process)
+{
+    struct graph *graph = process->graph;
+    for (size_t i = 0; i < process->seat.n_devices; i++) {
+        struct graph_device *device = &graph->devices[process->devices[i]];
+        uint32_t seat = seat_number(graph, process->devices[i]);
+        if (--device->n_processes > 0)
+            continue;
+        device->awaits_memory = true;
+        device_watch_ended(graph->watch, seat);
+        device_watch_left(graph->watch, seat);
+    }
+    device_watch_check(graph->watch);
+}
+
+bool process_memory_is_back(const struct process *process)
+{
+    bool is_back = true;
+    for (size_t i = 0; i < process->seat.n_devices; i++)
+        is_back = is_back && !process->graph->devices[process->devices[i]].awaits_memory;
+    return is_back;
+}
+
+/* ---- samples ---- */
+
+static void on_memory_back(void *context, uint32_t seat)
+{
+    struct graph *graph = context;
+    graph->devices[graph->allocation.device_of[seat]].awaits_memory = false;
+}
+
+static void peaks_take(struct graph *graph, uint32_t chosen)
+{
+    const struct graph_device *device = &graph->devices[chosen];
+    uint64_t used = device->used_bytes - MIN(device->idle_bytes, device->used_bytes);
+    for (struct process *p = graph->processes; p; p = p->next)
+        for (size_t i = 0; p->is_alone && i < p->seat.n_devices; i++)
+            if (p->devices[i] == chosen && !p->is_gone)
+                p->mem_peak_bytes = MAX(p->mem_peak_bytes, used);
+}
+
+static void on_sampled(void *context, const struct device_sample *sample)
+{
+    struct graph *graph = context;
+    uint32_t chosen = (uint32_t)sample->device;
+    struct graph_device *device = &graph->devices[chosen];
+    uint64_t now_ms = shell_now(&graph->shell);
+    uint64_t since_ms = device->sampled_ms > 0 ? now_ms - device->sampled_ms : 0;
+    device->sampled_ms = now_ms;
+    device->used_bytes = sample->mem_used_bytes;
+    device->total_bytes = sample->mem_total_bytes;
+    device->busy_percent_ms += (double)MAX(sample->busy_percent, 0) * (double)since_ms;
+    device->joules += MAX(sample->power_w, 0.0) * (double)since_ms / 1000.0;
+    if (device->n_processes == 0 && !device->awaits_memory)
+        device->idle_bytes = sample->mem_used_bytes;
+    peaks_take(graph, chosen);
+}
+
+static void on_lost(void *context, uint32_t chosen, bool is_awaited)
+{
+    struct graph *graph = context;
+    (void)is_awaited;
+    graph_tell(graph, (struct dag_event){.kind = DEV_DEVICE_DOWN, .device = chosen});
+    for (struct process *p = graph->processes; p; p = p->next)
+        for (size_t i = 0; i < p->seat.n_devices; i++)
+            if (p->devices[i] == chosen && p->worker)
+                node_end(p->worker, END_POLITELY);
+}
+
+static void on_back(void *context, uint32_t first)
+{
+    graph_tell(context, (struct dag_event){.kind = DEV_DEVICE_UP, .device = first});
+}
+
+void graph_devices_watch(struct graph *graph)
+{
+    static const struct device_handlers handlers = {
+        .sampled = on_sampled, .lost = on_lost, .back = on_back, .memory_back = on_memory_back};
+    graph->watch = device_watch_new(&graph->shell, &graph->allocation, &handlers, graph);
+}

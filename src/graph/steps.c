@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The dag's events and actions.
+ */
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+
+/* ---- jobs ---- */
+
+static uint64_t memory_wanted(const struct graph *graph, const struct graph_job *job)
+{
+    uint64_t wanted = job->plan->devices.mem_bytes;
+    if (!graph->has_memory)
+        return 0;
+    /* A margin over what was seen: the next run may need a little more. */
+    return wanted == PLAN_MEMORY_AUTO ? job->mem_peak_bytes + job->mem_peak_bytes / 8 : wanted;
+}
+
+static uint32_t halvings_of(const struct plan_job *plan)
+{
+    uint32_t n = 0;
+    for (uint64_t batch = plan->batch; batch > 1; batch /= 2)
+        n++;
+    return n;
+}
+
+/* Devices are all on this machine, where a job without devices takes a CPU. */
+static struct dag_want want_of(const struct graph *graph, const struct graph_job *job)
+{
+    const struct plan_devices *devices = &job->plan->devices;
+    bool needs_none = devices->n_max == 0;
+    return (struct dag_want){.n_devices_min = devices->n_min,
+                             .n_devices_max = devices->n_max,
+                             .share = devices->share,
+                             .mem_bytes = needs_none ? 0 : memory_wanted(graph, job),
+                             .n_cpus = needs_none ? MAX(job->plan->n_cpus, 1u) : job->plan->n_cpus};
+}
+
+int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
+{
+    const struct graph_job *job = &graph->jobs[i];
+    const struct plan_job *plan = job->plan;
+    bool is_done = job->was_done && !job->is_stale;
+    const struct dag_job added = {.want = want_of(graph, job),
+                                  .priority = plan->priority,
+                                  .n_retries = plan->n_retries,
+                                  .n_batch_steps = halvings_of(plan),
+                                  .expected_ms = job->expected_ms,
+                                  .is_done = is_done,
+                                  .is_held = !is_done && (!job->is_wanted || job->is_held),
+                                  .needs = plan->needs,
+                                  .n_needs = plan->n_needs};
+    uint32_t number = dag_add(graph->dag, &added);
+    if (number == DAG_NO_JOB)
+        return fail(err, ERR_STOPPED, "out of memory for %u jobs", graph->n_jobs);
+    ASSERT(number == i);
+    return 0;
+}
+
+/* ---- what the dag wants ---- */
+
+static void on_start(struct graph *graph, const struct dag_action *action)
+{
+    process_start(graph, action->job);
+}
+
+static void on_end(struct graph *graph, const struct dag_action *action)
+{
+    struct process *process = graph->jobs[action->job].process;
+    if (!process || !process->worker)
+        return;
+    process->was_ended = true;
+    node_end(process->worker, END_POLITELY);
+}
+
+static const char *settled_text(enum dag_state state)
+{
+    return state == DAG_FAILED      ? "failed for good"
+           : state == DAG_CANCELLED ? "is cancelled"
+           : state == DAG_UNFIT     ? "cannot run here: it needs more than there is"
+                                    : "is done";
+}
+
+static void on_settled(struct graph *graph, const struct dag_action *action)
+{
+    static const enum job_state row_of[DAG_STATES] = {
+        [DAG_DONE] = JOB_DONE, [DAG_FAILED] = JOB_FAILED, [DAG_CANCELLED] = JOB_CANCELLED};
+    struct graph_job *job = &graph->jobs[action->job];
+    enum dag_state state = dag_job_view(graph->dag, action->job).state;
+    if (state == DAG_DONE) {
+        graph->n_done_here++;
+        return; /* the row was noted with its proof */
+    }
+    if (row_of[state] != JOB_NONE)
+        record_job(graph, action->job, row_of[state], NULL);
+    log_add(graph->shell.log, state == DAG_CANCELLED ? LOG_WARN : LOG_ERROR, "graph", "%s %s%s%s",
+            job->plan->name, settled_text(state), job->end ? ": " : "", job->end ? job->end : "");
+}
+
+static void on_bench(struct graph *graph, const struct dag_action *action)
+{
+    cleanup_buf struct buf label = BUF_INIT;
+    allocation_label_add(&graph->allocation, action->device, &label);
+    log_add(graph->shell.log, LOG_WARN, "graph",
+            "%s is not used any more: several jobs found it ill", buf_text(&label));
+}
+
+static void on_over(struct graph *graph, const struct dag_action *action)
+{
+    (void)action;
+    graph->is_over = true;
+}
+
+static void (*const handlers[])(struct graph *graph, const struct dag_action *action) = {
+    [DACT_START] = on_start, [DACT_END] = on_end,   [DACT_SETTLED] = on_settled,
+    [DACT_BENCH] = on_bench, [DACT_OVER] = on_over,
+};
+
+/* ---- events ---- */
+
+static void event_keep(struct graph *graph, const struct dag_event *event)
+{
+    if (graph->events.len == graph->events.cap) {
+        graph->events.cap = MAX(2 * graph->events.cap, (size_t)64);
+        graph->events.at =
+            xrealloc(graph->events.at, graph->events.cap * sizeof(*graph->events.at));
+    }
+    graph->events.at[graph->events.len++] = *event;
+}
+
+/* To carry out an action may bring further events, which are kept until it is done. */
+void graph_tell(struct graph *graph, struct dag_event event)
+{
+    const struct dag_action *actions;
+    event_keep(graph, &event);
+    if (graph->events.is_handled)
+        return;
+    graph->events.is_handled = true;
+    for (size_t at = 0; at < graph->events.len; at++) {
+        graph->events.at[at].now_ms = shell_now(&graph->shell);
+        graph->is_over = false;
+        size_t n_actions = dag_step(graph->dag, &graph->events.at[at], &actions);
+        for (size_t i = 0; i < n_actions; i++)
+            handlers[actions[i].kind](graph, &actions[i]);
+    }
+    graph->events.len = 0;
+    graph->events.is_handled = false;
+}
+
+void graph_end_all(struct graph *graph, enum worker_end how)
+{
+    for (struct process *process = graph->processes; process; process = process->next) {
+        process->was_ended = true;
+        if (process->worker)
+            node_end(process->worker, how);
+    }
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Plays a dag in virtual time: what starts when and where, if each job takes as long as somebody says. So a schedule
+ * can be drawn before anything runs, by the same scheduler.
+ */
+#pragma once
+
+#include "core/dag.h"
+
+/* How one start of a job goes. */
+struct dag_play_end {
+    uint64_t run_ms;
+    enum dag_end end;
+    uint32_t device; /* that is ill */
+};
+
+struct dag_play {
+    struct dag *dag; /* nothing of it runs */
+    uint64_t from_ms;
+    void *context;
+    struct dag_play_end (*draw)(void *context, uint32_t job, const struct dag_placement *placement);
+    /* Either may be NULL. `placement` is valid in the call. */
+    void (*started)(void *context, uint32_t job, const struct dag_placement *placement,
+                    uint64_t now_ms);
+    void (*ended)(void *context, uint32_t job, enum dag_end end, uint64_t now_ms);
+};
+
+/* Until nothing can start any more. Returns when the last job ended; UINT64_MAX: memory ran out. */
+uint64_t dag_play(const struct dag_play *play);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tables `jobs` and `job_attempts` of run.db: what became of the jobs of a graph. A job that leaves files has a row
+ * as soon as it begins (NONE), any other one when it is settled; it is done only if its row says so.
+ */
+#pragma once
+
+#include "store/store.h"
+
+/* id, name in the table */
+#define JOB_STATES(X)         \
+    X(NONE, "")               \
+    X(DONE, "done")           \
+    X(FAILED, "failed")       \
+    X(CANCELLED, "cancelled") \
+    X(HELD, "held")
+
+enum job_state {
+#define X(id, name) JOB_##id,
+    JOB_STATES(X)
+#undef X
+};
+const char *job_state_name(enum job_state state);
+
+/* Texts are borrowed; NULL: none. */
+struct job_row {
+    const char *name;
+    enum job_state state;
+    uint32_t attempts;      /* of all sessions */
+    const char *definition; /* digests of what the job is, "command:environment:needs" */
+    const char *proof;      /* JSON array of the files that it left */
+    const char *inputs;     /* JSON array of the files that it read */
+    uint64_t outs_digest,
+        needs_digest; /* of its outs; of the outs of the jobs that it needs, when it started */
+    int64_t started_wall_ms, ended_wall_ms;
+    const char *end; /* "status 7", "killed by SIGSEGV", "out of device memory" */
+    const char *log; /* names of its logs, without _stdout.log and _stderr.log */
+    uint64_t batch, mem_peak_bytes, rss_peak_bytes;
+};
+
+struct job_attempt_row {
+    const char *name;
+    uint32_t attempt;
+    const char *devices; /* "gpu 0+1"; NULL: none */
+    int64_t started_wall_ms, ended_wall_ms;
+    const char *end;
+    bool is_well;
+    uint64_t batch, mem_peak_bytes, rss_peak_bytes;
+};
+
+/* Makes the tables where they are missing. */
+MUST_CHECK int store_jobs_begin(struct store *store, struct err *err);
+/*
+ * All rows or none. When it returns, the rows outlive this process, but not a power cut: that they do after
+ * store_sync(). So many short jobs do not wait for the disk one by one.
+ */
+MUST_CHECK int store_jobs_commit(struct store *store, const struct job_row *jobs, size_t n_jobs,
+                                 const struct job_attempt_row *attempts, size_t n_attempts,
+                                 struct err *err);
+
+/* In no order. A run without such tables has no rows. */
+MUST_CHECK int job_reader_open(struct row_reader **out, struct store *store, struct err *err);
+int job_reader_next(struct row_reader *reader, struct job_row *row, struct err *err);
+MUST_CHECK int job_attempt_reader_open(struct row_reader **out, struct store *store,
+                                       struct err *err);
+int job_attempt_reader_next(struct row_reader *reader, struct job_attempt_row *row,
+                            struct err *err);

@@ -1,0 +1,367 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Jobs that need each other: files, failures, what is done again, and what is asked while a graph runs.
+load helpers
+
+graph() { run --separate-stderr limited "$MUSTER" graph -q -g cpu:2 "$@"; }
+graph_on_gpus() {
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=$1 MUSTER_SYSFS=/nowhere
+    run --separate-stderr limited "$MUSTER" graph -q -g all g.yaml
+}
+
+# The lines of a file that jobs append to, in order, on one line.
+effects() { sort "${1:-effects}" | tr '\n' ' '; }
+
+# Two stages of three jobs, with what they leave.
+two_stages() {
+    cat >g.yaml <<'END'
+vars: {n: [1, 2, 3]}
+defaults: {shell: true}
+jobs:
+  make:
+    for: [n]
+    run: 'echo make{n} >>effects; echo {n} >made{n}; [ ! -e fail{n} ]'
+    out: made{n}
+  use:
+    for: [n]
+    run: 'echo use{n} >>effects; tr 123 abc <made{n} >used{n}'
+    needs: make
+    out: used{n}
+END
+}
+
+@test "jobs run when what they need is done, and once" {
+    two_stages
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "make1 make2 make3 use1 use2 use3 " ]
+    [ "$(cat used1 used2 used3 | tr -d '\n')" = abc ]
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "make1 make2 make3 use1 use2 use3 " ]
+}
+
+@test "a failure holds up its followers alone, and the same command goes on" {
+    two_stages
+    touch fail2
+    graph g.yaml
+    ended_with 1
+    [[ $stderr == *"make/"*2" failed for good: status 1"* ]]
+    [ "$(effects)" = "make1 make2 make3 use1 use3 " ]
+    run "$MUSTER" status
+    says "make 2/3 (1 failed)" "use 2/3 (1 blocked)"
+    rm fail2
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "make1 make2 make2 make3 use1 use2 use3 " ]
+}
+
+@test "status 0 without the files is a failure, and a file of before does not count" {
+    cat >g.yaml <<'END'
+jobs:
+  lies: {run: "true", out: left}
+END
+    graph g.yaml
+    ended_with 1
+    [[ $stderr == *"lies failed for good: it ended with status 0, but it did not leave left"* ]]
+    cat >h.yaml <<'END'
+jobs:
+  again: {run: [sh, -c, "[ -e kept ] || echo x >kept"], out: kept}
+END
+    graph h.yaml
+    ended_with 0
+    graph h.yaml --redo again
+    ended_with 1
+    [[ $stderr == *"it did not write kept, which is as it was before"* ]]
+}
+
+@test "proofs: members of JSON, lines, entries of a folder" {
+    cat >g.yaml <<'END'
+jobs:
+  json: {run: [sh, -c, "echo '{{\"n\": 1}}' >r.json"], out: {path: r.json, json-has: num_examples}}
+  lines: {run: [sh, -c, "seq 3 >l"], out: {path: l, count: 4}}
+  folder: {run: [sh, -c, "mkdir -p d; touch d/a.x d/b.y"], out: {path: d/, count: 1, pattern: "*.x"}}
+END
+    graph g.yaml
+    ended_with 1
+    [[ $stderr == *'r.json has no member "num_examples"'* ]]
+    [[ $stderr == *"l has 3 lines, and was to have 4"* ]]
+    run "$MUSTER" why folder
+    says "folder: done"
+}
+
+@test "what changed is done again, and muster says why" {
+    two_stages
+    run --separate-stderr limited "$MUSTER" graph -g cpu:2 g.yaml
+    ended_with 0
+    : >effects
+    rm used2
+    echo other >made3
+    run --separate-stderr limited "$MUSTER" graph -g cpu:2 g.yaml
+    ended_with 0
+    [[ $stderr == *"runs again: $PWD/used2, which it left, is gone"* ]]
+    [[ $stderr == *"runs again: $PWD/made3, which it left, changed"* ]]
+    [[ $stderr == *"runs again: it needs make/"*", which runs again"* ]]
+    [ "$(effects)" = "make3 use2 use3 " ]
+    : >effects
+    sed -i 's/tr 123 abc/tr 123 xyz/' g.yaml
+    run --separate-stderr limited "$MUSTER" graph -g cpu:2 g.yaml
+    ended_with 0
+    [[ $stderr == *"its command changed"* ]]
+    [ "$(effects)" = "use1 use2 use3 " ]
+    [ "$(cat used1 used2 used3 | tr -d '\n')" = xyz ]
+    : >effects
+    touch made1
+    graph g.yaml
+    ended_with 0
+    [ ! -s effects ]
+}
+
+@test "an input that changed makes its job run again" {
+    echo 1 >in
+    cat >g.yaml <<'END'
+jobs:
+  reads: {run: [sh, -c, "cat in >out"], in: in, out: out}
+END
+    graph g.yaml
+    ended_with 0
+    echo 2 >in
+    graph g.yaml
+    ended_with 0
+    [[ $stderr == *"reads runs again: $PWD/in, which it reads, changed"* ]] || [ -z "$stderr" ]
+    [ "$(cat out)" = 2 ]
+}
+
+@test "files of others at the places of outputs are refused, adopted or written over" {
+    two_stages
+    echo mine >made1
+    graph g.yaml
+    ended_with 2
+    [[ $stderr == *"made1 is there, and no run of this graph has made it; --adopt"* ]]
+    [ "$(cat made1)" = mine ]
+    [ -z "$(ls -d muster-runs/2* 2>/dev/null)" ]
+    graph --adopt g.yaml
+    ended_with 0
+    [ "$(cat made1)" = mine ]
+    [ "$(effects)" = "make2 make3 use1 use2 use3 " ]
+    mkdir other && cp g.yaml other && cd other
+    echo mine >made1
+    graph --overwrite g.yaml
+    ended_with 0
+    [ "$(cat made1)" = 1 ]
+}
+
+@test "kill -9 at any moment: what was done stays done, and nobody is left" {
+    cat >g.yaml <<'END'
+vars: {n: 1..12}
+defaults: {shell: true}
+jobs:
+  a: {for: [n], run: "sleep 0.05; echo a{n} >>effects; echo a >a{n}", out: "a{n}"}
+  b: {for: [n], run: "cat a{n} >b{n}; echo b{n} >>effects", needs: a, out: "b{n}"}
+END
+    for pause in 0.15 0.3 0.2; do
+        "$MUSTER" graph -q -g cpu:3 g.yaml 3>&- 4>&- &
+        PID=$!
+        sleep $pause
+        kill -KILL $PID 2>/dev/null || true
+        wait $PID 2>/dev/null || true
+        wait_for nobody_is_left
+    done
+    graph -g cpu:3 g.yaml
+    ended_with 0
+    [ "$(ls a? a?? b? b?? | wc -l)" -eq 24 ]
+    # A job whose end was not recorded is run again: at most as many as ran when muster was killed.
+    [ "$(sort -u effects | wc -l)" -eq 24 ]
+    [ "$(wc -l <effects)" -le $((24 + 3 * 3)) ]
+    : >effects
+    graph -g cpu:3 g.yaml
+    ended_with 0
+    [ ! -s effects ]
+}
+
+@test "retries, timeouts, and a command that cannot be executed" {
+    cat >g.yaml <<'END'
+jobs:
+  third: {run: [sh, -c, "echo x >>tries; [ $(wc -l <tries) -ge 3 ]"], retries: 2}
+  long: {run: "sleep 1000", timeout: 300ms, retries: 1}
+  none: {run: "./nosuch", retries: 5}
+END
+    graph g.yaml
+    ended_with 1
+    [ "$(wc -l <tries)" -eq 3 ]
+    [[ $stderr == *"long failed for good: it took longer than its timeout"* ]]
+    [[ $stderr == *"none failed for good: it could not be executed: No such file or directory"* ]]
+    run "$MUSTER" why third long none
+    says "third: done" "long: failed 2 of 2" "none: failed 1 of 1"
+}
+
+@test "a job that ran out of device memory is tried alone, and then with smaller batches" {
+    cat >g.yaml <<'END'
+jobs:
+  fits:
+    run: [sh, -c, "echo $MUSTER_BATCH >>batches; [ {batch} -le 8 ] || {{ echo 'torch.OutOfMemoryError: CUDA out of memory.' >&2; exit 1; }}"]
+    batch: 32
+    gpus: {memory: 1GiB}
+END
+    graph_on_gpus 2
+    ended_with 0
+    [ "$(tr '\n' ' ' <batches)" = "32 32 16 8 " ]
+}
+
+@test "each job sees its own devices alone, and no two jobs have one" {
+    cat >g.yaml <<'END'
+vars: {n: 1..8}
+jobs:
+  one: {for: [n], run: [sh, -c, "mkdir lock$CUDA_VISIBLE_DEVICES && sleep 0.05 && rmdir lock$CUDA_VISIBLE_DEVICES"]}
+  two: {run: [sh, -c, "echo $CUDA_VISIBLE_DEVICES $MUSTER_DEVICE_INDEX {gpus} {gpu} >two"], gpus: 2, needs: one}
+  none: {run: [sh, -c, "echo \"$CUDA_VISIBLE_DEVICES\" $MUSTER_DEVICE_KIND >none"], gpus: 0}
+END
+    graph_on_gpus 4
+    ended_with 0
+    read -r visible index gpus gpu <two
+    [[ $visible == [0-3],[0-3] && $index == "$visible" && $gpus == "$visible" && $gpu == "${visible%,*}" ]]
+    [[ $(cat none) != *[0-3]* && $(cat none) == *cpu ]] || [ "$(cat none)" = "-1 cpu" ]
+}
+
+@test "muster's own verbs as jobs have the devices of their job" {
+    seq 20 >in.txt
+    cat >g.yaml <<'END'
+jobs:
+  map: {map: {worker: cat, input: in.txt}, gpus: 2, out: out.txt}
+  ranks: {launch: {no-python: true, command: [sh, -c, 'echo $RANK of $WORLD_SIZE >>ranks']}, gpus: 2, needs: map}
+END
+    graph_on_gpus 4
+    ended_with 0
+    same in.txt out.txt
+    [ "$(effects ranks)" = "0 of 2 1 of 2 " ]
+}
+
+@test "why, hold, release, cancel, retry and add, while it runs" {
+    cat >g.yaml <<'END'
+jobs:
+  gate: {run: [sh, -c, "until [ -e go ]; do sleep 0.05; done"]}
+  fails: {run: [sh, -c, "[ -e mended ]"]}
+  after: {run: "touch after", needs: gate}
+  late: {run: "touch late", needs: gate}
+  never: {run: "touch never", needs: gate}
+  waits: {run: "touch waited", needs: fails}
+END
+    "$MUSTER" graph -g cpu:2 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for holds said "fails failed for good"
+    run "$MUSTER" why after
+    says "after: waits for gate (it runs)"
+    run "$MUSTER" why waits
+    says "waits: waits for fails: failed 1 of 1, status 1" "muster retry fails"
+    run "$MUSTER" hold late
+    ended_with 0
+    says "1 job held"
+    run "$MUSTER" cancel never
+    says "1 job cancelled"
+    run "$MUSTER" cancel nevr
+    ended_with 69
+    says "there is no job 'nevr'; did you mean 'never'?"
+    run "$MUSTER" add --needs after --name extra --out made -- touch made
+    ended_with 0
+    [ "$output" = extra ]
+    run "$MUSTER" graph g.yaml
+    ended_with 69
+    says "this graph is going on as run"
+    touch mended
+    run "$MUSTER" retry fails
+    says "1 job tried again"
+    wait_for test -e waited
+    run "$MUSTER" release late
+    ended_with 0
+    touch go
+    wait $PID || true
+    [ -e after ] && [ -e late ] && [ -e made ] && [ ! -e never ]
+    run "$MUSTER" why never extra
+    says "never: cancelled" "extra: done"
+    # What was cancelled stays so, and what was added belongs to the run.
+    rm made
+    graph g.yaml
+    ended_with 1
+    [ -e made ] && [ ! -e never ]
+}
+
+@test "a stop lets jobs finish, a signal ends them, and both go on" {
+    cat >g.yaml <<'END'
+vars: {n: 1..4}
+jobs:
+  job: {for: [n], run: [sh, -c, "touch begun{n}; until [ -e go ]; do sleep 0.02; done; echo {n} >>finished"]}
+END
+    "$MUSTER" graph -q -g cpu:2 g.yaml 3>&- 4>&- &
+    PID=$!
+    wait_for test -e begun2
+    "$MUSTER" stop --no-wait
+    sleep 1.2
+    touch go
+    local rc=0
+    wait $PID || rc=$?
+    [ $rc -eq 75 ]
+    [ "$(wc -l <finished)" -eq 2 ]
+    rm go
+    "$MUSTER" graph -q -g cpu:2 g.yaml 3>&- 4>&- &
+    PID=$!
+    wait_for test -e begun4
+    kill -TERM $PID
+    rc=0
+    wait $PID || rc=$?
+    [ $rc -eq 143 ]
+    wait_for nobody_is_left
+    touch go
+    graph g.yaml
+    ended_with 0
+    [ "$(effects finished)" = "1 2 3 4 " ]
+}
+
+@test "--only and --from" {
+    two_stages
+    graph g.yaml --only make
+    ended_with 0
+    [ "$(effects)" = "make1 make2 make3 " ]
+    graph g.yaml --only 'use/*1'
+    ended_with 0
+    [ "$(effects)" = "make1 make2 make3 use1 " ]
+    graph g.yaml
+    : >effects
+    graph g.yaml --from 'make/*2'
+    ended_with 0
+    [ "$(effects)" = "make2 use2 " ]
+    graph g.yaml --only nosuch
+    ended_with 2
+    [[ $stderr == *"--only 'nosuch' matches no job"* ]]
+}
+
+@test "commands of a line, of files and of standard input" {
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- echo {1}-{2} ::: a b ::: x y
+    ended_with 0
+    [ "$output" = $'a-x\na-y\nb-x\nb-y' ]
+    printf 'echo one\n\n# no\necho two; echo three >&2\n' >commands
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 <commands
+    ended_with 0
+    [ "$output" = $'one\ntwo' ]
+    [ "$stderr" = three ]
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:2 --joblog log --results out -- sh -c 'echo {}; exit {}' ::: 0 3
+    ended_with 1
+    [ "$(cut -f7 log | sort | tr '\n' ' ')" = "0 3 Exitval " ]
+    [ "$(cat out/1/3/stdout)" = 3 ]
+    # What is done is not done again by the same command.
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- sh -c 'echo {}; exit {}' ::: 0 3
+    [ "$output" = 3 ]
+}
+
+@test "malformed files are refused with line and column, and leave nothing" {
+    printf 'jobs:\n  a: {run: x, nedes: b}\n' >g.yaml
+    graph g.yaml
+    ended_with 2
+    [[ $stderr == *"g.yaml:2:"*"did you mean"* ]]
+    printf 'jobs:\n  a: {run: x, needs: b}\n  b: {run: x, needs: a}\n' >g.yaml
+    graph g.yaml
+    ended_with 2
+    graph nosuch.yaml
+    ended_with 2
+    [ ! -e muster-runs ]
+}
