@@ -371,6 +371,7 @@ int fit_search(const struct fit_caller *caller, const struct fit_request *reques
         device_watch_begin(f->watch);
         rc = answer(f, out, err);
         device_watch_end(f->watch);
+        shell_reap(&f->shell); /* what a trial left whose guard was killed */
     }
     shell_close(&f->shell);
     device_watch_free(f->watch);
