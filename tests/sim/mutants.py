@@ -244,11 +244,11 @@ DAG = {
     "what needs a blocked job is not blocked": (
         "dag_graph.c", "            dag->jobs.at[follower].next = list;\n            list = follower;\n", ""),
     "a job starts before the last that it needs is done": (
-        "dag_graph.c", "if (--f->n_left == 0 && f->state == DAG_WAITS)", "if (--f->n_left <= 1 && f->state == DAG_WAITS)"),
+        "dag_graph.c", "j->n_left += need->state != DAG_DONE;", "j->n_left = need->state != DAG_DONE;"),
     "a retry frees nobody": (
         "dag.c", "        dag_bad_spread(dag, ev->job, false);\n", "        (void)0;\n"),
     "a retry frees what another failure blocks": (
-        "dag_graph.c", "if (!is_bad && f->n_bad == 0 && f->state == DAG_BLOCKED)", "if (!is_bad && f->state == DAG_BLOCKED)"),
+        "dag_graph.c", "f->n_bad += is_bad ? 1 : UINT32_MAX;", "f->n_bad = is_bad ? f->n_bad + 1 : 0;"),
     "memory is not counted": (
         "dag_place.c", "mem_bytes > device->mem_bytes - load->mem_bytes", "false"),
     "memory is not given back": (

@@ -51,7 +51,8 @@ struct world {
     enum dag_end end[WORLD_JOBS];
     uint64_t device_ms[WORLD_DEVICES], host_ms[WORLD_HOSTS]; /* when one comes or goes */
     uint64_t tick_ms, stop_ms, calm_ms, add_ms, user_ms, await_ms, new_device_ms;
-    uint64_t large_by_ms; /* in a stream: the first job must have started */
+    uint32_t large;       /* in a stream, when it has come; else DAG_NO_JOB */
+    uint64_t large_by_ms; /* it must have started */
 };
 
 static bool chance(struct world *w, double p)
@@ -103,6 +104,8 @@ static struct rates rates_draw(struct world *w)
     rates.end[DEND_ENDED] = some(w, 0.05, 0.2);
     if (chance(w, 0.05)) /* jobs are lost more often than they may be */
         rates.end[chance(w, 0.5) ? DEND_LOST : DEND_ILL] = 0.97;
+    if (chance(w, 0.05))
+        rates.end[DEND_OOM] = 0.8;
     return rates;
 }
 
@@ -164,8 +167,10 @@ static void dag_begin(struct world *w, uint64_t seed)
     struct dag_config config = config_draw(w);
     config.devices = devices;
     config.host_cpus = cpus;
+    if (w->is_stream)
+        config.patience_ms = 50 + below(w, 100);
     config.n_hosts = chance(w, 0.5) || w->is_stream ? 1 : 1 + below(w, WORLD_HOSTS);
-    config.n_devices = w->is_stream ? 2 + below(w, 4) : chance(w, 0.1) ? 0 : 1 + below(w, 8);
+    config.n_devices = w->is_stream ? 2 + below(w, 2) : chance(w, 0.1) ? 0 : 1 + below(w, 8);
     config.n_devices_max = w->n_devices_max = config.n_devices + (chance(w, 0.2) ? below(w, 4) : 0);
     for (uint32_t i = 0; i < config.n_hosts; i++)
         cpus[i] = w->is_stream ? 64 : 1 + below(w, 16);
@@ -201,7 +206,7 @@ static void job_draw(struct world *w)
         .want = w->wants[below(w, KINDS)],
         .priority = chance(w, 0.2) ? (int32_t)below(w, 7) - 3 : 0,
         .n_retries = below(w, 3),
-        .n_batch_steps = chance(w, 0.5) ? below(w, 3) : 0,
+        .n_batch_steps = chance(w, 0.5) ? 1 + below(w, 3) : 0,
         .expected_ms = chance(w, w->rates.knows_times) ? span_ms(w, w->rates.run_ms) : 0,
         .is_done = n < 8 && chance(w, 0.03),
         .is_held = chance(w, 0.04),
@@ -213,29 +218,6 @@ static void job_draw(struct world *w)
     for (; job.n_needs < n_needs; job.n_needs++)
         needs[job.n_needs] = is_near ? n - 1 - below(w, MIN(n, 5u)) : below(w, n);
     job_give(w, &job);
-}
-
-/* Small jobs, of which there will always be more, and a large one. */
-static void stream_draw(struct world *w)
-{
-    const struct dag_want small = {.n_devices_min = 1, .n_devices_max = 1, .share = 500};
-    uint32_t n = w->oracle.n_devices, n_wanted = chance(w, 0.5) ? n : 1 + below(w, n);
-    w->rates = (struct rates){.knows_times = w->rates.knows_times,
-                              .run_ms = STREAM_RUN_MS / 2,
-                              .device_up_ms = NEVER,
-                              .host_up_ms = NEVER,
-                              .add_ms = NEVER,
-                              .user_ms = NEVER};
-    for (uint32_t i = 0; i < KINDS; i++)
-        w->wants[i] = small;
-    bool is_known = chance(w, w->rates.knows_times);
-    job_give(w, &(struct dag_job){
-                    .want = {.n_devices_min = n_wanted, .n_devices_max = n_wanted},
-                    .expected_ms = is_known ? STREAM_RUN_MS : 0,
-                });
-    w->large_by_ms = w->now_ms + 2000 + 6 * w->oracle.config.patience_ms + 10ull * STREAM_RUN_MS;
-    w->stop_ms = w->new_device_ms = w->await_ms = NEVER;
-    w->calm_ms = w->large_by_ms + 1;
 }
 
 static void stream_fill(struct world *w)
@@ -251,6 +233,33 @@ static void stream_fill(struct world *w)
                  });
 }
 
+/* Small jobs, of which there will always be more. */
+static void stream_draw(struct world *w)
+{
+    w->rates = (struct rates){.knows_times = w->rates.knows_times,
+                              .run_ms = STREAM_RUN_MS,
+                              .device_up_ms = NEVER,
+                              .host_up_ms = NEVER,
+                              .add_ms = NEVER,
+                              .user_ms = NEVER};
+    w->wants[0] = (struct dag_want){.n_devices_min = 1, .n_devices_max = 1, .share = 500};
+    stream_fill(w);
+    stream_fill(w);
+}
+
+/* The small ones run: now a large one comes. It must start after the jobs before it, its patience, and what then runs. */
+static void large_add(struct world *w)
+{
+    uint32_t n = w->oracle.n_devices, n_wanted = chance(w, 0.5) ? n : 1 + below(w, n);
+    bool is_known = chance(w, w->rates.knows_times);
+    w->large = w->oracle.n_jobs;
+    w->large_by_ms = w->now_ms + 6 * w->oracle.config.patience_ms + 6ull * STREAM_RUN_MS;
+    job_give(w, &(struct dag_job){
+                    .want = {.n_devices_min = n_wanted, .n_devices_max = n_wanted},
+                    .expected_ms = is_known ? STREAM_RUN_MS : 0,
+                });
+}
+
 static void world_draw(struct world *w, uint64_t seed)
 {
     w->rng.state = mix64(seed);
@@ -260,20 +269,22 @@ static void world_draw(struct world *w, uint64_t seed)
     dag_begin(w, seed);
     for (uint32_t i = 0; i < KINDS; i++)
         w->wants[i] = want_draw(w);
+    if (w->is_stream)
+        stream_draw(w);
     for (uint32_t i = 0; i < WORLD_DEVICES; i++)
         w->device_ms[i] = i < w->oracle.n_devices ? soon_ms(w, w->rates.device_up_ms) : NEVER;
     for (uint32_t i = 0; i < WORLD_HOSTS; i++)
         w->host_ms[i] = i < w->oracle.n_hosts ? soon_ms(w, w->rates.host_up_ms) : NEVER;
-    w->calm_ms = w->now_ms + 100 + below(w, 6000);
-    w->stop_ms = chance(w, 0.1) ? w->now_ms + below(w, 3000) : NEVER;
-    w->await_ms = chance(w, 0.1) ? w->now_ms : NEVER;
-    w->new_device_ms = w->oracle.n_devices < w->n_devices_max ? w->now_ms + below(w, 2000) : NEVER;
+    w->calm_ms = w->is_stream ? NEVER : w->now_ms + 100 + below(w, 6000);
+    w->stop_ms = !w->is_stream && chance(w, 0.1) ? w->now_ms + below(w, 3000) : NEVER;
+    w->await_ms = !w->is_stream && chance(w, 0.1) ? w->now_ms : NEVER;
+    w->new_device_ms = w->oracle.n_devices < w->n_devices_max && !w->is_stream
+                           ? w->now_ms + below(w, 2000)
+                           : NEVER;
     w->add_ms = soon_ms(w, w->rates.add_ms);
     w->user_ms = soon_ms(w, w->rates.user_ms);
     w->tick_ms = w->now_ms;
     w->n_jobs_max = 1 + below(w, chance(w, 0.8) ? 40 : 120);
-    if (w->is_stream)
-        stream_draw(w);
     for (uint32_t n = w->is_stream ? 0 : w->n_jobs_max - below(w, w->n_jobs_max / 2 + 1); n > 0;
          n--)
         job_draw(w);
@@ -292,8 +303,12 @@ static enum dag_end end_draw(struct world *w)
 static void job_begin(struct world *w, uint32_t job)
 {
     uint64_t expected_ms = w->oracle.jobs[job].given.expected_ms;
-    uint64_t run_ms = expected_ms > 0 && chance(w, 0.6) ? expected_ms : span_ms(w, w->rates.run_ms);
-    w->exit_ms[job] = w->now_ms + (w->is_stream ? MIN(run_ms, STREAM_RUN_MS) : run_ms);
+    uint64_t run_ms = span_ms(w, w->rates.run_ms);
+    if (w->is_stream)
+        run_ms = STREAM_RUN_MS / 2 + below(w, STREAM_RUN_MS / 2);
+    else if (expected_ms > 0 && chance(w, 0.6))
+        run_ms = expected_ms;
+    w->exit_ms[job] = w->now_ms + run_ms;
     w->end[job] = end_draw(w);
 }
 
@@ -571,12 +586,17 @@ static struct next next_find(struct world *w)
 
 static void stream_judge(struct world *w)
 {
-    bool waits = w->oracle.jobs[0].state == DAG_READY;
+    if (w->oracle.n_steps == 0 || w->is_calm)
+        return;
+    if (w->large == DAG_NO_JOB)
+        large_add(w);
+    const struct oracle_job *large = &w->oracle.jobs[w->large];
+    bool waits = large->is_new || large->state == DAG_READY;
     if (waits && w->now_ms > w->large_by_ms)
         oracle_found(&w->oracle, FOUND_STUCK, "the large job does not get its devices");
     if (waits)
         stream_fill(w);
-    else if (!w->is_calm)
+    else
         calm_begins(w, 0);
 }
 
@@ -635,7 +655,7 @@ static uint64_t world_run(uint64_t seed, bool trace)
 {
     static struct world world;
     struct world *w = &world;
-    *w = (struct world){.trace = trace, .large_by_ms = NEVER};
+    *w = (struct world){.trace = trace, .large = DAG_NO_JOB};
     world_draw(w, seed);
     for (uint64_t limit = STEPS_MAX; !is_at_end(w);) {
         if (w->oracle.n_steps >= limit && w->is_calm)
