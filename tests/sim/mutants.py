@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 SIMULATORS = {
     "feed": ("tests/sim/sim_feed", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "gang": ("tests/sim/sim_gang", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
-    "dag": ("tests/sim/sim_dag", ["--seeds", "8000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
+    "dag": ("tests/sim/sim_dag", ["--seeds", "16000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "fit": ("tests/unit/core/test_core_fit", [], r"not ok (\d+) - ([^\n]*)"),
     "shell": ("tests/sim/sim_shell", ["--seeds", "8000"], r"(seed \d+): ([^\n]*)"),
     "hosts": ("tests/sim/sim_shell", ["--hosts", "--seeds", "3000"], r"(seed \d+): ([^\n]*)"),
