@@ -278,23 +278,23 @@ DAG = {
     "a job gets fewer devices than it could": (
         "dag_place.c", "MIN(offer->n_fitting, want->n_devices_max)", "MIN(offer->n_fitting, MAX(want->n_devices_min, 1u))"),
     "one job strikes twice": (
-        "dag.c", "d->is_benched || dag_is_ill(dag, device, job)", "d->is_benched"),
+        "dag_end.c", "d->is_benched || dag_is_ill(dag, device, job)", "d->is_benched"),
     "one try too many": (
-        "dag.c", "j->n_failures > j->n_retries", "j->n_failures > j->n_retries + 1"),
+        "dag_end.c", "j->n_failures > j->n_retries", "j->n_failures > j->n_retries + 1"),
     "a command that cannot work is tried again": (
-        "dag.c", "is_fatal || j->n_failures", "j->n_failures"),
+        "dag_end.c", "is_fatal || j->n_failures", "j->n_failures"),
     "a job is lost without end": (
-        "dag.c", "    if (j->n_lost == LOST_MAX) {\n", "    if (false) {\n"),
+        "dag_end.c", "    if (j->n_lost == LOST_MAX) {\n", "    if (false) {\n"),
     "out of memory beside others, and never alone": (
-        "dag.c", "    if (!was_alone) {\n", "    if (false) {\n"),
+        "dag_end.c", "    if (!was_alone) {\n", "    if (false) {\n"),
     "a larger device is as large": (
         "dag_place.c", "demand.mem_min += j->oom_step == OOM_STEP_LARGER;", "demand.mem_min += 0;"),
     "a smaller batch goes to a smaller device": (
         "dag_place.c", "if (j->oom_step >= OOM_STEP_LARGER)", "if (j->oom_step == OOM_STEP_LARGER)"),
     "a batch is halved once too often": (
-        "dag.c", "j->n_halvings < j->n_batch_steps", "j->n_halvings <= j->n_batch_steps"),
+        "dag_end.c", "j->n_halvings < j->n_batch_steps", "j->n_halvings <= j->n_batch_steps"),
     "a cancelled job that fails is tried again": (
-        "dag.c", "    else if (dag->jobs.at[job].is_cancelled)\n", "    else if (false)\n"),
+        "dag_end.c", "    else if (dag->jobs.at[job].is_cancelled)\n", "    else if (false)\n"),
     "a held job starts": (
         "dag.c", "    if (!j->is_held)\n", "    if (true)\n"),
     "a released job is forgotten": (
@@ -310,7 +310,7 @@ DAG = {
     "devices that may come are not awaited": (
         "dag.c", "!dag->is_awaiting && !dag_place", "!dag_place"),
     "a benched device could still run a job": (
-        "dag.c", "    dag->shapes.is_all_due = true;\n    dag_emit(dag, DACT_BENCH", "    dag_emit(dag, DACT_BENCH"),
+        "dag_end.c", "    dag->shapes.is_all_due = true;\n    dag_emit(dag, DACT_BENCH", "    dag_emit(dag, DACT_BENCH"),
     "jobs that can never run wait": (
         "dag.c", "    dag->shapes.is_sweep_due |= s->is_unfit && !was_unfit;\n", ""),
     "the head gets later": (
@@ -320,9 +320,9 @@ DAG = {
     "what started after the head was found takes its devices": (
         "dag_plan.c", "    if (!is_free)\n        dag_take(", "    if (false)\n        dag_take("),
     "patience does not help": (
-        "dag_plan.c", "(hold->start_ms == NEVER && !is_patient(dag, job))", "hold->start_ms == NEVER"),
+        "dag_plan.c", "if (hold->start_ms == NEVER && !is_patient(dag, job))", "if (hold->start_ms == NEVER)"),
     "nobody starts before a head that has no devices": (
-        "dag_plan.c", "(hold->start_ms == NEVER && !is_patient(dag, job))", "false"),
+        "dag_plan.c", "if (hold->start_ms == NEVER && !is_patient(dag, job))", "if (false)"),
     "a forecast forgets who ends first": (
         "dag_plan.c", "    if (x != y)\n        return x < y;\n", ""),
     "a path is not known anew": (
