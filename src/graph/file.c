@@ -9,10 +9,6 @@
 #include "base/fs.h"
 #include "graph/file_impl.h"
 
-enum {
-    TEXTS_GIB_MAX = 4 /* of all jobs' names, arguments and paths */
-};
-
 /* ---- overrides ---- */
 
 /* The end of the next part of a path: the longest key that is there, since names of stages may have points in them. */
@@ -106,18 +102,34 @@ static int target_check(struct graph_file *file, const struct yaml_node *value, 
     return rc;
 }
 
+/* Nothing behind the = stands for nothing: it takes away what the file says. */
+static int override_parse(struct graph_file *file, const char *name, const char *text,
+                          const struct yaml_node **out)
+{
+    if (str_trim(str_of(text)).len > 0)
+        return yaml_parse(&file->arena, name, str_of(text), out, file->err);
+    struct yaml_node *nothing = arena_alloc(&file->arena, sizeof(*nothing));
+    *nothing = (struct yaml_node){
+        .is_plain = true, .line = 1, .column = 1, .source = name, .text = {"", 0}};
+    *out = nothing;
+    return 0;
+}
+
 static int override_apply(struct graph_file *file, const char *text)
 {
     const char *equals = strchr(text, '=');
-    const char *source = arena_text(&file->arena, str_of(text));
     const struct yaml_node *value;
+    struct buf source = BUF_INIT;
     if (!equals || equals == text)
         return fail(file->err, ERR_USAGE,
                     "'%.100s' is no override; it is written NAME=VALUE, as "
                     "vars.round=1..3",
                     text);
     struct str path = {text, (size_t)(equals - text)};
-    int rc = yaml_parse(&file->arena, source, str_of(equals + 1), &value, file->err);
+    buf_addf(&source, "override '%.100s'", text);
+    const char *name = arena_text(&file->arena, buf_str(&source));
+    buf_release(&source);
+    int rc = override_parse(file, name, equals + 1, &value);
     if (rc == 0)
         rc = target_check(file, value, path);
     if (rc == 0)
@@ -215,10 +227,8 @@ static int plan_fill(struct graph_file *file)
     file->needs = plan_alloc(plan, (file->n_edges + 1) * sizeof(*file->needs));
     for (uint32_t i = 0; i < plan->n_jobs && rc == 0; i++) {
         rc = job_make(file, i);
-        if (rc == 0 && file->text_bytes > (uint64_t)TEXTS_GIB_MAX << 30)
-            rc = fail(file->err, ERR_USAGE,
-                      "%s: the jobs' texts have more than %d GiB; make them shorter", file->path,
-                      TEXTS_GIB_MAX);
+        if (rc == 0)
+            rc = texts_check(file);
     }
     return rc;
 }

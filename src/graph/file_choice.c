@@ -74,7 +74,7 @@ static int keys_fail(struct graph_file *file, const struct file_stage *stage,
     return file_fail(file, mapping->len > 0 ? mapping->items[0].key : mapping,
                      "expected %s%s%s, found a mapping%s%.64s%s", kind->expected,
                      names ? ", or a mapping by values of " : "", names ? names : "",
-                     mapping->len > 0 ? " with '" : " in which nothing stands",
+                     mapping->len > 0 ? " with the key '" : " in which nothing stands",
                      mapping->len > 0 ? mapping->items[0].key->text.at : "",
                      mapping->len > 0 ? "'" : "");
 }

@@ -6,6 +6,10 @@
 #include "base/shell.h"
 #include "graph/file_job.h"
 
+enum {
+    COMMAND_MAX_BYTES = 1 << 20 /* before it is split into words */
+};
+
 void words_add(struct words *words, const char *text)
 {
     if (words->len == words->cap) {
@@ -20,6 +24,7 @@ const char *const *words_take(struct graph_file *file, struct words *words)
     const char **out = plan_alloc(file->plan, (words->len + 1) * sizeof(*out));
     if (words->len > 0)
         memcpy(out, words->at, words->len * sizeof(*out));
+    file->text_bytes += words->len * sizeof(*out);
     words->len = 0;
     return out;
 }
@@ -36,6 +41,9 @@ static int words_read(struct graph_file *file, const struct file_stage *stage,
     int rc = 0;
     if (node->kind != YAML_SCALAR || yaml_is_empty(node))
         rc = text_list_read(file, stage, node, what, mode, out);
+    else if (node->text.len > COMMAND_MAX_BYTES)
+        rc = file_fail(file, node, "the command is longer than %d KiB; put it into a file",
+                       COMMAND_MAX_BYTES / 1024);
     else if (shell_words(node->text.at, &words, &why))
         rc = file_fail(file, node, "%s", why.text);
     if (rc == 0 && node->kind == YAML_SCALAR) {

@@ -26,6 +26,17 @@ const char *coord_names(struct graph_file *file, const struct file_stage *stage)
     return out;
 }
 
+int coord_missing_fail(struct graph_file *file, const struct file_stage *stage,
+                       const struct yaml_node *name)
+{
+    const char *names[COORDS_MAX];
+    for (uint32_t i = 0; i < stage->n_coords; i++)
+        names[i] = stage->coords[i].name.at;
+    return file_fail(file, name, "'%.64s' is no variable of '%s', which has %s%s", name->text.at,
+                     stage->name.at, stage->n_coords > 0 ? coord_names(file, stage) : "no `for`",
+                     name_like(file, name->text, names, stage->n_coords));
+}
+
 /* `value`: the stage's own list; NULL: the variable's. */
 static int coord_add(struct graph_file *file, struct file_stage *stage,
                      const struct yaml_node *name, const struct yaml_node *value)
@@ -54,6 +65,8 @@ static int coord_add(struct graph_file *file, struct file_stage *stage,
     if (var)
         coord.known = is_own ? &var->list : &var->declared_list;
     coord.n_base = coord.list.len;
+    for (uint32_t i = 0; i < coord.list.len; i++)
+        coord.longest = MAX(coord.longest, value_text(file, coord.list.at[i]).len);
     if ((stage->n_coords & (stage->n_coords - 1)) == 0) {
         struct coord *grown =
             arena_alloc(&file->arena, MAX(stage->n_coords * 2, 1u) * sizeof(*grown));
@@ -71,7 +84,7 @@ static int axis_end(struct graph_file *file, struct file_stage *stage, const str
     for (uint32_t i = first + 1; i < stage->n_coords; i++)
         if (stage->coords[i].n_base != stage->coords[first].n_base)
             return file_fail(file, node,
-                             "'%s' has %u values and '%s' has %u; lists in `zip` are equally long",
+                             "the lists in `zip` have to be equally long: '%s' has %u, '%s' has %u",
                              stage->coords[first].name.at, stage->coords[first].n_base,
                              stage->coords[i].name.at, stage->coords[i].n_base);
     if (first < stage->n_coords)

@@ -143,8 +143,7 @@ static int operand_word(struct parser *parser, struct expr *out)
     }
     if (var && !var->list.is_text)
         return file_fail(file, parser->node,
-                         "'%s' is a list, and the jobs of '%s' differ not by it; "
-                         "add it to `for`",
+                         "'%s' is a list of values, and no variable of '%s'; add it to its `for`",
                          var->name.at, parser->stage->name.at);
     out->value = var ? var->list.at[0] : value_add(file, parser->token, true);
     out->is_guessed = !var;
@@ -177,9 +176,10 @@ static int guess_check(struct parser *parser, const struct expr *guess, const st
         return 0;
     struct str word = str_of(arena_text(&file->arena, value_text(file, guess->value)));
     if (other->op != OP_COORD)
-        return file_fail(file, parser->node,
-                         "'%.64s' is no variable%s; values of none stand in quotes", word.at,
-                         var_like(file, word));
+        return file_fail(
+            file, parser->node,
+            "'%.64s' is no variable%s; a text that is compared with another stands in quotes",
+            word.at, var_like(file, word));
     const struct coord *coord = &parser->stage->coords[other->coord];
     if (list_find(file, &coord->list, guess->value) != NONE ||
         (coord->known && list_find(file, coord->known, guess->value) != NONE))

@@ -20,7 +20,10 @@ enum {
     NAME_MAX_BYTES = 64, /* of a stage or variable */
     TEXT_MAX_BYTES =
         128 * 1024, /* of a text whose variables are filled in; Linux takes no longer arguments */
-    NESTED_MAX = 64
+    NESTED_MAX = 64,
+    STAGE_TEXTS_MAX_MIB =
+        16, /* of one job, if each of its settings had the longest text that it can have */
+    TEXTS_MAX_GIB = 2 /* of all jobs */
 };
 
 /* ---- values ---- */
@@ -65,6 +68,7 @@ struct coord {
     struct str name;
     struct list list;         /* of the variable, or the stage's own; `include` may add to it */
     const struct list *known; /* other values that may be written; NULL: none */
+    size_t longest;           /* bytes of its longest value */
     uint32_t n_base;          /* values without those that `include` added */
     uint32_t axis;            /* coordinates of one axis advance together */
     bool has_letter;          /* "r1" in names instead of "round=1" */
@@ -106,11 +110,12 @@ struct graph_file {
     uint64_t *edges_begin;
     uint32_t *edges;
     size_t n_edges, edges_cap;
-    uint32_t n_nested;   /* variables that refer to each other and are being evaluated */
-    uint64_t text_bytes; /* of the jobs' texts */
-    uint32_t *order;     /* jobs, such that each comes after those that it needs */
-    uint32_t *place;     /* of a job in order */
-    uint32_t *needs;     /* the rest of the plan's array of all needs */
+    uint32_t n_nested;    /* variables that refer to each other and are being evaluated */
+    uint64_t stage_bytes; /* of the stage that is compiled: see STAGE_TEXTS_MAX_MIB */
+    uint64_t text_bytes;  /* of the jobs' texts */
+    uint32_t *order;      /* jobs, such that each comes after those that it needs */
+    uint32_t *place;      /* of a job in order */
+    uint32_t *needs;      /* the rest of the plan's array of all needs */
     struct buf scratch;
 };
 
@@ -185,6 +190,8 @@ bool is_placeholder(struct str word);
 MUST_CHECK int text_compile(struct graph_file *file, const struct file_stage *stage,
                             const struct yaml_node *node, struct str text, enum text_mode mode,
                             struct text *out);
+/* ERR_USAGE if all texts together are too long. */
+MUST_CHECK int texts_check(struct graph_file *file);
 /* Adds a text with its braces doubled, if the mode asks for that. */
 void text_escape(struct buf *out, struct str text, enum text_mode mode);
 void text_render(const struct graph_file *file, const struct file_stage *stage,
@@ -244,6 +251,9 @@ double number_of(const struct graph_file *file, const struct file_stage *stage,
 MUST_CHECK int coords_read(struct graph_file *file, struct file_stage *stage);
 /* The number of a coordinate, or NONE. */
 uint32_t coord_find(const struct file_stage *stage, struct str name);
+/* ERR_USAGE: the stage has no coordinate of the name in this node. */
+int coord_missing_fail(struct graph_file *file, const struct file_stage *stage,
+                       const struct yaml_node *name);
 /* "a, b and c", for messages. */
 const char *coord_names(struct graph_file *file, const struct file_stage *stage);
 /* The values in a node, a text or a list of them, as a true for each position of a coordinate's list. */

@@ -205,6 +205,13 @@ static const struct leaf_kind hosts_kind = {"hosts", "a text or a list of texts"
 static const struct leaf_kind in_kind = {"in", "a path or a list of paths", NULL,
                                          texts_compile_leaf, NULL};
 
+/* The working folder; it may have been removed. */
+static char *cwd_or_root(void)
+{
+    char *cwd = path_cwd();
+    return cwd ? cwd : xstrdup("/");
+}
+
 /* Absolute: a relative one is below the folder where muster was started. */
 static const char *cwd_make(struct graph_file *file, const struct file_stage *stage,
                             const struct text_list *list, const uint32_t *row)
@@ -215,7 +222,7 @@ static const char *cwd_make(struct graph_file *file, const struct file_stage *st
     if (*path == '/')
         return path;
     if (!file->cwd)
-        file->cwd = path_absolute(".");
+        file->cwd = cwd_or_root();
     cleanup_free char *joined = path_join(file->cwd, path);
     return plan_text(file->plan, str_of(joined));
 }
@@ -267,6 +274,7 @@ int job_compile(struct graph_file *file, struct file_stage *stage)
         {KEY_OUT, &out_kind, &def->out},
     };
     stage->def = def;
+    file->stage_bytes = 0;
     int rc = command_compile(file, stage, &def->command);
     for (size_t i = 0; i < countof(settings) && rc == 0; i++)
         rc = setting_compile(file, stage, settings[i].key, settings[i].kind, settings[i].setting);

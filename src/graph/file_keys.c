@@ -49,6 +49,9 @@ int keys_check(struct graph_file *file, const struct yaml_node *node, const char
     for (uint32_t i = 0; i < node->len; i++) {
         const struct yaml_node *key = node->items[i].key;
         size_t at = 0;
+        /* For anchors. */
+        if (node == file->root && str_starts_with(key->text, STR("x-")))
+            continue;
         while (at < n_names && !str_equal(key->text, str_of(names[at])))
             at++;
         if (at == n_names)
@@ -83,27 +86,17 @@ int job_keys_check(struct graph_file *file, const struct yaml_node *node, const 
     return 0;
 }
 
-static enum job_key other_name(enum job_key key)
+/* `matrix` and `after` are second names. */
+static enum job_key second_name(enum job_key key)
 {
-    switch ((int)key) {
-    case KEY_FOR:
-        return KEY_MATRIX;
-    case KEY_MATRIX:
-        return KEY_FOR;
-    case KEY_NEEDS:
-        return KEY_AFTER;
-    case KEY_AFTER:
-        return KEY_NEEDS;
-    default:
-        return key;
-    }
+    return key == KEY_FOR ? KEY_MATRIX : key == KEY_NEEDS ? KEY_AFTER : key;
 }
 
 static const struct yaml_node *key_of(const struct yaml_node *mapping, enum job_key key)
 {
     const struct yaml_node *node = mapping ? yaml_get(mapping, str_of(job_keys[key])) : NULL;
-    if (!node && mapping && other_name(key) != key)
-        node = yaml_get(mapping, str_of(job_keys[other_name(key)]));
+    if (!node && mapping && second_name(key) != key)
+        node = yaml_get(mapping, str_of(job_keys[second_name(key)]));
     return node && !yaml_is_empty(node) ? node : NULL;
 }
 

@@ -106,9 +106,7 @@ static int term_read(struct graph_file *file, const struct file_stage *stage,
         return rc;
     }
     if (coord == NONE)
-        return file_fail(file, item->key, "the jobs of '%s' differ not by '%.64s'; they have %s",
-                         stage->name.at, item->key->text.at,
-                         stage->n_coords > 0 ? coord_names(file, stage) : "no `for`");
+        return coord_missing_fail(file, stage, item->key);
     struct term *term = &match->terms[match->n_terms++];
     term->coord = coord;
     return positions_read(file, &stage->coords[coord], item->value, &term->allowed);

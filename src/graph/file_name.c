@@ -12,7 +12,8 @@ static bool is_letter_shared(const struct graph_file *file, struct str name)
 {
     for (size_t i = 0; i < file->var_names.len; i++) {
         const struct var *var = &file->vars[i];
-        if (var->list.is_counter && !var->list.is_text && var->name.at[0] == name.at[0] &&
+        const struct list *list = var->declared_list.len > 0 ? &var->declared_list : &var->list;
+        if (list->is_counter && !list->is_text && var->name.at[0] == name.at[0] &&
             !str_equal(var->name, name))
             return true;
     }

@@ -35,16 +35,17 @@ static int selector_read(struct graph_file *file, const struct file_stage *stage
         return positions_read(file, coord, node, &out->allowed);
     }
     uint32_t value = value_add(file, node->text, true);
-    if (list_find(file, &coord->list, value) != NONE)
+    if (shift < 0 && list_find(file, &coord->list, value) != NONE)
         return file_fail(file, node,
                          "%s may be a value of '%s' or a distance in its list; a value is [%s]",
                          node->text.at, name->text.at, node->text.at);
     out->own = coord_find(stage, name->text);
     if (out->own == NONE)
-        return file_fail(file, node,
-                         "the jobs of '%s' differ not by '%s', so they have no place from which to "
-                         "count %s",
-                         stage->name.at, name->text.at, node->text.at);
+        return file_fail(
+            file, node,
+            "%s counts from the job's own '%s', and '%s' has no such variable; add it to "
+            "its `for`",
+            node->text.at, name->text.at, stage->name.at);
     out->kind = SELECT_SHIFTED;
     out->shift = shift;
     return 0;
@@ -63,9 +64,7 @@ static int selectors_read(struct graph_file *file, const struct file_stage *stag
         const struct yaml_node *name = node->items[i].key;
         uint32_t coord = coord_find(target, name->text);
         if (coord == NONE)
-            return file_fail(file, name, "the jobs of '%s' differ not by '%.64s'; they have %s",
-                             target->name.at, name->text.at,
-                             target->n_coords > 0 ? coord_names(file, target) : "no `for`");
+            return coord_missing_fail(file, target, name);
         int rc =
             selector_read(file, stage, target, name, node->items[i].value, &need->selectors[coord]);
         if (rc)

@@ -102,6 +102,7 @@ int outs_make(struct graph_file *file, const struct file_stage *stage, struct ou
     if (outs->made)
         return 0;
     struct plan_out *made = plan_alloc(file->plan, outs->len * sizeof(*made));
+    file->text_bytes += outs->len * sizeof(*made);
     for (uint32_t i = 0; i < outs->len && rc == 0; i++) {
         const struct out_def *out = &outs->at[i];
         made[i].path = text_make(file, stage, &out->path, row);

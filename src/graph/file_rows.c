@@ -84,6 +84,7 @@ static int included_value(struct graph_file *file, struct coord *coord,
     if (rc)
         return rc;
     uint32_t value = value_add(file, str_of(text.constant), node->is_plain);
+    coord->longest = MAX(coord->longest, strlen(text.constant));
     *out = list_find(file, &coord->list, value);
     if (*out == NONE) {
         struct list shared = coord->list;
@@ -102,9 +103,7 @@ static int included_read(struct graph_file *file, struct file_stage *stage,
                          yaml_kind_name(node));
     for (uint32_t i = 0; i < node->len; i++)
         if (coord_find(stage, node->items[i].key->text) == NONE)
-            return file_fail(file, node->items[i].key,
-                             "the jobs of '%s' differ not by '%.64s'; they have %s", stage->name.at,
-                             node->items[i].key->text.at, coord_names(file, stage));
+            return coord_missing_fail(file, stage, node->items[i].key);
     for (uint32_t i = 0; i < stage->n_coords; i++) {
         struct coord *coord = &stage->coords[i];
         const struct yaml_node *value = yaml_get(node, coord->name);

@@ -32,6 +32,7 @@ struct compiler {
     const struct file_stage *stage;
     struct text *out;
     struct buf literal; /* since the last coordinate */
+    size_t longest;     /* bytes of all before that, at most */
     uint32_t cap;
 };
 
@@ -101,8 +102,8 @@ static int constant_add(struct compiler *compiler, struct str word)
                          var->name.at);
     if (!var->list.is_text)
         return file_fail(file, compiler->out->node,
-                         "{%s} is a list, and the jobs of '%s' differ not by it; add %s to `for`",
-                         var->name.at, compiler->stage->name.at, var->name.at);
+                         "{%s} is a list of values, and no variable of '%s'; add it to its `for`",
+                         var->name.at, compiler->stage->name.at);
     text_escape(&compiler->literal, value_text(file, var->list.at[0]), compiler->out->mode);
     return 0;
 }
@@ -112,6 +113,7 @@ static int name_add(struct compiler *compiler, struct str word)
     enum text_mode mode = compiler->out->mode;
     uint32_t coord = compiler->stage ? coord_find(compiler->stage, word) : NONE;
     if (coord != NONE) {
+        compiler->longest += compiler->literal.len + compiler->stage->coords[coord].longest;
         literal_end(compiler);
         piece_add(compiler, (struct text_piece){.coord = coord});
         return 0;
@@ -179,12 +181,39 @@ static int pieces_read(struct compiler *compiler, struct str rest)
         rest = (struct str){rest.at + plain, rest.len - plain};
         if (rest.len > 0)
             rc = braces_take(compiler, &rest);
-        if (rc == 0 && compiler->literal.len > TEXT_MAX_BYTES)
+        if (rc == 0 && compiler->longest + compiler->literal.len > TEXT_MAX_BYTES)
             rc = file_fail(compiler->file, compiler->out->node,
                            "the text is longer than %d KiB; put it into a file",
                            TEXT_MAX_BYTES / 1024);
     }
     return rc;
+}
+
+int texts_check(struct graph_file *file)
+{
+    if (file->text_bytes <= (uint64_t)TEXTS_MAX_GIB << 30)
+        return 0;
+    return fail(file->err, ERR_USAGE,
+                "%s: the texts of all jobs have more than %d GiB; make them "
+                "shorter, or the jobs fewer",
+                file->path, TEXTS_MAX_GIB);
+}
+
+/* A job is made of few texts or short ones, so that what is made before the next check is bounded. */
+static int cost_check(struct compiler *compiler)
+{
+    enum {
+        TEXT_COST = 16 /* of a text beside its bytes */
+    };
+    struct graph_file *file = compiler->file;
+    file->text_bytes += compiler->literal.len + TEXT_COST;
+    if (compiler->stage)
+        file->stage_bytes += compiler->longest + compiler->literal.len + TEXT_COST;
+    if (file->stage_bytes > (uint64_t)STAGE_TEXTS_MAX_MIB << 20)
+        return file_fail(file, compiler->out->node,
+                         "the texts of one stage have more than %d MiB; put them into a file",
+                         STAGE_TEXTS_MAX_MIB);
+    return texts_check(file);
 }
 
 int text_compile(struct graph_file *file, const struct file_stage *stage,
@@ -194,6 +223,8 @@ int text_compile(struct graph_file *file, const struct file_stage *stage,
     struct compiler compiler = {.file = file, .stage = stage, .out = out, .literal = BUF_INIT};
     *out = (struct text){.node = node, .mode = mode};
     int rc = pieces_read(&compiler, text);
+    if (rc == 0)
+        rc = cost_check(&compiler);
     if (rc == 0 && out->n_pieces == 0)
         out->constant = plan_text(file->plan, buf_str(&compiler.literal));
     if (rc == 0)

@@ -253,7 +253,8 @@ const char *name_like(struct graph_file *file, struct str name, const char *cons
     const char *word = arena_text(&file->arena, name);
     const char *near = suggest(word, names, MIN(n, (size_t)SUGGESTIONS_MAX));
     char text[128];
-    if (!near || !name.len)
+    /* Any letter is near to any other. */
+    if (!near || name.len < 2)
         return "";
     snprintf(text, sizeof(text), " (did you mean '%s'?)", near);
     return arena_text(&file->arena, str_of(text));

@@ -21,11 +21,13 @@ struct level {
     struct yaml_item *items;
     size_t cap;
     const struct yaml_node *key; /* waits for its value */
+    bool is_flow;                /* {…} or […] */
 };
 
 struct reader {
     struct arena *arena;
     const char *source;
+    struct str text;
     struct fy_parser *parser;
     struct level levels[YAML_DEPTH_MAX + 1];
     size_t n_levels;
@@ -33,6 +35,8 @@ struct reader {
     const struct yaml_node **anchors; /* [anchor_names.len] */
     const struct yaml_node *root;
     uint64_t weight; /* of all nodes that were made */
+    bool is_ended;   /* the end of the text was read */
+    uint32_t line, column;
 };
 
 int yaml_fail(struct err *err, const struct yaml_node *at, const char *fmt, ...)
@@ -72,8 +76,13 @@ static struct yaml_node *node_new(struct reader *reader, enum yaml_kind kind,
     struct yaml_node *node = arena_alloc(reader->arena, sizeof(*node));
     const struct fy_mark *mark = fy_event_start_mark(event);
     *node = (struct yaml_node){.kind = kind, .source = reader->source, .depth = 1, .weight = 1};
-    node->line = mark ? (uint32_t)mark->line + 1 : 1;
-    node->column = mark ? (uint32_t)mark->column + 1 : 1;
+    /* What is left out has no place of its own: it is where the last thing is. */
+    if (mark) {
+        reader->line = (uint32_t)mark->line + 1;
+        reader->column = (uint32_t)mark->column + 1;
+    }
+    node->line = reader->line;
+    node->column = reader->column;
     return node;
 }
 
@@ -250,19 +259,68 @@ static int tag_refuse(struct fy_token *tag, const struct yaml_node *node, struct
                      "a tag (!…) has no meaning here; remove it, or put the text in quotes");
 }
 
+/* Takes line breaks with the blanks around them: one is a space, n are n - 1 breaks. */
+static void fold(struct str *rest, struct buf *out)
+{
+    size_t n_breaks = 0;
+    while (out->len > 0 && strchr(" \t", out->at[out->len - 1]))
+        out->len--;
+    while (rest->len > 0 && strchr(" \t\r\n", rest->at[0])) {
+        bool is_pair = str_starts_with(*rest, STR("\r\n"));
+        n_breaks += rest->at[0] == '\n' || (rest->at[0] == '\r' && !is_pair);
+        *rest = (struct str){rest->at + 1, rest->len - 1};
+    }
+    if (n_breaks == 1)
+        buf_add_char(out, ' ');
+    for (; n_breaks > 1; n_breaks--)
+        buf_add_char(out, '\n');
+}
+
+/* libfyaml 0.7.12 reads two doubled quotes in a row as something else, and loses memory on the way: it is done here. */
+static void single_quoted_read(const struct reader *reader, struct fy_token *token, struct buf *out)
+{
+    size_t begin = fy_token_start_mark(token)->input_pos, end = fy_token_end_mark(token)->input_pos;
+    ASSERT(begin <= end && end <= reader->text.len);
+    struct str rest = {reader->text.at + begin, end - begin};
+    while (rest.len > 0) {
+        if (strchr("\r\n", rest.at[0])) {
+            fold(&rest, out);
+            continue;
+        }
+        size_t used = str_starts_with(rest, STR("''")) ? 2 : 1;
+        buf_add_char(out, rest.at[0]);
+        rest = (struct str){rest.at + used, rest.len - used};
+    }
+}
+
+static struct str scalar_text(const struct reader *reader, struct fy_token *value, struct buf *own)
+{
+    struct str text = {"", 0};
+    if (value && fy_token_scalar_style(value) == FYSS_SINGLE_QUOTED) {
+        single_quoted_read(reader, value, own);
+        return (struct str){buf_text(own), own->len};
+    }
+    if (value)
+        text.at = fy_token_get_text(value, &text.len);
+    return text;
+}
+
 static int scalar_read(struct reader *reader, struct fy_event *event, struct err *err)
 {
     struct yaml_node *node = node_new(reader, YAML_SCALAR, event);
     struct fy_token *value = event->scalar.value;
-    struct str text = {"", 0};
-    if (value)
-        text.at = fy_token_get_text(value, &text.len);
+    cleanup_buf struct buf own = BUF_INIT;
+    struct str text = scalar_text(reader, value, &own);
     if (!text.at)
         return yaml_fail(err, node, "the text cannot be read; write it in quotes");
     if (memchr(text.at, '\0', text.len))
         return yaml_fail(err, node, "there is a NUL character in the text; remove it");
     node->text = (struct str){arena_text(reader->arena, text), text.len};
-    node->is_plain = !value || fy_token_scalar_style(value) == FYSS_PLAIN;
+    enum fy_scalar_style style = value ? fy_token_scalar_style(value) : FYSS_PLAIN;
+    node->is_plain = style == FYSS_PLAIN;
+    /* The mark is behind the quote. */
+    node->column -=
+        node->column > 1 && (style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED);
     node->weight += (uint32_t)(text.len / 16);
     int rc = tag_refuse(event->scalar.tag, node, err);
     if (rc == 0)
@@ -270,6 +328,13 @@ static int scalar_read(struct reader *reader, struct fy_event *event, struct err
     if (rc == 0)
         rc = anchor_add(reader, event->scalar.anchor, node);
     return rc ? rc : put(reader, node, err);
+}
+
+static bool is_flow(const struct reader *reader, struct fy_event *event)
+{
+    const struct fy_mark *mark = fy_event_start_mark(event);
+    return mark && mark->input_pos < reader->text.len &&
+           strchr("{[", reader->text.at[mark->input_pos]);
 }
 
 static int level_begin(struct reader *reader, struct fy_event *event, struct err *err)
@@ -288,7 +353,8 @@ static int level_begin(struct reader *reader, struct fy_event *event, struct err
     if (rc == 0)
         rc = anchor_add(reader, anchor, node);
     if (rc == 0)
-        reader->levels[reader->n_levels++] = (struct level){.node = node};
+        reader->levels[reader->n_levels++] =
+            (struct level){.node = node, .is_flow = is_flow(reader, event)};
     return rc;
 }
 
@@ -321,6 +387,9 @@ static int event_read(struct reader *reader, struct fy_event *event, struct err 
         return level_end(reader, err);
     case FYET_ALIAS:
         return alias_read(reader, event, err);
+    case FYET_STREAM_END:
+        reader->is_ended = true;
+        return 0;
     case FYET_DOCUMENT_START:
         if (reader->root)
             return yaml_fail(err, node_new(reader, YAML_SCALAR, event),
@@ -342,7 +411,7 @@ static int syntax_fail(struct reader *reader, struct fy_diag *diag, struct err *
         return fail(err, ERR_USAGE, "%s: malformed YAML", reader->source);
     const char *cure = "";
     for (size_t i = 0; i < reader->n_levels; i++)
-        if (reader->levels[i].node->line == (uint32_t)error->line)
+        if (reader->levels[i].is_flow && reader->levels[i].node->line == (uint32_t)error->line)
             cure = "; inside of {…} and […], put a text that has one of {}[], in quotes";
     return fail(err, ERR_USAGE, "%s:%d:%d: malformed YAML: %s%s", reader->source, error->line,
                 error->column, error->msg, cure);
@@ -352,10 +421,12 @@ static int events_read(struct reader *reader, struct fy_diag *diag, struct err *
 {
     for (;;) {
         struct fy_event *event = fy_parser_parse(reader->parser);
-        if (!event)
-            return fy_parser_get_stream_error(reader->parser) || fy_diag_got_error(diag)
-                       ? syntax_fail(reader, diag, err)
-                       : 0;
+        if (!event) {
+            /* Without memory, libfyaml ends early and says nothing. */
+            bool is_whole = reader->is_ended && !fy_parser_get_stream_error(reader->parser) &&
+                            !fy_diag_got_error(diag);
+            return is_whole ? 0 : syntax_fail(reader, diag, err);
+        }
         int rc = event_read(reader, event, err);
         fy_parser_event_free(reader->parser, event);
         if (rc)
@@ -410,9 +481,14 @@ static void reader_release(struct reader *reader, struct fy_diag *diag)
 int yaml_parse(struct arena *arena, const char *source, struct str text,
                const struct yaml_node **out, struct err *err)
 {
-    struct reader reader = {.arena = arena, .source = source, .anchor_names = NAME_INDEX_INIT};
     struct fy_diag_cfg diag_config;
     struct str unmarked = str_unmarked(text);
+    struct reader reader = {.arena = arena,
+                            .source = source,
+                            .text = unmarked,
+                            .anchor_names = NAME_INDEX_INIT,
+                            .line = 1,
+                            .column = 1};
     *out = NULL;
     int rc = characters_check(source, unmarked, err);
     if (rc)
