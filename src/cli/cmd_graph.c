@@ -12,10 +12,10 @@
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
 #include "cli/graph_arg.h"
-#include "graph/file.h"
+#include "graph/file/file.h"
 #include "graph/graph.h"
-#include "graph/joblog.h"
-#include "graph/list.h"
+#include "graph/list/joblog.h"
+#include "graph/list/list.h"
 #include "opt/say.h"
 
 struct graph_options {

@@ -12,8 +12,8 @@
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
-#include "graph/joblog.h"
-#include "graph/list.h"
+#include "graph/list/joblog.h"
+#include "graph/list/list.h"
 
 enum {
     TAIL_BYTES = 4096,

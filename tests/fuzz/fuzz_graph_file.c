@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of experiments (src/graph/file.h). The first byte says whether the first line is an override. What is refused has
+ * Files of experiments (src/graph/file/file.h). The first byte says whether the first line is an override. What is refused has
  * a sentence. What is accepted is a plan in order: each job comes after those that it needs, is found by its name, has a
  * command, and texts that the run can fill in.
  */
 #include "fuzz.h"
-#include "graph/file.h"
+#include "graph/file/file.h"
 
 enum {
     JOBS_MAX = 2000

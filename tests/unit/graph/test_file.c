@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "graph/file.h"
+#include "graph/file/file.h"
 #include "unit/graph/plan_text.h"
 
 enum {
