@@ -155,7 +155,8 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
 
 /* record.c */
 void record_open(struct graph *graph);
-void record_begun(struct graph *graph, const struct process *process);
+/* Commits that the job begins. ERR_STOPPED: that cannot be done, and the run ends. */
+MUST_CHECK int record_begun(struct graph *graph, const struct process *process, struct err *err);
 void record_attempt(struct graph *graph, const struct process *process);
 void record_job(struct graph *graph, uint32_t job, enum job_state state,
                 const struct process *process);

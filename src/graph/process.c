@@ -347,8 +347,8 @@ void process_start(struct graph *graph, uint32_t number)
     process_devices_add(process, &where);
     job->needs_digest = needs_digest(graph, job);
     inputs_look(process);
-    record_begun(graph, process);
-    int rc = results_begin(process, &err);
+    int rc = record_begun(graph, process, &err);
+    rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : command_start(process, &err);
     log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u starts%s%s%s", job->plan->name,
             process->attempt, where.len > 0 ? " on " : "", buf_text(&where),
