@@ -3,6 +3,10 @@
  * The run to go on with: the newest one of the same file, whatever became of it; or the newest one of the same command
  * line, unless that has done all its jobs.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -11,6 +15,11 @@
 #include "graph/graph_impl.h"
 #include "store/manifest.h"
 #include "store/runs.h"
+
+enum {
+    BEGIN_TRIES_MAX = 1000, /* ten seconds: who holds it needs milliseconds, or is stopped */
+    BEGIN_PAUSE_NS = 10 * 1000 * 1000
+};
 
 static bool is_same(const struct graph_request *request, const struct manifest *manifest)
 {
@@ -75,4 +84,18 @@ int graph_run_find(const struct graph_request *request, char **out, struct err *
     }
     run_names_release(&names);
     return rc ? wrap(err, rc, "look for an earlier run") : 0;
+}
+
+int graph_begin_lock(const struct graph_request *request)
+{
+    cleanup_free char *root = runs_root(request->runs_dir);
+    if (request->run_dir || mkdir_parents(root, 0777, NULL) != 0)
+        return -1;
+    cleanup_fd int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && i < BEGIN_TRIES_MAX; i++) {
+        if (errno != EWOULDBLOCK)
+            return -1;
+        nanosleep(&(struct timespec){.tv_nsec = BEGIN_PAUSE_NS}, NULL);
+    }
+    return steal_fd(&fd);
 }

@@ -189,3 +189,8 @@ void report_memory(const struct graph *graph, const char *when);
 
 /* find.c: the folder of the run to go on with, a new string; NULL: none. */
 MUST_CHECK int graph_run_find(const struct graph_request *request, char **out, struct err *err);
+/*
+ * A descriptor that locks the folder of runs, while the run to go on with is looked for and taken, or made: of two
+ * musters that begin the same graph in the same moment, one finds the run of the other. -1: the file system cannot do that.
+ */
+int graph_begin_lock(const struct graph_request *request);
