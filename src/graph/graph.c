@@ -136,6 +136,8 @@ static int folder_take(struct graph *graph, struct err *err)
     rc = rc ? rc : run_orders_drop(shell->run_dir, err);
     rc = rc ? rc : log_open(shell->log, log_path, err);
     rc = rc ? rc : store_jobs_begin(shell->store, err);
+    if (rc == 0)
+        open_jobs_drop(graph);
     return rc ? rc : store_set(shell->store, "state", "running", err);
 }
 

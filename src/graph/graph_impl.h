@@ -47,6 +47,7 @@ struct process {
     struct job_proof proof;
     struct background background; /* makes the proof */
     struct stat *inputs_before;   /* [n_inputs] */
+    struct stat *outs_before;     /* [n_outs] */
     char *command;                /* for the joblog; NULL: not needed */
 };
 
@@ -178,6 +179,8 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out);
 
 /* why.c: of every job that is not done, for who asks when the run has ended. */
 void open_jobs_write(const struct graph *graph);
+/* What an earlier session wrote is no longer so. */
+void open_jobs_drop(const struct graph *graph);
 
 /* report.c */
 void report_progress(struct graph *graph, bool is_last);

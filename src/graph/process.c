@@ -297,11 +297,14 @@ static char *input_path_new(const struct plan_job *plan, const char *path)
     return plan->cwd ? path_join(plan->cwd, path) : xstrdup(path);
 }
 
-/* A change while the job runs must make it stale afterwards. */
-static void inputs_look(struct process *process)
+/* A change of an input while the job runs must make it stale afterwards; that of an out is its work. */
+static void files_look(struct process *process)
 {
     const struct plan_job *plan = job_of(process)->plan;
+    const char *cwd = plan->cwd ? plan->cwd : process->graph->cwd;
     size_t n = 0;
+    process->outs_before = xcalloc(plan->n_outs + 1, sizeof(*process->outs_before));
+    outs_look(&(struct proof_ask){.job = plan, .cwd = cwd}, process->outs_before);
     while (plan->inputs && plan->inputs[n])
         n++;
     process->inputs_before = xcalloc(n + 1, sizeof(*process->inputs_before));
@@ -346,7 +349,7 @@ void process_start(struct graph *graph, uint32_t number)
     process_seat_take(process, &placement);
     process_devices_add(process, &where);
     job->needs_digest = needs_digest(graph, job);
-    inputs_look(process);
+    files_look(process);
     int rc = record_begun(graph, process, &err);
     rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : command_start(process, &err);
@@ -379,6 +382,7 @@ void process_free(struct process *process)
     logfile_close(process->errors);
     job_proof_release(&process->proof);
     free(process->inputs_before);
+    free(process->outs_before);
     free(process->command);
     free(process);
 }
@@ -528,7 +532,8 @@ static void proof_begin(struct process *process)
     }
     process->ask = (struct proof_ask){.job = plan,
                                       .cwd = plan->cwd ? plan->cwd : graph->cwd,
-                                      .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS};
+                                      .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
+                                      .outs_before = process->outs_before};
     background_open(&process->background, &graph->shell.loop, process);
     background_start(&process->background, proof_work, on_proof_made);
 }

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <fts.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -104,7 +103,7 @@ static char *path_of(const struct proof_ask *ask, const char *path)
 
 static int lines_count(const char *path, uint64_t *out, struct err *err)
 {
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     cleanup_free char *piece = xmalloc(READ_BYTES);
     ssize_t got;
     char last = '\n';
@@ -172,16 +171,39 @@ static int out_check(const struct plan_out *out, const char *path, struct err *e
         return errno == ENOENT ? fail(err, ERR_DATA, "it did not leave %s", out->path)
                                : fail_errno(err, "look at %s", out->path);
     bool is_folder = S_ISDIR(st.st_mode);
-    if (wants_folder != is_folder && (wants_folder || !S_ISREG(st.st_mode)))
+    /* What is neither, such as a FIFO, is not even opened: that could take for ever. */
+    if (wants_folder ? !is_folder : !S_ISREG(st.st_mode))
         return fail(err, ERR_DATA, "%s is %s", out->path,
                     wants_folder ? "no folder" : "no regular file");
     int rc = count_check(out, path, is_folder, err);
     return rc ? rc : json_check(out, path, err);
 }
 
+void outs_look(const struct proof_ask *ask, struct stat *before)
+{
+    for (uint32_t i = 0; i < ask->job->n_outs; i++) {
+        cleanup_free char *path = path_of(ask, ask->job->outs[i].path);
+        if (lstat(path, &before[i]) != 0)
+            before[i] = (struct stat){0};
+    }
+}
+
+/* Is it another than before the job started? This asks no clock: that of the file system may be another. */
+static bool is_other(const char *path, const struct stat *before)
+{
+    struct stat now;
+    return lstat(path, &now) == 0 &&
+           (before->st_nlink == 0 || now.st_ino != before->st_ino || now.st_dev != before->st_dev ||
+            now.st_size != before->st_size ||
+            nanoseconds(now.st_ctim) != nanoseconds(before->st_ctim));
+}
+
 /* Was anything of it written since? The time of change, which no program sets. */
 static bool is_new(const char *path, int64_t since_ns)
 {
+    struct stat link;
+    if (lstat(path, &link) == 0 && nanoseconds(link.st_ctim) >= since_ns)
+        return true;
     char *roots[] = {(char *)(uintptr_t)path, NULL};
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
     FTSENT *entry;
@@ -193,12 +215,19 @@ static bool is_new(const char *path, int64_t since_ns)
     return is_one;
 }
 
-static int out_take(const struct proof_ask *ask, const struct plan_out *out, struct file_mark *mark,
+static bool is_written(const struct proof_ask *ask, size_t number, const char *path)
+{
+    bool is_changed = ask->outs_before && is_other(path, &ask->outs_before[number]);
+    return ask->since_ns <= 0 || is_changed || is_new(path, ask->since_ns);
+}
+
+static int out_take(const struct proof_ask *ask, size_t number, struct file_mark *mark,
                     struct err *err)
 {
+    const struct plan_out *out = &ask->job->outs[number];
     mark->path = path_of(ask, out->path);
     int rc = out_check(out, mark->path, err);
-    if (rc == 0 && ask->since_ns > 0 && !is_new(mark->path, ask->since_ns))
+    if (rc == 0 && !is_written(ask, number, mark->path))
         rc = fail(err, ERR_DATA, "it did not write %s, which is as it was before", out->path);
     return rc ? rc : mark_take(mark->path, true, mark, err);
 }
@@ -209,7 +238,7 @@ void job_proof_take(const struct proof_ask *ask, struct job_proof *out)
     int rc = 0;
     out->outs = xcalloc(job->n_outs + 1, sizeof(*out->outs));
     for (; rc == 0 && out->n_outs < job->n_outs; out->n_outs++)
-        rc = out_take(ask, &job->outs[out->n_outs], &out->outs[out->n_outs], &out->why);
+        rc = out_take(ask, out->n_outs, &out->outs[out->n_outs], &out->why);
     size_t n_inputs = 0;
     while (job->inputs && job->inputs[n_inputs])
         n_inputs++;
