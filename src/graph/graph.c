@@ -141,8 +141,7 @@ static int folder_take(struct graph *graph, struct err *err)
     return rc ? rc : store_set(shell->store, "state", "running", err);
 }
 
-/* What says that all was made durable once: the number of jobs, and how to go on. */
-static int facts_set(const struct graph *graph, struct err *err)
+int graph_facts_set(const struct graph *graph, struct err *err)
 {
     struct store *store = graph->shell.store;
     cleanup_free char *n_jobs = xasprintf("%u", graph->n_jobs);
@@ -166,7 +165,7 @@ static int jobs_make(struct graph *graph, struct err *err)
     rc = rc ? rc : graph_dag_make(graph, err);
     for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
         rc = graph_dag_add(graph, i, err);
-    return rc ? rc : facts_set(graph, err);
+    return rc ? rc : graph_facts_set(graph, err);
 }
 
 static int seats_take(struct graph *graph, char *scratch, struct err *err)

@@ -104,7 +104,10 @@ struct graph {
     uint64_t told_ms;  /* when the state was written last */
 };
 
-/* graph.c: all but its shell. */
+/* graph.c */
+/* Notes in run.db how many jobs there are, and how to go on. */
+MUST_CHECK int graph_facts_set(const struct graph *graph, struct err *err);
+/* All but its shell. */
 void graph_release(struct graph *graph);
 
 /* steps.c */
