@@ -46,6 +46,7 @@ struct process {
     struct proof_ask ask;
     struct job_proof proof;
     struct background background; /* makes the proof */
+    atomic_bool is_proof_given_up; /* files can be so large that nobody waits for it */
     struct stat *inputs_before;   /* [n_inputs] */
     struct stat *outs_before;     /* [n_outs] */
     char *command;                /* for the joblog; NULL: not needed */

@@ -71,13 +71,13 @@ static enum mark_change mark_compare(const struct file_mark *before)
     struct file_mark now = {0}, whole = {0};
     if (!path_exists(before->path))
         return MARK_GONE;
-    if (mark_take(before->path, false, &now, NULL) != 0)
+    if (mark_take(before->path, false, NULL, &now, NULL) != 0)
         return MARK_CHANGED;
     if (now.n_bytes != before->n_bytes)
         return MARK_CHANGED;
     if (now.mtime_ns == before->mtime_ns)
         return MARK_SAME;
-    if (mark_take(before->path, true, &whole, NULL) != 0)
+    if (mark_take(before->path, true, NULL, &whole, NULL) != 0)
         return MARK_CHANGED;
     return whole.hash == before->hash ? MARK_SAME : MARK_CHANGED;
 }

@@ -501,6 +501,10 @@ static void on_proof(void *context)
     const struct err *why = &process->proof.why;
     char text[END_TEXT_BYTES];
     shell_now(&process->graph->shell);
+    if (why->code && atomic_load(&process->is_proof_given_up)) {
+        process_judge(process, DEND_ENDED, "the proof of its files was given up");
+        return;
+    }
     if (why->code) {
         snprintf(text, sizeof(text), "it ended with status 0, but %.300s", why->text);
         process_judge(process, DEND_FAILED, text);
@@ -533,7 +537,8 @@ static void proof_begin(struct process *process)
     process->ask = (struct proof_ask){.job = plan,
                                       .cwd = plan->cwd ? plan->cwd : graph->cwd,
                                       .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
-                                      .outs_before = process->outs_before};
+                                      .outs_before = process->outs_before,
+                                      .is_given_up = &process->is_proof_given_up};
     background_open(&process->background, &graph->shell.loop, process);
     background_start(&process->background, proof_work, on_proof_made);
 }
