@@ -133,9 +133,12 @@ static int lines_count(const char *path, uint64_t *out, struct err *err)
     char last = '\n';
     if (fd < 0)
         return fail_errno(err, "open %s", path);
-    for (*out = 0; (got = read(fd, piece, READ_BYTES)) > 0; last = piece[got - 1])
+    *out = 0;
+    while ((got = read(fd, piece, READ_BYTES)) > 0 || (got < 0 && errno == EINTR)) {
         for (ssize_t i = 0; i < got; i++)
             *out += piece[i] == '\n';
+        last = got > 0 ? piece[got - 1] : last;
+    }
     *out += last != '\n';
     return got < 0 ? fail_errno(err, "read %s", path) : 0;
 }
