@@ -87,7 +87,7 @@ enum mark_change marks_compare(const char *text, char **path)
     enum mark_change change = MARK_SAME;
     struct str array = str_of(text), element;
     bool is_begun = false;
-    if (text && json_kind_of(array) != JSON_ARRAY)
+    if (text && (json_kind_of(array) != JSON_ARRAY || !json_is_value(array)))
         return MARK_UNREADABLE;
     while (text && change == MARK_SAME && json_element(&array, &is_begun, &element)) {
         struct file_mark mark;
