@@ -162,7 +162,7 @@ static void followers_mark(struct graph *graph)
                 stale_note(graph, job, why);
         }
         if (job->was_done && !job->is_stale && needs_digest(graph, job) != job->needs_digest)
-            stale_note(graph, job, "what a job left that it needs is another file now");
+            stale_note(graph, job, "a job that it needs ran again, or left another file");
     }
 }
 

@@ -444,6 +444,14 @@ static void joblog_note(const struct process *process)
         log_add(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
 }
 
+/* Of a job that leaves no files it is that of its start: when it ran again, so must what needs it. */
+static uint64_t outs_digest(const struct process *process)
+{
+    const uint64_t start[] = {process->attempt, (uint64_t)process->started_wall_ms};
+    return process->proof.n_outs > 0 ? job_proof_digest(&process->proof)
+                                     : XXH3_64bits(start, sizeof(start));
+}
+
 /* How it ended is known. `text` NULL: well. */
 static void process_judge(struct process *process, enum dag_end end, const char *text)
 {
@@ -455,7 +463,7 @@ static void process_judge(struct process *process, enum dag_end end, const char 
     job->end = text ? xstrdup(text) : NULL;
     process->is_gone = process->is_settled = true;
     if (end == DEND_WELL) {
-        job->outs_digest = job_proof_digest(&process->proof);
+        job->outs_digest = outs_digest(process);
         job->begun_wall_ms = 0;
         record_job(graph, process->job, JOB_DONE, process);
     } else if (end != DEND_ENDED) {
