@@ -82,32 +82,66 @@ static int manifest_make(const struct graph *graph, struct err *err)
                           err);
 }
 
-static int folder_take(struct graph *graph, const char *earlier, struct err *err)
+static int unlocked_check(const char *dir, struct err *err)
+{
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
+    if (!run_is_locked(dir, NULL))
+        return 0;
+    return fail(err, ERR_UNAVAILABLE,
+                "this graph is going on as run %s: muster status %s shows it, muster add adds a "
+                "job, muster stop %s ends it",
+                path_basename(dir), typed, typed);
+}
+
+/* *earlier: the run to go on with; NULL: none. */
+static int earlier_find(const struct graph_request *request, char **earlier, struct err *err)
+{
+    int rc = graph_run_find(request, earlier, err);
+    return rc || !*earlier ? rc : unlocked_check(*earlier, err);
+}
+
+/* Locks and opens the run to go on with, or makes a new one, which has a manifest: others find it from then on. */
+static int folder_open(struct graph *graph, struct err *err)
 {
     struct shell *shell = &graph->shell;
+    cleanup_free char *earlier = NULL;
+    cleanup_fd int begin_fd = graph_begin_lock(graph->request);
+    (void)begin_fd; /* held to the end of this function */
+    int rc = earlier_find(graph->request, &earlier, err);
+    if (rc)
+        return rc;
     const struct folder_wish wish = {earlier, graph->request->run_dir, graph->request->runs_dir};
     graph->is_resumed = earlier != NULL;
-    int rc = shell_folder_take(shell, &wish, err);
+    rc = shell_folder_take(shell, &wish, err);
     if (rc == 0)
         rc = store_open(&shell->store, shell->run_dir, earlier ? STORE_RESUME : STORE_CREATE, err);
     if (rc)
         return rc;
     shell->folder.is_made = !earlier;
+    return earlier ? 0 : manifest_make(graph, err);
+}
+
+static int folder_take(struct graph *graph, struct err *err)
+{
+    struct shell *shell = &graph->shell;
+    int rc = folder_open(graph, err);
+    if (rc)
+        return rc;
     if (!graph->request->run_dir && run_mark_latest(shell->run_dir, err) != 0)
         log_add(shell->log, LOG_WARN, "graph", "%s", err->text);
     *err = (struct err){0};
     cleanup_free char *log_path = path_join(shell->run_dir, "orchestrator.log");
-    if (earlier)
+    if (graph->is_resumed)
         rc = shell_orphans_await(shell, err);
     rc = rc ? rc : run_orders_drop(shell->run_dir, err);
     rc = rc ? rc : log_open(shell->log, log_path, err);
-    rc = rc || earlier ? rc : manifest_make(graph, err);
     rc = rc ? rc : store_jobs_begin(shell->store, err);
+    if (rc == 0)
+        open_jobs_drop(graph);
     return rc ? rc : store_set(shell->store, "state", "running", err);
 }
 
-/* What says that all was made durable once: the number of jobs, and how to go on. */
-static int facts_set(const struct graph *graph, struct err *err)
+int graph_facts_set(const struct graph *graph, struct err *err)
 {
     struct store *store = graph->shell.store;
     cleanup_free char *n_jobs = xasprintf("%u", graph->n_jobs);
@@ -131,7 +165,7 @@ static int jobs_make(struct graph *graph, struct err *err)
     rc = rc ? rc : graph_dag_make(graph, err);
     for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
         rc = graph_dag_add(graph, i, err);
-    return rc ? rc : facts_set(graph, err);
+    return rc ? rc : graph_facts_set(graph, err);
 }
 
 static int seats_take(struct graph *graph, char *scratch, struct err *err)
@@ -212,11 +246,11 @@ static int run_end(struct graph *graph)
     return status;
 }
 
-static int run_all(struct graph *graph, const char *earlier, int ready_fd, struct err *err)
+static int run_all(struct graph *graph, int ready_fd, struct err *err)
 {
     cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
     int rc = seats_take(graph, scratch, err);
-    rc = rc ? rc : folder_take(graph, earlier, err);
+    rc = rc ? rc : folder_take(graph, err);
     rc = rc ? rc : jobs_make(graph, err);
     bool is_unmade = rc && graph->shell.folder.is_made;
     if (rc == 0) {
@@ -255,17 +289,6 @@ void graph_release(struct graph *graph)
     free(graph->cwd);
 }
 
-static int unlocked_check(const char *dir, struct err *err)
-{
-    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
-    if (!run_is_locked(dir, NULL))
-        return 0;
-    return fail(err, ERR_UNAVAILABLE,
-                "this graph is going on as run %s: muster status %s shows it, muster add adds a "
-                "job, muster stop %s ends it",
-                path_basename(dir), typed, typed);
-}
-
 int graph_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
               const struct graph_request *request, struct plan *plan, struct err *err)
 {
@@ -288,13 +311,11 @@ int graph_run(struct log *log, const char *self_path, int argc, char **argv, boo
                                     .hook = {.command = request->on_finish},
                                     .limit_ms = request->limit_ms}};
     int rc = shell_files_check(err);
-    rc = rc ? rc : graph_run_find(request, &earlier, err);
-    if (rc == 0 && earlier)
-        rc = unlocked_check(earlier, err);
+    rc = rc ? rc : earlier_find(request, &earlier, err); /* before the devices are taken */
     if (rc == 0 && request->detach)
         rc = shell_detach(&ready_fd, err);
     if (rc == 0)
-        rc = run_all(&graph, earlier, ready_fd, err);
+        rc = run_all(&graph, ready_fd, err);
     if (rc >= 0)
         shell_hook_run(&graph.shell);
     graph_release(&graph);

@@ -46,7 +46,9 @@ struct process {
     struct proof_ask ask;
     struct job_proof proof;
     struct background background; /* makes the proof */
+    atomic_bool is_proof_given_up; /* files can be so large that nobody waits for it */
     struct stat *inputs_before;   /* [n_inputs] */
+    struct stat *outs_before;     /* [n_outs] */
     char *command;                /* for the joblog; NULL: not needed */
 };
 
@@ -103,7 +105,10 @@ struct graph {
     uint64_t told_ms;  /* when the state was written last */
 };
 
-/* graph.c: all but its shell. */
+/* graph.c */
+/* Notes in run.db how many jobs there are, and how to go on. */
+MUST_CHECK int graph_facts_set(const struct graph *graph, struct err *err);
+/* All but its shell. */
 void graph_release(struct graph *graph);
 
 /* steps.c */
@@ -155,7 +160,8 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
 
 /* record.c */
 void record_open(struct graph *graph);
-void record_begun(struct graph *graph, const struct process *process);
+/* Commits that the job begins. ERR_STOPPED: that cannot be done, and the run ends. */
+MUST_CHECK int record_begun(struct graph *graph, const struct process *process, struct err *err);
 void record_attempt(struct graph *graph, const struct process *process);
 void record_job(struct graph *graph, uint32_t job, enum job_state state,
                 const struct process *process);
@@ -177,6 +183,8 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out);
 
 /* why.c: of every job that is not done, for who asks when the run has ended. */
 void open_jobs_write(const struct graph *graph);
+/* What an earlier session wrote is no longer so. */
+void open_jobs_drop(const struct graph *graph);
 
 /* report.c */
 void report_progress(struct graph *graph, bool is_last);
@@ -188,3 +196,8 @@ void report_memory(const struct graph *graph, const char *when);
 
 /* find.c: the folder of the run to go on with, a new string; NULL: none. */
 MUST_CHECK int graph_run_find(const struct graph_request *request, char **out, struct err *err);
+/*
+ * A descriptor that locks the folder of runs, while the run to go on with is looked for and taken, or made: of two
+ * musters that begin the same graph in the same moment, one finds the run of the other. -1: the file system cannot do that.
+ */
+int graph_begin_lock(const struct graph_request *request);

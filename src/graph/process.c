@@ -297,11 +297,14 @@ static char *input_path_new(const struct plan_job *plan, const char *path)
     return plan->cwd ? path_join(plan->cwd, path) : xstrdup(path);
 }
 
-/* A change while the job runs must make it stale afterwards. */
-static void inputs_look(struct process *process)
+/* A change of an input while the job runs must make it stale afterwards; that of an out is its work. */
+static void files_look(struct process *process)
 {
     const struct plan_job *plan = job_of(process)->plan;
+    const char *cwd = plan->cwd ? plan->cwd : process->graph->cwd;
     size_t n = 0;
+    process->outs_before = xcalloc(plan->n_outs + 1, sizeof(*process->outs_before));
+    outs_look(&(struct proof_ask){.job = plan, .cwd = cwd}, process->outs_before);
     while (plan->inputs && plan->inputs[n])
         n++;
     process->inputs_before = xcalloc(n + 1, sizeof(*process->inputs_before));
@@ -346,9 +349,9 @@ void process_start(struct graph *graph, uint32_t number)
     process_seat_take(process, &placement);
     process_devices_add(process, &where);
     job->needs_digest = needs_digest(graph, job);
-    inputs_look(process);
-    record_begun(graph, process);
-    int rc = results_begin(process, &err);
+    files_look(process);
+    int rc = record_begun(graph, process, &err);
+    rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : command_start(process, &err);
     log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u starts%s%s%s", job->plan->name,
             process->attempt, where.len > 0 ? " on " : "", buf_text(&where),
@@ -379,6 +382,7 @@ void process_free(struct process *process)
     logfile_close(process->errors);
     job_proof_release(&process->proof);
     free(process->inputs_before);
+    free(process->outs_before);
     free(process->command);
     free(process);
 }
@@ -440,6 +444,14 @@ static void joblog_note(const struct process *process)
         log_add(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
 }
 
+/* Of a job that leaves no files it is that of its start: when it ran again, so must what needs it. */
+static uint64_t outs_digest(const struct process *process)
+{
+    const uint64_t start[] = {process->attempt, (uint64_t)process->started_wall_ms};
+    return process->proof.n_outs > 0 ? job_proof_digest(&process->proof)
+                                     : XXH3_64bits(start, sizeof(start));
+}
+
 /* How it ended is known. `text` NULL: well. */
 static void process_judge(struct process *process, enum dag_end end, const char *text)
 {
@@ -451,7 +463,7 @@ static void process_judge(struct process *process, enum dag_end end, const char 
     job->end = text ? xstrdup(text) : NULL;
     process->is_gone = process->is_settled = true;
     if (end == DEND_WELL) {
-        job->outs_digest = job_proof_digest(&process->proof);
+        job->outs_digest = outs_digest(process);
         job->begun_wall_ms = 0;
         record_job(graph, process->job, JOB_DONE, process);
     } else if (end != DEND_ENDED) {
@@ -497,6 +509,10 @@ static void on_proof(void *context)
     const struct err *why = &process->proof.why;
     char text[END_TEXT_BYTES];
     shell_now(&process->graph->shell);
+    if (why->code && atomic_load(&process->is_proof_given_up)) {
+        process_judge(process, DEND_ENDED, "the proof of its files was given up");
+        return;
+    }
     if (why->code) {
         snprintf(text, sizeof(text), "it ended with status 0, but %.300s", why->text);
         process_judge(process, DEND_FAILED, text);
@@ -528,7 +544,9 @@ static void proof_begin(struct process *process)
     }
     process->ask = (struct proof_ask){.job = plan,
                                       .cwd = plan->cwd ? plan->cwd : graph->cwd,
-                                      .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS};
+                                      .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
+                                      .outs_before = process->outs_before,
+                                      .is_given_up = &process->is_proof_given_up};
     background_open(&process->background, &graph->shell.loop, process);
     background_start(&process->background, proof_work, on_proof_made);
 }

@@ -253,10 +253,10 @@ void report_summary(struct graph *graph, int status)
     devices_line(graph, &out);
     next_line(graph, status, &out);
     log_keep(graph->shell.log, LOG_INFO, "graph", "%s", buf_text(&out));
-    if (graph->shell.display.is_quiet)
-        return;
     if (graph->shell.end.err.code)
         talk("%s", graph->shell.end.err.text);
+    if (graph->shell.display.is_quiet)
+        return;
     console_lines_add(&shown, buf_str(&out));
     if (log_say(graph->shell.log, buf_str(&shown)) < 0)
         graph->shell.display.is_quiet = true; /* nobody reads it; the log has it */

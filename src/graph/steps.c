@@ -154,5 +154,7 @@ void graph_end_all(struct graph *graph, enum worker_end how)
         process->was_ended = true;
         if (process->worker)
             node_end(process->worker, how);
+        if (how == END_AT_ONCE)
+            atomic_store(&process->is_proof_given_up, true);
     }
 }
