@@ -187,6 +187,20 @@ static void locks_hand_down(const struct process *process, struct env_list *env)
     env_set(env, buf_steal(&entry));
 }
 
+/*
+ * A muster that is the job has its runs here, and goes on with what an earlier attempt began; but not if the job, or
+ * what it needs, is not what it was then: results of two checkpoints are never mixed.
+ */
+static void runs_dir_set(const struct process *process, struct env_list *env)
+{
+    const struct graph_job *job = job_of(process);
+    cleanup_free char *definition = definition_new(job->plan);
+    cleanup_free char *name = job_log_name_new(job->plan->name);
+    uint64_t work = XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
+    env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs/%s-%016lx", process->graph->shell.run_dir, name,
+                           work));
+}
+
 static void environment_make(const struct process *process, const struct values *values,
                              const struct env_list *of_job, struct env_list *env)
 {
@@ -199,8 +213,10 @@ static void environment_make(const struct process *process, const struct values 
     if (!env_get(env, "PYTHONUNBUFFERED"))
         env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     environment_wish_apply(&graph->request->environment, env);
-    if (job_of(process)->plan->kind != PLAN_RUN)
+    if (job_of(process)->plan->kind != PLAN_RUN) {
         locks_hand_down(process, env);
+        runs_dir_set(process, env);
+    }
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", graph->shell.run_id));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", graph->shell.run_dir));
     env_set(env, xasprintf("MUSTER_JOB=%s", name_of(process)));
@@ -292,7 +308,7 @@ static int command_start(struct process *process, struct err *err)
     return rc;
 }
 
-static char *input_path_new(const struct plan_job *plan, const char *path)
+static char *path_in_cwd_new(const struct plan_job *plan, const char *path)
 {
     return plan->cwd ? path_join(plan->cwd, path) : xstrdup(path);
 }
@@ -309,10 +325,29 @@ static void files_look(struct process *process)
         n++;
     process->inputs_before = xcalloc(n + 1, sizeof(*process->inputs_before));
     for (size_t i = 0; i < n; i++) {
-        cleanup_free char *path = input_path_new(plan, plan->inputs[i]);
+        cleanup_free char *path = path_in_cwd_new(plan, plan->inputs[i]);
         if (stat(path, &process->inputs_before[i]) != 0)
             process->inputs_before[i] = (struct stat){0};
     }
+}
+
+/* A job finds the folders that its outputs are in. */
+static int outs_begin(const struct plan_job *plan, struct err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < plan->n_outs && rc == 0; i++) {
+        cleanup_free char *path = path_in_cwd_new(plan, plan->outs[i].path);
+        char *end = path + strlen(path);
+        while (end > path && end[-1] == '/') /* the folder that it leaves is its own to make */
+            end--;
+        while (end > path && end[-1] != '/')
+            end--;
+        if (end == path)
+            continue;
+        *end = '\0';
+        rc = path_exists(path) ? 0 : mkdir_parents(path, 0777, err);
+    }
+    return rc;
 }
 
 /* --results: the folder of the job. */
@@ -351,6 +386,7 @@ void process_start(struct graph *graph, uint32_t number)
     job->needs_digest = needs_digest(graph, job);
     files_look(process);
     int rc = record_begun(graph, process, &err);
+    rc = rc ? rc : outs_begin(job->plan, &err);
     rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : command_start(process, &err);
     log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u starts%s%s%s", job->plan->name,

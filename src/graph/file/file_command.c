@@ -310,6 +310,8 @@ static int output_words(struct graph_file *file, const struct file_stage *stage,
     buf_add_text(&file->scratch, "--output=");
     text_escape(&file->scratch, str_of(path), TEXT_TEMPLATE);
     words_add(words, plan_text(file->plan, buf_str(&file->scratch)));
+    /* What is at the place of an output is the graph's own, or it was asked about. */
+    words_add(words, "--force");
     return 0;
 }
 
