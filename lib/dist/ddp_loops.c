@@ -2,13 +2,7 @@
 #include "ddp_inside.h"
 
 #include "half.h"
-
-#if defined(__clang__)
-#define EACH_ELEMENT(i, n) \
-    _Pragma("clang loop vectorize(assume_safety)") for (size_t i = 0; i < (n); i++)
-#else
-#define EACH_ELEMENT(i, n) _Pragma("GCC ivdep") for (size_t i = 0; i < (n); i++)
-#endif
+#include "loop.h"
 
 /* ---- there and back ---- */
 
@@ -92,6 +86,18 @@ void md_add(void *sums, const void *left, const void *right, enum muster_type ty
     else
         EACH_ELEMENT (i, count)
             ((float *)sums)[i] = ((const float *)left)[i] + ((const float *)right)[i];
+}
+
+void md_divide(void *values, enum muster_type type, size_t count, double divisor)
+{
+    float *floats = values, by = (float)divisor;
+    double *doubles = values;
+    if (type == MUSTER_FLOAT64)
+        EACH_ELEMENT (i, count)
+            doubles[i] /= divisor;
+    else
+        EACH_ELEMENT (i, count)
+            floats[i] /= by;
 }
 
 static double value_at(const void *values, enum muster_type type, size_t i)

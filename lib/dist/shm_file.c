@@ -243,41 +243,41 @@ static void block_release(struct md_shm *shm, struct shm_block *block)
     free(block);
 }
 
-static int block_add(struct muster_dist *dist, struct shm_block *block)
+/* With the lock. NULL: there is no room. */
+static struct shm_block *block_new(struct muster_dist *dist, uint64_t bytes)
 {
     struct md_shm *shm = dist->impl;
-    uint64_t end = arena_at(shm) + shm->world->arena_bytes;
-    struct shm_block **link = gap_find(shm, block->bytes, &block->at);
-    if (block->at > end || block->bytes > end - block->at)
-        return md_fail(
+    uint64_t at, end = arena_at(shm) + shm->world->arena_bytes;
+    struct shm_block **link = gap_find(shm, bytes, &at);
+    if (at > end || bytes > end - at) {
+        md_fail(
             dist, MUSTER_DIST_ENOMEM,
-            "rank %u: no room for a buffer of %.1f MiB: a rank's share of this machine's "
-            "memory is %.1f MiB",
-            shm->rank, (double)block->bytes / 1048576, (double)shm->world->arena_bytes / 1048576);
-    int rc = md_shm_reserve(dist, block->at, block->bytes, "a buffer");
-    if (rc != 0)
-        return rc;
-    block->next = *link;
+            "rank %u: no room for a buffer of %.1f MiB: a rank's share of this machine's memory is "
+            "%.1f MiB",
+            shm->rank, (double)bytes / 1048576, (double)shm->world->arena_bytes / 1048576);
+        return NULL;
+    }
+    if (md_shm_reserve(dist, at, bytes, "a buffer") != 0)
+        return NULL;
+    struct shm_block *block = malloc(sizeof(*block));
+    if (!block) {
+        md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", shm->rank);
+        return NULL;
+    }
+    *block = (struct shm_block){*link, at, bytes};
     *link = block;
-    return 0;
+    return block;
 }
 
 void *md_shm_buffer_new(struct muster_dist *dist, size_t bytes)
 {
     struct md_shm *shm = dist->impl;
-    struct shm_block *block = calloc(1, sizeof(*block));
-    if (!block) {
-        md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", shm->rank);
-        return NULL;
-    }
-    block->bytes = bytes < SIZE_MAX - PAGE_BYTES ? round_up(bytes) : bytes;
+    uint64_t room = bytes < SIZE_MAX - PAGE_BYTES ? round_up(bytes) : bytes;
     pthread_mutex_lock(&shm->lock);
-    int rc = block_add(dist, block);
+    struct shm_block *block = block_new(dist, room);
+    void *at = block ? shm->base + block->at : NULL;
     pthread_mutex_unlock(&shm->lock);
-    if (rc == 0)
-        return shm->base + block->at;
-    free(block);
-    return NULL;
+    return at;
 }
 
 void md_shm_buffer_free(struct muster_dist *dist, void *at)
