@@ -68,6 +68,7 @@ struct muster_ddp {
  */
 bool md_pack(void *to, enum muster_type wire, const void *from, enum muster_type type, size_t count,
              double factor);
+bool md_are_finite(const void *values, enum muster_type type, size_t count);
 /* The other way, without a factor. */
 void md_unpack(void *to, enum muster_type type, const void *from, enum muster_type wire,
                size_t count);
