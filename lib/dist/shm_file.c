@@ -90,17 +90,23 @@ static void group_find(char *out, size_t cap)
         fclose(file);
 }
 
+int md_room_check(struct muster_dist *dist, uint64_t bytes, uint64_t room, const char *what)
+{
+    if (bytes <= room)
+        return 0;
+    return md_fail(dist, MUSTER_DIST_ENOMEM,
+                   "rank %u: no memory for %s: %.1f MiB are needed, and %.1f MiB available",
+                   dist->place.rank, what, (double)bytes / 1048576, (double)room / 1048576);
+}
+
 int md_shm_reserve(struct muster_dist *dist, uint64_t at, uint64_t bytes, const char *what)
 {
     struct md_shm *shm = dist->impl;
     char group[4120];
     group_find(group, sizeof(group));
-    uint64_t room = md_room_bytes("/proc/meminfo", group);
-    if (bytes > room)
-        return md_fail(dist, MUSTER_DIST_ENOMEM,
-                       "rank %u: no memory for %s: %.1f MiB are needed, and %.1f MiB available",
-                       dist->place.rank, what, (double)bytes / 1048576, (double)room / 1048576);
-    int rc;
+    int rc = md_room_check(dist, bytes, md_room_bytes("/proc/meminfo", group), what);
+    if (rc != 0)
+        return rc;
     do
         rc = fallocate(shm->fd, 0, (off_t)at, (off_t)bytes);
     while (rc != 0 && errno == EINTR);

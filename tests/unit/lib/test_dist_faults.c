@@ -458,6 +458,22 @@ static int use_again(uint32_t rank, uint32_t size, const void *arg)
     return muster_dist_close(dist);
 }
 
+static int have_no_room(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct muster_dist *dist = muster_dist_open(NULL);
+    (void)size;
+    (void)arg;
+    CHECK(md_room_check(dist, 1 << 20, 1 << 20, "a buffer") == 0, "%s", muster_dist_error(dist));
+    int rc = muster_dist_barrier(dist);
+    rc = rank == 0 ? md_room_check(dist, 3 << 20, 1 << 20, "a buffer") : muster_dist_barrier(dist);
+    CHECK(rc == MUSTER_DIST_ENOMEM, "code %d", rc);
+    CHECK(strcmp(muster_dist_error(dist), "rank 0: no memory for a buffer: 3.0 MiB are needed, and "
+                                          "1.0 MiB available") == 0,
+          "%s", muster_dist_error(dist));
+    muster_dist_close(dist);
+    return 0;
+}
+
 static void test_memory(void **state)
 {
     (void)state;
@@ -465,6 +481,7 @@ static void test_memory(void **state)
     ranks_run(2, ask_too_much, NULL);
     ranks_run(2, limit_files, &(struct rlimit){4096, RLIM_INFINITY});
     ranks_run(2, limit_files, &(struct rlimit){64 << 20, RLIM_INFINITY});
+    ranks_run(2, have_no_room, NULL);
     ranks_run(2, use_again, NULL);
 }
 
