@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 #include <fts.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -16,6 +17,7 @@
 
 enum {
     READ_BYTES = 1 << 20,
+    LOOK_EVERY_MS = 250,
     JSON_BYTES_MAX = 256 << 20 /* of a file whose member is looked for */
 };
 
@@ -168,9 +170,13 @@ static int out_check(const struct plan_out *out, const char *path, struct err *e
 {
     struct stat st;
     bool wants_folder = str_ends_with(str_of(out->path), STR("/"));
-    if (stat(path, &st) != 0)
-        return errno == ENOENT ? fail(err, ERR_DATA, "it did not leave %s", out->path)
+    if (stat(path, &st) != 0) {
+        int sys = errno;
+        int rc = sys == ENOENT ? fail(err, ERR_DATA, "it did not leave %s", out->path)
                                : fail_errno(err, "look at %s", out->path);
+        err->sys = sys;
+        return rc;
+    }
     bool is_folder = S_ISDIR(st.st_mode);
     if (wants_folder != is_folder && (wants_folder || !S_ISREG(st.st_mode)))
         return fail(err, ERR_DATA, "%s is %s", out->path,
@@ -203,13 +209,36 @@ static int out_take(const struct proof_ask *ask, const struct plan_out *out, str
     return rc ? rc : mark_take(mark->path, true, mark, err);
 }
 
+/* A client of NFS keeps what it knows of a folder, also that a file is not there, until somebody opens the folder. */
+static void folder_renew(const struct proof_ask *ask, const struct plan_out *out)
+{
+    cleanup_free char *path = path_of(ask, out->path), *folder = path_dirname(path);
+    cleanup_fd int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    (void)fd;
+}
+
+static int out_prove(const struct proof_ask *ask, const struct plan_out *out,
+                     struct file_mark *mark, struct err *err)
+{
+    int rc = out_take(ask, out, mark, err);
+    for (uint64_t ms = 0; rc && ms < ask->patience_ms; ms += LOOK_EVERY_MS) {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_MS * 1000000L}, NULL);
+        folder_renew(ask, out);
+        free(mark->path);
+        *mark = (struct file_mark){0};
+        *err = (struct err){0};
+        rc = out_take(ask, out, mark, err);
+    }
+    return rc;
+}
+
 void job_proof_take(const struct proof_ask *ask, struct job_proof *out)
 {
     const struct plan_job *job = ask->job;
     int rc = 0;
     out->outs = xcalloc(job->n_outs + 1, sizeof(*out->outs));
     for (; rc == 0 && out->n_outs < job->n_outs; out->n_outs++)
-        rc = out_take(ask, &job->outs[out->n_outs], &out->outs[out->n_outs], &out->why);
+        rc = out_prove(ask, &job->outs[out->n_outs], &out->outs[out->n_outs], &out->why);
     size_t n_inputs = 0;
     while (job->inputs && job->inputs[n_inputs])
         n_inputs++;
