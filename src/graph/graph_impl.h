@@ -48,7 +48,8 @@ struct process {
     struct background background; /* makes the proof */
     struct stat *inputs_before;   /* [n_inputs] */
     char *command;                /* for the joblog; NULL: not needed */
-    uint64_t not_before_ms; /* it is not settled: until then it may live on, on a host that was lost */
+    uint64_t
+        not_before_ms; /* it is not settled: until then it may live on, on a host that was lost */
 };
 
 struct graph_job {

@@ -165,8 +165,8 @@ static bool devices_add(struct graph *graph, const struct allocation_host *of)
 {
     const struct allocation *a = &graph->allocation;
     for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++) {
-        const struct dag_device device = {
-            .host = of->node, .mem_bytes = a->devices.at[a->chosen[i]].mem_free_bytes};
+        const struct dag_device device = {.host = of->node,
+                                          .mem_bytes = a->devices.at[a->chosen[i]].mem_free_bytes};
         if (graph->fleet.is_full || dag_add_device(graph->dag, &device, 0) == UINT32_MAX)
             return false;
         graph->fleet.n_devices++;

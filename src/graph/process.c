@@ -16,7 +16,7 @@
 
 enum {
     TAIL_BYTES = 4096,
-    STATUS_REFUSED = 127,             /* of a shell that finds no such command */
+    STATUS_REFUSED = 127,              /* of a shell that finds no such command */
     CLOCK_SLACK_NS = 20 * 1000 * 1000, /* the file system's clock may be behind by a tick */
     FAR_PATIENCE_MS = 5000 /* until this machine sees files that were written on another one */
 };
@@ -340,8 +340,7 @@ static void proof_begin(struct process *process)
     process->ask = (struct proof_ask){.job = plan,
                                       .cwd = plan->cwd ? plan->cwd : graph->cwd,
                                       .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
-                                      .patience_ms =
-                                          process->seat.host > 0 ? FAR_PATIENCE_MS : 0};
+                                      .patience_ms = process->seat.host > 0 ? FAR_PATIENCE_MS : 0};
     background_open(&process->background, &graph->shell.loop, process);
     background_start(&process->background, proof_work, on_proof_made);
 }

@@ -25,7 +25,8 @@ struct proof_ask {
     const struct plan_job *job;
     const char *cwd;  /* of relative paths; absolute */
     int64_t since_ns; /* what was not written since was there before; 0: nothing is asked */
-    uint64_t patience_ms; /* so long it may take until files are seen here that were written elsewhere */
+    uint64_t
+        patience_ms; /* so long it may take until files are seen here that were written elsewhere */
 };
 
 /* Reads all files; takes as long as that takes. `out` must be empty. */

@@ -17,7 +17,8 @@ static uint8_t *distances_new(const struct graph *graph)
 {
     const struct allocation *a = &graph->allocation;
     size_t n = a->n_chosen;
-    if (!a->devices.distance || n == 0) /* with other hosts, those of this one are not known any more */
+    if (!a->devices.distance ||
+        n == 0) /* with other hosts, those of this one are not known any more */
         return NULL;
     uint8_t *out = xmalloc(n * n);
     for (size_t i = 0; i < n * n; i++)
@@ -68,8 +69,7 @@ int graph_dag_make(struct graph *graph, struct err *err)
     graph->dag = dag_new(&(struct dag_config){
         .devices = devices,
         .n_devices = n_devices,
-        .n_devices_max =
-            MAX(n_devices, MIN(a->n_devices_max, (uint32_t)DAG_DEVICES_MAX)),
+        .n_devices_max = MAX(n_devices, MIN(a->n_devices_max, (uint32_t)DAG_DEVICES_MAX)),
         .distance = distance,
         .host_cpus = cpus,
         .n_hosts = n_hosts,
@@ -218,7 +218,8 @@ static void on_lost(void *context, uint32_t chosen, bool is_awaited)
     struct graph *graph = context;
     (void)is_awaited;
     device_event(graph, DEV_DEVICE_DOWN, chosen);
-    if (!host_is_up(graph, graph->allocation.hosts[allocation_host_of(&graph->allocation, chosen)].node))
+    if (!host_is_up(graph,
+                    graph->allocation.hosts[allocation_host_of(&graph->allocation, chosen)].node))
         return; /* the end of its jobs will be told */
     for (struct process *p = graph->processes; p; p = p->next)
         for (size_t i = 0; i < p->seat.n_devices; i++)
@@ -237,14 +238,13 @@ static void on_back(void *context, uint32_t first)
 
 void graph_devices_watch(struct graph *graph)
 {
-    static const struct device_handlers handlers = {
-        .sampled = on_sampled,
-        .lost = on_lost,
-        .back = on_back,
-        .memory_back = on_memory_back,
-        .came = graph_host_came,
-        .host_changed = graph_host_changed,
-        .host_given_back = graph_host_given_back,
-        .awaited = graph_hosts_awaited};
+    static const struct device_handlers handlers = {.sampled = on_sampled,
+                                                    .lost = on_lost,
+                                                    .back = on_back,
+                                                    .memory_back = on_memory_back,
+                                                    .came = graph_host_came,
+                                                    .host_changed = graph_host_changed,
+                                                    .host_given_back = graph_host_given_back,
+                                                    .awaited = graph_hosts_awaited};
     graph->watch = device_watch_new(&graph->shell, &graph->allocation, &handlers, graph);
 }

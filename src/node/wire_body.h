@@ -83,7 +83,7 @@ struct wire_taken {
     struct device *devices; /* [n_devices], free() it after reading */
     struct seat *seats; /* [n_seats], free() it after reading; without devices if there are none */
     uint32_t n_devices, n_seats;
-    char *notes; /* lines for the user, free() it after reading; not NULL */
+    char *notes;        /* lines for the user, free() it after reading; not NULL */
     uint32_t n_cpus;    /* that the agent may use; 0: not known */
     char program[4096]; /* the agent's own; "": not known */
 };
