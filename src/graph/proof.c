@@ -209,27 +209,40 @@ static int out_take(const struct proof_ask *ask, const struct plan_out *out, str
     return rc ? rc : mark_take(mark->path, true, mark, err);
 }
 
-/* A client of NFS keeps what it knows of a folder, also that a file is not there, until somebody opens the folder. */
-static void folder_renew(const struct proof_ask *ask, const struct plan_out *out)
+/* A client of NFS may use what it once saw of a file, also that it is not there, until somebody opens it and its folder. */
+static void out_renew(const struct proof_ask *ask, const struct plan_out *out)
 {
     cleanup_free char *path = path_of(ask, out->path), *folder = path_dirname(path);
-    cleanup_fd int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    (void)fd;
+    char *roots[] = {path, NULL};
+    const FTSENT *entry;
+    fd_close(&(int){open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)});
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR | FTS_NOSTAT, NULL);
+    while (walk && (entry = fts_read(walk)))
+        if (entry->fts_info != FTS_D && entry->fts_info != FTS_DP)
+            fd_close(&(int){open(entry->fts_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)});
+    if (walk)
+        fts_close(walk);
+}
+
+static void mark_forget(struct file_mark *mark)
+{
+    free(mark->path);
+    *mark = (struct file_mark){0};
 }
 
 static int out_prove(const struct proof_ask *ask, const struct plan_out *out,
                      struct file_mark *mark, struct err *err)
 {
-    int rc = out_take(ask, out, mark, err);
-    for (uint64_t ms = 0; rc && ms < ask->patience_ms; ms += LOOK_EVERY_MS) {
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_MS * 1000000L}, NULL);
-        folder_renew(ask, out);
-        free(mark->path);
-        *mark = (struct file_mark){0};
+    for (uint64_t waited_ms = 0;; waited_ms += LOOK_EVERY_MS) {
+        if (ask->patience_ms > 0)
+            out_renew(ask, out);
+        int rc = out_take(ask, out, mark, err);
+        if (rc == 0 || waited_ms >= ask->patience_ms)
+            return rc;
+        mark_forget(mark);
         *err = (struct err){0};
-        rc = out_take(ask, out, mark, err);
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_MS * 1000000L}, NULL);
     }
-    return rc;
 }
 
 void job_proof_take(const struct proof_ask *ask, struct job_proof *out)

@@ -81,7 +81,7 @@ END
     graph --hosts local=cpu:1,one=cpu:1,two=cpu:1 --via './reach {host}' g.yaml
     ended_with 1
     [ "$(cat there/left)" = "one $PWD/there $PWD/there" ]
-    [[ $stderr == *"else cannot run here"* ]]
+    [[ $stderr == *"else: cannot run here: it needs "*" on a host of nowhere"* ]]
     graph --fresh --overwrite --hosts one=cpu:1 --via './reach {host}' --only here g.yaml
     ended_with 1
     [[ $stderr == *"here cannot run here"* ]]
@@ -146,6 +146,26 @@ END
     [ "$(grep -c two effects)" = 4 ]
     [ "$(grep -c one effects)" = 2 ]
     says "one: lost; what it had not answered runs elsewhere" "4 of 4 jobs are done" "two: 4 jobs done"
+}
+
+@test "a job of a host that is lost begins elsewhere only when it is gone there" {
+    cat >g.yaml <<'END'
+jobs:
+  job:
+    run: [sh, -c, 'exec 9>lock; flock -n 9 || echo $HOST >>both; trap "" TERM; echo $HOST >>effects; until [ -e go ]; do sleep 0.05; done; echo $HOST >left']
+    out: left
+END
+    graph_begin --hosts one=cpu:1,two=cpu:1 --via './reach {host}' --host-timeout 1s --grace 1500ms g.yaml
+    wait_for has_lines effects 1
+    local first
+    first=$(cat effects)
+    kill -TERM "$(agent_of "$first")" # it ends its job, which does not mind
+    wait_for has_lines effects 2
+    touch go
+    map_end
+    ended_with 0
+    [ ! -e both ]
+    [ "$(cat left)" != "$first" ] || says "it is connected again"
 }
 
 @test "a host that returns has its jobs again, and the run waits for it" {
