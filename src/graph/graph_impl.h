@@ -23,6 +23,12 @@ enum {
 struct graph;
 struct graph_job;
 
+/* The batch size after so many halvings; 0: none. PLAN_BATCH_AUTO is for command.c to find. */
+static inline uint64_t batch_halved(uint64_t batch, uint32_t n_halvings)
+{
+    return batch == PLAN_BATCH_AUTO ? batch : batch >> n_halvings;
+}
+
 /* One start of a job, until the dag has heard of its end. */
 struct process {
     struct graph *graph;
@@ -32,6 +38,7 @@ struct process {
     struct seat seat;
     uint32_t devices[DAG_JOB_DEVICES_MAX]; /* positions among the chosen ones: the dag's numbers */
     uint32_t attempt;                      /* of all sessions */
+    uint32_t n_halvings;                   /* of the batch */
     uint64_t batch, started_ms, mem_peak_bytes, rss_peak_bytes;
     int64_t started_wall_ms;
     bool is_alone;           /* on its devices, so that their memory is its own */
@@ -45,11 +52,11 @@ struct process {
     uint64_t out_before, errors_before; /* bytes that earlier attempts left in their files */
     struct proof_ask ask;
     struct job_proof proof;
-    struct background background; /* makes the proof */
+    struct background background;  /* makes the proof */
     atomic_bool is_proof_given_up; /* files can be so large that nobody waits for it */
-    struct stat *inputs_before;   /* [n_inputs] */
-    struct stat *outs_before;     /* [n_outs] */
-    char *command;                /* for the joblog; NULL: not needed */
+    struct stat *inputs_before;    /* [n_inputs] */
+    struct stat *outs_before;      /* [n_outs] */
+    char *command;                 /* for the joblog; NULL: not needed */
     uint64_t
         not_before_ms; /* it is not settled: until then it may live on, on a host that was lost */
 };

@@ -6,6 +6,10 @@
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 
+enum {
+    HALVINGS_MAX = 32
+};
+
 /* ---- jobs ---- */
 
 static uint64_t memory_wanted(const struct graph *graph, const struct graph_job *job)
@@ -17,10 +21,11 @@ static uint64_t memory_wanted(const struct graph *graph, const struct graph_job 
     return wanted == PLAN_MEMORY_AUTO ? job->mem_peak_bytes + job->mem_peak_bytes / 8 : wanted;
 }
 
+/* What muster fit has found is known when the job starts; a batch that cannot be halved any more fails then. */
 static uint32_t halvings_of(const struct plan_job *plan)
 {
     uint32_t n = 0;
-    for (uint64_t batch = plan->batch; batch > 1; batch /= 2)
+    for (uint64_t batch = plan->batch; batch > 1 && n < HALVINGS_MAX; batch /= 2)
         n++;
     return n;
 }
