@@ -95,7 +95,9 @@ struct graph_fleet {
     uint32_t n_devices;    /* that the dag knows: the first ones of those chosen */
     const char **patterns; /* [n_patterns] those of place i + 1 in the dag */
     uint32_t n_patterns;
-    bool is_full;     /* what comes is not used: the dag has no room */
+    int64_t
+        held_until_ms; /* wall clock: on other hosts, jobs of the last session may be alive; 0: not */
+    bool is_full;      /* what comes is not used: the dag has no room */
     bool are_awaited; /* hosts that never were here */
 };
 
@@ -167,6 +169,8 @@ const char *host_program(const struct graph *graph, uint32_t node);
 uint32_t host_cpus(const struct graph *graph, uint32_t node);
 /* When jobs of a host that is lost now have been ended there for sure, by its agent. */
 uint64_t host_empty_ms(struct graph *graph);
+/* The last session was killed, and may have had hosts: nothing starts there before its jobs must have ended. */
+void graph_hosts_hold(struct graph *graph);
 /* The place of a list of patterns, for the dag. ERR_USAGE: there are too many different ones. */
 MUST_CHECK int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err);
 /* May hosts come that a job waits for? */
