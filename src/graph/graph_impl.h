@@ -79,6 +79,7 @@ struct graph_device {
 
 /* A machine of the run, as its jobs see it. */
 struct graph_host {
+    bool is_known;          /* to the dag */
     bool is_up, is_awaited; /* is_awaited: it was lost, and is asked for again */
     uint32_t n_done;        /* jobs, in this session */
 };
@@ -92,8 +93,9 @@ struct graph_fleet {
     struct graph_host *hosts; /* [n_hosts], by the numbers of their nodes: 0 is this machine */
     struct graph_part *parts; /* [n_parts] */
     uint32_t n_hosts, n_parts;
-    uint32_t n_devices;    /* that the dag knows: the first ones of those chosen */
-    const char **patterns; /* [n_patterns] those of place i + 1 in the dag */
+    uint32_t n_devices;     /* that the dag knows: the first ones of those chosen */
+    uint32_t n_devices_max; /* that it can know */
+    const char **patterns;  /* [n_patterns] those of place i + 1 in the dag */
     uint32_t n_patterns;
     int64_t
         held_until_ms; /* wall clock: on other hosts, jobs of the last session may be alive; 0: not */

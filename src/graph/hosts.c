@@ -143,7 +143,7 @@ static bool are_held(const struct graph *graph)
 static void host_tell(struct graph *graph, enum dag_event_kind kind, uint32_t node)
 {
     bool is_early = kind == DEV_HOST_UP && node > 0 && are_held(graph);
-    if (node < DAG_HOSTS_MAX && !is_early)
+    if (graph->fleet.hosts[node].is_known && !is_early)
         graph_tell(graph, (struct dag_event){.kind = kind, .device = node});
 }
 
@@ -170,7 +170,8 @@ int graph_hosts_begin(struct graph *graph, struct err *err)
     if (graph->fleet.n_hosts > DAG_HOSTS_MAX)
         return fail(err, ERR_USAGE, "a graph can use %d hosts at most", DAG_HOSTS_MAX - 1);
     for (size_t part = 0; part < a->n_hosts; part++)
-        graph->fleet.hosts[a->hosts[part].node].is_up = true;
+        graph->fleet.hosts[a->hosts[part].node] =
+            (struct graph_host){.is_known = true, .is_up = true};
     return 0;
 }
 
@@ -181,18 +182,32 @@ void graph_hosts_release(struct graph *graph)
     free(graph->fleet.patterns);
 }
 
-/* False: the dag has no room for them, and for no others from now on, because numbers are given in order. */
-static bool devices_add(struct graph *graph, const struct allocation_host *of)
+/* Numbers are given in order: when one host has no room in the dag, no other can be used from then on. */
+static bool has_room(struct graph *graph, const struct allocation_host *of)
+{
+    struct graph_fleet *fleet = &graph->fleet;
+    fleet->is_full = fleet->is_full || of->node >= DAG_HOSTS_MAX ||
+                     fleet->n_devices + of->n_chosen > fleet->n_devices_max;
+    if (fleet->is_full)
+        log_add(graph->shell.log, LOG_WARN, "graph",
+                "%s is not used: this graph has %u devices, and cannot have more", of->name,
+                fleet->n_devices);
+    return !fleet->is_full;
+}
+
+static void dag_host_add(struct graph *graph, const struct allocation_host *of)
 {
     const struct allocation *a = &graph->allocation;
+    dag_add_host(graph->dag, of->node, host_cpus(graph, of->node));
+    graph->fleet.hosts[of->node].is_known = true;
     for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++) {
         const struct dag_device device = {.host = of->node,
                                           .mem_bytes = a->devices.at[a->chosen[i]].mem_free_bytes};
-        if (graph->fleet.is_full || dag_add_device(graph->dag, &device, 0) == UINT32_MAX)
-            return false;
+        uint32_t number = dag_add_device(graph->dag, &device, 0);
+        ASSERT(number == i);
         graph->fleet.n_devices++;
     }
-    return true;
+    host_allow(graph, of->node);
 }
 
 void graph_host_came(void *context, uint32_t part)
@@ -204,21 +219,13 @@ void graph_host_came(void *context, uint32_t part)
     graph->devices = xrealloc(graph->devices, (end + 1) * sizeof(*graph->devices));
     for (uint32_t i = of.first_chosen; i < end; i++)
         graph_device_begin(graph, i);
-    graph->fleet.is_full = graph->fleet.is_full || of.node >= DAG_HOSTS_MAX;
-    if (!graph->fleet.is_full) {
-        dag_add_host(graph->dag, of.node, host_cpus(graph, of.node));
-        if (are_held(graph))
-            host_tell(graph, DEV_HOST_DOWN, of.node);
-    }
-    graph->fleet.is_full = !devices_add(graph, &of);
-    if (graph->fleet.is_full) {
-        log_add(graph->shell.log, LOG_WARN, "graph", "%s is not used: this graph has %u devices",
-                of.name, graph->fleet.n_devices);
+    if (!has_room(graph, &of))
         return;
-    }
+    dag_host_add(graph, &of);
     graph->fleet.hosts[of.node].is_up = true;
     graph->fleet.hosts[of.node].is_awaited = false;
-    host_allow(graph, of.node);
+    if (are_held(graph))
+        host_tell(graph, DEV_HOST_DOWN, of.node);
     for (uint32_t i = of.first_chosen; i < end; i++)
         graph_tell(graph, (struct dag_event){.kind = DEV_DEVICE_UP, .device = i});
     host_tell(graph, DEV_HOST_UP, of.node);

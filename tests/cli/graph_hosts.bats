@@ -185,6 +185,16 @@ END
     says "one: it is connected again"
 }
 
+@test "commands of a line on hosts are printed here; a dry run looks at this machine alone" {
+    graph -q --hosts one=cpu:1,two=cpu:1 --via './reach {host}' -- sh -c 'echo {}; echo error {} >&2' ::: a b c
+    ended_with 0
+    [ "$(sort <<<"$output" | tr '\n' ' ')" = "a b c " ]
+    [ "$(sort <<<"$stderr" | tr '\n' ' ')" = "error a error b error c " ]
+    graph --dry-run --hosts one=cpu:1 --via './reach {host}' -- true ::: a
+    ended_with 2
+    [[ $stderr == *"leave --hosts out"* ]]
+}
+
 @test "hosts that are slow to answer are waited for, and a signal meanwhile leaves nothing" {
     waiting_jobs 1
     touch go
