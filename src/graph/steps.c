@@ -144,6 +144,8 @@ static void event_keep(struct graph *graph, const struct dag_event *event)
 void graph_tell(struct graph *graph, struct dag_event event)
 {
     const struct dag_action *actions;
+    if (graph->shell.phase.is_verb_away) /* the run is over, and its hosts are being left */
+        return;
     event_keep(graph, &event);
     if (graph->events.is_handled)
         return;
