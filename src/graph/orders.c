@@ -190,10 +190,10 @@ static int name_check(const char *name, struct err *err)
     bool is_good = name[0] && strlen(name) <= PLAN_NAME_BYTES_MAX;
     for (const char *at = name; *at; at++)
         is_good = is_good && (unsigned char)*at >= ' ' && *at != 0x7f;
-    return is_good ? 0
-                   : fail(err, ERR_USAGE,
-                          "--name: a name has 1 to %d bytes, and no control characters",
-                          PLAN_NAME_BYTES_MAX);
+    return is_good
+               ? 0
+               : fail(err, ERR_USAGE, "--name: a name has 1 to %d bytes, and no control characters",
+                      PLAN_NAME_BYTES_MAX);
 }
 
 static int job_parse(struct graph *graph, const json_t *root, struct plan_job *job, struct err *err)

@@ -50,11 +50,9 @@ static void take(const char *dir, const struct plan_out *out, int64_t since_ns,
 {
     const struct plan_job job = {.outs = out, .n_outs = 1};
     *proof = (struct job_proof){0};
-    job_proof_take(&(struct proof_ask){.job = &job,
-                                       .cwd = dir,
-                                       .since_ns = since_ns,
-                                       .outs_before = before},
-                   proof);
+    job_proof_take(
+        &(struct proof_ask){.job = &job, .cwd = dir, .since_ns = since_ns, .outs_before = before},
+        proof);
 }
 
 static void look(const char *dir, const char *path, struct stat *before)
