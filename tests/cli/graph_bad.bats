@@ -131,6 +131,19 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     [ "$(query "SELECT count(*) FROM jobs")" -eq 1 ]
 }
 
+@test "--on-finish gets the summary, however the run ended" {
+    jobs_are "  a: {run: 'sleep 60'}
+  b: {run: 'true', needs: a}"
+    graph --time-limit 300ms --on-finish 'cat >summary' g.yaml
+    ended_with 124
+    holds summary '"status":124,"jobs":2,"done":0,"failed":0,"blocked":0,"cancelled":0,"not_run":2,"wall_ms":'
+    jobs_are "  a: {run: 'true'}"
+    graph --on-finish 'cat >summary' g.yaml
+    ended_with 0
+    holds summary '"status":0,"jobs":1,"done":1,'
+    [ "$("$PYTHON" -c 'import json; print(json.load(open("summary"))["run"])')" = "$(run_dir)" ]
+}
+
 answers_why() {
     run "$MUSTER" why '*'
     [ "$status" -eq 0 ] && [[ $output == *"gate: runs"* ]]
