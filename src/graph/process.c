@@ -2,6 +2,7 @@
  *
  * A job as a process: its start, its output, and what its end means.
  */
+#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -17,6 +18,7 @@
 
 enum {
     TAIL_BYTES = 4096,
+    COPY_BYTES = 64 * 1024,
     STATUS_REFUSED = 127,             /* of a shell that finds no such command */
     CLOCK_SLACK_NS = 20 * 1000 * 1000 /* the file system's clock may be behind by a tick */
 };
@@ -65,8 +67,11 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
     snprintf(headline, sizeof(headline), "attempt %u of %s", process->attempt, name_of(process));
     struct logfile_opts opts = {.path = path,
                                 .cap_bytes = process->graph->request->log_cap_bytes,
-                                /* Where output is printed, it is all of the file. */
-                                .headline = process->graph->request->prints ? NULL : headline};
+                                .headline = headline};
+    if (process->graph->request->prints) { /* from this file: it is all of it, and nothing else */
+        opts.cap_bytes = UINT64_MAX;
+        opts.headline = NULL;
+    }
     struct stat before = {0};
     if (stat(path, &before) == 0)
         *(stream == STREAM_ERR ? &process->errors_before : &process->out_before) =
@@ -404,10 +409,12 @@ static void process_settle(struct process *process)
 
 static void log_copy(const struct process *process, const char *which, uint64_t skipped, int to)
 {
-    cleanup_free char *path = log_path_new(process, which);
-    cleanup_buf struct buf text = BUF_INIT;
-    if (file_read(path, SIZE_MAX / 2, &text, NULL) == 0 && text.len > skipped)
-        (void)!write_all(to, text.at + skipped, text.len - skipped, NULL);
+    cleanup_free char *path = log_path_new(process, which), *piece = xmalloc(COPY_BYTES);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = 0;
+    for (off_t at = (off_t)skipped; fd >= 0 && (got = pread(fd, piece, COPY_BYTES, at)) > 0; at += got)
+        if (write_all(to, piece, (size_t)got, NULL) != 0)
+            return; /* nobody reads it; the file has it */
 }
 
 /* Job by job, so that lines of several do not mix. */

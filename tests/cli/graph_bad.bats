@@ -131,6 +131,13 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     [ "$(query "SELECT count(*) FROM jobs")" -eq 1 ]
 }
 
+@test "what a job of a command line prints is printed whole, however much it is" {
+    graph --log-cap 64KiB -- sh -c 'seq 200000; seq 200000 >&2' ::: 1
+    ended_with 0
+    [ "$output" = "$(seq 200000)" ]
+    [ "$stderr" = "$(seq 200000)" ]
+}
+
 @test "--on-finish gets the summary, however the run ended" {
     jobs_are "  a: {run: 'sleep 60'}
   b: {run: 'true', needs: a}"
