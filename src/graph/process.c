@@ -65,9 +65,8 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
         return *file;
     cleanup_free char *path = log_path_new(process, stream == STREAM_ERR ? "stderr" : "stdout");
     snprintf(headline, sizeof(headline), "attempt %u of %s", process->attempt, name_of(process));
-    struct logfile_opts opts = {.path = path,
-                                .cap_bytes = process->graph->request->log_cap_bytes,
-                                .headline = headline};
+    struct logfile_opts opts = {
+        .path = path, .cap_bytes = process->graph->request->log_cap_bytes, .headline = headline};
     if (process->graph->request->prints) { /* from this file: it is all of it, and nothing else */
         opts.cap_bytes = UINT64_MAX;
         opts.headline = NULL;
@@ -308,15 +307,15 @@ static void files_look(struct process *process)
     const struct plan_job *plan = job_of(process)->plan;
     const char *cwd = plan->cwd ? plan->cwd : process->graph->cwd;
     size_t n = 0;
-    process->outs_before = xcalloc(plan->n_outs + 1, sizeof(*process->outs_before));
-    outs_look(&(struct proof_ask){.job = plan, .cwd = cwd}, process->outs_before);
+    process->proving.outs_before = xcalloc(plan->n_outs + 1, sizeof(*process->proving.outs_before));
+    outs_look(&(struct proof_ask){.job = plan, .cwd = cwd}, process->proving.outs_before);
     while (plan->inputs && plan->inputs[n])
         n++;
-    process->inputs_before = xcalloc(n + 1, sizeof(*process->inputs_before));
+    process->proving.inputs_before = xcalloc(n + 1, sizeof(*process->proving.inputs_before));
     for (size_t i = 0; i < n; i++) {
         cleanup_free char *path = input_path_new(plan, plan->inputs[i]);
-        if (stat(path, &process->inputs_before[i]) != 0)
-            process->inputs_before[i] = (struct stat){0};
+        if (stat(path, &process->proving.inputs_before[i]) != 0)
+            process->proving.inputs_before[i] = (struct stat){0};
     }
 }
 
@@ -386,8 +385,8 @@ void process_free(struct process *process)
     logfile_close(process->out);
     logfile_close(process->errors);
     job_proof_release(&process->proof);
-    free(process->inputs_before);
-    free(process->outs_before);
+    free(process->proving.inputs_before);
+    free(process->proving.outs_before);
     free(process->command);
     free(process);
 }
@@ -412,7 +411,8 @@ static void log_copy(const struct process *process, const char *which, uint64_t 
     cleanup_free char *path = log_path_new(process, which), *piece = xmalloc(COPY_BYTES);
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = 0;
-    for (off_t at = (off_t)skipped; fd >= 0 && (got = pread(fd, piece, COPY_BYTES, at)) > 0; at += got)
+    for (off_t at = (off_t)skipped; fd >= 0 && (got = pread(fd, piece, COPY_BYTES, at)) > 0;
+         at += got)
         if (write_all(to, piece, (size_t)got, NULL) != 0)
             return; /* nobody reads it; the file has it */
 }
@@ -490,7 +490,7 @@ static void inputs_compare(struct process *process)
 {
     for (size_t i = 0; i < process->proof.n_inputs; i++) {
         struct file_mark *mark = &process->proof.inputs[i];
-        const struct stat *before = &process->inputs_before[i];
+        const struct stat *before = &process->proving.inputs_before[i];
         struct stat now = {0};
         if (stat(mark->path, &now) == 0 && now.st_size == before->st_size &&
             now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
@@ -507,7 +507,7 @@ static void inputs_compare(struct process *process)
 static void proof_work(void *context)
 {
     struct process *process = context;
-    job_proof_take(&process->ask, &process->proof);
+    job_proof_take(&process->proving.ask, &process->proof);
 }
 
 static void on_proof(void *context)
@@ -516,7 +516,7 @@ static void on_proof(void *context)
     const struct err *why = &process->proof.why;
     char text[END_TEXT_BYTES];
     shell_now(&process->graph->shell);
-    if (why->code && atomic_load(&process->is_proof_given_up)) {
+    if (why->code && atomic_load(&process->proving.is_given_up)) {
         process_judge(process, DEND_ENDED, "the proof of its files was given up");
         return;
     }
@@ -537,7 +537,7 @@ static void on_background_closed(uv_handle_t *handle)
 static void on_proof_made(void *context)
 {
     struct process *process = context;
-    background_close(&process->background, on_background_closed);
+    background_close(&process->proving.background, on_background_closed);
 }
 
 static void proof_begin(struct process *process)
@@ -549,13 +549,14 @@ static void proof_begin(struct process *process)
         process_judge(process, DEND_WELL, NULL);
         return;
     }
-    process->ask = (struct proof_ask){.job = plan,
-                                      .cwd = plan->cwd ? plan->cwd : graph->cwd,
-                                      .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
-                                      .outs_before = process->outs_before,
-                                      .is_given_up = &process->is_proof_given_up};
-    background_open(&process->background, &graph->shell.loop, process);
-    background_start(&process->background, proof_work, on_proof_made);
+    process->proving.ask =
+        (struct proof_ask){.job = plan,
+                           .cwd = plan->cwd ? plan->cwd : graph->cwd,
+                           .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
+                           .outs_before = process->proving.outs_before,
+                           .is_given_up = &process->proving.is_given_up};
+    background_open(&process->proving.background, &graph->shell.loop, process);
+    background_start(&process->proving.background, proof_work, on_proof_made);
 }
 
 static enum death verdict(const struct process *process, const struct worker_exit *exit,
