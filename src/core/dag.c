@@ -129,6 +129,15 @@ uint32_t dag_add(struct dag *dag, const struct dag_job *job)
     return number;
 }
 
+void dag_add_host(struct dag *dag, uint32_t host, uint32_t n_cpus)
+{
+    ASSERT(host < DAG_HOSTS_MAX);
+    dag->hosts.at[host].n_cpus = n_cpus;
+    dag->hosts.at[host].is_up = true;
+    dag->hosts.len = MAX(dag->hosts.len, host + 1);
+    dag->shapes.is_all_due = true;
+}
+
 uint32_t dag_add_device(struct dag *dag, const struct dag_device *device, uint32_t n_cpus)
 {
     ASSERT(device->host < DAG_HOSTS_MAX);

@@ -124,9 +124,9 @@ struct look {
 
 static bool has_cpus(const struct dag *dag, const struct look *look, uint32_t host)
 {
-    uint32_t n_cpus = dag->hosts.at[host].n_cpus, n_wanted = look->demand->want.n_cpus;
-    return n_wanted <= n_cpus && n_wanted <= n_cpus - look->now->cpus_used[host] &&
-           (!look->later || n_wanted <= n_cpus - look->later->cpus_used[host]);
+    uint64_t n_cpus = dag->hosts.at[host].n_cpus, n_wanted = look->demand->want.n_cpus;
+    return n_wanted + look->now->cpus_used[host] <= n_cpus &&
+           (!look->later || n_wanted + look->later->cpus_used[host] <= n_cpus);
 }
 
 static bool device_fits(const struct dag *dag, const struct look *look, uint32_t device)

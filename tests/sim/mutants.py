@@ -262,7 +262,7 @@ DAG = {
     "memory is shared with one who reserves none": (
         "dag_place.c", "        return load->n_share_only == 0;\n", "        return true;\n"),
     "CPUs are not counted": (
-        "dag_place.c", "n_wanted <= n_cpus - look->now->cpus_used[host]", "true"),
+        "dag_place.c", "n_wanted + look->now->cpus_used[host] <= n_cpus", "true"),
     "a device that is down is used": (
         "dag_place.c", "(d->is_up || look->reach == REACH_EVER)", "true"),
     "a host that is down is used": (

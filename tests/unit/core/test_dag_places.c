@@ -328,6 +328,30 @@ static void a_head_that_waits_in_vain_gets_the_first_device(void **state)
     scene_close(&scene);
 }
 
+/* In whatever order they come; one that comes back with fewer CPUs than are in use takes nothing more. */
+static void a_host_that_comes_late_has_its_cpus_and_devices(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1), .n_devices_max = 2);
+    ADD(&scene, .want = {.n_cpus = 16});
+    play(&scene, "await", "over");
+    is_in(&scene, 0, DAG_READY);
+    dag_add_host(scene.dag, 3, 16);
+    play(&scene, "tick 0", "0@h3");
+    dag_add_host(scene.dag, 2, 4);
+    assert_int_equal(dag_add_device(scene.dag, &(struct dag_device){.host = 2}, 0), 1);
+    ADD(&scene, .want = {.n_devices_min = 1, .n_devices_max = 1, .n_cpus = 4, .place = 1});
+    dag_allow(scene.dag, 1, 2);
+    play(&scene, "tick 0", "");
+    play(&scene, "up 1", "1@1");
+    dag_add_host(scene.dag, 3, 8);
+    ADD(&scene, .want = {.n_cpus = 1, .place = 2});
+    dag_allow(scene.dag, 2, 3);
+    play(&scene, "tick 0", "");
+    play(&scene, "end 0 well", "0 done, 2@h3");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +375,7 @@ int main(void)
         cmocka_unit_test(a_long_job_starts_where_the_head_leaves_enough),
         cmocka_unit_test(if_times_are_unknown_patience_keeps_devices_free),
         cmocka_unit_test(a_head_that_waits_in_vain_gets_the_first_device),
+        cmocka_unit_test(a_host_that_comes_late_has_its_cpus_and_devices),
     };
     return cmocka_run_group_tests_name("dag places", tests, NULL, NULL);
 }
