@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "shell/hosts.h"
 #include "store/lock.h"
 #include "store/manifest.h"
 #include "store/runs.h"
@@ -20,9 +21,17 @@ enum {
 
 /* ---- the shell's verb ---- */
 
+/* Nothing starts any more, so nothing has to wait until jobs of lost hosts are gone there. */
+static void lost_let_go(struct graph *graph)
+{
+    for (struct process *process = graph->processes; process; process = process->next)
+        process->not_before_ms = 0;
+}
+
 static void on_stop(void *context, bool now)
 {
     struct graph *graph = context;
+    lost_let_go(graph);
     if (graph->dag)
         graph_tell(graph, (struct dag_event){.kind = DEV_STOP, .flag = now});
     else
@@ -39,6 +48,7 @@ static void on_tick(void *context)
     struct graph *graph = context;
     device_watch_check(graph->watch);
     processes_tick(graph);
+    graph_hosts_tick(graph);
     record_sync(graph);
     if (dag_wake_ms(graph->dag) <= graph->shell.now_ms)
         graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
@@ -63,6 +73,9 @@ static const struct shell_verb graph_shell = {.name = "graph",
                                               .tick = on_tick,
                                               .each_second = on_second,
                                               .before_sleep = on_before_sleep,
+                                              .takes_seats = true,
+                                              .takes_hosts = true,
+                                              .finish_ms = graph_finish_ms,
                                               .order = graph_order};
 
 /* ---- the folder ---- */
@@ -187,6 +200,8 @@ static void run_begin(struct graph *graph)
     shell_keeper_start(&graph->shell, &graph->allocation, entry, graph->request->grace_ms);
     device_watch_log(graph->watch);
     device_watch_begin(graph->watch);
+    hosts_losses_tell(graph->shell.machines.hosts);
+    hosts_arrivals_tell(graph->shell.machines.hosts);
     report_memory(graph, "at the start");
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         if (graph->jobs[i].is_cancelled)
@@ -233,6 +248,7 @@ static int run_end(struct graph *graph)
     record_flush(graph);
     record_sync(graph);
     report_memory(graph, "at the end");
+    console_flush(graph->shell.display.console, shell_now(&graph->shell), true);
     shell_progress_end(&graph->shell);
     shell_reap(&graph->shell);
     snprintf(text, sizeof(text), "%d", status);
@@ -256,7 +272,7 @@ static int run_all(struct graph *graph, int ready_fd, struct err *err)
         if (ready_fd >= 0)
             shell_detach_end(&graph->shell, ready_fd, false);
         run_begin(graph);
-        while (!graph->is_over || graph->n_processes > 0)
+        while (!graph->is_over || graph->n_processes > 0 || graph_awaits_hosts(graph))
             shell_turn(&graph->shell);
         rc = run_end(graph);
     }
@@ -278,6 +294,7 @@ void graph_release(struct graph *graph)
         free(graph->jobs[i].end);
     free(graph->jobs);
     free(graph->devices);
+    graph_hosts_release(graph);
     free(graph->events.at);
     buf_release(&graph->stale);
     plan_release(&graph->added);

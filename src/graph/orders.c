@@ -15,6 +15,7 @@
 #include "base/suggest.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "shell/hosts.h"
 
 enum {
     ADDED_BYTES_MAX = 64 << 20,
@@ -332,6 +333,13 @@ int added_read(struct graph *graph, struct err *err)
     return rc;
 }
 
+/* "add LIST" of hosts, while the job of "add" is an object. */
+static bool is_about_hosts(struct str word, struct str rest)
+{
+    bool adds_hosts = str_equal(word, STR("add")) && !str_starts_with(rest, STR("{"));
+    return adds_hosts || str_equal(word, STR("drop")) || str_equal(word, STR("drop-now"));
+}
+
 int graph_order(void *context, struct str line, struct buf *told, struct err *err)
 {
     struct graph *graph = context;
@@ -339,6 +347,8 @@ int graph_order(void *context, struct str line, struct buf *told, struct err *er
     shell_now(&graph->shell);
     if (!str_next(&rest, ' ', &word) || rest.len == 0)
         return fail(err, ERR_DATA, "an order that cannot be understood");
+    if (is_about_hosts(word, rest))
+        return hosts_order(graph->shell.machines.hosts, line, err);
     if (str_equal(word, STR("add")))
         return add_do(graph, rest, told, err);
     cleanup_free char *pattern = xstrndup(rest.at, rest.len);

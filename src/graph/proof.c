@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <fts.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -15,6 +17,7 @@
 
 enum {
     READ_BYTES = 1 << 20,
+    LOOK_EVERY_MS = 250,
     JSON_BYTES_MAX = 256 << 20 /* of a file whose member is looked for */
 };
 
@@ -194,9 +197,13 @@ static int out_check(const struct plan_out *out, const char *path, struct err *e
 {
     struct stat st;
     bool wants_folder = str_ends_with(str_of(out->path), STR("/"));
-    if (stat(path, &st) != 0)
-        return errno == ENOENT ? fail(err, ERR_DATA, "it did not leave %s", out->path)
+    if (stat(path, &st) != 0) {
+        int sys = errno;
+        int rc = sys == ENOENT ? fail(err, ERR_DATA, "it did not leave %s", out->path)
                                : fail_errno(err, "look at %s", out->path);
+        err->sys = sys;
+        return rc;
+    }
     bool is_folder = S_ISDIR(st.st_mode);
     /* What is neither, such as a FIFO, is not even opened: that could take for ever. */
     if (wants_folder ? !is_folder : !S_ISREG(st.st_mode))
@@ -259,13 +266,49 @@ static int out_take(const struct proof_ask *ask, size_t number, struct file_mark
     return rc ? rc : mark_take(mark->path, true, ask->is_given_up, mark, err);
 }
 
+/* A client of NFS may use what it once saw of a file, also that it is not there, until somebody opens it and its folder. */
+static void out_renew(const struct proof_ask *ask, const struct plan_out *out)
+{
+    cleanup_free char *path = path_of(ask, out->path), *folder = path_dirname(path);
+    char *roots[] = {path, NULL};
+    const FTSENT *entry;
+    fd_close(&(int){open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)});
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR | FTS_NOSTAT, NULL);
+    while (walk && (entry = fts_read(walk)))
+        if (entry->fts_info != FTS_D && entry->fts_info != FTS_DP)
+            fd_close(&(int){open(entry->fts_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)});
+    if (walk)
+        fts_close(walk);
+}
+
+static void mark_forget(struct file_mark *mark)
+{
+    free(mark->path);
+    *mark = (struct file_mark){0};
+}
+
+static int out_prove(const struct proof_ask *ask, size_t number, struct file_mark *mark,
+                     struct err *err)
+{
+    for (uint64_t waited_ms = 0;; waited_ms += LOOK_EVERY_MS) {
+        if (ask->patience_ms > 0)
+            out_renew(ask, &ask->job->outs[number]);
+        int rc = out_take(ask, number, mark, err);
+        if (rc == 0 || waited_ms >= ask->patience_ms)
+            return rc;
+        mark_forget(mark);
+        *err = (struct err){0};
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_MS * 1000000L}, NULL);
+    }
+}
+
 void job_proof_take(const struct proof_ask *ask, struct job_proof *out)
 {
     const struct plan_job *job = ask->job;
     int rc = 0;
     out->outs = xcalloc(job->n_outs + 1, sizeof(*out->outs));
     for (; rc == 0 && out->n_outs < job->n_outs; out->n_outs++)
-        rc = out_take(ask, out->n_outs, &out->outs[out->n_outs], &out->why);
+        rc = out_prove(ask, out->n_outs, &out->outs[out->n_outs], &out->why);
     size_t n_inputs = 0;
     while (job->inputs && job->inputs[n_inputs])
         n_inputs++;

@@ -31,6 +31,8 @@ struct proof_ask {
     const struct stat *outs_before; /* by outs_look(), when the job started; NULL: not looked */
     const atomic_bool *
         is_given_up; /* another thread may set it: the proof fails with ERR_STOPPED; NULL: none does */
+    uint64_t
+        patience_ms; /* so long it may take until files are seen here that were written elsewhere */
 };
 
 /* Looks at the places of the outs; before[i] is zero where nothing is. */

@@ -237,6 +237,70 @@ END
     [ "$(effects ranks)" = "0 of 2 1 of 2 " ]
 }
 
+@test "maps and merges: their folders are made, they are done again, and their runs are not the newest" {
+    seq 3 >in.txt
+    cat >g.yaml <<'END'
+vars: {n: [1, 2]}
+jobs:
+  map: {for: [n], map: {worker: "sed s/$/.{n}/", input: in.txt}, out: "new/maps/{n}.txt"}
+  all: {merge: {}, needs: map, out: new/all/all.txt}
+END
+    graph g.yaml
+    ended_with 0
+    [ "$(tr '\n' ' ' <new/all/all.txt)" = "1.1 2.1 3.1 1.2 2.2 3.2 " ]
+    run "$MUSTER" status
+    says "map 2/2" "all 1/1"
+    sed -i 's/sed s/sed -e s/' g.yaml
+    seq 2 >in.txt
+    graph g.yaml
+    ended_with 0
+    [ "$(tr '\n' ' ' <new/all/all.txt)" = "1.1 2.1 1.2 2.2 " ]
+    graph --redo all g.yaml
+    ended_with 0
+    [ "$(ls muster-runs)" = "$(basename "$(readlink muster-runs/latest)")"$'\nlatest' ]
+}
+
+@test "a map that was killed goes on, but not with results of another checkpoint" {
+    seq 4 >in.txt
+    cat >worker.py <<'END'
+import os, time, muster
+for item in muster.items():
+    print(item.data, file=open("begun", "a"))
+    item.done(f"{item.data} {open('model').read().strip()}")
+    while item.data == "3" and not os.path.exists("go"):
+        time.sleep(0.05)
+END
+    cat >g.yaml <<END
+jobs:
+  model: {run: cp from model, in: from, out: model}
+  map: {map: {worker: "$PYTHON worker.py", input: in.txt}, needs: model, out: out.txt}
+END
+    # Has the n-th folder of the map's runs results that count?
+    has_committed() {
+        [ "$(for db in muster-runs/latest/runs/map-*/latest/run.db; do
+            sqlite3 "$db" 'SELECT count(*) > 0 FROM ranges' 2>/dev/null
+        done | grep -c 1)" -eq "$1" ]
+    }
+    for n in 1 2; do
+        [ $n = 1 ] && echo old >from || echo new >from
+        rm -f begun
+        "$MUSTER" graph -q -g cpu:1 g.yaml 3>&- 4>&- &
+        PID=$!
+        wait_for grep -qs 3 begun
+        wait_for has_committed $n
+        kill -KILL $PID
+        wait $PID || true
+        wait_for nobody_is_left
+    done
+    rm begun
+    touch go
+    graph g.yaml
+    ended_with 0
+    [ "$(tr '\n' ' ' <out.txt)" = '"1 new" "2 new" "3 new" "4 new" ' ]
+    # What was committed when muster was killed is not asked for again.
+    [ "$(head -1 begun)" -gt 1 ]
+}
+
 @test "why, hold, release, cancel, retry and add, while it runs" {
     cat >g.yaml <<'END'
 jobs:

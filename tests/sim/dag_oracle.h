@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Judges a dag from outside. It keeps the facts that the dag was told, works out anew after each event what state every
- * job must have, and compares. Which jobs start is the dag's choice: each start is looked at by adding up what all that
- * runs takes, and after a step nothing may be left that could have started.
+ * Judges a dag from outside. It keeps the facts that the dag was told, works out anew after each
+ * event what state every job must have, and compares. Which jobs start is the dag's choice: each
+ * start is looked at by adding up what all that runs takes, and after a step nothing may be left
+ * that could have started.
  */
 #pragma once
 
@@ -70,6 +71,9 @@ void oracle_event(struct oracle *oracle, const struct dag_event *event);
 void oracle_action(struct oracle *oracle, const struct dag *dag, const struct dag_action *action);
 void oracle_settle(struct oracle *oracle, const struct dag *dag);
 
+bool oracle_is_bad(enum dag_state state);
+uint32_t oracle_needs_left(const struct oracle *oracle, const struct oracle_job *job);
+bool oracle_has_bad_need(const struct oracle *oracle, const struct oracle_job *job);
 bool oracle_runs(const struct oracle *oracle, uint32_t job);
 uint32_t oracle_n_running(const struct oracle *oracle);
 /* Says what was found, and ends the program. */

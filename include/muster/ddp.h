@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data-parallel training: each rank has the whole model and a part of each batch, and the gradients are
+ * averaged over the ranks while the backward pass goes on.
+ *
+ *     struct muster_ddp *ddp = muster_ddp_new(dist, params, n_params, NULL);
+ *     muster_ddp_broadcast(ddp, 0);
+ *     for (each batch) {
+ *         muster_ddp_begin(ddp, n_samples);
+ *         backward: muster_ddp_ready(ddp, i) when the gradient of params[i] is complete
+ *         if (muster_ddp_finish(ddp) != 0)
+ *             break;
+ *         muster_ddp_clip(ddp, 1, &norm);
+ *         optimiser
+ *     }
+ *
+ * Gradients travel in buckets, in the reverse order of registration, which is about the order in which
+ * backward makes them. What was not said to be ready, as a parameter that this batch did not use, is
+ * taken as it is by finish. After finish every rank has the mean over all samples of all ranks, however
+ * unevenly these are spread, and the same bits.
+ *
+ * Accumulation: run the passes of the first micro-batches without begin, which is when ready has no
+ * effect, and count their samples by muster_ddp_accumulate; gradients add up in their memory. Begin and
+ * finish are for the last one.
+ *
+ * The same bits on any number of ranks (opts.n_shards): the global batch is cut into that many shards,
+ * each rank has some of them in a row (muster_ddp_shards), computes the gradient of one after the other
+ * from zero, and deposits each by muster_ddp_shard, which zeroes the gradients; then finish. Shards are
+ * added up in a fixed binary tree, so the result depends on their gradients alone.
+ *
+ * Errors are those of the muster_dist handle: sticky, and the same on all ranks. Functions may be called
+ * from several threads.
+ */
+#pragma once
+
+#include "muster/dist.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+struct muster_ddp;
+
+/* A tensor of the model. Types are float32, float64, bfloat16, float16. */
+struct muster_param {
+    const char *name; /* for messages; copied */
+    enum muster_type type;
+    size_t count;
+    void *value; /* NULL: it is neither broadcast nor compared */
+    void
+        *gradient; /* of the same type; NULL: the library has memory for it (muster_ddp_gradient) */
+};
+
+/* Zero means default. */
+struct muster_ddp_opts {
+    size_t bucket_bytes; /* default 25 MiB; a larger parameter has a bucket of its own */
+    enum muster_type
+        wire; /* bfloat16 or float16: float32 gradients travel in it, summed in float32;
+                                others: as they are */
+    bool gradients_are_sums; /* over samples; default: means over the samples that a rank counts */
+    bool allows_nonfinite;   /* default: NaN, infinity, and what overflows the wire, are errors */
+    uint32_t n_shards;       /* a power of two, at least the number of ranks; default: none */
+};
+
+/* A bucket in the newest step. CLOCK_MONOTONIC; zeros in a world that has not finished one. */
+struct muster_ddp_bucket {
+    size_t n_params, bytes;
+    uint64_t ready_ns, begin_ns, end_ns; /* handed over; its all-reduce on this rank */
+};
+
+/*
+ * Register the parameters: the same on every rank, in the order of the forward pass, which is checked.
+ * NULL, with the error of dist, if that failed. dist must outlive it.
+ */
+MUSTER_API struct muster_ddp *muster_ddp_new(struct muster_dist *dist,
+                                             const struct muster_param *params, size_t n_params,
+                                             const struct muster_ddp_opts *opts);
+MUSTER_API void muster_ddp_free(struct muster_ddp *ddp);
+
+/* The gradient of a parameter; without memory of the user's it lies where it travels from, uncopied. */
+MUSTER_API void *muster_ddp_gradient(struct muster_ddp *ddp, size_t param);
+
+/* Give every rank the values of root. */
+MUSTER_API int muster_ddp_broadcast(struct muster_ddp *ddp, uint32_t root);
+
+/* Count the samples of a micro-batch whose gradients stay here until the step that begins later. */
+MUSTER_API int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples);
+
+/*
+ * Begin the pass whose gradients travel. n_samples: of this micro-batch; a rank that has none, in the
+ * step altogether, takes part with 0, and its gradients are not looked at.
+ */
+MUSTER_API int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples);
+/* The gradient is complete, and must not be touched until finish. */
+MUSTER_API int muster_ddp_ready(struct muster_ddp *ddp, size_t param);
+MUSTER_API int muster_ddp_finish(struct muster_ddp *ddp);
+
+/* The shards of this rank: from *first on, before *end. */
+MUSTER_API void muster_ddp_shards(const struct muster_ddp *ddp, uint32_t *first, uint32_t *end);
+MUSTER_API int muster_ddp_shard(struct muster_ddp *ddp, uint64_t n_samples);
+
+/*
+ * The Euclidean norm of all gradients together, after finish; the same bits on all ranks. clip scales
+ * them to max_norm if it is greater, and tells what it was; a norm that is not finite changes nothing.
+ */
+MUSTER_API int muster_ddp_norm(struct muster_ddp *ddp, double *norm);
+MUSTER_API int muster_ddp_clip(struct muster_ddp *ddp, double max_norm, double *norm);
+
+/*
+ * Compare the values of all ranks by a hash for each parameter. MUSTER_DIST_EDATA names the first that
+ * differs, and the ranks that have other bits than most.
+ */
+MUSTER_API int muster_ddp_check_replicas(struct muster_ddp *ddp);
+
+/* How many buckets there are, and one of them. */
+MUSTER_API size_t muster_ddp_n_buckets(const struct muster_ddp *ddp);
+MUSTER_API void muster_ddp_bucket(struct muster_ddp *ddp, size_t bucket,
+                                  struct muster_ddp_bucket *out);
+
+#if defined(__cplusplus)
+}
+#endif

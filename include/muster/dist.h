@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that compute together: collective operations between the processes of one job.
+ *
+ *     struct muster_dist *dist = muster_dist_open(NULL);
+ *     float sum = muster_dist_rank(dist);
+ *     muster_dist_all_reduce(dist, &sum, 1, MUSTER_FLOAT32, MUSTER_SUM);
+ *     if (muster_dist_close(dist) != 0)
+ *         return 1;
+ *
+ * Which rank this process is comes from its environment, as `muster launch`, torchrun, srun and mpirun
+ * set it. A program that is started alone is a world of one, and every operation is then a copy.
+ *
+ * All ranks issue the same operations in the same order. Every operation carries what it is, so ranks
+ * that disagree are told both sides. Each has a time limit (MUSTER_DIST_TIMEOUT), and its error names
+ * the rank that is missing and what that did last; a rank whose process ended is named within a second.
+ *
+ * Results are the same bits on every rank and in every run with as many ranks: values are combined in
+ * the order of the ranks. 16-bit floats are summed in float32 and rounded once, to nearest even.
+ *
+ * Errors are sticky, and are those of all ranks: the first one ends every operation on every rank with
+ * the same code and message. So a program needs to check only what it acts upon, and close.
+ *
+ * Threads: any thread may call, but the order of the operations is the caller's business, and open and
+ * close are called once. A process forked from a rank must not use the handle: it is refused there, and
+ * close only releases the child's copy.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#if !defined(MUSTER_API)
+#define MUSTER_API __attribute__((visibility("default")))
+#endif
+
+enum muster_dist_code {
+    MUSTER_DIST_EIO = -1,  /* a system call failed */
+    MUSTER_DIST_EENV = -2, /* the environment contradicts itself, or no backend reaches all ranks */
+    MUSTER_DIST_EUSE = -3, /* wrong use: what was asked for does not exist */
+    MUSTER_DIST_ENOMEM = -4,    /* no memory, or no room for shared memory */
+    MUSTER_DIST_EMISMATCH = -5, /* ranks issued different operations */
+    MUSTER_DIST_ETIMEOUT = -6,  /* a rank did not come within the time limit */
+    MUSTER_DIST_ELOST = -7,     /* the process of a rank ended, or closed its handle too early */
+    MUSTER_DIST_EDATA = -8, /* values that must not be: NaN in gradients, replicas that differ */
+    MUSTER_DIST_EFAIL = -9  /* for muster_dist_fail, where no other code fits */
+};
+
+enum muster_type {
+    MUSTER_FLOAT32,
+    MUSTER_FLOAT64,
+    MUSTER_BFLOAT16,
+    MUSTER_FLOAT16,
+    MUSTER_INT32,
+    MUSTER_INT64,
+    MUSTER_UINT8,
+    MUSTER_INT8
+};
+
+/*
+ * Sums of integers wrap around, their mean is that of the 64-bit sum, cut towards zero. The minimum and
+ * the maximum of values with a NaN among them are NaN.
+ */
+enum muster_op {
+    MUSTER_SUM,
+    MUSTER_MEAN,
+    MUSTER_MIN,
+    MUSTER_MAX
+};
+
+enum muster_collective {
+    MUSTER_BARRIER,
+    MUSTER_ALL_REDUCE,
+    MUSTER_BROADCAST,
+    MUSTER_REDUCE_SCATTER,
+    MUSTER_ALL_GATHER
+};
+
+struct muster_dist;
+
+/* Zero means default. */
+struct muster_dist_opts {
+    uint64_t timeout_ms; /* for each operation, and for all ranks to come at first; default:
+                            MUSTER_DIST_TIMEOUT (90, 90s, 5m, 2h), else ten minutes */
+    const char
+        *backend; /* "shm" or "mpi"; default: MUSTER_DIST_BACKEND, else what reaches all ranks */
+};
+
+/*
+ * An operation as a value, for muster_dist_start. `count` is that of the smaller side: all values of an
+ * all-reduce or a broadcast, one rank's part of a reduce-scatter or an all-gather. in and out are the
+ * same for work in place (in NULL means out), or do not overlap; a part may be in place as well.
+ */
+struct muster_dist_call {
+    enum muster_collective kind;
+    enum muster_type type;
+    enum muster_op op;
+    uint32_t root; /* of a broadcast */
+    const void *in;
+    void *out;
+    size_t count;
+};
+
+/*
+ * Join the ranks of this job, and wait until all are there. Returns NULL only for lack of memory; the
+ * other functions accept NULL. Any other error is kept: muster_dist_code and every operation return it.
+ */
+MUSTER_API struct muster_dist *muster_dist_open(const struct muster_dist_opts *opts);
+
+/*
+ * Finish what was started, leave and release. Returns 0, or the sticky error. Ranks that still wait for
+ * this one are told that it has left.
+ */
+MUSTER_API int muster_dist_close(struct muster_dist *dist);
+
+/* 0 and 1 on a handle that could not be opened. */
+MUSTER_API uint32_t muster_dist_rank(const struct muster_dist *dist);
+MUSTER_API uint32_t muster_dist_size(const struct muster_dist *dist);
+MUSTER_API uint32_t muster_dist_local_rank(const struct muster_dist *dist);
+/* "self" for a world of one, "shm", "mpi"; "" if there is none. */
+MUSTER_API const char *muster_dist_backend(const struct muster_dist *dist);
+
+/* The sticky error: 0 while there is none, and its message, "" while there is none. */
+MUSTER_API int muster_dist_code(const struct muster_dist *dist);
+MUSTER_API const char *muster_dist_error(const struct muster_dist *dist);
+
+/*
+ * End the operations of all ranks with this code, which is negative, and these words behind the number
+ * of this rank. Returns the sticky code, which is another one if something else failed before.
+ */
+MUSTER_API int muster_dist_fail(struct muster_dist *dist, int code, const char *text);
+
+/*
+ * The operations, each of which returns when its result is there.
+ *
+ * all_reduce      data: count values, combined over the ranks, on all of them.
+ * broadcast       data: count values, those of root on all ranks.
+ * reduce_scatter  in: size × count values; out: the count values of this rank's part, combined.
+ * all_gather      in: count values; out: size × count values, in the order of the ranks.
+ */
+MUSTER_API int muster_dist_barrier(struct muster_dist *dist);
+MUSTER_API int muster_dist_all_reduce(struct muster_dist *dist, void *data, size_t count,
+                                      enum muster_type type, enum muster_op op);
+MUSTER_API int muster_dist_broadcast(struct muster_dist *dist, void *data, size_t count,
+                                     enum muster_type type, uint32_t root);
+MUSTER_API int muster_dist_reduce_scatter(struct muster_dist *dist, const void *in, void *out,
+                                          size_t count, enum muster_type type, enum muster_op op);
+MUSTER_API int muster_dist_all_gather(struct muster_dist *dist, const void *in, void *out,
+                                      size_t count, enum muster_type type);
+
+/*
+ * Start an operation, and go on: a thread of the library does it. Operations are done in the order in
+ * which they were issued, these and the ones above, so a ticket that is done says that all before it
+ * are. in and out must not be touched until then. Waits if a thousand others are under way.
+ */
+MUSTER_API int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *call,
+                                 uint64_t *ticket);
+/* Wait until it is done. 0, or the sticky error. */
+MUSTER_API int muster_dist_wait(struct muster_dist *dist, uint64_t ticket);
+/* 1 if it is done, 0 if not yet, or the sticky error. */
+MUSTER_API int muster_dist_test(struct muster_dist *dist, uint64_t ticket);
+
+/*
+ * Memory that other ranks can reach, zeroed and aligned to pages: large operations in place on it are
+ * done without a copy, if every rank's data lies in such memory. NULL, with the sticky error, if there
+ * is no room. What is not freed goes with the handle. In a world of one, and over MPI, it is ordinary.
+ */
+MUSTER_API void *muster_dist_buffer_new(struct muster_dist *dist, size_t bytes);
+MUSTER_API void muster_dist_buffer_free(struct muster_dist *dist, void *at);
+
+/* Pure: the bytes of one value, its name, "float32". */
+MUSTER_API size_t muster_type_bytes(enum muster_type type);
+MUSTER_API const char *muster_type_name(enum muster_type type);
+
+#if defined(__cplusplus)
+}
+#endif

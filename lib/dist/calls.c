@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The queue of operations. A caller that waits for its operation does it itself, if nothing else is
+ * under way, so that a small one costs no change of threads. What was started is done by a thread, which
+ * is made when it is needed for the first time.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inside.h"
+
+static const char *const op_names[] = {"sum", "mean", "min", "max"};
+static const char *const collective_names[] = {"barrier", "all-reduce", "broadcast",
+                                               "reduce-scatter", "all-gather"};
+
+const char *md_collective_name(enum muster_collective kind)
+{
+    return (unsigned)kind <= MUSTER_ALL_GATHER ? collective_names[kind] : "unknown operation";
+}
+
+void md_call_format(const struct md_call *call, char *out, size_t cap)
+{
+    const struct muster_dist_call *what = &call->what;
+    bool reduces = what->kind == MUSTER_ALL_REDUCE || what->kind == MUSTER_REDUCE_SCATTER;
+    int len = snprintf(out, cap, "%s #%llu", md_collective_name(what->kind),
+                       (unsigned long long)call->seq);
+    if (what->kind == MUSTER_BARRIER || len < 0 || (size_t)len >= cap)
+        return;
+    out += len;
+    cap -= (size_t)len;
+    if (reduces)
+        snprintf(out, cap, " (%s %s, %zu values)", muster_type_name(what->type),
+                 (unsigned)what->op <= MUSTER_MAX ? op_names[what->op] : "?", what->count);
+    else if (what->kind == MUSTER_BROADCAST)
+        snprintf(out, cap, " (%s, %zu values, from rank %u)", muster_type_name(what->type),
+                 what->count, what->root);
+    else
+        snprintf(out, cap, " (%s, %zu values)", muster_type_name(what->type), what->count);
+}
+
+size_t md_in_bytes(const struct muster_dist *dist, const struct muster_dist_call *call)
+{
+    size_t bytes = call->count * muster_type_bytes(call->type);
+    return call->kind == MUSTER_REDUCE_SCATTER ? bytes * dist->place.size : bytes;
+}
+
+size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_call *call)
+{
+    size_t bytes = call->count * muster_type_bytes(call->type);
+    return call->kind == MUSTER_ALL_GATHER ? bytes * dist->place.size : bytes;
+}
+
+/* What no backend has to look at again. A rank that fails here ends the others, which would wait. */
+static int call_check(struct muster_dist *dist, const struct muster_dist_call *what)
+{
+    const char *why = NULL;
+    size_t width = muster_type_bytes(what->type);
+    if ((unsigned)what->kind > MUSTER_ALL_GATHER)
+        why = "there is no such operation";
+    else if (width == 0 || (unsigned)what->op > MUSTER_MAX)
+        why = "there is no such type, or no such reduction";
+    else if (what->count > (SIZE_MAX >> 1) / width / dist->place.size)
+        why = "more values than memory can have";
+    else if (what->kind == MUSTER_BROADCAST && what->root >= dist->place.size)
+        why = "there is no such root";
+    else if (what->kind != MUSTER_BARRIER && what->count > 0 && (!what->in || !what->out))
+        why = "NULL for values";
+    if (!why)
+        return 0;
+    return md_fail(dist, MUSTER_DIST_EUSE, "rank %u: %s: %s", dist->place.rank,
+                   md_collective_name(what->kind), why);
+}
+
+/* With the lock, which is open while the backend works. */
+static int call_run(struct muster_dist *dist, const struct md_call *call)
+{
+    dist->is_busy = true;
+    pthread_mutex_unlock(&dist->lock);
+    int rc = atomic_load(&dist->code);
+    rc = rc ? rc : dist->backend->run(dist, call);
+    pthread_mutex_lock(&dist->lock);
+    dist->is_busy = false;
+    dist->n_done = call->seq;
+    return rc;
+}
+
+/*
+ * After an error, operations are done at once, without an effect. The others are woken by each that is
+ * done: they wait for different ones.
+ */
+static void *calls_work(void *arg)
+{
+    struct muster_dist *dist = arg;
+    pthread_mutex_lock(&dist->lock);
+    for (;;) {
+        if (dist->n_done < dist->n_issued && !dist->is_busy) {
+            struct md_call call = dist->calls[(dist->n_done + 1) % MD_CALLS_MAX];
+            uint64_t begin_ns = md_now_ns();
+            call_run(dist, &call);
+            dist->times[call.seq % MD_CALLS_MAX] = (struct md_times){begin_ns, md_now_ns()};
+            pthread_cond_broadcast(&dist->changed);
+        } else if (dist->is_closing) {
+            break;
+        } else {
+            pthread_cond_wait(&dist->changed, &dist->lock);
+        }
+    }
+    pthread_mutex_unlock(&dist->lock);
+    return NULL;
+}
+
+/* The thread blocks all signals, which are meant for the program's own. */
+static int thread_begin(struct muster_dist *dist)
+{
+    sigset_t all, before;
+    if (dist->has_thread)
+        return 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    dist->has_thread = pthread_create(&dist->thread, NULL, calls_work, dist) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (dist->has_thread)
+        return 0;
+    return md_fail(dist, MUSTER_DIST_EIO, "rank %u: no thread can be made", dist->place.rank);
+}
+
+/* With the lock. */
+static void wait_until_done(struct muster_dist *dist, uint64_t seq)
+{
+    while (dist->n_done < seq)
+        pthread_cond_wait(&dist->changed, &dist->lock);
+}
+
+/* With the lock. The call gets its number. */
+static int call_queue(struct muster_dist *dist, struct md_call *call)
+{
+    int rc = thread_begin(dist);
+    if (rc != 0)
+        return rc;
+    while (dist->n_issued - dist->n_done >= MD_CALLS_MAX)
+        pthread_cond_wait(&dist->changed, &dist->lock);
+    call->seq = ++dist->n_issued;
+    dist->calls[call->seq % MD_CALLS_MAX] = *call;
+    pthread_cond_broadcast(&dist->changed);
+    return 0;
+}
+
+static struct md_call call_of(const struct muster_dist_call *what)
+{
+    struct md_call call = {.what = *what};
+    call.what.in = what->in ? what->in : what->out;
+    if (what->kind == MUSTER_BARRIER)
+        call.what = (struct muster_dist_call){.kind = MUSTER_BARRIER};
+    return call;
+}
+
+static int call_do(struct muster_dist *dist, const struct muster_dist_call *what)
+{
+    struct md_call call = call_of(what);
+    int rc = md_check(dist);
+    rc = rc ? rc : call_check(dist, &call.what);
+    if (rc != 0)
+        return rc;
+    pthread_mutex_lock(&dist->lock);
+    if (dist->n_done == dist->n_issued) {
+        call.seq = ++dist->n_issued;
+        rc = call_run(dist, &call);
+        if (dist->has_thread)
+            pthread_cond_broadcast(&dist->changed);
+    } else {
+        rc = call_queue(dist, &call);
+        if (rc == 0)
+            wait_until_done(dist, call.seq);
+    }
+    pthread_mutex_unlock(&dist->lock);
+    return rc ? rc : atomic_load(&dist->code);
+}
+
+int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
+                      uint64_t *ticket)
+{
+    struct md_call call = call_of(what);
+    int rc = md_check(dist);
+    rc = rc ? rc : call_check(dist, &call.what);
+    *ticket = 0;
+    if (rc != 0)
+        return rc;
+    pthread_mutex_lock(&dist->lock);
+    rc = call_queue(dist, &call);
+    *ticket = call.seq;
+    pthread_mutex_unlock(&dist->lock);
+    return rc;
+}
+
+int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)
+{
+    int rc = md_check(dist);
+    if (rc != 0 && (!dist || !md_is_ours(dist)))
+        return rc;
+    /* After an error, too: the thread may still be about to leave the caller's memory. */
+    pthread_mutex_lock(&dist->lock);
+    if (ticket <= dist->n_issued)
+        wait_until_done(dist, ticket);
+    else
+        rc = md_fail(dist, MUSTER_DIST_EUSE, "rank %u: a ticket that was not given",
+                     dist->place.rank);
+    pthread_mutex_unlock(&dist->lock);
+    return rc ? rc : atomic_load(&dist->code);
+}
+
+int muster_dist_test(struct muster_dist *dist, uint64_t ticket)
+{
+    int rc = md_check(dist);
+    if (rc != 0)
+        return rc;
+    pthread_mutex_lock(&dist->lock);
+    bool is_done = dist->n_done >= ticket;
+    pthread_mutex_unlock(&dist->lock);
+    rc = atomic_load(&dist->code);
+    return rc ? rc : is_done;
+}
+
+struct md_times md_call_times(struct muster_dist *dist, uint64_t ticket)
+{
+    struct md_times times = {0};
+    pthread_mutex_lock(&dist->lock);
+    if (ticket <= dist->n_done && dist->n_issued - ticket < MD_CALLS_MAX)
+        times = dist->times[ticket % MD_CALLS_MAX];
+    pthread_mutex_unlock(&dist->lock);
+    return times;
+}
+
+/* ---- the operations that wait ---- */
+
+int muster_dist_barrier(struct muster_dist *dist)
+{
+    return call_do(dist, &(struct muster_dist_call){.kind = MUSTER_BARRIER});
+}
+
+int muster_dist_all_reduce(struct muster_dist *dist, void *data, size_t count,
+                           enum muster_type type, enum muster_op op)
+{
+    return call_do(dist,
+                   &(struct muster_dist_call){MUSTER_ALL_REDUCE, type, op, 0, data, data, count});
+}
+
+int muster_dist_broadcast(struct muster_dist *dist, void *data, size_t count, enum muster_type type,
+                          uint32_t root)
+{
+    return call_do(dist,
+                   &(struct muster_dist_call){MUSTER_BROADCAST, type, 0, root, data, data, count});
+}
+
+int muster_dist_reduce_scatter(struct muster_dist *dist, const void *in, void *out, size_t count,
+                               enum muster_type type, enum muster_op op)
+{
+    return call_do(dist,
+                   &(struct muster_dist_call){MUSTER_REDUCE_SCATTER, type, op, 0, in, out, count});
+}
+
+int muster_dist_all_gather(struct muster_dist *dist, const void *in, void *out, size_t count,
+                           enum muster_type type)
+{
+    return call_do(dist, &(struct muster_dist_call){MUSTER_ALL_GATHER, type, 0, 0, in, out, count});
+}
+
+/* ---- begin and end ---- */
+
+bool md_calls_init(struct muster_dist *dist)
+{
+    dist->calls = calloc(MD_CALLS_MAX, sizeof(*dist->calls));
+    dist->times = calloc(MD_CALLS_MAX, sizeof(*dist->times));
+    if (!dist->calls || !dist->times) {
+        free(dist->calls);
+        free(dist->times);
+        return false;
+    }
+    pthread_mutex_init(&dist->lock, NULL);
+    pthread_cond_init(&dist->changed, NULL);
+    return true;
+}
+
+void md_calls_end(struct muster_dist *dist)
+{
+    pthread_mutex_lock(&dist->lock);
+    dist->is_closing = true;
+    pthread_cond_broadcast(&dist->changed);
+    pthread_mutex_unlock(&dist->lock);
+    if (dist->has_thread)
+        pthread_join(dist->thread, NULL);
+}
+
+void md_calls_release(struct muster_dist *dist)
+{
+    pthread_cond_destroy(&dist->changed);
+    pthread_mutex_destroy(&dist->lock);
+    pthread_mutex_destroy(&dist->fail_lock);
+}

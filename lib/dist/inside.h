@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank's handle: the state that all backends share (dist.c), the queue of operations and its thread
+ * (calls.c), and the table that a backend is. Internal names start with md_, because the static library
+ * shares its users' name space.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "muster/dist.h"
+#include "place.h"
+
+enum {
+    MD_TEXT_BYTES = 400,
+    MD_CALLS_MAX = 1024 /* under way at once */
+};
+
+/* An operation with its number among those of its rank, from 1. */
+struct md_call {
+    struct muster_dist_call what;
+    uint64_t seq;
+};
+
+/* When an operation was done. CLOCK_MONOTONIC. */
+struct md_times {
+    uint64_t begin_ns, end_ns;
+};
+
+/*
+ * A way to reach the other ranks. Calls come one at a time, in order, from whichever thread. A failure
+ * is told by md_fail, whose value each function returns.
+ */
+struct md_backend_ops {
+    const char *name;
+    int (*open)(struct muster_dist *dist);
+    void (*close)(struct muster_dist *dist); /* also after a failed open, and in a forked process */
+    int (*run)(struct muster_dist *dist, const struct md_call *call);
+    /*
+     * Make an error that of all ranks, if none is yet, and write the one that is into code and text,
+     * which has MD_TEXT_BYTES. NULL: the backend's ranks find out by themselves.
+     */
+    void (*fail)(struct muster_dist *dist, int *code, char *text);
+    /* NULL: ordinary memory. */
+    void *(*buffer_new)(struct muster_dist *dist, size_t bytes);
+    void (*buffer_free)(struct muster_dist *dist, void *at);
+};
+
+struct muster_dist {
+    struct md_place place;
+    const struct md_backend_ops *backend; /* NULL: none could be opened */
+    void *impl;                           /* the backend's */
+    uint64_t timeout_ms;
+    /*
+     * Of the process that opened it: a forked one is refused. The page is not 0 there, and wiped in
+     * forked processes by the kernel, because getpid is a system call, of up to 150 ns on each operation.
+     * NULL, if the kernel cannot.
+     */
+    pid_t pid;
+    const volatile char *page;
+
+    pthread_mutex_t fail_lock;
+    atomic_int code; /* the sticky error; set when its text is complete */
+    char error[MD_TEXT_BYTES];
+
+    pthread_mutex_t lock; /* for all fields below */
+    pthread_cond_t changed;
+    uint64_t n_issued, n_done; /* operations; those between are calls[seq % MD_CALLS_MAX] */
+    bool is_busy;              /* a thread is in the backend */
+    bool is_closing;
+    bool has_thread;
+    pthread_t thread;
+    struct md_call *calls;
+    struct md_times *times; /* of those that the thread did, likewise */
+};
+
+extern const struct md_backend_ops md_self_ops, md_shm_ops, md_mpi_ops;
+
+uint64_t md_now_ns(void);
+
+/*
+ * Fail on all ranks. The first failure counts, here and elsewhere: returns its code. The text says
+ * which rank did what; it is in the same words on every rank.
+ */
+__attribute__((format(printf, 3, 4))) int md_fail(struct muster_dist *dist, int code,
+                                                  const char *fmt, ...);
+/* Take over the error of another rank. */
+int md_adopt(struct muster_dist *dist, int code, const char *text);
+/* Whether this is the process that opened the handle. */
+bool md_is_ours(const struct muster_dist *dist);
+/* 0, or why this handle cannot be used here: the sticky error, or that this is a forked process. */
+int md_check(struct muster_dist *dist);
+
+/* "all-reduce #17 (float32 sum, 4096 values)" */
+void md_call_format(const struct md_call *call, char *out, size_t cap);
+const char *md_collective_name(enum muster_collective kind);
+/* How many bytes a rank's in and out have. */
+size_t md_in_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
+size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
+
+bool md_calls_init(struct muster_dist *dist);
+/* Finish what was started, and end the thread. */
+void md_calls_end(struct muster_dist *dist);
+void md_calls_release(struct muster_dist *dist);
+/* Of an operation that was started, and is done; zeros if that is too long ago. */
+struct md_times md_call_times(struct muster_dist *dist, uint64_t ticket);

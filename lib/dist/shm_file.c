@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file that the ranks share, and the buffers in this rank's arena. Every page is reserved before it
+ * is used, and refused with a sentence if there is no memory for it: a write to a page that cannot be
+ * had would end the process.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+enum {
+    PAGE_BYTES = 65536 /* a multiple of the page of every architecture */
+};
+static const uint64_t arenas_bytes_max = 1ull << 44; /* of 2⁴⁷ that a process can map */
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+static const char *reason(void)
+{
+    const char *why = strerrordesc_np(errno);
+    return why ? why : "unknown error";
+}
+
+/* ---- how much memory there is ---- */
+
+/* The number behind a name in a file of the kernel's; UINT64_MAX: it is not there, or is "max". */
+static uint64_t number_in(const char *path, const char *name)
+{
+    char line[256];
+    uint64_t found = UINT64_MAX;
+    FILE *file = fopen(path, "re");
+    while (file && found == UINT64_MAX && fgets(line, sizeof(line), file)) {
+        char *digits = line + strlen(name), *end;
+        if (strncmp(line, name, strlen(name)) != 0)
+            continue;
+        unsigned long long value = strtoull(digits, &end, 10);
+        found = end > digits ? value : UINT64_MAX;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static uint64_t group_room_bytes(const char *cgroup_path)
+{
+    char path[4200];
+    snprintf(path, sizeof(path), "%s/memory.max", cgroup_path);
+    uint64_t max = number_in(path, "");
+    snprintf(path, sizeof(path), "%s/memory.current", cgroup_path);
+    uint64_t used = number_in(path, "");
+    snprintf(path, sizeof(path), "%s/memory.stat", cgroup_path);
+    uint64_t cache = number_in(path, "inactive_file ");
+    if (max == UINT64_MAX || used == UINT64_MAX)
+        return UINT64_MAX;
+    used -= cache < used ? cache : 0; /* given back when memory is short */
+    return used < max ? max - used : 0;
+}
+
+uint64_t md_room_bytes(const char *meminfo_path, const char *cgroup_path)
+{
+    uint64_t room = number_in(meminfo_path, "MemAvailable:");
+    uint64_t group = group_room_bytes(cgroup_path);
+    room = room > UINT64_MAX / 1024 ? UINT64_MAX : room * 1024;
+    return room < group ? room : group;
+}
+
+/* The folder of the control group this process is in (version 2). */
+static void group_find(char *out, size_t cap)
+{
+    char line[4096];
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    snprintf(out, cap, "/sys/fs/cgroup");
+    while (file && fgets(line, sizeof(line), file))
+        if (strncmp(line, "0::/", 4) == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            snprintf(out, cap, "/sys/fs/cgroup%s", line + 3);
+        }
+    if (file)
+        fclose(file);
+}
+
+int md_room_check(struct muster_dist *dist, uint64_t bytes, uint64_t room, const char *what)
+{
+    if (bytes <= room)
+        return 0;
+    return md_fail(dist, MUSTER_DIST_ENOMEM,
+                   "rank %u: no memory for %s: %.1f MiB are needed, and %.1f MiB available",
+                   dist->place.rank, what, (double)bytes / 1048576, (double)room / 1048576);
+}
+
+int md_shm_reserve(struct muster_dist *dist, uint64_t at, uint64_t bytes, const char *what)
+{
+    struct md_shm *shm = dist->impl;
+    char group[4120];
+    group_find(group, sizeof(group));
+    int rc = md_room_check(dist, bytes, md_room_bytes("/proc/meminfo", group), what);
+    if (rc != 0)
+        return rc;
+    do
+        rc = fallocate(shm->fd, 0, (off_t)at, (off_t)bytes);
+    while (rc != 0 && errno == EINTR);
+    if (rc != 0)
+        return md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory for %s (%.1f MiB): %s",
+                       dist->place.rank, what, (double)bytes / 1048576, reason());
+    return 0;
+}
+
+/* ---- the file ---- */
+
+static int file_map(struct muster_dist *dist, uint64_t bytes)
+{
+    struct md_shm *shm = dist->impl;
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, shm->fd, 0);
+    if (base == MAP_FAILED)
+        return md_fail(dist, MUSTER_DIST_ENOMEM,
+                       "rank %u: %.1f MiB of addresses for shared memory cannot be had (ulimit -v "
+                       "limits them): %s",
+                       dist->place.rank, (double)bytes / 1048576, reason());
+    madvise(base, bytes, MADV_DONTDUMP);
+    shm->base = base;
+    shm->bytes = bytes;
+    shm->world = base;
+    return 0;
+}
+
+/*
+ * The memory of the machine, in equal shares: more cannot be had at once. Less if the user's limits are
+ * lower: a file that grows above that of its size ends the process.
+ */
+static uint64_t arena_choose(uint64_t fixed, uint32_t size)
+{
+    uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    struct rlimit file, space;
+    bytes = bytes < arenas_bytes_max ? bytes : arenas_bytes_max;
+    if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY)
+        bytes = file.rlim_cur < fixed           ? 0
+                : file.rlim_cur - fixed < bytes ? file.rlim_cur - fixed
+                                                : bytes;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+        bytes = space.rlim_cur / 4 < bytes ? space.rlim_cur / 4 : bytes;
+    return bytes / size / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* The rank lives as long as this lock is held. */
+static int life_begin(struct muster_dist *dist)
+{
+    struct md_shm *shm = dist->impl;
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = dist->place.rank, .l_len = 1};
+    if (fcntl(shm->fd, F_SETLK, &lock) != 0)
+        return md_fail(dist, MUSTER_DIST_EIO, "rank %u: lock in shared memory: %s",
+                       dist->place.rank, reason());
+    struct shm_rank *own = &shm->world->ranks[dist->place.rank];
+    atomic_store(&own->pid, (uint32_t)getpid());
+    atomic_store(&own->at_ns, md_now_ns());
+    return 0;
+}
+
+int md_shm_create(struct muster_dist *dist)
+{
+    struct md_shm *shm = dist->impl;
+    uint32_t size = dist->place.size;
+    uint64_t stages_at = round_up(sizeof(struct shm_world) + size * sizeof(struct shm_rank));
+    uint64_t results_at = stages_at + 2ull * MD_STAGE_BYTES * size;
+    uint64_t arenas_at = results_at + 2ull * MD_STAGE_BYTES;
+    uint64_t arena_bytes = arena_choose(arenas_at, size);
+    uint64_t bytes = arenas_at + arena_bytes * size;
+    shm->fd = (int)syscall(SYS_memfd_create, "muster-dist", 1 /* MFD_CLOEXEC */);
+    if (shm->fd < 0)
+        return md_fail(dist, MUSTER_DIST_EIO, "rank 0: memfd_create: %s", reason());
+    struct rlimit file;
+    if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur < bytes)
+        return md_fail(
+            dist, MUSTER_DIST_ENOMEM,
+            "rank 0: the limit on the size of files (ulimit -f) is below the %.1f MiB of "
+            "shared memory for %u ranks",
+            (double)bytes / 1048576, size);
+    if (ftruncate(shm->fd, (off_t)bytes) != 0)
+        return md_fail(dist, MUSTER_DIST_EIO, "rank 0: size of shared memory: %s", reason());
+    int rc = md_shm_reserve(dist, 0, stages_at, "the ranks' shared memory");
+    rc = rc ? rc : md_shm_reserve(dist, results_at, arenas_at - results_at, "results");
+    rc = rc ? rc : file_map(dist, bytes);
+    if (rc != 0)
+        return rc;
+    shm->world->size = size;
+    shm->world->stages_at = stages_at;
+    shm->world->results_at = results_at;
+    shm->world->arenas_at = arenas_at;
+    shm->world->arena_bytes = arena_bytes;
+    return life_begin(dist);
+}
+
+int md_shm_attach(struct muster_dist *dist, int fd)
+{
+    struct md_shm *shm = dist->impl;
+    off_t bytes = lseek(fd, 0, SEEK_END);
+    shm->fd = fd;
+    if (bytes <= 0)
+        return md_fail(dist, MUSTER_DIST_EIO, "rank %u: shared memory without a size",
+                       dist->place.rank);
+    int rc = file_map(dist, (uint64_t)bytes);
+    return rc ? rc : life_begin(dist);
+}
+
+/* ---- buffers ---- */
+
+static uint64_t arena_at(const struct md_shm *shm)
+{
+    return shm->world->arenas_at + shm->world->arena_bytes * shm->rank;
+}
+
+uint64_t md_shm_offset(const struct md_shm *shm, const void *at, size_t bytes)
+{
+    uintptr_t begin = (uintptr_t)shm->base + arena_at(shm), from = (uintptr_t)at;
+    uint64_t len = shm->world->arena_bytes;
+    bool is_inside = from >= begin && from - begin < len && bytes <= len - (from - begin);
+    return is_inside ? from - (uintptr_t)shm->base : 0;
+}
+
+/* The first gap that is large enough. Returns the link behind which the block belongs. */
+static struct shm_block **gap_find(struct md_shm *shm, uint64_t bytes, uint64_t *at)
+{
+    struct shm_block **link = &shm->blocks;
+    *at = arena_at(shm);
+    while (*link && (*link)->at - *at < bytes) {
+        *at = (*link)->at + (*link)->bytes;
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+static void block_release(struct md_shm *shm, struct shm_block *block)
+{
+    while (fallocate(shm->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)block->at,
+                     (off_t)block->bytes) != 0 &&
+           errno == EINTR)
+        continue;
+    free(block);
+}
+
+/* With the lock. NULL: there is no room. */
+static struct shm_block *block_new(struct muster_dist *dist, uint64_t bytes)
+{
+    struct md_shm *shm = dist->impl;
+    uint64_t at, end = arena_at(shm) + shm->world->arena_bytes;
+    struct shm_block **link = gap_find(shm, bytes, &at);
+    if (at > end || bytes > end - at) {
+        md_fail(
+            dist, MUSTER_DIST_ENOMEM,
+            "rank %u: no room for a buffer of %.1f MiB: a rank's share of this machine's memory is "
+            "%.1f MiB",
+            shm->rank, (double)bytes / 1048576, (double)shm->world->arena_bytes / 1048576);
+        return NULL;
+    }
+    if (md_shm_reserve(dist, at, bytes, "a buffer") != 0)
+        return NULL;
+    struct shm_block *block = malloc(sizeof(*block));
+    if (!block) {
+        md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", shm->rank);
+        return NULL;
+    }
+    *block = (struct shm_block){*link, at, bytes};
+    *link = block;
+    return block;
+}
+
+void *md_shm_buffer_new(struct muster_dist *dist, size_t bytes)
+{
+    struct md_shm *shm = dist->impl;
+    uint64_t room = bytes < SIZE_MAX - PAGE_BYTES ? round_up(bytes) : bytes;
+    pthread_mutex_lock(&shm->lock);
+    struct shm_block *block = block_new(dist, room);
+    void *at = block ? shm->base + block->at : NULL;
+    pthread_mutex_unlock(&shm->lock);
+    return at;
+}
+
+void md_shm_buffer_free(struct muster_dist *dist, void *at)
+{
+    struct md_shm *shm = dist->impl;
+    uint64_t offset = md_shm_offset(shm, at, 1);
+    pthread_mutex_lock(&shm->lock);
+    for (struct shm_block **link = &shm->blocks; *link; link = &(*link)->next)
+        if ((*link)->at == offset) {
+            struct shm_block *block = *link;
+            *link = block->next;
+            block_release(shm, block);
+            break;
+        }
+    pthread_mutex_unlock(&shm->lock);
+}

@@ -1,0 +1,62 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# examples/experiments: chains of experiments, killed in the middle, leave the same bytes.
+load helpers
+
+EXAMPLE=$BATS_TEST_DIRNAME/../../examples/experiments
+
+setup() {
+    [ -r "${WNSEARCHDIR:-/usr/share/wordnet}/data.noun" ] || skip "WordNet is not installed"
+    common_setup
+}
+
+experiments() {
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:2 experiments.yaml "$@"
+}
+
+# What one of the folders of the example's stages leaves.
+left_by() { (cd "$1" && find texts models rollouts rescored results report.txt -type f -exec sha256sum {} + | sort -k2); }
+
+@test "experiments, killed when round 2 generates, leave what they leave otherwise" {
+    mkdir whole killed
+    cp "$EXAMPLE"/* whole
+    cp "$EXAMPLE"/* killed
+    cd whole
+    experiments
+    ended_with 0
+    cd ../killed
+    "$MUSTER" graph -q -g cpu:2 experiments.yaml 3>&- 4>&- &
+    PID=$!
+    wait_for sh -c 'ls -d muster-runs/latest/runs/generate+*,r2-*/latest'
+    kill -KILL $PID
+    wait $PID || true
+    wait_for nobody_is_left
+    [ ! -e report.txt ]
+    local n_done
+    n_done=$(sqlite3 muster-runs/latest/run.db "SELECT count(*) FROM job_attempts WHERE is_well")
+    [ "$n_done" -gt 6 ]
+    experiments
+    ended_with 0
+    left_by ../whole >../whole.sums
+    left_by . >../killed.sums
+    same ../whole.sums ../killed.sums
+    [ "$(wc -l <../whole.sums)" -eq 39 ]
+    [ "$(wc -l <report.txt)" -eq 8 ]
+    # What was done was not done again.
+    run sqlite3 muster-runs/latest/run.db "SELECT name FROM job_attempts WHERE is_well GROUP BY name HAVING count(*) > 1"
+    [ -z "$output" ]
+    [ "$(sqlite3 muster-runs/latest/run.db 'SELECT count(*) FROM job_attempts WHERE is_well')" -eq 35 ]
+}
+
+@test "a round without its checkpoint does not run" {
+    cp "$EXAMPLE"/* .
+    sed -i 's/def train(model, data, round_):/&\n    assert (model, round_) != ("trigram", "1"), "no luck"/' lm.py
+    experiments vars.data=nouns
+    ended_with 1
+    run "$MUSTER" status
+    says "train 2/4 (1 failed, 1 blocked)" "generate 3/4 (1 blocked)" "evaluate 2/4 (2 blocked)"
+    run "$MUSTER" why generate/trigram,nouns,r2
+    says "waits for train/trigram,nouns,r1: failed 2 of 2" "AssertionError: no luck" "again: muster retry train/trigram,nouns,r1"
+    [ ! -e rollouts/trigram_nouns_r2.jsonl ]
+}
