@@ -227,8 +227,8 @@ static const struct opt graph_opts[] = {
     {OPT_PATH, 0, "runs-dir", "DIR", "where the runs are (default muster-runs)", REQUEST(runs_dir)},
     {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a job is ended (default 10s)", REQUEST(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "stop the run after this time (exit status 124)", REQUEST(limit_ms)},
-    {OPT_SIZE, 0, "log-cap", "SIZE", "size at which the log of a job is rotated (default 64MiB)", REQUEST(log_cap_bytes)},
-    {OPT_TEXT, 0, "on-finish", "COMMAND", "run this by sh at the end of the run", REQUEST(on_finish)},
+    {OPT_SIZE, 0, "log-cap", "SIZE", "size at which the log of a job of a file is rotated (default 64MiB)", REQUEST(log_cap_bytes)},
+    {OPT_TEXT, 0, "on-finish", "COMMAND", "run COMMAND by sh at the end, with the summary as JSON on its stdin", REQUEST(on_finish)},
     {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
     {OPT_END},
 };

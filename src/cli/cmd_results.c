@@ -122,6 +122,19 @@ static bool is_merged(const char *dir)
     return is_finished && !path_exists(parts);
 }
 
+/* The jobs of a graph leave files of their own. */
+static int verb_check(const char *dir, struct err *err)
+{
+    struct run_summary run = {0};
+    bool is_graph = run_inspect(dir, &run, NULL) == 0 && run.verb && strcmp(run.verb, "graph") == 0;
+    run_summary_release(&run);
+    return is_graph ? fail(err, ERR_USAGE,
+                           "run %s is a graph, whose jobs leave files of their own; muster logs "
+                           "shows what they printed",
+                           path_basename(dir))
+                    : 0;
+}
+
 static int output_check(const char *path, struct err *err)
 {
     if (packing_of_path(path) != PACK_NONE)
@@ -142,6 +155,7 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
     int rc = output_check(ask->out_path, err);
     if (rc == 0)
         rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    rc = rc ? rc : verb_check(dir, err);
     if (rc == 0 && is_merged(dir))
         return merged_copy(dir, ask, err);
     if (rc == 0)

@@ -135,7 +135,8 @@ static int folder_open(struct graph *graph, struct err *err)
     if (rc)
         return rc;
     shell->folder.is_made = !earlier;
-    return earlier ? 0 : manifest_make(graph, err);
+    /* Orders to an earlier session; who sees the lock of this one may give others at once. */
+    return earlier ? run_orders_drop(shell->run_dir, err) : manifest_make(graph, err);
 }
 
 static int folder_take(struct graph *graph, struct err *err)
@@ -150,7 +151,6 @@ static int folder_take(struct graph *graph, struct err *err)
     cleanup_free char *log_path = path_join(shell->run_dir, "orchestrator.log");
     if (graph->is_resumed)
         rc = shell_orphans_await(shell, err);
-    rc = rc ? rc : run_orders_drop(shell->run_dir, err);
     rc = rc ? rc : log_open(shell->log, log_path, err);
     rc = rc ? rc : store_jobs_begin(shell->store, err);
     if (rc == 0)

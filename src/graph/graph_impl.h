@@ -50,13 +50,14 @@ struct process {
     int status;                         /* as a shell gives it */
     struct logfile *out, *errors;       /* NULL: nothing was printed */
     uint64_t out_before, errors_before; /* bytes that earlier attempts left in their files */
-    struct proof_ask ask;
     struct job_proof proof;
-    struct background background;  /* makes the proof */
-    atomic_bool is_proof_given_up; /* files can be so large that nobody waits for it */
-    struct stat *inputs_before;    /* [n_inputs] */
-    struct stat *outs_before;      /* [n_outs] */
-    char *command;                 /* for the joblog; NULL: not needed */
+    struct {
+        struct proof_ask ask;
+        struct background background;
+        atomic_bool is_given_up; /* files can be so large that nobody waits for it */
+        struct stat *inputs_before, *outs_before; /* [n_inputs], [n_outs], when it started */
+    } proving;
+    char *command; /* for the joblog; NULL: not needed */
     uint64_t
         not_before_ms; /* it is not settled: until then it may live on, on a host that was lost */
 };

@@ -3,6 +3,7 @@
  * A job as a process: its start, its output, and what its end means.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -17,6 +18,7 @@
 
 enum {
     TAIL_BYTES = 4096,
+    COPY_BYTES = 64 * 1024,
     STATUS_REFUSED = 127,              /* of a shell that finds no such command */
     CLOCK_SLACK_NS = 20 * 1000 * 1000, /* the file system's clock may be behind by a tick */
     FAR_PATIENCE_MS = 5000 /* until this machine sees files that were written on another one */
@@ -65,10 +67,12 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
         return *file;
     cleanup_free char *path = log_path_new(process, stream == STREAM_ERR ? "stderr" : "stdout");
     snprintf(headline, sizeof(headline), "attempt %u of %s", process->attempt, name_of(process));
-    struct logfile_opts opts = {.path = path,
-                                .cap_bytes = process->graph->request->log_cap_bytes,
-                                /* Where output is printed, it is all of the file. */
-                                .headline = process->graph->request->prints ? NULL : headline};
+    struct logfile_opts opts = {
+        .path = path, .cap_bytes = process->graph->request->log_cap_bytes, .headline = headline};
+    if (process->graph->request->prints) { /* from this file: it is all of it, and nothing else */
+        opts.cap_bytes = UINT64_MAX;
+        opts.headline = NULL;
+    }
     struct stat before = {0};
     if (stat(path, &before) == 0)
         *(stream == STREAM_ERR ? &process->errors_before : &process->out_before) =
@@ -105,15 +109,15 @@ static void files_look(struct process *process)
     const struct plan_job *plan = job_of(process)->plan;
     const char *cwd = plan->cwd ? plan->cwd : process->graph->cwd;
     size_t n = 0;
-    process->outs_before = xcalloc(plan->n_outs + 1, sizeof(*process->outs_before));
-    outs_look(&(struct proof_ask){.job = plan, .cwd = cwd}, process->outs_before);
+    process->proving.outs_before = xcalloc(plan->n_outs + 1, sizeof(*process->proving.outs_before));
+    outs_look(&(struct proof_ask){.job = plan, .cwd = cwd}, process->proving.outs_before);
     while (plan->inputs && plan->inputs[n])
         n++;
-    process->inputs_before = xcalloc(n + 1, sizeof(*process->inputs_before));
+    process->proving.inputs_before = xcalloc(n + 1, sizeof(*process->proving.inputs_before));
     for (size_t i = 0; i < n; i++) {
         cleanup_free char *path = path_in_cwd_new(plan, plan->inputs[i]);
-        if (stat(path, &process->inputs_before[i]) != 0)
-            process->inputs_before[i] = (struct stat){0};
+        if (stat(path, &process->proving.inputs_before[i]) != 0)
+            process->proving.inputs_before[i] = (struct stat){0};
     }
 }
 
@@ -210,8 +214,8 @@ void process_free(struct process *process)
     logfile_close(process->out);
     logfile_close(process->errors);
     job_proof_release(&process->proof);
-    free(process->inputs_before);
-    free(process->outs_before);
+    free(process->proving.inputs_before);
+    free(process->proving.outs_before);
     free(process->command);
     free(process);
 }
@@ -233,10 +237,13 @@ static void process_settle(struct process *process)
 
 static void log_copy(const struct process *process, const char *which, uint64_t skipped, int to)
 {
-    cleanup_free char *path = log_path_new(process, which);
-    cleanup_buf struct buf text = BUF_INIT;
-    if (file_read(path, SIZE_MAX / 2, &text, NULL) == 0 && text.len > skipped)
-        (void)!write_all(to, text.at + skipped, text.len - skipped, NULL);
+    cleanup_free char *path = log_path_new(process, which), *piece = xmalloc(COPY_BYTES);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = 0;
+    for (off_t at = (off_t)skipped; fd >= 0 && (got = pread(fd, piece, COPY_BYTES, at)) > 0;
+         at += got)
+        if (write_all(to, piece, (size_t)got, NULL) != 0)
+            return; /* nobody reads it; the file has it */
 }
 
 /* Job by job, so that lines of several do not mix. */
@@ -313,7 +320,7 @@ static void inputs_compare(struct process *process)
 {
     for (size_t i = 0; i < process->proof.n_inputs; i++) {
         struct file_mark *mark = &process->proof.inputs[i];
-        const struct stat *before = &process->inputs_before[i];
+        const struct stat *before = &process->proving.inputs_before[i];
         struct stat now = {0};
         if (stat(mark->path, &now) == 0 && now.st_size == before->st_size &&
             now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
@@ -330,7 +337,7 @@ static void inputs_compare(struct process *process)
 static void proof_work(void *context)
 {
     struct process *process = context;
-    job_proof_take(&process->ask, &process->proof);
+    job_proof_take(&process->proving.ask, &process->proof);
 }
 
 static void on_proof(void *context)
@@ -339,7 +346,7 @@ static void on_proof(void *context)
     const struct err *why = &process->proof.why;
     char text[END_TEXT_BYTES];
     shell_now(&process->graph->shell);
-    if (why->code && atomic_load(&process->is_proof_given_up)) {
+    if (why->code && atomic_load(&process->proving.is_given_up)) {
         process_judge(process, DEND_ENDED, "the proof of its files was given up");
         return;
     }
@@ -364,7 +371,7 @@ static void on_background_closed(uv_handle_t *handle)
 static void on_proof_made(void *context)
 {
     struct process *process = context;
-    background_close(&process->background, on_background_closed);
+    background_close(&process->proving.background, on_background_closed);
 }
 
 static void proof_begin(struct process *process)
@@ -376,15 +383,15 @@ static void proof_begin(struct process *process)
         process_judge(process, DEND_WELL, NULL);
         return;
     }
-    process->ask = (struct proof_ask){.job = plan,
-                                      .cwd = plan->cwd ? plan->cwd : graph->cwd,
-                                      .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
-                                      .outs_before = process->outs_before,
-                                      .is_given_up = &process->is_proof_given_up,
-
-                                      .patience_ms = process->seat.host > 0 ? FAR_PATIENCE_MS : 0};
-    background_open(&process->background, &graph->shell.loop, process);
-    background_start(&process->background, proof_work, on_proof_made);
+    process->proving.ask =
+        (struct proof_ask){.job = plan,
+                           .cwd = plan->cwd ? plan->cwd : graph->cwd,
+                           .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
+                           .outs_before = process->proving.outs_before,
+                           .is_given_up = &process->proving.is_given_up,
+                           .patience_ms = process->seat.host > 0 ? FAR_PATIENCE_MS : 0};
+    background_open(&process->proving.background, &graph->shell.loop, process);
+    background_start(&process->proving.background, proof_work, on_proof_made);
 }
 
 static enum death verdict(const struct process *process, const struct worker_exit *exit,

@@ -294,7 +294,8 @@ static int out_prove(const struct proof_ask *ask, size_t number, struct file_mar
         if (ask->patience_ms > 0)
             out_renew(ask, &ask->job->outs[number]);
         int rc = out_take(ask, number, mark, err);
-        if (rc == 0 || waited_ms >= ask->patience_ms)
+        bool is_given_up = ask->is_given_up && atomic_load(ask->is_given_up);
+        if (rc == 0 || waited_ms >= ask->patience_ms || is_given_up)
             return rc;
         mark_forget(mark);
         *err = (struct err){0};

@@ -275,6 +275,21 @@ static void count_add(struct buf *out, uint32_t count, const char *what)
         buf_addf(out, "; %u %s", count, what);
 }
 
+/* What --on-finish reads. */
+static void summary_json(struct graph *graph, int status, struct buf *out)
+{
+    struct dag_view view = dag_view(graph->dag);
+    buf_add_text(out, "{\"run\":");
+    buf_add_json(out, str_of(graph->shell.run_dir));
+    buf_addf(out,
+             ",\"status\":%d,\"jobs\":%u,\"done\":%u,\"failed\":%u,\"blocked\":%u,"
+             "\"cancelled\":%u,\"not_run\":%u,\"wall_ms\":%lu}\n",
+             status, view.n_jobs, view.n_of[DAG_DONE], count_of(&view, DAG_FAILED, DAG_UNFIT),
+             view.n_of[DAG_BLOCKED], view.n_of[DAG_CANCELLED],
+             count_of(&view, DAG_WAITS, DAG_READY),
+             shell_now(&graph->shell) - graph->shell.begin_ms);
+}
+
 void report_summary(struct graph *graph, int status)
 {
     struct dag_view view = dag_view(graph->dag);
@@ -293,6 +308,8 @@ void report_summary(struct graph *graph, int status)
     hosts_lines(graph, &out);
     next_line(graph, status, &out);
     log_keep(graph->shell.log, LOG_INFO, "graph", "%s", buf_text(&out));
+    if (graph->shell.hook.command)
+        summary_json(graph, status, &graph->shell.hook.input);
     if (graph->shell.end.err.code)
         talk("%s", graph->shell.end.err.text);
     if (graph->shell.display.is_quiet)

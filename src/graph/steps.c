@@ -168,6 +168,6 @@ void graph_end_all(struct graph *graph, enum worker_end how)
         if (process->worker)
             node_end(process->worker, how);
         if (how == END_AT_ONCE)
-            atomic_store(&process->is_proof_given_up, true);
+            atomic_store(&process->proving.is_given_up, true);
     }
 }

@@ -87,7 +87,7 @@ jobs:
     run: [sh, -c, "echo {n} >>ran; mkdir -p part{n}; echo r{n} >part{n}/it"]
     out: part{n}/
   join:
-    run: [sh, -c, "echo 6 >>ran; cat part[0-2] part[3-5]/it >out.txt"]
+    run: [sh, -c, "echo 6 >>ran; cat part[0-2] part[3-5]/it >joined; mv joined out.txt"]
     needs: [file, folder]
     out: out.txt
 """
@@ -203,7 +203,7 @@ SCENES = [
     Scene("shards of two files", [*map_argv("in.txt", "out.txt", "--shards", "4", "--also", "side/{shard}=also.txt"), "{input}", "{output}", "{shard}"],
           worker=SHARD_TWO, also="also.txt", files={"also.txt", "side"}),
     scene("detach", "--detach", detaches=True),
-    Scene("graph", ["-q", "-g", "cpu:2", "--grace", "1s", "g.yaml"], verb=("graph",), texts={"g.yaml": GRAPH}, files={f"part{n}" for n in range(6)}),
+    Scene("graph", ["-q", "-g", "cpu:2", "--grace", "1s", "g.yaml"], verb=("graph",), texts={"g.yaml": GRAPH}, files={"joined"}.union(f"part{n}" for n in range(6))),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
     scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv", "lock"}),
     scene("device helper", has_gpus=True, program="muster-devices", kinds=HELPER_KINDS),
