@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import hashlib
 import inspect
 import json
 import math
@@ -59,6 +60,7 @@ from typing import (
     List,
     Optional,
     TextIO,
+    Tuple,
     Type,
     Union,
 )
@@ -866,6 +868,41 @@ def seed_all(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
     if torch is not None:
         torch.manual_seed(seed % 2**63)
+
+
+def check_replicas(model: Any, group: Any = None) -> None:
+    """Compare the parameters and buffers of a PyTorch model between the ranks of a process group.
+
+    RuntimeError, on every rank, names the first that differs, and the ranks whose bits are not those of most. Every
+    rank of `group` has to call it; without an initialised process group it does nothing.
+    """
+    distributed = sys.modules["torch"].distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return
+    marks = [(name, str(value.dtype), tuple(value.shape), _bits(value)) for name, value in _values(model)]
+    of_ranks: List[Any] = [None] * distributed.get_world_size(group)
+    distributed.all_gather_object(of_ranks, marks, group=group)
+    for at in range(max(len(marks) for marks in of_ranks)):
+        here = [marks[at] if at < len(marks) else None for marks in of_ranks]
+        usual = max(here, key=here.count)
+        others = [rank for rank, mark in enumerate(here) if mark != usual]
+        if others:
+            name = (usual or here[others[0]])[0]
+            whole = (lambda rank: rank) if group is None else (lambda rank: distributed.get_global_rank(group, rank))
+            ranks = ", ".join(str(whole(rank)) for rank in others)
+            raise RuntimeError(f"replicas differ: {name!r} on rank {ranks} is not what it is on the other ranks")
+
+
+def _values(model: Any) -> Iterator[Tuple[str, Any]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def _bits(value: Any) -> str:
+    """A hash of the bits, so that NaN equals itself, and 0 does not equal -0."""
+    flat = value.detach().contiguous().cpu().reshape(-1)
+    plain = flat.view(sys.modules["torch"].uint8).numpy() if flat.numel() else b""
+    return hashlib.blake2b(plain, digest_size=16).hexdigest()
 
 
 _claimed: Optional[TextIO] = None
