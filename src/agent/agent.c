@@ -120,7 +120,8 @@ static void taken_send(struct agent *agent, uint32_t part)
                                .seats = seats,
                                .n_devices = (uint32_t)chosen.len,
                                .n_seats = of->n_seats,
-                               .n_cpus = processors_allowed()};
+                               .n_cpus = processors_allowed(),
+                               .distance = chosen.distance};
     snprintf(taken.program, sizeof(taken.program), "%s", agent->shell.self_path);
     wire_taken(&body, &taken);
     agent_send(agent, FRAME_TAKEN, WIRE_NO_WORKER, 0, buf_str(&out));

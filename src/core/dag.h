@@ -10,7 +10,7 @@
  * The most urgent ready job that does not fit is the head. Less urgent jobs start before the head (backfill), as long
  * as that does not make it later by what is known of times; after patience_ms of waiting, devices for it are kept free.
  *
- * Pure: it makes no system call, has no clock, and allocates only in dag_new and dag_add. Events go in by dag_step,
+ * Pure: it makes no system call, has no clock, and allocates only in dag_new, dag_add and dag_near. Events go in by dag_step,
  * actions come out.
  */
 #pragma once
@@ -210,6 +210,9 @@ uint32_t dag_add(struct dag *dag, const struct dag_job *job);
 void dag_add_host(struct dag *dag, uint32_t host, uint32_t n_cpus);
 /* The new device's number, which is not up; UINT32_MAX: there are n_devices_max. `n_cpus` of a new host. */
 uint32_t dag_add_device(struct dag *dag, const struct dag_device *device, uint32_t n_cpus);
+/* How far `n` devices from `first` on are from each other: [n * n], smaller is nearer. False: memory ran out, and they are
+ * taken for equally near. */
+bool dag_near(struct dag *dag, uint32_t first, uint32_t n, const uint8_t *distance);
 /* Jobs with this place (not 0) may use this host; without a call they may not. */
 void dag_allow(struct dag *dag, uint32_t place, uint32_t host);
 /* What was learned since: for jobs that have not started. */

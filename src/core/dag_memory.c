@@ -120,18 +120,24 @@ static struct dag_config with_defaults(const struct dag_config *given)
     return config;
 }
 
+bool dag_near(struct dag *dag, uint32_t first, uint32_t n, const uint8_t *distance)
+{
+    size_t n_max = dag->config.n_devices_max;
+    ASSERT(first + n <= n_max);
+    if (!dag->devices.distance) {
+        dag->devices.distance = malloc(n_max * n_max + 1);
+        if (!dag->devices.distance)
+            return false;
+        memset(dag->devices.distance, UINT8_MAX, n_max * n_max);
+    }
+    for (size_t i = 0; i < n; i++)
+        memcpy(dag->devices.distance + (first + i) * n_max + first, distance + i * n, n);
+    return true;
+}
+
 static bool distance_new(struct dag *dag, const struct dag_config *given)
 {
-    size_t n = given->n_devices, n_max = dag->config.n_devices_max;
-    if (!given->distance)
-        return true;
-    dag->devices.distance = malloc(n_max * n_max + 1);
-    if (!dag->devices.distance)
-        return false;
-    memset(dag->devices.distance, UINT8_MAX, n_max * n_max);
-    for (size_t i = 0; i < n; i++)
-        memcpy(dag->devices.distance + i * n_max, given->distance + i * n, n);
-    return true;
+    return !given->distance || dag_near(dag, 0, given->n_devices, given->distance);
 }
 
 static bool arrays_new(struct dag *dag)

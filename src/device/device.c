@@ -30,6 +30,15 @@ void device_list_release(struct device_list *list)
     *list = (struct device_list){0};
 }
 
+uint8_t *distance_copy_new(const uint8_t *distance, size_t n_devices)
+{
+    size_t n_bytes = n_devices * n_devices;
+    uint8_t *copy = distance ? xmalloc(n_bytes + 1) : NULL;
+    if (copy)
+        memcpy(copy, distance, n_bytes);
+    return copy;
+}
+
 struct device_list device_list_pick(const struct device_list *list, const size_t *positions,
                                     size_t n_positions)
 {

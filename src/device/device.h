@@ -109,6 +109,8 @@ struct device_list device_list_pick(const struct device_list *list, const size_t
                                     size_t n_positions);
 struct device_list device_list_of_kind(const struct device_list *list, enum device_kind kind);
 struct device_list device_list_copy(const struct device_list *list);
+/* NULL for NULL. */
+uint8_t *distance_copy_new(const uint8_t *distance, size_t n_devices);
 /* Sets the indices, which then count from 0. */
 void device_list_renumber(struct device_list *list);
 const char *device_kind_name(enum device_kind kind);

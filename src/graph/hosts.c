@@ -207,6 +207,9 @@ static void dag_host_add(struct graph *graph, const struct allocation_host *of)
         ASSERT(number == i);
         graph->fleet.n_devices++;
     }
+    if (of->distance && !dag_near(graph->dag, of->first_chosen, of->n_chosen, of->distance))
+        log_add(graph->shell.log, LOG_WARN, "graph",
+                "%s: which devices are near each other is not kept", of->name);
     host_allow(graph, of->node);
 }
 
@@ -224,8 +227,7 @@ void graph_host_came(void *context, uint32_t part)
     dag_host_add(graph, &of);
     graph->fleet.hosts[of.node].is_up = true;
     graph->fleet.hosts[of.node].is_awaited = false;
-    if (are_held(graph))
-        host_tell(graph, DEV_HOST_DOWN, of.node);
+    host_tell(graph, DEV_HOST_DOWN, of.node); /* jobs are to choose among all of its devices */
     for (uint32_t i = of.first_chosen; i < end; i++)
         graph_tell(graph, (struct dag_event){.kind = DEV_DEVICE_UP, .device = i});
     host_tell(graph, DEV_HOST_UP, of.node);

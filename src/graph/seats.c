@@ -12,17 +12,22 @@ static const struct device *device_at(const struct graph *graph, uint32_t chosen
     return &graph->allocation.devices.at[graph->allocation.chosen[chosen]];
 }
 
-/* The distances of the chosen devices alone; NULL: all are equally near. */
+/* Of the chosen devices, of which those of one host stand beside each other; NULL: all are equally near. */
 static uint8_t *distances_new(const struct graph *graph)
 {
     const struct allocation *a = &graph->allocation;
     size_t n = a->n_chosen;
-    /* With other hosts, those of this one are not known any more. */
-    if (!a->devices.distance || n == 0)
+    bool any_is_known = false;
+    for (size_t h = 0; h < a->n_hosts; h++)
+        any_is_known = any_is_known || a->hosts[h].distance;
+    if (!any_is_known)
         return NULL;
-    uint8_t *out = xmalloc(n * n);
-    for (size_t i = 0; i < n * n; i++)
-        out[i] = a->devices.distance[a->chosen[i / n] * a->devices.len + a->chosen[i % n]];
+    uint8_t *out = xmalloc(n * n + 1);
+    memset(out, UINT8_MAX, n * n);
+    for (const struct allocation_host *of = a->hosts; of < a->hosts + a->n_hosts; of++)
+        for (size_t i = 0; of->distance && i < of->n_chosen; i++)
+            memcpy(out + (of->first_chosen + i) * n + of->first_chosen,
+                   of->distance + i * of->n_chosen, of->n_chosen);
     return out;
 }
 

@@ -189,6 +189,14 @@ static uint32_t sets_count(const struct allocation *a, const struct allocation_h
     return n_sets;
 }
 
+static uint8_t *chosen_distance_new(const struct allocation *a)
+{
+    struct device_list chosen = device_list_pick(&a->devices, a->chosen, a->n_chosen);
+    uint8_t *distance = steal_ptr(&chosen.distance);
+    device_list_release(&chosen);
+    return distance;
+}
+
 int allocation_take(struct allocation *a, const struct allocation_wish *wish,
                     const struct allocation_holder *holder, struct err *err)
 {
@@ -201,6 +209,7 @@ int allocation_take(struct allocation *a, const struct allocation_wish *wish,
     a->hosts[0].n_chosen = (uint32_t)a->n_chosen;
     a->hosts[0].n_seats = a->n_seats;
     a->hosts[0].n_sets_left = sets_count(a, &a->hosts[0]);
+    a->hosts[0].distance = chosen_distance_new(a);
     return 0;
 }
 
@@ -260,12 +269,14 @@ uint32_t allocation_add_host(struct allocation *a, const struct allocation_part 
     size_t n_devices_before = a->devices.len;
     a->hosts = xrealloc(a->hosts, (a->n_hosts + 1) * sizeof(*a->hosts));
     struct allocation_host *host = &a->hosts[a->n_hosts];
-    *host = (struct allocation_host){.node = part->node,
-                                     .first_chosen = (uint32_t)a->n_chosen,
-                                     .n_chosen = (uint32_t)part->devices->len,
-                                     .first_seat = a->n_seats,
-                                     .n_seats = (uint32_t)part->n_seats,
-                                     .round_trip_ms = part->round_trip_ms};
+    *host = (struct allocation_host){
+        .node = part->node,
+        .first_chosen = (uint32_t)a->n_chosen,
+        .n_chosen = (uint32_t)part->devices->len,
+        .first_seat = a->n_seats,
+        .n_seats = (uint32_t)part->n_seats,
+        .round_trip_ms = part->round_trip_ms,
+        .distance = distance_copy_new(part->devices->distance, part->devices->len)};
     snprintf(host->name, sizeof(host->name), "%s", part->name);
     devices_append(a, part->devices);
     part_seats_add(a, part, n_devices_before);
@@ -359,6 +370,8 @@ void allocation_release(struct allocation *a)
     free(a->seats);
     free(a->device_of);
     free(a->first_of);
+    for (size_t i = 0; i < a->n_hosts; i++)
+        free(a->hosts[i].distance);
     free(a->hosts);
     free(a->python_dir);
     *a = (struct allocation){0};

@@ -42,7 +42,7 @@ struct allocation_host {
     uint32_t first_chosen, n_chosen, first_seat, n_seats;
     uint64_t round_trip_ms; /* 0: less than one */
     uint32_t n_sets_left;   /* whose workers are not gone for good */
-    bool is_leaving;        /* given back: its workers finish, or are gone */
+    uint8_t *distance;      /* of its chosen devices: [n_chosen * n_chosen]; NULL: not known */
 };
 
 /* What another machine has taken: all devices are chosen, and the seats name their positions among them. */

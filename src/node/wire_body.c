@@ -288,6 +288,22 @@ static bool sets_are_sound(const struct wire_taken *taken)
     return are_sound;
 }
 
+static void distances(struct wire_body *body, struct wire_taken *taken)
+{
+    size_t n = (size_t)taken->n_devices * taken->n_devices;
+    bool are_known = taken->distance;
+    wire_flag(body, &are_known);
+    if (!are_known)
+        return;
+    if (!body->out && body->in.len < n) {
+        body->is_malformed = true;
+        return;
+    }
+    if (!body->out)
+        taken->distance = xmalloc(n + 1);
+    wire_raw(body, taken->distance, n);
+}
+
 void wire_taken(struct wire_body *body, struct wire_taken *taken)
 {
     enum {
@@ -309,6 +325,7 @@ void wire_taken(struct wire_body *body, struct wire_taken *taken)
     if (taken->n_cpus > CPUS_MAX)
         body->is_malformed = true;
     wire_text(body, taken->program, sizeof(taken->program));
+    distances(body, taken);
     if (!body->out && !body->is_malformed && !sets_are_sound(taken))
         body->is_malformed = true;
 }
@@ -342,6 +359,7 @@ void wire_taken_release(struct wire_taken *taken)
     free(taken->devices);
     free(taken->seats);
     free(taken->notes);
+    free(taken->distance);
     *taken = (struct wire_taken){0};
 }
 

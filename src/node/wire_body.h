@@ -86,6 +86,8 @@ struct wire_taken {
     char *notes;        /* lines for the user, free() it after reading; not NULL */
     uint32_t n_cpus;    /* that the agent may use; 0: not known */
     char program[4096]; /* the agent's own; "": not known */
+    uint8_t *
+        distance; /* [n_devices * n_devices], smaller is nearer; NULL: not known. free() it after reading */
 };
 void wire_taken(struct wire_body *body, struct wire_taken *taken);
 /* After reading: makes names printable, and identities safe in paths. */

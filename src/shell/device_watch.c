@@ -240,6 +240,12 @@ void device_watch_sampled(struct device_watch *watch, uint32_t host,
     sample_take(watch, &of_run);
 }
 
+static void host_tell(struct device_watch *watch, uint32_t host, enum host_change change)
+{
+    if (watch->handlers->host_changed)
+        watch->handlers->host_changed(watch->context, host, change);
+}
+
 void device_watch_host(struct device_watch *watch, uint32_t host, enum host_change change)
 {
     const struct allocation_host *of = &watch->allocation->hosts[host];
@@ -251,13 +257,15 @@ void device_watch_host(struct device_watch *watch, uint32_t host, enum host_chan
     }
     for (uint32_t p = of->first_seat; p < of->first_seat + of->n_seats; p++)
         memory_away(watch->memory, p, change != HOST_BACK, shell_now(watch->shell));
-    if (watch->handlers->host_changed)
-        watch->handlers->host_changed(watch->context, host, change);
+    if (change != HOST_BACK)
+        host_tell(watch, host, change);
     for (uint32_t i = of->first_chosen; i < end; i++)
         if (change == HOST_BACK)
             return_tell(watch, watch->allocation->first_of[i]);
         else
             loss_tell(watch, i, change == HOST_LOST);
+    if (change == HOST_BACK)
+        host_tell(watch, host, change);
 }
 
 /* The monitor may have started a new helper, because the last one hung or died. */

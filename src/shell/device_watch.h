@@ -34,7 +34,7 @@ struct device_handlers {
     void (*came)(void *context, uint32_t host);
     /* The set is given back: its workers finish their items; `now`: they are ended. */
     void (*given_back)(void *context, uint32_t first, bool now);
-    /* The same of hosts[host] as a whole, before its sets and devices: it may have none. */
+    /* The same of hosts[host] as a whole, which may have no device: before its devices, or if it is back, after them. */
     void (*host_changed)(void *context, uint32_t host, enum host_change change);
     void (*host_given_back)(void *context, uint32_t host, bool now);
     /* Further seats may come, or none any more. */

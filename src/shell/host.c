@@ -59,6 +59,7 @@ static void devices_keep(struct remote_host *h, const struct wire_taken *taken)
     h->devices = (struct device_list){xcalloc(taken->n_devices + 1, sizeof(struct device)),
                                       taken->n_devices};
     memcpy(h->devices.at, taken->devices, taken->n_devices * sizeof(struct device));
+    h->devices.distance = distance_copy_new(taken->distance, taken->n_devices);
     h->seats = xcalloc(taken->n_seats + 1, sizeof(*h->seats));
     memcpy(h->seats, taken->seats, taken->n_seats * sizeof(*h->seats));
     h->n_seats = taken->n_seats;
@@ -121,7 +122,7 @@ static void on_more(void *context, const struct wire_taken *taken)
 {
     struct remote_host *h = context;
     struct allocation *allocation = h->hosts->allocation;
-    struct device_list devices = {taken->devices, taken->n_devices, NULL};
+    struct device_list devices = {taken->devices, taken->n_devices, taken->distance};
     bool is_room = allocation_has_room(allocation, taken->n_devices, taken->n_seats) &&
                    h->n_grown < GROWTHS_MAX;
     uint32_t first_device = h->n_agent_devices, first_number = h->n_agent_seats;

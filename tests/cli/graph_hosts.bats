@@ -110,6 +110,30 @@ END
     [ "$(cat none)" = "[] cpu" ]
 }
 
+@test "a job gets devices near each other on its host, also on one that comes later" {
+    on_gpus 8 # NVLink connects i and i+4
+    cat >g.yaml <<'END'
+vars: {n: [1, 2]}
+jobs:
+  job: {for: [n], run: [sh, -c, 'echo {gpus} >pair{n}; until [ -e go ]; do sleep 0.05; done'], gpus: 2, out: "pair{n}", hosts: "h{n}"}
+END
+    worker apart <<'END'
+#!/bin/sh
+[ "$1" = h1 ] || [ -e h2.is.there ] || exit 1
+export MUSTER_LOCK_DIR=$PWD/locks.$1
+exec ./reach "$@"
+END
+    graph_begin -g all --hosts local=cpu:1,h1,h2 --via './apart {host}' g.yaml
+    wait_for test -s pair1
+    touch h2.is.there
+    wait_for test -s pair2
+    touch go
+    map_end
+    ended_with 0
+    [ "$(cat pair1)" = 0,4 ]
+    [ "$(cat pair2)" = 0,4 ]
+}
+
 @test "a map and a launch as jobs on another host have the devices that the agent has locked" {
     on_gpus 2
     seq 1 20 >in.txt

@@ -216,6 +216,35 @@ static void bodies_come_back_as_they_were(void **state)
     assert_int_equal(gone.n_left_behind, 2);
 }
 
+static void distances_of_devices_come_back_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    for (size_t n_lost = 0; n_lost < 2; n_lost++) {
+        cleanup_buf struct buf bytes = BUF_INIT;
+        struct device devices[2] = {{.kind = DEVICE_CUDA}, {.kind = DEVICE_CUDA}};
+        struct seat seat = {.n_devices = 2, .devices = {0, 1}};
+        uint8_t distance[] = {0, 7, 7, 0};
+        struct wire_taken taken = {.devices = devices,
+                                   .seats = &seat,
+                                   .n_devices = 2,
+                                   .n_seats = 1,
+                                   .n_cpus = 48,
+                                   .program = "/opt/muster",
+                                   .distance = distance},
+                          back = {0};
+        struct wire_body out = wire_body_to(&bytes), in;
+        wire_taken(&out, &taken);
+        bytes.len -= n_lost;
+        in = wire_body_of(buf_str(&bytes));
+        wire_taken(&in, &back);
+        assert_int_equal(wire_body_is_whole(&in), n_lost == 0);
+        assert_int_equal(back.n_cpus, 48);
+        assert_string_equal(back.program, "/opt/muster");
+        assert_true(n_lost > 0 || memcmp(back.distance, distance, sizeof(distance)) == 0);
+        wire_taken_release(&back);
+    }
+}
+
 /* More seats than a worker can have, or some for one that has its own. */
 static void seats_that_are_joined_are_few_and_said_to_be(void **state)
 {
@@ -385,6 +414,7 @@ int main(void)
         cmocka_unit_test(a_strict_stream_takes_nothing_before_the_preamble),
         cmocka_unit_test(a_body_that_is_longer_than_its_reader_allows_breaks_the_stream),
         cmocka_unit_test(bodies_come_back_as_they_were),
+        cmocka_unit_test(distances_of_devices_come_back_whole_or_not_at_all),
         cmocka_unit_test(seats_that_are_joined_are_few_and_said_to_be),
         cmocka_unit_test(a_seat_lies_on_devices_that_are_there),
         cmocka_unit_test(a_host_without_devices_has_a_seat_without),
