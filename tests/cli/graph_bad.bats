@@ -131,6 +131,20 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     [ "$(query "SELECT count(*) FROM jobs")" -eq 1 ]
 }
 
+@test "a job that failed need not write again what it had written" {
+    jobs_are "  a: {run: '[ -e one ] || echo 1 >one; [ ! -e good ] || echo 2 >two', out: [one, two]}"
+    graph g.yaml
+    ended_with 1
+    [[ $stderr == *"it did not leave two"* ]]
+    touch good
+    sleep 0.1 # longer than clocks of file systems are behind
+    graph g.yaml
+    ended_with 0
+    graph --redo a g.yaml
+    ended_with 1
+    [[ $stderr == *"it did not write one, which is as it was before"* ]]
+}
+
 @test "what a job of a command line prints is printed whole, however much it is" {
     graph --log-cap 64KiB -- sh -c 'seq 200000; seq 200000 >&2' ::: 1
     ended_with 0
