@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
 #include "cli/graph_arg.h"
+#include "fit/fit.h"
 #include "graph/file/file.h"
 #include "graph/graph.h"
 #include "graph/list/joblog.h"
@@ -125,6 +126,14 @@ static int plan_print(const struct graph_options *options, const struct plan *pl
 
 /* ---- the verb ---- */
 
+/* struct graph_request.batch_of */
+static int batch_recall(const char *const *command, const struct environment_wish *environment,
+                        const struct device *device, size_t n_devices, uint64_t *out,
+                        struct err *err)
+{
+    return fit_batch_on(device, n_devices, command, environment, out, err);
+}
+
 static int run_plan(struct app *app, struct graph_options *options, struct source *source,
                     struct err *err)
 {
@@ -137,6 +146,7 @@ static int run_plan(struct app *app, struct graph_options *options, struct sourc
     }
     request->list = source->has_list ? &source->list : NULL;
     request->words = (const char *const *)app->argv;
+    request->batch_of = batch_recall;
     if (rc == 0)
         rc = graph_run(&app->log, app->self_path, app->argc, app->argv,
                        options->is_quiet || app->quiet, app->color, request, &source->plan, err);

@@ -73,6 +73,10 @@ struct fit_wanted {
 
 /* The memory that a result is about: the device's, and of a CPU slot its share of the machine's. */
 uint64_t fit_device_bytes(const struct device *device, size_t n_slots);
+/* The batch size that was found for a command on such a device. ERR_USAGE: none is remembered. */
+MUST_CHECK int fit_batch_on(const struct device *device, size_t n_slots, const char *const *command,
+                            const struct environment_wish *environment, uint64_t *out,
+                            struct err *err);
 /* The batch size that is remembered for this command on these devices, the smallest if they
  * differ. ERR_USAGE, with the cure, if nothing is remembered for one of them; ERR_UNAVAILABLE. */
 MUST_CHECK int fit_batch_recall(const struct fit_wanted *wanted, uint64_t *out, struct err *err);

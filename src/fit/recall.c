@@ -11,27 +11,38 @@
 #include "fit/memo.h"
 #include "proc/oom.h"
 
+int fit_batch_on(const struct device *device, size_t n_slots, const char *const *command,
+                 const struct environment_wish *environment, uint64_t *out, struct err *err)
+{
+    uint64_t bytes = fit_device_bytes(device, n_slots);
+    struct fit_signature signature;
+    struct fit_memo memo;
+    char size[16];
+    size_format(size, bytes);
+    fit_signature_make(&signature, command, environment, device->name, bytes);
+    bool is_known = fit_recall(&signature, NULL, &memo);
+    fit_signature_release(&signature);
+    if (!is_known)
+        return fail(err, ERR_USAGE,
+                    "no batch size is remembered for this command on a device such as %s (%s); "
+                    "find it with muster fit -g SPEC -- COMMAND, or give a number",
+                    device->name, size);
+    *out = memo.batch;
+    fit_memo_release(&memo);
+    return 0;
+}
+
 /* The smallest over all devices, so that any of them can do it. */
 static int batch_of(const struct device_list *list, const size_t *chosen, size_t n_chosen,
                     const struct fit_wanted *wanted, uint64_t *out, struct err *err)
 {
     for (size_t i = 0; i < n_chosen; i++) {
-        const struct device *device = &list->at[chosen[i]];
-        uint64_t bytes = fit_device_bytes(device, n_chosen);
-        struct fit_signature signature;
-        struct fit_memo memo;
-        char size[16];
-        size_format(size, bytes);
-        fit_signature_make(&signature, wanted->command, wanted->environment, device->name, bytes);
-        bool is_known = fit_recall(&signature, NULL, &memo);
-        fit_signature_release(&signature);
-        if (!is_known)
-            return fail(err, ERR_USAGE,
-                        "no batch size is remembered for this command on a device such as %s (%s); "
-                        "find it with muster fit -g SPEC -- COMMAND, or give a number",
-                        device->name, size);
-        *out = i == 0 ? memo.batch : MIN(*out, memo.batch);
-        fit_memo_release(&memo);
+        uint64_t batch;
+        int rc = fit_batch_on(&list->at[chosen[i]], n_chosen, wanted->command, wanted->environment,
+                              &batch, err);
+        if (rc)
+            return rc;
+        *out = i == 0 ? batch : MIN(*out, batch);
     }
     return 0;
 }

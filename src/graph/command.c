@@ -187,6 +187,35 @@ static struct texts sent_make(const struct graph *graph, const struct env_list *
     return sent;
 }
 
+/* PLAN_BATCH_AUTO: as muster fit was asked, with {batch} in its place. */
+static int batch_settle(struct process *process, struct err *err)
+{
+    const struct graph *graph = process->graph;
+    const struct plan_job *plan = job_of(process)->plan;
+    struct env_list words = {0};
+    struct values values;
+    uint64_t found = 0;
+    if (plan->batch != PLAN_BATCH_AUTO)
+        return 0;
+    if (process->seat.n_devices == 0 || !graph->request->batch_of)
+        return fail(err, ERR_USAGE, "batch: auto needs a device; give a number");
+    values_make(process, &values);
+    free(values.batch);
+    values.batch = xstrdup("{batch}");
+    int rc = words_fill(process, plan->argv, &values, &words, err);
+    env_end(&words);
+    if (rc == 0)
+        rc = graph->request->batch_of((const char *const *)words.at, &graph->request->environment,
+                                      &graph->allocation.devices.at[process->seat.devices[0]],
+                                      graph->allocation.n_chosen, &found, err);
+    process->batch = found >> process->n_halvings;
+    if (rc == 0 && process->batch == 0)
+        rc = fail(err, ERR_UNAVAILABLE, "it ran out of device memory with a batch of 1");
+    values_release(&values);
+    env_list_release(&words);
+    return rc;
+}
+
 struct command {
     struct env_list words, of_job, env;
 };
@@ -259,8 +288,9 @@ int process_command_start(struct process *process, struct err *err)
     struct env_list filled = {0};
     struct command command = {0};
     struct values values;
+    int rc = batch_settle(process, err);
     values_make(process, &values);
-    int rc = words_fill(process, plan->argv, &values, &filled, err);
+    rc = rc ? rc : words_fill(process, plan->argv, &values, &filled, err);
     rc = rc ? rc : words_fill(process, plan->env, &values, &command.of_job, err);
     if (rc == 0) {
         words_take(process, &filled, &command.words);

@@ -128,7 +128,7 @@ static void failed_add(const struct graph *graph, uint32_t job, const struct dag
     buf_addf(out, "failed %u of %u", view->n_failures, MAX(view->n_attempts, view->n_failures));
     if (of->end)
         buf_addf(out, ", %s", of->end);
-    if (of->plan->batch > 0)
+    if (of->plan->batch > 0 && of->plan->batch != PLAN_BATCH_AUTO)
         buf_addf(out, ", at batch %lu", MAX(of->plan->batch >> view->n_halvings, 1ul));
     log_add_line(graph, job, out);
 }

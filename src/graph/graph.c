@@ -47,6 +47,8 @@ static void on_kill(void *context)
 static void on_tick(void *context)
 {
     struct graph *graph = context;
+    if (!graph->dag) /* hosts are waited for */
+        return;
     device_watch_check(graph->watch);
     processes_tick(graph);
     graph_hosts_tick(graph);
@@ -59,6 +61,8 @@ static void on_tick(void *context)
 static void on_second(void *context)
 {
     struct graph *graph = context;
+    if (!graph->dag)
+        return;
     device_watch_renew(graph->watch);
     report_status(graph, NULL);
 }
@@ -211,6 +215,7 @@ static void run_begin(struct graph *graph)
     shell_keeper_start(&graph->shell, &graph->allocation, entry, graph->request->grace_ms);
     device_watch_log(graph->watch);
     device_watch_begin(graph->watch);
+    graph_hosts_hold(graph);
     hosts_losses_tell(graph->shell.machines.hosts);
     hosts_arrivals_tell(graph->shell.machines.hosts);
     report_memory(graph, "at the start");

@@ -40,6 +40,9 @@ struct graph_request {
     uint64_t grace_ms, limit_ms, log_cap_bytes;
     bool prints; /* what jobs print on stdout is printed when they have ended, job by job */
     bool explain, detach;
+    /* For PLAN_BATCH_AUTO: the batch size of a command, in which {batch} stands, on a device, one of n_devices. */
+    int (*batch_of)(const char *const *command, const struct environment_wish *environment,
+                    const struct device *device, size_t n_devices, uint64_t *out, struct err *err);
     const char *on_finish;
     struct joblog *joblog;         /* NULL: none */
     const char *results;           /* the folder of GNU parallel's --results; NULL: none */

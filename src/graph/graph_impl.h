@@ -23,6 +23,12 @@ enum {
 struct graph;
 struct graph_job;
 
+/* The batch size after so many halvings; 0: none. PLAN_BATCH_AUTO is for command.c to find. */
+static inline uint64_t batch_halved(uint64_t batch, uint32_t n_halvings)
+{
+    return batch == PLAN_BATCH_AUTO ? batch : batch >> n_halvings;
+}
+
 /* One start of a job, until the dag has heard of its end. */
 struct process {
     struct graph *graph;
@@ -32,6 +38,7 @@ struct process {
     struct seat seat;
     uint32_t devices[DAG_JOB_DEVICES_MAX]; /* positions among the chosen ones: the dag's numbers */
     uint32_t attempt;                      /* of all sessions */
+    uint32_t n_halvings;                   /* of the batch */
     uint64_t batch, started_ms, mem_peak_bytes, rss_peak_bytes;
     int64_t started_wall_ms;
     bool is_alone;           /* on its devices, so that their memory is its own */
@@ -82,6 +89,7 @@ struct graph_device {
 
 /* A machine of the run, as its jobs see it. */
 struct graph_host {
+    bool is_known;          /* to the dag */
     bool is_up, is_awaited; /* is_awaited: it was lost, and is asked for again */
     uint32_t n_done;        /* jobs, in this session */
 };
@@ -95,10 +103,13 @@ struct graph_fleet {
     struct graph_host *hosts; /* [n_hosts], by the numbers of their nodes: 0 is this machine */
     struct graph_part *parts; /* [n_parts] */
     uint32_t n_hosts, n_parts;
-    uint32_t n_devices;    /* that the dag knows: the first ones of those chosen */
-    const char **patterns; /* [n_patterns] those of place i + 1 in the dag */
+    uint32_t n_devices;     /* that the dag knows: the first ones of those chosen */
+    uint32_t n_devices_max; /* that it can know */
+    const char **patterns;  /* [n_patterns] those of place i + 1 in the dag */
     uint32_t n_patterns;
-    bool is_full;     /* what comes is not used: the dag has no room */
+    int64_t
+        held_until_ms; /* wall clock: on other hosts, jobs of the last session may be alive; 0: not */
+    bool is_full;      /* what comes is not used: the dag has no room */
     bool are_awaited; /* hosts that never were here */
 };
 
@@ -173,6 +184,8 @@ const char *host_program(const struct graph *graph, uint32_t node);
 uint32_t host_cpus(const struct graph *graph, uint32_t node);
 /* When jobs of a host that is lost now have been ended there for sure, by its agent. */
 uint64_t host_empty_ms(struct graph *graph);
+/* The last session was killed, and may have had hosts: nothing starts there before its jobs must have ended. */
+void graph_hosts_hold(struct graph *graph);
 /* The place of a list of patterns, for the dag. ERR_USAGE: there are too many different ones. */
 MUST_CHECK int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err);
 /* May hosts come that a job waits for? */

@@ -8,14 +8,18 @@
 #include <fnmatch.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/parse.h"
 #include "base/this_host.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 #include "node/wire_body.h"
 #include "shell/host_link.h"
+#include "store/status.h"
 
 enum {
-    GIVE_UP_SLACK_MS = 1000 /* a head and its agent do not lose each other at the same time */
+    GIVE_UP_SLACK_MS = 1000, /* a head and its agent do not lose each other at the same time */
+    STATUS_AGE_MS = 2000     /* a run says about once a second how it fares */
 };
 
 static uint32_t node_of(const struct graph *graph, uint32_t part)
@@ -54,11 +58,16 @@ uint32_t host_cpus(const struct graph *graph, uint32_t node)
 }
 
 /* Each gives the other up when it has heard nothing for so long, the agent perhaps after the head, and then ends its jobs. */
-uint64_t host_empty_ms(struct graph *graph)
+static uint64_t giving_up_ms(const struct graph *graph)
 {
     uint64_t timeout_ms = graph->request->allocation.host_timeout_ms;
-    return shell_now(&graph->shell) + (timeout_ms ? timeout_ms : HOST_TIMEOUT_MS) +
-           graph->request->grace_ms + GIVE_UP_SLACK_MS;
+    return (timeout_ms ? timeout_ms : HOST_TIMEOUT_MS) + graph->request->grace_ms +
+           GIVE_UP_SLACK_MS;
+}
+
+uint64_t host_empty_ms(struct graph *graph)
+{
+    return shell_now(&graph->shell) + giving_up_ms(graph);
 }
 
 /* ---- which hosts a job may use ---- */
@@ -126,6 +135,18 @@ int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err
 
 /* ---- hosts that come ---- */
 
+static bool are_held(const struct graph *graph)
+{
+    return graph->fleet.held_until_ms > 0;
+}
+
+static void host_tell(struct graph *graph, enum dag_event_kind kind, uint32_t node)
+{
+    bool is_early = kind == DEV_HOST_UP && node > 0 && are_held(graph);
+    if (graph->fleet.hosts[node].is_known && !is_early)
+        graph_tell(graph, (struct dag_event){.kind = kind, .device = node});
+}
+
 /* Room for what the allocation has. */
 static void fleet_grow(struct graph *graph)
 {
@@ -149,7 +170,8 @@ int graph_hosts_begin(struct graph *graph, struct err *err)
     if (graph->fleet.n_hosts > DAG_HOSTS_MAX)
         return fail(err, ERR_USAGE, "a graph can use %d hosts at most", DAG_HOSTS_MAX - 1);
     for (size_t part = 0; part < a->n_hosts; part++)
-        graph->fleet.hosts[a->hosts[part].node].is_up = true;
+        graph->fleet.hosts[a->hosts[part].node] =
+            (struct graph_host){.is_known = true, .is_up = true};
     return 0;
 }
 
@@ -160,18 +182,32 @@ void graph_hosts_release(struct graph *graph)
     free(graph->fleet.patterns);
 }
 
-/* False: the dag has no room for them, and for no others from now on, because numbers are given in order. */
-static bool devices_add(struct graph *graph, const struct allocation_host *of)
+/* Numbers are given in order: when one host has no room in the dag, no other can be used from then on. */
+static bool has_room(struct graph *graph, const struct allocation_host *of)
+{
+    struct graph_fleet *fleet = &graph->fleet;
+    fleet->is_full = fleet->is_full || of->node >= DAG_HOSTS_MAX ||
+                     fleet->n_devices + of->n_chosen > fleet->n_devices_max;
+    if (fleet->is_full)
+        log_add(graph->shell.log, LOG_WARN, "graph",
+                "%s is not used: this graph has %u devices, and cannot have more", of->name,
+                fleet->n_devices);
+    return !fleet->is_full;
+}
+
+static void dag_host_add(struct graph *graph, const struct allocation_host *of)
 {
     const struct allocation *a = &graph->allocation;
+    dag_add_host(graph->dag, of->node, host_cpus(graph, of->node));
+    graph->fleet.hosts[of->node].is_known = true;
     for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++) {
         const struct dag_device device = {.host = of->node,
                                           .mem_bytes = a->devices.at[a->chosen[i]].mem_free_bytes};
-        if (graph->fleet.is_full || dag_add_device(graph->dag, &device, 0) == UINT32_MAX)
-            return false;
+        uint32_t number = dag_add_device(graph->dag, &device, 0);
+        ASSERT(number == i);
         graph->fleet.n_devices++;
     }
-    return true;
+    host_allow(graph, of->node);
 }
 
 void graph_host_came(void *context, uint32_t part)
@@ -183,21 +219,16 @@ void graph_host_came(void *context, uint32_t part)
     graph->devices = xrealloc(graph->devices, (end + 1) * sizeof(*graph->devices));
     for (uint32_t i = of.first_chosen; i < end; i++)
         graph_device_begin(graph, i);
-    graph->fleet.is_full = graph->fleet.is_full || of.node >= DAG_HOSTS_MAX;
-    if (!graph->fleet.is_full)
-        dag_add_host(graph->dag, of.node, host_cpus(graph, of.node));
-    graph->fleet.is_full = !devices_add(graph, &of);
-    if (graph->fleet.is_full) {
-        log_add(graph->shell.log, LOG_WARN, "graph", "%s is not used: this graph has %u devices",
-                of.name, graph->fleet.n_devices);
+    if (!has_room(graph, &of))
         return;
-    }
+    dag_host_add(graph, &of);
     graph->fleet.hosts[of.node].is_up = true;
     graph->fleet.hosts[of.node].is_awaited = false;
-    host_allow(graph, of.node);
+    if (are_held(graph))
+        host_tell(graph, DEV_HOST_DOWN, of.node);
     for (uint32_t i = of.first_chosen; i < end; i++)
         graph_tell(graph, (struct dag_event){.kind = DEV_DEVICE_UP, .device = i});
-    graph_tell(graph, (struct dag_event){.kind = DEV_HOST_UP, .device = of.node});
+    host_tell(graph, DEV_HOST_UP, of.node);
 }
 
 void graph_hosts_awaited(void *context, bool are_awaited)
@@ -220,7 +251,7 @@ static bool any_may_start(const struct graph *graph)
 bool graph_awaits_hosts(const struct graph *graph)
 {
     const struct dag_view view = dag_view(graph->dag);
-    bool are_awaited = graph->fleet.are_awaited;
+    bool are_awaited = graph->fleet.are_awaited || are_held(graph);
     for (uint32_t node = 1; node < graph->fleet.n_hosts; node++)
         are_awaited = are_awaited || graph->fleet.hosts[node].is_awaited;
     bool is_halted = graph->request->halts && view.n_of[DAG_FAILED] > 0;
@@ -229,12 +260,6 @@ bool graph_awaits_hosts(const struct graph *graph)
 }
 
 /* ---- hosts that are lost, or given back ---- */
-
-static void host_tell(struct graph *graph, enum dag_event_kind kind, uint32_t node)
-{
-    if (node < DAG_HOSTS_MAX)
-        graph_tell(graph, (struct dag_event){.kind = kind, .device = node});
-}
 
 void graph_host_changed(void *context, uint32_t part, enum host_change change)
 {
@@ -287,9 +312,44 @@ static bool is_empty(const struct graph *graph, uint32_t part)
     return is;
 }
 
+void graph_hosts_hold(struct graph *graph)
+{
+    struct graph_fleet *fleet = &graph->fleet;
+    struct run_status last = {0};
+    struct err err = {0};
+    char left[24];
+    if (!graph->request->allocation.hosts || status_read(graph->shell.run_dir, &last, &err) != 0)
+        return;
+    bool was_killed = last.state && strcmp(last.state, "running") == 0;
+    int64_t now_ms = clock_wall_ms(),
+            until_ms = last.updated_wall_ms + STATUS_AGE_MS + (int64_t)giving_up_ms(graph);
+    status_release(&last);
+    if (!was_killed || until_ms <= now_ms)
+        return;
+    fleet->held_until_ms = MIN(until_ms, now_ms + STATUS_AGE_MS + (int64_t)giving_up_ms(graph));
+    duration_format(left, (uint64_t)(fleet->held_until_ms - now_ms));
+    log_add(graph->shell.log, LOG_WARN, "graph",
+            "jobs begin on other hosts in %s, when those of the last session must have ended there",
+            left);
+    for (uint32_t node = 1; node < fleet->n_hosts; node++)
+        host_tell(graph, DEV_HOST_DOWN, node);
+}
+
+static void hold_end(struct graph *graph)
+{
+    struct graph_fleet *fleet = &graph->fleet;
+    if (!are_held(graph) || clock_wall_ms() < fleet->held_until_ms)
+        return;
+    fleet->held_until_ms = 0;
+    for (uint32_t node = 1; node < fleet->n_hosts; node++)
+        if (fleet->hosts[node].is_up && stays(graph, node))
+            host_tell(graph, DEV_HOST_UP, node);
+}
+
 void graph_hosts_tick(struct graph *graph)
 {
     struct graph_fleet *fleet = &graph->fleet;
+    hold_end(graph);
     for (uint32_t part = 0; part < fleet->n_parts; part++) {
         if (!fleet->parts[part].is_leaving || fleet->parts[part].has_left || !is_empty(graph, part))
             continue;

@@ -36,6 +36,8 @@ struct plan_out {
 
 /* `auto` memory: learned from earlier runs of jobs like it. */
 #define PLAN_MEMORY_AUTO UINT64_MAX
+/* What muster fit has found for the same command on such a device. */
+#define PLAN_BATCH_AUTO UINT64_MAX
 
 struct plan_devices {
     uint32_t n_min, n_max; /* 0, 0: none */
@@ -62,7 +64,7 @@ struct plan_job {
     int32_t priority;
     uint32_t n_retries;
     uint64_t timeout_ms; /* 0: none */
-    uint64_t batch;      /* {batch} at first; 0: none is used */
+    uint64_t batch;      /* {batch} at first; 0: none is used; PLAN_BATCH_AUTO */
     const struct plan_out *outs;
     uint32_t n_outs;
     const char *const

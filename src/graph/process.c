@@ -168,13 +168,15 @@ void process_start(struct graph *graph, uint32_t number)
     struct process *process = xcalloc(1, sizeof(*process));
     struct err err = {0};
     cleanup_buf struct buf where = BUF_INIT;
-    *process = (struct process){.graph = graph,
-                                .job = number,
-                                .next = graph->processes,
-                                .attempt = job->attempts_before + placement.attempt,
-                                .batch = MAX(job->plan->batch >> placement.n_halvings, 1u),
-                                .started_ms = shell_now(&graph->shell),
-                                .started_wall_ms = clock_wall_ms()};
+    *process =
+        (struct process){.graph = graph,
+                         .job = number,
+                         .next = graph->processes,
+                         .attempt = job->attempts_before + placement.attempt,
+                         .batch = MAX(batch_halved(job->plan->batch, placement.n_halvings), 1ul),
+                         .n_halvings = placement.n_halvings,
+                         .started_ms = shell_now(&graph->shell),
+                         .started_wall_ms = clock_wall_ms()};
     graph->processes = job->process = process;
     graph->n_processes++;
     job->n_attempts = placement.attempt;

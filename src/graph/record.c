@@ -55,7 +55,7 @@ void record_job(struct graph *graph, uint32_t number, enum job_state state,
                             .ended_wall_ms = state == JOB_NONE ? 0 : clock_wall_ms(),
                             .end = job->end ? xstrdup(job->end) : NULL,
                             .log = job_log_name_new(job->plan->name),
-                            .batch = job->plan->batch,
+                            .batch = job->plan->batch == PLAN_BATCH_AUTO ? 0 : job->plan->batch,
                             .mem_peak_bytes = job->mem_peak_bytes};
     if (!process)
         return;

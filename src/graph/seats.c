@@ -17,8 +17,8 @@ static uint8_t *distances_new(const struct graph *graph)
 {
     const struct allocation *a = &graph->allocation;
     size_t n = a->n_chosen;
-    if (!a->devices.distance ||
-        n == 0) /* with other hosts, those of this one are not known any more */
+    /* With other hosts, those of this one are not known any more. */
+    if (!a->devices.distance || n == 0)
         return NULL;
     uint8_t *out = xmalloc(n * n);
     for (size_t i = 0; i < n * n; i++)
@@ -66,10 +66,11 @@ int graph_dag_make(struct graph *graph, struct err *err)
     for (uint32_t i = 0; i < n_hosts; i++)
         cpus[i] = host_cpus(graph, i);
     graph->fleet.n_devices = n_devices;
+    graph->fleet.n_devices_max = MAX(n_devices, MIN(a->n_devices_max, (uint32_t)DAG_DEVICES_MAX));
     graph->dag = dag_new(&(struct dag_config){
         .devices = devices,
         .n_devices = n_devices,
-        .n_devices_max = MAX(n_devices, MIN(a->n_devices_max, (uint32_t)DAG_DEVICES_MAX)),
+        .n_devices_max = graph->fleet.n_devices_max,
         .distance = distance,
         .host_cpus = cpus,
         .n_hosts = n_hosts,

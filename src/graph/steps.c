@@ -6,6 +6,10 @@
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 
+enum {
+    HALVINGS_MAX = 32
+};
+
 /* ---- jobs ---- */
 
 static uint64_t memory_wanted(const struct graph *graph, const struct graph_job *job)
@@ -17,10 +21,11 @@ static uint64_t memory_wanted(const struct graph *graph, const struct graph_job 
     return wanted == PLAN_MEMORY_AUTO ? job->mem_peak_bytes + job->mem_peak_bytes / 8 : wanted;
 }
 
+/* What muster fit has found is known when the job starts; a batch that cannot be halved any more fails then. */
 static uint32_t halvings_of(const struct plan_job *plan)
 {
     uint32_t n = 0;
-    for (uint64_t batch = plan->batch; batch > 1; batch /= 2)
+    for (uint64_t batch = plan->batch; batch > 1 && n < HALVINGS_MAX; batch /= 2)
         n++;
     return n;
 }
@@ -139,6 +144,8 @@ static void event_keep(struct graph *graph, const struct dag_event *event)
 void graph_tell(struct graph *graph, struct dag_event event)
 {
     const struct dag_action *actions;
+    if (graph->shell.phase.is_verb_away) /* the run is over, and its hosts are being left */
+        return;
     event_keep(graph, &event);
     if (graph->events.is_handled)
         return;

@@ -209,6 +209,26 @@ END
     [ "$(tr '\n' ' ' <batches)" = "32 32 16 8 " ]
 }
 
+@test "batch: auto is what muster fit has found for the same command" {
+    worker train <<'END'
+#!/bin/sh
+echo "$1 $MUSTER_BATCH" >>batches
+[ "$1" -le 12 ] || { echo 'torch.OutOfMemoryError: CUDA out of memory.' >&2; exit 1; }
+END
+    printf 'jobs:\n  fitted: {run: "./train {batch}", batch: auto}\n' >g.yaml
+    run --separate-stderr limited "$MUSTER" graph -q -g sim:1xFake:64GiB g.yaml
+    ended_with 1
+    [[ $stderr == *"fitted failed for good: no batch size is remembered for this command on a device such as Fake"* ]]
+    run --separate-stderr limited "$MUSTER" fit -q -g sim:1xFake:64GiB -- ./train {batch}
+    ended_with 0
+    local best
+    best=$(sed -n 's/^best batch size: \([0-9]*\) .*/\1/p' <<<"$output")
+    : >batches
+    run --separate-stderr limited "$MUSTER" graph -q -g sim:1xFake:64GiB g.yaml
+    ended_with 0
+    [ "$(cat batches)" = "$best $best" ]
+}
+
 @test "each job sees its own devices alone, and no two jobs have one" {
     cat >g.yaml <<'END'
 vars: {n: 1..8}

@@ -185,6 +185,36 @@ END
     says "one: it is connected again"
 }
 
+@test "commands of a line on hosts are printed here; a dry run looks at this machine alone" {
+    graph -q --hosts one=cpu:1,two=cpu:1 --via './reach {host}' -- sh -c 'echo {}; echo error {} >&2' ::: a b c
+    ended_with 0
+    [ "$(sort <<<"$output" | tr '\n' ' ')" = "a b c " ]
+    [ "$(sort <<<"$stderr" | tr '\n' ' ')" = "error a error b error c " ]
+    graph --dry-run --hosts one=cpu:1 --via './reach {host}' -- true ::: a
+    ended_with 2
+    [[ $stderr == *"leave --hosts out"* ]]
+}
+
+@test "hosts that are slow to answer are waited for, and a signal meanwhile leaves nothing" {
+    waiting_jobs 1
+    touch go
+    worker slow <<'END'
+#!/bin/sh
+sleep 1.5
+exec ./reach "$@"
+END
+    graph -q --hosts one=cpu:1 --via './slow {host}' g.yaml
+    ended_with 0
+    [ "$(cat left1)" = 1.one ]
+    rm -r muster-runs
+    graph_begin --fresh --overwrite --hosts one=cpu:1 --via './slow {host}' g.yaml
+    sleep 0.7
+    kill -INT "$PID"
+    map_end
+    ended_with 130
+    [ ! -e muster-runs ]
+}
+
 @test "a host that comes late takes jobs, and nothing is unfit before; too few hosts are status 69" {
     waiting_jobs 1 2
     touch go
@@ -305,9 +335,32 @@ END
     wait "$PID" || true
     wait_for nobody_is_left
     touch go
-    graph -q --hosts one=cpu:1,two=cpu:2 --via './reach {host}' g.yaml
+    graph -q --hosts one=cpu:1,two=cpu:2 --via './reach {host}' --host-timeout 1s --grace 1s g.yaml
     ended_with 0
     [ "$(cat left? | cut -d. -f1 | tr '\n' ' ')" = "1 2 3 " ]
+}
+
+# What the last session left on this machine is known by MUSTER_RUN_DIR, which this job changes: as if it were far away.
+@test "after a head was killed, its jobs begin again only when they are gone on the hosts" {
+    cat >g.yaml <<'END'
+jobs:
+  job:
+    run: [sh, -c, 'exec 9>lock; flock -n 9 || echo $HOST >>both; trap "" TERM; echo $HOST >>effects; until [ -e go ]; do sleep 0.05; done; echo $HOST >left']
+    env: {MUSTER_RUN_DIR: elsewhere}
+    out: left
+END
+    graph_begin --hosts one=cpu:1 --via './reach {host}' --host-timeout 1s --grace 2s g.yaml
+    wait_for has_lines effects 1
+    sleep 1.5 # it has said how it fares
+    kill -KILL "$PID"
+    wait "$PID" || true
+    graph_begin --hosts one=cpu:1 --via './reach {host}' --host-timeout 1s --grace 2s g.yaml
+    wait_for has_lines effects 2
+    touch go
+    map_end
+    ended_with 0
+    [ ! -e both ]
+    says "jobs begin on other hosts in " "1 of 1 jobs are done"
 }
 
 @test "a stop ends jobs on hosts, also when one was lost meanwhile" {

@@ -33,10 +33,7 @@ static int64_t urgency(const struct oracle *o, uint32_t job)
 
 static bool is_special(const struct oracle_job *j)
 {
-    bool is = j->oom_step != OOM_STEP_NONE;
-    for (uint32_t i = 0; i < WORLD_DEVICES; i++)
-        is |= j->is_ill_on[i];
-    return is;
+    return j->oom_step != OOM_STEP_NONE || j->was_ill;
 }
 
 static bool wants_the_same(const struct oracle_job *a, const struct oracle_job *b)

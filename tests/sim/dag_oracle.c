@@ -217,6 +217,7 @@ static void lost_note(struct oracle_job *j)
 static void ill_note(struct oracle *o, struct oracle_job *j, uint32_t device)
 {
     bool is_named = false;
+    j->was_ill |= j->n_devices > 0;
     for (uint32_t i = 0; i < j->n_devices; i++)
         is_named |= j->devices[i] == device;
     for (uint32_t i = 0; i < j->n_devices; i++) {
@@ -260,6 +261,7 @@ static void strike_of_cancelled(struct oracle *o, struct oracle_job *j, uint32_t
     struct oracle_job copy = *j;
     ill_note(o, &copy, device);
     memcpy(j->is_ill_on, copy.is_ill_on, sizeof(j->is_ill_on));
+    j->was_ill = copy.was_ill;
 }
 
 static void ended_note(struct oracle *o, const struct dag_event *ev)

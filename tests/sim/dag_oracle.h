@@ -32,6 +32,7 @@ struct oracle_job {
     enum dag_state state;
     bool is_held, is_cancelled, is_new;
     bool is_ill_on[WORLD_DEVICES]; /* it was ill there */
+    bool was_ill;                  /* also where the device was benched by then */
     uint32_t n_attempts, n_failures, n_lost, n_halvings;
     enum dag_oom_step oom_step;
     uint64_t floor_bytes; /* of the device where it ran out of memory */

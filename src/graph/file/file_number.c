@@ -40,7 +40,8 @@ static int retries_parse(struct str text, uint64_t *out, struct err *err)
 
 static int batch_parse(struct str text, uint64_t *out, struct err *err)
 {
-    return u64_parse(text, 1, UINT32_MAX, out, err);
+    *out = PLAN_BATCH_AUTO;
+    return str_equal(text, STR("auto")) ? 0 : u64_parse(text, 1, UINT32_MAX, out, err);
 }
 
 static int count_parse(struct str text, uint64_t *out, struct err *err)
@@ -110,7 +111,7 @@ static int gpus_memory_parse(struct str text, uint64_t *out, struct err *err)
 NUMBER_KIND(cpus, "cpus", "a number of CPUs");
 NUMBER_KIND(retries, "retries", "a number");
 NUMBER_KIND(timeout, "timeout", "a duration such as 90s or 2h");
-NUMBER_KIND(batch, "batch", "a number");
+NUMBER_KIND(batch, "batch", "a number, or auto");
 NUMBER_KIND(count, "count", "a number");
 NUMBER_KIND(gpus_number, "gpus",
             "a number such as 2 or 1..3, a share such as 0.5, or {count, share, memory}");
