@@ -2,6 +2,7 @@
  *
  * `muster graph`: from the request to the exit status.
  */
+#include <signal.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -170,6 +171,16 @@ int graph_facts_set(const struct graph *graph, struct err *err)
 
 /* ---- the run ---- */
 
+/* To read the files of jobs may take long. Nothing runs yet, so a signal just ends this process. */
+static int past_read(struct graph *graph, struct err *err)
+{
+    struct sigaction before[END_SIGNALS];
+    shell_signals_end(&graph->shell, before);
+    int rc = past_take(graph, err);
+    shell_signals_restore(&graph->shell, before);
+    return rc;
+}
+
 static int jobs_make(struct graph *graph, struct err *err)
 {
     graph->n_jobs = graph->jobs_cap = graph->plan->n_jobs;
@@ -178,7 +189,7 @@ static int jobs_make(struct graph *graph, struct err *err)
         graph->jobs[i].plan = &graph->plan->jobs[i];
     record_open(graph);
     int rc = graph->is_resumed ? added_read(graph, err) : 0;
-    rc = rc ? rc : past_take(graph, err);
+    rc = rc ? rc : past_read(graph, err);
     rc = rc ? rc : graph_dag_make(graph, err);
     for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
         rc = graph_dag_add(graph, i, err);

@@ -119,10 +119,10 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     of_stage->mem_peak_bytes = MAX(of_stage->mem_peak_bytes, row->mem_peak_bytes);
     job->is_held = row->state == JOB_HELD;
     job->is_cancelled = row->state == JOB_CANCELLED;
-    if (row->state == JOB_NONE)
-        job->begun_wall_ms = row->started_wall_ms;
-    if (row->state != JOB_DONE)
+    if (row->state != JOB_DONE) {
+        job->begun_wall_ms = row->started_wall_ms; /* what it has left since then is its own work */
         return;
+    }
     job->was_done = true;
     job->outs_digest = row->outs_digest;
     job->needs_digest = row->needs_digest;

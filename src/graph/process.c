@@ -4,6 +4,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -18,7 +21,6 @@
 
 enum {
     TAIL_BYTES = 4096,
-    COPY_BYTES = 64 * 1024,
     STATUS_REFUSED = 127,              /* of a shell that finds no such command */
     CLOCK_SLACK_NS = 20 * 1000 * 1000, /* the file system's clock may be behind by a tick */
     FAR_PATIENCE_MS = 5000 /* until this machine sees files that were written on another one */
@@ -235,15 +237,32 @@ static void process_settle(struct process *process)
     graph_tell(graph, event);
 }
 
+/* A reader may let us wait without end, and the loop does not turn meanwhile: then a signal ends the run at once. */
+static void reader_await(const struct process *process, int to)
+{
+    struct sigaction before[END_SIGNALS];
+    struct pollfd end = {.fd = to, .events = POLLOUT};
+    if (poll(&end, 1, 0) != 0)
+        return;
+    record_flush(process->graph);
+    shell_signals_end(&process->graph->shell, before);
+    while (poll(&end, 1, -1) < 0 && errno == EINTR)
+        ;
+    shell_signals_restore(&process->graph->shell, before);
+}
+
 static void log_copy(const struct process *process, const char *which, uint64_t skipped, int to)
 {
-    cleanup_free char *path = log_path_new(process, which), *piece = xmalloc(COPY_BYTES);
+    char piece[PIPE_BUF]; /* a pipe that is ready takes so much */
+    cleanup_free char *path = log_path_new(process, which);
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = 0;
-    for (off_t at = (off_t)skipped; fd >= 0 && (got = pread(fd, piece, COPY_BYTES, at)) > 0;
-         at += got)
+    for (off_t at = (off_t)skipped; fd >= 0 && (got = pread(fd, piece, sizeof(piece), at)) > 0;
+         at += got) {
+        reader_await(process, to);
         if (write_all(to, piece, (size_t)got, NULL) != 0)
             return; /* nobody reads it; the file has it */
+    }
 }
 
 /* Job by job, so that lines of several do not mix. */

@@ -113,8 +113,8 @@ static const int ending[END_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 
 static void end_at_write(int signal)
 {
-    static const char text[] = "muster: ended while it was writing; every result is safe, and "
-                               "muster resume does what is left\n";
+    static const char text[] = "muster: ended while it was reading or writing; every result is "
+                               "safe, and muster resume, or the same command, does what is left\n";
     (void)!write_patiently(STDERR_FILENO, text, sizeof(text) - 1, 0, NULL);
     _exit(128 + signal);
 }

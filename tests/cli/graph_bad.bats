@@ -79,6 +79,32 @@ jobs_are() { printf 'defaults: {shell: true}\njobs:\n%s\n' "$1" >g.yaml; }
     [ "$(query "SELECT count(*) FROM jobs WHERE state = 'done'")" -eq 0 ]
 }
 
+@test "a signal ends a run that reads files before its first job, or waits for its reader" {
+    truncate -s 400G large
+    jobs_are "  a: {run: 'true', out: large}"
+    graph_begin --adopt g.yaml
+    wait_for test -e muster-runs/latest/run.db-wal
+    sleep 0.5
+    kill -INT $PID
+    wait_for is_gone $PID
+    local rc=0
+    wait $PID || rc=$?
+    [ $rc -eq 130 ]
+    rm -r muster-runs
+    mkfifo unread
+    sleep 60 <unread 3>&- 4>&- &
+    local reader=$!
+    graph_begin -- sh -c 'seq 100000; touch printed' ::: 1 >unread
+    wait_for test -e printed
+    sleep 0.5
+    kill -TERM $PID
+    wait_for is_gone $PID
+    wait $PID || rc=$?
+    kill $reader
+    [ $rc -eq 143 ]
+    [ "$(query "SELECT state FROM jobs")" = "done" ]
+}
+
 @test "added jobs: kept by their names, behind a line that was cut, or refused" {
     jobs_are "$gate"
     graph_begin g.yaml
@@ -129,6 +155,20 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     touch go
     wait $PID
     [ "$(query "SELECT count(*) FROM jobs")" -eq 1 ]
+}
+
+@test "a job that failed need not write again what it had written" {
+    jobs_are "  a: {run: '[ -e one ] || echo 1 >one; [ ! -e good ] || echo 2 >two', out: [one, two]}"
+    graph g.yaml
+    ended_with 1
+    [[ $stderr == *"it did not leave two"* ]]
+    touch good
+    sleep 0.1 # longer than clocks of file systems are behind
+    graph g.yaml
+    ended_with 0
+    graph --redo a g.yaml
+    ended_with 1
+    [[ $stderr == *"it did not write one, which is as it was before"* ]]
 }
 
 @test "what a job of a command line prints is printed whole, however much it is" {
