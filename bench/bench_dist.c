@@ -7,7 +7,9 @@
  *     bench_dist [RANKS [ROUNDS]]      default 2 and 5
  *
  * A line a size: bytes, ranks, and microseconds in ordinary memory, in the library's, of the copy; the
- * median of the rounds, in each of which all sizes take part. The same with Open MPI: peer_mpi.c.
+ * median of the rounds, in each of which all sizes take part. Then a line of gradients of 64 MiB and a
+ * backward pass of 50 ms (which sleeps, as one on a GPU): "overlap", ranks, milliseconds of the exchange
+ * alone, of the step, and the share of the former that the pass hid. Peers: peer_mpi.c, peer_gloo.py.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "muster/dist.h"
+#include "muster/ddp.h"
 
 enum {
     RANKS_MAX = 64,
@@ -95,6 +97,64 @@ static double median(const struct figures *rounds, int n, size_t offset)
     return values[n / 2];
 }
 
+enum {
+    N_LAYERS = 16,
+    LAYER_COUNT = BYTES_MAX / 4 / N_LAYERS,
+    BACKWARD_MS = 50
+};
+
+static void layer_pass(long layer_us)
+{
+    nanosleep(&(struct timespec){.tv_nsec = layer_us * 1000}, NULL);
+}
+
+/* The pass by itself: sleeps last longer than they should. */
+static double backward_ms(long layer_us)
+{
+    double begin = now_us();
+    for (size_t i = 0; i < N_LAYERS; i++)
+        layer_pass(layer_us);
+    return (now_us() - begin) / 1e3;
+}
+
+static double step_ms(struct muster_dist *dist, struct muster_ddp *ddp, long layer_us)
+{
+    must(dist, muster_dist_barrier(dist));
+    double begin = now_us();
+    must(dist, muster_ddp_begin(ddp, 1));
+    for (size_t i = N_LAYERS; i-- > 0;) {
+        layer_pass(layer_us);
+        must(dist, muster_ddp_ready(ddp, i));
+    }
+    must(dist, muster_ddp_finish(ddp));
+    return (now_us() - begin) / 1e3;
+}
+
+static void overlap_run(struct muster_dist *dist, int n_rounds)
+{
+    struct muster_param params[N_LAYERS];
+    double alone[ROUNDS_MAX], step[ROUNDS_MAX], backward[ROUNDS_MAX];
+    for (int i = 0; i < N_LAYERS; i++)
+        params[i] = (struct muster_param){"layer", MUSTER_FLOAT32, LAYER_COUNT, NULL, NULL};
+    struct muster_ddp *ddp =
+        muster_ddp_new(dist, params, N_LAYERS, &(struct muster_ddp_opts){.bucket_bytes = 8 << 20});
+    must(dist, muster_dist_code(dist));
+    step_ms(dist, ddp, 0);
+    for (int i = 0; i < n_rounds; i++) {
+        alone[i] = step_ms(dist, ddp, 0);
+        step[i] = step_ms(dist, ddp, BACKWARD_MS * 1000 / N_LAYERS);
+        backward[i] = backward_ms(BACKWARD_MS * 1000 / N_LAYERS);
+    }
+    qsort(backward, (size_t)n_rounds, sizeof(*backward), compare_doubles);
+    qsort(alone, (size_t)n_rounds, sizeof(*alone), compare_doubles);
+    qsort(step, (size_t)n_rounds, sizeof(*step), compare_doubles);
+    double exchange = alone[n_rounds / 2], whole = step[n_rounds / 2];
+    if (muster_dist_rank(dist) == 0)
+        printf("overlap\t%u\t%.1f\t%.1f\t%.2f\n", muster_dist_size(dist), exchange, whole,
+               1 - (whole - backward[n_rounds / 2]) / exchange);
+    muster_ddp_free(ddp);
+}
+
 static void rank_run(int n_rounds)
 {
     struct muster_dist *dist = muster_dist_open(NULL);
@@ -116,6 +176,7 @@ static void rank_run(int n_rounds)
                median(&figures[0][s], n_rounds, offsetof(struct figures, ordinary_us)),
                median(&figures[0][s], n_rounds, offsetof(struct figures, library_us)),
                median(&figures[0][s], n_rounds, offsetof(struct figures, copy_us)));
+    overlap_run(dist, n_rounds);
     free(ordinary);
     free(other);
     must(dist, muster_dist_close(dist));

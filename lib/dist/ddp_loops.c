@@ -2,13 +2,7 @@
 #include "ddp_inside.h"
 
 #include "half.h"
-
-#if defined(__clang__)
-#define EACH_ELEMENT(i, n) \
-    _Pragma("clang loop vectorize(assume_safety)") for (size_t i = 0; i < (n); i++)
-#else
-#define EACH_ELEMENT(i, n) _Pragma("GCC ivdep") for (size_t i = 0; i < (n); i++)
-#endif
+#include "loop.h"
 
 /* ---- there and back ---- */
 
@@ -67,6 +61,31 @@ bool md_pack(void *to, enum muster_type wire, const void *from, enum muster_type
     return pack_float(to, from, count, (float)factor);
 }
 
+#define ARE_FINITE(name, word, exponent)                 \
+    static bool name(const word *bits, size_t count)     \
+    {                                                    \
+        word bad = 0;                                    \
+        EACH_ELEMENT (i, count)                          \
+            bad |= (bits[i] & (exponent)) == (exponent); \
+        return bad == 0;                                 \
+    }
+
+ARE_FINITE(are_finite_32, uint32_t, 0x7f800000)
+ARE_FINITE(are_finite_64, uint64_t, 0x7ff0000000000000)
+ARE_FINITE(are_finite_bfloat16, uint16_t, 0x7f80)
+ARE_FINITE(are_finite_float16, uint16_t, 0x7c00)
+
+bool md_are_finite(const void *values, enum muster_type type, size_t count)
+{
+    if (type == MUSTER_FLOAT64)
+        return are_finite_64(values, count);
+    if (type == MUSTER_BFLOAT16)
+        return are_finite_bfloat16(values, count);
+    if (type == MUSTER_FLOAT16)
+        return are_finite_float16(values, count);
+    return are_finite_32(values, count);
+}
+
 void md_unpack(void *to, enum muster_type type, const void *from, enum muster_type wire,
                size_t count)
 {
@@ -92,6 +111,18 @@ void md_add(void *sums, const void *left, const void *right, enum muster_type ty
     else
         EACH_ELEMENT (i, count)
             ((float *)sums)[i] = ((const float *)left)[i] + ((const float *)right)[i];
+}
+
+void md_divide(void *values, enum muster_type type, size_t count, double divisor)
+{
+    float *floats = values, by = (float)divisor;
+    double *doubles = values;
+    if (type == MUSTER_FLOAT64)
+        EACH_ELEMENT (i, count)
+            doubles[i] /= divisor;
+    else
+        EACH_ELEMENT (i, count)
+            floats[i] /= by;
 }
 
 static double value_at(const void *values, enum muster_type type, size_t i)

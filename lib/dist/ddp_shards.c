@@ -190,7 +190,7 @@ int muster_ddp_shard(struct muster_ddp *ddp, uint64_t n_samples)
 static const char *piece_join(struct muster_ddp *ddp, char *all, size_t n_row,
                               const struct piece *piece)
 {
-    struct ddp_node nodes[DDP_NODES_MAX], row[DDP_NODES_MAX];
+    struct ddp_node nodes[DDP_NODES_MAX] = {0}, row[DDP_NODES_MAX];
     size_t n = 0, stride = piece->count * muster_type_bytes(piece->type);
     for (uint32_t r = 0; r < ddp->dist->place.size; r++) {
         size_t n_here = row_nodes(ddp, r, row);
@@ -247,10 +247,8 @@ static int sums_exchange(struct muster_ddp *ddp)
 static void gradients_fill(struct muster_ddp *ddp, double n_samples)
 {
     char *sums = ddp->nodes[0].sums;
-    for (size_t i = 0; i < ddp->n_single; i++)
-        ((float *)sums)[i] /= (float)n_samples;
-    for (size_t i = 0; i < ddp->n_double; i++)
-        ((double *)(sums + ddp->n_single * sizeof(float)))[i] /= n_samples;
+    md_divide(sums, MUSTER_FLOAT32, ddp->n_single, n_samples);
+    md_divide(sums + ddp->n_single * sizeof(float), MUSTER_FLOAT64, ddp->n_double, n_samples);
     for (size_t i = 0; i < ddp->n_params; i++) {
         const struct muster_param *is = &ddp->params[i].is;
         enum muster_type type = is->type == MUSTER_FLOAT64 ? MUSTER_FLOAT64 : MUSTER_FLOAT32;

@@ -101,15 +101,16 @@ static int param_pack(struct muster_ddp *ddp, const struct ddp_bucket *bucket,
 {
     size_t width = muster_type_bytes(bucket->wire);
     char *to = (char *)bucket->flat + param->at * width;
+    const struct muster_param *is = &param->is;
     if (ddp->n_samples == 0) {
-        memset(to, 0, param->is.count * width);
+        memset(to, 0, is->count * width);
         return 0;
     }
-    /* A gradient that is in place, and needs neither a factor nor a look. */
-    if (param->is_view && ddp->factor == 1 && ddp->opts.allows_nonfinite)
-        return 0;
-    bool is_finite =
-        md_pack(to, bucket->wire, param->is.gradient, param->is.type, param->is.count, ddp->factor);
+    bool is_finite = true;
+    if (!param->is_view || ddp->factor != 1)
+        is_finite = md_pack(to, bucket->wire, is->gradient, is->type, is->count, ddp->factor);
+    else if (!ddp->opts.allows_nonfinite) /* it is in place already */
+        is_finite = md_are_finite(to, is->type, is->count);
     if (is_finite || ddp->opts.allows_nonfinite)
         return 0;
     return md_nonfinite_tell(ddp, param, bucket->wire, param->is_view ? 1 : ddp->factor);

@@ -13,6 +13,10 @@
 
 #include "inside.h"
 
+#if !defined(MADV_WIPEONFORK)
+#define MADV_WIPEONFORK 18 /* Linux 4.14; headers may be older */
+#endif
+
 static const uint64_t timeout_default_ms = 600000;
 
 uint64_t md_now_ns(void)

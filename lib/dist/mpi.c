@@ -6,18 +6,14 @@
  *
  * Before an operation each rank tells every other what it came for, which shows disagreement and who is
  * missing. An error is a message of its own, for which each rank looks while it waits.
- *
- * MPI's handles are addresses of the library's variables in Open MPI, and numbers in others. Only the
- * former are known here.
  */
-#include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "inside.h"
+#include "mpi_library.h"
 #include "reduce.h"
 
 enum {
@@ -31,41 +27,6 @@ enum {
     FAREWELL_NS = 200000000
 };
 
-typedef void *mpi_handle; /* a communicator, a type, a request */
-
-/* The functions of the library that are used; statuses are ignored (NULL). */
-struct mpi_functions {
-    int (*Initialized)(int *flag);
-    int (*Finalized)(int *flag);
-    int (*Init_thread)(int *argc, char ***argv, int required, int *provided);
-    int (*Query_thread)(int *provided);
-    int (*Finalize)(void);
-    int (*Get_library_version)(char *version, int *len);
-    int (*Comm_rank)(mpi_handle comm, int *rank);
-    int (*Comm_size)(mpi_handle comm, int *size);
-    int (*Comm_dup)(mpi_handle comm, mpi_handle *out);
-    int (*Isend)(const void *at, int n, mpi_handle type, int to, int tag, mpi_handle comm,
-                 mpi_handle *request);
-    int (*Irecv)(void *at, int n, mpi_handle type, int from, int tag, mpi_handle comm,
-                 mpi_handle *request);
-    int (*Recv)(void *at, int n, mpi_handle type, int from, int tag, mpi_handle comm, void *status);
-    int (*Iprobe)(int from, int tag, mpi_handle comm, int *flag, void *status);
-    int (*Test)(mpi_handle *request, int *flag, void *status);
-    int (*Ibcast)(void *at, int n, mpi_handle type, int root, mpi_handle comm, mpi_handle *request);
-    int (*Iallgather)(const void *in, int n, mpi_handle type, void *out, int n_out,
-                      mpi_handle type_out, mpi_handle comm, mpi_handle *request);
-    int (*Ialltoall)(const void *in, int n, mpi_handle type, void *out, int n_out,
-                     mpi_handle type_out, mpi_handle comm, mpi_handle *request);
-};
-
-static const char *const function_names[] = {
-    "MPI_Initialized",  "MPI_Finalized", "MPI_Init_thread",
-    "MPI_Query_thread", "MPI_Finalize",  "MPI_Get_library_version",
-    "MPI_Comm_rank",    "MPI_Comm_size", "MPI_Comm_dup",
-    "MPI_Isend",        "MPI_Irecv",     "MPI_Recv",
-    "MPI_Iprobe",       "MPI_Test",      "MPI_Ibcast",
-    "MPI_Iallgather",   "MPI_Ialltoall"};
-
 struct signature {
     struct muster_dist_call what; /* without addresses */
     uint64_t seq;
@@ -77,11 +38,7 @@ struct told {
 };
 
 struct mpi {
-    void *library;
-    union {
-        struct mpi_functions call;
-        void *symbols[sizeof(struct mpi_functions) / sizeof(void *)];
-    };
+    struct mpi_functions call;
     mpi_handle comm, byte;
     pthread_mutex_t lock; /* one call at a time */
     bool was_begun_here, has_failed;
@@ -92,10 +49,6 @@ struct mpi {
     const void **sources;
     struct told told; /* being sent */
 };
-
-_Static_assert(sizeof(function_names) / sizeof(*function_names) ==
-                   sizeof(struct mpi_functions) / sizeof(void *),
-               "a name for each function");
 
 /* ---- waiting ---- */
 
@@ -372,36 +325,9 @@ static void mpi_fail(struct muster_dist *dist, int *code, char *text)
 
 /* ---- begin and end ---- */
 
-static int library_load(struct muster_dist *dist)
+static int mpi_begin(struct muster_dist *dist, mpi_handle world)
 {
     struct mpi *mpi = dist->impl;
-    char version[8192] = "";
-    int len;
-    mpi->library = dlopen("libmpi.so.40", RTLD_NOW | RTLD_GLOBAL);
-    if (!mpi->library)
-        return md_fail(dist, MUSTER_DIST_EENV,
-                       "the %u ranks need MPI, since %u are on this machine, and Open MPI 4 or 5 "
-                       "cannot be loaded (%s): install it, or start all ranks on one machine",
-                       dist->place.size, dist->place.local_size, dlerror());
-    for (size_t i = 0; i < sizeof(function_names) / sizeof(*function_names); i++) {
-        mpi->symbols[i] = dlsym(mpi->library, function_names[i]);
-        if (!mpi->symbols[i])
-            return md_fail(dist, MUSTER_DIST_EENV, "libmpi.so.40 has no %s", function_names[i]);
-    }
-    mpi->call.Get_library_version(version, &len);
-    mpi->byte = dlsym(mpi->library, "ompi_mpi_byte");
-    bool is_known =
-        strncmp(version, "Open MPI v4.", 12) == 0 || strncmp(version, "Open MPI v5.", 12) == 0;
-    if (!is_known || !mpi->byte || !dlsym(mpi->library, "ompi_mpi_comm_world"))
-        return md_fail(dist, MUSTER_DIST_EENV,
-                       "libmpi.so.40 is '%.60s', and only Open MPI 4 and 5 are known", version);
-    return 0;
-}
-
-static int mpi_begin(struct muster_dist *dist)
-{
-    struct mpi *mpi = dist->impl;
-    mpi_handle world = dlsym(mpi->library, "ompi_mpi_comm_world");
     int is_begun = 0, is_over = 0, level = 0, rank = 0, size = 1;
     mpi->call.Initialized(&is_begun);
     mpi->call.Finalized(&is_over);
@@ -446,8 +372,9 @@ static int mpi_open(struct muster_dist *dist)
     if (!mpi->signatures || !mpi->requests || !mpi->sources || !mpi->send || !mpi->receive)
         return md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory for %u ranks",
                        dist->place.rank, size);
-    int rc = library_load(dist);
-    return rc ? rc : mpi_begin(dist);
+    mpi_handle world;
+    int rc = md_mpi_load(dist, &mpi->call, &world, &mpi->byte);
+    return rc ? rc : mpi_begin(dist, world);
 }
 
 /*

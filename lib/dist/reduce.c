@@ -2,17 +2,11 @@
 #include "reduce.h"
 
 #include "half.h"
+#include "loop.h"
 
 enum {
     BLOCK = 1024 /* values; the sums of a block are at most 8 KiB */
 };
-
-#if defined(__clang__)
-#define EACH_ELEMENT(i, n) \
-    _Pragma("clang loop vectorize(assume_safety)") for (size_t i = 0; i < (n); i++)
-#else
-#define EACH_ELEMENT(i, n) _Pragma("GCC ivdep") for (size_t i = 0; i < (n); i++)
-#endif
 
 #define SAME(value)      (value)
 #define ADD_FLOAT(a, b)  ((a) + (b))

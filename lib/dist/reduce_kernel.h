@@ -6,8 +6,7 @@
  *     VALUE, SUM    the type in memory, and the one that values are combined in
  *     WIDEN(value), NARROW(sum), ADD(a, b), MEAN(sum, n), IS_NAN(sum)
  *
- * Blocks of sums stay in the first-level cache. EACH_ELEMENT says to the compiler that elements do not
- * depend on each other: out may be one of the sources, and is then read before it is written.
+ * Blocks of sums stay in the first-level cache.
  */
 
 #define PASTE_(a, b)   a##_##b

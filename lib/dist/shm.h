@@ -102,6 +102,7 @@ void md_shm_buffer_free(struct muster_dist *dist, void *at);
 uint64_t md_shm_offset(const struct md_shm *shm, const void *at, size_t bytes);
 /* Memory that could still be had, in bytes, by the kernel's and the control group's word. */
 uint64_t md_room_bytes(const char *meminfo_path, const char *cgroup_path);
+int md_room_check(struct muster_dist *dist, uint64_t bytes, uint64_t room, const char *what);
 
 /* ---- shm_wait.c ---- */
 

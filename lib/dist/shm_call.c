@@ -394,7 +394,7 @@ int md_shm_run(struct muster_dist *dist, const struct md_call *call)
     atomic_store_explicit(&own->at_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&own->seq, call->seq, memory_order_relaxed);
     atomic_store_explicit(&own->is_in_call, 1, memory_order_relaxed);
-    if (signature.values_at == 0)
+    if (signature.values_at == 0 && signature.count > 0)
         first_stage(&work);
     rc = md_shm_step(dist);
     rc = rc ? rc : work_go_on(&work);

@@ -90,17 +90,23 @@ static void group_find(char *out, size_t cap)
         fclose(file);
 }
 
+int md_room_check(struct muster_dist *dist, uint64_t bytes, uint64_t room, const char *what)
+{
+    if (bytes <= room)
+        return 0;
+    return md_fail(dist, MUSTER_DIST_ENOMEM,
+                   "rank %u: no memory for %s: %.1f MiB are needed, and %.1f MiB available",
+                   dist->place.rank, what, (double)bytes / 1048576, (double)room / 1048576);
+}
+
 int md_shm_reserve(struct muster_dist *dist, uint64_t at, uint64_t bytes, const char *what)
 {
     struct md_shm *shm = dist->impl;
     char group[4120];
     group_find(group, sizeof(group));
-    uint64_t room = md_room_bytes("/proc/meminfo", group);
-    if (bytes > room)
-        return md_fail(dist, MUSTER_DIST_ENOMEM,
-                       "rank %u: no memory for %s: %.1f MiB are needed, and %.1f MiB available",
-                       dist->place.rank, what, (double)bytes / 1048576, (double)room / 1048576);
-    int rc;
+    int rc = md_room_check(dist, bytes, md_room_bytes("/proc/meminfo", group), what);
+    if (rc != 0)
+        return rc;
     do
         rc = fallocate(shm->fd, 0, (off_t)at, (off_t)bytes);
     while (rc != 0 && errno == EINTR);
@@ -243,41 +249,41 @@ static void block_release(struct md_shm *shm, struct shm_block *block)
     free(block);
 }
 
-static int block_add(struct muster_dist *dist, struct shm_block *block)
+/* With the lock. NULL: there is no room. */
+static struct shm_block *block_new(struct muster_dist *dist, uint64_t bytes)
 {
     struct md_shm *shm = dist->impl;
-    uint64_t end = arena_at(shm) + shm->world->arena_bytes;
-    struct shm_block **link = gap_find(shm, block->bytes, &block->at);
-    if (block->at > end || block->bytes > end - block->at)
-        return md_fail(
+    uint64_t at, end = arena_at(shm) + shm->world->arena_bytes;
+    struct shm_block **link = gap_find(shm, bytes, &at);
+    if (at > end || bytes > end - at) {
+        md_fail(
             dist, MUSTER_DIST_ENOMEM,
-            "rank %u: no room for a buffer of %.1f MiB: a rank's share of this machine's "
-            "memory is %.1f MiB",
-            shm->rank, (double)block->bytes / 1048576, (double)shm->world->arena_bytes / 1048576);
-    int rc = md_shm_reserve(dist, block->at, block->bytes, "a buffer");
-    if (rc != 0)
-        return rc;
-    block->next = *link;
+            "rank %u: no room for a buffer of %.1f MiB: a rank's share of this machine's memory is "
+            "%.1f MiB",
+            shm->rank, (double)bytes / 1048576, (double)shm->world->arena_bytes / 1048576);
+        return NULL;
+    }
+    if (md_shm_reserve(dist, at, bytes, "a buffer") != 0)
+        return NULL;
+    struct shm_block *block = malloc(sizeof(*block));
+    if (!block) {
+        md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", shm->rank);
+        return NULL;
+    }
+    *block = (struct shm_block){*link, at, bytes};
     *link = block;
-    return 0;
+    return block;
 }
 
 void *md_shm_buffer_new(struct muster_dist *dist, size_t bytes)
 {
     struct md_shm *shm = dist->impl;
-    struct shm_block *block = calloc(1, sizeof(*block));
-    if (!block) {
-        md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", shm->rank);
-        return NULL;
-    }
-    block->bytes = bytes < SIZE_MAX - PAGE_BYTES ? round_up(bytes) : bytes;
+    uint64_t room = bytes < SIZE_MAX - PAGE_BYTES ? round_up(bytes) : bytes;
     pthread_mutex_lock(&shm->lock);
-    int rc = block_add(dist, block);
+    struct shm_block *block = block_new(dist, room);
+    void *at = block ? shm->base + block->at : NULL;
     pthread_mutex_unlock(&shm->lock);
-    if (rc == 0)
-        return shm->base + block->at;
-    free(block);
-    return NULL;
+    return at;
 }
 
 void md_shm_buffer_free(struct muster_dist *dist, void *at)

@@ -21,7 +21,7 @@
 
 enum {
     HELLO_MAGIC = 0x6d647331, /* with the version of the file's layout */
-    RETRY_MS = 10,
+    RETRY_NS = 10000000,
     POLL_MS = 100
 };
 
@@ -101,7 +101,7 @@ static int host_listen(struct muster_dist *dist, int *out)
             close(fd);
             return rc;
         }
-        nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     }
     if (listen(fd, 128) != 0) {
         int rc = md_fail(dist, MUSTER_DIST_EIO, "rank 0: listen: %s", reason());
@@ -245,7 +245,7 @@ static int host_meet(struct muster_dist *dist)
         host.polls[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     atomic_store(&shm->world->ranks[0].state, SHM_HERE);
     rc = host_listen(dist, &host.polls[0].fd);
-    rc = rc ? rc : md_shm_reserve(dist, shm->world->stages_at, 2 * MD_STAGE_BYTES, "a stage");
+    rc = rc ? rc : md_shm_reserve(dist, shm->world->stages_at, 2ull * MD_STAGE_BYTES, "a stage");
     while (rc == 0 && host.n_here < shm->size)
         rc = host_round(&host);
     if (rc == 0)
@@ -280,7 +280,7 @@ static int guest_connect(struct muster_dist *dist, int *out)
                            "job's name on this machine (%s)",
                            dist->place.size, (double)dist->timeout_ms / 1e3, dist->place.rank,
                            dist->place.launcher);
-        nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     }
 }
 
@@ -343,7 +343,7 @@ static int guest_attach(struct muster_dist *dist, int fd, int file)
     if (rc != 0)
         return rc;
     uint64_t stage_at = shm->world->stages_at + 2ull * MD_STAGE_BYTES * shm->rank;
-    rc = md_shm_reserve(dist, stage_at, 2 * MD_STAGE_BYTES, "a stage");
+    rc = md_shm_reserve(dist, stage_at, 2ull * MD_STAGE_BYTES, "a stage");
     if (rc == 0 && send(fd, "", 1, MSG_NOSIGNAL) < 0 && errno != EPIPE)
         rc = md_fail(dist, MUSTER_DIST_EIO, "rank %u: answer to rank 0: %s", shm->rank, reason());
     return rc ? rc : guest_wait(dist, fd);
@@ -353,7 +353,7 @@ static int guest_meet(struct muster_dist *dist)
 {
     const struct md_shm *shm = dist->impl;
     const struct hello hello = {HELLO_MAGIC, shm->rank, shm->size, (uint32_t)getpid()};
-    struct answer answer;
+    struct answer answer = {0};
     int fd = -1, file = -1, rc;
     for (;;) {
         rc = guest_connect(dist, &fd);
@@ -363,7 +363,7 @@ static int guest_meet(struct muster_dist *dist)
             answer_receive(shm, fd, &answer, &file) == 0)
             break;
         close(fd); /* rank 0 of an attempt that was ending */
-        nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     }
     if (answer.text[0] != '\0')
         rc = md_fail(dist, MUSTER_DIST_EENV, "%s", answer.text);

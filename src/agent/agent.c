@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "node/hello.h"
 #include "proc/front.h"
@@ -118,7 +119,9 @@ static void taken_send(struct agent *agent, uint32_t part)
     struct wire_taken taken = {.devices = chosen.at,
                                .seats = seats,
                                .n_devices = (uint32_t)chosen.len,
-                               .n_seats = of->n_seats};
+                               .n_seats = of->n_seats,
+                               .n_cpus = processors_allowed()};
+    snprintf(taken.program, sizeof(taken.program), "%s", agent->shell.self_path);
     wire_taken(&body, &taken);
     agent_send(agent, FRAME_TAKEN, WIRE_NO_WORKER, 0, buf_str(&out));
     device_list_release(&chosen);

@@ -296,6 +296,27 @@ static void error_file_name(struct agent_worker *w, const char *variable, struct
     env_set(env, xasprintf("%s=%s", variable, w->error_path));
 }
 
+/* False: some of them are not there, or they are too many. */
+static bool seats_are_known(const struct agent *agent, const struct wire_spawn *spawn)
+{
+    const struct allocation *a = &agent->allocation;
+    size_t n_devices = 0;
+    bool are_known = spawn->is_joined || spawn->seat < a->n_seats;
+    for (uint32_t i = 0; i < spawn->n_joined; i++) {
+        are_known = are_known && spawn->joined[i] < a->n_seats;
+        n_devices += are_known ? a->seats[spawn->joined[i]].n_devices : 0;
+    }
+    return are_known && n_devices <= SEAT_DEVICES_MAX;
+}
+
+static void seats_join(const struct agent *agent, const struct wire_spawn *spawn, struct seat *seat)
+{
+    *seat = (struct seat){0};
+    for (uint32_t i = 0; i < spawn->n_joined; i++)
+        seat_join(seat, &agent->allocation.seats[spawn->joined[i]]);
+    seat->threads = MAX(seat->threads, 1u);
+}
+
 /* The seat, with the CPUs that a rank on it gets. */
 static int seat_bind(struct agent *agent, const struct wire_spawn *spawn, struct seat *seat,
                      struct err *err)
@@ -303,6 +324,10 @@ static int seat_bind(struct agent *agent, const struct wire_spawn *spawn, struct
     const struct cpu_wish *wish = &spawn->cpus, *known = &agent->shares.of;
     bool is_known = agent->shares.at && agent->shares.seat == spawn->seat &&
                     known->binding == wish->binding && known->n_ranks == wish->n_ranks;
+    if (spawn->is_joined) {
+        seats_join(agent, spawn, seat);
+        return 0;
+    }
     *seat = agent->allocation.seats[spawn->seat];
     if (wish->n_ranks == 0)
         return 0;
@@ -333,8 +358,11 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, const s
     env_inherit(&env);
     env_set(&env, xstrdup(w->agent->mark));
     if (cwd)
-        env_set(&env, xasprintf("PWD=%s", cwd));
-    seat_environment_add(a, spawn->seat, &env);
+        env_set(&env, xasprintf("PWD=%s", spawn->cwd[0] ? spawn->cwd : cwd));
+    if (spawn->is_joined)
+        seat_devices_add(a, seat, &env);
+    else
+        seat_environment_add(a, spawn->seat, &env);
     if (spawn->error_variable[0])
         error_file_name(w, spawn->error_variable, &env);
     for (size_t i = 0; spawn->changes[i]; i++)
@@ -350,6 +378,7 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, const s
     const struct spawn_request request = {
         .argv = spawn->argv,
         .envp = (const char *const *)env.at,
+        .cwd = spawn->cwd[0] ? spawn->cwd : NULL,
         .seat = seat,
         .grace_ms = spawn->grace_ms,
         .has_input = spawn->has_input,
@@ -399,7 +428,7 @@ static void take_spawn(struct agent *agent, const struct frame *frame)
     bool is_free = frame->worker < IDS_MAX &&
                    (frame->worker >= agent->n_ids || !agent->workers[frame->worker]);
     wire_spawn(&body, &spawn);
-    if (!wire_body_is_whole(&body) || !is_free || spawn.seat >= agent->allocation.n_seats) {
+    if (!wire_body_is_whole(&body) || !is_free || !seats_are_known(agent, &spawn)) {
         agent_break(agent, frame, "that is malformed");
         wire_spawn_release(&spawn);
         return;

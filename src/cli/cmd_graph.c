@@ -12,10 +12,10 @@
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
 #include "cli/graph_arg.h"
-#include "graph/file.h"
+#include "graph/file/file.h"
 #include "graph/graph.h"
-#include "graph/joblog.h"
-#include "graph/list.h"
+#include "graph/list/joblog.h"
+#include "graph/list/list.h"
 #include "opt/say.h"
 
 struct graph_options {
@@ -188,7 +188,8 @@ static int graph_verb(struct app *app, void *request, int argc, char **argv, cha
 static const struct opt graph_opts[] = {
     {OPT_HEADING, .help = "Devices"},
     {OPT_TEXT, 'g', "gpus", "SPEC", "devices for all jobs together: ids as 0,2,5-7; any:4; all; free; free:20GiB; a UUID; cpu:N (default: free, or CPU slots where there is no GPU)", REQUEST(allocation.gpus), .check = spec_check},
-    {OPT_DURATION, 0, "wait", "DURATION", "longest time to wait for devices to become free (default: no wait)", REQUEST(allocation.wait_ms)},
+    HOST_LIST_OPTS(REQUEST(allocation)),
+    {OPT_U64, 0, "hosts-min", "N", "begin when N hosts can be had (default 1)", REQUEST(allocation.hosts_min), 1, 4096},
     {OPT_U64, 'j', "jobs", "N", "run N jobs at a time at most (default: as many as the devices can take)", REQUEST(n_running_max), 1, UINT32_MAX},
     ENVIRONMENT_OPTS(REQUEST(environment)),
     {OPT_HEADING, .help = "Which jobs"},

@@ -11,6 +11,7 @@
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
 #include "cli/verbs.h"
+#include "fit/fit.h"
 #include "map/request.h"
 #include "shard/shard.h"
 #include "store/manifest.h"
@@ -39,6 +40,29 @@ static bool visible_text(const void *field, struct buf *out)
 {
     buf_add_text(out, *(const enum visible_mode *)field == VISIBLE_UUID ? "uuid" : "index");
     return true;
+}
+
+enum {
+    BATCH_MAX = 100000
+};
+/* --batch auto, until the devices are known. */
+#define BATCH_AUTO UINT64_MAX
+
+static int batch_store(struct str text, void *field, struct err *err)
+{
+    uint64_t *batch = field;
+    *batch = BATCH_AUTO;
+    return str_equal(text, STR("auto")) ? 0 : u64_parse(text, 1, BATCH_MAX, batch, err);
+}
+
+static bool batch_text(const void *field, struct buf *out)
+{
+    uint64_t batch = *(const uint64_t *)field;
+    if (batch == BATCH_AUTO)
+        buf_add_text(out, "auto");
+    else
+        buf_addf(out, "%lu", batch);
+    return batch > 0;
 }
 
 static int order_store(struct str text, void *field, struct err *err)
@@ -185,7 +209,7 @@ static const struct opt map_opts[] = {
     COLLECT_OPTS,
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
-    {OPT_U64, 'b', "batch", "N", "send filters whole batches of N items; other workers get N in MUSTER_BATCH", FIELD(schedule.batch), 1, 100000},
+    {OPT_PARSE, 'b', "batch", "N|auto", "send filters whole batches of N items; other workers get N in MUSTER_BATCH; auto is what muster fit has found for the same command", FIELD(schedule.batch), .parse = batch_store, .format = batch_text},
     {OPT_FLAG, 0, "fixed-batches", NULL, "make batch k of items kN to kN+N-1 in every run, whatever the devices", FIELD(schedule.fixed_batches)},
     {OPT_FLAG, 0, "longest-first", NULL, "start the largest records first", FIELD(schedule.longest_first)},
     {OPT_TEXT, 0, "weight", "FIELD", "start the records first whose number in FIELD is largest", FIELD(schedule.weight_field)},
@@ -248,6 +272,26 @@ static int request_run(struct app *app, struct map_options *options, struct err 
                         &options->request, err);
 }
 
+/* Puts the number in the place of --batch auto, so that it is in the manifest as well. */
+static int batch_settle(const struct app *app, struct map_request *r, struct err *err)
+{
+    const struct fit_wanted wanted = {.self_path = app->self_path,
+                                      .gpus = r->allocation.gpus,
+                                      .command = r->command,
+                                      .environment = &r->environment};
+    uint64_t batch = 0;
+    if (r->schedule.batch != BATCH_AUTO)
+        return 0;
+    if (r->allocation.hosts || r->allocation.workers_per_gpu > 1 ||
+        r->allocation.gpus_per_worker > 1 || !r->command || !r->command[0])
+        return fail(err, ERR_USAGE,
+                    "--batch auto is known for a command on one device of this machine; with "
+                    "--hosts, --workers-per-gpu and --gpus-per-worker, give a number");
+    int rc = fit_batch_recall(&wanted, &batch, err);
+    r->schedule.batch = MIN(batch, (uint64_t)BATCH_MAX);
+    return rc ? wrap(err, rc, "--batch auto") : 0;
+}
+
 static int map_verb(struct app *app, void *request, int argc, char **argv, char **command,
                     struct err *err)
 {
@@ -256,9 +300,12 @@ static int map_verb(struct app *app, void *request, int argc, char **argv, char 
     options->request.inputs = (const char *const *)argv;
     options->request.n_inputs = (size_t)argc;
     options->request.command = (const char *const *)command;
+    int rc = batch_settle(app, &options->request, err);
+    if (rc)
+        return rc;
     map_words(app, options, &words);
     options->request.run.words = (const char *const *)words.at;
-    int rc = request_run(app, options, err);
+    rc = request_run(app, options, err);
     env_list_release(&words);
     return rc;
 }
@@ -271,6 +318,8 @@ static int map_verb_check(struct app *app, void *request, int argc, char **argv,
     options->request.inputs = (const char *const *)argv;
     options->request.n_inputs = (size_t)argc;
     options->request.command = (const char *const *)command;
+    if (options->request.schedule.batch == BATCH_AUTO)
+        options->request.schedule.batch = 1; /* it is found when the run begins */
     if (check->has_setup && !options->request.environment.setup)
         options->request.environment.setup = ":"; /* it decides where the program is found */
     int rc = work_choose(&options->request, err);

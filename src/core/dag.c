@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events in, actions out. A step takes in what was added, handles its event, sees which jobs can never run, and plans who
- * starts (dag_plan.c).
+ * Events in, actions out. A step takes in what was added, handles its event, sees which jobs can
+ * never run, and plans who starts (dag_plan.c).
  */
 #include "core/dag_impl.h"
 
@@ -96,53 +96,62 @@ static void time_is_known(struct dag *dag, uint64_t before_ms, uint64_t now_ms)
     dag->paths.n_known += (now_ms > 0) - (before_ms > 0);
 }
 
-uint32_t dag_add(struct dag *dag, const struct dag_job *given)
+uint32_t dag_add(struct dag *dag, const struct dag_job *job)
 {
-    ASSERT(given->priority >= -100 && given->priority <= 100);
-    const struct dag_want want = want_checked(&given->want);
-    uint64_t expected_ms = MIN(given->expected_ms, EXPECTED_MAX_MS);
-    if (!dag_jobs_grow(dag, given->n_needs))
+    ASSERT(job->priority >= -100 && job->priority <= 100);
+    const struct dag_want want = want_checked(&job->want);
+    uint64_t expected_ms = MIN(job->expected_ms, EXPECTED_MAX_MS);
+    if (!dag_jobs_grow(dag, job->n_needs))
         return DAG_NO_JOB;
-    uint32_t shape = dag_shape_find(dag, &want), job = dag->jobs.len;
+    uint32_t shape = dag_shape_find(dag, &want), number = dag->jobs.len;
     if (shape == NONE)
         return DAG_NO_JOB;
     dag->jobs.len++;
-    struct job *j = &dag->jobs.at[job];
+    struct job *j = &dag->jobs.at[number];
     *j = (struct job){
         .expected_ms = expected_ms,
         .followers = NONE,
         .shape = shape,
-        .n_retries = given->n_retries,
-        .priority = (int8_t)given->priority,
-        .n_batch_steps = (uint8_t)MIN(given->n_batch_steps, (uint32_t)HALVINGS_MAX),
-        .is_held = given->is_held,
+        .n_retries = job->n_retries,
+        .priority = (int8_t)job->priority,
+        .n_batch_steps = (uint8_t)MIN(job->n_batch_steps, (uint32_t)HALVINGS_MAX),
+        .is_held = job->is_held,
     };
     time_is_known(dag, 0, expected_ms);
-    dag_edges_add(dag, job, given->needs, given->n_needs);
-    j->state = (uint8_t)state_at_first(j, given->is_done);
+    dag_edges_add(dag, number, job->needs, job->n_needs);
+    j->state = (uint8_t)state_at_first(j, job->is_done);
     dag->n_of[j->state]++;
     dag->n_held += counts_as_held(j);
-    j->path_ms = dag_duration_ms(dag, job);
+    j->path_ms = dag_duration_ms(dag, number);
     bool is_mean_other = expected_ms > 0 && dag->paths.n_known < dag->jobs.len;
-    dag->paths.is_due |= given->n_needs > 0 || is_mean_other;
+    dag->paths.is_due |= job->n_needs > 0 || is_mean_other;
     dag->is_over = false;
-    return job;
+    return number;
 }
 
-uint32_t dag_add_device(struct dag *dag, const struct dag_device *given, uint32_t n_cpus)
+void dag_add_host(struct dag *dag, uint32_t host, uint32_t n_cpus)
 {
-    ASSERT(given->host < DAG_HOSTS_MAX);
+    ASSERT(host < DAG_HOSTS_MAX);
+    dag->hosts.at[host].n_cpus = n_cpus;
+    dag->hosts.at[host].is_up = true;
+    dag->hosts.len = MAX(dag->hosts.len, host + 1);
+    dag->shapes.is_all_due = true;
+}
+
+uint32_t dag_add_device(struct dag *dag, const struct dag_device *device, uint32_t n_cpus)
+{
+    ASSERT(device->host < DAG_HOSTS_MAX);
     if (dag->devices.len == dag->config.n_devices_max)
         return NONE;
-    if (given->host >= dag->hosts.len) {
-        dag->hosts.at[given->host].n_cpus = n_cpus;
-        dag->hosts.at[given->host].is_up = true;
-        dag->hosts.len = given->host + 1;
+    if (device->host >= dag->hosts.len) {
+        dag->hosts.at[device->host].n_cpus = n_cpus;
+        dag->hosts.at[device->host].is_up = true;
+        dag->hosts.len = device->host + 1;
     }
     uint32_t number = dag->devices.len++;
     dag->devices.at[number] = (struct place_device){
-        .host = given->host, .next_on_host = NONE, .mem_bytes = given->mem_bytes};
-    uint32_t *link = &dag->hosts.at[given->host].first_device;
+        .host = device->host, .next_on_host = NONE, .mem_bytes = device->mem_bytes};
+    uint32_t *link = &dag->hosts.at[device->host].first_device;
     while (*link != NONE)
         link = &dag->devices.at[*link].next_on_host;
     *link = number;
@@ -225,128 +234,6 @@ static void unfit_settle(struct dag *dag)
     dag->shapes.is_sweep_due = false;
 }
 
-/* ---- how jobs end ---- */
-
-static void device_strike(struct dag *dag, uint32_t device, uint32_t job)
-{
-    struct place_device *d = &dag->devices.at[device];
-    if (d->is_benched || dag_is_ill(dag, device, job))
-        return;
-    dag->devices.ill_jobs[(size_t)device * dag->config.strikes + d->n_strikes++] = job;
-    if (d->n_strikes < dag->config.strikes)
-        return;
-    d->is_benched = true;
-    dag->shapes.is_all_due = true;
-    dag_emit(dag, DACT_BENCH, 0, device);
-}
-
-/* The device that is ill; if that is none of the job's, all of them may be. */
-static void ill_note(struct dag *dag, uint32_t job, uint32_t device)
-{
-    struct job *j = &dag->jobs.at[job];
-    const uint32_t *devices = dag_devices_of(dag, j);
-    bool is_named = false;
-    for (uint32_t i = 0; i < j->n_devices; i++)
-        is_named |= devices[i] == device;
-    for (uint32_t i = 0; i < j->n_devices; i++)
-        if (!is_named || devices[i] == device)
-            device_strike(dag, devices[i], job);
-    j->has_ill |= j->n_devices > 0;
-}
-
-/* It ran out of memory: the device that had the least. */
-static void floor_note(struct dag *dag, struct job *j)
-{
-    const uint32_t *devices = dag_devices_of(dag, j);
-    j->floor_device = (uint16_t)devices[0];
-    for (uint32_t i = 1; i < j->n_devices; i++)
-        if (dag->devices.at[devices[i]].mem_bytes < dag->devices.at[j->floor_device].mem_bytes)
-            j->floor_device = (uint16_t)devices[i];
-}
-
-static void job_vacate(struct dag *dag, uint32_t job)
-{
-    struct job *j = &dag->jobs.at[job];
-    dag_give(dag, &dag->now, job);
-    if (j->n_devices > 1)
-        dag->places.free[dag->places.n_free++] = j->at;
-    if (j->prev != NONE)
-        dag->jobs.at[j->prev].next = j->next;
-    else
-        dag->running = j->next;
-    if (j->next != NONE)
-        dag->jobs.at[j->next].prev = j->prev;
-    dag->n_timeless -= j->expected_ms == 0;
-}
-
-static void end_counted(struct dag *dag, uint32_t job, bool is_fatal)
-{
-    struct job *j = &dag->jobs.at[job];
-    j->n_failures++;
-    if (is_fatal || j->n_failures > j->n_retries)
-        dag_settle(dag, job, DAG_FAILED);
-    else
-        dag_open(dag, job);
-}
-
-static void end_uncounted(struct dag *dag, uint32_t job)
-{
-    struct job *j = &dag->jobs.at[job];
-    if (j->n_lost == LOST_MAX) {
-        end_counted(dag, job, false);
-        return;
-    }
-    j->n_lost++;
-    dag_open(dag, job);
-}
-
-static bool has_larger(const struct dag *dag, uint32_t job)
-{
-    const struct job *j = &dag->jobs.at[job];
-    uint64_t mem_bytes = dag->devices.at[j->floor_device].mem_bytes;
-    struct demand demand = dag_demand(dag, job);
-    demand.mem_min = mem_bytes + 1;
-    return mem_bytes > 0 && dag_place(dag, &demand, &dag->empty, NULL, REACH_UP, NULL);
-}
-
-static void end_out_of_memory(struct dag *dag, uint32_t job)
-{
-    struct job *j = &dag->jobs.at[job];
-    bool was_alone = j->oom_step != OOM_STEP_NONE || dag_is_whole(&dag->shapes.at[j->shape].want);
-    if (j->n_devices == 0) {
-        end_counted(dag, job, false);
-        return;
-    }
-    if (!was_alone) {
-        j->oom_step = OOM_STEP_ALONE;
-    } else if (j->oom_step != OOM_STEP_BATCH && has_larger(dag, job)) {
-        j->oom_step = OOM_STEP_LARGER;
-    } else if (j->n_halvings < j->n_batch_steps) {
-        j->oom_step = OOM_STEP_BATCH;
-        j->n_halvings++;
-    } else {
-        end_counted(dag, job, true);
-        return;
-    }
-    dag_open(dag, job);
-}
-
-static void end_judge(struct dag *dag, uint32_t job, enum dag_end end)
-{
-    if (end == DEND_WELL)
-        dag_settle(dag, job, DAG_DONE);
-    else if (dag->jobs.at[job].is_cancelled)
-        dag_settle(dag, job, DAG_CANCELLED);
-    else if (end == DEND_FAILED || end == DEND_FATAL)
-        end_counted(dag, job, end == DEND_FATAL);
-    else if (end == DEND_OOM)
-        end_out_of_memory(dag, job);
-    else if (end == DEND_ENDED && dag->is_stopped)
-        dag_open(dag, job);
-    else
-        end_uncounted(dag, job);
-}
-
 static bool has_started(const struct job *j)
 {
     return j->state == DAG_RUNS || j->state == DAG_ENDS;
@@ -361,15 +248,8 @@ static void on_tick(struct dag *dag, const struct dag_event *ev)
 
 static void on_ended(struct dag *dag, const struct dag_event *ev)
 {
-    struct job *j = &dag->jobs.at[ev->job];
-    if (!has_started(j))
-        return;
-    job_vacate(dag, ev->job);
-    if (ev->end == DEND_ILL)
-        ill_note(dag, ev->job, ev->device);
-    if (ev->end == DEND_OOM && j->n_devices > 0)
-        floor_note(dag, j);
-    end_judge(dag, ev->job, ev->end);
+    if (has_started(&dag->jobs.at[ev->job]))
+        dag_ended(dag, ev);
 }
 
 static void on_device(struct dag *dag, const struct dag_event *ev)

@@ -206,6 +206,8 @@ struct dag *dag_new(const struct dag_config *config);
 void dag_free(struct dag *dag);
 /* The new job's number: 0, 1, 2 …; DAG_NO_JOB: memory ran out. Nothing starts before the next dag_step. */
 uint32_t dag_add(struct dag *dag, const struct dag_job *job);
+/* A machine that was not there at the beginning, or has other CPUs now: it is up, and has the devices that it had. */
+void dag_add_host(struct dag *dag, uint32_t host, uint32_t n_cpus);
 /* The new device's number, which is not up; UINT32_MAX: there are n_devices_max. `n_cpus` of a new host. */
 uint32_t dag_add_device(struct dag *dag, const struct dag_device *device, uint32_t n_cpus);
 /* Jobs with this place (not 0) may use this host; without a call they may not. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Edges. What becomes of a job is counted at its followers: how many of their needs are not done, and how many never
- * will be. Nothing here is recursive, since a chain may have a million jobs.
+ * Edges. What becomes of a job is counted at its followers: how many of their needs are not done,
+ * and how many never will be. Nothing here is recursive, since a chain may have a million jobs.
  */
 #include "core/dag_impl.h"
 
@@ -18,6 +18,72 @@ void dag_edges_add(struct dag *dag, uint32_t job, const uint32_t *needs, uint32_
         j->n_bad += dag_is_bad(need->state);
     }
 }
+
+/* ---- followers ---- */
+
+/*
+ * The followers of each job one after the other, which is faster than to follow links through
+ * memory. Made when somebody asks or paths are worked out; behind it stands for how many jobs that
+ * was.
+ */
+static bool is_listed(const struct dag *dag)
+{
+    return dag->edges.first[dag->jobs.cap + 1] == dag->jobs.len;
+}
+
+static void followers_list(const struct dag *dag)
+{
+    if (is_listed(dag))
+        return;
+    uint32_t n_jobs = dag->jobs.len, n_edges = dag->edges.len, *first = dag->edges.first, n = 0;
+    for (uint32_t job = 0; job < n_jobs; job++)
+        first[job] = 0;
+    for (uint32_t e = 0; e < n_edges; e++)
+        first[dag->edges.at[e].need]++;
+    for (uint32_t job = 0; job < n_jobs; job++)
+        first[job] = n += first[job];
+    first[n_jobs] = n;
+    for (uint32_t e = n_edges; e-- > 0;)
+        dag->edges.list[--first[dag->edges.at[e].need]] = dag->edges.at[e].follower;
+    first[dag->jobs.cap + 1] = n_jobs;
+}
+
+const uint32_t *dag_followers(const struct dag *dag, uint32_t job, uint32_t *n_out)
+{
+    ASSERT(job < dag->jobs.len);
+    const uint32_t *first = dag->edges.first;
+    followers_list(dag);
+    *n_out = first[job + 1] - first[job];
+    return dag->edges.list + first[job];
+}
+
+/* From one follower to the next: by the list if there is one. */
+struct walk {
+    const uint32_t *at, *end;
+    uint32_t edge;
+};
+
+static struct walk walk_begin(const struct dag *dag, uint32_t job)
+{
+    if (!is_listed(dag))
+        return (struct walk){.edge = dag->jobs.at[job].followers};
+    const uint32_t *first = dag->edges.first, *list = dag->edges.list;
+    return (struct walk){list + first[job], list + first[job + 1], NONE};
+}
+
+/* NONE: that was the last one. */
+static uint32_t walk_next(const struct dag *dag, struct walk *walk)
+{
+    if (walk->at < walk->end)
+        return *walk->at++;
+    if (walk->edge == NONE)
+        return NONE;
+    const struct edge *edge = &dag->edges.at[walk->edge];
+    walk->edge = edge->next;
+    return edge->follower;
+}
+
+/* ---- what becomes of jobs ---- */
 
 bool dag_is_bad(enum dag_state state)
 {
@@ -41,12 +107,15 @@ static bool follower_tell(struct dag *dag, uint32_t follower, bool is_bad)
     return false;
 }
 
-/* Those that have changed sides and whose followers are not told yet are a list by `next`: none of them is ready. */
+/*
+ * Those that have changed sides and whose followers are not told yet are a list by `next`: none of
+ * them is ready.
+ */
 void dag_bad_spread(struct dag *dag, uint32_t job, bool is_bad)
 {
     for (uint32_t list = NONE; job != NONE;) {
-        for (uint32_t e = dag->jobs.at[job].followers; e != NONE; e = dag->edges.at[e].next) {
-            uint32_t follower = dag->edges.at[e].follower;
+        struct walk walk = walk_begin(dag, job);
+        for (uint32_t follower; (follower = walk_next(dag, &walk)) != NONE;) {
             if (!follower_tell(dag, follower, is_bad))
                 continue;
             dag->jobs.at[follower].next = list;
@@ -60,10 +129,11 @@ void dag_bad_spread(struct dag *dag, uint32_t job, bool is_bad)
 
 void dag_done_spread(struct dag *dag, uint32_t job)
 {
-    for (uint32_t e = dag->jobs.at[job].followers; e != NONE; e = dag->edges.at[e].next) {
-        struct job *f = &dag->jobs.at[dag->edges.at[e].follower];
+    struct walk walk = walk_begin(dag, job);
+    for (uint32_t follower; (follower = walk_next(dag, &walk)) != NONE;) {
+        struct job *f = &dag->jobs.at[follower];
         if (--f->n_left == 0 && f->state == DAG_WAITS)
-            dag_open(dag, dag->edges.at[e].follower);
+            dag_open(dag, follower);
     }
 }
 
@@ -83,7 +153,7 @@ static void path_end(struct dag *dag, uint32_t job, uint64_t path_ms)
 {
     struct job *j = &dag->jobs.at[job];
     path_ms = MIN(path_ms + dag_duration_ms(dag, job), PATH_MAX_MS);
-    if (!j->is_queued) {
+    if (path_ms == j->path_ms || !j->is_queued) {
         j->path_ms = path_ms;
         return;
     }
@@ -93,15 +163,17 @@ static void path_end(struct dag *dag, uint32_t job, uint64_t path_ms)
 }
 
 /*
- * Jobs need those with smaller numbers, so that backwards all that need a job come before it. What is done does not
- * count: a job that is not has followers that are only if an earlier session did them.
+ * Jobs need those with smaller numbers, so that backwards all that need a job come before it. What
+ * is done does not count: a job that is not has followers that are only if an earlier session did
+ * them.
  */
 static void paths_find(struct dag *dag)
 {
     for (uint32_t job = dag->jobs.len; job-- > 0;) {
         uint64_t path_ms = 0;
-        for (uint32_t e = dag->jobs.at[job].followers; e != NONE; e = dag->edges.at[e].next) {
-            const struct job *f = &dag->jobs.at[dag->edges.at[e].follower];
+        struct walk walk = walk_begin(dag, job);
+        for (uint32_t follower; (follower = walk_next(dag, &walk)) != NONE;) {
+            const struct job *f = &dag->jobs.at[follower];
             path_ms = f->state == DAG_DONE ? path_ms : MAX(path_ms, f->path_ms);
         }
         path_end(dag, job, path_ms);
@@ -116,37 +188,11 @@ void dag_paths_refresh(struct dag *dag)
     };
     uint64_t pause_ms = ((uint64_t)dag->jobs.len + dag->edges.len) / PER_MS;
     bool is_first = dag->paths.done_ms == 0;
-    if (!dag->paths.is_due || (!is_first && dag->now_ms - dag->paths.done_ms < pause_ms))
+    if (dag->jobs.len == 0 || !dag->paths.is_due ||
+        (!is_first && dag->now_ms - dag->paths.done_ms < pause_ms))
         return;
+    followers_list(dag);
     paths_find(dag);
     dag->paths.is_due = false;
     dag->paths.done_ms = dag->now_ms;
-}
-
-/* ---- for others ---- */
-
-/* Lists of all followers are made when somebody asks. Behind them stands for how many jobs that was done. */
-static void followers_list(const struct dag *dag)
-{
-    uint32_t n_jobs = dag->jobs.len, n_edges = dag->edges.len, *first = dag->edges.first, n = 0;
-    for (uint32_t job = 0; job < n_jobs; job++)
-        first[job] = 0;
-    for (uint32_t e = 0; e < n_edges; e++)
-        first[dag->edges.at[e].need]++;
-    for (uint32_t job = 0; job < n_jobs; job++)
-        first[job] = n += first[job];
-    first[n_jobs] = n;
-    for (uint32_t e = n_edges; e-- > 0;)
-        dag->edges.list[--first[dag->edges.at[e].need]] = dag->edges.at[e].follower;
-    first[dag->jobs.cap + 1] = n_jobs;
-}
-
-const uint32_t *dag_followers(const struct dag *dag, uint32_t job, uint32_t *n_out)
-{
-    ASSERT(job < dag->jobs.len);
-    const uint32_t *first = dag->edges.first;
-    if (first[dag->jobs.cap + 1] != dag->jobs.len)
-        followers_list(dag);
-    *n_out = first[job + 1] - first[job];
-    return dag->edges.list + first[job];
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the dag share. dag.c has the events and what they mean for a job; dag_graph.c the edges: what a job's
- * state means for its followers, and the lengths of paths; dag_ready.c the order of the ready jobs; dag_place.c which
- * devices a job gets; dag_plan.c who starts now, and for whom devices are kept free; dag_look.c the views.
+ * What the files of the dag share. dag.c has the events, dag_end.c what an end means for its job;
+ * dag_graph.c the edges: what a job's state means for its followers, and the lengths of paths;
+ * dag_ready.c the order of the ready jobs; dag_place.c which devices a job gets; dag_plan.c who
+ * starts now, and for whom devices are kept free; dag_look.c the views.
  */
 #pragma once
 
@@ -26,9 +27,10 @@ enum {
 };
 
 /*
- * Jobs by the hundred thousand want the same. What they want stands here once, and of the ready ones those of one shape
- * are tried together: when one does not fit, none does. They are in lanes by the time that they take, each a heap, since
- * this decides who may start before the head. Lane 0: that is not known; else each takes twice as long as the one before.
+ * Jobs by the hundred thousand want the same. What they want stands here once, and of the ready
+ * ones those of one shape are tried together: when one does not fit, none does. They are in lanes
+ * by the time that they take, each a heap, since this decides who may start before the head. Lane
+ * 0: that is not known; else each takes twice as long as the one before.
  */
 struct shape {
     struct dag_want want;
@@ -40,7 +42,9 @@ struct shape {
     bool is_unfit, is_checked;
 };
 
-/* Shape 0 is no shape, but the heap of those jobs that want something of their own: see is_special. */
+/*
+ * Shape 0 is no shape, but the heap of those jobs that want something of their own: see is_special.
+ */
 enum {
     SHAPE_SPECIAL = 0
 };
@@ -113,11 +117,21 @@ enum reach {
     REACH_UP
 };
 
+/* The most that is left on any host, or any device. */
+struct slack {
+    uint32_t n_cpus;
+    uint32_t n_empty, n_open; /* devices without jobs; without one that has it for itself */
+    uint32_t share;
+    uint64_t mem_bytes;
+};
+
 /* Devices that are kept free for the head, while one step is planned. */
 struct hold {
     bool is_known, is_there, drains;
     uint64_t start_ms; /* of the head by what is known of times; NEVER: it is not known */
     uint32_t waiting[8], n_waiting; /* the most urgent jobs that do not fit */
+    struct slack slack;             /* valid if has_slack */
+    bool has_slack;
 };
 
 /* The head, from step to step. */
@@ -189,8 +203,15 @@ struct dag {
 void dag_emit(struct dag *dag, enum dag_action_kind kind, uint32_t job, uint32_t device);
 void dag_state_set(struct dag *dag, uint32_t job, enum dag_state state);
 void dag_settle(struct dag *dag, uint32_t job, enum dag_state state);
-/* A job without a state of its own, or that had one: blocked, unfit, waiting or ready, by what it needs and wants. */
+/*
+ * A job without a state of its own, or that had one: blocked, unfit, waiting or ready, by what it
+ * needs and wants.
+ */
 void dag_open(struct dag *dag, uint32_t job);
+
+/* ---- dag_end.c ---- */
+/* The job, which has started, is gone. */
+void dag_ended(struct dag *dag, const struct dag_event *ev);
 
 /* ---- dag_memory.c: the only allocations ---- */
 bool dag_jobs_grow(struct dag *dag, uint32_t n_more_edges);
@@ -213,7 +234,10 @@ void dag_ready_push(struct dag *dag, uint32_t job);
 void dag_ready_remove(struct dag *dag, uint32_t job);
 /* The most urgent of those not yet set aside; NONE: there is none. */
 uint32_t dag_ready_top(const struct dag *dag);
-/* It does not start in this step, and so do not those that want the same, or (fits) of those that take as long. */
+/*
+ * It does not start in this step, and so do not those that want the same, or (fits) of those that
+ * take as long.
+ */
 void dag_ready_set_aside(struct dag *dag, uint32_t job, bool fits);
 void dag_ready_restore(struct dag *dag);
 
@@ -223,6 +247,9 @@ bool dag_is_whole(const struct dag_want *want);
 /* Where it fits now, and if later is not NULL, fits then as well. spot may be NULL. */
 bool dag_place(const struct dag *dag, const struct demand *demand, const struct room *now,
                const struct room *later, enum reach reach, struct spot *spot);
+struct slack dag_slack(const struct dag *dag);
+/* It fits nowhere; false: it may, or not. */
+bool dag_is_hopeless(const struct slack *slack, const struct demand *demand);
 void dag_take(const struct dag *dag, const struct room *room, const struct demand *demand,
               const struct spot *spot);
 void dag_give(const struct dag *dag, const struct room *room, uint32_t job);
@@ -233,6 +260,9 @@ bool dag_is_ill(const struct dag *dag, uint32_t device, uint32_t job);
 
 /* ---- dag_plan.c ---- */
 void dag_plan(struct dag *dag);
-/* When a job could start if none before it did; NEVER: that is not known. Changes dag->later. False: not at all. */
+/*
+ * When a job could start if none before it did; NEVER: that is not known. Changes dag->later.
+ * False: not at all.
+ */
 bool dag_forecast(const struct dag *dag, const struct demand *demand, uint64_t *start_ms,
                   struct spot *spot);

@@ -27,13 +27,12 @@ struct dag_placement dag_placement(const struct dag *dag, uint32_t job)
 static uint32_t first_culprit(const struct dag *dag, uint32_t job)
 {
     const struct job *j = &dag->jobs.at[job];
-    uint32_t end = job + 1 < dag->jobs.len ? j[1].first_edge : dag->edges.len;
-    for (uint32_t e = j->first_edge; j->n_bad > 0 && e < end; e++) {
-        uint32_t need = dag->edges.at[e].need;
-        if (dag_is_bad(dag->jobs.at[need].state))
-            return need;
-    }
-    return DAG_NO_JOB;
+    if (j->n_bad == 0)
+        return DAG_NO_JOB;
+    const struct edge *edge = &dag->edges.at[j->first_edge];
+    while (!dag_is_bad(dag->jobs.at[edge->need].state))
+        edge++;
+    return edge->need;
 }
 
 /* As if no other job were before it; 0: not known. */

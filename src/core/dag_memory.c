@@ -14,8 +14,8 @@ enum {
     STRIKES = 2,
     STRIKES_MAX = 64
 };
-#define AGE_MS      (15 * 60 * 1000ull)
-#define PATIENCE_MS (5 * 60 * 1000ull)
+#define AGE_MS      (15ull * 60 * 1000)
+#define PATIENCE_MS (5ull * 60 * 1000)
 
 /* The array with another capacity; NULL: memory ran out, and the old one is as it was. */
 static void *regrown(void *at, size_t len, size_t cap, size_t size)
@@ -77,7 +77,7 @@ bool dag_jobs_grow(struct dag *dag, uint32_t n_more_edges)
         !REGROW(dag->edges.first, 0, cap + 2ul))
         return false;
     dag->jobs.cap = cap;
-    dag->edges.first[cap + 1] = NONE; /* no followers are listed */
+    dag->edges.first[cap + 1] = NONE; /* no followers are in a list */
     return true;
 }
 
@@ -164,27 +164,27 @@ static void hosts_init(struct dag *dag, const struct dag_config *given)
     memset(dag->hosts.allowed[0], 0xff, sizeof(dag->hosts.allowed[0]));
 }
 
-struct dag *dag_new(const struct dag_config *given)
+struct dag *dag_new(const struct dag_config *config)
 {
-    ASSERT(given->n_hosts <= DAG_HOSTS_MAX);
-    ASSERT(MAX(given->n_devices, given->n_devices_max) <= DAG_DEVICES_MAX);
+    ASSERT(config->n_hosts <= DAG_HOSTS_MAX);
+    ASSERT(MAX(config->n_devices, config->n_devices_max) <= DAG_DEVICES_MAX);
     struct dag *dag = calloc(1, sizeof(*dag));
     if (!dag)
         return NULL;
-    dag->config = with_defaults(given);
+    dag->config = with_defaults(config);
     dag->running = dag->head.job = dag->shapes.jobs_aside = NONE;
     dag->wake_ms = NEVER;
     dag->paths.is_due = true;
-    hosts_init(dag, given);
+    hosts_init(dag, config);
     static const struct dag_want nothing;
-    if (!arrays_new(dag) || !distance_new(dag, given) || dag_shape_find(dag, &nothing) == NONE) {
+    if (!arrays_new(dag) || !distance_new(dag, config) || dag_shape_find(dag, &nothing) == NONE) {
         dag_free(dag);
         return NULL;
     }
-    for (uint32_t i = 0; i < given->n_devices; i++) {
-        ASSERT(given->devices[i].host < given->n_hosts);
-        dag_add_device(dag, &given->devices[i], 0);
-        dag->devices.at[i].is_up = given->devices[i].is_up;
+    for (uint32_t i = 0; i < config->n_devices; i++) {
+        ASSERT(config->devices[i].host < config->n_hosts);
+        dag_add_device(dag, &config->devices[i], 0);
+        dag->devices.at[i].is_up = config->devices[i].is_up;
     }
     dag->config.devices = NULL;
     dag->config.distance = NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which devices a job gets. One job on a device for itself; or several that reserve memory, or shares, or both, up to what
- * there is. It gets the fullest device that it still fits on, and of several devices those near each other, on the host
- * that has the fewest to offer: so what is left over is in large pieces.
+ * Which devices a job gets. One job on a device for itself; or several that reserve memory, or
+ * shares, or both, up to what there is. It gets the fullest device that it still fits on, and of
+ * several devices those near each other, on the host that has the fewest to offer: so what is left
+ * over is in large pieces.
  */
 #include <string.h>
 
@@ -23,8 +24,8 @@ bool dag_is_ill(const struct dag *dag, uint32_t device, uint32_t job)
 }
 
 /*
- * What was learned narrows where a job may go, but only while there is such a place. Enough memory is more important than a
- * device that is not ill: without, it cannot run.
+ * What was learned narrows where a job may go, but only while there is such a place. Enough memory
+ * is more important than a device that is not ill: without, it cannot run.
  */
 static void demand_widen(const struct dag *dag, struct demand *demand)
 {
@@ -123,9 +124,9 @@ struct look {
 
 static bool has_cpus(const struct dag *dag, const struct look *look, uint32_t host)
 {
-    uint32_t n_cpus = dag->hosts.at[host].n_cpus, n_wanted = look->demand->want.n_cpus;
-    return n_wanted <= n_cpus && n_wanted <= n_cpus - look->now->cpus_used[host] &&
-           (!look->later || n_wanted <= n_cpus - look->later->cpus_used[host]);
+    uint64_t n_cpus = dag->hosts.at[host].n_cpus, n_wanted = look->demand->want.n_cpus;
+    return n_wanted + look->now->cpus_used[host] <= n_cpus &&
+           (!look->later || n_wanted + look->later->cpus_used[host] <= n_cpus);
 }
 
 static bool device_fits(const struct dag *dag, const struct look *look, uint32_t device)
@@ -183,7 +184,10 @@ static bool is_better(const struct offer *a, const struct offer *b)
 
 /* ---- which of its devices ---- */
 
-/* The device that is nearest to `from` (NONE: all are equally near), and of equally near ones the fullest, comes to `at`. */
+/*
+ * The device that is nearest to `from` (NONE: all are equally near), and of equally near ones the
+ * fullest, comes to `at`.
+ */
 static uint64_t nearest_to(const struct dag *dag, const struct look *look, uint32_t from,
                            uint32_t at, uint32_t n)
 {
@@ -263,9 +267,54 @@ bool dag_place(const struct dag *dag, const struct demand *demand, const struct 
         return false;
     spot->host = best.host;
     spot->n_devices = best.n_devices;
-    if (best.n_devices > 0 && host_look(dag, &look, best.host, &best))
+    if (best.n_devices > 0) {
+        (void)host_look(dag, &look, best.host, &best); /* its devices again */
         devices_choose(dag, &look, &best, spot);
+    }
     return true;
+}
+
+/* ---- what cannot be ---- */
+
+static void slack_of_device(const struct dag *dag, uint32_t device, struct slack *slack)
+{
+    const struct place_device *d = &dag->devices.at[device];
+    const struct load *load = &dag->now.loads[device];
+    if (!d->is_up || d->is_benched || load->n_alone > 0)
+        return;
+    slack->n_open++;
+    slack->n_empty += load->n_jobs == 0;
+    slack->share = MAX(slack->share, DAG_SHARE_WHOLE - load->share);
+    slack->mem_bytes =
+        d->mem_bytes == 0 ? NEVER : MAX(slack->mem_bytes, d->mem_bytes - load->mem_bytes);
+}
+
+struct slack dag_slack(const struct dag *dag)
+{
+    struct slack most = {0};
+    for (uint32_t host = 0; host < dag->hosts.len; host++) {
+        const struct place_host *h = &dag->hosts.at[host];
+        struct slack slack = {.n_cpus = h->n_cpus - dag->now.cpus_used[host]};
+        for (uint32_t i = h->is_up ? h->first_device : NONE; i != NONE;
+             i = dag->devices.at[i].next_on_host)
+            slack_of_device(dag, i, &slack);
+        most.n_cpus = MAX(most.n_cpus, slack.n_cpus);
+        most.n_empty = MAX(most.n_empty, slack.n_empty);
+        most.n_open = MAX(most.n_open, slack.n_open);
+        most.share = MAX(most.share, slack.share);
+        most.mem_bytes = MAX(most.mem_bytes, slack.mem_bytes);
+    }
+    return most;
+}
+
+bool dag_is_hopeless(const struct slack *slack, const struct demand *demand)
+{
+    const struct dag_want *want = &demand->want;
+    if (want->n_cpus > slack->n_cpus || want->n_devices_max == 0)
+        return want->n_cpus > slack->n_cpus;
+    return MAX(want->n_devices_min, 1u) > (demand->is_alone ? slack->n_empty : slack->n_open) ||
+           (!demand->is_alone &&
+            (want->share > slack->share || want->mem_bytes > slack->mem_bytes));
 }
 
 /* ---- taking and giving ---- */

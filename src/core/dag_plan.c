@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who starts now. Ready jobs are tried in order of urgency. The first that does not fit is the head: less urgent ones
- * start only if they end before the head can start, or leave it what it will get then (backfill, as EASY does it: Lifka,
- * "The ANL/IBM SP scheduling system", 1995). If it is not known when the head can start, devices are kept free for it
- * only after patience_ms of waiting. And if even so it has not started long after it should have, nothing starts any more
+ * Who starts now. Ready jobs are tried in order of urgency. The first that does not fit is the
+ * head: less urgent ones start only if they end before the head can start, or leave it what it will
+ * get then (backfill, as EASY does it: Lifka, "The ANL/IBM SP scheduling system", 1995). If it is
+ * not known when the head can start, devices are kept free for it only after patience_ms of
+ * waiting. And if even so it has not started long after it should have, nothing starts any more
  * where it could.
  */
 #include <string.h>
@@ -11,8 +12,9 @@
 #include "core/dag_impl.h"
 
 enum {
-    LOOKS_MAX =
-        256 /* at jobs that do not fit, in a step, while others run: there will be another step */
+    /* At jobs that do not fit, in a step, while others run: there will be another step. */
+    LOOKS_MAX = 256,
+    GLANCES_MAX = 4096 /* the same, at those that want more of something than is left anywhere */
 };
 
 /* ---- a forecast ---- */
@@ -92,11 +94,11 @@ static bool is_patient(const struct dag *dag, uint32_t job)
 }
 
 /* It has been the head for long, and it is long after it should have started. */
-static bool is_overdue(const struct dag *dag, uint32_t job)
+static bool is_overdue(const struct dag *dag)
 {
     uint64_t long_ms = DRAIN_PATIENCES * dag->config.patience_ms;
     uint64_t from_ms = MAX(dag->head.since_ms, dag->head.promised_ms);
-    return dag->head.job == job && dag->now_ms >= from_ms && dag->now_ms - from_ms >= long_ms;
+    return dag->now_ms >= from_ms && dag->now_ms - from_ms >= long_ms;
 }
 
 static void head_note(struct dag *dag, uint32_t job, uint64_t start_ms)
@@ -107,7 +109,10 @@ static void head_note(struct dag *dag, uint32_t job, uint64_t start_ms)
         dag->head.promised_ms = start_ms;
 }
 
-/* Finds the head when something else could start, and keeps free what it will get: then `later` has it already. */
+/*
+ * Finds the head when something else could start, and keeps free what it will get: then `later` has
+ * it already.
+ */
 static void hold_find(struct dag *dag)
 {
     struct hold *hold = &dag->hold;
@@ -116,12 +121,13 @@ static void hold_find(struct dag *dag)
         uint32_t job = hold->waiting[i];
         struct demand demand = dag_demand(dag, job);
         struct spot spot;
-        if (!dag_forecast(dag, &demand, &hold->start_ms, &spot) ||
-            (hold->start_ms == NEVER && !is_patient(dag, job)))
+        bool fits_empty = dag_forecast(dag, &demand, &hold->start_ms, &spot);
+        ASSERT(fits_empty);
+        if (hold->start_ms == NEVER && !is_patient(dag, job))
             continue;
         hold->is_there = true;
         head_note(dag, job, hold->start_ms);
-        hold->drains = is_overdue(dag, job);
+        hold->drains = is_overdue(dag);
         if (hold->drains)
             dag_close(dag, &dag->later, &demand);
         else
@@ -163,6 +169,7 @@ static void start(struct dag *dag, uint32_t job, const struct demand *demand,
         memcpy(dag->places.at[j->at], spot->devices, spot->n_devices * sizeof(*spot->devices));
     }
     dag_take(dag, &dag->now, demand, spot);
+    dag->hold.has_slack = false;
     j->started_ms = dag->now_ms;
     j->n_attempts++;
     j->prev = NONE;
@@ -178,6 +185,7 @@ static void start(struct dag *dag, uint32_t job, const struct demand *demand,
 enum try_result {
     TRY_STARTED,
     TRY_NO_PLACE,
+    TRY_HOPELESS,   /* there is no place for one that wants less */
     TRY_BEFORE_HEAD /* it would fit, but the head would start later */
 };
 
@@ -196,22 +204,37 @@ static enum try_result start_before_head(struct dag *dag, uint32_t job, const st
     return TRY_STARTED;
 }
 
-static enum try_result start_try(struct dag *dag, uint32_t job)
+static void waiting_note(struct dag *dag, uint32_t job, const struct demand *demand)
 {
     struct hold *hold = &dag->hold;
+    if (hold->n_waiting < countof(hold->waiting) && !hold->is_known &&
+        dag_place(dag, demand, &dag->empty, NULL, REACH_UP, NULL))
+        hold->waiting[hold->n_waiting++] = job;
+}
+
+static bool fits(const struct dag *dag, const struct demand *demand, struct spot *spot)
+{
+    if (demand->want.n_devices_max > 1 && dag->places.n_free == 0)
+        return false;
+    return dag_place(dag, demand, &dag->now, NULL, REACH_UP, spot);
+}
+
+static enum try_result start_try(struct dag *dag, uint32_t job)
+{
     struct demand demand = dag_demand(dag, job);
     struct spot spot;
-    bool has_slot = demand.want.n_devices_max < 2 || dag->places.n_free > 0;
-    if (has_slot && dag_place(dag, &demand, &dag->now, NULL, REACH_UP, &spot)) {
-        if (hold->n_waiting > 0)
-            return start_before_head(dag, job, &demand, &spot);
-        start(dag, job, &demand, &spot);
-        return TRY_STARTED;
+    if (!dag->hold.has_slack)
+        dag->hold.slack = dag_slack(dag);
+    dag->hold.has_slack = true;
+    bool is_glance = dag_is_hopeless(&dag->hold.slack, &demand);
+    if (is_glance || !fits(dag, &demand, &spot)) {
+        waiting_note(dag, job, &demand);
+        return is_glance ? TRY_HOPELESS : TRY_NO_PLACE;
     }
-    if (hold->n_waiting < countof(hold->waiting) && !hold->is_known &&
-        dag_place(dag, &demand, &dag->empty, NULL, REACH_UP, NULL))
-        hold->waiting[hold->n_waiting++] = job;
-    return TRY_NO_PLACE;
+    if (dag->hold.n_waiting > 0)
+        return start_before_head(dag, job, &demand, &spot);
+    start(dag, job, &demand, &spot);
+    return TRY_STARTED;
 }
 
 static uint32_t running(const struct dag *dag)
@@ -237,15 +260,20 @@ static void wake_set(struct dag *dag)
 
 void dag_plan(struct dag *dag)
 {
-    dag->hold = (struct hold){.start_ms = NEVER};
-    uint32_t n_looks = 0, job;
-    while (may_start(dag) && (running(dag) == 0 || n_looks < LOOKS_MAX) &&
+    dag->hold.is_known = dag->hold.is_there = dag->hold.drains = false;
+    dag->hold.n_waiting = 0;
+    dag->hold.has_slack = false;
+    dag->hold.start_ms = NEVER;
+    uint32_t n_looks = 0, n_glances = 0, job;
+    while (may_start(dag) &&
+           (running(dag) == 0 || (n_looks < LOOKS_MAX && n_glances < GLANCES_MAX)) &&
            (job = dag_ready_top(dag)) != NONE) {
         enum try_result result = start_try(dag, job);
         if (result == TRY_STARTED)
             continue;
         dag_ready_set_aside(dag, job, result == TRY_BEFORE_HEAD);
-        n_looks++;
+        n_glances += result == TRY_HOPELESS;
+        n_looks += result != TRY_HOPELESS;
     }
     dag_ready_restore(dag);
     head_settle(dag);

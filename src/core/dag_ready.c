@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ready jobs in order of urgency. Those of one lane of a shape are a pairing heap, whose links are in the jobs; the
- * shapes that have any are a binary heap by their tops. During a step, what was tried and cannot start is set aside.
+ * The ready jobs in order of urgency. Those of one lane of a shape are a pairing heap, whose links
+ * are in the jobs; the shapes that have any are a binary heap by their tops. During a step, what
+ * was tried and cannot start is set aside.
  *
  * Pairing heaps: Fredman, Sedgewick, Sleator, Tarjan, Algorithmica 1 (1986).
  */
@@ -245,7 +246,7 @@ static void lane_set(struct dag *dag, struct shape *s, uint32_t lane, uint32_t t
 static int64_t urgency_of(const struct dag *dag, const struct job *j)
 {
     return (int64_t)j->priority * (int64_t)dag->config.age_ms + (int64_t)j->path_ms -
-           (int64_t)MIN(j->ready_ms, PATH_MAX_MS);
+           (int64_t)j->ready_ms;
 }
 
 static void heap_add(struct dag *dag, uint32_t job)

@@ -209,6 +209,16 @@ static void add_visibility(const struct seat *seat, const struct device_list *de
     add_devices(seat, devices, vendor->shows, by_uuid ? BY_UUID : BY_NUMBER, env);
 }
 
+void seat_join(struct seat *seat, const struct seat *more)
+{
+    ASSERT(seat->n_devices + more->n_devices <= SEAT_DEVICES_MAX);
+    memcpy(seat->devices + seat->n_devices, more->devices,
+           more->n_devices * sizeof(*more->devices));
+    seat->n_devices += more->n_devices;
+    seat->threads += more->threads;
+    CPU_OR(&seat->cpus, &seat->cpus, &more->cpus);
+}
+
 void seat_environment(const struct seat *seat, const struct device_list *devices,
                       enum visible_mode mode, struct env_list *env)
 {

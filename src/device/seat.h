@@ -60,6 +60,9 @@ MUST_CHECK int seats_make(const struct device_list *devices, const size_t *chose
                           const struct seat_opts *opts, struct seat **out, size_t *n_out,
                           struct err *err);
 
+/* The seat has the devices and CPUs of `more` as well; together SEAT_DEVICES_MAX devices at most. */
+void seat_join(struct seat *seat, const struct seat *more);
+
 /*
  * Appends "NAME=value" strings (each malloc'ed) for this seat: the visibility variable of its
  * vendor (vendor.h) and the vendor's other settings; "NAME" alone for a variable that must not be

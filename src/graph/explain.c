@@ -17,9 +17,10 @@ static const char *name_at(const struct graph *graph, uint32_t job)
     return graph->jobs[job].plan->name;
 }
 
-/* "2 devices with 40 GiB" */
-static void want_add(const struct graph *graph, const struct plan_devices *devices, struct buf *out)
+/* "2 devices with 40 GiB free on a host of node*" */
+static void want_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
 {
+    const struct plan_devices *devices = &job->devices;
     char memory[16];
     if (devices->n_max == 0)
         buf_add_text(out, "a CPU");
@@ -33,6 +34,8 @@ static void want_add(const struct graph *graph, const struct plan_devices *devic
         size_format(memory, devices->mem_bytes);
         buf_addf(out, " with %s free", memory);
     }
+    if (job->hosts)
+        buf_addf(out, " on a host of %s", job->hosts);
 }
 
 static void device_add(const struct graph *graph, uint32_t chosen, struct buf *out)
@@ -54,7 +57,7 @@ static void device_add(const struct graph *graph, uint32_t chosen, struct buf *o
 
 static void devices_add(const struct graph *graph, struct buf *out)
 {
-    uint32_t n = (uint32_t)graph->allocation.n_chosen;
+    uint32_t n = graph->fleet.n_devices;
     for (uint32_t i = 0; i < n && i < DEVICES_SHOWN; i++) {
         buf_add_text(out, i > 0 ? ", " : "");
         device_add(graph, i, out);
@@ -81,7 +84,7 @@ static void ready_add(const struct graph *graph, uint32_t job, const struct dag_
         return;
     }
     buf_add_text(out, "ready; needs ");
-    want_add(graph, &graph->jobs[job].plan->devices, out);
+    want_add(graph, graph->jobs[job].plan, out);
     buf_add_text(out, ": ");
     devices_add(graph, out);
     buf_add_text(out, view->is_head ? "; devices are kept free for it" : "");
@@ -183,7 +186,7 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out)
         break;
     case DAG_UNFIT:
         buf_add_text(out, "cannot run here: it needs ");
-        want_add(graph, &graph->jobs[job].plan->devices, out);
+        want_add(graph, graph->jobs[job].plan, out);
         break;
     case DAG_CANCELLED:
         buf_addf(out, "cancelled; muster retry %s lets it run", name_at(graph, job));

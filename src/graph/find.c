@@ -3,14 +3,24 @@
  * The run to go on with: the newest one of the same file, whatever became of it; or the newest one of the same command
  * line, unless that has done all its jobs.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 #include "store/manifest.h"
 #include "store/runs.h"
+
+enum {
+    BEGIN_TRIES_MAX = 1000, /* ten seconds: who holds it needs milliseconds, or is stopped */
+    BEGIN_PAUSE_NS = 10 * 1000 * 1000
+};
 
 static bool is_same(const struct graph_request *request, const struct manifest *manifest)
 {
@@ -34,15 +44,22 @@ static bool can_go_on(const struct graph_request *request, const char *dir)
     return is_open;
 }
 
-/* 1: it is the one. Folders that are not ours, or cannot be read, are passed over. */
-static int run_look(const struct graph_request *request, const char *dir)
+/*
+ * 1: it is the one. Folders of others, or without a manifest that can be read, are passed over. A run of this graph that is
+ * ours is not, even if something in it is not as it has to be: to begin anew would do all of it twice.
+ */
+static int run_look(const struct graph_request *request, const char *dir, struct err *err)
 {
     struct manifest manifest;
-    if (run_check_ours(dir, NULL) != 0 || manifest_read(dir, &manifest, NULL) != 0)
+    if (ours_check_folder(dir, NULL) != 0 || manifest_read(dir, &manifest, NULL) != 0)
         return 0;
-    bool is_one = is_same(request, &manifest) && can_go_on(request, dir);
+    bool is_one = is_same(request, &manifest);
     manifest_release(&manifest);
-    return is_one;
+    int rc = is_one ? run_check_ours(dir, err) : 0;
+    if (rc)
+        return wrap(err, rc, "the last run of this graph, %s (--fresh begins a new one)",
+                    path_basename(dir));
+    return is_one && can_go_on(request, dir);
 }
 
 static int named_look(const struct graph_request *request, char **out, struct err *err)
@@ -53,9 +70,10 @@ static int named_look(const struct graph_request *request, char **out, struct er
     int rc = run_check_ours(dir, err);
     if (rc)
         return rc;
-    if (run_look(request, dir))
+    rc = run_look(request, dir, err);
+    if (rc == 1)
         *out = steal_ptr(&dir);
-    return 0;
+    return MIN(rc, 0);
 }
 
 int graph_run_find(const struct graph_request *request, char **out, struct err *err)
@@ -68,11 +86,29 @@ int graph_run_find(const struct graph_request *request, char **out, struct err *
     if (request->fresh || !path_exists(root))
         return 0;
     int rc = runs_list(root, &names, err);
+    if (rc)
+        return wrap(err, rc, "look for an earlier run");
     for (size_t i = 0; rc == 0 && i < names.len && !*out; i++) {
         cleanup_free char *dir = path_join(root, names.at[i]);
-        if (run_look(request, dir))
+        rc = run_look(request, dir, err);
+        if (rc == 1)
             *out = steal_ptr(&dir);
+        rc = MIN(rc, 0);
     }
     run_names_release(&names);
-    return rc ? wrap(err, rc, "look for an earlier run") : 0;
+    return rc;
+}
+
+int graph_begin_lock(const struct graph_request *request)
+{
+    cleanup_free char *root = runs_root(request->runs_dir);
+    if (request->run_dir || mkdir_parents(root, 0777, NULL) != 0)
+        return -1;
+    cleanup_fd int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && i < BEGIN_TRIES_MAX; i++) {
+        if (errno != EWOULDBLOCK)
+            return -1;
+        nanosleep(&(struct timespec){.tv_nsec = BEGIN_PAUSE_NS}, NULL);
+    }
+    return steal_fd(&fd);
 }

@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "shell/hosts.h"
 #include "store/lock.h"
 #include "store/manifest.h"
 #include "store/runs.h"
@@ -20,9 +21,17 @@ enum {
 
 /* ---- the shell's verb ---- */
 
+/* Nothing starts any more, so nothing has to wait until jobs of lost hosts are gone there. */
+static void lost_let_go(struct graph *graph)
+{
+    for (struct process *process = graph->processes; process; process = process->next)
+        process->not_before_ms = 0;
+}
+
 static void on_stop(void *context, bool now)
 {
     struct graph *graph = context;
+    lost_let_go(graph);
     if (graph->dag)
         graph_tell(graph, (struct dag_event){.kind = DEV_STOP, .flag = now});
     else
@@ -39,6 +48,7 @@ static void on_tick(void *context)
     struct graph *graph = context;
     device_watch_check(graph->watch);
     processes_tick(graph);
+    graph_hosts_tick(graph);
     record_sync(graph);
     if (dag_wake_ms(graph->dag) <= graph->shell.now_ms)
         graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
@@ -63,6 +73,9 @@ static const struct shell_verb graph_shell = {.name = "graph",
                                               .tick = on_tick,
                                               .each_second = on_second,
                                               .before_sleep = on_before_sleep,
+                                              .takes_seats = true,
+                                              .takes_hosts = true,
+                                              .finish_ms = graph_finish_ms,
                                               .order = graph_order};
 
 /* ---- the folder ---- */
@@ -82,32 +95,66 @@ static int manifest_make(const struct graph *graph, struct err *err)
                           err);
 }
 
-static int folder_take(struct graph *graph, const char *earlier, struct err *err)
+static int unlocked_check(const char *dir, struct err *err)
+{
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
+    if (!run_is_locked(dir, NULL))
+        return 0;
+    return fail(err, ERR_UNAVAILABLE,
+                "this graph is going on as run %s: muster status %s shows it, muster add adds a "
+                "job, muster stop %s ends it",
+                path_basename(dir), typed, typed);
+}
+
+/* *earlier: the run to go on with; NULL: none. */
+static int earlier_find(const struct graph_request *request, char **earlier, struct err *err)
+{
+    int rc = graph_run_find(request, earlier, err);
+    return rc || !*earlier ? rc : unlocked_check(*earlier, err);
+}
+
+/* Locks and opens the run to go on with, or makes a new one, which has a manifest: others find it from then on. */
+static int folder_open(struct graph *graph, struct err *err)
 {
     struct shell *shell = &graph->shell;
+    cleanup_free char *earlier = NULL;
+    cleanup_fd int begin_fd = graph_begin_lock(graph->request);
+    (void)begin_fd; /* held to the end of this function */
+    int rc = earlier_find(graph->request, &earlier, err);
+    if (rc)
+        return rc;
     const struct folder_wish wish = {earlier, graph->request->run_dir, graph->request->runs_dir};
     graph->is_resumed = earlier != NULL;
-    int rc = shell_folder_take(shell, &wish, err);
+    rc = shell_folder_take(shell, &wish, err);
     if (rc == 0)
         rc = store_open(&shell->store, shell->run_dir, earlier ? STORE_RESUME : STORE_CREATE, err);
     if (rc)
         return rc;
     shell->folder.is_made = !earlier;
+    return earlier ? 0 : manifest_make(graph, err);
+}
+
+static int folder_take(struct graph *graph, struct err *err)
+{
+    struct shell *shell = &graph->shell;
+    int rc = folder_open(graph, err);
+    if (rc)
+        return rc;
     if (!graph->request->run_dir && run_mark_latest(shell->run_dir, err) != 0)
         log_add(shell->log, LOG_WARN, "graph", "%s", err->text);
     *err = (struct err){0};
     cleanup_free char *log_path = path_join(shell->run_dir, "orchestrator.log");
-    if (earlier)
+    if (graph->is_resumed)
         rc = shell_orphans_await(shell, err);
     rc = rc ? rc : run_orders_drop(shell->run_dir, err);
     rc = rc ? rc : log_open(shell->log, log_path, err);
-    rc = rc || earlier ? rc : manifest_make(graph, err);
     rc = rc ? rc : store_jobs_begin(shell->store, err);
+    if (rc == 0)
+        open_jobs_drop(graph);
     return rc ? rc : store_set(shell->store, "state", "running", err);
 }
 
-/* What says that all was made durable once: the number of jobs, and how to go on. */
-static int facts_set(const struct graph *graph, struct err *err)
+int graph_facts_set(const struct graph *graph, struct err *err)
 {
     struct store *store = graph->shell.store;
     cleanup_free char *n_jobs = xasprintf("%u", graph->n_jobs);
@@ -131,7 +178,7 @@ static int jobs_make(struct graph *graph, struct err *err)
     rc = rc ? rc : graph_dag_make(graph, err);
     for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
         rc = graph_dag_add(graph, i, err);
-    return rc ? rc : facts_set(graph, err);
+    return rc ? rc : graph_facts_set(graph, err);
 }
 
 static int seats_take(struct graph *graph, char *scratch, struct err *err)
@@ -153,6 +200,8 @@ static void run_begin(struct graph *graph)
     shell_keeper_start(&graph->shell, &graph->allocation, entry, graph->request->grace_ms);
     device_watch_log(graph->watch);
     device_watch_begin(graph->watch);
+    hosts_losses_tell(graph->shell.machines.hosts);
+    hosts_arrivals_tell(graph->shell.machines.hosts);
     report_memory(graph, "at the start");
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         if (graph->jobs[i].is_cancelled)
@@ -212,18 +261,18 @@ static int run_end(struct graph *graph)
     return status;
 }
 
-static int run_all(struct graph *graph, const char *earlier, int ready_fd, struct err *err)
+static int run_all(struct graph *graph, int ready_fd, struct err *err)
 {
     cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
     int rc = seats_take(graph, scratch, err);
-    rc = rc ? rc : folder_take(graph, earlier, err);
+    rc = rc ? rc : folder_take(graph, err);
     rc = rc ? rc : jobs_make(graph, err);
     bool is_unmade = rc && graph->shell.folder.is_made;
     if (rc == 0) {
         if (ready_fd >= 0)
             shell_detach_end(&graph->shell, ready_fd, false);
         run_begin(graph);
-        while (!graph->is_over || graph->n_processes > 0)
+        while (!graph->is_over || graph->n_processes > 0 || graph_awaits_hosts(graph))
             shell_turn(&graph->shell);
         rc = run_end(graph);
     }
@@ -245,6 +294,7 @@ void graph_release(struct graph *graph)
         free(graph->jobs[i].end);
     free(graph->jobs);
     free(graph->devices);
+    graph_hosts_release(graph);
     free(graph->events.at);
     buf_release(&graph->stale);
     plan_release(&graph->added);
@@ -253,17 +303,6 @@ void graph_release(struct graph *graph)
     free(graph->shell.run_id);
     free(graph->shell.folder.stays);
     free(graph->cwd);
-}
-
-static int unlocked_check(const char *dir, struct err *err)
-{
-    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
-    if (!run_is_locked(dir, NULL))
-        return 0;
-    return fail(err, ERR_UNAVAILABLE,
-                "this graph is going on as run %s: muster status %s shows it, muster add adds a "
-                "job, muster stop %s ends it",
-                path_basename(dir), typed, typed);
 }
 
 int graph_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
@@ -288,13 +327,11 @@ int graph_run(struct log *log, const char *self_path, int argc, char **argv, boo
                                     .hook = {.command = request->on_finish},
                                     .limit_ms = request->limit_ms}};
     int rc = shell_files_check(err);
-    rc = rc ? rc : graph_run_find(request, &earlier, err);
-    if (rc == 0 && earlier)
-        rc = unlocked_check(earlier, err);
+    rc = rc ? rc : earlier_find(request, &earlier, err); /* before the devices are taken */
     if (rc == 0 && request->detach)
         rc = shell_detach(&ready_fd, err);
     if (rc == 0)
-        rc = run_all(&graph, earlier, ready_fd, err);
+        rc = run_all(&graph, ready_fd, err);
     if (rc >= 0)
         shell_hook_run(&graph.shell);
     graph_release(&graph);

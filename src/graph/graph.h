@@ -10,7 +10,8 @@
  *   record.c   rows of run.db                      orders.c   orders to a graph that runs
  *   explain.c  what a job waits for                report.c   progress, status and summary
  *   find.c     the run to go on with               dry_run.c  the schedule, without a run
- *   why.c      what a run that has ended says      file.h, list.h  where plans come from
+ *   why.c      what a run that has ended says      file/file.h, list/list.h  where plans come from
+ *   command.c  words and environment of a job  hosts.c    machines that come, are lost and return
  */
 #pragma once
 

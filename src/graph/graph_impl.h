@@ -46,8 +46,12 @@ struct process {
     struct proof_ask ask;
     struct job_proof proof;
     struct background background; /* makes the proof */
+    atomic_bool is_proof_given_up; /* files can be so large that nobody waits for it */
     struct stat *inputs_before;   /* [n_inputs] */
+    struct stat *outs_before;     /* [n_outs] */
     char *command;                /* for the joblog; NULL: not needed */
+    uint64_t
+        not_before_ms; /* it is not settled: until then it may live on, on a host that was lost */
 };
 
 struct graph_job {
@@ -68,10 +72,33 @@ struct graph_job {
 struct graph_device {
     uint32_t n_processes;
     bool awaits_memory;                           /* of a process that is gone */
+    bool is_up_due;                               /* as soon as it has that memory: it is back */
     uint64_t idle_bytes, used_bytes, total_bytes; /* by the samples; idle: with no job of ours */
     uint64_t busy_ms;                             /* with at least one job */
     double busy_percent_ms, joules;
     uint64_t sampled_ms; /* the last sample; 0: none */
+};
+
+/* A machine of the run, as its jobs see it. */
+struct graph_host {
+    bool is_up, is_awaited; /* is_awaited: it was lost, and is asked for again */
+    uint32_t n_done;        /* jobs, in this session */
+};
+
+/* Of allocation.hosts: given back, and empty as well. */
+struct graph_part {
+    bool is_leaving, has_left;
+};
+
+struct graph_fleet {
+    struct graph_host *hosts; /* [n_hosts], by the numbers of their nodes: 0 is this machine */
+    struct graph_part *parts; /* [n_parts] */
+    uint32_t n_hosts, n_parts;
+    uint32_t n_devices;    /* that the dag knows: the first ones of those chosen */
+    const char **patterns; /* [n_patterns] those of place i + 1 in the dag */
+    uint32_t n_patterns;
+    bool is_full;     /* what comes is not used: the dag has no room */
+    bool are_awaited; /* hosts that never were here */
 };
 
 struct record; /* record.c */
@@ -88,6 +115,7 @@ struct graph {
     struct process *processes;
     uint32_t n_processes;
     struct graph_device *devices; /* [allocation.n_chosen] */
+    struct graph_fleet fleet;
     struct {
         struct dag_event *at;
         size_t len, cap;
@@ -103,7 +131,10 @@ struct graph {
     uint64_t told_ms;  /* when the state was written last */
 };
 
-/* graph.c: all but its shell. */
+/* graph.c */
+/* Notes in run.db how many jobs there are, and how to go on. */
+MUST_CHECK int graph_facts_set(const struct graph *graph, struct err *err);
+/* All but its shell. */
 void graph_release(struct graph *graph);
 
 /* steps.c */
@@ -120,13 +151,46 @@ MUST_CHECK int graph_dag_make(struct graph *graph, struct err *err);
 void process_seat_take(struct process *process, const struct dag_placement *placement);
 /* The process has ended, with all its descendants. */
 void process_seat_ended(struct process *process);
-/* Is the memory of its devices back? */
-bool process_memory_is_back(const struct process *process);
+/* May others have its devices: is their memory back, and is it gone for sure? */
+bool process_may_settle(const struct process *process);
+/* The numbers of the seats that it has, on its machine. */
+uint32_t process_seats_list(const struct process *process, uint32_t out[SEAT_DEVICES_MAX]);
+/* A device that was added to those chosen. */
+void graph_device_begin(struct graph *graph, uint32_t chosen);
 void graph_devices_watch(struct graph *graph);
-/* "gpu 0+1"; "": none. */
+/* "gpu 0+1", "node1 gpu 0", of a job without devices "node1"; "": none, on this machine. */
 void process_devices_add(const struct process *process, struct buf *out);
 
+/* hosts.c */
+MUST_CHECK int graph_hosts_begin(struct graph *graph, struct err *err);
+void graph_hosts_release(struct graph *graph);
+bool host_is_up(const struct graph *graph, uint32_t node);
+/* Its name in labels; "local". */
+const char *host_label(const struct graph *graph, uint32_t node);
+/* Muster's own program there. */
+const char *host_program(const struct graph *graph, uint32_t node);
+uint32_t host_cpus(const struct graph *graph, uint32_t node);
+/* When jobs of a host that is lost now have been ended there for sure, by its agent. */
+uint64_t host_empty_ms(struct graph *graph);
+/* The place of a list of patterns, for the dag. ERR_USAGE: there are too many different ones. */
+MUST_CHECK int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err);
+/* May hosts come that a job waits for? */
+bool graph_awaits_hosts(const struct graph *graph);
+/* Leaves hosts that were given back, when they are empty. */
+void graph_hosts_tick(struct graph *graph);
+/* The handlers of the device watch (shell/device_watch.h). */
+void graph_host_came(void *context, uint32_t part);
+void graph_host_changed(void *context, uint32_t part, enum host_change change);
+void graph_host_given_back(void *context, uint32_t part, bool now);
+void graph_hosts_awaited(void *context, bool are_awaited);
+/* For struct shell_verb. */
+uint64_t graph_finish_ms(void *context, uint32_t part);
+
+/* command.c: starts the job, as far as a command can fail before it runs. */
+MUST_CHECK int process_command_start(struct process *process, struct err *err);
+
 /* process.c */
+extern const struct worker_handlers process_handlers;
 void process_start(struct graph *graph, uint32_t job);
 /* Looks for timeouts, and for processes whose devices are ready. */
 void processes_tick(struct graph *graph);
@@ -155,7 +219,8 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
 
 /* record.c */
 void record_open(struct graph *graph);
-void record_begun(struct graph *graph, const struct process *process);
+/* Commits that the job begins. ERR_STOPPED: that cannot be done, and the run ends. */
+MUST_CHECK int record_begun(struct graph *graph, const struct process *process, struct err *err);
 void record_attempt(struct graph *graph, const struct process *process);
 void record_job(struct graph *graph, uint32_t job, enum job_state state,
                 const struct process *process);
@@ -177,6 +242,8 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out);
 
 /* why.c: of every job that is not done, for who asks when the run has ended. */
 void open_jobs_write(const struct graph *graph);
+/* What an earlier session wrote is no longer so. */
+void open_jobs_drop(const struct graph *graph);
 
 /* report.c */
 void report_progress(struct graph *graph, bool is_last);
@@ -188,3 +255,8 @@ void report_memory(const struct graph *graph, const char *when);
 
 /* find.c: the folder of the run to go on with, a new string; NULL: none. */
 MUST_CHECK int graph_run_find(const struct graph_request *request, char **out, struct err *err);
+/*
+ * A descriptor that locks the folder of runs, while the run to go on with is looked for and taken, or made: of two
+ * musters that begin the same graph in the same moment, one finds the run of the other. -1: the file system cannot do that.
+ */
+int graph_begin_lock(const struct graph_request *request);

@@ -71,13 +71,13 @@ static enum mark_change mark_compare(const struct file_mark *before)
     struct file_mark now = {0}, whole = {0};
     if (!path_exists(before->path))
         return MARK_GONE;
-    if (mark_take(before->path, false, &now, NULL) != 0)
+    if (mark_take(before->path, false, NULL, &now, NULL) != 0)
         return MARK_CHANGED;
     if (now.n_bytes != before->n_bytes)
         return MARK_CHANGED;
     if (now.mtime_ns == before->mtime_ns)
         return MARK_SAME;
-    if (mark_take(before->path, true, &whole, NULL) != 0)
+    if (mark_take(before->path, true, NULL, &whole, NULL) != 0)
         return MARK_CHANGED;
     return whole.hash == before->hash ? MARK_SAME : MARK_CHANGED;
 }
@@ -87,7 +87,7 @@ enum mark_change marks_compare(const char *text, char **path)
     enum mark_change change = MARK_SAME;
     struct str array = str_of(text), element;
     bool is_begun = false;
-    if (text && json_kind_of(array) != JSON_ARRAY)
+    if (text && (json_kind_of(array) != JSON_ARRAY || !json_is_value(array)))
         return MARK_UNREADABLE;
     while (text && change == MARK_SAME && json_element(&array, &is_begun, &element)) {
         struct file_mark mark;

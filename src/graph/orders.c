@@ -15,10 +15,12 @@
 #include "base/suggest.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "shell/hosts.h"
 
 enum {
     ADDED_BYTES_MAX = 64 << 20,
-    SUGGESTED_MAX = 10000 /* names that are compared with a misspelt one */
+    WHY_BYTES_MAX = 32 << 10, /* of one answer */
+    SUGGESTED_MAX = 10000     /* names that are compared with a misspelt one */
 };
 
 /* ---- jobs by name ---- */
@@ -40,8 +42,15 @@ static void row_note(struct graph *graph, uint32_t job, enum job_state state)
         record_job(graph, job, state, NULL);
 }
 
+/* Many jobs are cut: an answer that is too long would not be read. */
 static int why_do(struct graph *graph, uint32_t job, struct buf *told)
 {
+    static const char more[] = "\n and more";
+    if (told->len > WHY_BYTES_MAX) {
+        if (!str_ends_with(buf_str(told), STR(more)))
+            buf_add_text(told, more);
+        return 1;
+    }
     if (told->len > 0)
         buf_add_char(told, '\n');
     buf_addf(told, "%s%s: ", told->len > 0 ? " " : "", graph->jobs[job].plan->name);
@@ -176,6 +185,18 @@ static void outs_take(struct graph *graph, const json_t *array, struct plan_job 
     job->n_outs = (uint32_t)n;
 }
 
+/* It is shown, names files of logs, and is typed in orders, of which a line is one. */
+static int name_check(const char *name, struct err *err)
+{
+    bool is_good = name[0] && strlen(name) <= PLAN_NAME_BYTES_MAX;
+    for (const char *at = name; *at; at++)
+        is_good = is_good && (unsigned char)*at >= ' ' && *at != 0x7f;
+    return is_good ? 0
+                   : fail(err, ERR_USAGE,
+                          "--name: a name has 1 to %d bytes, and no control characters",
+                          PLAN_NAME_BYTES_MAX);
+}
+
 static int job_parse(struct graph *graph, const json_t *root, struct plan_job *job, struct err *err)
 {
     const char *name = json_string_value(json_object_get(root, "name"));
@@ -184,6 +205,9 @@ static int job_parse(struct graph *graph, const json_t *root, struct plan_job *j
     cleanup_free char *usual = xasprintf("added/%u", graph->n_jobs - graph->plan->n_jobs + 1);
     if (json_array_size(json_object_get(root, "argv")) == 0)
         return fail(err, ERR_DATA, "an order that cannot be understood");
+    int rc = name ? name_check(name, err) : 0;
+    if (rc)
+        return rc;
     if (n_devices > DAG_JOB_DEVICES_MAX)
         return fail(err, ERR_USAGE, "--gpus %lu: a job has at most %d", n_devices,
                     DAG_JOB_DEVICES_MAX);
@@ -195,6 +219,7 @@ static int job_parse(struct graph *graph, const json_t *root, struct plan_job *j
         .cwd = cwd ? plan_text(&graph->added, str_of(cwd)) : NULL,
         .devices = {.n_min = (uint32_t)n_devices,
                     .n_max = (uint32_t)n_devices,
+                    .share = (uint32_t)number_of(root, "share"),
                     .mem_bytes = number_of(root, "mem_bytes")},
         .n_cpus = (uint32_t)number_of(root, "cpus"),
         .priority = (int32_t)json_integer_value(json_object_get(root, "priority")),
@@ -231,34 +256,60 @@ static char *added_path_new(const struct graph *graph)
     return path_join(graph->shell.run_dir, "added.jsonl");
 }
 
-/* So that the next session has the job too. */
-static int added_write(const struct graph *graph, struct str line, struct err *err)
+/* A line that a full disk cut is no part of the next one. */
+static bool is_cut(int fd)
 {
-    cleanup_free char *path = added_path_new(graph);
-    cleanup_buf struct buf text = BUF_INIT;
-    cleanup_fd int fd = -1;
-    int rc = ours_open(path, O_WRONLY | O_CREAT | O_APPEND, &fd, err);
-    if (rc)
-        return rc;
-    buf_add_str(&text, line);
-    buf_add_char(&text, '\n');
-    rc = write_all(fd, text.at, text.len, err);
-    if (rc == 0 && fsync(fd) != 0)
-        rc = fail_errno(err, "sync %s", path);
-    return rc;
+    char last = '\n';
+    off_t len = lseek(fd, 0, SEEK_END);
+    return len > 0 && pread(fd, &last, 1, len - 1) == 1 && last != '\n';
 }
 
+/* A line of added.jsonl; NULL: it cannot be written as JSON. */
+static char *added_line_new(const char *name, struct str job)
+{
+    json_t *root = json_loadb(job.at, job.len, 0, NULL);
+    json_object_set_new(root, "name", json_string(name));
+    char *text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    return text;
+}
+
+/* So that the next session has the job too, by the same name. */
+static int added_write(const struct graph *graph, const char *name, struct str job, struct err *err)
+{
+    cleanup_free char *path = added_path_new(graph), *line = added_line_new(name, job);
+    cleanup_buf struct buf text = BUF_INIT;
+    cleanup_fd int fd = -1;
+    int rc = line ? ours_open(path, O_RDWR | O_CREAT | O_APPEND, &fd, err)
+                  : fail(err, ERR_DATA, "an order that cannot be understood");
+    if (rc)
+        return rc;
+    buf_addf(&text, "%s%s\n", is_cut(fd) ? "\n" : "", line);
+    rc = write_all(fd, text.at, text.len, err);
+    if (rc == 0 && fsync(fd) != 0)
+        rc = fail_errno(err, "sync");
+    return rc ? wrap(err, rc, "keep the job in %s", path) : 0;
+}
+
+/* What was refused must not run: the file comes first. */
 static int add_do(struct graph *graph, struct str text, struct buf *told, struct err *err)
 {
     uint32_t number = 0;
     if (shell_is_to_end(&graph->shell) || graph->shell.end.is_stopped)
         return fail(err, ERR_STOPPED, "the run is ending");
     int rc = job_append(graph, text, &number, err);
-    rc = rc ? rc : graph_dag_add(graph, number, err);
-    rc = rc ? rc : added_write(graph, text, err);
     if (rc)
         return rc;
+    rc = added_write(graph, graph->jobs[number].plan->name, text, err);
+    rc = rc ? rc : graph_dag_add(graph, number, err);
+    if (rc) {
+        graph->n_jobs--;
+        return rc;
+    }
     log_add(graph->shell.log, LOG_INFO, "graph", "%s was added", graph->jobs[number].plan->name);
+    if (graph_facts_set(graph, err) != 0) /* a count, for muster ls and muster status */
+        log_add(graph->shell.log, LOG_WARN, "graph", "%s", err->text);
+    *err = (struct err){0};
     buf_addf(told, "%s", graph->jobs[number].plan->name);
     graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
     return 0;
@@ -282,6 +333,13 @@ int added_read(struct graph *graph, struct err *err)
     return rc;
 }
 
+/* "add LIST" of hosts, while the job of "add" is an object. */
+static bool is_about_hosts(struct str word, struct str rest)
+{
+    bool adds_hosts = str_equal(word, STR("add")) && !str_starts_with(rest, STR("{"));
+    return adds_hosts || str_equal(word, STR("drop")) || str_equal(word, STR("drop-now"));
+}
+
 int graph_order(void *context, struct str line, struct buf *told, struct err *err)
 {
     struct graph *graph = context;
@@ -289,6 +347,8 @@ int graph_order(void *context, struct str line, struct buf *told, struct err *er
     shell_now(&graph->shell);
     if (!str_next(&rest, ' ', &word) || rest.len == 0)
         return fail(err, ERR_DATA, "an order that cannot be understood");
+    if (is_about_hosts(word, rest))
+        return hosts_order(graph->shell.machines.hosts, line, err);
     if (str_equal(word, STR("add")))
         return add_do(graph, rest, told, err);
     cleanup_free char *pattern = xstrndup(rest.at, rest.len);

@@ -162,7 +162,7 @@ static void followers_mark(struct graph *graph)
                 stale_note(graph, job, why);
         }
         if (job->was_done && !job->is_stale && needs_digest(graph, job) != job->needs_digest)
-            stale_note(graph, job, "what a job left that it needs is another file now");
+            stale_note(graph, job, "a job that it needs ran again, or left another file");
     }
 }
 
@@ -179,14 +179,19 @@ static void expectations_spread(struct graph *graph, const struct past *of_stage
     }
 }
 
+/* What is at the places of its outs may be what an attempt of it left, perhaps half of it. */
+static bool is_own(const struct graph_job *job)
+{
+    return job->was_done || job->attempts_before > 0 || job->begun_wall_ms > 0;
+}
+
 /* Files at the places of outs that no run of this graph has made. */
 static int strangers_check(struct graph *graph, struct err *err)
 {
     const struct graph_request *request = graph->request;
     for (uint32_t i = 0; i < graph->n_jobs; i++) {
         struct graph_job *job = &graph->jobs[i];
-        bool is_known = job->was_done || job->attempts_before > 0 || job->begun_wall_ms > 0;
-        for (uint32_t n = 0; !is_known && job->is_wanted && n < job->plan->n_outs; n++) {
+        for (uint32_t n = 0; !is_own(job) && job->is_wanted && n < job->plan->n_outs; n++) {
             const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
             cleanup_free char *path = path_join(cwd, job->plan->outs[n].path);
             if (!path_exists(path) || request->overwrites)
@@ -209,7 +214,7 @@ static void strangers_adopt(struct graph *graph)
         const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
         struct process adopted = {.graph = graph, .job = i, .attempt = job->attempts_before};
         struct proof_ask ask = {.job = job->plan, .cwd = cwd};
-        if (job->was_done || job->plan->n_outs == 0)
+        if (is_own(job) || job->plan->n_outs == 0)
             continue;
         job_proof_take(&ask, &adopted.proof);
         if (adopted.proof.why.code == 0) {

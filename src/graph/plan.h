@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs as a file (file.h) or a command line (list.h) describes them, with all variables filled in: the plan that
+ * Jobs as a file (file/file.h) or a command line (list/list.h) describes them, with all variables filled in: the plan that
  * graph.h carries out. Jobs are in an order in which each comes after those that it needs.
  *
  * All texts and arrays are in the plan's own memory, and live as long as the plan.

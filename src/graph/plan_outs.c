@@ -38,6 +38,8 @@ static void part_add(struct buf *out, struct str part)
     while (out->len > 0 && out->at[out->len - 1] != '/')
         out->len--;
     out->len -= out->len > 0;
+    if (out->at)
+        out->at[out->len] = '\0';
 }
 
 static void parts_add(struct buf *out, const char *path)
@@ -54,7 +56,7 @@ static void out_path(const struct outs *outs, const struct plan_job *job, uint32
     const char *name = job->outs[out].path;
     buf_reset(path);
     if (name[0] != '/')
-        parts_add(path, job->cwd ? job->cwd : outs->cwd);
+        parts_add(path, job->cwd ? job->cwd : outs->cwd ? outs->cwd : "");
     parts_add(path, name);
 }
 
@@ -75,17 +77,31 @@ static struct slot *slot_of(struct outs *outs, struct str path)
     return &outs->slots[i];
 }
 
+/* " (lines 3 and 7)" of two stages in a file. */
+static void lines_describe(const struct plan_job *a, const struct plan_job *b, char out[40])
+{
+    out[0] = '\0';
+    if (a->line > 0 && a->line != b->line)
+        snprintf(out, 40, " (lines %u and %u)", MIN(a->line, b->line), MAX(a->line, b->line));
+    else if (a->line > 0)
+        snprintf(out, 40, " (line %u)", a->line);
+}
+
 static int same_fail(const struct outs *outs, const struct slot *slot, const struct plan_job *job,
                      uint32_t out, bool is_above, struct err *err)
 {
     const struct plan_job *other = &outs->plan->jobs[slot->job - 1];
+    char lines[40];
+    lines_describe(other, job, lines);
     if (!is_above)
         return fail(err, ERR_USAGE,
-                    "'%s' and '%s' both leave '%s'; name each by the values in which they differ",
-                    other->name, job->name, job->outs[out].path);
+                    "'%s' and '%s'%s both leave '%s'; give each a path of its own, with the values "
+                    "in which they differ",
+                    other->name, job->name, lines, job->outs[out].path);
     return fail(err, ERR_USAGE,
-                "'%s' leaves '%s', which is in '%s' that '%s' leaves; keep them apart", job->name,
-                job->outs[out].path, other->outs[slot->out].path, other->name);
+                "'%s' leaves '%s', which is in '%s', and that is left by '%s'%s; "
+                "give them folders that are apart",
+                job->name, job->outs[out].path, other->outs[slot->out].path, other->name, lines);
 }
 
 static int outs_add(struct outs *outs, uint32_t number, struct err *err)
@@ -128,7 +144,7 @@ int plan_outs_check(const struct plan *plan, struct err *err)
     while (outs.n_slots < n * 2)
         outs.n_slots *= 2;
     outs.slots = xcalloc(outs.n_slots, sizeof(*outs.slots));
-    outs.cwd = path_absolute(".");
+    outs.cwd = path_cwd();
     for (uint32_t i = 0; i < plan->n_jobs && rc == 0; i++)
         rc = outs_add(&outs, i, err);
     for (uint32_t i = 0; i < plan->n_jobs && rc == 0; i++)

@@ -2,24 +2,26 @@
  *
  * A job as a process: its start, its output, and what its end means.
  */
+#include <errno.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/rng.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
-#include "graph/joblog.h"
-#include "graph/list.h"
+#include "graph/list/joblog.h"
+#include "graph/list/list.h"
 
 enum {
     TAIL_BYTES = 4096,
-    STATUS_REFUSED = 127,             /* of a shell that finds no such command */
-    CLOCK_SLACK_NS = 20 * 1000 * 1000 /* the file system's clock may be behind by a tick */
+    STATUS_REFUSED = 127,              /* of a shell that finds no such command */
+    CLOCK_SLACK_NS = 20 * 1000 * 1000, /* the file system's clock may be behind by a tick */
+    FAR_PATIENCE_MS = 5000 /* until this machine sees files that were written on another one */
 };
+#define SHARED_NOTE " here; its folder may not be on a file system that the two share"
 
 static struct graph_job *job_of(const struct process *process)
 {
@@ -92,232 +94,19 @@ static void on_output(void *context, enum worker_stream stream, struct str bytes
 
 /* ---- start ---- */
 
-static char *number_new(uint64_t value)
-{
-    return xasprintf("%lu", value);
-}
-
-/* "--gpus" of muster's own verbs: those of the job, which is all that they see. */
-static void devices_spec_add(const struct process *process, struct env_list *words)
-{
-    const struct graph *graph = process->graph;
-    size_t n = process->seat.n_devices;
-    const struct device *first =
-        n > 0 ? &graph->allocation.devices.at[process->seat.devices[0]] : NULL;
-    char *spec = !first                      ? xstrdup("cpu:1")
-                 : first->kind == DEVICE_CPU ? xasprintf("cpu:%zu", n)
-                                             : xstrdup("all");
-    env_list_add(words, xstrdup("--gpus"));
-    env_list_add(words, spec);
-}
-
-struct values {
-    char *batch, *seed, *attempt, *slot, *gpu, *gpus, *gpu_uuid;
-};
-
-/* It stays when other jobs are added to the file. */
-static uint64_t job_seed(const struct process *process)
-{
-    const char *name = name_of(process);
-    return item_seed(process->graph->base_seed, XXH3_64bits(name, strlen(name)));
-}
-
-static void values_make(const struct process *process, struct values *out)
-{
-    const struct graph *graph = process->graph;
-    cleanup_buf struct buf gpus = BUF_INIT;
-    const struct device *first = NULL;
-    for (size_t i = 0; i < process->seat.n_devices; i++) {
-        const struct device *device = &graph->allocation.devices.at[process->seat.devices[i]];
-        first = first ? first : device;
-        buf_addf(&gpus, "%s%d", i > 0 ? "," : "", device->index);
-    }
-    *out = (struct values){.batch = number_new(process->batch),
-                           .seed = number_new(job_seed(process)),
-                           .attempt = number_new(process->attempt),
-                           .slot = number_new(process->seat.n_devices > 0 ? process->devices[0] + 1u
-                                                                          : graph->n_processes),
-                           .gpu = first ? xasprintf("%d", first->index) : xstrdup(""),
-                           .gpus = xstrdup(buf_text(&gpus)),
-                           .gpu_uuid = xstrdup(first ? first->uuid : "")};
-}
-
-static void values_release(struct values *values)
-{
-    free(values->batch);
-    free(values->seed);
-    free(values->attempt);
-    free(values->slot);
-    free(values->gpu);
-    free(values->gpus);
-    free(values->gpu_uuid);
-}
-
-static int words_fill(const struct process *process, const char *const *templates,
-                      const struct values *values, struct env_list *out, struct err *err)
-{
-    const struct fill fills[] = {{"batch", values->batch},
-                                 {"seed", values->seed},
-                                 {"attempt", values->attempt},
-                                 {"slot", values->slot},
-                                 {"gpu", values->gpu},
-                                 {"gpus", values->gpus},
-                                 {"gpu_uuid", values->gpu_uuid},
-                                 {"job", name_of(process)},
-                                 {"run_dir", process->graph->shell.run_dir},
-                                 {"muster", process->graph->shell.self_path}};
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && templates && templates[i]; i++) {
-        struct buf word = BUF_INIT;
-        rc = placeholders_fill(templates[i], fills, countof(fills), &word, err);
-        env_list_add(out, xstrdup(buf_text(&word)));
-        buf_release(&word);
-    }
-    return rc;
-}
-
-/* A muster that is the job takes the devices that this one has locked. */
-static void locks_hand_down(const struct process *process, struct env_list *env)
-{
-    struct buf entry = BUF_INIT;
-    buf_add_text(&entry, LOCK_HANDED_DOWN "=");
-    for (size_t i = 0; i < process->seat.n_devices; i++)
-        buf_addf(&entry, "%s%s", i > 0 ? "," : "",
-                 process->graph->allocation.devices.at[process->seat.devices[i]].uuid);
-    env_set(env, buf_steal(&entry));
-}
-
-/*
- * A muster that is the job has its runs here, and goes on with what an earlier attempt began; but not if the job, or
- * what it needs, is not what it was then: results of two checkpoints are never mixed.
- */
-static void runs_dir_set(const struct process *process, struct env_list *env)
-{
-    const struct graph_job *job = job_of(process);
-    cleanup_free char *definition = definition_new(job->plan);
-    cleanup_free char *name = job_log_name_new(job->plan->name);
-    uint64_t work = XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
-    env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs/%s-%016lx", process->graph->shell.run_dir, name,
-                           work));
-}
-
-static void environment_make(const struct process *process, const struct values *values,
-                             const struct env_list *of_job, struct env_list *env)
-{
-    const struct graph *graph = process->graph;
-    static const char *const of_workers[] = {"MUSTER_CHANNEL", "MUSTER_WORKER", "MUSTER_WORKERS"};
-    env_inherit(env);
-    for (size_t i = 0; i < countof(of_workers); i++) /* of a muster which started this one */
-        env_unset(env, of_workers[i]);
-    seat_devices_add(&graph->allocation, &process->seat, env);
-    if (!env_get(env, "PYTHONUNBUFFERED"))
-        env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
-    environment_wish_apply(&graph->request->environment, env);
-    if (job_of(process)->plan->kind != PLAN_RUN) {
-        locks_hand_down(process, env);
-        runs_dir_set(process, env);
-    }
-    env_set(env, xasprintf("MUSTER_RUN_ID=%s", graph->shell.run_id));
-    env_set(env, xasprintf("MUSTER_RUN_DIR=%s", graph->shell.run_dir));
-    env_set(env, xasprintf("MUSTER_JOB=%s", name_of(process)));
-    env_set(env, xasprintf("MUSTER_SEED=%s", values->seed));
-    env_set(env, xasprintf("MUSTER_ATTEMPT=%u", process->attempt));
-    env_set(env, xasprintf("MUSTER_BATCH=%lu", process->batch));
-    for (size_t i = 0; i < of_job->len; i++) {
-        const char *entry = of_job->at[i];
-        if (strchr(entry, '='))
-            env_set(env, xstrdup(entry));
-        else
-            env_unset(env, entry);
-    }
-    env_end(env);
-}
-
-static void on_gone(void *context, const struct worker_exit *exit);
-
-static void on_warned(void *context, const char *text)
-{
-    const struct process *process = context;
-    log_add(process->graph->shell.log, LOG_WARN, "graph", "%s: %s", name_of(process), text);
-}
-
-static void on_failed(void *context, const struct err *why)
-{
-    struct process *process = context;
-    shell_abort(&process->graph->shell, why);
-}
-
-static int worker_spawn(struct process *process, const struct env_list *words,
-                        const struct env_list *env, struct err *err)
-{
-    static const struct worker_handlers handlers = {
-        .output = on_output, .gone = on_gone, .warned = on_warned, .failed = on_failed};
-    struct graph *graph = process->graph;
-    struct env_list command = {0};
-    int held[LOCK_FDS_MAX];
-    environment_command(&graph->request->environment, (const char *const *)words->at, &command);
-    const struct spawn_request request = {
-        .argv = (const char *const *)command.at,
-        .envp = (const char *const *)env->at,
-        .cwd = job_of(process)->plan->cwd,
-        .seat = &process->seat,
-        .grace_ms = graph->request->grace_ms,
-        .held_fds = held,
-        .n_held_fds = device_locks_fds(&graph->allocation.locks, process->seat.devices,
-                                       process->seat.n_devices, held),
-        .handlers = &handlers,
-        .context = process};
-    int rc = node_spawn(graph->shell.node, &request, &process->worker, err);
-    env_list_release(&command);
-    return rc;
-}
-
-static void command_keep(struct process *process, const struct env_list *words)
-{
-    struct buf text = BUF_INIT;
-    joblog_command_add(&text, (const char *const *)words->at);
-    process->command = buf_steal(&text);
-}
-
-static int command_start(struct process *process, struct err *err)
-{
-    const struct plan_job *plan = job_of(process)->plan;
-    struct env_list filled = {0}, words = {0}, of_job = {0}, env = {0};
-    struct values values;
-    values_make(process, &values);
-    int rc = words_fill(process, plan->argv, &values, &filled, err);
-    rc = rc ? rc : words_fill(process, plan->env, &values, &of_job, err);
-    if (rc == 0) {
-        bool takes_devices = plan->kind == PLAN_MAP || plan->kind == PLAN_LAUNCH;
-        for (size_t i = 0; i < filled.len; i++) {
-            env_list_add(&words, xstrdup(filled.at[i]));
-            if (takes_devices && i == 1) /* "muster map" */
-                devices_spec_add(process, &words);
-        }
-        env_end(&words);
-        if (process->graph->request->joblog)
-            command_keep(process, &words);
-        environment_make(process, &values, &of_job, &env);
-        rc = worker_spawn(process, &words, &env, err);
-    }
-    values_release(&values);
-    env_list_release(&filled);
-    env_list_release(&words);
-    env_list_release(&of_job);
-    env_list_release(&env);
-    return rc;
-}
-
 static char *path_in_cwd_new(const struct plan_job *plan, const char *path)
 {
     return plan->cwd ? path_join(plan->cwd, path) : xstrdup(path);
 }
 
-/* A change while the job runs must make it stale afterwards. */
-static void inputs_look(struct process *process)
+/* A change of an input while the job runs must make it stale afterwards; that of an out is its work. */
+static void files_look(struct process *process)
 {
     const struct plan_job *plan = job_of(process)->plan;
+    const char *cwd = plan->cwd ? plan->cwd : process->graph->cwd;
     size_t n = 0;
+    process->outs_before = xcalloc(plan->n_outs + 1, sizeof(*process->outs_before));
+    outs_look(&(struct proof_ask){.job = plan, .cwd = cwd}, process->outs_before);
     while (plan->inputs && plan->inputs[n])
         n++;
     process->inputs_before = xcalloc(n + 1, sizeof(*process->inputs_before));
@@ -359,6 +148,13 @@ static int results_begin(const struct process *process, struct err *err)
 
 static void process_judge(struct process *process, enum dag_end end, const char *text);
 
+/* The machine lacks descriptors or processes; or the connection to another one broke. */
+static enum dag_end end_of_refused(const struct process *process, int rc)
+{
+    bool is_away = rc == ERR_UNAVAILABLE && process->seat.host > 0;
+    return rc == ERR_STOPPED || is_away ? DEND_LOST : DEND_FATAL;
+}
+
 void process_start(struct graph *graph, uint32_t number)
 {
     struct graph_job *job = &graph->jobs[number];
@@ -381,20 +177,18 @@ void process_start(struct graph *graph, uint32_t number)
     process_seat_take(process, &placement);
     process_devices_add(process, &where);
     job->needs_digest = needs_digest(graph, job);
-    inputs_look(process);
-    record_begun(graph, process);
-    int rc = outs_begin(job->plan, &err);
+    files_look(process);
+    int rc = record_begun(graph, process, &err);
+    rc = rc ? rc : outs_begin(job->plan, &err);
     rc = rc ? rc : results_begin(process, &err);
-    rc = rc ? rc : command_start(process, &err);
+    rc = rc ? rc : process_command_start(process, &err);
     log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u starts%s%s%s", job->plan->name,
             process->attempt, where.len > 0 ? " on " : "", buf_text(&where),
             placement.oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
             : placement.oom_step > OOM_STEP_NONE ? ", alone on its devices"
                                                  : "");
-    if (rc == ERR_STOPPED) /* the machine lacks descriptors or processes */
-        process_judge(process, DEND_LOST, err.text);
-    else if (rc)
-        process_judge(process, DEND_FATAL, err.text);
+    if (rc)
+        process_judge(process, end_of_refused(process, rc), err.text);
 }
 
 /* ---- end ---- */
@@ -415,6 +209,7 @@ void process_free(struct process *process)
     logfile_close(process->errors);
     job_proof_release(&process->proof);
     free(process->inputs_before);
+    free(process->outs_before);
     free(process->command);
     free(process);
 }
@@ -476,6 +271,14 @@ static void joblog_note(const struct process *process)
         log_add(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
 }
 
+/* Of a job that leaves no files it is that of its start: when it ran again, so must what needs it. */
+static uint64_t outs_digest(const struct process *process)
+{
+    const uint64_t start[] = {process->attempt, (uint64_t)process->started_wall_ms};
+    return process->proof.n_outs > 0 ? job_proof_digest(&process->proof)
+                                     : XXH3_64bits(start, sizeof(start));
+}
+
 /* How it ended is known. `text` NULL: well. */
 static void process_judge(struct process *process, enum dag_end end, const char *text)
 {
@@ -487,7 +290,8 @@ static void process_judge(struct process *process, enum dag_end end, const char 
     job->end = text ? xstrdup(text) : NULL;
     process->is_gone = process->is_settled = true;
     if (end == DEND_WELL) {
-        job->outs_digest = job_proof_digest(&process->proof);
+        job->outs_digest = outs_digest(process);
+        graph->fleet.hosts[process->seat.host].n_done++;
         job->begun_wall_ms = 0;
         record_job(graph, process->job, JOB_DONE, process);
     } else if (end != DEND_ENDED) {
@@ -498,7 +302,7 @@ static void process_judge(struct process *process, enum dag_end end, const char 
     joblog_note(process);
     output_print(process);
     process_seat_ended(process);
-    if (process_memory_is_back(process))
+    if (process_may_settle(process))
         process_settle(process);
 }
 
@@ -533,8 +337,16 @@ static void on_proof(void *context)
     const struct err *why = &process->proof.why;
     char text[END_TEXT_BYTES];
     shell_now(&process->graph->shell);
+    if (why->code && atomic_load(&process->is_proof_given_up)) {
+        process_judge(process, DEND_ENDED, "the proof of its files was given up");
+        return;
+    }
     if (why->code) {
-        snprintf(text, sizeof(text), "it ended with status 0, but %.300s", why->text);
+        const char *host = host_label(process->graph, process->seat.host);
+        bool is_missing = why->sys == ENOENT && process->seat.host > 0;
+        snprintf(text, sizeof(text), "it ended with status 0%s%.64s, but %.200s%s",
+                 process->seat.host > 0 ? " on " : "", process->seat.host > 0 ? host : "",
+                 why->text, is_missing ? SHARED_NOTE : "");
         process_judge(process, DEND_FAILED, text);
         return;
     }
@@ -564,7 +376,11 @@ static void proof_begin(struct process *process)
     }
     process->ask = (struct proof_ask){.job = plan,
                                       .cwd = plan->cwd ? plan->cwd : graph->cwd,
-                                      .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS};
+                                      .since_ns = job->begun_wall_ms * 1000000 - CLOCK_SLACK_NS,
+                                      .outs_before = process->outs_before,
+                                      .is_given_up = &process->is_proof_given_up,
+
+                                      .patience_ms = process->seat.host > 0 ? FAR_PATIENCE_MS : 0};
     background_open(&process->background, &graph->shell.loop, process);
     background_start(&process->background, proof_work, on_proof_made);
 }
@@ -628,17 +444,29 @@ static void death_describe(const struct process *process, enum death death,
                            const struct worker_exit *exit, struct str tail, struct buf *out)
 {
     char end[24];
+    bool is_far = process->seat.host > 0;
     exit_format(end, exit->exit_code, exit->exit_signal);
     if (process->is_late)
         buf_addf(out, "it took longer than its timeout");
     else if (death == DEATH_NOT_STARTED)
-        buf_addf(out, "it could not be executed: %s", errno_text(exit->exec_errno));
+        buf_addf(out, "it could not be executed%s%s: %s", is_far ? " on " : "",
+                 is_far ? host_label(process->graph, process->seat.host) : "",
+                 errno_text(exit->exec_errno));
     else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_ENDED_BY_US)
         buf_addf(out, "%s", end);
     else
         buf_addf(out, "%s, %s", end, death_text(death));
     if (death != DEATH_ENDED_BY_US)
         last_line_add(tail, out);
+}
+
+/* Why, without a word of its end. */
+static const char *lost_text(struct process *process)
+{
+    if (host_is_up(process->graph, process->seat.host))
+        return "its guard was killed";
+    process->not_before_ms = host_empty_ms(process->graph);
+    return "its host was lost";
 }
 
 static void on_gone(void *context, const struct worker_exit *exit)
@@ -666,8 +494,23 @@ static void on_gone(void *context, const struct worker_exit *exit)
     if (end == DEND_WELL)
         proof_begin(process);
     else
-        process_judge(process, end, was_lost ? "its guard was killed" : buf_text(&how));
+        process_judge(process, end, was_lost ? lost_text(process) : buf_text(&how));
 }
+
+static void on_warned(void *context, const char *text)
+{
+    const struct process *process = context;
+    log_add(process->graph->shell.log, LOG_WARN, "graph", "%s: %s", name_of(process), text);
+}
+
+static void on_failed(void *context, const struct err *why)
+{
+    struct process *process = context;
+    shell_abort(&process->graph->shell, why);
+}
+
+const struct worker_handlers process_handlers = {
+    .output = on_output, .gone = on_gone, .warned = on_warned, .failed = on_failed};
 
 /* ---- time ---- */
 
@@ -688,7 +531,7 @@ void processes_tick(struct graph *graph)
         next = process->next;
         timeout_check(process, graph->shell.now_ms);
         /* To settle one may start another, which becomes the first of the list. */
-        if (process->is_settled && process_memory_is_back(process))
+        if (process->is_settled && process_may_settle(process))
             process_settle(process);
     }
 }

@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 #include <fts.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -16,6 +17,7 @@
 
 enum {
     READ_BYTES = 1 << 20,
+    LOOK_EVERY_MS = 250,
     JSON_BYTES_MAX = 256 << 20 /* of a file whose member is looked for */
 };
 
@@ -26,16 +28,31 @@ static int64_t nanoseconds(struct timespec time)
 
 /* ---- content ---- */
 
-static int file_hash(const char *path, XXH3_state_t *hash, struct err *err)
+/* What the reading of one mark shares. */
+struct reading {
+    XXH3_state_t *hash;
+    bool reads; /* content as well */
+    const atomic_bool *is_given_up;
+};
+
+static bool is_given_up(const struct reading *reading)
+{
+    return reading->is_given_up && atomic_load(reading->is_given_up);
+}
+
+static int file_hash(const char *path, const struct reading *reading, struct err *err)
 {
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     cleanup_free char *piece = xmalloc(READ_BYTES);
     ssize_t got = 0;
     if (fd < 0)
         return fail_errno(err, "open %s", path);
-    while ((got = read(fd, piece, READ_BYTES)) > 0 || (got < 0 && errno == EINTR))
+    while ((got = read(fd, piece, READ_BYTES)) > 0 || (got < 0 && errno == EINTR)) {
         if (got > 0)
-            XXH3_64bits_update(hash, piece, (size_t)got);
+            XXH3_64bits_update(reading->hash, piece, (size_t)got);
+        if (is_given_up(reading))
+            return fail(err, ERR_STOPPED, "%s was not read to its end", path);
+    }
     return got < 0 ? fail_errno(err, "read %s", path) : 0;
 }
 
@@ -45,9 +62,10 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 }
 
 /* Names count as well as content; links are not followed, and their targets count. */
-static int entry_add(FTSENT *entry, const char *root, struct file_mark *mark, bool reads,
-                     XXH3_state_t *hash, struct err *err)
+static int entry_add(FTSENT *entry, const char *root, const struct reading *reading,
+                     struct file_mark *mark, struct err *err)
 {
+    XXH3_state_t *hash = reading->hash;
     const struct stat *st = entry->fts_statp;
     const char *name = entry->fts_path + strlen(root);
     char target[4096];
@@ -66,28 +84,36 @@ static int entry_add(FTSENT *entry, const char *root, struct file_mark *mark, bo
     if (!S_ISREG(st->st_mode))
         return 0;
     mark->n_bytes += (uint64_t)st->st_size;
-    return reads ? file_hash(entry->fts_path, hash, err) : 0;
+    return reading->reads ? file_hash(entry->fts_path, reading, err) : 0;
 }
 
-int mark_take(const char *path, bool reads, struct file_mark *mark, struct err *err)
+static int mark_read(const char *path, const struct reading *reading, struct file_mark *mark,
+                     struct err *err)
 {
     char *roots[] = {(char *)(uintptr_t)path, NULL};
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
-    XXH3_state_t *hash = XXH3_createState();
+    FTSENT *entry;
     int rc = 0;
-    if (!walk || !hash) {
+    if (!walk || !reading->hash) {
         rc = fail_errno(err, "read %s", path);
     } else {
-        FTSENT *entry;
-        XXH3_64bits_reset(hash);
+        XXH3_64bits_reset(reading->hash);
         while (rc == 0 && (entry = fts_read(walk)))
-            rc = entry_add(entry, path, mark, reads, hash, err);
+            rc = entry_add(entry, path, reading, mark, err);
     }
-    if (rc == 0 && reads)
-        mark->hash = XXH3_64bits_digest(hash);
+    if (rc == 0 && reading->reads)
+        mark->hash = XXH3_64bits_digest(reading->hash);
     if (walk)
         fts_close(walk);
-    XXH3_freeState(hash);
+    return rc;
+}
+
+int mark_take(const char *path, bool reads, const atomic_bool *given_up, struct file_mark *mark,
+              struct err *err)
+{
+    const struct reading reading = {XXH3_createState(), reads, given_up};
+    int rc = mark_read(path, &reading, mark, err);
+    XXH3_freeState(reading.hash);
     return rc;
 }
 
@@ -104,15 +130,18 @@ static char *path_of(const struct proof_ask *ask, const char *path)
 
 static int lines_count(const char *path, uint64_t *out, struct err *err)
 {
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     cleanup_free char *piece = xmalloc(READ_BYTES);
     ssize_t got;
     char last = '\n';
     if (fd < 0)
         return fail_errno(err, "open %s", path);
-    for (*out = 0; (got = read(fd, piece, READ_BYTES)) > 0; last = piece[got - 1])
+    *out = 0;
+    while ((got = read(fd, piece, READ_BYTES)) > 0 || (got < 0 && errno == EINTR)) {
         for (ssize_t i = 0; i < got; i++)
             *out += piece[i] == '\n';
+        last = got > 0 ? piece[got - 1] : last;
+    }
     *out += last != '\n';
     return got < 0 ? fail_errno(err, "read %s", path) : 0;
 }
@@ -168,20 +197,47 @@ static int out_check(const struct plan_out *out, const char *path, struct err *e
 {
     struct stat st;
     bool wants_folder = str_ends_with(str_of(out->path), STR("/"));
-    if (stat(path, &st) != 0)
-        return errno == ENOENT ? fail(err, ERR_DATA, "it did not leave %s", out->path)
+    if (stat(path, &st) != 0) {
+        int sys = errno;
+        int rc = sys == ENOENT ? fail(err, ERR_DATA, "it did not leave %s", out->path)
                                : fail_errno(err, "look at %s", out->path);
+        err->sys = sys;
+        return rc;
+    }
     bool is_folder = S_ISDIR(st.st_mode);
-    if (wants_folder != is_folder && (wants_folder || !S_ISREG(st.st_mode)))
+    /* What is neither, such as a FIFO, is not even opened: that could take for ever. */
+    if (wants_folder ? !is_folder : !S_ISREG(st.st_mode))
         return fail(err, ERR_DATA, "%s is %s", out->path,
                     wants_folder ? "no folder" : "no regular file");
     int rc = count_check(out, path, is_folder, err);
     return rc ? rc : json_check(out, path, err);
 }
 
+void outs_look(const struct proof_ask *ask, struct stat *before)
+{
+    for (uint32_t i = 0; i < ask->job->n_outs; i++) {
+        cleanup_free char *path = path_of(ask, ask->job->outs[i].path);
+        if (lstat(path, &before[i]) != 0)
+            before[i] = (struct stat){0};
+    }
+}
+
+/* Is it another than before the job started? This asks no clock: that of the file system may be another. */
+static bool is_other(const char *path, const struct stat *before)
+{
+    struct stat now;
+    return lstat(path, &now) == 0 &&
+           (before->st_nlink == 0 || now.st_ino != before->st_ino || now.st_dev != before->st_dev ||
+            now.st_size != before->st_size ||
+            nanoseconds(now.st_ctim) != nanoseconds(before->st_ctim));
+}
+
 /* Was anything of it written since? The time of change, which no program sets. */
 static bool is_new(const char *path, int64_t since_ns)
 {
+    struct stat link;
+    if (lstat(path, &link) == 0 && nanoseconds(link.st_ctim) >= since_ns)
+        return true;
     char *roots[] = {(char *)(uintptr_t)path, NULL};
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
     FTSENT *entry;
@@ -193,14 +249,57 @@ static bool is_new(const char *path, int64_t since_ns)
     return is_one;
 }
 
-static int out_take(const struct proof_ask *ask, const struct plan_out *out, struct file_mark *mark,
+static bool is_written(const struct proof_ask *ask, size_t number, const char *path)
+{
+    bool is_changed = ask->outs_before && is_other(path, &ask->outs_before[number]);
+    return ask->since_ns <= 0 || is_changed || is_new(path, ask->since_ns);
+}
+
+static int out_take(const struct proof_ask *ask, size_t number, struct file_mark *mark,
                     struct err *err)
 {
+    const struct plan_out *out = &ask->job->outs[number];
     mark->path = path_of(ask, out->path);
     int rc = out_check(out, mark->path, err);
-    if (rc == 0 && ask->since_ns > 0 && !is_new(mark->path, ask->since_ns))
+    if (rc == 0 && !is_written(ask, number, mark->path))
         rc = fail(err, ERR_DATA, "it did not write %s, which is as it was before", out->path);
-    return rc ? rc : mark_take(mark->path, true, mark, err);
+    return rc ? rc : mark_take(mark->path, true, ask->is_given_up, mark, err);
+}
+
+/* A client of NFS may use what it once saw of a file, also that it is not there, until somebody opens it and its folder. */
+static void out_renew(const struct proof_ask *ask, const struct plan_out *out)
+{
+    cleanup_free char *path = path_of(ask, out->path), *folder = path_dirname(path);
+    char *roots[] = {path, NULL};
+    const FTSENT *entry;
+    fd_close(&(int){open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)});
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR | FTS_NOSTAT, NULL);
+    while (walk && (entry = fts_read(walk)))
+        if (entry->fts_info != FTS_D && entry->fts_info != FTS_DP)
+            fd_close(&(int){open(entry->fts_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)});
+    if (walk)
+        fts_close(walk);
+}
+
+static void mark_forget(struct file_mark *mark)
+{
+    free(mark->path);
+    *mark = (struct file_mark){0};
+}
+
+static int out_prove(const struct proof_ask *ask, size_t number, struct file_mark *mark,
+                     struct err *err)
+{
+    for (uint64_t waited_ms = 0;; waited_ms += LOOK_EVERY_MS) {
+        if (ask->patience_ms > 0)
+            out_renew(ask, &ask->job->outs[number]);
+        int rc = out_take(ask, number, mark, err);
+        if (rc == 0 || waited_ms >= ask->patience_ms)
+            return rc;
+        mark_forget(mark);
+        *err = (struct err){0};
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_MS * 1000000L}, NULL);
+    }
 }
 
 void job_proof_take(const struct proof_ask *ask, struct job_proof *out)
@@ -209,7 +308,7 @@ void job_proof_take(const struct proof_ask *ask, struct job_proof *out)
     int rc = 0;
     out->outs = xcalloc(job->n_outs + 1, sizeof(*out->outs));
     for (; rc == 0 && out->n_outs < job->n_outs; out->n_outs++)
-        rc = out_take(ask, &job->outs[out->n_outs], &out->outs[out->n_outs], &out->why);
+        rc = out_prove(ask, out->n_outs, &out->outs[out->n_outs], &out->why);
     size_t n_inputs = 0;
     while (job->inputs && job->inputs[n_inputs])
         n_inputs++;
@@ -217,7 +316,7 @@ void job_proof_take(const struct proof_ask *ask, struct job_proof *out)
     for (; rc == 0 && out->n_inputs < n_inputs; out->n_inputs++) {
         struct file_mark *mark = &out->inputs[out->n_inputs];
         mark->path = path_of(ask, job->inputs[out->n_inputs]);
-        rc = mark_take(mark->path, true, mark, &out->why);
+        rc = mark_take(mark->path, true, ask->is_given_up, mark, &out->why);
     }
 }
 

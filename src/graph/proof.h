@@ -6,6 +6,9 @@
  */
 #pragma once
 
+#include <stdatomic.h>
+#include <sys/stat.h>
+
 #include "graph/plan.h"
 
 struct file_mark {
@@ -25,7 +28,14 @@ struct proof_ask {
     const struct plan_job *job;
     const char *cwd;  /* of relative paths; absolute */
     int64_t since_ns; /* what was not written since was there before; 0: nothing is asked */
+    const struct stat *outs_before; /* by outs_look(), when the job started; NULL: not looked */
+    const atomic_bool *is_given_up; /* another thread may set it: the proof fails with ERR_STOPPED; NULL: none does */
+    uint64_t
+        patience_ms; /* so long it may take until files are seen here that were written elsewhere */
 };
+
+/* Looks at the places of the outs; before[i] is zero where nothing is. */
+void outs_look(const struct proof_ask *ask, struct stat *before);
 
 /* Reads all files; takes as long as that takes. `out` must be empty. */
 void job_proof_take(const struct proof_ask *ask, struct job_proof *out);

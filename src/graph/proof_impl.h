@@ -6,5 +6,6 @@
 
 #include "graph/proof.h"
 
-/* Fills all but the path. `reads` false: the hash stays 0. */
-MUST_CHECK int mark_take(const char *path, bool reads, struct file_mark *mark, struct err *err);
+/* Fills all but the path. `reads` false: the hash stays 0. ERR_STOPPED once *is_given_up, which may be NULL. */
+MUST_CHECK int mark_take(const char *path, bool reads, const atomic_bool *is_given_up,
+                         struct file_mark *mark, struct err *err);

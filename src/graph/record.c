@@ -68,11 +68,17 @@ void record_job(struct graph *graph, uint32_t number, enum job_state state,
     row->rss_peak_bytes = process->rss_peak_bytes;
 }
 
-/* A job that leaves files is noted when it begins: what is found at their places later is its own. */
-void record_begun(struct graph *graph, const struct process *process)
+/*
+ * A job that leaves files is noted before it begins: what is found at their places later is its own. If that were
+ * committed later, a kill in between would leave files that the next session takes for those of others.
+ */
+int record_begun(struct graph *graph, const struct process *process, struct err *err)
 {
-    if (graph->jobs[process->job].plan->n_outs > 0)
-        record_job(graph, process->job, JOB_NONE, process);
+    if (graph->jobs[process->job].plan->n_outs == 0)
+        return 0;
+    record_job(graph, process->job, JOB_NONE, process);
+    record_flush(graph);
+    return shell_is_to_end(&graph->shell) ? fail(err, ERR_STOPPED, "the run is ending") : 0;
 }
 
 void record_attempt(struct graph *graph, const struct process *process)

@@ -11,6 +11,7 @@
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "shell/hosts.h"
 #include "store/runs.h"
 #include "store/status.h"
 #include "ui/progress.h"
@@ -141,9 +142,35 @@ static void jobs_write(const struct graph *graph)
         log_keep(graph->shell.log, LOG_WARN, "graph", "%s cannot be written", path);
 }
 
+/* Each host of --hosts; free() it. */
+static struct host_status *hosts_new(const struct graph *graph, size_t *n_hosts)
+{
+    const struct hosts *hosts = graph->shell.machines.hosts;
+    *n_hosts = hosts_count(hosts);
+    struct host_status *out = xcalloc(*n_hosts + 1, sizeof(*out));
+    for (size_t i = 0; i < *n_hosts; i++) {
+        struct host_view view = hosts_view(hosts, i);
+        bool is_known = view.node < graph->fleet.n_hosts;
+        out[i] = (struct host_status){.name = view.name,
+                                      .state = view.state,
+                                      .done = is_known ? graph->fleet.hosts[view.node].n_done : 0,
+                                      .away_ms = view.away_ms,
+                                      .lost_ms = view.lost_ms,
+                                      .round_trip_ms = view.round_trip_ms,
+                                      .sent_bytes = view.n_bytes.sent,
+                                      .received_bytes = view.n_bytes.received,
+                                      .n_devices = view.n_devices,
+                                      .n_workers = view.n_seats,
+                                      .why = view.why};
+    }
+    return out;
+}
+
 void report_status(struct graph *graph, const char *state)
 {
     struct dag_view view = dag_view(graph->dag);
+    size_t n_hosts;
+    cleanup_free struct host_status *hosts = hosts_new(graph, &n_hosts);
     cleanup_free struct worker_status *rows = xcalloc(graph->n_processes + 1, sizeof(*rows));
     cleanup_free struct buf *labels = xcalloc(graph->n_processes + 1, sizeof(*labels));
     struct err err = {0};
@@ -169,7 +196,9 @@ void report_status(struct graph *graph, const char *state)
                                                .eta_ms = -1,
                                                .updated_wall_ms = clock_wall_ms(),
                                                .workers = rows,
-                                               .n_workers = n_rows},
+                                               .n_workers = n_rows,
+                                               .hosts = hosts,
+                                               .n_hosts = n_hosts},
                           &err);
     if (rc)
         log_keep(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
@@ -217,6 +246,16 @@ static void devices_line(const struct graph *graph, struct buf *out)
     buf_add_char(out, '\n');
 }
 
+static void hosts_lines(const struct graph *graph, struct buf *out)
+{
+    size_t n_hosts;
+    cleanup_free struct host_status *hosts = hosts_new(graph, &n_hosts);
+    for (size_t i = 0; i < n_hosts; i++)
+        buf_addf(out, "  host       %s: %lu job%s done%s%s\n", hosts[i].name, hosts[i].done,
+                 plural(hosts[i].done), strcmp(hosts[i].state, "up") == 0 ? "" : "; ",
+                 strcmp(hosts[i].state, "up") == 0 ? "" : hosts[i].state);
+}
+
 static void next_line(const struct graph *graph, int status, struct buf *out)
 {
     cleanup_free char *root = runs_root(NULL), *run = run_typed_new(graph->shell.run_dir, root);
@@ -251,12 +290,13 @@ void report_summary(struct graph *graph, int status)
     buf_addf(&out, "\n  run        %s\n", graph->shell.run_dir);
     failures_add(graph, &out);
     devices_line(graph, &out);
+    hosts_lines(graph, &out);
     next_line(graph, status, &out);
     log_keep(graph->shell.log, LOG_INFO, "graph", "%s", buf_text(&out));
-    if (graph->shell.display.is_quiet)
-        return;
     if (graph->shell.end.err.code)
         talk("%s", graph->shell.end.err.text);
+    if (graph->shell.display.is_quiet)
+        return;
     console_lines_add(&shown, buf_str(&out));
     if (log_say(graph->shell.log, buf_str(&shown)) < 0)
         graph->shell.display.is_quiet = true; /* nobody reads it; the log has it */

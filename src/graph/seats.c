@@ -4,7 +4,6 @@
  * allocation; a process has a seat made of those of its devices.
  */
 #include "base/cleanup.h"
-#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 
@@ -18,7 +17,8 @@ static uint8_t *distances_new(const struct graph *graph)
 {
     const struct allocation *a = &graph->allocation;
     size_t n = a->n_chosen;
-    if (!a->devices.distance || n == 0)
+    if (!a->devices.distance ||
+        n == 0) /* with other hosts, those of this one are not known any more */
         return NULL;
     uint8_t *out = xmalloc(n * n);
     for (size_t i = 0; i < n * n; i++)
@@ -26,27 +26,53 @@ static uint8_t *distances_new(const struct graph *graph)
     return out;
 }
 
+void graph_device_begin(struct graph *graph, uint32_t chosen)
+{
+    const struct device *device = device_at(graph, chosen);
+    graph->has_memory = graph->has_memory || device->mem_free_bytes > 0;
+    graph->devices[chosen] =
+        (struct graph_device){.idle_bytes = device->mem_total_bytes - device->mem_free_bytes,
+                              .total_bytes = device->mem_total_bytes};
+}
+
+static struct dag_device *dag_devices_new(struct graph *graph)
+{
+    const struct allocation *a = &graph->allocation;
+    struct dag_device *devices = xcalloc(a->n_chosen + 1, sizeof(*devices));
+    graph->devices = xcalloc(a->n_chosen + 1, sizeof(*graph->devices));
+    for (uint32_t i = 0; i < a->n_chosen; i++) {
+        /* What others hold is not ours to give. */
+        devices[i] = (struct dag_device){.host = a->hosts[allocation_host_of(a, i)].node,
+                                         .mem_bytes = device_at(graph, i)->mem_free_bytes,
+                                         .is_up = true};
+        graph_device_begin(graph, i);
+    }
+    return devices;
+}
+
 int graph_dag_make(struct graph *graph, struct err *err)
 {
     const struct allocation *a = &graph->allocation;
+    int rc = graph_hosts_begin(graph, err);
+    if (rc)
+        return rc;
+    uint32_t n_hosts = graph->fleet.n_hosts, n_devices = (uint32_t)a->n_chosen;
     cleanup_free uint8_t *distance = distances_new(graph);
-    cleanup_free struct dag_device *devices = xcalloc(a->n_chosen + 1, sizeof(*devices));
-    const uint32_t host_cpus[] = {processors_allowed()};
-    graph->devices = xcalloc(a->n_chosen + 1, sizeof(*graph->devices));
-    for (uint32_t i = 0; i < a->n_chosen; i++) {
-        const struct device *device = device_at(graph, i);
-        /* What others hold is not ours to give. */
-        devices[i] = (struct dag_device){.mem_bytes = device->mem_free_bytes, .is_up = true};
-        graph->has_memory = graph->has_memory || device->mem_free_bytes > 0;
-        graph->devices[i].idle_bytes = device->mem_total_bytes - device->mem_free_bytes;
-        graph->devices[i].total_bytes = device->mem_total_bytes;
-    }
+    cleanup_free uint32_t *cpus = xcalloc(n_hosts, sizeof(*cpus));
+    if (n_devices > DAG_DEVICES_MAX)
+        return fail(err, ERR_USAGE, "a graph can use %d devices, and these are %u; -g names some",
+                    DAG_DEVICES_MAX, n_devices);
+    cleanup_free struct dag_device *devices = dag_devices_new(graph);
+    for (uint32_t i = 0; i < n_hosts; i++)
+        cpus[i] = host_cpus(graph, i);
+    graph->fleet.n_devices = n_devices;
     graph->dag = dag_new(&(struct dag_config){
         .devices = devices,
-        .n_devices = (uint32_t)a->n_chosen,
+        .n_devices = n_devices,
+        .n_devices_max = MAX(n_devices, MIN(a->n_devices_max, (uint32_t)DAG_DEVICES_MAX)),
         .distance = distance,
-        .host_cpus = host_cpus,
-        .n_hosts = 1,
+        .host_cpus = cpus,
+        .n_hosts = n_hosts,
         .n_running_max = (uint32_t)MIN(graph->request->n_running_max, (uint64_t)UINT32_MAX),
         .keeps_going = !graph->request->halts,
     });
@@ -54,6 +80,11 @@ int graph_dag_make(struct graph *graph, struct err *err)
 }
 
 /* ---- the seat of a process ---- */
+
+static uint32_t seat_number(const struct graph *graph, uint32_t chosen)
+{
+    return allocation_seat_of(&graph->allocation, graph->allocation.first_of[chosen]);
+}
 
 static void label_make(struct process *process)
 {
@@ -69,18 +100,14 @@ void process_seat_take(struct process *process, const struct dag_placement *plac
 {
     struct graph *graph = process->graph;
     struct seat *seat = &process->seat;
-    *seat = (struct seat){.n_devices = placement->n_devices};
+    *seat = (struct seat){.host = placement->host};
     process->is_alone = placement->n_devices > 0;
     for (uint32_t i = 0; i < placement->n_devices; i++) {
         uint32_t chosen = placement->devices[i];
-        const struct seat *own =
-            &graph->allocation
-                 .seats[allocation_seat_of(&graph->allocation, graph->allocation.first_of[chosen])];
+        const struct seat *own = &graph->allocation.seats[seat_number(graph, chosen)];
         struct graph_device *device = &graph->devices[chosen];
         process->devices[i] = chosen;
-        seat->devices[i] = graph->allocation.chosen[chosen];
-        seat->threads += own->threads;
-        CPU_OR(&seat->cpus, &seat->cpus, &own->cpus);
+        seat_join(seat, own);
         process->is_alone = process->is_alone && device->n_processes == 0;
         if (device->n_processes++ == 0)
             device_watch_started(graph->watch, (uint32_t)(own - graph->allocation.seats));
@@ -92,16 +119,13 @@ void process_seat_take(struct process *process, const struct dag_placement *plac
 void process_devices_add(const struct process *process, struct buf *out)
 {
     const struct graph *graph = process->graph;
+    if (process->seat.n_devices == 0 && process->seat.host > 0)
+        buf_add_text(out, host_label(graph, process->seat.host));
     for (size_t i = 0; i < process->seat.n_devices; i++)
         if (i == 0)
             allocation_label_add(&graph->allocation, process->devices[i], out);
         else
             buf_addf(out, "+%d", device_at(graph, process->devices[i])->index);
-}
-
-static uint32_t seat_number(const struct graph *graph, uint32_t chosen)
-{
-    return allocation_seat_of(&graph->allocation, graph->allocation.first_of[chosen]);
 }
 
 void process_seat_ended(struct process *process)
@@ -119,20 +143,47 @@ void process_seat_ended(struct process *process)
     device_watch_check(graph->watch);
 }
 
-bool process_memory_is_back(const struct process *process)
+uint32_t process_seats_list(const struct process *process, uint32_t out[SEAT_DEVICES_MAX])
 {
-    bool is_back = true;
+    const struct graph *graph = process->graph;
     for (size_t i = 0; i < process->seat.n_devices; i++)
-        is_back = is_back && !process->graph->devices[process->devices[i]].awaits_memory;
+        out[i] = graph->allocation.seats[seat_number(graph, process->devices[i])].number;
+    return (uint32_t)process->seat.n_devices;
+}
+
+/* Of a host that is lost, memory is not known; its devices are not used before it is back. */
+bool process_may_settle(const struct process *process)
+{
+    const struct graph *graph = process->graph;
+    bool is_back = true;
+    if (graph->shell.now_ms < process->not_before_ms)
+        return false;
+    if (!host_is_up(graph, process->seat.host))
+        return true;
+    for (size_t i = 0; i < process->seat.n_devices; i++)
+        is_back = is_back && !graph->devices[process->devices[i]].awaits_memory;
     return is_back;
 }
 
 /* ---- samples ---- */
 
+static void device_event(struct graph *graph, enum dag_event_kind kind, uint32_t chosen)
+{
+    graph->devices[chosen].is_up_due = false;
+    if (chosen < graph->fleet.n_devices)
+        graph_tell(graph, (struct dag_event){.kind = kind, .device = chosen});
+}
+
 static void on_memory_back(void *context, uint32_t seat)
 {
     struct graph *graph = context;
-    graph->devices[graph->allocation.device_of[seat]].awaits_memory = false;
+    uint32_t chosen = graph->allocation.device_of[seat];
+    struct graph_device *device = &graph->devices[chosen];
+    if (graph->allocation.seats[seat].n_devices == 0)
+        return;
+    device->awaits_memory = false;
+    if (device->is_up_due)
+        device_event(graph, DEV_DEVICE_UP, chosen);
 }
 
 static void peaks_take(struct graph *graph, uint32_t chosen)
@@ -166,21 +217,34 @@ static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 {
     struct graph *graph = context;
     (void)is_awaited;
-    graph_tell(graph, (struct dag_event){.kind = DEV_DEVICE_DOWN, .device = chosen});
+    device_event(graph, DEV_DEVICE_DOWN, chosen);
+    if (!host_is_up(graph,
+                    graph->allocation.hosts[allocation_host_of(&graph->allocation, chosen)].node))
+        return; /* the end of its jobs will be told */
     for (struct process *p = graph->processes; p; p = p->next)
         for (size_t i = 0; i < p->seat.n_devices; i++)
             if (p->devices[i] == chosen && p->worker)
                 node_end(p->worker, END_POLITELY);
 }
 
+/* The job that was lost with it may still be there, with its memory. */
 static void on_back(void *context, uint32_t first)
 {
-    graph_tell(context, (struct dag_event){.kind = DEV_DEVICE_UP, .device = first});
+    struct graph *graph = context;
+    graph->devices[first].is_up_due = graph->devices[first].awaits_memory;
+    if (!graph->devices[first].awaits_memory)
+        device_event(graph, DEV_DEVICE_UP, first);
 }
 
 void graph_devices_watch(struct graph *graph)
 {
-    static const struct device_handlers handlers = {
-        .sampled = on_sampled, .lost = on_lost, .back = on_back, .memory_back = on_memory_back};
+    static const struct device_handlers handlers = {.sampled = on_sampled,
+                                                    .lost = on_lost,
+                                                    .back = on_back,
+                                                    .memory_back = on_memory_back,
+                                                    .came = graph_host_came,
+                                                    .host_changed = graph_host_changed,
+                                                    .host_given_back = graph_host_given_back,
+                                                    .awaited = graph_hosts_awaited};
     graph->watch = device_watch_new(&graph->shell, &graph->allocation, &handlers, graph);
 }

@@ -11,7 +11,7 @@
 static uint64_t memory_wanted(const struct graph *graph, const struct graph_job *job)
 {
     uint64_t wanted = job->plan->devices.mem_bytes;
-    if (!graph->has_memory)
+    if (!graph->has_memory && !graph->request->allocation.hosts) /* others may have some */
         return 0;
     /* A margin over what was seen: the next run may need a little more. */
     return wanted == PLAN_MEMORY_AUTO ? job->mem_peak_bytes + job->mem_peak_bytes / 8 : wanted;
@@ -25,8 +25,9 @@ static uint32_t halvings_of(const struct plan_job *plan)
     return n;
 }
 
-/* Devices are all on this machine, where a job without devices takes a CPU. */
-static struct dag_want want_of(const struct graph *graph, const struct graph_job *job)
+/* A job without devices takes a CPU. */
+static struct dag_want want_of(const struct graph *graph, const struct graph_job *job,
+                               uint32_t place)
 {
     const struct plan_devices *devices = &job->plan->devices;
     bool needs_none = devices->n_max == 0;
@@ -34,6 +35,7 @@ static struct dag_want want_of(const struct graph *graph, const struct graph_job
                              .n_devices_max = devices->n_max,
                              .share = devices->share,
                              .mem_bytes = needs_none ? 0 : memory_wanted(graph, job),
+                             .place = place,
                              .n_cpus = needs_none ? MAX(job->plan->n_cpus, 1u) : job->plan->n_cpus};
 }
 
@@ -42,7 +44,11 @@ int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
     const struct graph_job *job = &graph->jobs[i];
     const struct plan_job *plan = job->plan;
     bool is_done = job->was_done && !job->is_stale;
-    const struct dag_job added = {.want = want_of(graph, job),
+    uint32_t place;
+    int rc = host_place(graph, plan->hosts, &place, err);
+    if (rc)
+        return rc;
+    const struct dag_job added = {.want = want_of(graph, job, place),
                                   .priority = plan->priority,
                                   .n_retries = plan->n_retries,
                                   .n_batch_steps = halvings_of(plan),
@@ -154,5 +160,7 @@ void graph_end_all(struct graph *graph, enum worker_end how)
         process->was_ended = true;
         if (process->worker)
             node_end(process->worker, how);
+        if (how == END_AT_ONCE)
+            atomic_store(&process->is_proof_given_up, true);
     }
 }

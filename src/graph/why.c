@@ -3,6 +3,9 @@
  * What a run that has ended says of a job: by its row in run.db, and for a job that is not done by open_jobs.jsonl, which
  * the run wrote at its end.
  */
+#include <errno.h>
+#include <unistd.h>
+
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/json.h"
@@ -41,6 +44,13 @@ void open_jobs_write(const struct graph *graph)
     }
     if (file_replace_fast(path, buf_str(&text), &err) != 0)
         log_add(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
+}
+
+void open_jobs_drop(const struct graph *graph)
+{
+    cleanup_free char *path = open_path_new(graph->shell.run_dir);
+    if (unlink(path) != 0 && errno != ENOENT)
+        log_add(graph->shell.log, LOG_WARN, "graph", "remove %s: %s", path, errno_text(errno));
 }
 
 /* True: the run said something of the job. */

@@ -97,8 +97,12 @@ enum worker_channel {
 
 struct spawn_request {
     const char *const *argv, *const *envp; /* NULL-terminated; borrowed until node_spawn returns */
-    const char *cwd;                       /* NULL: that of this process. Only on this machine */
+    const char *cwd;                       /* NULL: that of this process, or of the agent */
     const struct seat *seat;               /* its CPUs */
+    /* Another machine gives the worker the devices of these of its seats together (0: none), and their CPUs. NULL: those
+     * of `seat`. */
+    const uint32_t *joined;
+    uint32_t n_joined;
     /* Another machine finds its CPUs by this instead, as those of one of the ranks that share the seat. NULL: not. */
     const struct cpu_wish *cpus;
     uint32_t local_rank;

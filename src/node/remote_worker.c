@@ -92,8 +92,14 @@ static void spawn_send(const struct remote_worker *w, const struct spawn_request
                                .files = remote_files_id(request->files),
                                .cpus = request->cpus ? *request->cpus : (struct cpu_wish){0},
                                .local_rank = request->cpus ? request->local_rank : 0,
+                               .is_joined = request->joined,
+                               .n_joined = request->n_joined,
                                .argv = (const char **)(uintptr_t)request->argv,
                                .changes = (const char **)(uintptr_t)changes.at};
+    if (request->n_joined > 0)
+        memcpy(spawn.joined, request->joined, request->n_joined * sizeof(*request->joined));
+    if (request->cwd)
+        snprintf(spawn.cwd, sizeof(spawn.cwd), "%s", request->cwd);
     if (request->error_variable)
         snprintf(spawn.error_variable, sizeof(spawn.error_variable), "%s", request->error_variable);
     wire_spawn(&body, &spawn);
@@ -107,6 +113,9 @@ int remote_spawn(struct node *node, const struct spawn_request *request, struct 
     struct remote *remote = (struct remote *)node;
     if (remote->state != REMOTE_UP)
         return fail(err, ERR_UNAVAILABLE, "there is no connection to its host");
+    ASSERT(request->n_joined <= SEAT_DEVICES_MAX);
+    if (request->cwd && strlen(request->cwd) >= sizeof(((struct wire_spawn *)0)->cwd))
+        return fail(err, ERR_USAGE, "the path of its folder is too long: %s", request->cwd);
     struct remote_worker *w = worker_new(remote, request);
     spawn_send(w, request);
     *out = &w->base;

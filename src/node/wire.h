@@ -23,7 +23,7 @@
 #include "base/err.h"
 
 enum {
-    WIRE_PROTOCOL = 1,
+    WIRE_PROTOCOL = 2,
     WIRE_HEADER_BYTES = 16,
     WIRE_DATA_MAX_BYTES = 64 * 1024, /* of one frame of data; a sender cuts what is longer */
     WIRE_CREDIT_BYTES = 256 * 1024,  /* of each stream of a worker, at first */

@@ -13,6 +13,7 @@
 enum {
     TEXTS_MAX = 1 << 20, /* of an argv or an environment */
     SEATS_MAX = 8192,
+    CPUS_MAX = 1 << 20,
     EXIT_CODE_MAX = 255,
     EXIT_SIGNAL_MAX = 64,
     LEFT_MAX = 4096 /* files that a worker leaves */
@@ -304,6 +305,10 @@ void wire_taken(struct wire_body *body, struct wire_taken *taken)
     for (uint32_t i = 0; i < taken->n_seats; i++)
         seat(body, &taken->seats[i], taken->n_devices);
     text_owned(body, &taken->notes);
+    wire_u32(body, &taken->n_cpus);
+    if (taken->n_cpus > CPUS_MAX)
+        body->is_malformed = true;
+    wire_text(body, taken->program, sizeof(taken->program));
     if (!body->out && !body->is_malformed && !sets_are_sound(taken))
         body->is_malformed = true;
 }
@@ -362,6 +367,16 @@ static void cpu_wish(struct wire_body *body, struct cpu_wish *wish, uint32_t *lo
         body->is_malformed = true;
 }
 
+static void joined_seats(struct wire_body *body, struct wire_spawn *spawn)
+{
+    wire_flag(body, &spawn->is_joined);
+    count(body, &spawn->n_joined, SEAT_DEVICES_MAX, 4);
+    for (uint32_t i = 0; i < spawn->n_joined; i++)
+        wire_u32(body, &spawn->joined[i]);
+    if (!spawn->is_joined && spawn->n_joined > 0)
+        body->is_malformed = true;
+}
+
 void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
 {
     wire_u32(body, &spawn->seat);
@@ -377,6 +392,8 @@ void wire_spawn(struct wire_body *body, struct wire_spawn *spawn)
     wire_u32(body, &spawn->files);
     wire_text(body, spawn->error_variable, sizeof(spawn->error_variable));
     cpu_wish(body, &spawn->cpus, &spawn->local_rank);
+    wire_text(body, spawn->cwd, sizeof(spawn->cwd));
+    joined_seats(body, spawn);
     texts(body, &spawn->argv);
     texts(body, &spawn->changes);
     if (!spawn->argv[0])

@@ -83,7 +83,9 @@ struct wire_taken {
     struct device *devices; /* [n_devices], free() it after reading */
     struct seat *seats; /* [n_seats], free() it after reading; without devices if there are none */
     uint32_t n_devices, n_seats;
-    char *notes; /* lines for the user, free() it after reading; not NULL */
+    char *notes;        /* lines for the user, free() it after reading; not NULL */
+    uint32_t n_cpus;    /* that the agent may use; 0: not known */
+    char program[4096]; /* the agent's own; "": not known */
 };
 void wire_taken(struct wire_body *body, struct wire_taken *taken);
 /* After reading: makes names printable, and identities safe in paths. */
@@ -105,6 +107,10 @@ struct wire_spawn {
     char error_variable[64]; /* "": it has no error file */
     struct cpu_wish cpus;    /* n_ranks 0: the CPUs are the seat's */
     uint32_t local_rank;     /* among those of `cpus` */
+    char cwd[4096];          /* "": that of the agent */
+    /* The worker has the devices of these seats together, or none, instead of those of `seat`. */
+    bool is_joined;
+    uint32_t n_joined, joined[SEAT_DEVICES_MAX];
     /* NULL-terminated. changes: of the agent's own environment, as env_apply() has them. */
     const char **argv, **changes;
 };

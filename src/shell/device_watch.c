@@ -251,6 +251,8 @@ void device_watch_host(struct device_watch *watch, uint32_t host, enum host_chan
     }
     for (uint32_t p = of->first_seat; p < of->first_seat + of->n_seats; p++)
         memory_away(watch->memory, p, change != HOST_BACK, shell_now(watch->shell));
+    if (watch->handlers->host_changed)
+        watch->handlers->host_changed(watch->context, host, change);
     for (uint32_t i = of->first_chosen; i < end; i++)
         if (change == HOST_BACK)
             return_tell(watch, watch->allocation->first_of[i]);
@@ -294,9 +296,10 @@ static int monitor_begin(struct own_part *part, struct err *err)
     const struct allocation_host *of = &allocation->hosts[part->number];
     struct device_list chosen =
         device_list_pick(&allocation->devices, allocation->chosen + of->first_chosen, of->n_chosen);
-    int rc = monitor_open(&part->monitor,
-                          &(struct probe_opts){.self_path = part->watch->shell->self_path}, &chosen,
-                          SAMPLE_EVERY_MS, err);
+    const struct shell *shell = part->watch->shell;
+    uint64_t every_ms = shell->machines.sample_every_ms;
+    int rc = monitor_open(&part->monitor, &(struct probe_opts){.self_path = shell->self_path},
+                          &chosen, every_ms > 0 ? every_ms : SAMPLE_EVERY_MS, err);
     device_list_release(&chosen);
     if (rc)
         return rc;
@@ -356,6 +359,8 @@ void device_watch_give_back(struct device_watch *watch, uint32_t host, bool now)
     const struct allocation *allocation = watch->allocation;
     uint32_t begin = allocation->hosts[host].first_chosen,
              end = begin + allocation->hosts[host].n_chosen;
+    if (watch->handlers->host_given_back)
+        watch->handlers->host_given_back(watch->context, host, now);
     for (uint32_t i = begin; i < end; i++)
         if (allocation->first_of[i] == i && watch->handlers->given_back)
             watch->handlers->given_back(watch->context, i, now);

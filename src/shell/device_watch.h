@@ -12,6 +12,13 @@
 
 struct shell;
 
+/* A host is lost with all its devices, and is asked for again, or given up; or it has come back. */
+enum host_change {
+    HOST_LOST,
+    HOST_GIVEN_UP,
+    HOST_BACK
+};
+
 /* All are called on the loop's thread; those that are NULL are not. */
 struct device_handlers {
     /* Position among the chosen devices, as in the sample. */
@@ -27,6 +34,9 @@ struct device_handlers {
     void (*came)(void *context, uint32_t host);
     /* The set is given back: its workers finish their items; `now`: they are ended. */
     void (*given_back)(void *context, uint32_t first, bool now);
+    /* The same of hosts[host] as a whole, before its sets and devices: it may have none. */
+    void (*host_changed)(void *context, uint32_t host, enum host_change change);
+    void (*host_given_back)(void *context, uint32_t host, bool now);
     /* Further seats may come, or none any more. */
     void (*awaited)(void *context, bool are_awaited);
 };
@@ -56,12 +66,6 @@ void device_watch_renew(struct device_watch *watch);
 /* Takes the sample of another host's device; sample->device counts among the devices of that host. */
 void device_watch_sampled(struct device_watch *watch, uint32_t host,
                           const struct device_sample *sample);
-/* A host is lost with all its devices, and is asked for again, or given up; or it has come back. */
-enum host_change {
-    HOST_LOST,
-    HOST_GIVEN_UP,
-    HOST_BACK
-};
 void device_watch_host(struct device_watch *watch, uint32_t host, enum host_change change);
 
 /* Devices and seats were added to the allocation: those of hosts[host], which are watched where they are. */

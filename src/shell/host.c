@@ -224,6 +224,9 @@ static void on_taken(void *context, const struct wire_taken *taken)
         return;
     }
     h->why = (struct err){0};
+    h->n_cpus = taken->n_cpus;
+    free(h->program);
+    h->program = xstrdup(taken->program);
     h->state = HOST_UP;
     h->up_at_ms = clock_now_ms();
     h->lost_ms += h->lost_at_ms > 0 ? h->up_at_ms - h->lost_at_ms : 0;
@@ -447,5 +450,6 @@ void host_free(struct remote_host *h)
     host_release(&h->host);
     host_link_release(&h->link);
     devices_forget(h);
+    free(h->program);
     free(h);
 }

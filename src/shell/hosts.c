@@ -3,6 +3,7 @@
  * All hosts of a run: ticks, seats that are given back, views, the end.
  */
 #include "base/clock.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "node/group.h"
 #include "shell/hosts_impl.h"
@@ -105,7 +106,8 @@ void hosts_local_give_back(struct hosts *hosts, bool now)
     const struct allocation *allocation = hosts->allocation;
     hosts->local_state = HOST_DRAINING;
     for (uint32_t part = 0; part < allocation->n_hosts; part++)
-        if (allocation->hosts[part].node == 0 && allocation->hosts[part].n_sets_left > 0)
+        if (allocation->hosts[part].node == 0 &&
+            (allocation->hosts[part].n_sets_left > 0 || allocation->hosts[part].n_chosen == 0))
             device_watch_give_back(hosts->shell->machines.watch, part, now);
 }
 
@@ -127,17 +129,22 @@ static void local_vacated(struct hosts *hosts)
 
 /* ---- seats that are empty ---- */
 
-void hosts_vacated(struct hosts *hosts, uint32_t first)
+void hosts_part_vacated(struct hosts *hosts, uint32_t part)
 {
-    struct allocation *allocation = hosts->allocation;
-    uint32_t part = allocation_host_of(allocation, first);
-    if (--allocation->hosts[part].n_sets_left > 0)
-        return;
-    if (allocation->hosts[part].node == 0)
+    struct allocation_host *of = &hosts->allocation->hosts[part];
+    of->n_sets_left = 0;
+    if (of->node == 0)
         local_vacated(hosts);
     for (size_t i = 0; i < hosts->len; i++)
         if (host_has_part(hosts->at[i], part))
             host_vacated(hosts->at[i]);
+}
+
+void hosts_vacated(struct hosts *hosts, uint32_t first)
+{
+    uint32_t part = allocation_host_of(hosts->allocation, first);
+    if (--hosts->allocation->hosts[part].n_sets_left == 0)
+        hosts_part_vacated(hosts, part);
 }
 
 /* ---- one more ---- */
@@ -208,6 +215,18 @@ struct host_view hosts_view(const struct hosts *hosts, size_t number)
                                                  .round_trip_ms = remote_round_trip_ms(h->node),
                                                  .n_bytes = remote_bytes(h->node),
                                                  .why = h->why.code ? h->why.text : NULL});
+}
+
+struct host_machine hosts_machine(const struct hosts *hosts, uint32_t node)
+{
+    const struct shell *shell = hosts->shell;
+    for (size_t i = 0; i < hosts->len; i++)
+        if (node > 0 && hosts->at[i]->position == node)
+            return (struct host_machine){hosts->at[i]->host.name,
+                                         hosts->at[i]->program ? hosts->at[i]->program : "",
+                                         hosts->at[i]->n_cpus};
+    return (struct host_machine){"local", shell->self_path,
+                                 hosts->has_local ? processors_allowed() : 0};
 }
 
 bool hosts_is_up(const struct hosts *hosts, size_t number)

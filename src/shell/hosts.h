@@ -47,6 +47,17 @@ void hosts_tick(struct hosts *hosts);
 bool hosts_take_orders(const struct hosts *hosts);
 /* Carries out a line of an order: "add LIST", "drop HOST", "drop-now HOST". */
 MUST_CHECK int hosts_order(struct hosts *hosts, struct str line, struct err *err);
+/* Tells the device watch, if it has begun, whether further seats may come. */
+void hosts_arrivals_tell(const struct hosts *hosts);
+/* One machine, by its position among the run's nodes. */
+struct host_machine {
+    const char *name;    /* "local" for this one */
+    const char *program; /* muster's own, there; "": not known */
+    uint32_t n_cpus;     /* that muster may use there; 0 for this one if it is not one of --hosts */
+};
+struct host_machine hosts_machine(const struct hosts *hosts, uint32_t node);
+/* All sets of the allocation's hosts[part], which is given back, are empty for good. */
+void hosts_part_vacated(struct hosts *hosts, uint32_t part);
 /* The set whose first device is number `first` of those chosen was given back, and its last worker is gone. */
 void hosts_vacated(struct hosts *hosts, uint32_t first);
 /* Leaves all hosts, and waits until their agents have ended. The workers must have ended. */

@@ -55,7 +55,8 @@ struct remote_host {
         uint32_t part, first_device; /* among the devices of the agent */
     } grown[GROWTHS_MAX];            /* what became free there later */
     size_t n_grown;
-    uint32_t n_agent_devices, n_agent_seats;
+    uint32_t n_agent_devices, n_agent_seats, n_cpus;
+    char *program; /* the agent's own, there; NULL: not known */
     struct {
         uint64_t number; /* of its Slurm job, as its agent says; 0: it is in none */
         uint64_t end_ms,
@@ -98,8 +99,6 @@ struct hosts {
 MUST_CHECK int hosts_append(struct hosts *hosts, struct host *taken, struct err *err);
 /* Starts as many as may start at once. Jobs that are queued do not hold others back. */
 void hosts_waiting_connect(struct hosts *hosts);
-/* Tells the run whether further seats may come. */
-void hosts_arrivals_tell(const struct hosts *hosts);
 
 /* This machine, as it was taken at the start: its workers finish their items, or are ended `now`. */
 void hosts_local_give_back(struct hosts *hosts, bool now);

@@ -129,6 +129,7 @@ struct shell {
         struct node *local;         /* this machine */
         struct hosts *hosts;        /* NULL: this machine alone */
         struct device_watch *watch; /* NULL: none */
+        uint64_t sample_every_ms;   /* of the devices; 0: a second */
     } machines;
     struct reaper *reaper;
     struct keeper keeper;

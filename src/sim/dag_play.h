@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plays a dag in virtual time: what starts when and where, if each job takes as long as somebody says. So a schedule
- * can be drawn before anything runs, by the same scheduler.
+ * Plays a dag in virtual time: what starts when and where, if each job takes as long as somebody
+ * says. So a schedule can be drawn before anything runs, by the same scheduler.
  */
 #pragma once
 

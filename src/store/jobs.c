@@ -5,6 +5,8 @@
 #include "base/xalloc.h"
 #include "store/reader_impl.h"
 
+#define WALL_MS_MAX (INT64_C(1) << 43) /* the year 2248; in nanoseconds it is an int64_t too */
+
 static const char *const state_names[] = {
 #define X(id, name) [JOB_##id] = name,
     JOB_STATES(X)
@@ -124,6 +126,13 @@ int job_reader_open(struct row_reader **out, struct store *store, struct err *er
                      err);
 }
 
+/* Times are computed with: those that no clock of ours gave are 0. */
+static int64_t column_wall_ms(sqlite3_stmt *statement, int column)
+{
+    int64_t wall_ms = sqlite3_column_int64(statement, column);
+    return wall_ms >= 0 && wall_ms <= WALL_MS_MAX ? wall_ms : 0;
+}
+
 int job_reader_next(struct row_reader *reader, struct job_row *row, struct err *err)
 {
     int rc = reader_step(reader, err);
@@ -138,8 +147,8 @@ int job_reader_next(struct row_reader *reader, struct job_row *row, struct err *
                             .inputs = column_text(s, 5),
                             .outs_digest = column_u64(s, 6),
                             .needs_digest = column_u64(s, 7),
-                            .started_wall_ms = sqlite3_column_int64(s, 8),
-                            .ended_wall_ms = sqlite3_column_int64(s, 9),
+                            .started_wall_ms = column_wall_ms(s, 8),
+                            .ended_wall_ms = column_wall_ms(s, 9),
                             .end = column_text(s, 10),
                             .log = column_text(s, 11),
                             .batch = column_u64(s, 12),
@@ -165,8 +174,8 @@ int job_attempt_reader_next(struct row_reader *reader, struct job_attempt_row *r
     *row = (struct job_attempt_row){.name = column_text(s, 0),
                                     .attempt = (uint32_t)sqlite3_column_int64(s, 1),
                                     .devices = column_text(s, 2),
-                                    .started_wall_ms = sqlite3_column_int64(s, 3),
-                                    .ended_wall_ms = sqlite3_column_int64(s, 4),
+                                    .started_wall_ms = column_wall_ms(s, 3),
+                                    .ended_wall_ms = column_wall_ms(s, 4),
                                     .end = column_text(s, 5),
                                     .is_well = sqlite3_column_int64(s, 6) != 0,
                                     .batch = column_u64(s, 7),

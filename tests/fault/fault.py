@@ -45,7 +45,7 @@ COUNTS = struct.Struct("QQQQ256s")
 CRASHES_OF_LIBC = ("nss_database.c",)
 
 RUN_FILES = {"lock", "logs", "manifest.json", "orchestrator.log", "run.db", "run.db-shm", "run.db-wal",
-             "status.json", "output.id", "output-1.id", "parts", "input", "run.db-journal", "shard-input", "shard-output"}  # fmt: skip
+             "status.json", "output.id", "output-1.id", "parts", "input", "run.db-journal", "shard-input", "shard-output", "jobs.json", "open_jobs.jsonl"}  # fmt: skip
 
 
 class Fault(NamedTuple):
@@ -128,6 +128,14 @@ def shard_items(n_items: int, n_shards: int, shard: int) -> range:
     return range(first, first + size + (shard < more))
 
 
+def jobs_done(database: sqlite3.Connection) -> List[Tuple[int, int]]:
+    """Of a graph: the numbers at the ends of their names."""
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'jobs'").fetchall():
+        return []
+    names = [name for (name,) in database.execute("SELECT name FROM jobs WHERE state = 'done'")]
+    return [(6 if name == "join" else int(name[-1]), 1) for name in names]
+
+
 def committed_items(run_dir: str) -> Set[int]:
     """What an unfinished run's ledger has, read from a copy, so that opening it changes nothing."""
     with tempfile.TemporaryDirectory(prefix="ledger-") as copy:
@@ -142,6 +150,7 @@ def committed_items(run_dir: str) -> Set[int]:
             if facts.get("state") == "finished":
                 return set()
             rows = database.execute("SELECT first, count FROM ranges").fetchall()
+            rows += jobs_done(database)
         except sqlite3.DatabaseError:  # made, and not yet filled
             return set()
         finally:
@@ -310,7 +319,7 @@ class Bench:
         can_resume = any(os.path.exists(os.path.join(run_dir, "manifest.json")) for run_dir in self.run_dirs())
         if can_resume and self.scene.run_dir:
             return [self.muster, "resume", self.scene.run_dir]
-        if can_resume and n % 2 and not self.scene.stdin:
+        if can_resume and n % 2 and not self.scene.stdin and self.scene.verb != ("graph",):
             return [self.muster, "resume"]
         return self.first_argv()
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, AbstractSet, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, AbstractSet, Callable, Mapping, NamedTuple, Sequence
 
 if TYPE_CHECKING:
     from fault import Bench
@@ -74,6 +74,25 @@ for item in muster.items():
 """
 
 
+# Items are jobs, whose names end with their numbers: six that leave a file or a folder each, and one that joins those.
+GRAPH = """vars: {n: [0, 1, 2, 3, 4, 5]}
+jobs:
+  file:
+    for: {n: [0, 1, 2]}
+    run: [sh, -c, "echo {n} >>ran; echo printed; sed -n {n}p in.txt >part{n}; echo r{n} >>part{n}"]
+    out: {path: "part{n}", count: 1}
+    in: in.txt
+  folder:
+    for: {n: [3, 4, 5]}
+    run: [sh, -c, "echo {n} >>ran; mkdir -p part{n}; echo r{n} >part{n}/it"]
+    out: part{n}/
+  join:
+    run: [sh, -c, "echo 6 >>ran; cat part[0-2] part[3-5]/it >out.txt"]
+    needs: [file, folder]
+    out: out.txt
+"""
+
+
 def wait_until(holds: Callable[[], bool], limit_s: float) -> bool:
     end_s = time.monotonic() + limit_s
     while not holds():
@@ -114,6 +133,7 @@ class Scene(NamedTuple):
     kinds: AbstractSet[str] = frozenset()  # none: all
     files: AbstractSet[str] = frozenset()  # that it makes, beside the output
     also: str = ""  # another output, which is in place before that one
+    texts: Mapping[str, str] = {}  # further files, by their names
 
     def prepare(self, bench: Bench) -> None:
         text = "".join(map(self.item, range(N_ITEMS))).encode()
@@ -122,6 +142,9 @@ class Scene(NamedTuple):
         with open(bench.path("worker"), "w", encoding="utf-8") as file:
             file.write(self.worker)
         os.chmod(bench.path("worker"), 0o755)
+        for name, more in self.texts.items():
+            with open(bench.path(name), "w", encoding="utf-8") as file:
+                file.write(more)
         if self.is_interrupted:
             self.interrupt(bench)
 
@@ -180,6 +203,7 @@ SCENES = [
     Scene("shards of two files", [*map_argv("in.txt", "out.txt", "--shards", "4", "--also", "side/{shard}=also.txt"), "{input}", "{output}", "{shard}"],
           worker=SHARD_TWO, also="also.txt", files={"also.txt", "side"}),
     scene("detach", "--detach", detaches=True),
+    Scene("graph", ["-q", "-g", "cpu:2", "--grace", "1s", "g.yaml"], verb=("graph",), texts={"g.yaml": GRAPH}, files={f"part{n}" for n in range(6)}),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
     scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv", "lock"}),
     scene("device helper", has_gpus=True, program="muster-devices", kinds=HELPER_KINDS),

@@ -48,7 +48,7 @@ def script_of(guide, folder):
 def environment(muster):
     env = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
     stand_ins = pathlib.Path(__file__).resolve().parent / "bin"
-    env["PATH"] = f"{muster.parent}:{stand_ins}:/usr/bin:/bin:{env.get('PATH', '')}"
+    env["PATH"] = f"{muster.parent}:{muster.parent}/examples:{stand_ins}:/usr/bin:/bin:{env.get('PATH', '')}"
     env["MUSTER_PYTHON"] = str(pathlib.Path(__file__).resolve().parents[2] / "python")
     env["EXAMPLES"] = str(pathlib.Path(__file__).resolve().parents[2] / "examples")
     env["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How good the dag is where nothing goes wrong: how near its schedules of experiments come to max(critical path, work /
- * devices), beside one that waits for each round to end; how densely it packs by memory, beside the best packing there
- * is; and how long it takes for very many jobs. Prints a table; fails where a bar is missed.
+ * How good the dag is where nothing goes wrong: how near its schedules of experiments come to
+ * max(critical path, work / devices), beside one that waits for each round to end; how densely it
+ * packs by memory, beside the best packing there is; and how long it takes for very many jobs.
+ * Prints a table; fails where a bar is missed.
  *
  *   sim_dag_bars [--jobs N]
  *
@@ -92,16 +93,28 @@ static uint64_t timed_play(struct dag *dag, uint64_t *run_ms)
     return end_ms;
 }
 
-/* ---- experiments: rollouts, a training, four evaluations, and the next round of the same lineage ---- */
+/*
+ * ---- experiments: rollouts, a training, four evaluations, and the next round of the same lineage
+ * ----
+ */
 
 enum {
-    FAMILIES = 5,
-    DATA_SETS = 5,
-    ALGORITHMS = 3,
-    LINEAGES = FAMILIES * DATA_SETS * ALGORITHMS,
-    ROUNDS = 2,
+    LINEAGES_MAX = 75,
+    ROUNDS_MAX = 4,
     EVALUATIONS = 4
 };
+
+/*
+ * Up to five families of models, five data sets, three algorithms; at least as many lineages as
+ * devices.
+ */
+static uint32_t lineages_draw(struct rng *rng)
+{
+    uint32_t n = 0;
+    while (n < DEVICES)
+        n = (uint32_t)((1 + rng_below(rng, 5)) * (1 + rng_below(rng, 5)) * (1 + rng_below(rng, 3)));
+    return n;
+}
 
 static const struct dist rollouts = {DIST_LOG_NORMAL, 40 * 60e3, 0.6, 0, NULL, 0};
 static const struct dist training = {DIST_LOG_NORMAL, 90 * 60e3, 0.6, 0, NULL, 0};
@@ -136,11 +149,14 @@ static double experiments_measure(uint64_t seed, bool has_barrier)
 {
     static struct experiments x;
     static uint32_t barrier[JOBS_MAX];
-    uint32_t trained[LINEAGES], n_barrier = 0, n_before = 0;
+    uint32_t trained[LINEAGES_MAX], n_barrier = 0, n_before = 0;
+    struct rng rng = {.state = seed};
+    uint32_t n_lineages = lineages_draw(&rng);
+    uint32_t n_rounds = 2 + (uint32_t)rng_below(&rng, ROUNDS_MAX - 1);
     x = (struct experiments){.dag = dag_of(DEVICES, 0), .seed = seed};
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    for (uint32_t round = 0; round < n_rounds; round++) {
         n_before = n_barrier;
-        for (uint32_t i = 0; i < LINEAGES; i++) {
+        for (uint32_t i = 0; i < n_lineages; i++) {
             const uint32_t *needs = has_barrier ? barrier : &trained[i];
             uint32_t first = stage_add(&x, &rollouts, needs,
                                        round == 0    ? 0

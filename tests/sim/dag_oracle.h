@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Judges a dag from outside. It keeps the facts that the dag was told, works out anew after each event what state every
- * job must have, and compares. Which jobs start is the dag's choice: each start is looked at by adding up what all that
- * runs takes, and after a step nothing may be left that could have started.
+ * Judges a dag from outside. It keeps the facts that the dag was told, works out anew after each
+ * event what state every job must have, and compares. Which jobs start is the dag's choice: each
+ * start is looked at by adding up what all that runs takes, and after a step nothing may be left
+ * that could have started.
  */
 #pragma once
 
@@ -31,6 +32,7 @@ struct oracle_job {
     enum dag_state state;
     bool is_held, is_cancelled, is_new;
     bool is_ill_on[WORLD_DEVICES]; /* it was ill there */
+    bool was_ill;                  /* also where the device was benched by then */
     uint32_t n_attempts, n_failures, n_lost, n_halvings;
     enum dag_oom_step oom_step;
     uint64_t floor_bytes; /* of the device where it ran out of memory */
@@ -70,6 +72,9 @@ void oracle_event(struct oracle *oracle, const struct dag_event *event);
 void oracle_action(struct oracle *oracle, const struct dag *dag, const struct dag_action *action);
 void oracle_settle(struct oracle *oracle, const struct dag *dag);
 
+bool oracle_is_bad(enum dag_state state);
+uint32_t oracle_needs_left(const struct oracle *oracle, const struct oracle_job *job);
+bool oracle_has_bad_need(const struct oracle *oracle, const struct oracle_job *job);
 bool oracle_runs(const struct oracle *oracle, uint32_t job);
 uint32_t oracle_n_running(const struct oracle *oracle);
 /* Says what was found, and ends the program. */

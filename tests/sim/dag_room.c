@@ -88,7 +88,10 @@ static uint32_t cpus_used(const struct oracle *o, const struct question *q, uint
     return n;
 }
 
-/* How many devices of the host would take it; UINT32_MAX: it needs none, and could be there; 0: it could not. */
+/*
+ * How many devices of the host would take it; UINT32_MAX: it needs none, and could be there; 0: it
+ * could not.
+ */
 static uint32_t host_offers(const struct oracle *o, const struct question *q, uint32_t host)
 {
     const struct dag_want *want = &o->jobs[q->job].given.want;
@@ -155,7 +158,10 @@ static uint64_t end_of(const struct oracle *o, uint32_t job)
                                     : NEVER;
 }
 
-/* All that run and end at one time are taken away together: which of them is first makes no difference to when. */
+/*
+ * All that run and end at one time are taken away together: which of them is first makes no
+ * difference to when.
+ */
 uint64_t room_forecast(const struct oracle *o, uint32_t job)
 {
     bool is_gone[WORLD_JOBS] = {false};

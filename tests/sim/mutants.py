@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plants bugs into copies of what a simulator plays, one at a time, and sees whether it finds each.
 
-    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|gang|dag|shell|hosts|protocol
+    tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|gang|dag|fit|shell|hosts|protocol
 
 A mutant is a file, a text that occurs in it once, and another in its place. The copy is compiled as the build
 folder compiles the file, and linked before the libraries, so that it takes the place of that one object. Each must
@@ -22,7 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 SIMULATORS = {
     "feed": ("tests/sim/sim_feed", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "gang": ("tests/sim/sim_gang", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
-    "dag": ("tests/sim/sim_dag", ["--seeds", "8000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
+    "dag": ("tests/sim/sim_dag", ["--seeds", "16000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
+    "fit": ("tests/unit/core/test_core_fit", [], r"not ok (\d+) - ([^\n]*)"),
     "shell": ("tests/sim/sim_shell", ["--seeds", "8000"], r"(seed \d+): ([^\n]*)"),
     "hosts": ("tests/sim/sim_shell", ["--hosts", "--seeds", "3000"], r"(seed \d+): ([^\n]*)"),
     "protocol": ("tests/sim/sim_protocol", [], r"((?:short|long) session, [^:]*): ([^\n]*)"),
@@ -128,6 +129,32 @@ FEED = {
 }
 
 
+FIT = {
+    "the margin is not kept": ("fit.c", "limit_bytes > 0 && peak_of(view, size) > limit_bytes", "false"),
+    "a size above one that is out is tried": (
+        "fit.c", "for (size_t i = 0; i < fit->n_sizes && !view.out; i++)", "for (size_t i = 0; i < fit->n_sizes; i++)"),
+    "sizes are no multiples": ("fit.c", "return batch - batch % fit->wish.multiple;", "return batch;"),
+    "the start is rounded down": (
+        "fit.c", "(own->multiple - own->start % own->multiple) % own->multiple", "-(own->start % own->multiple)"),
+    "the largest size that was asked for is passed": ("fit.c", "at > max / 2 ? max : 2 * at", "2 * at"),
+    "a size that fails once stays good": ("fit.c", "if (size->n_runs == 0 || !is_good)", "if (size->n_runs == 0)"),
+    "the largest size is the best, however slow": ("fit.c", "if (enough <= 0)", "if (enough >= 0)"),
+    "the fastest size is the best, however large": (
+        "fit.c", "(1 - view->fit->wish.near) * best_rate(view)", "best_rate(view)"),
+    "a plateau is not seen": ("fit.c", "    return before > 0 &&", "    return before < 0 &&"),
+    "one doubling without a gain ends the search": ("fit.c", "view->good->batch / 4 : 0", "view->good->batch / 2 : 0"),
+    "a slow run is not repeated": (
+        "fit.c", "        batch = unsure(&view);", "        batch = 0;"),
+    "the slowest run counts": ("fit.c", "MAX(size->rate, trial->rate)", "size->rate > 0 ? MIN(size->rate, trial->rate) : trial->rate"),
+    "the line has no fixed part": ("fit.c", "line.fixed_bytes = weighted_median(slopes, n);", "line.fixed_bytes = 0;"),
+    "two sizes are enough to end the search": ("fit.c", "    LINE_SIZES = 3,", "    LINE_SIZES = 2,"),
+    "a first size that does not fit ends the search": (
+        "fit.c", "first->outcome == FIT_FAILED || first", "first->outcome != FIT_OK || first"),
+    "what took too long is tried again and again": ("fit.c", " || view->out->outcome == FIT_TIMEOUT", ""),
+    "a peak that falls is not told": ("fit.c", "(1 - fall_share) * (double)highest", "0 * (double)highest"),
+    "nonsense is a rate": ("fit.c", "return rate > 1e-100 && rate < 1e100;", "return rate > 0;"),
+}
+
 GANG = {
     "an exit of an earlier generation counts": (
         "gang.c", "ev->generation != g->view.generation || ", ""),
@@ -217,11 +244,11 @@ DAG = {
     "what needs a blocked job is not blocked": (
         "dag_graph.c", "            dag->jobs.at[follower].next = list;\n            list = follower;\n", ""),
     "a job starts before the last that it needs is done": (
-        "dag_graph.c", "if (--f->n_left == 0 && f->state == DAG_WAITS)", "if (--f->n_left <= 1 && f->state == DAG_WAITS)"),
+        "dag_graph.c", "j->n_left += need->state != DAG_DONE;", "j->n_left = need->state != DAG_DONE;"),
     "a retry frees nobody": (
         "dag.c", "        dag_bad_spread(dag, ev->job, false);\n", "        (void)0;\n"),
     "a retry frees what another failure blocks": (
-        "dag_graph.c", "if (!is_bad && f->n_bad == 0 && f->state == DAG_BLOCKED)", "if (!is_bad && f->state == DAG_BLOCKED)"),
+        "dag_graph.c", "f->n_bad += is_bad ? 1 : UINT32_MAX;", "f->n_bad = is_bad ? f->n_bad + 1 : 0;"),
     "memory is not counted": (
         "dag_place.c", "mem_bytes > device->mem_bytes - load->mem_bytes", "false"),
     "memory is not given back": (
@@ -235,7 +262,7 @@ DAG = {
     "memory is shared with one who reserves none": (
         "dag_place.c", "        return load->n_share_only == 0;\n", "        return true;\n"),
     "CPUs are not counted": (
-        "dag_place.c", "n_wanted <= n_cpus - look->now->cpus_used[host]", "true"),
+        "dag_place.c", "n_wanted + look->now->cpus_used[host] <= n_cpus", "true"),
     "a device that is down is used": (
         "dag_place.c", "(d->is_up || look->reach == REACH_EVER)", "true"),
     "a host that is down is used": (
@@ -251,23 +278,23 @@ DAG = {
     "a job gets fewer devices than it could": (
         "dag_place.c", "MIN(offer->n_fitting, want->n_devices_max)", "MIN(offer->n_fitting, MAX(want->n_devices_min, 1u))"),
     "one job strikes twice": (
-        "dag.c", "d->is_benched || dag_is_ill(dag, device, job)", "d->is_benched"),
+        "dag_end.c", "d->is_benched || dag_is_ill(dag, device, job)", "d->is_benched"),
     "one try too many": (
-        "dag.c", "j->n_failures > j->n_retries", "j->n_failures > j->n_retries + 1"),
+        "dag_end.c", "j->n_failures > j->n_retries", "j->n_failures > j->n_retries + 1"),
     "a command that cannot work is tried again": (
-        "dag.c", "is_fatal || j->n_failures", "j->n_failures"),
+        "dag_end.c", "is_fatal || j->n_failures", "j->n_failures"),
     "a job is lost without end": (
-        "dag.c", "    if (j->n_lost == LOST_MAX) {\n", "    if (false) {\n"),
+        "dag_end.c", "    if (j->n_lost == LOST_MAX) {\n", "    if (false) {\n"),
     "out of memory beside others, and never alone": (
-        "dag.c", "    if (!was_alone) {\n", "    if (false) {\n"),
+        "dag_end.c", "    if (!was_alone) {\n", "    if (false) {\n"),
     "a larger device is as large": (
         "dag_place.c", "demand.mem_min += j->oom_step == OOM_STEP_LARGER;", "demand.mem_min += 0;"),
     "a smaller batch goes to a smaller device": (
         "dag_place.c", "if (j->oom_step >= OOM_STEP_LARGER)", "if (j->oom_step == OOM_STEP_LARGER)"),
     "a batch is halved once too often": (
-        "dag.c", "j->n_halvings < j->n_batch_steps", "j->n_halvings <= j->n_batch_steps"),
+        "dag_end.c", "j->n_halvings < j->n_batch_steps", "j->n_halvings <= j->n_batch_steps"),
     "a cancelled job that fails is tried again": (
-        "dag.c", "    else if (dag->jobs.at[job].is_cancelled)\n", "    else if (false)\n"),
+        "dag_end.c", "    else if (dag->jobs.at[job].is_cancelled)\n", "    else if (false)\n"),
     "a held job starts": (
         "dag.c", "    if (!j->is_held)\n", "    if (true)\n"),
     "a released job is forgotten": (
@@ -283,7 +310,7 @@ DAG = {
     "devices that may come are not awaited": (
         "dag.c", "!dag->is_awaiting && !dag_place", "!dag_place"),
     "a benched device could still run a job": (
-        "dag.c", "    dag->shapes.is_all_due = true;\n    dag_emit(dag, DACT_BENCH", "    dag_emit(dag, DACT_BENCH"),
+        "dag_end.c", "    dag->shapes.is_all_due = true;\n    dag_emit(dag, DACT_BENCH", "    dag_emit(dag, DACT_BENCH"),
     "jobs that can never run wait": (
         "dag.c", "    dag->shapes.is_sweep_due |= s->is_unfit && !was_unfit;\n", ""),
     "the head gets later": (
@@ -293,9 +320,9 @@ DAG = {
     "what started after the head was found takes its devices": (
         "dag_plan.c", "    if (!is_free)\n        dag_take(", "    if (false)\n        dag_take("),
     "patience does not help": (
-        "dag_plan.c", "(hold->start_ms == NEVER && !is_patient(dag, job))", "hold->start_ms == NEVER"),
+        "dag_plan.c", "if (hold->start_ms == NEVER && !is_patient(dag, job))", "if (hold->start_ms == NEVER)"),
     "nobody starts before a head that has no devices": (
-        "dag_plan.c", "(hold->start_ms == NEVER && !is_patient(dag, job))", "false"),
+        "dag_plan.c", "if (hold->start_ms == NEVER && !is_patient(dag, job))", "if (false)"),
     "a forecast forgets who ends first": (
         "dag_plan.c", "    if (x != y)\n        return x < y;\n", ""),
     "a path is not known anew": (
@@ -445,7 +472,7 @@ def judge(source, change, build_root, commands, simulator):
 
 def main():
     root, build_root, name = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-    mutants, below = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "dag": (DAG, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
+    mutants, below = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "fit": (FIT, "src/core"), "dag": (DAG, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
     commands = commands_of(build_root, SIMULATORS[name][0])
     print(f"1..{len(mutants)}")
     all_caught = True

@@ -1,172 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs and devices, rule by rule. A scene is text: events, and the actions that must follow.
- *
- *   end J HOW [D]  job J ended (well, failed, fatal, oom, ill, lost, ended), device D is ill
- *   up D, down D   a device; hostup H, hostdown H, a host
- *   hold J, release J, cancel J, retry J
- *   await, enough  further devices may come, or none
- *   stop, kill     nothing starts; and what runs is ended
- *   wait MS        time passes, unnoticed; tick MS: and is told
- *
- * "3@0+1" is the start of job 3 on devices 0 and 1, "3@h0" without devices on host 0, "end 3" that it is to be ended,
- * "3 done" that it is settled.
+ * Jobs that need each other, and how they end. dag_scene.h says what the scenes mean.
  */
-#include <string.h>
-
-#include "unit/test.h"
-
-#include "base/attr.h"
-#include "base/buf.h"
-#include "core/dag.h"
-
-#define GIB    (1ull << 30)
-#define MIN_MS 60000ull
-
-struct scene {
-    struct dag *dag;
-    uint64_t now_ms;
-    struct buf said;
-};
-
-static const char *const state_names[] = {
-    [DAG_WAITS] = "waits", [DAG_READY] = "ready",         [DAG_RUNS] = "runs",
-    [DAG_ENDS] = "ends",   [DAG_DONE] = "done",           [DAG_FAILED] = "failed",
-    [DAG_UNFIT] = "unfit", [DAG_CANCELLED] = "cancelled", [DAG_BLOCKED] = "blocked",
-};
-
-static const char *const end_names[] = {"well", "failed", "fatal", "oom", "ill", "lost", "ended"};
-
-/* ---- a scene ---- */
-
-static struct scene scene_open(struct dag_config config)
-{
-    static const uint32_t cpus[] = {8, 8, 8, 8};
-    if (!config.host_cpus) {
-        config.host_cpus = cpus;
-        config.n_hosts = MAX(config.n_hosts, 1u);
-    }
-    struct scene scene = {.dag = dag_new(&config), .now_ms = 1000};
-    assert_non_null(scene.dag);
-    return scene;
-}
-
-#define SCENE(...) scene_open((struct dag_config){__VA_ARGS__})
-
-static void scene_close(struct scene *scene)
-{
-    dag_free(scene->dag);
-    buf_release(&scene->said);
-}
-
-static const struct dag_device plain[] = {{0, 0, true}, {0, 0, true}, {0, 0, true}, {0, 0, true}};
-#define DEVICES(n) .devices = plain, .n_devices = (n), .keeps_going = true
-
-/* ADD(&scene, NEEDS(0, 1), .want = …) */
-#define NEEDS(...) \
-    .needs = (const uint32_t[]){__VA_ARGS__}, .n_needs = countof(((const uint32_t[]){__VA_ARGS__}))
-#define ADD(scene, ...) dag_add((scene)->dag, &(struct dag_job){__VA_ARGS__})
-#define ONE             .want = {.n_devices_min = 1, .n_devices_max = 1}
-
-static void action_add(struct scene *scene, const struct dag_action *a)
-{
-    struct buf *said = &scene->said;
-    buf_addf(said, "%s", said->len > 0 ? ", " : "");
-    if (a->kind == DACT_START) {
-        struct dag_placement at = dag_placement(scene->dag, a->job);
-        buf_addf(said, "%u@", a->job);
-        for (uint32_t i = 0; i < at.n_devices; i++)
-            buf_addf(said, "%s%u", i > 0 ? "+" : "", at.devices[i]);
-        if (at.n_devices == 0)
-            buf_addf(said, "h%u", at.host);
-    } else if (a->kind == DACT_END) {
-        buf_addf(said, "end %u", a->job);
-    } else if (a->kind == DACT_SETTLED) {
-        buf_addf(said, "%u %s", a->job, state_names[dag_job_view(scene->dag, a->job).state]);
-    } else if (a->kind == DACT_BENCH) {
-        buf_addf(said, "bench %u", a->device);
-    } else {
-        buf_addf(said, "over");
-    }
-}
-
-static void tell(struct scene *scene, struct dag_event event)
-{
-    const struct dag_action *actions;
-    event.now_ms = scene->now_ms;
-    size_t n_actions = dag_step(scene->dag, &event, &actions);
-    for (size_t i = 0; i < n_actions; i++)
-        action_add(scene, &actions[i]);
-}
-
-static const struct verb {
-    const char *name;
-    enum dag_event_kind kind;
-    bool flag;
-} verbs[] = {
-    {"end", DEV_ENDED, false},        {"up", DEV_DEVICE_UP, false},
-    {"down", DEV_DEVICE_DOWN, false}, {"hostup", DEV_HOST_UP, false},
-    {"hold", DEV_HOLD, false},        {"hostdown", DEV_HOST_DOWN, false},
-    {"release", DEV_RELEASE, false},  {"cancel", DEV_CANCEL, false},
-    {"retry", DEV_RETRY, false},      {"await", DEV_AWAIT, true},
-    {"enough", DEV_AWAIT, false},     {"stop", DEV_STOP, false},
-    {"kill", DEV_STOP, true},         {"tick", DEV_TICK, false},
-    {"wait", DEV_TICK, true},
-};
-
-static const struct verb *verb_find(const char *name)
-{
-    for (size_t i = 0; i < countof(verbs); i++)
-        if (!strcmp(verbs[i].name, name))
-            return &verbs[i];
-    fail_msg("\"%s\" is no verb of a scene", name);
-    return NULL;
-}
-
-static enum dag_end end_find(const char *how)
-{
-    for (size_t i = 0; i < countof(end_names); i++)
-        if (!strcmp(end_names[i], how))
-            return (enum dag_end)i;
-    fail_msg("\"%s\" is no end", how);
-    return DEND_WELL;
-}
-
-static void sentence_play(struct scene *scene, const char *sentence)
-{
-    char name[12] = "", how[12] = "";
-    unsigned first = 0, device = UINT32_MAX;
-    assert_true(sscanf(sentence, " %11[a-z] %u %11[a-z] %u", name, &first, how, &device) >= 1);
-    const struct verb *verb = verb_find(name);
-    if (verb->kind == DEV_TICK)
-        scene->now_ms += first;
-    if (verb->kind == DEV_TICK && verb->flag)
-        return;
-    tell(scene, (struct dag_event){.kind = verb->kind,
-                                   .job = verb->kind == DEV_TICK ? 0 : first,
-                                   .device = verb->kind == DEV_ENDED ? device : first,
-                                   .end = verb->kind == DEV_ENDED ? end_find(how) : DEND_WELL,
-                                   .flag = verb->flag});
-}
-
-static void play(struct scene *scene, const char *events, const char *actions)
-{
-    for (const char *at = events; at; at = strchr(at, ',')) {
-        at += *at == ',';
-        sentence_play(scene, at);
-    }
-    if (strcmp(buf_text(&scene->said), actions) != 0)
-        fail_msg("after \"%s\": expected \"%s\"\n   found \"%s\"", events, actions,
-                 buf_text(&scene->said));
-    buf_reset(&scene->said);
-}
-
-static void is_in(const struct scene *scene, uint32_t job, enum dag_state state)
-{
-    enum dag_state found = dag_job_view(scene->dag, job).state;
-    if (found != state)
-        fail_msg("job %u %s, but %s was expected", job, state_names[found], state_names[state]);
-}
+#include "unit/core/dag_scene.h"
 
 /* ---- needs ---- */
 
@@ -221,12 +57,261 @@ static void what_needs_a_job_that_failed_is_blocked_and_all_else_goes_on(void **
     scene_close(&scene);
 }
 
+static void a_job_that_an_earlier_session_did_is_not_run(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    ADD(&scene, ONE, .is_done = true);
+    ADD(&scene, ONE, NEEDS(0));
+    play(&scene, "tick 0", "1@0");
+    ADD(&scene, ONE, NEEDS(0, 1));
+    play(&scene, "end 1 well", "1 done, 2@0");
+    scene_close(&scene);
+}
+
+/* ---- ends ---- */
+
+static void a_job_is_tried_again_while_it_has_retries(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    ADD(&scene, ONE, .n_retries = 2);
+    play(&scene, "tick 0, end 0 failed, end 0 failed, end 0 failed",
+         "0@0, 0@0, 0@0, 0 failed, over");
+    assert_int_equal(dag_job_view(scene.dag, 0).n_attempts, 3);
+    assert_int_equal(dag_job_view(scene.dag, 0).n_failures, 3);
+    play(&scene, "end 0 well", "");
+    play(&scene, "retry 0, end 0 failed, end 0 well", "0@0, 0@0, 0 done, over");
+    scene_close(&scene);
+}
+
+static void a_command_that_cannot_work_is_not_tried_again(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    ADD(&scene, ONE, .n_retries = 9);
+    play(&scene, "tick 0, end 0 fatal", "0@0, 0 failed, over");
+    scene_close(&scene);
+}
+
+static void what_two_failures_block_waits_for_both(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(2));
+    ADD(&scene, ONE);
+    ADD(&scene, ONE);
+    ADD(&scene, ONE, NEEDS(0, 1, 1));
+    play(&scene, "tick 0, end 0 failed, end 1 failed", "0@0, 1@1, 0 failed, 1 failed, over");
+    play(&scene, "retry 1", "1@0");
+    is_in(&scene, 2, DAG_BLOCKED);
+    play(&scene, "end 1 well", "1 done, over");
+    is_in(&scene, 2, DAG_BLOCKED);
+    play(&scene, "retry 0, end 0 well, end 2 well", "0@0, 0 done, 2@0, 2 done, over");
+    scene_close(&scene);
+}
+
+static void a_lost_job_runs_again_but_not_without_end(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    ADD(&scene, ONE, .n_retries = 1);
+    play(&scene, "tick 0", "0@0");
+    for (int i = 0; i < 20; i++)
+        play(&scene, "end 0 lost", "0@0");
+    assert_int_equal(dag_job_view(scene.dag, 0).n_failures, 0);
+    play(&scene, "end 0 lost", "0@0");
+    play(&scene, "end 0 lost", "0 failed, over");
+    scene_close(&scene);
+}
+
+static void after_a_failure_nothing_starts_if_it_is_to_halt(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.devices = plain, .n_devices = 2);
+    for (int i = 0; i < 4; i++)
+        ADD(&scene, ONE);
+    play(&scene, "tick 0, end 0 failed", "0@0, 1@1, 0 failed");
+    play(&scene, "end 1 well", "1 done, over");
+    is_in(&scene, 2, DAG_READY);
+    play(&scene, "retry 0", "0@0, 2@1");
+    scene_close(&scene);
+}
+
+/* ---- out of memory ---- */
+
+static const struct dag_device of_two_sizes[] = {{0, 24 * GIB, true}, {0, 80 * GIB, true}};
+
+static void the_steps_after_a_job_ran_out_of_memory(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.devices = of_two_sizes, .n_devices = 2, .keeps_going = true);
+    ADD(&scene, .want = {1, 1, 0, 10 * GIB, 0, 0}, .n_batch_steps = 2);
+    play(&scene, "tick 0", "0@0");
+    static const struct step {
+        enum dag_oom_step step;
+        uint32_t device, n_halvings;
+    } steps[] = {{OOM_STEP_ALONE, 0, 0},
+                 {OOM_STEP_LARGER, 1, 0},
+                 {OOM_STEP_BATCH, 1, 1},
+                 {OOM_STEP_BATCH, 1, 2}};
+    for (size_t i = 0; i < countof(steps); i++) {
+        play(&scene, "end 0 oom", steps[i].device == 0 ? "0@0" : "0@1");
+        assert_int_equal(dag_placement(scene.dag, 0).oom_step, steps[i].step);
+        assert_int_equal(dag_placement(scene.dag, 0).n_halvings, steps[i].n_halvings);
+        assert_int_equal(dag_device_view(scene.dag, steps[i].device).share_used, DAG_SHARE_WHOLE);
+    }
+    play(&scene, "end 0 oom", "0 failed, over");
+    play(&scene, "retry 0", "0@0");
+    assert_int_equal(dag_placement(scene.dag, 0).oom_step, OOM_STEP_NONE);
+    scene_close(&scene);
+}
+
+static void a_job_that_was_alone_goes_to_a_larger_device_at_once(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.devices = of_two_sizes, .n_devices = 2, .keeps_going = true);
+    ADD(&scene, ONE, .n_retries = 5);
+    ADD(&scene, ONE);
+    play(&scene, "tick 0, end 0 oom", "0@0, 1@1");
+    play(&scene, "end 1 well", "1 done, 0@1");
+    assert_int_equal(dag_placement(scene.dag, 0).oom_step, OOM_STEP_LARGER);
+    play(&scene, "end 0 oom", "0 failed, over");
+    assert_int_equal(dag_job_view(scene.dag, 0).n_failures, 1);
+    scene_close(&scene);
+}
+
+/* ---- ill devices ---- */
+
+static void a_job_that_found_its_device_ill_goes_elsewhere(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(2));
+    ADD(&scene, ONE);
+    play(&scene, "tick 0, end 0 ill 0", "0@0, 0@1");
+    play(&scene, "down 1, end 0 lost", "0@0");
+    play(&scene, "up 1, end 0 ill 0", "0@1");
+    play(&scene, "end 0 well", "0 done, over");
+    assert_false(dag_device_view(scene.dag, 0).is_benched);
+    scene_close(&scene);
+}
+
+static void a_device_that_two_jobs_found_ill_is_benched(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(2));
+    ADD(&scene, ONE);
+    ADD(&scene, .want = {2, 2, 0, 0, 0, 0});
+    ADD(&scene, ONE);
+    play(&scene, "tick 0", "1@0+1");
+    play(&scene, "end 1 ill 1", "1@0+1");
+    play(&scene, "end 1 lost", "1@0+1");
+    play(&scene, "end 1 well", "1 done, 0@0, 2@1");
+    play(&scene, "end 2 ill 1", "bench 1");
+    assert_true(dag_device_view(scene.dag, 1).is_benched);
+    play(&scene, "down 1, up 1", "");
+    play(&scene, "end 0 well", "0 done, 2@0");
+    ADD(&scene, .want = {2, 2, 0, 0, 0, 0});
+    play(&scene, "tick 0", "3 unfit");
+    scene_close(&scene);
+}
+
+static void if_it_is_not_said_which_all_devices_may_be_ill(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.devices = plain, .n_devices = 4, .strikes = 1, .keeps_going = true);
+    ADD(&scene, .want = {2, 2, 0, 0, 0, 0});
+    play(&scene, "tick 0, end 0 ill", "0@0+1, bench 0, bench 1, 0@2+3");
+    scene_close(&scene);
+}
+
+/* ---- what somebody asks for ---- */
+
+static void a_job_that_runs_is_cancelled_when_it_has_ended(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(2));
+    ADD(&scene, ONE, .n_retries = 3);
+    ADD(&scene, ONE);
+    ADD(&scene, ONE, NEEDS(0));
+    play(&scene, "tick 0, cancel 0, cancel 0", "0@0, 1@1, end 0");
+    is_in(&scene, 0, DAG_ENDS);
+    play(&scene, "end 0 failed", "0 cancelled");
+    is_in(&scene, 2, DAG_BLOCKED);
+    play(&scene, "cancel 1, end 1 well", "end 1, 1 done, over");
+    play(&scene, "retry 0, end 0 ended", "0@0, 0@0");
+    scene_close(&scene);
+}
+
+static void a_job_that_waits_is_cancelled_at_once(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    ADD(&scene, ONE);
+    ADD(&scene, ONE, .is_held = true);
+    ADD(&scene, ONE, NEEDS(1));
+    play(&scene, "tick 0, cancel 1", "0@0, 1 cancelled");
+    is_in(&scene, 2, DAG_BLOCKED);
+    assert_int_equal(dag_view(scene.dag).n_held, 0);
+    play(&scene, "cancel 2", "2 cancelled");
+    play(&scene, "retry 1", "");
+    is_in(&scene, 2, DAG_CANCELLED);
+    scene_close(&scene);
+}
+
+static void a_held_job_does_not_start(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    ADD(&scene, ONE, .is_held = true);
+    ADD(&scene, ONE);
+    ADD(&scene, ONE);
+    play(&scene, "tick 0, hold 2, hold 2", "1@0");
+    assert_int_equal(dag_view(scene.dag).n_held, 2);
+    play(&scene, "hold 1, end 1 lost", "over");
+    assert_int_equal(dag_view(scene.dag).n_held, 3);
+    play(&scene, "release 2", "2@0");
+    play(&scene, "release 1, release 0, release 0, end 2 well", "2 done, 0@0");
+    play(&scene, "end 0 well", "0 done, 1@0");
+    scene_close(&scene);
+}
+
+static void after_a_stop_nothing_starts(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(2));
+    for (int i = 0; i < 3; i++)
+        ADD(&scene, ONE, .n_retries = 1);
+    play(&scene, "tick 0, stop, end 0 failed", "0@0, 1@1");
+    is_in(&scene, 0, DAG_READY);
+    play(&scene, "kill, kill", "end 1");
+    play(&scene, "end 1 ended", "over");
+    is_in(&scene, 1, DAG_READY);
+    assert_true(dag_view(scene.dag).is_stopped);
+    play(&scene, "retry 1, up 0", "");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_starts_when_all_that_it_needs_is_done),
         cmocka_unit_test(nothing_to_do_is_over_at_once),
         cmocka_unit_test(what_needs_a_job_that_failed_is_blocked_and_all_else_goes_on),
+        cmocka_unit_test(a_job_that_an_earlier_session_did_is_not_run),
+        cmocka_unit_test(a_job_is_tried_again_while_it_has_retries),
+        cmocka_unit_test(a_command_that_cannot_work_is_not_tried_again),
+        cmocka_unit_test(what_two_failures_block_waits_for_both),
+        cmocka_unit_test(a_lost_job_runs_again_but_not_without_end),
+        cmocka_unit_test(after_a_failure_nothing_starts_if_it_is_to_halt),
+        cmocka_unit_test(the_steps_after_a_job_ran_out_of_memory),
+        cmocka_unit_test(a_job_that_was_alone_goes_to_a_larger_device_at_once),
+        cmocka_unit_test(a_job_that_found_its_device_ill_goes_elsewhere),
+        cmocka_unit_test(a_device_that_two_jobs_found_ill_is_benched),
+        cmocka_unit_test(if_it_is_not_said_which_all_devices_may_be_ill),
+        cmocka_unit_test(a_job_that_runs_is_cancelled_when_it_has_ended),
+        cmocka_unit_test(a_job_that_waits_is_cancelled_at_once),
+        cmocka_unit_test(a_held_job_does_not_start),
+        cmocka_unit_test(after_a_stop_nothing_starts),
     };
     return cmocka_run_group_tests_name("dag", tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/shell.h"
-#include "graph/list.h"
+#include "graph/list/list.h"
 #include "list_cases.h"
 
 struct wish_of_case {

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "graph/joblog.h"
+#include "graph/list/joblog.h"
 
 #define HEADER "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n"
 #define ROW    "3\t:\t1795801945.007\t     1.500\t0\t2\t0\t9\techo a b\n"

@@ -298,6 +298,42 @@ static int run_nan(struct muster_dist *dist, uint32_t rank)
     return rc;
 }
 
+/* In memory of the library's, of each type. */
+static int run_nan_of_type(struct muster_dist *dist, uint32_t rank, enum muster_type type,
+                           uint64_t infinity)
+{
+    const struct muster_param params[] = {{"first", type, 3, NULL, NULL},
+                                          {"second", type, 100, NULL, NULL}};
+    struct muster_ddp *ddp = muster_ddp_new(dist, params, 2, NULL);
+    size_t width = muster_type_bytes(type);
+    if (rank == 1)
+        memcpy((char *)muster_ddp_gradient(ddp, 1) + 98 * width, &infinity, width);
+    muster_ddp_begin(ddp, 1);
+    int rc = muster_ddp_finish(ddp);
+    muster_ddp_free(ddp);
+    return rc;
+}
+
+static int run_nan_float32(struct muster_dist *dist, uint32_t rank)
+{
+    return run_nan_of_type(dist, rank, MUSTER_FLOAT32, 0xff800000);
+}
+
+static int run_nan_float64(struct muster_dist *dist, uint32_t rank)
+{
+    return run_nan_of_type(dist, rank, MUSTER_FLOAT64, 0x7ff8000000000000);
+}
+
+static int run_nan_bfloat16(struct muster_dist *dist, uint32_t rank)
+{
+    return run_nan_of_type(dist, rank, MUSTER_BFLOAT16, 0xff80);
+}
+
+static int run_nan_float16(struct muster_dist *dist, uint32_t rank)
+{
+    return run_nan_of_type(dist, rank, MUSTER_FLOAT16, 0x7c01);
+}
+
 static int run_overflow(struct muster_dist *dist, uint32_t rank)
 {
     struct model *model = model_new(false);
@@ -393,6 +429,14 @@ static const struct bad_case bad_cases[] = {
     {"rank 1: the gradient of 'layer4' has values that are NaN or infinite: 2 of 1000, the first at "
      "12",
      MUSTER_DIST_EDATA, run_nan},
+    {"rank 1: the gradient of 'second' has values that are NaN or infinite: 1 of 100, the first at 98",
+     MUSTER_DIST_EDATA, run_nan_float32},
+    {"rank 1: the gradient of 'second' has values that are NaN or infinite: 1 of 100, the first at 98",
+     MUSTER_DIST_EDATA, run_nan_float64},
+    {"rank 1: the gradient of 'second' has values that are NaN or infinite: 1 of 100, the first at 98",
+     MUSTER_DIST_EDATA, run_nan_bfloat16},
+    {"rank 1: the gradient of 'second' has values that are NaN or infinite: 1 of 100, the first at 98",
+     MUSTER_DIST_EDATA, run_nan_float16},
     {"rank 1: the gradient of 'layer5' has values too large for its type on the way: 1 of 2, the "
      "first at 1",
      MUSTER_DIST_EDATA, run_overflow},

@@ -257,24 +257,18 @@ static int try_broadcast(const struct bench *bench, size_t count, enum memory me
     return compare(bench, data, bench->inputs[root], count, "broadcast");
 }
 
-/* In all kinds of memory. */
-static int try_reductions(const struct bench *bench, size_t count, enum muster_op op)
+static int try_reductions(const struct bench *bench, size_t count, enum muster_op op,
+                          enum memory memory)
 {
     expect_reduced(bench, count, op);
-    for (int memory = 0; memory < N_MEMORIES; memory++)
-        if (try_reduce(bench, count, op, (enum memory)memory) ||
-            try_scatter(bench, count / bench->size, op, (enum memory)memory))
-            return 1;
-    return 0;
+    return try_reduce(bench, count, op, memory) ||
+           try_scatter(bench, count / bench->size, op, memory);
 }
 
-static int try_copies(const struct bench *bench, size_t count)
+static int try_copies(const struct bench *bench, size_t count, enum memory memory)
 {
-    for (int memory = 0; memory < N_MEMORIES; memory++)
-        if (try_gather(bench, count / bench->size, (enum memory)memory) ||
-            try_broadcast(bench, count, (enum memory)memory))
-            return 1;
-    return muster_dist_barrier(bench->dist);
+    return try_gather(bench, count / bench->size, memory) || try_broadcast(bench, count, memory) ||
+           muster_dist_barrier(bench->dist);
 }
 
 static int bench_begin(struct bench *bench, struct muster_dist *dist, uint32_t rank, uint32_t size)
@@ -316,15 +310,17 @@ static int bench_end(struct bench *bench)
     return 0;
 }
 
+/* Each with one kind of memory, in turn: which it is matters to neither types nor reductions. */
 static int every_type(struct bench *bench)
 {
     for (int type = 0; type < TYPES; type++) {
         bench_type(bench, (enum muster_type)type, counts[countof(counts) - 1]);
-        for (size_t i = 0; i < countof(counts); i++) {
+        for (int i = 0; i < (int)countof(counts); i++) {
             for (int op = 0; op < OPS; op++)
-                if (try_reductions(bench, counts[i], (enum muster_op)op))
+                if (try_reductions(bench, counts[i], (enum muster_op)op,
+                                   (enum memory)((type + i + op) % N_MEMORIES)))
                     return 1;
-            if (try_copies(bench, counts[i]))
+            if (try_copies(bench, counts[i], (enum memory)((type + i) % N_MEMORIES)))
                 return 1;
         }
     }
@@ -335,7 +331,11 @@ static int every_type(struct bench *bench)
 static int many_chunks(struct bench *bench)
 {
     bench_type(bench, MUSTER_FLOAT32, COUNT_MAX);
-    return try_reductions(bench, COUNT_MAX, MUSTER_SUM) || try_copies(bench, COUNT_MAX);
+    for (int memory = 0; memory < N_MEMORIES; memory++)
+        if (try_reductions(bench, COUNT_MAX, MUSTER_SUM, (enum memory)memory) ||
+            try_copies(bench, COUNT_MAX, (enum memory)memory))
+            return 1;
+    return 0;
 }
 
 static int every_operation(uint32_t rank, uint32_t size, const void *arg)
@@ -365,7 +365,7 @@ static void test_operations(void **state)
 static void test_large(void **state)
 {
     (void)state;
-    static const uint32_t sizes[] = {1, 2, 3, 8};
+    static const uint32_t sizes[] = {1, 2, 3, 4};
     for (size_t i = 0; i < countof(sizes); i++)
         ranks_run(sizes[i], large_operations, NULL);
 }
@@ -477,6 +477,101 @@ static void test_started(void **state)
     ranks_run(3, started, NULL);
 }
 
+/* ---- any order ---- */
+
+enum {
+    N_SLOTS = 6, /* operations that are under way at once */
+    SLOT_BYTES = 1 << 20,
+    N_RANDOM = 150
+};
+
+/* One operation of each kind, drawn by all ranks alike; the memory is drawn by each for itself. */
+struct slot {
+    int32_t *shared, *ordinary, *data;
+    struct muster_dist_call call;
+    uint64_t ticket, number;
+};
+
+static int32_t slot_value(uint64_t number, uint32_t rank, size_t i)
+{
+    return (int32_t)(number * 101 + rank * 1009 + i * 7);
+}
+
+static void slot_draw(struct slot *slot, uint64_t number, uint32_t rank, uint32_t size)
+{
+    static const size_t lens[] = {1, 100, 4000, 4097, 9000, 131072, 200000};
+    static const enum muster_collective kinds[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_REDUCE,
+                                                   MUSTER_BROADCAST, MUSTER_ALL_GATHER};
+    uint64_t drawn = mix64(number * 77 + size);
+    size_t count = lens[drawn % countof(lens)] - (drawn >> 8 & 1);
+    slot->number = number;
+    slot->data = mix64(number * size + rank) & 1 ? slot->shared : slot->ordinary;
+    slot->call = (struct muster_dist_call){.kind = kinds[drawn >> 16 & 3],
+                                           .type = MUSTER_INT32,
+                                           .root = (uint32_t)(drawn >> 24) % size,
+                                           .out = slot->data,
+                                           .count = count};
+    if (slot->call.kind == MUSTER_ALL_GATHER) {
+        slot->call.count = count / size;
+        slot->call.in = slot->data + rank * slot->call.count;
+    }
+    for (size_t i = 0; i < count; i++)
+        slot->data[i] = slot_value(number, rank, i);
+}
+
+static int slot_check(const struct slot *slot, uint32_t size)
+{
+    size_t count = slot->call.count,
+           n = slot->call.kind == MUSTER_ALL_GATHER ? count * size : count;
+    for (size_t i = 0; i < n; i++) {
+        int32_t expected = 0;
+        if (slot->call.kind == MUSTER_BROADCAST)
+            expected = slot_value(slot->number, slot->call.root, i);
+        else if (slot->call.kind == MUSTER_ALL_GATHER)
+            expected = slot_value(slot->number, (uint32_t)(i / count), i);
+        else
+            for (uint32_t r = 0; r < size; r++)
+                expected += slot_value(slot->number, r, i);
+        CHECK(slot->data[i] == expected, "operation %lu of kind %d: value %zu of %zu is %d, not %d",
+              (unsigned long)slot->number, slot->call.kind, i, n, slot->data[i], expected);
+    }
+    return 0;
+}
+
+static int any_order(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct muster_dist *dist = muster_dist_open(NULL);
+    struct slot slots[N_SLOTS] = {0};
+    (void)arg;
+    for (size_t i = 0; i < N_SLOTS; i++) {
+        slots[i].shared = muster_dist_buffer_new(dist, SLOT_BYTES);
+        slots[i].ordinary = malloc(SLOT_BYTES);
+        CHECK(slots[i].shared && slots[i].ordinary, "%s", muster_dist_error(dist));
+    }
+    for (uint64_t number = 0; number < N_RANDOM + N_SLOTS; number++) {
+        struct slot *slot = &slots[number % N_SLOTS];
+        CHECK(muster_dist_wait(dist, slot->ticket) == 0, "%s", muster_dist_error(dist));
+        if (number >= N_SLOTS && slot_check(slot, size))
+            return 1;
+        slot_draw(slot, number, rank, size);
+        int rc = muster_dist_start(dist, &slot->call, &slot->ticket);
+        if (mix64(number) % 8 == 0)
+            rc = rc ? rc : muster_dist_barrier(dist);
+        CHECK(rc == 0, "%s", muster_dist_error(dist));
+    }
+    int rc = muster_dist_close(dist); /* which finishes the last */
+    for (size_t i = 0; i < N_SLOTS; i++)
+        free(slots[i].ordinary);
+    return rc;
+}
+
+static void test_any_order(void **state)
+{
+    (void)state;
+    ranks_run(2, any_order, NULL);
+    ranks_run(5, any_order, NULL);
+}
+
 /* Alone, there is no environment and no backend to ask. */
 static void test_alone(void **state)
 {
@@ -514,7 +609,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operations),  cmocka_unit_test(test_large),
         cmocka_unit_test(test_half_values), cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_started),     cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_started),     cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_alone),
     };
     half_values_make();
     if (argc > 1 && strcmp(argv[1], "rank") == 0)

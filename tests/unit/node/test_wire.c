@@ -176,6 +176,10 @@ static void bodies_come_back_as_they_were(void **state)
                                .error_variable = "ERRORS",
                                .cpus = {NUMA_BINDING_EXCLUSIVE, true, 8},
                                .local_rank = 7,
+                               .cwd = "/data/x",
+                               .is_joined = true,
+                               .n_joined = 2,
+                               .joined = {4, 9},
                                .argv = argv,
                                .changes = changes};
     struct wire_body out = wire_body_to(&bytes);
@@ -192,6 +196,8 @@ static void bodies_come_back_as_they_were(void **state)
     assert_int_equal(back.cpus.n_ranks, 8);
     assert_int_equal(back.local_rank, 7);
     assert_true(back.cpus.shares_threads);
+    assert_string_equal(back.cwd, "/data/x");
+    assert_true(back.is_joined && back.n_joined == 2 && back.joined[1] == 9);
     assert_string_equal(back.argv[1], "\xff\xfe");
     assert_string_equal(back.argv[2], "");
     assert_null(back.argv[3]);
@@ -208,6 +214,43 @@ static void bodies_come_back_as_they_were(void **state)
     assert_true(wire_body_is_whole(&in));
     assert_int_equal(gone.exit_signal, 9);
     assert_int_equal(gone.n_left_behind, 2);
+}
+
+/* More seats than a worker can have, or some for one that has its own. */
+static void seats_that_are_joined_are_few_and_said_to_be(void **state)
+{
+    (void)state;
+    static const struct {
+        bool is_joined;
+        uint32_t n_joined;
+        bool is_well;
+    } cases[] = {{false, 0, true},
+                 {false, 1, false},
+                 {true, 0, true},
+                 {true, SEAT_DEVICES_MAX, true},
+                 {true, SEAT_DEVICES_MAX + 1, false}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        cleanup_buf struct buf bytes = BUF_INIT;
+        const char *argv[] = {"cat", NULL}, *changes[] = {NULL};
+        uint32_t n_written = MIN(cases[i].n_joined, (uint32_t)SEAT_DEVICES_MAX);
+        struct wire_spawn spawn = {.is_joined = cases[i].is_joined,
+                                   .n_joined = n_written,
+                                   .argv = argv,
+                                   .changes = changes},
+                          back = {0};
+        struct wire_body out = wire_body_to(&bytes);
+        wire_spawn(&out, &spawn);
+        if (cases[i].n_joined >
+            n_written) { /* the count stands before the seats and two short lists */
+            size_t at = bytes.len - n_written * 4 - (4 + 4 + 3) - 4 - 4;
+            assert_int_equal((uint8_t)bytes.at[at], n_written);
+            bytes.at[at]++;
+        }
+        struct wire_body in = wire_body_of(buf_str(&bytes));
+        wire_spawn(&in, &back);
+        assert_int_equal(wire_body_is_whole(&in), cases[i].is_well);
+        wire_spawn_release(&back);
+    }
 }
 
 /* A seat on a device that is not there, or on none. */
@@ -342,6 +385,7 @@ int main(void)
         cmocka_unit_test(a_strict_stream_takes_nothing_before_the_preamble),
         cmocka_unit_test(a_body_that_is_longer_than_its_reader_allows_breaks_the_stream),
         cmocka_unit_test(bodies_come_back_as_they_were),
+        cmocka_unit_test(seats_that_are_joined_are_few_and_said_to_be),
         cmocka_unit_test(a_seat_lies_on_devices_that_are_there),
         cmocka_unit_test(a_host_without_devices_has_a_seat_without),
         cmocka_unit_test(names_of_devices_are_printable_and_their_uuids_stay_below_a_folder),

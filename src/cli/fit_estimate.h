@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster fit --estimate: the devices that are asked about, and the answer on stdout.
+ */
+#pragma once
+
+#include "fit/estimate.h"
+#include "fit/fit.h"
+#include "opt/cmd.h"
+
+struct estimate_request {
+    const char *model;       /* a path; NULL: not asked for */
+    struct estimate_wish of; /* context 0: what the model has, at most 4096; batch 0: 1 */
+    uint64_t device_bytes;   /* of one device more; 0: none */
+    const char *gpus;        /* SPEC; NULL: no devices of this machine */
+    struct fit_margin margin;
+    bool is_json;
+};
+
+MUST_CHECK int fit_estimate(const struct app *app, const struct estimate_request *request,
+                            struct err *err);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster fit: runs the user's command at batch sizes that core/fit.h asks for, on one device, and
+ * measures its peak memory and its rate. There is no run folder: a trial leaves nothing but what
+ * is remembered of the result (memo.h).
+ *
+ *   search.c   the shell, the device, one trial after the other
+ *   trial.c    one run of the command
+ *   input.c    its standard input
+ *   output.c   its last lines, and the rate that it prints
+ *   report.c   the table
+ *   memo.c     what is remembered
+ *   recall.c   the same for other verbs
+ *   model.c, config.c, estimate.c   muster fit --estimate, which runs nothing
+ */
+#pragma once
+
+#include "base/log.h"
+#include "node/allocation.h"
+#include "node/environment.h"
+
+/* How much of a device is left free: the larger of both, unless the user names one. */
+struct fit_margin {
+    uint64_t bytes;
+    uint32_t percent;
+    bool is_given; /* only the one that is not 0 counts */
+};
+
+uint64_t fit_margin_bytes(const struct fit_margin *margin, uint64_t total_bytes);
+
+struct fit_request {
+    struct allocation_wish allocation;
+    struct environment_wish environment;
+    uint64_t start, max, multiple, n_repeats;
+    struct fit_margin margin;
+    /* What a run does, for items per second; at most one of these. None: the rate is not known. */
+    uint64_t n_items, n_steps; /* so many items; so many steps of one batch each; 0: not given */
+    const char *rate_pattern;  /* it prints its rate; NULL: it does not */
+    const char *stdin_path;    /* NULL: it has none */
+    uint64_t trial_limit_ms, limit_ms, grace_ms;
+    bool is_json, is_plan,
+        is_fresh; /* is_plan: show what would run; is_fresh: do not look at the memo */
+    const char *const *command;
+};
+
+/* The process around it. */
+struct fit_caller {
+    struct log *log;
+    const char *self_path;
+    bool is_quiet;
+};
+
+/* ERR_USAGE for what contradicts itself. */
+MUST_CHECK int fit_check(const struct fit_request *request, struct err *err);
+/*
+ * Searches, or takes what is remembered, and adds a table or lines of JSON to `out`, as far as it
+ * came. Returns an exit status: 0 if a size was found, 1 if none fits, 128 + n after a signal.
+ * ERR_FAILED if the command fails at the first size, ERR_UNAVAILABLE, ERR_USAGE, ERR_TIMEOUT.
+ */
+MUST_CHECK int fit_search(const struct fit_caller *caller, const struct fit_request *request,
+                          struct buf *out, struct err *err);
+struct fit_memo;
+/* A result as it is remembered: a sentence, or a line of JSON. */
+void memo_report_add(const struct fit_memo *memo, bool is_json, struct buf *out);
+/* ---- recall.c ---- */
+
+/* What another verb is about to run. */
+struct fit_wanted {
+    const char *self_path, *gpus; /* SPEC; NULL: the default */
+    const char *const *command;
+    const struct environment_wish *environment;
+};
+
+/* The memory that a result is about: the device's, and of a CPU slot its share of the machine's. */
+uint64_t fit_device_bytes(const struct device *device, size_t n_slots);
+/* The batch size that is remembered for this command on these devices, the smallest if they
+ * differ. ERR_USAGE, with the cure, if nothing is remembered for one of them; ERR_UNAVAILABLE. */
+MUST_CHECK int fit_batch_recall(const struct fit_wanted *wanted, uint64_t *out, struct err *err);
+
+/* Which device of a SPEC is used: the first one, and of free ones any. A new SPEC. */
+MUST_CHECK int fit_device_spec(const struct fit_caller *caller, const char *gpus, char **out,
+                               struct err *err);

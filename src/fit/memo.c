@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fit/memo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/ours.h"
+#include "base/shell.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+
+enum {
+    LOCK_PATIENCE_MS = 5000, /* whoever has it writes a small file */
+    LOCK_LOOK_MS = 20
+};
+
+/* ---- what a result is about ---- */
+
+static void file_identify(const char *path, struct buf *out)
+{
+    struct stat st;
+    cleanup_free char *real = realpath(path, NULL);
+    if (real && stat(real, &st) == 0 && S_ISREG(st.st_mode))
+        buf_addf(out, "%s%s %ld %ld.%09ld", out->len > 0 ? "; " : "", real, (long)st.st_size,
+                 (long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+}
+
+/* The path of a program that is looked for in PATH; NULL: it is in none of its folders. */
+static char *program_path_new(const char *name)
+{
+    const char *list = getenv("PATH");
+    struct str rest = str_of(list ? list : "/usr/local/bin:/usr/bin:/bin"), folder;
+    if (strchr(name, '/'))
+        return xstrdup(name);
+    while (str_next(&rest, ':', &folder)) {
+        cleanup_free char *path = xasprintf("%.*s/%s", (int)MAX(folder.len, (size_t)1),
+                                            folder.len > 0 ? folder.at : ".", name);
+        if (path_is_executable(path))
+            return steal_ptr(&path);
+    }
+    return NULL;
+}
+
+/* The program, and the first of its words that is a file: the script of an interpreter. */
+static void program_identify(const char *const *command, struct buf *out)
+{
+    cleanup_free char *program = command[0] ? program_path_new(command[0]) : NULL;
+    struct stat st;
+    if (program)
+        file_identify(program, out);
+    for (const char *const *word = command + 1; command[0] && *word; word++) {
+        if (stat(*word, &st) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        file_identify(*word, out);
+        return;
+    }
+}
+
+void fit_signature_make(struct fit_signature *out, const char *const *command,
+                        const struct environment_wish *environment, const char *device,
+                        uint64_t device_bytes)
+{
+    struct buf words = BUF_INIT, program = BUF_INIT;
+    for (size_t i = 0; i < environment->env.len; i++) {
+        buf_add_shell_word(&words, environment->env.at[i]);
+        buf_add_char(&words, ' ');
+    }
+    if (environment->setup)
+        buf_addf(&words, "%s; ", environment->setup);
+    for (const char *const *word = command; *word; word++) {
+        buf_add_text(&words, word > command ? " " : "");
+        buf_add_shell_word(&words, *word);
+    }
+    program_identify(command, &program);
+    buf_reserve(&program, 0);
+    *out = (struct fit_signature){.command = buf_steal(&words),
+                                  .program = buf_steal(&program),
+                                  .device = xstrdup(device),
+                                  .device_bytes = device_bytes};
+}
+
+static bool is_same(const struct fit_signature *a, const struct fit_signature *b)
+{
+    return strcmp(a->command, b->command) == 0 && strcmp(a->program, b->program) == 0 &&
+           strcmp(a->device, b->device) == 0 && a->device_bytes == b->device_bytes;
+}
+
+/* ---- the file ---- */
+
+/* NULL: there is no place for it. */
+static char *folder_new(void)
+{
+    const char *own = getenv("MUSTER_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    if (own && *own)
+        return xstrdup(own);
+    if (cache && *cache == '/') /* by its specification, other values are to be ignored */
+        return path_join(cache, "muster");
+    return home && *home == '/' ? path_join(home, ".cache/muster") : NULL;
+}
+
+/* ERR_DATA, ERR_USAGE: why what is there is left out of account. Nothing there is no error. */
+static int memos_load(const char *folder, struct fit_memos *out, struct err *err)
+{
+    cleanup_free char *path = path_join(folder, "fit.json");
+    cleanup_buf struct buf text = BUF_INIT;
+    *out = (struct fit_memos){0};
+    if (!path_exists(path))
+        return 0;
+    int rc = ours_check_folder(folder, err);
+    if (rc == 0)
+        rc = ours_check_file(path, err);
+    if (rc == 0)
+        rc = plain_file_read(path, FIT_MEMO_BYTES_MAX, &text, err);
+    if (rc == 0 && !fit_memos_parse(buf_str(&text), out))
+        rc = fail(err, ERR_DATA, "%s is damaged", path);
+    return rc;
+}
+
+void fit_memos_read(struct fit_memos *out)
+{
+    cleanup_free char *folder = folder_new();
+    struct err err = {0};
+    *out = (struct fit_memos){0};
+    if (folder && memos_load(folder, out, &err) != 0)
+        talk("what muster fit remembers is not used: %s", err.text);
+}
+
+static int lock_take(const char *path, int *fd, struct err *err)
+{
+    int rc = ours_open(path, O_RDWR | O_CREAT, fd, err);
+    for (int waited_ms = 0; rc == 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0;
+         waited_ms += LOCK_LOOK_MS) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return fail_errno(err, "lock %s", path);
+        if (waited_ms >= LOCK_PATIENCE_MS)
+            return fail(err, ERR_USAGE, "%s is locked by another process", path);
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_LOOK_MS * 1000000L}, NULL);
+    }
+    return rc;
+}
+
+/* Opens the memory to be changed: its folder, its lock, what is in it. */
+static int memos_open(char **folder, int *lock_fd, struct fit_memos *memos, struct err *err)
+{
+    struct err why = {0};
+    *memos = (struct fit_memos){0};
+    *folder = folder_new();
+    if (!*folder)
+        return fail(err, ERR_USAGE, "there is no folder for it; set MUSTER_CACHE_DIR, or HOME");
+    int rc = mkdir_parents(*folder, 0700, err);
+    if (rc == 0)
+        rc = ours_check_folder(*folder, err);
+    if (rc)
+        return rc;
+    cleanup_free char *lock = path_join(*folder, "fit.lock");
+    rc = lock_take(lock, lock_fd, err);
+    if (rc == 0 && memos_load(*folder, memos, &why) != 0)
+        talk("what muster fit remembers is begun anew: %s", why.text);
+    return rc;
+}
+
+static void memo_drop(struct fit_memos *memos, size_t i)
+{
+    ASSERT(memos->at && i < memos->len);
+    fit_memo_release(&memos->at[i]);
+    memos->len--;
+    memmove(&memos->at[i], &memos->at[i + 1], (memos->len - i) * sizeof(memos->at[0]));
+}
+
+static int memos_store(const char *folder, struct fit_memos *memos, struct err *err)
+{
+    cleanup_free char *path = path_join(folder, "fit.json");
+    cleanup_buf struct buf text = BUF_INIT;
+    fit_memos_format(memos, &text);
+    while (text.len > FIT_MEMO_BYTES_MAX) { /* else nobody would read it again */
+        memo_drop(memos, 0);
+        buf_reset(&text);
+        fit_memos_format(memos, &text);
+    }
+    return file_replace(path, buf_str(&text), err);
+}
+
+/* ---- recall, remember, forget ---- */
+
+static struct fit_memo memo_copy(const struct fit_memo *memo)
+{
+    struct fit_memo copy = *memo;
+    copy.of.command = xstrdup(memo->of.command);
+    copy.of.program = xstrdup(memo->of.program);
+    copy.of.device = xstrdup(memo->of.device);
+    copy.wish = xstrdup(memo->wish);
+    copy.when = xstrdup(memo->when);
+    return copy;
+}
+
+bool fit_recall(const struct fit_signature *signature, const char *wish, struct fit_memo *out)
+{
+    struct fit_memos memos;
+    const struct fit_memo *found = NULL;
+    fit_memos_read(&memos);
+    for (size_t i = 0; i < memos.len; i++)
+        if (is_same(&memos.at[i].of, signature) && (!wish || strcmp(memos.at[i].wish, wish) == 0))
+            found = &memos.at[i];
+    *out = found ? memo_copy(found) : (struct fit_memo){0};
+    fit_memos_release(&memos);
+    return out->batch > 0;
+}
+
+static bool is_long(const char *text)
+{
+    return strlen(text) > FIT_TEXT_BYTES_MAX;
+}
+
+int fit_remember(const struct fit_memo *memo, struct err *err)
+{
+    cleanup_free char *folder = NULL;
+    cleanup_fd int lock_fd = -1;
+    struct fit_memos memos = {0};
+    if (is_long(memo->of.command) || is_long(memo->of.program) || is_long(memo->wish))
+        return fail(err, ERR_USAGE, "the command is longer than %d bytes", FIT_TEXT_BYTES_MAX);
+    int rc = memos_open(&folder, &lock_fd, &memos, err);
+    if (rc == 0) {
+        for (size_t i = memos.len; i-- > 0;)
+            if (is_same(&memos.at[i].of, &memo->of) && strcmp(memos.at[i].wish, memo->wish) == 0)
+                memo_drop(&memos, i);
+        if (memos.len == FIT_MEMOS_MAX)
+            memo_drop(&memos, 0);
+        memos.at = xrealloc(memos.at, (memos.len + 1) * sizeof(*memos.at));
+        memos.at[memos.len++] = memo_copy(memo);
+        rc = memos_store(folder, &memos, err);
+    }
+    fit_memos_release(&memos);
+    return rc;
+}
+
+int fit_forget(const struct fit_signature *signature, size_t *n_forgotten, struct err *err)
+{
+    cleanup_free char *folder = NULL;
+    cleanup_fd int lock_fd = -1;
+    struct fit_memos memos = {0};
+    *n_forgotten = 0;
+    int rc = memos_open(&folder, &lock_fd, &memos, err);
+    for (size_t i = memos.len; rc == 0 && i-- > 0;) {
+        if (signature && strcmp(memos.at[i].of.command, signature->command) != 0)
+            continue;
+        memo_drop(&memos, i);
+        ++*n_forgotten;
+    }
+    if (rc == 0)
+        rc = memos_store(folder, &memos, err);
+    fit_memos_release(&memos);
+    return rc;
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/parse.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "fit/fit_impl.h"
+#include "map/template.h"
+
+enum {
+    SCRATCH_BYTES = 256 * 1024,
+    SAMPLE_EVERY_MS = 100, /* a peak may be short */
+    MARGIN_PERCENT = 5,
+    NEAR_PERCENT = 3 /* of the best rate */
+};
+
+#define MARGIN_BYTES ((uint64_t)512 << 20)
+
+/* ---- what is asked ---- */
+
+static int command_check(const char *const *command, struct err *err)
+{
+    const uint32_t known = 1u << PLACE_BATCH | 1u << PLACE_GPU | 1u << PLACE_GPU_UUID;
+    uint32_t uses = template_uses_all(command);
+    if (!command || !command[0])
+        return fail(err, ERR_USAGE, "no command; it stands behind --, with {batch} in it");
+    for (const char *const *word = command; *word; word++)
+        if (template_check(str_of(*word), err) != 0)
+            return ERR_USAGE;
+    if (uses & ~known)
+        return fail(err, ERR_USAGE,
+                    "of the placeholders, muster fit fills in {batch}, {gpu} and {gpu_uuid} only; "
+                    "give a value for the others, or double the braces of a word that is none");
+    return 0;
+}
+
+int fit_check(const struct fit_request *request, struct err *err)
+{
+    struct rate_pattern pattern;
+    struct trial_input input = TRIAL_INPUT_INIT;
+    int n_ways = (request->n_items > 0) + (request->n_steps > 0) + (request->rate_pattern != NULL);
+    int rc = command_check(request->command, err);
+    if (rc == 0 && n_ways > 1)
+        rc = fail(err, ERR_USAGE,
+                  "--items, --steps and --rate-pattern are ways to the same number; give one");
+    if (rc == 0 && request->start > request->max)
+        rc = fail(err, ERR_USAGE, "--start %lu is above --max %lu", request->start, request->max);
+    if (rc == 0 && request->multiple > request->max)
+        rc = fail(err, ERR_USAGE, "no multiple of %lu is at most --max %lu", request->multiple,
+                  request->max);
+    if (rc == 0 && request->stdin_path)
+        rc = trial_input_open(&input, request->stdin_path, err);
+    trial_input_close(&input);
+    if (rc == 0) {
+        rc = rate_pattern_make(&pattern, request->rate_pattern, err);
+        rate_pattern_release(&pattern);
+    }
+    return rc;
+}
+
+/* The options that decide the result, as text. */
+static char *wish_new(const struct fit_request *r)
+{
+    struct buf out = BUF_INIT;
+    buf_addf(&out, "start=%lu max=%lu multiple=%lu repeat=%lu trial-limit=%lu", r->start, r->max,
+             r->multiple, r->n_repeats, r->trial_limit_ms);
+    if (r->margin.is_given)
+        buf_addf(&out, " margin=%lu+%u%%", r->margin.bytes, r->margin.percent);
+    if (r->n_items > 0)
+        buf_addf(&out, " items=%lu", r->n_items);
+    if (r->n_steps > 0)
+        buf_addf(&out, " steps=%lu", r->n_steps);
+    if (r->rate_pattern)
+        buf_addf(&out, " rate-pattern=%s", r->rate_pattern);
+    if (r->stdin_path)
+        buf_addf(&out, " stdin=%s", r->stdin_path);
+    return buf_steal(&out);
+}
+
+/* ---- the device ---- */
+
+int fit_device_spec(const struct fit_caller *caller, const char *gpus, char **out, struct err *err)
+{
+    cleanup_free struct device_spec *spec = xcalloc(1, sizeof(*spec));
+    cleanup_buf struct buf notes = BUF_INIT;
+    struct buf text = BUF_INIT;
+    struct device_list devices = {0};
+    int rc = spec_parse(gpus, spec, err);
+    if (rc == 0 && spec->kind == SPEC_NONE)
+        rc = fail(err, ERR_USAGE, "-g none: a device is needed");
+    if (rc)
+        return rc;
+    if (spec->is_default) {
+        rc = probe_universe(&(struct probe_opts){.self_path = caller->self_path}, spec, &devices,
+                            &notes, err);
+        spec->kind = devices.len > 0 && devices.at[0].kind == DEVICE_CPU ? SPEC_CPU : SPEC_ANY;
+        device_list_release(&devices);
+    }
+    if (spec->kind == SPEC_FREE)
+        spec->kind = SPEC_ANY;
+    if (spec->kind == SPEC_ANY || spec->is_default)
+        spec->count = 1;
+    if (spec->kind == SPEC_LIST)
+        spec->n_entries = 1;
+    spec->is_default = false;
+    if (spec->kind == SPEC_ALL)
+        buf_add_char(&text, '0');
+    else
+        spec_format(spec, &text);
+    *out = buf_steal(&text);
+    return rc;
+}
+
+/* What a new process on this machine could have. */
+static uint64_t memory_available_bytes(void)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    struct str rest, line, name = STR("MemAvailable:");
+    uint64_t kib;
+    if (file_read("/proc/meminfo", 1 << 16, &text, NULL) != 0)
+        return UINT64_MAX;
+    rest = buf_str(&text);
+    while (rest.len > 0 && str_next(&rest, '\n', &line)) {
+        if (!str_starts_with(line, name) || !str_ends_with(line, STR(" kB")))
+            continue;
+        struct str number = {line.at + name.len, line.len - name.len - 3};
+        return u64_parse(str_trim(number), 0, UINT64_MAX / 1024, &kib, NULL) == 0 ? kib * 1024
+                                                                                  : UINT64_MAX;
+    }
+    return UINT64_MAX;
+}
+
+uint64_t fit_margin_bytes(const struct fit_margin *margin, uint64_t total_bytes)
+{
+    uint32_t percent = margin->is_given ? margin->percent : MARGIN_PERCENT;
+    uint64_t bytes = margin->is_given ? margin->bytes : MARGIN_BYTES;
+    return MAX((uint64_t)((double)total_bytes * percent / 100), bytes);
+}
+
+static int margin_set(struct fit_device *d, const struct fit_margin *wish, struct err *err)
+{
+    uint64_t total_bytes = d->total_bytes;
+    char margin[16], total[16];
+    if (total_bytes == 0)
+        return 0;
+    d->margin_bytes = fit_margin_bytes(wish, total_bytes);
+    size_format(margin, d->margin_bytes);
+    size_format(total, total_bytes - MIN(d->used_bytes, total_bytes));
+    if (d->margin_bytes + d->used_bytes >= total_bytes)
+        return fail(
+            err, ERR_USAGE,
+            "a margin of %s leaves nothing of the %s that are free; give a smaller --margin",
+            margin, total);
+    d->limit_bytes = total_bytes - d->used_bytes - d->margin_bytes;
+    return 0;
+}
+
+static int device_look(struct fitting *f, struct err *err)
+{
+    struct fit_device *d = &f->device;
+    const struct seat *seat = &f->allocation.seats[0];
+    d->device = &f->allocation.devices.at[seat->devices[0]];
+    d->chosen = f->allocation.device_of[0];
+    d->total_bytes = d->device->mem_total_bytes;
+    d->used_bytes = d->total_bytes - MIN(d->device->mem_free_bytes, d->total_bytes);
+    d->is_sampled = d->device->kind != DEVICE_CPU && d->device->kind != DEVICE_SIM;
+    if (d->device->kind == DEVICE_CPU) {
+        uint64_t share = f->allocation.n_seats;
+        d->total_bytes = fit_device_bytes(d->device, share);
+        d->used_bytes = d->total_bytes - MIN(memory_available_bytes() / share, d->total_bytes);
+    }
+    return margin_set(d, &f->request->margin, err);
+}
+
+static void on_sampled(void *context, const struct device_sample *sample)
+{
+    trial_sampled(context, sample);
+}
+
+static void on_memory_back(void *context, uint32_t seat)
+{
+    struct fitting *f = context;
+    f->is_ready = f->is_ready || seat == 0;
+}
+
+static void on_lost(void *context, uint32_t chosen, bool is_awaited)
+{
+    struct fitting *f = context;
+    struct err err = {0};
+    (void)is_awaited;
+    if (chosen != f->device.chosen)
+        return;
+    fail(&err, ERR_UNAVAILABLE, "%s was lost", f->allocation.seats[0].label);
+    shell_abort(&f->shell, &err);
+}
+
+static const struct device_handlers watch_handlers = {
+    .sampled = on_sampled, .lost = on_lost, .memory_back = on_memory_back};
+
+/* ---- the shell ---- */
+
+static void on_stop(void *context, bool now)
+{
+    struct fitting *f = context;
+    (void)now;
+    if (f->trial.process)
+        node_end(f->trial.process, END_POLITELY);
+}
+
+static void on_kill(void *context)
+{
+    struct fitting *f = context;
+    if (f->trial.process)
+        node_end(f->trial.process, END_AT_ONCE);
+}
+
+static void on_tick(void *context)
+{
+    struct fitting *f = context;
+    trial_tick(f);
+    device_watch_check(f->watch);
+}
+
+static void on_each_second(void *context)
+{
+    struct fitting *f = context;
+    device_watch_renew(f->watch);
+}
+
+static const struct shell_verb fit_shell = {.name = "fit",
+                                            .stop = on_stop,
+                                            .kill = on_kill,
+                                            .tick = on_tick,
+                                            .each_second = on_each_second};
+
+/* ---- the search ---- */
+
+static struct fit_wish search_wish(const struct fitting *f)
+{
+    const struct fit_request *r = f->request;
+    return (struct fit_wish){.start = r->start,
+                             .max = r->max,
+                             .multiple = r->multiple,
+                             .limit_bytes = f->device.limit_bytes,
+                             .n_repeats = (uint32_t)r->n_repeats,
+                             .near = NEAR_PERCENT / 100.0};
+}
+
+/* Starts the next trial, or returns false: there is none. */
+static bool trial_next(struct fitting *f)
+{
+    struct err err = {0};
+    struct fit_step step = fit_next(&f->fit);
+    f->is_ready = false;
+    if (step.kind != FIT_TRY)
+        return false;
+    if (trial_start(f, step.batch, &err) != 0)
+        shell_abort(&f->shell, &err);
+    return true;
+}
+
+static void trials_run(struct fitting *f)
+{
+    bool goes_on = trial_next(f);
+    while (f->trial.process || (goes_on && !shell_is_to_end(&f->shell))) {
+        shell_turn(&f->shell);
+        if (f->is_ready && !f->trial.process && !shell_is_to_end(&f->shell))
+            goes_on = trial_next(f);
+        else if (!f->trial.process && fit_next(&f->fit).kind != FIT_TRY)
+            goes_on = false; /* nobody waits for the memory of the last one */
+    }
+}
+
+static void memo_make(const struct fitting *f, const struct fit_signature *signature, char *wish,
+                      struct fit_memo *out)
+{
+    struct fit_result result;
+    char when[40];
+    fit_result(&f->fit, &result);
+    clock_rfc3339(when, clock_wall_ms());
+    *out = (struct fit_memo){.of = *signature,
+                             .wish = wish,
+                             .when = xstrdup(when),
+                             .batch = result.batch,
+                             .peak_bytes = result.peak_bytes,
+                             .limit_bytes = f->device.limit_bytes,
+                             .rate = result.rate,
+                             .fixed_bytes = result.line.fixed_bytes,
+                             .item_bytes = result.line.item_bytes};
+}
+
+static int search_run(struct fitting *f, const struct fit_signature *signature, char *wish,
+                      struct buf *out, struct err *err)
+{
+    struct err why = {0};
+    struct fit_memo memo;
+    const struct shell_end *end = &f->shell.end;
+    trials_run(f);
+    if (f->n_rows > 0)
+        report_add(f, out);
+    if (end->signal)
+        return 128 + end->signal;
+    if (end->err.code)
+        return fail(err, end->err.code, "%s", end->err.text);
+    memo_make(f, signature, wish, &memo);
+    if (memo.batch > 0 && fit_remember(&memo, &why) != 0)
+        talk("the result is not remembered: %s", why.text);
+    free(memo.when);
+    return memo.batch > 0 ? 0 : err_exit_status(ERR_FAILED);
+}
+
+/* Measures, unless the same was asked before. */
+static int answer(struct fitting *f, struct buf *out, struct err *err)
+{
+    const struct fit_request *request = f->request;
+    struct fit_signature signature;
+    struct fit_memo memo;
+    cleanup_free char *wish = wish_new(request);
+    int rc = 0;
+    fit_signature_make(&signature, request->command, &request->environment, f->device.device->name,
+                       f->device.total_bytes);
+    const struct fit_wish asked = search_wish(f);
+    fit_begin(&f->fit, &asked);
+    if (request->is_plan)
+        plan_report_add(f, out);
+    else if (!request->is_fresh && fit_recall(&signature, wish, &memo)) {
+        memo_report_add(&memo, request->is_json, out);
+        fit_memo_release(&memo);
+    } else
+        rc = search_run(f, &signature, wish, out, err);
+    fit_signature_release(&signature);
+    return rc;
+}
+
+static int device_take(struct fitting *f, struct str scratch, struct err *err)
+{
+    cleanup_free char *gpus = NULL;
+    struct allocation_wish wish = f->request->allocation;
+    const char *program = f->request->command[0];
+    bool is_found_later = f->request->environment.setup || template_uses(str_of(program)) != 0;
+    int rc = is_found_later ? 0 : program_check(program, err);
+    if (rc == 0)
+        rc = fit_device_spec(f->caller, wish.gpus, &gpus, err);
+    wish.gpus = gpus;
+    if (rc == 0)
+        rc = shell_begin(&f->shell, &wish, &f->allocation, scratch, err);
+    return rc ? rc : device_look(f, err);
+}
+
+int fit_search(const struct fit_caller *caller, const struct fit_request *request, struct buf *out,
+               struct err *err)
+{
+    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
+    cleanup_free struct fitting *f = xcalloc(1, sizeof(*f));
+    *f = (struct fitting){.shell = {.verb = &fit_shell,
+                                    .context = f,
+                                    .log = caller->log,
+                                    .self_path = caller->self_path,
+                                    .signals = {.front_fd = -1},
+                                    .machines = {.sample_every_ms = SAMPLE_EVERY_MS},
+                                    .limit_ms = request->limit_ms},
+                          .trial = {.input = TRIAL_INPUT_INIT},
+                          .request = request,
+                          .caller = caller};
+    int rc = rate_pattern_make(&f->pattern, request->rate_pattern, err);
+    if (rc == 0)
+        rc = device_take(f, (struct str){scratch, SCRATCH_BYTES}, err);
+    if (rc == 0) {
+        f->watch = device_watch_new(&f->shell, &f->allocation, &watch_handlers, f);
+        device_watch_begin(f->watch);
+        rc = answer(f, out, err);
+        device_watch_end(f->watch);
+        shell_reap(&f->shell); /* what a trial left whose guard was killed */
+    }
+    shell_close(&f->shell);
+    device_watch_free(f->watch);
+    trial_release(&f->trial);
+    rate_pattern_release(&f->pattern);
+    free(f->rows);
+    allocation_release(&f->allocation);
+    return rc;
+}

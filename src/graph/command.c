@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a job is started with: its words, its environment, and where.
+ */
+#include <xxhash.h>
+
+#include "base/cleanup.h"
+#include "base/rng.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+#include "graph/list/joblog.h"
+
+static const struct graph_job *job_of(const struct process *process)
+{
+    return &process->graph->jobs[process->job];
+}
+
+static const char *name_of(const struct process *process)
+{
+    return job_of(process)->plan->name;
+}
+
+/* ---- words ---- */
+
+static char *number_new(uint64_t value)
+{
+    return xasprintf("%lu", value);
+}
+
+/* "--gpus" of muster's own verbs: those of the job, which is all that they see. */
+static void devices_spec_add(const struct process *process, struct env_list *words)
+{
+    const struct graph *graph = process->graph;
+    size_t n = process->seat.n_devices;
+    const struct device *first =
+        n > 0 ? &graph->allocation.devices.at[process->seat.devices[0]] : NULL;
+    char *spec = !first                      ? xstrdup("cpu:1")
+                 : first->kind == DEVICE_CPU ? xasprintf("cpu:%zu", n)
+                                             : xstrdup("all");
+    env_list_add(words, xstrdup("--gpus"));
+    env_list_add(words, spec);
+}
+
+struct values {
+    char *batch, *seed, *attempt, *slot, *gpu, *gpus, *gpu_uuid;
+};
+
+/* It stays when other jobs are added to the file. */
+static uint64_t job_seed(const struct process *process)
+{
+    const char *name = name_of(process);
+    return item_seed(process->graph->base_seed, XXH3_64bits(name, strlen(name)));
+}
+
+static void values_make(const struct process *process, struct values *out)
+{
+    const struct graph *graph = process->graph;
+    cleanup_buf struct buf gpus = BUF_INIT;
+    const struct device *first = NULL;
+    for (size_t i = 0; i < process->seat.n_devices; i++) {
+        const struct device *device = &graph->allocation.devices.at[process->seat.devices[i]];
+        first = first ? first : device;
+        buf_addf(&gpus, "%s%d", i > 0 ? "," : "", device->index);
+    }
+    *out = (struct values){.batch = number_new(process->batch),
+                           .seed = number_new(job_seed(process)),
+                           .attempt = number_new(process->attempt),
+                           .slot = number_new(process->seat.n_devices > 0 ? process->devices[0] + 1u
+                                                                          : graph->n_processes),
+                           .gpu = first ? xasprintf("%d", first->index) : xstrdup(""),
+                           .gpus = xstrdup(buf_text(&gpus)),
+                           .gpu_uuid = xstrdup(first ? first->uuid : "")};
+}
+
+static void values_release(struct values *values)
+{
+    free(values->batch);
+    free(values->seed);
+    free(values->attempt);
+    free(values->slot);
+    free(values->gpu);
+    free(values->gpus);
+    free(values->gpu_uuid);
+}
+
+static int words_fill(const struct process *process, const char *const *templates,
+                      const struct values *values, struct env_list *out, struct err *err)
+{
+    const struct fill fills[] = {{"batch", values->batch},
+                                 {"seed", values->seed},
+                                 {"attempt", values->attempt},
+                                 {"slot", values->slot},
+                                 {"gpu", values->gpu},
+                                 {"gpus", values->gpus},
+                                 {"gpu_uuid", values->gpu_uuid},
+                                 {"job", name_of(process)},
+                                 {"run_dir", process->graph->shell.run_dir},
+                                 {"muster", host_program(process->graph, process->seat.host)}};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && templates && templates[i]; i++) {
+        struct buf word = BUF_INIT;
+        rc = placeholders_fill(templates[i], fills, countof(fills), &word, err);
+        env_list_add(out, xstrdup(buf_text(&word)));
+        buf_release(&word);
+    }
+    return rc;
+}
+
+/* A muster that is the job takes the devices that this one has locked. */
+static void locks_hand_down(const struct process *process, struct env_list *env)
+{
+    struct buf entry = BUF_INIT;
+    buf_add_text(&entry, LOCK_HANDED_DOWN "=");
+    for (size_t i = 0; i < process->seat.n_devices; i++)
+        buf_addf(&entry, "%s%s", i > 0 ? "," : "",
+                 process->graph->allocation.devices.at[process->seat.devices[i]].uuid);
+    env_set(env, buf_steal(&entry));
+}
+
+/*
+ * A muster that is the job has its runs here, and goes on with what an earlier attempt began; but not if the job, or
+ * what it needs, is not what it was then: results of two checkpoints are never mixed.
+ */
+static void runs_dir_set(const struct process *process, struct env_list *env)
+{
+    const struct graph_job *job = job_of(process);
+    cleanup_free char *definition = definition_new(job->plan);
+    cleanup_free char *name = job_log_name_new(job->plan->name);
+    uint64_t work = XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
+    env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs/%s-%016lx", process->graph->shell.run_dir, name,
+                           work));
+}
+
+/* What the job wants. A name alone is to be unset, on another machine too, whatever is set there. */
+static void entries_apply(const struct process *process, const struct env_list *of_job,
+                          struct env_list *env)
+{
+    for (size_t i = 0; i < of_job->len; i++) {
+        const char *entry = of_job->at[i];
+        if (strchr(entry, '='))
+            env_set(env, xstrdup(entry));
+        else
+            env_unset(env, entry);
+        if (!strchr(entry, '=') && process->seat.host > 0)
+            env_list_add(env, xstrdup(entry));
+    }
+}
+
+static void environment_make(const struct process *process, const struct values *values,
+                             const struct env_list *of_job, struct env_list *env)
+{
+    const struct graph *graph = process->graph;
+    static const char *const of_workers[] = {"MUSTER_CHANNEL", "MUSTER_WORKER", "MUSTER_WORKERS"};
+    env_inherit(env);
+    for (size_t i = 0; i < countof(of_workers); i++) /* of a muster which started this one */
+        env_unset(env, of_workers[i]);
+    if (process->seat.host == 0) /* else its agent does */
+        seat_devices_add(&graph->allocation, &process->seat, env);
+    if (!env_get(env, "PYTHONUNBUFFERED"))
+        env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
+    environment_wish_apply(&graph->request->environment, env);
+    if (job_of(process)->plan->kind != PLAN_RUN) {
+        locks_hand_down(process, env);
+        runs_dir_set(process, env);
+    }
+    env_set(env, xasprintf("MUSTER_RUN_ID=%s", graph->shell.run_id));
+    env_set(env, xasprintf("MUSTER_RUN_DIR=%s", graph->shell.run_dir));
+    env_set(env, xasprintf("MUSTER_JOB=%s", name_of(process)));
+    env_set(env, xasprintf("MUSTER_SEED=%s", values->seed));
+    env_set(env, xasprintf("MUSTER_ATTEMPT=%u", process->attempt));
+    env_set(env, xasprintf("MUSTER_BATCH=%lu", process->batch));
+    entries_apply(process, of_job, env);
+    env_end(env);
+}
+
+/* ---- the start ---- */
+
+/* What is set on another machine even if it is so here: what the user names, and what the job does. */
+static struct texts sent_make(const struct graph *graph, const struct env_list *of_job)
+{
+    const struct texts *of_all = &graph->request->environment.env;
+    struct texts sent = {xcalloc(of_all->len + of_job->len + 1, sizeof(*sent.at))};
+    for (size_t i = 0; i < of_all->len; i++)
+        sent.at[sent.len++] = of_all->at[i];
+    for (size_t i = 0; i < of_job->len; i++)
+        sent.at[sent.len++] = of_job->at[i];
+    return sent;
+}
+
+struct command {
+    struct env_list words, of_job, env;
+};
+
+static void command_release(struct command *command)
+{
+    env_list_release(&command->words);
+    env_list_release(&command->of_job);
+    env_list_release(&command->env);
+}
+
+static int command_spawn(struct process *process, const struct command *command, struct err *err)
+{
+    struct graph *graph = process->graph;
+    const struct plan_job *plan = graph->jobs[process->job].plan;
+    bool is_far = process->seat.host > 0;
+    struct env_list words = {0};
+    struct texts sent = sent_make(graph, &command->of_job);
+    uint32_t joined[SEAT_DEVICES_MAX];
+    int held[LOCK_FDS_MAX];
+    environment_command(&graph->request->environment, (const char *const *)command->words.at,
+                        &words);
+    struct spawn_request request = {
+        .argv = (const char *const *)words.at,
+        .envp = (const char *const *)command->env.at,
+        /* An agent that does not see the folder must not start the job in another one. */
+        .cwd = plan->cwd ? plan->cwd
+               : is_far  ? graph->cwd
+                         : NULL,
+        .seat = &process->seat,
+        .joined = joined,
+        .n_joined = process_seats_list(process, joined),
+        .grace_ms = graph->request->grace_ms,
+        .sent = &sent,
+        .held_fds = held,
+        .n_held_fds = device_locks_fds(&graph->allocation.locks, process->seat.devices,
+                                       process->seat.n_devices, held),
+        .handlers = &process_handlers,
+        .context = process};
+    int rc = node_spawn(graph->shell.node, &request, &process->worker, err);
+    env_list_release(&words);
+    free(sent.at);
+    return rc;
+}
+
+static void command_keep(struct process *process, const struct env_list *words)
+{
+    struct buf text = BUF_INIT;
+    joblog_command_add(&text, (const char *const *)words->at);
+    process->command = buf_steal(&text);
+}
+
+/* The words, with the devices for muster's own verbs. */
+static void words_take(const struct process *process, const struct env_list *filled,
+                       struct env_list *words)
+{
+    enum plan_kind kind = job_of(process)->plan->kind;
+    bool takes_devices = kind == PLAN_MAP || kind == PLAN_LAUNCH;
+    for (size_t i = 0; i < filled->len; i++) {
+        env_list_add(words, xstrdup(filled->at[i]));
+        if (takes_devices && i == 1) /* "muster map" */
+            devices_spec_add(process, words);
+    }
+    env_end(words);
+}
+
+int process_command_start(struct process *process, struct err *err)
+{
+    const struct plan_job *plan = job_of(process)->plan;
+    struct env_list filled = {0};
+    struct command command = {0};
+    struct values values;
+    values_make(process, &values);
+    int rc = words_fill(process, plan->argv, &values, &filled, err);
+    rc = rc ? rc : words_fill(process, plan->env, &values, &command.of_job, err);
+    if (rc == 0) {
+        words_take(process, &filled, &command.words);
+        if (process->graph->request->joblog)
+            command_keep(process, &command.words);
+        environment_make(process, &values, &command.of_job, &command.env);
+        rc = command_spawn(process, &command, err);
+    }
+    values_release(&values);
+    env_list_release(&filled);
+    command_release(&command);
+    return rc;
+}

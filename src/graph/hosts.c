@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The machines of a run: those that come late, are lost, return and are given back (shell/hosts.h), as the dag sees them. A
+ * host of the dag is a node of the run; its devices are further ones of those chosen, and have the same numbers in the dag.
+ */
+#include "shell/hosts.h"
+
+#include <fnmatch.h>
+
+#include "base/cleanup.h"
+#include "base/this_host.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+#include "node/wire_body.h"
+#include "shell/host_link.h"
+
+enum {
+    GIVE_UP_SLACK_MS = 1000 /* a head and its agent do not lose each other at the same time */
+};
+
+static uint32_t node_of(const struct graph *graph, uint32_t part)
+{
+    return graph->allocation.hosts[part].node;
+}
+
+/* ---- what is known of one ---- */
+
+bool host_is_up(const struct graph *graph, uint32_t node)
+{
+    return node == 0 || graph->fleet.hosts[node].is_up;
+}
+
+const char *host_label(const struct graph *graph, uint32_t node)
+{
+    const struct allocation *a = &graph->allocation;
+    for (size_t i = a->n_hosts; node > 0 && i-- > 0;)
+        if (a->hosts[i].node == node)
+            return a->hosts[i].name;
+    return "local";
+}
+
+const char *host_program(const struct graph *graph, uint32_t node)
+{
+    if (node == 0)
+        return graph->shell.self_path;
+    const char *program = hosts_machine(graph->shell.machines.hosts, node).program;
+    return program[0] ? program : AGENT_PROGRAM;
+}
+
+uint32_t host_cpus(const struct graph *graph, uint32_t node)
+{
+    const struct hosts *hosts = graph->shell.machines.hosts;
+    return hosts ? hosts_machine(hosts, node).n_cpus : processors_allowed();
+}
+
+/* Each gives the other up when it has heard nothing for so long, the agent perhaps after the head, and then ends its jobs. */
+uint64_t host_empty_ms(struct graph *graph)
+{
+    uint64_t timeout_ms = graph->request->allocation.host_timeout_ms;
+    return shell_now(&graph->shell) + (timeout_ms ? timeout_ms : HOST_TIMEOUT_MS) +
+           graph->request->grace_ms + GIVE_UP_SLACK_MS;
+}
+
+/* ---- which hosts a job may use ---- */
+
+static bool name_matches(const char *patterns, const char *name)
+{
+    struct str rest = str_of(patterns), piece;
+    bool does = false;
+    while (rest.len > 0 && !does && str_next(&rest, ',', &piece)) {
+        piece = str_trim(piece);
+        cleanup_free char *pattern = xstrndup(piece.at, piece.len);
+        does = fnmatch(pattern, name, 0) == 0;
+    }
+    return does;
+}
+
+/* This machine is known by its own name as well. */
+static bool host_matches(const struct graph *graph, const char *patterns, uint32_t node)
+{
+    const struct hosts *hosts = graph->shell.machines.hosts;
+    char own[HOST_NAME_BYTES];
+    if (name_matches(patterns, host_label(graph, node)))
+        return true;
+    if (node > 0)
+        return name_matches(patterns, hosts_machine(hosts, node).name);
+    host_name(own);
+    return name_matches(patterns, own);
+}
+
+static bool has_part(const struct graph *graph, uint32_t node)
+{
+    bool has = false;
+    for (size_t i = 0; i < graph->allocation.n_hosts; i++)
+        has = has || graph->allocation.hosts[i].node == node;
+    return has;
+}
+
+static void host_allow(struct graph *graph, uint32_t node)
+{
+    for (uint32_t i = 0; i < graph->fleet.n_patterns; i++)
+        if (host_matches(graph, graph->fleet.patterns[i], node))
+            dag_allow(graph->dag, i + 1, node);
+}
+
+int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err)
+{
+    struct graph_fleet *fleet = &graph->fleet;
+    *out = 0;
+    if (!hosts)
+        return 0;
+    while (*out < fleet->n_patterns && strcmp(fleet->patterns[*out], hosts) != 0)
+        ++*out;
+    if (++*out <= fleet->n_patterns)
+        return 0;
+    if (*out >= DAG_PLACES_MAX)
+        return fail(err, ERR_USAGE, "'%s': a graph can have %d different texts for hosts at most",
+                    hosts, DAG_PLACES_MAX - 1);
+    fleet->patterns = xrealloc(fleet->patterns, *out * sizeof(*fleet->patterns));
+    fleet->patterns[fleet->n_patterns++] = hosts;
+    for (uint32_t node = 0; node < fleet->n_hosts; node++)
+        if (has_part(graph, node) && host_matches(graph, hosts, node))
+            dag_allow(graph->dag, *out, node);
+    return 0;
+}
+
+/* ---- hosts that come ---- */
+
+/* Room for what the allocation has. */
+static void fleet_grow(struct graph *graph)
+{
+    const struct allocation *a = &graph->allocation;
+    struct graph_fleet *fleet = &graph->fleet;
+    uint32_t n_hosts = MAX(fleet->n_hosts, 1u);
+    for (uint32_t part = 0; part < a->n_hosts; part++)
+        n_hosts = MAX(n_hosts, a->hosts[part].node + 1);
+    fleet->hosts = xrealloc(fleet->hosts, n_hosts * sizeof(*fleet->hosts));
+    for (; fleet->n_hosts < n_hosts; fleet->n_hosts++)
+        fleet->hosts[fleet->n_hosts] = (struct graph_host){0};
+    fleet->parts = xrealloc(fleet->parts, a->n_hosts * sizeof(*fleet->parts));
+    for (; fleet->n_parts < a->n_hosts; fleet->n_parts++)
+        fleet->parts[fleet->n_parts] = (struct graph_part){0};
+}
+
+int graph_hosts_begin(struct graph *graph, struct err *err)
+{
+    const struct allocation *a = &graph->allocation;
+    fleet_grow(graph);
+    if (graph->fleet.n_hosts > DAG_HOSTS_MAX)
+        return fail(err, ERR_USAGE, "a graph can use %d hosts at most", DAG_HOSTS_MAX - 1);
+    for (size_t part = 0; part < a->n_hosts; part++)
+        graph->fleet.hosts[a->hosts[part].node].is_up = true;
+    return 0;
+}
+
+void graph_hosts_release(struct graph *graph)
+{
+    free(graph->fleet.hosts);
+    free(graph->fleet.parts);
+    free(graph->fleet.patterns);
+}
+
+/* False: the dag has no room for them, and for no others from now on, because numbers are given in order. */
+static bool devices_add(struct graph *graph, const struct allocation_host *of)
+{
+    const struct allocation *a = &graph->allocation;
+    for (uint32_t i = of->first_chosen; i < of->first_chosen + of->n_chosen; i++) {
+        const struct dag_device device = {.host = of->node,
+                                          .mem_bytes = a->devices.at[a->chosen[i]].mem_free_bytes};
+        if (graph->fleet.is_full || dag_add_device(graph->dag, &device, 0) == UINT32_MAX)
+            return false;
+        graph->fleet.n_devices++;
+    }
+    return true;
+}
+
+void graph_host_came(void *context, uint32_t part)
+{
+    struct graph *graph = context;
+    const struct allocation_host of = graph->allocation.hosts[part];
+    uint32_t end = of.first_chosen + of.n_chosen;
+    fleet_grow(graph);
+    graph->devices = xrealloc(graph->devices, (end + 1) * sizeof(*graph->devices));
+    for (uint32_t i = of.first_chosen; i < end; i++)
+        graph_device_begin(graph, i);
+    graph->fleet.is_full = graph->fleet.is_full || of.node >= DAG_HOSTS_MAX;
+    if (!graph->fleet.is_full)
+        dag_add_host(graph->dag, of.node, host_cpus(graph, of.node));
+    graph->fleet.is_full = !devices_add(graph, &of);
+    if (graph->fleet.is_full) {
+        log_add(graph->shell.log, LOG_WARN, "graph", "%s is not used: this graph has %u devices",
+                of.name, graph->fleet.n_devices);
+        return;
+    }
+    graph->fleet.hosts[of.node].is_up = true;
+    graph->fleet.hosts[of.node].is_awaited = false;
+    host_allow(graph, of.node);
+    for (uint32_t i = of.first_chosen; i < end; i++)
+        graph_tell(graph, (struct dag_event){.kind = DEV_DEVICE_UP, .device = i});
+    graph_tell(graph, (struct dag_event){.kind = DEV_HOST_UP, .device = of.node});
+}
+
+void graph_hosts_awaited(void *context, bool are_awaited)
+{
+    struct graph *graph = context;
+    graph->fleet.are_awaited = are_awaited;
+    graph_tell(graph, (struct dag_event){.kind = DEV_AWAIT, .flag = are_awaited});
+}
+
+static bool any_may_start(const struct graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct dag_job_view view = dag_job_view(graph->dag, i);
+        if (view.state == DAG_READY && !view.is_held)
+            return true;
+    }
+    return false;
+}
+
+bool graph_awaits_hosts(const struct graph *graph)
+{
+    const struct dag_view view = dag_view(graph->dag);
+    bool are_awaited = graph->fleet.are_awaited;
+    for (uint32_t node = 1; node < graph->fleet.n_hosts; node++)
+        are_awaited = are_awaited || graph->fleet.hosts[node].is_awaited;
+    bool is_halted = graph->request->halts && view.n_of[DAG_FAILED] > 0;
+    return are_awaited && !view.is_stopped && !is_halted && view.n_of[DAG_READY] > 0 &&
+           any_may_start(graph);
+}
+
+/* ---- hosts that are lost, or given back ---- */
+
+static void host_tell(struct graph *graph, enum dag_event_kind kind, uint32_t node)
+{
+    if (node < DAG_HOSTS_MAX)
+        graph_tell(graph, (struct dag_event){.kind = kind, .device = node});
+}
+
+void graph_host_changed(void *context, uint32_t part, enum host_change change)
+{
+    struct graph *graph = context;
+    uint32_t node = node_of(graph, part);
+    graph->fleet.hosts[node].is_up = change == HOST_BACK;
+    graph->fleet.hosts[node].is_awaited = change == HOST_LOST;
+    host_tell(graph, change == HOST_BACK ? DEV_HOST_UP : DEV_HOST_DOWN, node);
+}
+
+/* One that came back with other devices has those. */
+static bool stays(const struct graph *graph, uint32_t node)
+{
+    bool does = false;
+    for (uint32_t part = 0; part < graph->fleet.n_parts; part++)
+        does = does || (node_of(graph, part) == node && !graph->fleet.parts[part].is_leaving);
+    return does;
+}
+
+void graph_host_given_back(void *context, uint32_t part, bool now)
+{
+    struct graph *graph = context;
+    const struct allocation_host of = graph->allocation.hosts[part];
+    graph->fleet.parts[part].is_leaving = true;
+    graph->fleet.hosts[of.node].is_awaited = false;
+    for (uint32_t i = of.first_chosen; i < of.first_chosen + of.n_chosen; i++) {
+        graph->devices[i].is_up_due = false;
+        if (i < graph->fleet.n_devices)
+            graph_tell(graph, (struct dag_event){.kind = DEV_DEVICE_DOWN, .device = i});
+    }
+    if (stays(graph, of.node))
+        return;
+    host_tell(graph, DEV_HOST_DOWN, of.node);
+    for (struct process *p = graph->processes; now && p; p = p->next)
+        if (p->seat.host == of.node && p->worker) {
+            p->was_ended = true;
+            node_end(p->worker, END_POLITELY);
+        }
+}
+
+static bool is_empty(const struct graph *graph, uint32_t part)
+{
+    const struct allocation_host *of = &graph->allocation.hosts[part];
+    bool is = true;
+    for (const struct process *p = graph->processes; p; p = p->next) {
+        bool has_device = p->seat.n_devices > 0 && p->devices[0] >= of->first_chosen &&
+                          p->devices[0] < of->first_chosen + of->n_chosen;
+        is = is && !has_device && (p->seat.host != of->node || stays(graph, of->node));
+    }
+    return is;
+}
+
+void graph_hosts_tick(struct graph *graph)
+{
+    struct graph_fleet *fleet = &graph->fleet;
+    for (uint32_t part = 0; part < fleet->n_parts; part++) {
+        if (!fleet->parts[part].is_leaving || fleet->parts[part].has_left || !is_empty(graph, part))
+            continue;
+        fleet->parts[part].has_left = true;
+        hosts_part_vacated(graph->shell.machines.hosts, part);
+    }
+}
+
+uint64_t graph_finish_ms(void *context, uint32_t part)
+{
+    const struct graph *graph = context;
+    uint64_t longest_ms = 0;
+    for (const struct process *p = graph->processes; p; p = p->next) {
+        uint64_t ran_ms = graph->shell.now_ms - p->started_ms;
+        uint64_t expected_ms = graph->jobs[p->job].expected_ms;
+        /* As long again as it has run, if nothing better is known. */
+        uint64_t left_ms = expected_ms > ran_ms ? expected_ms - ran_ms : ran_ms;
+        if (p->seat.host == node_of(graph, part))
+            longest_ms = MAX(longest_ms, left_ms);
+    }
+    return longest_ms;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include "base/attr.h"
+#include "fit/output.h"
+
+/* The rate that a pattern finds in what is printed, in pieces of n bytes. */
+static double rate_in(const char *pattern_text, const char *printed, size_t n)
+{
+    struct rate_pattern pattern;
+    struct output output = {0};
+    double rate = 0;
+    struct str rest = str_of(printed);
+    assert_int_equal(rate_pattern_make(&pattern, pattern_text, NULL), 0);
+    while (rest.len > 0) {
+        size_t len = MIN(n, rest.len);
+        output_take(&output, (struct str){rest.at, len}, &pattern, &rate);
+        rest = (struct str){rest.at + len, rest.len - len};
+    }
+    output_end(&output, &pattern, &rate);
+    output_release(&output);
+    rate_pattern_release(&pattern);
+    return rate;
+}
+
+static void the_last_rate_that_is_printed_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *printed;
+        double rate;
+    } cases[] = {
+        {"([0-9.]+) it/s", "1 it/s\r2.5 it/s\r", 2.5},
+        {"([0-9.]+) it/s", "7 it/s\nno more\n", 7},
+        {"([0-9.]+) it/s", "unfinished 8 it/s", 8},
+        {"rate=[0-9]+", "rate=5\n", 0}, /* all of the match is no number */
+        {"[0-9]+", "5\n", 5},
+        {"r: *([-0-9.e+]+)", "r: 1e3\nr: -4\nr: 0\n", 1000},
+        {"r: *(nan|inf)", "r: nan\nr: inf\n", 0},
+        {"(a)|(b)", "b\n", 0},
+        {"x([0-9]+)?y", "xy\n", 0},
+        {"([0-9]+) it", "1 ", 0},
+    };
+    for (size_t i = 0; i < countof(cases); i++)
+        for (size_t n = 1; n < 40; n += 4)
+            if (rate_in(cases[i].pattern, cases[i].printed, n) != cases[i].rate)
+                fail_msg("%s in %s", cases[i].pattern, cases[i].printed);
+}
+
+static void a_pattern_that_is_none_is_refused_with_an_example(void **state)
+{
+    (void)state;
+    struct rate_pattern pattern;
+    struct err err = {0};
+    assert_int_equal(rate_pattern_make(&pattern, "([0-9]", &err), ERR_USAGE);
+    assert_non_null(strstr(err.text, "such as 'rate: ([0-9.]+)'"));
+    rate_pattern_release(&pattern);
+    assert_int_equal(rate_pattern_make(&pattern, NULL, NULL), 0);
+    assert_true(rate_pattern_find(&pattern, "7") == 0);
+}
+
+static void only_the_end_of_what_is_printed_is_kept(void **state)
+{
+    (void)state;
+    struct rate_pattern none = {0};
+    struct output output = {0};
+    static char large[100000];
+    double rate = 0;
+    memset(large, 'x', sizeof(large));
+    output_take(&output, STR("begin\n"), &none, &rate);
+    for (int i = 0; i < 10; i++) {
+        output_take(&output, (struct str){large, sizeof(large)}, &none, &rate);
+        output_take(&output, STR("\nlast words\n \n"), &none, &rate);
+    }
+    assert_true(output.tail.len <= 2 * (size_t)OUTPUT_TAIL_BYTES);
+    assert_int_equal(output_tail(&output).len, OUTPUT_TAIL_BYTES);
+    assert_true(str_equal(output_last_line(&output), STR("last words")));
+    output_release(&output);
+    assert_int_equal(output_last_line(&output).len, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_rate_that_is_printed_counts),
+        cmocka_unit_test(a_pattern_that_is_none_is_refused_with_an_example),
+        cmocka_unit_test(only_the_end_of_what_is_printed_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
