@@ -8,6 +8,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import tempfile
 import time
 
 from harness import Row, spread, verdict
@@ -17,7 +18,7 @@ BAR_FIRST_S = 1
 # Every job asks for the one before it in each direction, and for the one of the stage before.
 STAGES = 4
 FIRST = '[ -e began ] || date +%s.%N >began.new; [ -e began ] || mv began.new began; exec sleep 1000'
-# A queue of task-spooler is asked one process a job, and looks through all its jobs: fewer of them.
+# A queue of task-spooler is told of each job by a process of its own, and looks through all its jobs: fewer of them.
 SPOOLED = 'i=0; while [ $i -lt "$1" ]; do tsp -n true; i=$((i + 1)); done >/dev/null; tsp -S 1; tsp -n true; tsp -w; tsp -K'
 
 
@@ -36,22 +37,30 @@ def spooler(bench, n):
 
 
 def no_ops(bench):
-    n, n_spooled = bench.size(10000, 300), bench.size(1000, 50)
+    n, n_parallel, n_spooled = bench.size(10000, 300), bench.size(2000, 100), bench.size(1000, 50)
     files_make(bench, n)
+    names = {"muster": n, "make -j2": n, "parallel -j2, %d jobs" % n_parallel: n_parallel,
+             "task-spooler, %d jobs" % n_spooled: n_spooled}
 
     def muster():
         bench.remove("run")
         return bench.muster("graph", "-q", "-g", "cpu:2", "--run-dir", "run", "--", "true", "::::", "args")
 
-    cases = {"muster": muster, "make -j2": lambda: bench.timed(["make", "-s", "-j2", "-f", "makefile"])}
-    if shutil.which("parallel"):
-        cases["parallel -j2"] = lambda: bench.timed(["parallel", "-j2", "-a", "args", "true"])
-    if shutil.which("tsp"):
-        cases["task-spooler, %d jobs" % n_spooled] = lambda: spooler(bench, n_spooled)
+    def parallel():
+        with open(bench.path("args"), "rb") as file:
+            few = b"".join(file.readlines()[:n_parallel])
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(few)
+            stdin.seek(0)
+            return bench.timed(["parallel", "-j2", "true"], stdin=stdin)
+
+    programs = {"make": lambda: bench.timed(["make", "-s", "-j2", "-f", "makefile"]), "parallel": parallel,
+                "tsp": lambda: spooler(bench, n_spooled)}
+    cases = {"muster": muster}
+    cases.update((name, run) for name, (program, run) in zip(list(names)[1:], programs.items()) if shutil.which(program))
     samples = bench.in_turn(cases, before=bench.settle)
-    count = {name: n_spooled if name.startswith("task-spooler") else n for name in cases}
-    rate = {name: spread(count[name] / s.wall for s in list_) for name, list_ in samples.items()}
-    cpu = {name: statistics.median(s.cpu for s in list_) / count[name] * 1e3 for name, list_ in samples.items()}
+    rate = {name: spread(names[name] / s.wall for s in list_) for name, list_ in samples.items()}
+    cpu = {name: statistics.median(s.cpu for s in list_) / names[name] * 1e3 for name, list_ in samples.items()}
     beside = "; ".join("%s %s, %.2f ms CPU" % (name, rate[name].text(digits=0), cpu[name]) for name in cases if name != "muster")
     return Row("%d jobs that do nothing, 2 slots, durable" % n, ">= %d jobs/s" % BAR_RATE,
                "%s jobs/s, %.2f ms CPU a job" % (rate["muster"].text(digits=0), cpu["muster"]), beside,
