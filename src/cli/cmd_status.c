@@ -237,7 +237,7 @@ static void text_format(struct buf *out, const struct view *view)
     if (!goes_on(view) && run->state != RUN_FINISHED)
         line_add(out, "go on", resume);
     if (run->verb && strcmp(run->verb, "graph") == 0)
-        graph_jobs_add(out, run->dir);
+        graph_jobs_add(out, run->dir, goes_on(view));
     hosts_add(out, status);
     workers_add(out, status);
 }

@@ -25,7 +25,7 @@ static char *text_new(const json_t *object, const char *key)
 }
 
 /* "train 22/150 (2 running, 1 failed)" */
-static void stage_add(const json_t *stage, struct buf *out)
+static void stage_add(const json_t *stage, bool goes_on, struct buf *out)
 {
     static const char *const states[] = {"done",   "running", "ending",    "ready", "waiting",
                                          "failed", "blocked", "cancelled", "unfit"};
@@ -38,7 +38,7 @@ static void stage_add(const json_t *stage, struct buf *out)
         total += number_of(stage, states[i]);
     buf_addf(out, "  %s %ld/%ld", name, number_of(stage, "done"), total);
     for (size_t i = 0; i < countof(shown); i++) {
-        if (number_of(stage, shown[i]) == 0)
+        if (number_of(stage, shown[i]) == 0 || (i == 0 && !goes_on))
             continue;
         buf_addf(out, "%s%ld %s", before, number_of(stage, shown[i]), shown[i]);
         before = ", ";
@@ -46,7 +46,7 @@ static void stage_add(const json_t *stage, struct buf *out)
     buf_add_text(out, before[0] == ',' ? ")" : "");
 }
 
-void graph_jobs_add(struct buf *out, const char *dir)
+void graph_jobs_add(struct buf *out, const char *dir, bool goes_on)
 {
     cleanup_free char *path = path_join(dir, "jobs.json");
     cleanup_buf struct buf text = BUF_INIT;
@@ -58,7 +58,7 @@ void graph_jobs_add(struct buf *out, const char *dir)
     if (json_array_size(stages) > 0)
         buf_add_text(out, "stages  ");
     for (size_t i = 0; i < json_array_size(stages); i++)
-        stage_add(json_array_get(stages, i), out);
+        stage_add(json_array_get(stages, i), goes_on, out);
     if (json_array_size(stages) > 0)
         buf_add_char(out, '\n');
     for (size_t i = 0; i < json_array_size(waiting); i++) {

@@ -4,7 +4,12 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 
-/* Adds a line for each stage, and one for each job whose waiting the run explains; nothing if the file cannot be read. */
-void graph_jobs_add(struct buf *out, const char *dir);
+/*
+ * Adds a line with the stages, and one for each job whose waiting the run explains; nothing if the file cannot be read. What
+ * a run that does not go on said last of jobs that ran is not true any more.
+ */
+void graph_jobs_add(struct buf *out, const char *dir, bool goes_on);

@@ -27,9 +27,10 @@ static uint32_t count_of(const struct dag_view *view, enum dag_state a, enum dag
     return view->n_of[a] + view->n_of[b];
 }
 
+/* By their own fault; those that wait for them are not among them. */
 static uint32_t n_bad(const struct dag_view *view)
 {
-    return count_of(view, DAG_FAILED, DAG_BLOCKED) + count_of(view, DAG_UNFIT, DAG_CANCELLED);
+    return count_of(view, DAG_FAILED, DAG_UNFIT);
 }
 
 /* ---- on the terminal ---- */

@@ -115,7 +115,7 @@ int graph_why(const char *dir, const char *job, struct buf *out, struct err *err
         return 0;
     int rc = row_look(dir, job, &is_found, out, err);
     if (rc == 0 && !is_found)
-        rc = fail(err, ERR_USAGE, "run %s knows no job '%s' that has begun", path_basename(dir),
+        rc = fail(err, ERR_USAGE, "run %s has left no word about a job '%s': it did not begin, or there is none", path_basename(dir),
                   job);
     return rc;
 }

@@ -191,7 +191,7 @@ END
     ended_with 1
     [ "$(wc -l <tries)" -eq 3 ]
     [[ $stderr == *"long failed for good: it took longer than its timeout"* ]]
-    [[ $stderr == *"none failed for good: it could not be executed: No such file or directory"* ]]
+    [[ $stderr == *"none failed for good: ./nosuch could not be executed: No such file or directory"* ]]
     run "$MUSTER" why third long none
     says "third: done" "long: failed 2 of 2" "none: failed 1 of 1"
 }
