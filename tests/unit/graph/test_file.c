@@ -149,15 +149,15 @@ static const struct {
      "  one: {merge: {inputs: [a, b], output: c}}\n"
      "  t: {launch: {nproc-per-node: 2, script: \"t.py --x {s}\"}, for: s}\n"
      "  u: {launch: {command: \"./t\"}}",
-     "part/s1: {muster} map --output=p1 --force --timeout=5m --batch-size=3 a.jsonl b1 -- w.py 1 "
+     "part/s1: {muster} map --output=p1 --force --force --timeout=5m --batch-size=3 a.jsonl b1 -- w.py 1 "
      "{{start}} {{{{end}}}} {batch} > p1\n"
-     "part/s2: {muster} map --output=p2 --force --timeout=5m --batch-size=4 a.jsonl b2 -- w.py 2 "
+     "part/s2: {muster} map --output=p2 --force --force --timeout=5m --batch-size=4 a.jsonl b2 -- w.py 2 "
      "{{start}} {{{{end}}}} {batch} > p2\n"
-     "one: {muster} merge --output=c a b > c\n"
+     "one: {muster} merge --output=c --force a b > c\n"
      "t/s1: {muster} launch --nproc-per-node=2 t.py --x 1\n"
      "t/s2: {muster} launch --nproc-per-node=2 t.py --x 2\n"
      "u: {muster} launch --no-python ./t\n"
-     "all: {muster} merge --output=all{{}} --dedupe=id p1 p2 <- part/s1 part/s2 > all{}"},
+     "all: {muster} merge --output=all{{}} --force --dedupe=id p1 p2 <- part/s1 part/s2 > all{}"},
     {"vars: {m: [p, q]}\n"
      "jobs: {a: {for: m, run: x, batch: {p: 1, q: 2}, only: {m: [p, q]}}}",
      "a/q: x gpus=1..3 retries=3 batch=2",
