@@ -60,3 +60,41 @@ left_by() { (cd "$1" && find texts models rollouts rescored results report.txt -
     says "waits for train/trigram,nouns,r1: failed 2 of 2" "AssertionError: no luck" "again: muster retry train/trigram,nouns,r1"
     [ ! -e rollouts/trigram_nouns_r2.jsonl ]
 }
+
+# The project's own 25 lineages x 2 rounds, with stages that only leave their files.
+@test "the experiments of PITA: a training of round 1 that fails stops its own lineage, and nothing else" {
+    mkdir bin prompts
+    for data in GSM8K AIME22to24 MATH IMDBGen TLDR; do
+        printf '{"q": 1}\n{"q": 2}\n' >prompts/$data.jsonl
+    done
+    cat >bin/python <<'END'
+#!/bin/sh
+[ "$1" = rollouts.py ] && exec cat
+stage=$2
+shift 2
+echo "$stage $*" >>ran
+[ -e mended ] || [ "$stage $*" != "train PITA phi MATH 1" ] || exit 3
+case $stage in
+rescore) echo "$*" >runs/paper/rescored/tmp.$$ && mkdir runs/paper/rescored/$1_$2_r$3.hf && mv runs/paper/rescored/tmp.$$ runs/paper/rescored/$1_$2_r$3.hf/data ;;
+train) echo "$*" >runs/paper/models/$1/$3_$2_r$4/classifier.pt ;;
+eval) echo '{"num_examples": 3}' >runs/paper/results/$1/$2/$3/r$4/eta$5.json ;;
+base) echo '{}' >runs/paper/results/base/$1_$2.json ;;
+esac
+END
+    chmod +x bin/python
+    PATH=$PWD/bin:$PATH run --separate-stderr limited "$MUSTER" graph -q -g cpu:4 "$BATS_TEST_DIRNAME/../fixtures/graph/pita.yaml"
+    ended_with 1
+    [[ $stderr == "muster: train/phi,MATH,PITA,r1 failed for good: status 3" ]]
+    run "$MUSTER" status
+    # Its four evaluations, and round 2 of that model and data: rollouts, rescoring, three trainings, twelve evaluations.
+    says "rollouts 49/50 (1 blocked)" "rescore 49/50 (1 blocked)" "train 146/150 (1 failed, 3 blocked)" "evaluate 584/600 (16 blocked)" "base 25/25"
+    grep -q "phi MATH 2" ran && return 1
+    run "$MUSTER" why evaluate/phi,MATH,QSharp,r2,eta=4.0
+    says "waits for train/phi,MATH,PITA,r1: failed 2 of 2, status 3"
+    touch mended
+    : >ran
+    PATH=$PWD/bin:$PATH run --separate-stderr limited "$MUSTER" graph -q -g cpu:4 "$BATS_TEST_DIRNAME/../fixtures/graph/pita.yaml"
+    ended_with 0
+    [ "$(wc -l <ran)" -eq 21 ]
+    [ "$(sort ran | uniq -d | wc -l)" -eq 0 ]
+}
