@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 # name: (target, its arguments, how it says what it found)
 SIMULATORS = {
-    "feed": ("tests/sim/sim_feed", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
+    "feed": ("tests/sim/sim_feed", ["--seeds", "3000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "gang": ("tests/sim/sim_gang", ["--seeds", "1000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "dag": ("tests/sim/sim_dag", ["--seeds", "16000"], r"FAIL (seed=\d+) commit=\S+ ([^\n]*)"),
     "fit": ("tests/unit/core/test_core_fit", [], r"not ok (\d+) - ([^\n]*)"),
