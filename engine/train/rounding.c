@@ -18,7 +18,8 @@ static int step_run(struct trainer *trainer, const struct train_batch *batch,
             rc = be->download(
                 be, to->at[param], trainer->gradients.at[param],
                 conve_param_dims(shape, (enum conve_param)param).n_elements * sizeof(float), err);
-    return rc;
+    trainer_gather(trainer, (float *const *)to->at);
+    return rc ? rc : team_check(trainer->opts.mode.team, err);
 }
 
 static double distance(const struct conve_shape *shape, const struct conve_gradients *found,

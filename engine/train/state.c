@@ -111,11 +111,8 @@ static void word_add(struct buf *out, struct str word)
         buf_add_text(out, "...");
 }
 
-/*
- * Compares two lists of words `key=value` place by place, and adds the first few that differ. One
- * list may be longer than the other.
- */
-static void differences_add(struct buf *out, struct str there, struct str here)
+/* One list may be longer than the other. */
+void train_settings_differ(struct buf *out, struct str there, struct str here)
 {
     size_t n = 0;
     for (bool is_more = true; is_more;) {
@@ -140,7 +137,7 @@ static int settings_compare(struct str metadata, struct str settings, struct err
     int rc = member_get(metadata, "train.settings", &text, err);
     if (rc != 0 || str_equal(buf_str(&text), settings))
         return rc;
-    differences_add(&differences, buf_str(&text), settings);
+    train_settings_differ(&differences, buf_str(&text), settings);
     return fail(err, ERR_USAGE, "training began with other settings: %s; --force begins anew",
                 buf_text(&differences));
 }

@@ -8,6 +8,12 @@
 
 #include "train/trainer.h"
 
+/*
+ * Compares two lists of words `key=value` place by place, and adds the first few that differ: "what
+ * was there and what is here".
+ */
+void train_settings_differ(struct buf *out, struct str there, struct str here);
+
 /* `settings`: words `key=value`. A training continues only with the same settings. */
 MUST_CHECK int train_state_save(struct trainer *trainer, struct str settings, const char *path,
                                 struct err *err);

@@ -39,11 +39,15 @@ static void masks_draw(void *context, unsigned thread, size_t piece)
 
 static void masks_put(const struct train_step *step)
 {
+    size_t begin = MIN(step->own.rows.first * step->cut.rows, step->batch.n);
+    size_t end = MIN((step->own.rows.first + step->own.rows.n) * step->cut.rows, step->batch.n);
     for (unsigned place = 0; place < DROPOUT_N; place++) {
-        size_t n = step_drop_size(&step->weights->shape, (enum train_dropout)place).n;
+        size_t bytes = step_drop_size(&step->weights->shape, (enum train_dropout)place).n *
+                       num_bytes(step->weights->dtype);
         if (step->masks[place])
-            step->be->upload(step->be, step->masks[place], step->host.masks[place],
-                             step->batch.n * n * num_bytes(step->weights->dtype));
+            step->be->upload(step->be, (char *)step->masks[place] + begin * bytes,
+                             (const char *)step->host.masks[place] + begin * bytes,
+                             (end - begin) * bytes);
     }
 }
 
@@ -56,13 +60,14 @@ void step_take(struct train_step *step, const struct train_batch *batch)
     ASSERT(batch->n >= 2 && batch->n <= step->limits.n_questions);
     ASSERT(n_tails <= step->limits.n_tails);
     step->batch.n = batch->n;
+    step->own.rows = team_part(step->mode.team, step_n_pieces(step));
     be->upload(be, step->batch.questions, batch->questions, batch->n * sizeof(*batch->questions));
     be->upload(be, step->batch.begins, batch->begins, (batch->n + 1) * sizeof(*batch->begins));
     be->upload(be, step->batch.positives, batch->positives, n_tails * sizeof(*batch->positives));
     for (size_t piece = 0; piece < step_n_pieces(step); piece++)
         step->host.counts[piece] = step_rows(step, piece).n;
     be->upload(be, step->counts, step->host.counts, step_n_pieces(step) * sizeof(*step->counts));
-    step_phase(step, step->batch.n, step->cut.rows, masks_draw, NULL);
+    step_phase(step, step->own.rows, masks_draw, NULL);
     masks_put(step);
 }
 
@@ -86,8 +91,9 @@ static void piece_stats(const struct train_step *step, enum conve_norm norm, siz
                          });
 }
 
-static void stats_merge(const struct train_step *step, enum conve_norm norm)
+static void stats_merge(struct train_step *step, enum conve_norm norm)
 {
+    step_gather_norm(step, norm);
     step->be->norm_merge(step->be,
                          &(struct num_norm_merge){
                              .dtype = step->weights->dtype,
@@ -182,7 +188,7 @@ static void fc_make(void *context, unsigned thread, size_t piece)
     op.k = MIN(step->cut.columns, all - begin);
     op.a = num_at(dtype, step->features, begin);
     op.b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin);
-    op.c = step->benches[thread].partial;
+    op.c = step_partial(step, thread, piece - step->own.columns.first);
     op.format = step->mode.format;
     layer_product(step->be, step->weights, op);
 }
@@ -191,8 +197,9 @@ static int fc_add(void *context, unsigned thread, size_t piece, struct err *err)
 {
     struct train_step *step = context;
     (void)piece, (void)err;
-    step_sum(step, step->benches[thread].partial, 1,
-             step->batch.n * conve_dim(&step->weights->shape), true, step->u);
+    if (step_adds_partials(step))
+        step_sum(step, step->benches[thread].partial, 1,
+                 step->batch.n * conve_dim(&step->weights->shape), true, step->u);
     return 0;
 }
 
@@ -229,17 +236,20 @@ static void x_make(void *context, unsigned thread, size_t piece)
 
 void step_forward(struct train_step *step)
 {
-    size_t n = step->batch.n, rows = step->cut.rows;
-    step_phase(step, n, rows, images_make, NULL);
+    const struct conve_shape *shape = &step->weights->shape;
+    step_phase(step, step->own.rows, images_make, NULL);
     stats_merge(step, NORM_BN0);
-    step_phase(step, n, rows, maps_make, NULL);
+    step_phase(step, step->own.rows, maps_make, NULL);
     stats_merge(step, NORM_BN1);
-    step_phase(step, n, rows, features_make, NULL);
+    step_phase(step, step->own.rows, features_make, NULL);
+    step_gather_rows(step, step->features, conve_n_features(shape));
     fc_bias_put(step);
-    step_phase(step, conve_n_features(&step->weights->shape), step->cut.columns, fc_make, fc_add);
-    step_phase(step, n, rows, output_make, NULL);
+    step_phase(step, step->own.columns, fc_make, fc_add);
+    step_sum_on(step, step_n_columns(step), step->u);
+    step_phase(step, step->own.rows, output_make, NULL);
     stats_merge(step, NORM_BN2);
-    step_phase(step, n, rows, x_make, NULL);
+    step_phase(step, step->own.rows, x_make, NULL);
+    step_gather_rows(step, step->x, conve_dim(shape));
 }
 
 /* ---- the whole ---- */
@@ -254,8 +264,7 @@ int train_step_run(struct train_step *step, const struct train_batch *batch, uin
                    double share, bool adds, struct conve_gradients *gradients, double *loss,
                    struct err *err)
 {
-    size_t n_entities = step->weights->shape.n_entities;
-    size_t n_tiles = (n_entities + step->cut.tile - 1) / step->cut.tile;
+    size_t n_entities = step->weights->shape.n_entities, n_tiles = step_n_tiles(step);
     step->batch.seed = seed;
     step->batch.share = share;
     step->batch.adds = adds;
@@ -270,6 +279,8 @@ int train_step_run(struct train_step *step, const struct train_batch *batch, uin
     for (size_t i = 0; i < n_tiles; i++)
         *loss += step->host.losses[i];
     *loss /= (double)batch->n * (double)n_entities;
+    if (rc == 0)
+        rc = team_check(step->mode.team, err);
     return rc == 0 && thread_pool_is_stopped(step->pool) ? fail(err, ERR_STOPPED, "told to stop")
                                                          : rc;
 }

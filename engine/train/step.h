@@ -8,7 +8,8 @@
  * and tiles of entities for scores. The loss and the gradients of a tile are computed right after
  * its scores, so the scores of all entities are never in memory together. Pieces have a fixed size
  * and are added up in their order, and dropout draws from the seed alone, so the result is the same
- * bits for any number of threads.
+ * bits for any number of threads. Ranks of a team compute some of the pieces each, and gather what
+ * others need of them: for any number of ranks the result is the same bits, too.
  *
  * With a format, the factors of the large products are rounded to it, piece by piece: the products
  * of fc, forward and back, and those of the entities with x and with the slopes. The sums of these
@@ -20,6 +21,7 @@
 #include "conve/weights.h"
 #include "graph/triple.h"
 #include "num/thread_pool.h"
+#include "train/team.h"
 
 enum train_dropout {
     DROPOUT_INPUT,
@@ -33,7 +35,13 @@ struct train_mode {
     bool drops_before_bn0;     /* as the plain implementation; PyKEEN drops after bn0 */
     /* A label is smoothing / n_entities, and for a true tail 1 - smoothing more. */
     double label_smoothing;
-    enum num_format format; /* with float64 only NUM_FULL */
+    enum num_format format;  /* with float64 only NUM_FULL */
+    const struct team *team; /* that computes each step together; NULL: alone */
+    /*
+     * Pieces have the same size whatever the size of the team. On processors this is always so; a
+     * device takes larger pieces otherwise.
+     */
+    bool is_reproducible;
 };
 
 /*
@@ -66,10 +74,25 @@ MUST_CHECK int train_step_new(struct train_step **out, const struct num_backend 
 void train_step_free(struct train_step *step);
 
 /*
+ * What a rank computes of a parameter's gradient, and therefore updates: a part of its rows or
+ * columns, or all of it, as every other rank does. An entity's bias is a row of one column.
+ */
+struct train_part {
+    size_t columns; /* of a row of the parameter */
+    size_t first_row, n_rows, first_column, n_columns;
+    bool is_all;
+};
+struct train_part train_step_part(const struct train_step *step, enum conve_param param,
+                                  uint32_t rank);
+
+/*
  * *loss: binary cross entropy, mean over questions and entities. The gradients of `share` times the
- * loss are set, or with `adds` added; they lie in the backend's memory. A batch has at least two
- * questions, as batch norm needs two for a variance. Returns an error of a device, or ERR_STOPPED
- * if the pool was told to stop; the gradients are of no use then.
+ * loss are set, or with `adds` added; they lie in the backend's memory. In a team, all ranks have
+ * the loss, each has its part of the gradients, and the weights are to be up to date in its part
+ * and in the rows of the batch's heads. A batch has at least two
+ * questions, as batch norm needs two for a variance. Returns an error of a device or of
+ * the team, or ERR_STOPPED if the pool was told to stop, which that of a team must not be; the
+ * gradients are of no use then.
  */
 MUST_CHECK int train_step_run(struct train_step *step, const struct train_batch *batch,
                               uint64_t seed, double share, bool adds,

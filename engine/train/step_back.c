@@ -67,21 +67,24 @@ static void tile_make(void *context, unsigned thread, size_t piece)
                             });
     tile_gradients(step, tails, bench->scores);
     layer_all_tails_back(step->be, step->weights, tails, step->batch.n, bench->scores, 0,
-                         bench->partial);
+                         step_partial(step, thread, piece - step->own.tiles.first));
 }
 
 static int tile_add(void *context, unsigned thread, size_t piece, struct err *err)
 {
     struct train_step *step = context;
     (void)err;
-    step_sum(step, step->benches[thread].partial, 1,
-             step->batch.n * conve_dim(&step->weights->shape), piece > 0, step->d);
+    if (step_adds_partials(step))
+        step_sum(step, step->benches[thread].partial, 1,
+                 step->batch.n * conve_dim(&step->weights->shape), piece > 0, step->d);
     return 0;
 }
 
 void step_scores(struct train_step *step)
 {
-    step_phase(step, step->weights->shape.n_entities, step->cut.tile, tile_make, tile_add);
+    step_phase(step, step->own.tiles, tile_make, tile_add);
+    step_sum_on(step, step_n_tiles(step), step->d);
+    step_gather(step, step->losses, sizeof(*step->losses), step->own.tiles);
 }
 
 /* ---- batch norm ---- */
@@ -116,8 +119,9 @@ static void scaled(const struct train_step *step, size_t n, double factor, const
 }
 
 /* The gradients of weight and bias, and the means that norm_back() needs. */
-static void norm_sums_merge(const struct train_step *step, enum conve_norm norm)
+static void norm_sums_merge(struct train_step *step, enum conve_norm norm)
 {
+    step_gather_norm(step, norm);
     struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
     double share = 1 / (double)(step->batch.n * params.places);
     const struct {
@@ -178,9 +182,9 @@ static void fc_back(void *context, unsigned thread, size_t piece)
     op.c = num_at(dtype, step->batch.gradients->at[PARAM_FC_WEIGHT], begin);
     op.format = step->mode.format;
     product(step, op);
-    op = (struct num_gemm){.m = n, .n = width, .k = dim, .ldb = all, .ldc = all, .a = step->d};
+    op = (struct num_gemm){.m = n, .n = width, .k = dim, .ldb = all, .a = step->d};
     op.b = num_at_const(dtype, step->weights->at[PARAM_FC_WEIGHT], begin);
-    op.c = num_at(dtype, step->d_features, begin);
+    op.ldc = step_columns_at(step, piece, &op.c);
     op.format = step->mode.format;
     layer_product(step->be, step->weights, op);
 }
@@ -199,6 +203,7 @@ static void features_sums(void *context, unsigned thread, size_t piece)
     struct train_step *step = context;
     struct rows_piece rows = step_rows(step, piece);
     (void)thread;
+    step_columns_take(step, rows);
     step_drop(step, DROPOUT_FEATURES, rows,
               step_at(step, step->d_features, rows, conve_n_features(&step->weights->shape)));
     norm_sums(step, NORM_BN1, piece, step->maps, step->features, step->d_features);
@@ -226,10 +231,12 @@ static void maps_back(void *context, unsigned thread, size_t piece)
 }
 
 /* The sums of a piece are those of the weights, then those of the biases. */
-static void conv_sums_merge(const struct train_step *step)
+static void conv_sums_merge(struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;
     size_t weights = shape->n_filters * conve_kernel_size(shape);
+    step_gather(step, step->piece_sums,
+                (weights + shape->n_filters) * num_bytes(step->weights->dtype), step->own.rows);
     const struct {
         enum conve_param param;
         size_t at, len;
@@ -281,18 +288,21 @@ static void tables_add(const struct train_step *step)
 
 void step_back(struct train_step *step)
 {
-    size_t n = step->batch.n, rows = step->cut.rows;
-    step_phase(step, n, rows, output_sums, NULL);
+    const struct conve_shape *shape = &step->weights->shape;
+    step_phase(step, step->own.rows, output_sums, NULL);
     norm_sums_merge(step, NORM_BN2);
-    step_phase(step, n, rows, output_back, NULL);
+    step_phase(step, step->own.rows, output_back, NULL);
+    step_gather_rows(step, step->d, conve_dim(shape));
     fc_bias_back(step);
-    step_phase(step, conve_n_features(&step->weights->shape), step->cut.columns, fc_back, NULL);
-    step_phase(step, n, rows, features_sums, NULL);
+    step_phase(step, step->own.columns, fc_back, NULL);
+    step_gather_columns(step);
+    step_phase(step, step->own.rows, features_sums, NULL);
     norm_sums_merge(step, NORM_BN1);
-    step_phase(step, n, rows, maps_back, NULL);
+    step_phase(step, step->own.rows, maps_back, NULL);
     conv_sums_merge(step);
-    step_phase(step, n, rows, image_sums, NULL);
+    step_phase(step, step->own.rows, image_sums, NULL);
     norm_sums_merge(step, NORM_BN0);
-    step_phase(step, n, rows, image_back, NULL);
+    step_phase(step, step->own.rows, image_back, NULL);
+    step_gather_rows(step, step->d_image, conve_image_size(shape));
     tables_add(step);
 }

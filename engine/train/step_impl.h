@@ -11,6 +11,19 @@ struct train_cut {
     size_t tile;    /* entities that are scored */
 };
 
+/* The pieces of a batch that this rank computes. */
+struct train_own {
+    struct team_part rows, columns, tiles;
+};
+
+/* What ranks of a team need besides. */
+struct train_exchange {
+    void *kept;    /* partial sums of this rank's pieces, n x dim each, until it is their turn */
+    void *columns; /* by rank, its columns of the gradients of features */
+    void *host;    /* through which a device's arrays travel */
+    size_t host_bytes;
+};
+
 /* The memory of one thread. */
 struct train_bench {
     void *scores;  /* n x tile */
@@ -34,6 +47,8 @@ struct train_step {
     struct train_mode mode;
     struct train_limits limits;
     struct train_cut cut;
+    struct train_own own;
+    struct train_exchange exchange;
     struct train_bench *benches; /* by thread */
 
     /* Arrays of n rows: results of the forward pass, and gradients of the backward pass. */
@@ -69,8 +84,8 @@ struct train_step {
 
 typedef void make_fn(void *step, unsigned thread, size_t piece);
 typedef int hand_over_fn(void *step, unsigned thread, size_t piece, struct err *err);
-/* Calls make, and hand_over in order, for the pieces of n things, `size` in each. */
-void step_phase(struct train_step *step, size_t n, size_t size, make_fn *make,
+/* Calls make, and hand_over in order, for the pieces of this rank. */
+void step_phase(struct train_step *step, struct team_part own, make_fn *make,
                 hand_over_fn *hand_over);
 
 /* Rows [begin, begin + n) of the batch. */
@@ -81,6 +96,8 @@ struct rows_piece step_rows(const struct train_step *step, size_t piece);
 /* Where a piece's rows begin in an array with rows of `width` numbers. */
 void *step_at(const struct train_step *step, void *array, struct rows_piece rows, size_t width);
 size_t step_n_pieces(const struct train_step *step);
+size_t step_n_tiles(const struct train_step *step);
+size_t step_n_columns(const struct train_step *step); /* pieces of them */
 /* A dropout keeps or drops `len` successive numbers as one; a sample has n such groups. */
 struct drop_size {
     size_t n, len;
@@ -93,6 +110,26 @@ void step_drop(const struct train_step *step, enum train_dropout place, struct r
 void step_sum(const struct train_step *step, const void *rows, size_t n, size_t len, bool adds,
               void *sum);
 struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm);
+
+/* ---- step_ranks.c: nothing is done without a team ---- */
+
+/* The part of this rank, of an array with a piece_bytes for each piece, comes to all ranks. */
+void step_gather(struct train_step *step, void *at, size_t piece_bytes, struct team_part own);
+/* The same of an array with rows of `width` numbers. */
+void step_gather_rows(struct train_step *step, void *at, size_t width);
+/* The same of the pieces' sums or statistics for a norm. */
+void step_gather_norm(struct train_step *step, enum conve_norm norm);
+/* Where the partial sum of a piece goes, `index` being its place among those of this rank. */
+void *step_partial(const struct train_step *step, unsigned thread, size_t index);
+/* Rank 0 adds partial sums as they come; the others keep them for step_sum_on(). */
+bool step_adds_partials(const struct train_step *step);
+/* Adds what the other ranks have kept of n_pieces, in the order of the pieces. */
+void step_sum_on(struct train_step *step, size_t n_pieces, void *sum);
+/* Where fc's back pass puts a piece of columns of the gradient of features; returns the rows' distance. */
+size_t step_columns_at(const struct train_step *step, size_t piece, void **at);
+void step_gather_columns(struct train_step *step);
+/* Puts rows of the gradient of features together from the columns of all ranks. */
+void step_columns_take(const struct train_step *step, struct rows_piece rows);
 
 void step_take(struct train_step *step, const struct train_batch *batch);
 void step_forward(struct train_step *step);

@@ -10,11 +10,35 @@
 
 /* ---- pieces ---- */
 
-void step_phase(struct train_step *step, size_t n, size_t size, make_fn *make,
+struct phase {
+    struct train_step *step;
+    size_t first;
+    make_fn *make;
+    hand_over_fn *hand_over;
+};
+
+static void phase_make(void *context, unsigned thread, size_t piece)
+{
+    const struct phase *phase = context;
+    phase->make(phase->step, thread, phase->first + piece);
+}
+
+static int phase_hand_over(void *context, unsigned thread, size_t piece, struct err *err)
+{
+    const struct phase *phase = context;
+    return phase->hand_over(phase->step, thread, phase->first + piece, err);
+}
+
+/* After an error of the team the step's numbers are of no use. */
+void step_phase(struct train_step *step, struct team_part own, make_fn *make,
                 hand_over_fn *hand_over)
 {
     struct err err;
-    const struct thread_pool_work work = {step, (n + size - 1) / size, make, hand_over};
+    struct phase phase = {step, own.first, make, hand_over};
+    const struct thread_pool_work work = {&phase, own.n, phase_make,
+                                          hand_over ? phase_hand_over : NULL};
+    if (team_has_failed(step->mode.team))
+        return;
     int rc = thread_pool_run(step->pool, &work, &err);
     ASSERT(rc == 0 || rc == ERR_STOPPED); /* nothing in a step can fail */
 }
@@ -100,12 +124,14 @@ enum {
     CUT_COLUMNS = 1024,
     CUT_TILE = 1024,
     CUT_TILE_DEVICE = 16384,
-    ROOMS = 20 + DROPOUT_N + 3 * NORM_N
+    CUT_PARTS_REPRODUCIBLE = 8,
+    ROOMS = 22 + DROPOUT_N + 3 * NORM_N
 };
 
 struct room {
     void **at;
-    size_t bytes; /* 0: not needed */
+    size_t bytes;      /* 0: not needed */
+    bool is_exchanged; /* of a host backend, among ranks: best without a copy */
 };
 
 struct rooms {
@@ -113,23 +139,50 @@ struct rooms {
     size_t n;
 };
 
+static size_t share_of(size_t n, size_t n_parts)
+{
+    return (n + n_parts - 1) / n_parts;
+}
+
 static struct train_cut cut_of(const struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;
+    size_t n_parts =
+        step->mode.is_reproducible ? (size_t)CUT_PARTS_REPRODUCIBLE : team_size(step->mode.team);
     if (step->be->is_device)
-        return (struct train_cut){step->limits.n_questions, conve_n_features(shape),
-                                  MIN((size_t)CUT_TILE_DEVICE, shape->n_entities)};
+        return (struct train_cut){
+            share_of(step->limits.n_questions, n_parts), share_of(conve_n_features(shape), n_parts),
+            MIN((size_t)CUT_TILE_DEVICE, share_of(shape->n_entities, n_parts))};
     return (struct train_cut){CUT_ROWS, CUT_COLUMNS, CUT_TILE};
+}
+
+/* As many as make parts of one size for all ranks. */
+static size_t n_whole(const struct train_step *step, size_t n_pieces)
+{
+    const struct team *team = step->mode.team;
+    return team_is_alone(team) ? n_pieces : team_part(team, n_pieces).each * team_size(team);
 }
 
 static size_t n_pieces_max(const struct train_step *step)
 {
-    return (step->limits.n_questions + step->cut.rows - 1) / step->cut.rows;
+    return n_whole(step, share_of(step->limits.n_questions, step->cut.rows));
 }
 
-static size_t n_tiles(const struct train_step *step)
+/* Of an array of rows that is gathered. */
+static size_t n_rows_max(const struct train_step *step)
 {
-    return (step->weights->shape.n_entities + step->cut.tile - 1) / step->cut.tile;
+    return team_is_alone(step->mode.team) ? step->limits.n_questions
+                                          : n_pieces_max(step) * step->cut.rows;
+}
+
+size_t step_n_tiles(const struct train_step *step)
+{
+    return share_of(step->weights->shape.n_entities, step->cut.tile);
+}
+
+size_t step_n_columns(const struct train_step *step)
+{
+    return share_of(conve_n_features(&step->weights->shape), step->cut.columns);
 }
 
 static size_t n_ones(const struct train_step *step)
@@ -141,7 +194,14 @@ static size_t n_ones(const struct train_step *step)
 static void room_add(struct rooms *rooms, void *at, size_t bytes)
 {
     ASSERT(rooms->n < ROOMS);
-    rooms->at[rooms->n++] = (struct room){at, bytes};
+    rooms->at[rooms->n++] = (struct room){.at = at, .bytes = bytes};
+}
+
+static void exchanged_add(struct rooms *rooms, const struct train_step *step, void *at,
+                          size_t bytes)
+{
+    room_add(rooms, at, bytes);
+    rooms->at[rooms->n - 1].is_exchanged = !team_is_alone(step->mode.team) && !step->be->is_device;
 }
 
 static size_t mask_bytes(const struct train_step *step, unsigned place)
@@ -169,29 +229,41 @@ static void rooms_of_norms(struct rooms *rooms, struct train_step *step)
     }
 }
 
+/* Arrays that ranks exchange, and those that only ranks need. */
+static void rooms_of_exchange(struct rooms *rooms, struct train_step *step)
+{
+    const struct conve_shape *shape = &step->weights->shape;
+    size_t real = num_bytes(step->weights->dtype), dim = conve_dim(shape);
+    size_t n = n_rows_max(step) * real, n_kept = 0, columns = 0;
+    const struct team *team = step->mode.team;
+    if (!team_is_alone(team))
+        columns = n_whole(step, step_n_columns(step)) * step->cut.columns;
+    if (!team_is_leader(team))
+        n_kept = MAX(step->own.tiles.n, step->own.columns.n);
+    exchanged_add(rooms, step, &step->features, n * conve_n_features(shape));
+    exchanged_add(rooms, step, &step->u, n * dim);
+    exchanged_add(rooms, step, &step->x, n * dim);
+    exchanged_add(rooms, step, &step->d, n * dim);
+    exchanged_add(rooms, step, &step->d_image, n * conve_image_size(shape));
+    exchanged_add(rooms, step, &step->exchange.columns, step->limits.n_questions * columns * real);
+    room_add(rooms, &step->exchange.kept, n_kept * step->limits.n_questions * dim * real);
+}
+
 /* All arrays in the backend's memory, except those of the benches. */
 static struct rooms rooms_of(struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;
     size_t real = num_bytes(step->weights->dtype), n = step->limits.n_questions * real;
-    size_t dim = conve_dim(shape), image = conve_image_size(shape);
-    size_t features = conve_n_features(shape);
-    struct rooms rooms = {{
-                              {&step->image, n * image},
-                              {&step->normed, n * image},
-                              {&step->maps, n * features},
-                              {&step->features, n * features},
-                              {&step->u, n * dim},
-                              {&step->x, n * dim},
-                              {&step->d, n * dim},
-                              {&step->d_features, n * features},
-                              {&step->d_image, n * image},
-                              {&step->ones, n_ones(step) * real},
-                          },
-                          10};
+    size_t image = conve_image_size(shape), features = conve_n_features(shape);
+    struct rooms rooms = {{{&step->image, n * image},
+                           {&step->normed, n * image},
+                           {&step->maps, n * features},
+                           {&step->d_features, n * features},
+                           {&step->ones, n_ones(step) * real}},
+                          5};
     room_add(&rooms, &step->piece_sums,
              n_pieces_max(step) * shape->n_filters * (conve_kernel_size(shape) + 1) * real);
-    room_add(&rooms, &step->losses, n_tiles(step) * sizeof(double));
+    room_add(&rooms, &step->losses, n_whole(step, step_n_tiles(step)) * sizeof(double));
     room_add(&rooms, &step->counts, n_pieces_max(step) * sizeof(size_t));
     room_add(&rooms, &step->batch.questions, step->limits.n_questions * sizeof(struct triple));
     room_add(&rooms, &step->batch.begins, (step->limits.n_questions + 1) * sizeof(size_t));
@@ -199,6 +271,7 @@ static struct rooms rooms_of(struct train_step *step)
     for (unsigned place = 0; place < DROPOUT_N; place++)
         room_add(&rooms, &step->masks[place], mask_bytes(step, place));
     rooms_of_norms(&rooms, step);
+    rooms_of_exchange(&rooms, step);
     return rooms;
 }
 
@@ -229,13 +302,22 @@ static int benches_make(struct train_step *step, struct err *err)
     return rc;
 }
 
+static int room_make(const struct train_step *step, const struct room *room, struct err *err)
+{
+    if (room->bytes == 0)
+        return 0;
+    if (!room->is_exchanged)
+        return step->be->allocate(step->be, room->bytes, room->at, err);
+    *room->at = team_buffer_new(step->mode.team, room->bytes);
+    return *room->at ? 0 : team_check(step->mode.team, err);
+}
+
 static int rooms_make(struct train_step *step, struct err *err)
 {
     struct rooms rooms = rooms_of(step);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < rooms.n; i++)
-        if (rooms.at[i].bytes)
-            rc = step->be->allocate(step->be, rooms.at[i].bytes, rooms.at[i].at, err);
+        rc = room_make(step, &rooms.at[i], err);
     return rc == 0 ? benches_make(step, err) : rc;
 }
 
@@ -248,8 +330,10 @@ int train_step_new(struct train_step **out, const struct num_backend *be, struct
         .be = be, .pool = pool, .weights = weights, .mode = *mode, .limits = *limits};
     train_step_format(step, mode->format);
     step->cut = cut_of(step);
+    step->own.columns = team_part(mode->team, step_n_columns(step));
+    step->own.tiles = team_part(mode->team, step_n_tiles(step));
     step->host.counts = xcalloc(n_pieces_max(step), sizeof(*step->host.counts));
-    step->host.losses = xcalloc(n_tiles(step), sizeof(*step->host.losses));
+    step->host.losses = xcalloc(step_n_tiles(step), sizeof(*step->host.losses));
     for (unsigned place = 0; place < DROPOUT_N; place++)
         if (mask_bytes(step, place))
             step->host.masks[place] = xmalloc(mask_bytes(step, place));
@@ -265,7 +349,12 @@ void train_step_free(struct train_step *step)
         return;
     struct rooms rooms = rooms_of(step);
     for (size_t i = 0; i < rooms.n; i++)
-        step->be->release(step->be, *rooms.at[i].at);
+        if (rooms.at[i].is_exchanged)
+            team_buffer_free(step->mode.team, *rooms.at[i].at);
+        else
+            step->be->release(step->be, *rooms.at[i].at);
+    if (step->exchange.host)
+        team_buffer_free(step->mode.team, step->exchange.host);
     for (unsigned i = 0; step->benches && i < thread_pool_n_threads(step->pool); i++) {
         step->be->release(step->be, step->benches[i].scores);
         step->be->release(step->be, step->benches[i].partial);

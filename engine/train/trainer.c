@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "base/xalloc.h"
+#include "train/trainer_ranks.h"
 
 enum {
     ADAM_PIECE = 1 << 16 /* numbers; four arrays of them stay in a processor's cache */
@@ -30,9 +31,10 @@ static int arrays_open(struct trainer *trainer, struct err *err)
         if (rc == 0 && trainer->be->is_device)
             conve_gradients_init(&trainer->fetched[i], shape, NUM_F32);
     }
-    return rc ? rc
-              : train_step_new(&trainer->step, trainer->be, trainer->pool, &trainer->weights,
-                               &trainer->opts.mode, &limits, err);
+    if (rc == 0)
+        rc = train_step_new(&trainer->step, trainer->be, trainer->pool, &trainer->weights,
+                            &trainer->opts.mode, &limits, err);
+    return rc ? rc : heads_open(trainer, err);
 }
 
 int trainer_open(struct trainer *trainer, struct conve *model, const struct train_opts *opts,
@@ -52,6 +54,7 @@ int trainer_open(struct trainer *trainer, struct conve *model, const struct trai
 void trainer_close(struct trainer *trainer)
 {
     train_step_free(trainer->step);
+    heads_close(trainer);
     for (size_t i = 0; i < countof(trainer->kept); i++)
         free(trainer->kept[i]);
     for (unsigned i = 0; trainer->be && i < N_MOMENTS; i++) {
@@ -65,8 +68,7 @@ void trainer_close(struct trainer *trainer)
     batches_release(&trainer->batches);
 }
 
-/* Where the backend keeps a parameter; it may be changed there. */
-static float *param_at(const struct trainer *trainer, enum conve_param param)
+float *param_at(const struct trainer *trainer, enum conve_param param)
 {
     return trainer->be->is_device ? trainer->weights.owned[param] : trainer->model->at[param];
 }
@@ -105,6 +107,11 @@ static int device_fetch(struct trainer *trainer, struct err *err)
 int trainer_fetch(struct trainer *trainer, struct err *err)
 {
     int rc = trainer->be->is_device ? device_fetch(trainer, err) : 0;
+    trainer_gather(trainer, trainer->model->at);
+    for (unsigned i = 0; i < N_MOMENTS; i++)
+        trainer_gather(trainer, trainer_moment(trainer, (enum train_moment)i));
+    if (rc == 0)
+        rc = team_check(trainer->opts.mode.team, err);
     if (rc == 0 && conve_check_finite(trainer->model, err) != 0)
         rc = wrap(err, ERR_DATA, "a smaller --learning-rate may help");
     return rc;
@@ -127,28 +134,42 @@ void trainer_place(struct trainer *trainer)
 
 /* ---- Adam ---- */
 
-/* The update of one parameter, cut into pieces. */
+/* The update of this rank's part of a parameter, cut into pieces. */
 struct adam_work {
     const struct trainer *trainer;
     enum conve_param param;
-    size_t n;
+    size_t begin, end;  /* numbers of the parameter */
+    size_t stride, len; /* from a piece to the next, and of a piece */
 };
 
-static size_t adam_piece(const struct trainer *trainer)
+/* Whole rows are cut anywhere; of rows that belong to several ranks each is a piece. */
+static struct adam_work adam_cut(const struct trainer *trainer, enum conve_param param)
 {
-    return trainer->be->is_device ? SIZE_MAX / sizeof(float) : ADAM_PIECE;
+    const struct team *team = trainer->opts.mode.team;
+    struct train_part part =
+        train_step_part(trainer->step, param, team_is_alone(team) ? 0 : team->rank);
+    size_t begin = part.first_row * part.columns + part.first_column, size = ADAM_PIECE;
+    if (trainer->be->is_device)
+        size = SIZE_MAX / sizeof(float);
+    if (part.n_columns < part.columns)
+        return (struct adam_work){
+            trainer,      param,
+            begin,        begin + (part.n_columns > 0 ? part.n_rows * part.columns : 0),
+            part.columns, part.n_columns};
+    return (struct adam_work){trainer, param, begin, begin + part.n_rows * part.columns,
+                              size,    size};
 }
 
 static void adam_make(void *context, unsigned thread, size_t piece)
 {
     const struct adam_work *work = context;
     const struct trainer *trainer = work->trainer;
-    size_t size = adam_piece(trainer), begin = piece * size;
+    size_t begin = work->begin + piece * work->stride;
     (void)thread;
     trainer->be->adam(trainer->be,
                       &(struct num_adam){
                           .dtype = NUM_F32,
-                          .n = MIN(size, work->n - begin),
+                          .n = MIN(work->len, work->end - begin),
                           .rate = trainer_learning_rate(trainer),
                           .beta1 = adam_beta1,
                           .beta2 = adam_beta2,
@@ -163,14 +184,13 @@ static void adam_make(void *context, unsigned thread, size_t piece)
 
 static int adam_step(struct trainer *trainer, struct err *err)
 {
-    size_t size = adam_piece(trainer);
     int rc = 0;
     trainer->at.n_updates++;
     for (unsigned param = 0; rc == 0 && param < PARAM_N_TRAINED; param++) {
-        struct adam_work adam = {trainer, (enum conve_param)param, 0};
-        adam.n = conve_param_dims(&trainer->model->shape, adam.param).n_elements;
+        struct adam_work adam = adam_cut(trainer, (enum conve_param)param);
+        size_t n = adam.end - adam.begin;
         const struct thread_pool_work work = {.context = &adam,
-                                              .n_pieces = adam.n / size + (adam.n % size > 0),
+                                              .n_pieces = n / adam.stride + (n % adam.stride > 0),
                                               .make = adam_make,
                                               .always_ends = true};
         rc = thread_pool_run(trainer->pool, &work, err);
@@ -272,6 +292,7 @@ static int gradient_make(struct trainer *trainer, uint64_t n, struct err *err)
     for (uint64_t i = 0; i < n; i++, trainer->at.batch++) {
         struct train_batch batch = batches_at(&trainer->batches, trainer->at.batch);
         double loss = 0;
+        heads_refresh(trainer, &batch);
         int rc = train_step_run(trainer->step, &batch, batch_seed(trainer, trainer->at.batch),
                                 1 / (double)n, i > 0, &trainer->gradients, &loss, err);
         if (rc != 0)

@@ -4,6 +4,10 @@
  * Adam, and the running statistics of batch norm as torch keeps them. Besides the options and the
  * triples, an update depends only on the model, the moments and struct train_progress. So a
  * training that is continued from these gives the same bits as one that was never interrupted.
+ *
+ * The ranks of a team (opts.mode.team) each have the whole model, but of the large parameters each
+ * updates its part only (train_step_part()), and has the rest as it was when it was last fetched.
+ * All ranks call the same functions in the same order.
  */
 #pragma once
 
@@ -49,6 +53,11 @@ struct trainer {
     struct conve_gradients gradients, moments[N_MOMENTS];
     struct conve_gradients fetched[N_MOMENTS]; /* host copies of a device's moments */
     float *kept[PARAM_N - PARAM_N_TRAINED];    /* running statistics before the current update */
+    struct trainer_heads {
+        void *rows, *ids; /* in the backend's memory: embeddings of a batch's heads, and which */
+        float *words;     /* the same embeddings, on their way */
+        uint32_t *host_ids;
+    } heads; /* of a team */
 };
 
 /*
@@ -81,12 +90,16 @@ void trainer_epoch_prepare(struct trainer *trainer);
 void trainer_epoch_next(struct trainer *trainer);
 
 /*
- * Copies the model and the moments from a device to the host. ERR_DATA: a number of the model is
- * not finite, on the host or from a device.
+ * Copies the model and the moments from a device and from the other ranks to the host. ERR_DATA: a
+ * number of the model is not finite.
  */
 MUST_CHECK int trainer_fetch(struct trainer *trainer, struct err *err);
 /* Copies the model and the moments from the host to a device. */
 void trainer_place(struct trainer *trainer);
+/* Gives all ranks the progress, the model and the moments of rank 0, which has loaded them. */
+MUST_CHECK int trainer_share(struct trainer *trainer, struct err *err);
+/* Completes host arrays of all trained parameters by the parts of the other ranks. */
+void trainer_gather(const struct trainer *trainer, float *const *at);
 /* The host's copy of a moment, by parameter. */
 float *const *trainer_moment(const struct trainer *trainer, enum train_moment moment);
 

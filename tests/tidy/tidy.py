@@ -60,7 +60,7 @@ ENGINE_ROOMS = {
     "num": {"base"},
     "conve": {"num", "graph", "tensor", "base"},
     "tracin": {"conve", "num", "graph", "base"},
-    "train": {"conve", "num", "graph", "tensor", "base"},
+    "train": {"muster", "conve", "num", "graph", "tensor", "base"},
     "cli": {"muster", "tracin", "train", "conve", "num", "graph", "opt", "data", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
