@@ -82,27 +82,54 @@ static struct known_answers answers_known(const struct known *known, enum rank_s
                              : known_heads(known, question.relation, question.tail);
 }
 
-/* Ranks tests [first, first + n); `scores` begins with those of test `first`. */
+/* Ranks tests [first, first + n); `scores` begins with those of test `first`, ranks too. */
 static int stretch_rank(const struct ranks_opts *opts, enum rank_side side,
                         const struct triple *tests, size_t first, size_t n, const float *scores,
-                        struct rank_metrics metrics[SIDE_N + 1], struct err *err)
+                        double *ranks, struct err *err)
 {
     int rc = 0;
     tests += first;
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const float *own = scores + i * opts->n_entities;
         uint32_t answer = answer_of(side, tests[i]);
-        double rank = 0;
         rc = rank_of(own, opts->n_entities, answer, side,
-                     answers_known(opts->known, side, tests[i]), opts->ties, &rank, err);
+                     answers_known(opts->known, side, tests[i]), opts->ties, &ranks[i], err);
         if (rc)
             return wrap(err, rc, "test triple (%u, %u, %u)", tests[i].head, tests[i].relation,
                         tests[i].tail);
         if (opts->each[side])
-            opts->each[side][first + i] = (struct rank_each){rank, (double)own[answer]};
-        metrics_add(&metrics[side], rank);
-        metrics_add(&metrics[SIDE_N], rank);
+            opts->each[side][first + i] = (struct rank_each){ranks[i], (double)own[answer]};
     }
+    return rc;
+}
+
+static bool is_own(const struct ranks_opts *opts, size_t stretch)
+{
+    return !opts->shared || stretch % opts->shared->n_parts == opts->shared->part;
+}
+
+/* The ranks of all sides, one side behind the other. */
+static int ranks_make(const struct ranks_opts *opts, const struct triple *tests, size_t n_tests,
+                      rank_score_fn *score, void *context, double *ranks, struct err *err)
+{
+    size_t at_once = opts->questions_at_once > 0 ? opts->questions_at_once : QUESTIONS_AT_ONCE;
+    at_once = MIN(at_once, MAX(n_tests, 1u));
+    size_t n_sides = opts->tails_only ? 1 : SIDE_N, n_done = 0;
+    cleanup_free float *scores = xmalloc(at_once * opts->n_entities * sizeof(*scores));
+    int rc = 0;
+    for (size_t side = 0; side < n_sides; side++)
+        for (size_t first = 0, i = 0; rc == 0 && first < n_tests; first += at_once, i++) {
+            size_t n = MIN(at_once, n_tests - first);
+            n_done += n;
+            if (!is_own(opts, i))
+                continue;
+            rc = score(context, (enum rank_side)side, tests + first, n, scores, err);
+            if (rc == 0)
+                rc = stretch_rank(opts, (enum rank_side)side, tests, first, n, scores,
+                                  ranks + side * n_tests + first, err);
+            if (rc == 0 && opts->progress)
+                opts->progress(opts->progress_context, n_done, n_tests * n_sides);
+        }
     return rc;
 }
 
@@ -110,22 +137,16 @@ int ranks_run(const struct ranks_opts *opts, const struct triple *tests, size_t 
               rank_score_fn *score, void *context, struct rank_metrics metrics[SIDE_N + 1],
               struct err *err)
 {
-    size_t at_once = opts->questions_at_once > 0 ? opts->questions_at_once : QUESTIONS_AT_ONCE;
-    at_once = MIN(at_once, MAX(n_tests, 1u));
-    uint64_t n_questions = (uint64_t)n_tests * (opts->tails_only ? 1 : SIDE_N);
-    cleanup_free float *scores = xmalloc(at_once * opts->n_entities * sizeof(*scores));
-    int rc = 0;
+    size_t n = n_tests * (opts->tails_only ? 1 : SIDE_N);
+    cleanup_free double *ranks = xcalloc(MAX(n, 1u), sizeof(*ranks));
+    int rc = ranks_make(opts, tests, n_tests, score, context, ranks, err);
+    if (opts->shared && (rc == 0 || rc == ERR_STOPPED))
+        rc = opts->shared->join(opts->shared->context, rc, ranks, n, err);
     for (size_t i = 0; i <= SIDE_N; i++)
         metrics[i] = (struct rank_metrics){0};
-    for (enum rank_side side = SIDE_TAIL; side < (opts->tails_only ? SIDE_HEAD : SIDE_N); side++) {
-        for (size_t first = 0; rc == 0 && first < n_tests; first += at_once) {
-            size_t n = MIN(at_once, n_tests - first);
-            rc = score(context, side, tests + first, n, scores, err);
-            if (rc == 0)
-                rc = stretch_rank(opts, side, tests, first, n, scores, metrics, err);
-            if (rc == 0 && opts->progress)
-                opts->progress(opts->progress_context, metrics[SIDE_N].n, n_questions);
-        }
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        metrics_add(&metrics[i / n_tests], ranks[i]);
+        metrics_add(&metrics[SIDE_N], ranks[i]);
     }
     for (size_t i = 0; i <= SIDE_N; i++)
         metrics_finish(&metrics[i]);

@@ -46,12 +46,24 @@ struct rank_metrics {
 typedef int rank_score_fn(void *context, enum rank_side side, const struct triple *questions,
                           size_t n, float *scores, struct err *err);
 
+/* Several processes that rank the same tests, each a part of them; all call ranks_run() alike. */
+struct ranks_shared {
+    uint32_t part, n_parts; /* of this process, from 0 */
+    /*
+     * Sums n numbers over the processes, of which all but one are 0 at each place. A process that
+     * was told to stop has ERR_STOPPED in rc; returns the same to all: 0, or why not.
+     */
+    int (*join)(void *context, int rc, double *ranks, size_t n, struct err *err);
+    void *context;
+};
+
 struct ranks_opts {
     size_t n_entities;
     const struct known *known; /* all true triples, tests included; NULL: unfiltered */
     enum rank_ties ties;
     bool tails_only;
-    size_t questions_at_once; /* 0: 256; n_entities scores of each are in memory */
+    const struct ranks_shared *shared; /* NULL: this process ranks all; else `each` must be NULL */
+    size_t questions_at_once;          /* 0: 256; n_entities scores of each are in memory */
     /* By side and test, filled by ranks_run(): rank and score of the answer. May be NULL. */
     struct rank_each {
         double rank, score;
