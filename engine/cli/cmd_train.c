@@ -13,6 +13,8 @@
 #include "cli/no_effect.h"
 #include "cli/precision_arg.h"
 #include "cli/train_job.h"
+#include "cli/train_launch.h"
+#include "cli/train_ranks.h"
 
 /* Options of TiePin's train.py and train_pytorch.py that change nothing here. */
 struct train_no_effect {
@@ -23,7 +25,8 @@ struct train_no_effect {
 struct train_request {
     struct kge_files files;
     struct train_job_opts job;
-    const char *backend, *resume_from;
+    const char *backend, *resume_from, *gpus;
+    struct team team;
     uint64_t dim, height, width, n_filters, kernel, kernel_height, kernel_width, batch_size;
     uint64_t accumulate, n_threads;
     enum conve_layout layout;
@@ -150,7 +153,10 @@ static int job_run(struct train_request *ask, const struct kge_data *data, const
 {
     struct conve_shape shape;
     struct train_job job;
+    const char *backend = ask->backend || ask->takes_no_gpu ? ask->backend : train_launch_backend();
     int rc = shape_of(ask, data, &shape, err);
+    if (rc == 0 && backend && strcmp(backend, "cuda") == 0)
+        rc = train_ranks_device(&ask->team, err);
     if (rc != 0)
         return rc;
     ask->job.patience = ask->takes_all_epochs ? 0 : ask->job.patience;
@@ -158,10 +164,13 @@ static int job_run(struct train_request *ask, const struct kge_data *data, const
     ask->job.train.mode.drops_before_bn0 = ask->layout == LAYOUT_WIDTH;
     ask->job.train.batch_size = (size_t)ask->batch_size;
     ask->job.train.accumulate = (size_t)ask->accumulate;
-    ask->job.n_threads = (unsigned)ask->n_threads;
+    ask->job.train.mode.team = &ask->team;
+    ask->job.overwrite = ask->job.overwrite && !train_ranks_are_restarted(&ask->team);
+    ask->job.n_threads =
+        ask->n_threads ? (unsigned)ask->n_threads : train_ranks_threads(&ask->team);
     struct conve *model = conve_new(&shape, ask->job.folder);
     model->is_reciprocal = ask->is_reciprocal;
-    rc = train_job_open(&job, &ask->job, model, ask->backend, data, app, err);
+    rc = train_job_open(&job, &ask->job, model, backend, data, app, err);
     if (rc == 0)
         rc = train_job_run(&job, err);
     train_job_close(&job);
@@ -181,6 +190,11 @@ static int train_run(struct app *app, void *request, int argc, char **argv, char
         return fail(err, ERR_USAGE, "unexpected operand '%s': files are named by options", argv[0]);
     app->quiet = ask->is_quiet;
     int rc = request_check(ask, err);
+    if (rc == 0 && ask->gpus && !train_launch_is_rank())
+        return train_launch(app, ask->gpus, err);
+    if (rc == 0)
+        rc = team_open(&ask->team, err);
+    app->quiet = app->quiet || !team_is_leader(&ask->team);
     if (rc == 0)
         no_effects_say(app, no_effects, countof(no_effects), &ask->no_effect);
     if (rc == 0)
@@ -188,7 +202,7 @@ static int train_run(struct app *app, void *request, int argc, char **argv, char
     if (rc == 0)
         rc = job_run(ask, &data, app, err);
     kge_data_release(&data);
-    return rc;
+    return train_ranks_close(&ask->team, rc, err);
 }
 
 #define FIELD(member) offsetof(struct train_request, member)
@@ -285,8 +299,17 @@ static const struct opt train_opts[] = {
      "stays float32, and the error is measured and printed",
      FIELD(job.train.mode.format), .parse = precision_store},
     {OPT_U64, 0, "threads", "N",
-     "number of threads (default: one per processor); the results do not depend on it",
+     "number of threads (default: one per processor, of a rank OMP_NUM_THREADS); the results do "
+     "not depend on it",
      FIELD(n_threads), 1, 256},
+    {OPT_TEXT, 'g', "gpus", "SPEC",
+     "train on these devices, with one rank on each, as muster launch -g has it: 0,2-3, any:2, "
+     "all, free, or cpu:4 for four ranks on processors",
+     FIELD(gpus)},
+    {OPT_FLAG, 0, "reproducible", NULL,
+     "the same bits on any number of ranks: on processors they always are, and ranks whose "
+     "processors or libraries differ are refused; GPUs cut their work into eighths for it",
+     FIELD(job.train.mode.is_reproducible)},
     {OPT_FLAG, 0, "no-gpu", NULL, "compute on processors, as without --backend cuda",
      FIELD(takes_no_gpu)},
     {OPT_FLAG, 'q', "quiet", NULL, "print only errors on stderr", FIELD(is_quiet)},
@@ -328,7 +351,8 @@ const struct cmd cmd_kge_train = {
     .summary = "train a ConvE model",
     .details = "Scores each question against all entities, with binary cross entropy and Adam. "
                "The same command goes on where it was stopped or killed, and ends with the same "
-               "model, bit for bit; more --epochs add to a finished one.",
+               "model, bit for bit; more --epochs add to a finished one. Started by muster launch "
+               "--no-python, mpirun or srun, or with --gpus, several ranks train one model.",
     .opts = train_opts,
     .examples = train_examples,
     .request_size = sizeof(struct train_request),

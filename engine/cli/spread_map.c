@@ -20,11 +20,7 @@ enum {
     LOG_BYTES_MAX = 64 << 20
 };
 
-/*
- * Looks beside this program, then in ../bin (for a program in libexec), and leaves the rest to
- * PATH.
- */
-static char *muster_find(const char *self_path)
+char *muster_find(const char *self_path)
 {
     cleanup_free char *folder = path_dirname(self_path);
     cleanup_free char *installed = path_join(folder, "../bin/muster");

@@ -7,6 +7,12 @@
 
 #include "opt/cmd.h"
 
+/*
+ * The program muster, as a new string: beside this program, in ../bin (for a program in libexec),
+ * else by PATH.
+ */
+char *muster_find(const char *self_path);
+
 struct spread_map {
     const struct app *app;
     const char *dir;    /* spread_files.h */

@@ -21,6 +21,8 @@ struct train_job_opts {
     bool overwrite;
 };
 
+/* Of a team (opts.train.mode.team), rank 0 alone touches files and says anything. */
+
 struct train_job {
     struct train_job_opts opts;
     const struct app *app;

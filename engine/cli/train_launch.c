@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/train_launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "cli/spread_map.h"
+
+/* Says to the ranks that they are ranks: they have the same words, --gpus among them. */
+static const char mark[] = "MUSTER_KGE_TRAIN_RANK";
+
+bool train_launch_is_rank(void)
+{
+    const char *value = getenv(mark);
+    return value && *value;
+}
+
+/*
+ * The machine's cores are shared out among the ranks. What the user has set as defaults for other
+ * ranks' programs does not count here.
+ */
+int train_launch(const struct app *app, const char *gpus, struct err *err)
+{
+    static const char *const of_launch[] = {
+        "MUSTER_HOSTS",       "MUSTER_NNODES",   "MUSTER_NPROC_PER_NODE",
+        "MUSTER_MODULE",      "MUSTER_RUN_PATH", "PET_NNODES",
+        "PET_NPROC_PER_NODE", "PET_MODULE",      "PET_RUN_PATH"};
+    cleanup_free char *muster = muster_find(app->self_path);
+    const char *const before[] = {
+        "muster", "launch", "--no-python",        "--threads", "share",
+        "--gpus", gpus,     "--shutdown-timeout", "300s",      app->quiet ? "--quiet" : NULL};
+    size_t n = countof(before) - !app->quiet;
+    cleanup_free const char **words = xcalloc(n + (size_t)app->argc + 1, sizeof(*words));
+    for (size_t i = 0; i < countof(of_launch); i++)
+        unsetenv(of_launch[i]);
+    for (size_t i = 0; i < n; i++)
+        words[i] = before[i];
+    words[n] = app->self_path;
+    for (int i = 1; i < app->argc; i++)
+        words[n + (size_t)i] = app->argv[i];
+    if (setenv(mark, "1", 1) != 0)
+        return fail_errno(err, "set %s", mark);
+    execvp(muster, (char *const *)(uintptr_t)words);
+    return fail_errno_as(err, ERR_UNAVAILABLE, "run %s", muster);
+}
+
+const char *train_launch_backend(void)
+{
+    static const char cuda[] = "cuda";
+    const char *kind = getenv("MUSTER_DEVICE_KIND");
+    return train_launch_is_rank() && kind && strcmp(kind, cuda) == 0 ? cuda : NULL;
+}
