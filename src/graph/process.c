@@ -478,8 +478,7 @@ static void death_describe(const struct process *process, enum death death,
         buf_addf(out, "it took longer than its timeout");
     else if (death == DEATH_NOT_STARTED)
         buf_addf(out, "%s could not be executed%s%s: %s", job_of(process)->plan->argv[0],
-                 is_far ? " on " : "",
-                 is_far ? host_label(process->graph, process->seat.host) : "",
+                 is_far ? " on " : "", is_far ? host_label(process->graph, process->seat.host) : "",
                  errno_text(exit->exec_errno));
     else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_ENDED_BY_US)
         buf_addf(out, "%s", end);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <fts.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/tree.h"
 #include "base/xalloc.h"
 
 enum {
@@ -33,6 +33,7 @@ struct reading {
     XXH3_state_t *hash;
     bool reads; /* content as well */
     const atomic_bool *is_given_up;
+    struct file_mark *mark;
 };
 
 static bool is_given_up(const struct reading *reading)
@@ -56,63 +57,34 @@ static int file_hash(const char *path, const struct reading *reading, struct err
     return got < 0 ? fail_errno(err, "read %s", path) : 0;
 }
 
-static int by_name(const FTSENT **a, const FTSENT **b)
-{
-    return strcmp((*a)->fts_name, (*b)->fts_name);
-}
-
 /* Names count as well as content; links are not followed, and their targets count. */
-static int entry_add(FTSENT *entry, const char *root, const struct reading *reading,
-                     struct file_mark *mark, struct err *err)
+static int entry_add(void *context, const struct tree_entry *entry, struct err *err)
 {
-    XXH3_state_t *hash = reading->hash;
-    const struct stat *st = entry->fts_statp;
-    const char *name = entry->fts_path + strlen(root);
+    const struct reading *reading = context;
+    struct file_mark *mark = reading->mark;
     char target[4096];
-    if (entry->fts_info == FTS_DP)
+    mark->mtime_ns = MAX(mark->mtime_ns, nanoseconds(entry->st.st_mtim));
+    XXH3_64bits_update(reading->hash, entry->below, strlen(entry->below) + 1);
+    if (S_ISLNK(entry->st.st_mode)) {
+        ssize_t len = readlink(entry->path, target, sizeof(target));
+        XXH3_64bits_update(reading->hash, target, (size_t)MAX(len, 0));
+    }
+    if (!S_ISREG(entry->st.st_mode))
         return 0;
-    if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS) {
-        errno = entry->fts_errno;
-        return fail_errno(err, "read %s", entry->fts_path);
-    }
-    mark->mtime_ns = MAX(mark->mtime_ns, nanoseconds(st->st_mtim));
-    XXH3_64bits_update(hash, name, strlen(name) + 1);
-    if (S_ISLNK(st->st_mode)) {
-        ssize_t len = readlink(entry->fts_accpath, target, sizeof(target));
-        XXH3_64bits_update(hash, target, (size_t)MAX(len, 0));
-    }
-    if (!S_ISREG(st->st_mode))
-        return 0;
-    mark->n_bytes += (uint64_t)st->st_size;
-    return reading->reads ? file_hash(entry->fts_path, reading, err) : 0;
-}
-
-static int mark_read(const char *path, const struct reading *reading, struct file_mark *mark,
-                     struct err *err)
-{
-    char *roots[] = {(char *)(uintptr_t)path, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
-    FTSENT *entry;
-    int rc = 0;
-    if (!walk || !reading->hash) {
-        rc = fail_errno(err, "read %s", path);
-    } else {
-        XXH3_64bits_reset(reading->hash);
-        while (rc == 0 && (entry = fts_read(walk)))
-            rc = entry_add(entry, path, reading, mark, err);
-    }
-    if (rc == 0 && reading->reads)
-        mark->hash = XXH3_64bits_digest(reading->hash);
-    if (walk)
-        fts_close(walk);
-    return rc;
+    mark->n_bytes += (uint64_t)entry->st.st_size;
+    return reading->reads ? file_hash(entry->path, reading, err) : 0;
 }
 
 int mark_take(const char *path, bool reads, const atomic_bool *given_up, struct file_mark *mark,
               struct err *err)
 {
-    const struct reading reading = {XXH3_createState(), reads, given_up};
-    int rc = mark_read(path, &reading, mark, err);
+    struct reading reading = {XXH3_createState(), reads, given_up, mark};
+    if (!reading.hash)
+        return fail(err, ERR_STOPPED, "out of memory");
+    XXH3_64bits_reset(reading.hash);
+    int rc = tree_walk(path, entry_add, &reading, err);
+    if (rc == 0 && reads)
+        mark->hash = XXH3_64bits_digest(reading.hash);
     XXH3_freeState(reading.hash);
     return rc;
 }
@@ -146,21 +118,25 @@ static int lines_count(const char *path, uint64_t *out, struct err *err)
     return got < 0 ? fail_errno(err, "read %s", path) : 0;
 }
 
+struct counting {
+    const char *pattern;
+    uint64_t n;
+};
+
+static int entry_count(void *context, const struct tree_entry *entry, struct err *err)
+{
+    struct counting *counting = context;
+    (void)err;
+    counting->n += entry->depth == 1 && fnmatch(counting->pattern, entry->name, 0) == 0;
+    return entry->depth == 1 ? TREE_SKIP : 0;
+}
+
 static int entries_count(const char *path, const char *pattern, uint64_t *out, struct err *err)
 {
-    char *roots[] = {(char *)(uintptr_t)path, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-    FTSENT *entry;
-    if (!walk)
-        return fail_errno(err, "read %s", path);
-    for (*out = 0; (entry = fts_read(walk));) {
-        bool counts = entry->fts_level == 1 && entry->fts_info != FTS_DP;
-        *out += counts && fnmatch(pattern ? pattern : "*", entry->fts_name, 0) == 0;
-        if (entry->fts_level == 1)
-            fts_set(walk, entry, FTS_SKIP);
-    }
-    fts_close(walk);
-    return 0;
+    struct counting counting = {pattern ? pattern : "*", 0};
+    int rc = tree_walk(path, entry_count, &counting, err);
+    *out = counting.n;
+    return rc;
 }
 
 static int count_check(const struct plan_out *out, const char *path, bool is_folder,
@@ -232,21 +208,27 @@ static bool is_other(const char *path, const struct stat *before)
             nanoseconds(now.st_ctim) != nanoseconds(before->st_ctim));
 }
 
+struct search_since {
+    int64_t since_ns;
+    bool is_found;
+};
+
+static int entry_date(void *context, const struct tree_entry *entry, struct err *err)
+{
+    struct search_since *search = context;
+    (void)err;
+    search->is_found = nanoseconds(entry->st.st_ctim) >= search->since_ns;
+    return search->is_found ? TREE_END : 0;
+}
+
 /* Was anything of it written since? The time of change, which no program sets. */
 static bool is_new(const char *path, int64_t since_ns)
 {
     struct stat link;
+    struct search_since search = {since_ns, false};
     if (lstat(path, &link) == 0 && nanoseconds(link.st_ctim) >= since_ns)
         return true;
-    char *roots[] = {(char *)(uintptr_t)path, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
-    FTSENT *entry;
-    bool is_one = false;
-    while (walk && !is_one && (entry = fts_read(walk)))
-        is_one = entry->fts_info != FTS_NS && nanoseconds(entry->fts_statp->st_ctim) >= since_ns;
-    if (walk)
-        fts_close(walk);
-    return is_one;
+    return tree_walk(path, entry_date, &search, NULL) == 0 && search.is_found;
 }
 
 static bool is_written(const struct proof_ask *ask, size_t number, const char *path)
@@ -266,19 +248,22 @@ static int out_take(const struct proof_ask *ask, size_t number, struct file_mark
     return rc ? rc : mark_take(mark->path, true, ask->is_given_up, mark, err);
 }
 
+static int entry_renew(void *context, const struct tree_entry *entry, struct err *err)
+{
+    (void)context, (void)err;
+    if (S_ISREG(entry->st.st_mode))
+        fd_close(&(int){open(entry->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)});
+    return 0;
+}
+
 /* A client of NFS may use what it once saw of a file, also that it is not there, until somebody opens it and its folder. */
 static void out_renew(const struct proof_ask *ask, const struct plan_out *out)
 {
     cleanup_free char *path = path_of(ask, out->path), *folder = path_dirname(path);
-    char *roots[] = {path, NULL};
-    const FTSENT *entry;
     fd_close(&(int){open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)});
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR | FTS_NOSTAT, NULL);
-    while (walk && (entry = fts_read(walk)))
-        if (entry->fts_info != FTS_D && entry->fts_info != FTS_DP)
-            fd_close(&(int){open(entry->fts_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)});
-    if (walk)
-        fts_close(walk);
+    fd_close(&(int){open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)});
+    if (tree_walk(path, entry_renew, NULL, NULL) != 0)
+        errno = 0; /* it is not there yet */
 }
 
 static void mark_forget(struct file_mark *mark)

@@ -115,7 +115,8 @@ int graph_why(const char *dir, const char *job, struct buf *out, struct err *err
         return 0;
     int rc = row_look(dir, job, &is_found, out, err);
     if (rc == 0 && !is_found)
-        rc = fail(err, ERR_USAGE, "run %s has left no word about a job '%s': it did not begin, or there is none", path_basename(dir),
-                  job);
+        rc = fail(err, ERR_USAGE,
+                  "run %s has left no word about a job '%s': it did not begin, or there is none",
+                  path_basename(dir), job);
     return rc;
 }
