@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training ConvE over a graph as large as WordNet's, against the same with PyTorch (../peer_train.py)."""
+"""Training ConvE over a graph as large as WordNet's: against PyTorch (../peer_train.py), and on ranks against threads."""
 import json
 import os
 import random
@@ -18,10 +18,13 @@ def write(path, text):
         file.writelines(text)
 
 
-def rows(bench):
-    why = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, text=True, check=False).stderr
-    if why:
-        return [Row("training", ">= %.1f x PyTorch" % BAR, "skipped", why.strip().splitlines()[-1], "", "")]
+# In one session: elsewhere the kernel may give each session a share of the processors of its own.
+RANKS = ('for r in 0 1; do RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_DIST_TIMEOUT=60 "$@" --threads 1 & done; '
+         "wait")
+
+
+def graph(bench):
+    """The command that trains on it, but for -o and --threads, and how many triples there are."""
     entities, n_train = bench.size((40943, 20 * BATCH), (2000, 2 * BATCH))
     draw = random.Random(1)
     train, nodes, relations = bench.path("train.txt"), bench.path("nodes.txt"), bench.path("relations.txt")
@@ -29,16 +32,58 @@ def rows(bench):
     write(relations, ("r%d\t%d\n" % (i, i) for i in range(RELATIONS)))
     write(train, ("e%d\tr%d\te%d\n" % (draw.randrange(entities), min(int(draw.expovariate(0.7)), RELATIONS - 1) if i >= RELATIONS else i,
                                        draw.randrange(entities)) for i in range(n_train)))
+    argv = [os.path.join(bench.build, "muster"), "kge", "train", "--force", "--train", train, "--entity-to-id", nodes,
+            "--relation-to-id", relations, "--epochs", "1", "--batch-size", str(BATCH)]
+    return argv, entities, n_train
+
+
+def epoch_of(folder):
+    with open(os.path.join(folder, "training_history.jsonl"), encoding="utf-8") as file:
+        return json.loads(file.readline())
+
+
+def on_ranks(bench):
+    argv, entities, n_train = graph(bench)
+    seconds, losses = {1: [], 2: []}, {1: set(), 2: set()}
+
+    def case(n_ranks, before, after):
+        folder = bench.path("ranks%d" % n_ranks)
+
+        def run():
+            sample = bench.timed([*before, *argv, "-o", folder, *after], env={**os.environ, **core()}, stderr=subprocess.DEVNULL)
+            epoch = epoch_of(folder)
+            seconds[n_ranks].append(epoch["seconds"])
+            losses[n_ranks].add(epoch["loss"])
+            return sample
+        return run
+
+    rounds = min(bench.rounds, 9)
+    bench.in_turn({"threads": case(1, [], ["--threads", "2"]), "ranks": case(2, ["sh", "-c", RANKS, "sh"], [])}, rounds=rounds)
+    assert losses[1] == losses[2] and len(losses[1]) == 1, losses
+    with open(bench.path("ranks1/final_model.safetensors"), "rb") as one, open(bench.path("ranks2/final_model.safetensors"), "rb") as two:
+        assert one.read() == two.read()
+    ratio = spread(a / b for a, b in zip(seconds[1], seconds[2]))
+    return Row("training on 2 ranks of 1 thread: %d entities, d = 200, batches of %d, the same bits" % (entities, BATCH),
+               ">= 0.95 x the speed of 2 threads", "%s x; %s questions/s" % (ratio.text(), spread(n_train / b for b in seconds[2]).text(1, 0)),
+               "one process of 2 threads: %s s" % spread(seconds[1]).text(), verdict(ratio.median >= 0.95), bench.runs(rounds))
+
+
+def rows(bench):
+    return [on_torch(bench), on_ranks(bench)]
+
+
+def on_torch(bench):
+    why = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, text=True, check=False).stderr
+    if why:
+        return Row("training", ">= %.1f x PyTorch" % BAR, "skipped", why.strip().splitlines()[-1], "", "")
+    argv, entities, n_train = graph(bench)
+    train, folder = bench.path("train.txt"), bench.path("model")
     env = {**os.environ, **core(), "OMP_NUM_THREADS": str(THREADS), "OPENBLAS_NUM_THREADS": str(THREADS)}
-    folder = bench.path("model")
-    argv = ["kge", "train", "--force", "--train", train, "--entity-to-id", nodes, "--relation-to-id", relations, "-o", folder,
-            "--epochs", "1", "--batch-size", str(BATCH), "--threads", str(THREADS)]
     seconds, losses = {"muster": [], "peer": []}, {"muster": [], "peer": []}
 
     def ours():
-        sample = bench.muster(*argv, env=env, stderr=subprocess.DEVNULL)
-        with open(os.path.join(folder, "training_history.jsonl"), encoding="utf-8") as file:
-            epoch = json.loads(file.readline())
+        sample = bench.timed([*argv, "-o", folder, "--threads", str(THREADS)], env=env, stderr=subprocess.DEVNULL)
+        epoch = epoch_of(folder)
         seconds["muster"].append(epoch["seconds"])
         losses["muster"].append(epoch["loss"])
         return sample
@@ -59,5 +104,5 @@ def rows(bench):
     rate = spread(n_train / a for a in seconds["muster"])
     peak = max(sample.peak_kib for sample in samples["muster"]) / 1024
     what = "training: %d entities, d = 200, batches of %d, %d threads" % (entities, BATCH, THREADS)
-    return [Row(what, ">= %.1f x PyTorch" % BAR, "%s x; %s questions/s, %.0f MiB" % (ratio.text(), rate.text(1, 0), peak),
-                "the same in PyTorch: %s s" % spread(seconds["peer"]).text(), verdict(ratio.median >= BAR), bench.runs(min(bench.rounds, 5)))]
+    return Row(what, ">= %.1f x PyTorch" % BAR, "%s x; %s questions/s, %.0f MiB" % (ratio.text(), rate.text(1, 0), peak),
+               "the same in PyTorch: %s s" % spread(seconds["peer"]).text(), verdict(ratio.median >= BAR), bench.runs(min(bench.rounds, 5)))
