@@ -148,16 +148,16 @@ static struct adam_work adam_cut(const struct trainer *trainer, enum conve_param
     const struct team *team = trainer->opts.mode.team;
     struct train_part part =
         train_step_part(trainer->step, param, team_is_alone(team) ? 0 : team->rank);
-    size_t begin = part.first_row * part.columns + part.first_column, size = ADAM_PIECE;
-    if (trainer->be->is_device)
-        size = SIZE_MAX / sizeof(float);
-    if (part.n_columns < part.columns)
-        return (struct adam_work){
-            trainer,      param,
-            begin,        begin + (part.n_columns > 0 ? part.n_rows * part.columns : 0),
-            part.columns, part.n_columns};
-    return (struct adam_work){trainer, param, begin, begin + part.n_rows * part.columns,
-                              size,    size};
+    struct adam_work work = {.trainer = trainer, .param = param};
+    work.begin = part.first_row * part.columns + part.first_column;
+    work.end = work.begin + (part.n_columns > 0 ? part.n_rows * part.columns : 0);
+    work.len = trainer->be->is_device ? SIZE_MAX / sizeof(float) : (size_t)ADAM_PIECE;
+    work.stride = work.len;
+    if (part.n_columns < part.columns) {
+        work.stride = part.columns;
+        work.len = part.n_columns;
+    }
+    return work;
 }
 
 static void adam_make(void *context, unsigned thread, size_t piece)
