@@ -42,7 +42,9 @@ out="out.$name"
 case $kind in folder*) mkdir -p "$out"; out="$out/lines" ;; nothing*) out="effects/.$name" ;; esac
 echo half >"$out"
 sleep "$seconds"
-{ echo "$name"; cat /dev/null "$@"; } | sort -u >"$out"
+# Each of its processes may be killed, and a shell goes on.
+{ echo "$name" && cat /dev/null "$@"; } >"effects/.$name.$$" || exit 1
+sort -u "effects/.$name.$$" >"$out" || exit 1
 echo "$name says what it did"
 """
 
