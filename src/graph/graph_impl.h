@@ -136,11 +136,9 @@ struct graph {
     struct record *record;
     bool is_resumed, is_over, has_memory; /* has_memory: some device has memory of its own */
     uint32_t n_done_here;
-    uint64_t base_seed;
     char *cwd;
     struct plan added; /* the memory of jobs that orders added */
     struct buf stale;  /* lines on why jobs run again */
-    uint64_t told_ms;  /* when the state was written last */
 };
 
 /* graph.c */
@@ -264,7 +262,7 @@ void report_progress(struct graph *graph, bool is_last);
 /* state NULL: it goes on. */
 void report_status(struct graph *graph, const char *state);
 void report_summary(struct graph *graph, int status);
-/* As the source of this verb printed it, at the start and at the end. */
+/* Logs how much memory of each device is in use; `when`: "at the start". */
 void report_memory(const struct graph *graph, const char *when);
 
 /* find.c: the folder of the run to go on with, a new string; NULL: none. */

@@ -102,17 +102,18 @@ static void stage_format(const struct graph *graph, uint32_t stage,
     buf_addf(out, ",\"held\":%u}", counts->n_held);
 }
 
-static bool is_pending(enum dag_state state)
+static bool is_pending(enum dag_state state, bool goes_on)
 {
-    return state == DAG_READY || state == DAG_FAILED || state == DAG_UNFIT;
+    return (state == DAG_READY && goes_on) || state == DAG_FAILED || state == DAG_UNFIT;
 }
 
-static void waiting_format(const struct graph *graph, struct buf *out)
+/* A run that has ended does not say when a job would start. */
+static void waiting_format(const struct graph *graph, bool goes_on, struct buf *out)
 {
     uint32_t n_shown = 0;
     for (uint32_t i = 0; i < graph->n_jobs && n_shown < WAITING_SHOWN; i++) {
         cleanup_buf struct buf text = BUF_INIT;
-        if (!graph->jobs[i].is_wanted || !is_pending(dag_job_view(graph->dag, i).state))
+        if (!graph->jobs[i].is_wanted || !is_pending(dag_job_view(graph->dag, i).state, goes_on))
             continue;
         job_explain(graph, i, &text);
         buf_add_text(out, n_shown++ > 0 ? ",{\"job\":" : "{\"job\":");
@@ -124,7 +125,7 @@ static void waiting_format(const struct graph *graph, struct buf *out)
 }
 
 /* jobs.json: the stages, and what some jobs wait for. */
-static void jobs_write(const struct graph *graph)
+static void jobs_write(const struct graph *graph, bool goes_on)
 {
     cleanup_free char *path = path_join(graph->shell.run_dir, "jobs.json");
     cleanup_free struct stage_counts *counts = stages_count(graph);
@@ -137,7 +138,7 @@ static void jobs_write(const struct graph *graph)
         stage_format(graph, i, &counts[i], &text);
     }
     buf_add_text(&text, "],\"waiting\":[");
-    waiting_format(graph, &text);
+    waiting_format(graph, goes_on, &text);
     buf_add_text(&text, "]}\n");
     if (file_replace_fast(path, buf_str(&text), NULL) != 0)
         log_keep(graph->shell.log, LOG_WARN, "graph", "%s cannot be written", path);
@@ -205,7 +206,7 @@ void report_status(struct graph *graph, const char *state)
         log_keep(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
     for (size_t i = 0; i < n_rows; i++)
         buf_release(&labels[i]);
-    jobs_write(graph);
+    jobs_write(graph, state == NULL);
 }
 
 /* ---- the end ---- */
