@@ -50,6 +50,7 @@ struct process {
     int status;                         /* as a shell gives it */
     struct logfile *out, *errors;       /* NULL: nothing was printed */
     uint64_t out_before, errors_before; /* bytes that earlier attempts left in their files */
+    struct err unopened;                /* why one of those files could not be opened */
     struct job_proof proof;
     struct {
         struct proof_ask ask;

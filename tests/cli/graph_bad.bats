@@ -178,6 +178,24 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     [ "$stderr" = "$(seq 200000)" ]
 }
 
+@test "what a job of a command line prints is not lost without a word" {
+    export -f limited
+    run --separate-stderr bash -c 'limited "$MUSTER" graph -q -g cpu:2 -- echo {} ::: a b >/dev/full'
+    ended_with 75
+    [[ $stderr == *"stdout, which was to have $(run_dir)/logs/"*"_stdout.log: write: No space left on device"* ]]
+    mkdir -p out/1/a/stdout
+    graph --results out -- sh -c 'echo {}' ::: a b
+    ended_with 1
+    [ "$output" = b ]
+    [[ $stderr == *"job/1 failed for good: what job/1 printed could not be kept: "*"stdout is a folder"* ]]
+    run --separate-stderr bash -c 'ulimit -f 4000; limited "$MUSTER" graph -q -g cpu:2 -- seq {} ::: 1 1000000'
+    ended_with 75
+    [[ $stderr == *"what job/2 printed could not be kept: write: the limit on the size of files is reached (ulimit -f)"* ]]
+    graph -- seq {} ::: 1 1000000 # the same run goes on
+    ended_with 0
+    [ "$output" = "$(seq 1000000)" ]
+}
+
 @test "--on-finish gets the summary, however the run ended" {
     jobs_are "  a: {run: 'sleep 60'}
   b: {run: 'true', needs: a}"
