@@ -204,7 +204,7 @@ MUST_CHECK int process_command_start(struct process *process, struct err *err);
 
 /* process.c */
 extern const struct worker_handlers process_handlers;
-void process_start(struct graph *graph, uint32_t job);
+void process_start(struct graph *graph, uint32_t number);
 /* Looks for timeouts, and for processes whose devices are ready. */
 void processes_tick(struct graph *graph);
 void process_free(struct process *process);
