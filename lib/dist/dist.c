@@ -18,6 +18,8 @@
 #endif
 
 static const uint64_t timeout_default_ms = 600000;
+static const uint64_t timeout_max_ms =
+    3000000000000; /* a century: as nanoseconds on the clock it fits */
 
 uint64_t md_now_ns(void)
 {
@@ -158,6 +160,8 @@ static int timeout_choose(struct muster_dist *dist, const struct muster_dist_opt
     else if (text && *text != '\0' && !timeout_parse(text, &dist->timeout_ms))
         return md_fail(dist, MUSTER_DIST_EENV,
                        "MUSTER_DIST_TIMEOUT: '%.40s' is not a time (as 90, 90s, 5m or 2h)", text);
+    if (dist->timeout_ms > timeout_max_ms)
+        dist->timeout_ms = timeout_max_ms;
     return 0;
 }
 

@@ -260,9 +260,9 @@ static int run_end(struct graph *graph)
 {
     char text[24];
     struct err err = {0};
-    int status = outcome(graph);
-    record_flush(graph);
+    record_flush(graph); /* first: if it fails, that is the outcome */
     record_sync(graph);
+    int status = outcome(graph);
     report_memory(graph, "at the end");
     console_flush(graph->shell.display.console, shell_now(&graph->shell), true);
     shell_progress_end(&graph->shell);

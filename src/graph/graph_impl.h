@@ -50,6 +50,7 @@ struct process {
     int status;                         /* as a shell gives it */
     struct logfile *out, *errors;       /* NULL: nothing was printed */
     uint64_t out_before, errors_before; /* bytes that earlier attempts left in their files */
+    struct err unopened;                /* why one of those files could not be opened */
     struct job_proof proof;
     struct {
         struct proof_ask ask;
@@ -203,7 +204,7 @@ MUST_CHECK int process_command_start(struct process *process, struct err *err);
 
 /* process.c */
 extern const struct worker_handlers process_handlers;
-void process_start(struct graph *graph, uint32_t job);
+void process_start(struct graph *graph, uint32_t number);
 /* Looks for timeouts, and for processes whose devices are ready. */
 void processes_tick(struct graph *graph);
 void process_free(struct process *process);
