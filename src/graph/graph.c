@@ -69,7 +69,7 @@ static void on_second(void *context)
 
 static void on_before_sleep(void *context)
 {
-    record_flush(context);
+    record_rest(context);
 }
 
 static const struct shell_verb graph_shell = {.name = "graph",

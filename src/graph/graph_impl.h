@@ -238,6 +238,8 @@ void record_job(struct graph *graph, uint32_t job, enum job_state state,
                 const struct process *process);
 /* Commits what was noted; makes durable what was committed. If that cannot be done, the run is given up. */
 void record_flush(struct graph *graph);
+/* Before the loop sleeps: commits what was noted, at once or in a moment. */
+void record_rest(struct graph *graph);
 void record_sync(struct graph *graph);
 void record_close(struct graph *graph);
 
