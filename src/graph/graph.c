@@ -312,6 +312,7 @@ void graph_release(struct graph *graph)
 {
     device_watch_free(graph->watch);
     record_close(graph);
+    learned_close(graph);
     dag_free(graph->dag);
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         free(graph->jobs[i].end);

@@ -113,6 +113,16 @@ struct graph_fleet {
     bool are_awaited; /* hosts that never were here */
 };
 
+/* What is known of the jobs of a stage that were done, in earlier sessions and in this one. */
+struct learned {
+    uint64_t ms; /* of all */
+    uint32_t n;
+    uint64_t mem_peak_bytes;
+    uint32_t told_n; /* when the dag was told last */
+    uint64_t told_mem_bytes;
+    uint32_t first_job; /* of those of the plan; valid if graph->learned.next is */
+};
+
 struct record; /* record.c */
 
 struct graph {
@@ -134,6 +144,11 @@ struct graph {
         bool is_handled;
     } events;
     struct record *record;
+    struct {
+        struct learned
+            *stages;    /* [plan->n_stages + 1] by the numbers of stages; the last: of added jobs */
+        uint32_t *next; /* [plan->n_jobs] the next job of the same stage; NULL: not needed yet */
+    } learned;
     bool is_resumed, is_over, has_memory; /* has_memory: some device has memory of its own */
     uint32_t n_done_here;
     char *cwd;
@@ -150,6 +165,8 @@ void graph_release(struct graph *graph);
 /* steps.c */
 /* Tells the dag, and carries out what it answers. */
 void graph_tell(struct graph *graph, struct dag_event event);
+/* What the job wants of each device, of which 0 is not counted. */
+uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *job);
 /* Adds the job of graph->jobs[i] to the dag. ERR_STOPPED: memory. */
 MUST_CHECK int graph_dag_add(struct graph *graph, uint32_t i, struct err *err);
 /* Ends everything that runs. */
@@ -228,6 +245,16 @@ MUST_CHECK int selection_take(struct graph *graph, struct err *err);
 char *definition_new(const struct plan_job *job);
 /* Of the outs of the jobs that it needs. */
 uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
+
+/* learn.c */
+void learned_open(struct graph *graph);
+void learned_close(struct graph *graph);
+/* Of a job that was done in an earlier session. */
+void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms);
+/* What is expected of jobs that never ran; before they are added to the dag. */
+void learned_spread(struct graph *graph);
+/* Of a job that has just ended well: tells the dag what is expected of others of its stage. */
+void learned_take(const struct process *process);
 
 /* record.c */
 void record_open(struct graph *graph);

@@ -322,6 +322,7 @@ static void process_judge(struct process *process, enum dag_end end, const char 
         graph->fleet.hosts[process->seat.host].n_done++;
         job->begun_wall_ms = 0;
         record_job(graph, process->job, JOB_DONE, process);
+        learned_take(process);
     } else if (end != DEND_ENDED) {
         log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u ended: %s", job->plan->name,
                 process->attempt, text ? text : "");

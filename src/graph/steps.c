@@ -12,10 +12,11 @@ enum {
 
 /* ---- jobs ---- */
 
-static uint64_t memory_wanted(const struct graph *graph, const struct graph_job *job)
+uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *job)
 {
     uint64_t wanted = job->plan->devices.mem_bytes;
-    if (!graph->has_memory && !graph->request->allocation.hosts) /* others may have some */
+    if (job->plan->devices.n_max == 0 ||
+        (!graph->has_memory && !graph->request->allocation.hosts)) /* others may have some */
         return 0;
     /* A margin over what was seen: the next run may need a little more. */
     return wanted == PLAN_MEMORY_AUTO ? job->mem_peak_bytes + job->mem_peak_bytes / 8 : wanted;
@@ -39,7 +40,7 @@ static struct dag_want want_of(const struct graph *graph, const struct graph_job
     return (struct dag_want){.n_devices_min = devices->n_min,
                              .n_devices_max = devices->n_max,
                              .share = devices->share,
-                             .mem_bytes = needs_none ? 0 : memory_wanted(graph, job),
+                             .mem_bytes = job_memory_wanted(graph, job),
                              .place = place,
                              .n_cpus = needs_none ? MAX(job->plan->n_cpus, 1u) : job->plan->n_cpus};
 }

@@ -46,6 +46,8 @@ static void end_tell(struct local_worker *w)
     local_streams_drain(w);
     for (unsigned stream = 0; stream < LOCAL_STREAMS; stream++)
         local_stream_close(w, stream);
+    if (w->is_guard_idle)
+        local_guard_give(w);
     w->base.handlers->gone(w->base.context, &w->exit);
 }
 

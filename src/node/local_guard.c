@@ -40,7 +40,10 @@ void local_guard_give(struct local_worker *w)
     }
     local->idle.at[local->idle.len++] =
         (struct idle_guard){.guard = w->guard, .since_ms = clock_now_ms()};
+    pid_t worker_pid = w->guard.worker_pid; /* for messages about its end */
     w->guard = (struct guard)GUARD_INIT;
+    w->guard.worker_pid = worker_pid;
+    w->is_guard_idle = false;
 }
 
 static void remove_at(struct local *local, size_t at)
