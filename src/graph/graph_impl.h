@@ -109,7 +109,9 @@ struct graph_fleet {
     uint32_t n_patterns;
     int64_t
         held_until_ms; /* wall clock: on other hosts, jobs of the last session may be alive; 0: not */
-    bool is_full;      /* what comes is not used: the dag has no room */
+    const struct planned_hosts
+        *planned;     /* of a run that is only played; NULL: those of the shell */
+    bool is_full;     /* what comes is not used: the dag has no room */
     bool are_awaited; /* hosts that never were here */
 };
 

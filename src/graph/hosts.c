@@ -43,18 +43,38 @@ const char *host_label(const struct graph *graph, uint32_t node)
     return "local";
 }
 
+/* The hosts that are not this machine have the numbers from 1 on. */
+static struct host_machine planned_machine(const struct planned_hosts *hosts, uint32_t node)
+{
+    uint32_t number = 0;
+    for (size_t i = 0; i < hosts->len; i++) {
+        const struct planned_host *host = &hosts->at[i];
+        number += !host->is_local;
+        if (node == (host->is_local ? 0 : number))
+            return (struct host_machine){.name = host->name, .program = "", .n_cpus = host->n_cpus};
+    }
+    return (struct host_machine){.name = "local", .program = ""};
+}
+
+static struct host_machine machine_of(const struct graph *graph, uint32_t node)
+{
+    if (graph->fleet.planned)
+        return planned_machine(graph->fleet.planned, node);
+    return hosts_machine(graph->shell.machines.hosts, node);
+}
+
 const char *host_program(const struct graph *graph, uint32_t node)
 {
     if (node == 0)
         return graph->shell.self_path;
-    const char *program = hosts_machine(graph->shell.machines.hosts, node).program;
+    const char *program = machine_of(graph, node).program;
     return program[0] ? program : AGENT_PROGRAM;
 }
 
 uint32_t host_cpus(const struct graph *graph, uint32_t node)
 {
-    const struct hosts *hosts = graph->shell.machines.hosts;
-    return hosts ? hosts_machine(hosts, node).n_cpus : processors_allowed();
+    bool has_hosts = graph->fleet.planned || graph->shell.machines.hosts;
+    return has_hosts ? machine_of(graph, node).n_cpus : processors_allowed();
 }
 
 /* Each gives the other up when it has heard nothing for so long, the agent perhaps after the head, and then ends its jobs. */
@@ -87,12 +107,11 @@ static bool name_matches(const char *patterns, const char *name)
 /* This machine is known by its own name as well. */
 static bool host_matches(const struct graph *graph, const char *patterns, uint32_t node)
 {
-    const struct hosts *hosts = graph->shell.machines.hosts;
     char own[HOST_NAME_BYTES];
     if (name_matches(patterns, host_label(graph, node)))
         return true;
     if (node > 0)
-        return name_matches(patterns, hosts_machine(hosts, node).name);
+        return name_matches(patterns, machine_of(graph, node).name);
     host_name(own);
     return name_matches(patterns, own);
 }
