@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include "base/name_index.h"
 #include "core/dag.h"
 #include "core/verdict.h"
 #include "graph/graph.h"
@@ -71,6 +72,7 @@ struct graph_job {
     uint32_t expected_ms;                 /* 0: unknown */
     uint64_t mem_peak_bytes;              /* of earlier runs; 0: unknown */
     int64_t begun_wall_ms;                /* its first start since it was done last; 0: none */
+    uint16_t place;                       /* the hosts that it may use (fleet.places) */
     bool is_wanted;                       /* not excluded by --only */
     bool is_held, is_cancelled;           /* by orders */
     bool was_done, is_stale;              /* by an earlier session */
@@ -94,6 +96,12 @@ struct graph_host {
     uint32_t n_done;        /* jobs, in this session */
 };
 
+/* A place of the dag: hosts that jobs may use. */
+struct graph_place {
+    const char *patterns;                /* of the file, as "node*,big1"; NULL: any */
+    uint64_t denied[DAG_HOSTS_MAX / 64]; /* bits: hosts without the jobs' commands */
+};
+
 /* Of allocation.hosts: given back, and empty as well. */
 struct graph_part {
     bool is_leaving, has_left;
@@ -103,10 +111,11 @@ struct graph_fleet {
     struct graph_host *hosts; /* [n_hosts], by the numbers of their nodes: 0 is this machine */
     struct graph_part *parts; /* [n_parts] */
     uint32_t n_hosts, n_parts;
-    uint32_t n_devices;     /* that the dag knows: the first ones of those chosen */
-    uint32_t n_devices_max; /* that it can know */
-    const char **patterns;  /* [n_patterns] those of place i + 1 in the dag */
-    uint32_t n_patterns;
+    uint32_t n_devices;         /* that the dag knows: the first ones of those chosen */
+    uint32_t n_devices_max;     /* that it can know */
+    struct graph_place *places; /* [n_places], by their numbers in the dag; the first: all hosts */
+    uint32_t n_places;
+    struct name_index absent; /* what commands are on which hosts not (absent.c) */
     int64_t
         held_until_ms; /* wall clock: on other hosts, jobs of the last session may be alive; 0: not */
     const struct planned_hosts
@@ -205,6 +214,8 @@ uint64_t host_empty_ms(struct graph *graph);
 void graph_hosts_hold(struct graph *graph);
 /* The place of a list of patterns, for the dag. ERR_USAGE: there are too many different ones. */
 MUST_CHECK int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err);
+/* The same hosts without one of them; false: no host remains, or there are too many different places. */
+bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out);
 /* May hosts come that a job waits for? */
 bool graph_awaits_hosts(const struct graph *graph);
 /* Leaves hosts that were given back, when they are empty. */
@@ -216,6 +227,14 @@ void graph_host_given_back(void *context, uint32_t part, bool now);
 void graph_hosts_awaited(void *context, bool are_awaited);
 /* For struct shell_verb. */
 uint64_t graph_finish_ms(void *context, uint32_t part);
+
+/* absent.c */
+/* The command could not be executed on this host: what the end of the job is, which may be tried on others. */
+enum dag_end absent_note(struct graph *graph, uint32_t job, uint32_t node, const char *why);
+/* It is known that its command is not there: the job, which was to start, has ended. */
+bool absent_is_known(struct graph *graph, uint32_t job, uint32_t node);
+/* All hosts are asked again, for this job at once. */
+void absent_forget(struct graph *graph, uint32_t job);
 
 /* command.c: starts the job, as far as a command can fail before it runs. */
 MUST_CHECK int process_command_start(struct process *process, struct err *err);

@@ -520,6 +520,8 @@ static void on_gone(void *context, const struct worker_exit *exit)
                 name_of(process), (int)exit->stuck_pid);
     enum dag_end end = was_lost && !process->was_ended ? DEND_LOST : end_of(process, death);
     death_describe(process, death, exit, buf_str(&tail), &how);
+    if (end == DEND_FATAL && exit->exec_errno != E2BIG) /* which no host can take */
+        end = absent_note(graph, process->job, process->seat.host, buf_text(&how));
     if (end == DEND_WELL)
         proof_begin(process);
     else

@@ -47,13 +47,14 @@ static struct dag_want want_of(const struct graph *graph, const struct graph_job
 
 int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
 {
-    const struct graph_job *job = &graph->jobs[i];
+    struct graph_job *job = &graph->jobs[i];
     const struct plan_job *plan = job->plan;
     bool is_done = job->was_done && !job->is_stale;
     uint32_t place;
     int rc = host_place(graph, plan->hosts, &place, err);
     if (rc)
         return rc;
+    job->place = (uint16_t)place;
     const struct dag_job added = {.want = want_of(graph, job, place),
                                   .priority = plan->priority,
                                   .n_retries = plan->n_retries,
@@ -74,7 +75,8 @@ int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
 
 static void on_start(struct graph *graph, const struct dag_action *action)
 {
-    process_start(graph, action->job);
+    if (!absent_is_known(graph, action->job, dag_placement(graph->dag, action->job).host))
+        process_start(graph, action->job);
 }
 
 static void on_end(struct graph *graph, const struct dag_action *action)

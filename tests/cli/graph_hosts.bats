@@ -209,6 +209,35 @@ END
     says "one: it is connected again"
 }
 
+@test "what one host lacks is tried on another, said once, and not asked of the first again" {
+    worker reach_with_tool <<'END'
+#!/bin/sh
+[ "$1" = two ] && export PATH=$PWD/bin:$PATH
+exec ./reach "$@"
+END
+    mkdir bin
+    worker bin/tool <<'END'
+#!/bin/sh
+echo $1.$HOST >>effects
+END
+    cat >g.yaml <<'END'
+jobs:
+  plain: {for: {n: 1..6}, run: "tool {n}"}
+  shell: {for: {n: 1..4}, run: "tool s{n}", shell: true, needs: plain}
+  there: {run: "tool t", hosts: one, needs: shell}
+  nowhere: {run: "./nosuch", needs: shell}
+END
+    graph --hosts one=cpu:2,two=cpu:1 --via './reach_with_tool {host}' g.yaml
+    ended_with 1
+    [ "$(effects)" = "1.two 2.two 3.two 4.two 5.two 6.two s1.two s2.two s3.two s4.two " ]
+    [ "$(grep -c "plain/.* could not be executed on one: No such file.*; it goes to other hosts" <<<"$stderr")" -eq 1 ]
+    [ "$(grep -c "shell/.*; it goes to other hosts" <<<"$stderr")" -eq 1 ]
+    [ "$(grep -c "plain/n[1-6]: attempt . starts on one" muster-runs/latest/orchestrator.log)" -le 2 ]
+    [[ $stderr == *"there failed for good: tool could not be executed on one"* ]]
+    [[ $stderr == *"nowhere failed for good: ./nosuch could not be executed on "* ]]
+    [ "$(grep -c "nowhere: attempt . starts" muster-runs/latest/orchestrator.log)" -eq 2 ]
+}
+
 @test "commands of a line on hosts are printed here" {
     graph -q --hosts one=cpu:1,two=cpu:1 --via './reach {host}' -- sh -c 'echo {}; echo error {} >&2' ::: a b c
     ended_with 0
