@@ -66,6 +66,7 @@ static int retry_do(struct graph *graph, uint32_t job, struct buf *told)
         return 0;
     graph->jobs[job].is_cancelled = false;
     row_note(graph, job, JOB_NONE);
+    absent_forget(graph, job);
     graph_tell(graph, (struct dag_event){.kind = DEV_RETRY, .job = job});
     return 1;
 }

@@ -342,6 +342,7 @@ static void process_judge(struct process *process, enum dag_end end, const char 
         graph->fleet.hosts[process->seat.host].n_done++;
         job->begun_wall_ms = 0;
         record_job(graph, process->job, JOB_DONE, process);
+        learned_take(process);
     } else if (end != DEND_ENDED) {
         log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u ended: %s", job->plan->name,
                 process->attempt, text ? text : "");
@@ -561,6 +562,8 @@ static void on_gone(void *context, const struct worker_exit *exit)
     death_describe(process, death, exit, buf_str(&tail), &how);
     if (end == DEND_WELL && is_output_lost(process))
         return;
+    if (end == DEND_FATAL && exit->exec_errno != E2BIG) /* which no host can take */
+        end = absent_note(graph, process->job, process->seat.host, buf_text(&how));
     if (end == DEND_WELL)
         proof_begin(process);
     else
