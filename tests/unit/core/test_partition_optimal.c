@@ -25,6 +25,7 @@ struct world {
     uint32_t n_units;
     uint64_t weight[UNITS_MAX], kv[UNITS_MAX];
     uint32_t first_tensor[UNITS_MAX];
+    bool has_buffer;           /* the last unit is a buffer of the root */
     uint32_t group[UNITS_MAX]; /* units with the same number, above 0, share a tensor */
     struct partition_device devices[DEVICES_MAX];
     struct partition_wish wish;
@@ -65,6 +66,26 @@ static void unit_draw(struct world *w, struct rng *rng, uint32_t u, uint32_t par
     w->weight[u] += 2;
 }
 
+/*
+ * Tensors of the root: the first unit may be a parameter, the last one a buffer, though that comes
+ * before all modules. Returns the number of units that are there.
+ */
+static uint32_t root_draw(struct world *w, struct rng *rng)
+{
+    bool has_parameter = rng_below(rng, 5) == 0;
+    w->has_buffer = w->n_units > 1 && rng_below(rng, 5) == 0;
+    if (has_parameter) {
+        w->first_tensor[0] = (uint32_t)w->scene.model.n_tensors;
+        scene_tensor(&w->scene, "w", w->weight[0] = rng_below(rng, 9));
+    }
+    if (w->has_buffer) {
+        uint32_t last = w->n_units - 1;
+        w->first_tensor[last] = (uint32_t)w->scene.model.n_tensors;
+        scene_tensor(&w->scene, "b", w->weight[last] = rng_below(rng, 9))->is_buffer = true;
+    }
+    return has_parameter;
+}
+
 /* Ties the first tensors of some units, which then have the size of the first of them. */
 static void ties_draw(struct world *w, struct rng *rng)
 {
@@ -75,7 +96,7 @@ static void ties_draw(struct world *w, struct rng *rng)
         if (a == b || w->group[a] > 0 || w->group[b] > 0 || one->is_buffer != other->is_buffer)
             continue;
         w->group[a] = w->group[b] = one->tied = other->tied = n;
-        w->weight[MAX(a, b)] -= other->bytes;
+        w->weight[one < other ? MAX(a, b) : MIN(a, b)] -= MAX(one, other)->bytes;
     }
 }
 
@@ -106,8 +127,9 @@ static void world_draw(struct world *w, struct rng *rng)
 {
     *w = (struct world){.n_units = 1 + (uint32_t)rng_below(rng, UNITS_MAX)};
     scene_begin(&w->scene);
+    uint32_t first = root_draw(w, rng), n_last = w->n_units - (uint32_t)w->has_buffer;
     uint32_t group = 0, group_at = (uint32_t)rng_below(rng, UNITS_MAX);
-    for (uint32_t u = 0; u < w->n_units; u++) {
+    for (uint32_t u = first; u < n_last; u++) {
         if (u == group_at)
             group = scene_module(&w->scene, "g", 0);
         unit_draw(w, rng, u, group);
