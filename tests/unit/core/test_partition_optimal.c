@@ -105,14 +105,14 @@ static void devices_draw(struct world *w, struct rng *rng)
     static const uint64_t sizes[] = {0, 4, 9, 12, 20, 30, 45, 70, 100, UINT64_MAX};
     w->n_gpus = (uint32_t)rng_below(rng, 5);
     uint32_t n = w->n_gpus + (uint32_t)rng_below(rng, 2), n_sizes = rng_below(rng, 4) == 0 ? 10 : 9;
-    bool is_even = rng_below(rng, 3) == 0;
+    bool is_even = rng_below(rng, 3) == 0, is_close = rng_below(rng, 3) == 0;
     for (uint32_t d = 0; d < n; d++) {
+        uint64_t bytes = is_close ? 9 + rng_below(rng, 40) : sizes[rng_below(rng, n_sizes)];
         w->devices[d] = (struct partition_device){
             .kind = d < w->n_gpus ? PARTITION_GPU : PARTITION_CPU,
-            .mem_bytes =
-                is_even && d > 0 ? w->devices[0].mem_bytes : sizes[rng_below(rng, n_sizes)],
+            .mem_bytes = is_even && d > 0 ? w->devices[0].mem_bytes : bytes,
             .reserve_bytes = rng_below(rng, 3) == 0 ? rng_below(rng, 6) : 0,
-            .speed = (uint32_t)rng_below(rng, 4),
+            .speed = (uint32_t)rng_below(rng, 8),
         };
     }
     if (rng_below(rng, 2) == 0)
@@ -196,8 +196,8 @@ static void gpu_cost(const struct world *w, uint32_t d, uint64_t held, uint64_t 
                   MIN(gpu->mem_bytes, 2 * PARTITION_BYTES_MAX));
     if (w->wish.goal == PARTITION_LEAST_STAGE)
         use_raise(cost, held + w->wish.handover_time * speed, speed);
-    if (w->wish.goal ==
-        PARTITION_LEAST_LATENCY) /* speeds are 1, 2, 3; each stage costs a little, so that few are better */
+    /* A stage costs a tick more, so that few are better. */
+    if (w->wish.goal == PARTITION_LEAST_LATENCY)
         cost->use += (held * (((u128)1 << 48) / speed)) + (((u128)w->wish.handover_time) << 48) + 1;
 }
 
