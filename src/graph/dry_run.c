@@ -151,6 +151,8 @@ static int schedule_print(struct graph *graph, const char *plot, struct err *err
 int graph_dry_run(struct log *log, const char *self_path, const struct graph_request *request,
                   struct plan *plan, const char *plot, struct err *err)
 {
+    if (request->allocation.hosts)
+        return fail(err, ERR_USAGE, "--dry-run looks at this machine alone; leave --hosts out");
     struct graph graph = {.request = request,
                           .plan = plan,
                           .cwd = path_cwd(),
@@ -159,8 +161,6 @@ int graph_dry_run(struct log *log, const char *self_path, const struct graph_req
     wish.gpus_per_worker = wish.workers_per_gpu = 1;
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
     wish.is_plan = true;
-    if (wish.hosts)
-        return fail(err, ERR_USAGE, "--dry-run looks at this machine alone; leave --hosts out");
     int rc = allocation_take(&graph.allocation, &wish,
                              &(struct allocation_holder){.self_path = self_path, .log = log}, err);
     rc = rc ? rc : jobs_make(&graph, err);
