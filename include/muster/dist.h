@@ -87,8 +87,9 @@ struct muster_dist;
 struct muster_dist_opts {
     uint64_t timeout_ms; /* for each operation, and for all ranks to come at first; default:
                             MUSTER_DIST_TIMEOUT (90, 90s, 5m, 2h), else ten minutes */
-    const char
-        *backend; /* "shm" or "mpi"; default: MUSTER_DIST_BACKEND, else what reaches all ranks */
+    const char *backend; /* "shm", "mpi", "nccl", …; default: MUSTER_DIST_BACKEND, else "auto" */
+    bool has_device_memory; /* values may lie in memory of a GPU of NVIDIA */
+    void *stream;           /* cudaStream_t or CUstream; default: the legacy default stream */
 };
 
 /*
