@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether operations on values in device memory are right, on the GPU that is there: every collective,
- * type and reduction, in and out of place, in the world that the environment says. Small whole numbers,
+ * type and reduction, in and out of place, and a step of ddp, in the world that the environment says. Small whole numbers,
  * whose sums are exact in every order. Needs nothing but lib/dist, so that gcc alone builds it where a
  * GPU is (tools/gpu-dist).
  *
  *     check_dist_device BACKEND     as in MUSTER_DIST_BACKEND; says what is wrong, and ends with 1
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dist/cuda_driver.h"
 #include "dist/half.h"
-#include "muster/dist.h"
+#include "muster/ddp.h"
 
 enum {
     TYPES = MUSTER_INT8 + 1,
@@ -147,6 +148,37 @@ static void copies_check(struct check *check)
     compare(check, rc, check->in, check->count, "broadcast");
 }
 
+/* ---- gradients ---- */
+
+/* Sums over four samples a rank, so that each rank's are divided by four on their way. */
+static void step_check(struct check *check)
+{
+    size_t n = check->count * check->size, width = muster_type_bytes(check->type);
+    double norm = 0, squares = 0;
+    const struct muster_param param = {"gradient", check->type, n, NULL, (void *)check->in};
+    const struct muster_ddp_opts opts = {.gradients_are_sums = true};
+    for (size_t i = 0; i < n; i++) {
+        put(check->host, i, check->type, value_of(check, check->rank, i) * 4);
+        double mean = combined(check, i, MUSTER_MEAN);
+        put(check->expected, i, check->type, mean);
+        squares += mean * mean;
+    }
+    struct muster_ddp *ddp = muster_ddp_new(check->dist, &param, 1, &opts);
+    int rc = ddp ? muster_ddp_begin(ddp, 4) : muster_dist_code(check->dist);
+    /* After begin, on the default stream, as a backward pass makes it. */
+    if (rc == 0 && check->cuda.MemcpyAsync(check->in, (uintptr_t)check->host, n * width, NULL))
+        abort();
+    rc = rc ? rc : muster_ddp_ready(ddp, 0);
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    rc = rc ? rc : muster_ddp_norm(ddp, &norm);
+    compare(check, rc, check->in, n, "step of ddp");
+    if (fabs(norm - sqrt(squares)) > 1e-9 * norm && rc == 0 && check->n_wrong++ == 0)
+        printf("the norm is %.12g, expected %.12g\n", norm, sqrt(squares));
+    muster_ddp_free(ddp);
+}
+
+/* ---- begin and end ---- */
+
 static int check_begin(struct check *check, const char *backend)
 {
     const struct muster_dist_opts opts = {
@@ -188,6 +220,8 @@ int main(int argc, char **argv)
             for (int op = 0; op < OPS; op++)
                 reduce_check(&check, (enum muster_op)op);
             copies_check(&check);
+            if (type <= MUSTER_FLOAT16)
+                step_check(&check);
         }
     printf("rank %u of %u over %s: %lu operations on device memory, %lu wrong\n", check.rank,
            check.size, muster_dist_backend(check.dist), (unsigned long)check.n_done,

@@ -4,7 +4,7 @@
 
     peer_nccl.py LIBMUSTER [ROUNDS]
 
-World of one. First that operations wait for the stream on which their values are made. Then a table: bandwidths by
+World of one, where an all-reduce in place has nothing to move, and an all-gather is a copy. First that operations wait for the stream on which their values are made. Then a table: bandwidths by
 nccl-tests' formulas (doc/PERFORMANCE.md there: algbw = bytes / time, busbw = algbw × 2(n-1)/n for an all-reduce and
 (n-1)/n for an all-gather, so 0 for one rank). Both sides take turns; medians of the rounds, with their spread."""
 import ctypes
@@ -43,6 +43,7 @@ class Muster:
             sys.exit("libmuster: " + self.library.muster_dist_error(self.dist).decode())
 
     def start(self, kind, data, out):
+        out = data if kind == ALL_REDUCE else out  # as torch has it
         call = Call(kind, FLOAT32, SUM, 0, data.data_ptr(), out.data_ptr(), data.numel())
         ticket = ctypes.c_uint64()
         self.must(self.library.muster_dist_start(self.dist, ctypes.byref(call), ctypes.byref(ticket)))

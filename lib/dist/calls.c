@@ -189,10 +189,12 @@ static int call_do(struct muster_dist *dist, const struct muster_dist_call *what
     return rc ? rc : atomic_load(&dist->code);
 }
 
-int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
-                      uint64_t *ticket)
+int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *factor,
+             uint64_t *ticket)
 {
     struct md_call call = call_of(what);
+    call.is_scaled = factor;
+    call.factor = factor ? *factor : 1;
     int rc = call_prepare(dist, &call);
     *ticket = 0;
     if (rc != 0)
@@ -202,6 +204,12 @@ int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *w
     *ticket = call.seq;
     pthread_mutex_unlock(&dist->lock);
     return rc;
+}
+
+int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
+                      uint64_t *ticket)
+{
+    return md_start(dist, what, NULL, ticket);
 }
 
 int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)

@@ -25,6 +25,8 @@ static const char *const function_names[] = {
     "cuEventRecord",
     "cuEventQuery",
     "cuMemcpyAsync",
+    "cuMemsetD8Async",
+    "cuStreamSynchronize",
     "cuMemAlloc_v2",
     "cuMemFree_v2",
 };

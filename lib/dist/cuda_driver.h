@@ -44,6 +44,8 @@ struct cuda_functions {
     int (*EventRecord)(cuda_event event, cuda_stream stream);
     int (*EventQuery)(cuda_event event);
     int (*MemcpyAsync)(cuda_address to, cuda_address from, size_t bytes, cuda_stream stream);
+    int (*MemsetAsync)(cuda_address at, unsigned char byte, size_t bytes, cuda_stream stream);
+    int (*StreamSynchronize)(cuda_stream stream);
     int (*MemAlloc)(cuda_address *at, size_t bytes);
     int (*MemFree)(cuda_address at);
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device.h"
+#include "ddp_loops.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -14,21 +15,21 @@ enum {
     ABORT_NS = 2000000000 /* for kernels to leave the caller's memory after an error */
 };
 
-static int cuda_check(struct muster_dist *dist, int status, const char *what)
+int md_device_check(struct muster_dist *dist, int status, const char *what)
 {
     return md_cuda_check(dist, &dist->device->cuda, status, what);
 }
 
-static int context_enter(struct muster_dist *dist)
+int md_device_enter(struct muster_dist *dist)
 {
     struct md_device *device = dist->device;
-    return cuda_check(dist, device->cuda.CtxPushCurrent(device->context), "use the device");
+    return md_device_check(dist, device->cuda.CtxPushCurrent(device->context), "use the device");
 }
 
-static void context_leave(const struct md_device *device)
+void md_device_leave(struct muster_dist *dist)
 {
     cuda_context context;
-    device->cuda.CtxPopCurrent(&context);
+    dist->device->cuda.CtxPopCurrent(&context);
 }
 
 /* ---- where values are ---- */
@@ -48,30 +49,30 @@ static int where_find(struct muster_dist *dist, const void *at, struct where *ou
     *out = (struct where){0};
     int status = dist->device->cuda.PointerGetAttributes(3, attributes, values, (uintptr_t)at);
     out->is_device = type == CUDA_DEVICE_MEMORY;
-    return cuda_check(dist, status, "tell where an address is");
+    return md_device_check(dist, status, "tell where an address is");
 }
 
 static int device_begin(struct muster_dist *dist, int ordinal)
 {
     struct md_device *device = dist->device;
     const struct cuda_functions *cuda = &device->cuda;
-    int rc = cuda_check(dist, cuda->DeviceGet(&device->device, ordinal), "find the device");
+    int rc = md_device_check(dist, cuda->DeviceGet(&device->device, ordinal), "find the device");
     if (rc == 0)
-        rc = cuda_check(dist, cuda->DevicePrimaryCtxRetain(&device->context, device->device),
-                        "use the device");
+        rc = md_device_check(dist, cuda->DevicePrimaryCtxRetain(&device->context, device->device),
+                             "use the device");
     if (rc != 0)
         return rc;
     device->ordinal = ordinal;
     device->is_chosen = true;
-    rc = context_enter(dist);
+    rc = md_device_enter(dist);
     if (rc != 0)
         return rc;
-    rc = cuda_check(dist, cuda->StreamCreate(&device->stream, CUDA_STREAM_DETACHED),
-                    "make a stream");
+    rc = md_device_check(dist, cuda->StreamCreate(&device->stream, CUDA_STREAM_DETACHED),
+                         "make a stream");
     if (rc == 0)
-        rc =
-            cuda_check(dist, cuda->EventCreate(&device->done, CUDA_EVENT_UNTIMED), "make an event");
-    context_leave(device);
+        rc = md_device_check(dist, cuda->EventCreate(&device->done, CUDA_EVENT_UNTIMED),
+                             "make an event");
+    md_device_leave(dist);
     return rc;
 }
 
@@ -102,17 +103,26 @@ static int ready_mark(struct muster_dist *dist, struct md_call *call)
 {
     struct md_device *device = dist->device;
     const struct cuda_functions *cuda = &device->cuda;
-    int rc = context_enter(dist);
+    int rc = md_device_enter(dist);
     if (rc != 0)
         return rc;
-    rc = cuda_check(dist, cuda->EventCreate(&call->ready, CUDA_EVENT_UNTIMED), "make an event");
+    rc =
+        md_device_check(dist, cuda->EventCreate(&call->ready, CUDA_EVENT_UNTIMED), "make an event");
     if (rc == 0)
-        rc = cuda_check(dist, cuda->EventRecord(call->ready, device->stream_of_caller),
-                        "mark the stream");
-    context_leave(device);
+        rc = md_device_check(dist, cuda->EventRecord(call->ready, device->stream_of_caller),
+                             "mark the stream");
+    md_device_leave(dist);
     if (rc != 0 && call->ready)
         md_device_forget(dist, call->ready);
     return rc;
+}
+
+int md_device_find(struct muster_dist *dist, const void *at, bool *is_device)
+{
+    struct where where = {0};
+    int rc = dist->device && at ? where_find(dist, at, &where) : 0;
+    *is_device = where.is_device;
+    return rc == 0 && where.is_device ? device_choose(dist, &where) : rc;
 }
 
 int md_device_place(struct muster_dist *dist, struct md_call *call)
@@ -147,7 +157,9 @@ int md_device_done_look(struct muster_dist *dist)
 {
     struct md_device *device = dist->device;
     int status = device->cuda.EventQuery(device->done);
-    return status == CUDA_NOT_READY ? 0 : status == CUDA_OK ? 1 : cuda_check(dist, status, "go on");
+    return status == CUDA_NOT_READY ? 0
+           : status == CUDA_OK      ? 1
+                                    : md_device_check(dist, status, "go on");
 }
 
 static void look_pause(uint64_t waited_ns)
@@ -219,9 +231,10 @@ static int copy(struct muster_dist *dist, const struct md_call *call, uintptr_t 
                 size_t bytes)
 {
     struct md_device *device = dist->device;
-    int rc = cuda_check(dist, device->cuda.MemcpyAsync(to, from, bytes, device->stream), "copy");
+    int rc =
+        md_device_check(dist, device->cuda.MemcpyAsync(to, from, bytes, device->stream), "copy");
     if (rc == 0)
-        rc = cuda_check(dist, device->cuda.EventRecord(device->done, device->stream), "copy");
+        rc = md_device_check(dist, device->cuda.EventRecord(device->done, device->stream), "copy");
     return rc ? rc : md_device_wait(dist, call, md_device_done_look, "a copy");
 }
 
@@ -235,6 +248,8 @@ static int staged_run(struct muster_dist *dist, const struct md_call *call)
     rc = rc ? rc : copy(dist, call, (uintptr_t)device->host[0], (uintptr_t)call->what.in, in_bytes);
     if (rc != 0)
         return rc;
+    if (call->is_scaled)
+        md_scale(device->host[0], call->what.type, call->what.count, call->factor);
     host.memory = MD_HOST;
     host.what.in = device->host[0];
     host.what.out = device->host[1];
@@ -258,7 +273,7 @@ static int values_move(struct muster_dist *dist, const struct md_call *call)
         dist->device->way == MD_BY_NCCL && !(is_reduced && is_integer && what->op == MUSTER_MEAN);
     if (is_nccls)
         return md_nccl_run(dist, call);
-    if (dist->place.size > 1)
+    if (dist->place.size > 1 || call->is_scaled)
         return staged_run(dist, call);
     return what->in == what->out ? 0
                                  : copy(dist, call, (uintptr_t)what->out, (uintptr_t)what->in,
@@ -269,22 +284,22 @@ int md_device_run(struct muster_dist *dist, const struct md_call *call)
 {
     struct md_device *device = dist->device;
     struct md_call end = *call;
-    int rc = context_enter(dist);
+    int rc = md_device_enter(dist);
     if (rc != 0)
         return rc;
     end.memory = MD_DEVICE_END;
     device->deadline_ns = md_now_ns() + dist->timeout_ms * 1000000;
     rc = dist->backend->run(dist, call);
     if (rc == 0)
-        rc = cuda_check(dist, device->cuda.StreamWaitEvent(device->stream, call->ready, 0),
-                        "wait for the stream");
+        rc = md_device_check(dist, device->cuda.StreamWaitEvent(device->stream, call->ready, 0),
+                             "wait for the stream");
     rc = rc ? rc : values_move(dist, call);
     rc = rc ? rc : dist->backend->run(dist, &end);
     if (rc != 0) {
         md_nccl_end(dist);
         stream_calm(dist);
     }
-    context_leave(device);
+    md_device_leave(dist);
     return rc;
 }
 
@@ -321,7 +336,7 @@ void md_device_close(struct muster_dist *dist)
             device->cuda.EventDestroy(device->done);
         if (device->stream)
             device->cuda.StreamDestroy(device->stream);
-        context_leave(device);
+        md_device_leave(dist);
         device->cuda.DevicePrimaryCtxRelease(device->device);
     }
     if (md_is_ours(dist))

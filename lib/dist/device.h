@@ -57,6 +57,22 @@ int md_device_wait(struct muster_dist *dist, const struct md_call *call, md_devi
 /* Whether all that was put on the stream before the event `done` is done. */
 int md_device_done_look(struct muster_dist *dist);
 
+/* Make the device's context this thread's, until it is left again. */
+int md_device_enter(struct muster_dist *dist);
+void md_device_leave(struct muster_dist *dist);
+int md_device_check(struct muster_dist *dist, int status, const char *what);
+/* Whether an address is one of device memory; that of another device, or context, is an error. */
+int md_device_find(struct muster_dist *dist, const void *at, bool *is_device);
+
+/* ---- device_memory.c ---- */
+
+void *md_device_memory_new(struct muster_dist *dist, size_t bytes);
+void md_device_memory_free(struct muster_dist *dist, void *at);
+/* On the caller's stream, between any memory; returns at once. from NULL: zeros, into device memory. */
+int md_device_put(struct muster_dist *dist, void *to, const void *from, size_t bytes);
+/* Likewise, and wait for it. */
+int md_device_copy(struct muster_dist *dist, void *to, const void *from, size_t bytes);
+
 /* ---- nccl.c; with the device's context ---- */
 
 int md_nccl_run(struct muster_dist *dist, const struct md_call *call);

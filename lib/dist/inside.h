@@ -33,7 +33,9 @@ struct md_call {
     struct muster_dist_call what;
     uint64_t seq;
     enum md_memory memory;
-    void *ready; /* the event after which its values in device memory may be read; NULL: none */
+    void *ready;    /* the event after which its values in device memory may be read; NULL: none */
+    bool is_scaled; /* values in device memory, which are multiplied by factor before */
+    double factor;
 };
 
 /* When an operation was done. CLOCK_MONOTONIC. */
@@ -125,5 +127,8 @@ bool md_calls_init(struct muster_dist *dist);
 /* Finish what was started, and end the thread. */
 void md_calls_end(struct muster_dist *dist);
 void md_calls_release(struct muster_dist *dist);
+/* muster_dist_start; with a factor: the mean of floats in device memory, in place. NULL: none. */
+int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *factor,
+             uint64_t *ticket);
 /* Of an operation that was started, and is done; zeros if that is too long ago. */
 struct md_times md_call_times(struct muster_dist *dist, uint64_t ticket);

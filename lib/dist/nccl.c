@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ddp_loops.h"
 #include "device.h"
 #include "nccl_library.h"
 
@@ -180,12 +181,14 @@ void md_nccl_end(struct muster_dist *dist)
 
 /* ---- operations ---- */
 
+/* By enum muster_type. */
+static const int types[] = {[MUSTER_FLOAT32] = NCCL_FLOAT32,   [MUSTER_FLOAT64] = NCCL_FLOAT64,
+                            [MUSTER_BFLOAT16] = NCCL_BFLOAT16, [MUSTER_FLOAT16] = NCCL_FLOAT16,
+                            [MUSTER_INT32] = NCCL_INT32,       [MUSTER_INT64] = NCCL_INT64,
+                            [MUSTER_UINT8] = NCCL_UINT8,       [MUSTER_INT8] = NCCL_INT8};
+
 static int collective_call(struct muster_dist *dist, const struct muster_dist_call *what)
 {
-    static const int types[] = {[MUSTER_FLOAT32] = NCCL_FLOAT32,   [MUSTER_FLOAT64] = NCCL_FLOAT64,
-                                [MUSTER_BFLOAT16] = NCCL_BFLOAT16, [MUSTER_FLOAT16] = NCCL_FLOAT16,
-                                [MUSTER_INT32] = NCCL_INT32,       [MUSTER_INT64] = NCCL_INT64,
-                                [MUSTER_UINT8] = NCCL_UINT8,       [MUSTER_INT8] = NCCL_INT8};
     static const int ops[] = {[MUSTER_SUM] = NCCL_SUM,
                               [MUSTER_MEAN] = NCCL_MEAN,
                               [MUSTER_MIN] = NCCL_MIN,
@@ -211,6 +214,27 @@ static int collective_call(struct muster_dist *dist, const struct muster_dist_ca
     return NCCL_OK;
 }
 
+/* The mean over ranks of values times this rank's factor, which is rounded to their type. */
+static int scaled_call(struct muster_dist *dist, const struct muster_dist_call *what, double factor)
+{
+    const struct md_nccl *nccl = dist->device->nccl;
+    double scalar = factor / dist->place.size;
+    float single = (float)scalar;
+    bool is_double = what->type == MUSTER_FLOAT64;
+    uint64_t rounded = 0;
+    int op, type = types[what->type];
+    md_pack(&rounded, what->type, is_double ? (const void *)&scalar : &single,
+            is_double ? MUSTER_FLOAT64 : MUSTER_FLOAT32, 1, 1);
+    int status =
+        nccl->call.RedOpCreatePreMulSum(&op, &rounded, type, NCCL_SCALAR_OF_HOST, nccl->comm);
+    if (status != NCCL_OK)
+        return status;
+    status = nccl->call.AllReduce(what->in, what->out, what->count, type, op, nccl->comm,
+                                  dist->device->stream);
+    nccl->call.RedOpDestroy(op, nccl->comm);
+    return status;
+}
+
 /* The event may be recorded only when the operation is on the stream. */
 int md_nccl_run(struct muster_dist *dist, const struct md_call *call)
 {
@@ -218,7 +242,8 @@ int md_nccl_run(struct muster_dist *dist, const struct md_call *call)
     int rc = communicator_have(dist, call);
     if (rc != 0)
         return rc;
-    int status = collective_call(dist, &call->what);
+    int status = call->is_scaled ? scaled_call(dist, &call->what, call->factor)
+                                 : collective_call(dist, &call->what);
     rc = nccl_check(dist, status, md_collective_name(call->what.kind));
     if (rc == 0 && status == NCCL_IN_PROGRESS)
         rc = md_device_wait(dist, call, enqueued_look, "NCCL's start");

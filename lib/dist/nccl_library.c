@@ -8,9 +8,10 @@
 #include "library.h"
 
 static const char *const function_names[] = {
-    "ncclGetVersion", "ncclGetUniqueId",    "ncclCommInitRankConfig", "ncclCommGetAsyncError",
-    "ncclCommAbort",  "ncclGetErrorString", "ncclGetLastError",       "ncclAllReduce",
-    "ncclBroadcast",  "ncclReduceScatter",  "ncclAllGather",
+    "ncclGetVersion",   "ncclGetUniqueId",    "ncclCommInitRankConfig", "ncclCommGetAsyncError",
+    "ncclCommAbort",    "ncclGetErrorString", "ncclGetLastError",       "ncclRedOpCreatePreMulSum",
+    "ncclRedOpDestroy", "ncclAllReduce",      "ncclBroadcast",          "ncclReduceScatter",
+    "ncclAllGather",
 };
 
 _Static_assert(sizeof(function_names) / sizeof(*function_names) ==

@@ -25,6 +25,7 @@ enum {
     NCCL_FLOAT32 = 7,
     NCCL_FLOAT64 = 8,
     NCCL_BFLOAT16 = 9,
+    NCCL_SCALAR_OF_HOST = 1,
     NCCL_UNSET = INT32_MIN, /* a number of the configuration that NCCL chooses */
     NCCL_VERSION_LEAST = 21800,
     NCCL_VERSION_END = 30000
@@ -53,6 +54,9 @@ struct nccl_functions {
     int (*CommAbort)(nccl_comm comm);
     const char *(*GetErrorString)(int error);
     const char *(*GetLastError)(nccl_comm comm);
+    /* A sum of values that this rank's are multiplied by a scalar of their type for. */
+    int (*RedOpCreatePreMulSum)(int *op, void *scalar, int type, int residence, nccl_comm comm);
+    int (*RedOpDestroy)(int op, nccl_comm comm);
     int (*AllReduce)(const void *in, void *out, size_t count, int type, int op, nccl_comm comm,
                      cuda_stream stream);
     int (*Broadcast)(const void *in, void *out, size_t count, int type, int root, nccl_comm comm,

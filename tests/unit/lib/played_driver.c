@@ -4,6 +4,7 @@
  */
 #include "played_gpu.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -146,21 +147,13 @@ int cuMemAlloc_v2(uint64_t *at, size_t bytes)
     return OK;
 }
 
+/* CUDA's waits for all that uses the memory; here it stays until the process ends. */
 int cuMemFree_v2(uint64_t at)
 {
     pthread_mutex_lock(&blocks_lock);
-    struct block *block = block_find((void *)(uintptr_t)at), **link = &blocks;
-    while (block && *link != block)
-        link = &(*link)->next;
-    if (block)
-        *link = block->next;
+    bool is_known = block_find((void *)(uintptr_t)at);
     pthread_mutex_unlock(&blocks_lock);
-    if (!block)
-        return INVALID;
-    munmap(block->device, block->bytes);
-    munmap(block->host, block->bytes);
-    free(block);
-    return OK;
+    return is_known ? OK : INVALID;
 }
 
 /* The attributes of CUDA's: 1 context, 2 kind of memory, 9 ordinal. What is not known is zero. */
@@ -298,6 +291,22 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, struct played_stream
     return OK;
 }
 
+static void zero_do(void *arg)
+{
+    const struct copying *copying = arg;
+    memset(played_reach((void *)(uintptr_t)copying->to), 0, copying->bytes);
+}
+
+int cuMemsetD8Async(uint64_t at, unsigned char byte, size_t bytes, struct played_stream *stream)
+{
+    struct copying *copying = malloc(sizeof(*copying));
+    if (n_pushed == 0 || byte != 0)
+        return n_pushed == 0 ? NO_CONTEXT : INVALID;
+    *copying = (struct copying){.to = at, .bytes = bytes};
+    played_put(stream, zero_do, copying);
+    return OK;
+}
+
 /* ---- events: counts of how often they were recorded, and reached ---- */
 
 struct event {
@@ -375,7 +384,28 @@ int cuStreamWaitEvent(struct played_stream *stream, struct event *event, unsigne
     return OK;
 }
 
-/* ---- beyond CUDA: a kernel that takes its time ---- */
+int cuStreamSynchronize(struct played_stream *stream)
+{
+    struct event *event;
+    int status = cuEventCreate(&event, 2);
+    if (status != OK)
+        return status;
+    cuEventRecord(event, stream);
+    while (cuEventQuery(event) == NOT_READY)
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    return cuEventDestroy_v2(event);
+}
+
+/* ---- beyond CUDA ---- */
+
+void played_use(void)
+{
+    Dl_info info;
+    if (dladdr((void *)(uintptr_t)played_use, &info) == 0)
+        abort();
+    setenv("MUSTER_DIST_CUDA", info.dli_fname, 1);
+    setenv("MUSTER_DIST_NCCL", info.dli_fname, 1);
+}
 
 static void sleep_do(void *arg)
 {

@@ -30,6 +30,9 @@ long played_number(const char *variable, long otherwise);
 
 /* ---- for tests ---- */
 
+/* Make this library the driver and the NCCL of this process and its ranks. */
+void played_use(void);
+
 /* A kernel that takes its time. NULL: on the default stream. */
 int played_kernel(struct played_stream *stream, int ms);
 
@@ -39,6 +42,7 @@ int cuDevicePrimaryCtxRetain(struct context **context, int device);
 int cuCtxPushCurrent_v2(struct context *context);
 int cuMemAlloc_v2(uint64_t *at, size_t bytes);
 int cuMemFree_v2(uint64_t at);
+int cuStreamSynchronize(struct played_stream *stream);
 int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, struct played_stream *stream);
 int cuStreamCreate(struct played_stream **stream, unsigned flags);
 int cuDeviceGetUuid_v2(unsigned char uuid[16], int device);

@@ -49,6 +49,8 @@ struct comm {
     atomic_int n_tasks; /* on streams */
     unsigned long n_met;
     int n_collectives;
+    double scalar; /* of the one reduction that may have one */
+    bool has_scalar;
     pthread_t beginner, starter;
     bool has_starter;
     struct played_stream *stream;
@@ -178,7 +180,8 @@ enum op {
     SUM = 0,
     MAX = 2,
     MIN = 3,
-    MEAN = 4
+    MEAN = 4,
+    SCALED = 5 /* the first that is not built in */
 };
 
 static double number_get(const char *at, int type)
@@ -241,6 +244,7 @@ struct work {
     char *out;
     size_t count;
     int type, op, root;
+    double scalar;
     bool is_stuck;
 };
 
@@ -269,7 +273,11 @@ static bool piece_move(const struct work *work, size_t begin, size_t count, int 
     struct comm *comm = work->comm;
     size_t width = widths[work->type], bytes = count * width, each = work->count * width;
     size_t at = begin * width + (work->kind == REDUCE_SCATTER ? (size_t)part * each : 0);
-    memcpy(comm->world->slots[comm->rank], (char *)played_reach(work->in) + at, bytes);
+    char *slot = comm->world->slots[comm->rank];
+    memcpy(slot, (char *)played_reach(work->in) + at, bytes);
+    for (size_t i = 0; work->op == SCALED && i < count; i++)
+        number_put(slot + i * width, work->type,
+                   number_get(slot + i * width, work->type) * work->scalar);
     if (!meet(comm))
         return false;
     char *out = (char *)played_reach(work->out) + begin * width;
@@ -315,12 +323,14 @@ static int collective(struct work from, struct played_stream *stream)
     if (!played_has_context() || atomic_load(&comm->state) != OK)
         return INVALID_USAGE;
     bool is_whole = from.type < 6;
-    if ((unsigned)from.type >= TYPES_END || (is_whole && from.op == MEAN))
+    if ((unsigned)from.type >= TYPES_END || (is_whole && from.op >= MEAN) || from.op > SCALED ||
+        (from.op == SCALED && !comm->has_scalar))
         return INVALID_ARGUMENT;
     struct work *work = malloc(sizeof(*work));
     int number = ++comm->n_collectives;
     long stuck_at = played_number("PLAYED_NCCL_STUCK", 0);
     *work = from;
+    work->scalar = comm->scalar;
     work->is_stuck = stuck_at > 0 && number >= stuck_at;
     atomic_fetch_add(&comm->n_tasks, 1);
     comm->stream = stream;
@@ -338,6 +348,22 @@ static int collective(struct work from, struct played_stream *stream)
         abort();
     comm->has_starter = true;
     return IN_PROGRESS;
+}
+
+int ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, struct comm *comm)
+{
+    if (residence != 1 || comm->has_scalar)
+        return INVALID_ARGUMENT;
+    comm->scalar = number_get(scalar, type);
+    comm->has_scalar = true;
+    *op = SCALED;
+    return OK;
+}
+
+int ncclRedOpDestroy(int op, struct comm *comm)
+{
+    comm->has_scalar = false;
+    return op == SCALED ? OK : INVALID_ARGUMENT;
 }
 
 int ncclAllReduce(const void *in, void *out, size_t count, int type, int op, struct comm *comm,

@@ -331,7 +331,7 @@ static void test_killed(void **state)
         works[i] = (struct kill_case){(enum muster_collective)(i + 1), i % 2 == 1, n_begun};
         ranks[i] = ranks_begin(3, i, work_forever, &works[i]);
     }
-    while (atomic_load(n_begun) < 3 * MUSTER_ALL_GATHER)
+    for (int ms = 0; ms < RANK_LIMIT_S * 1000 && atomic_load(n_begun) < 3 * MUSTER_ALL_GATHER; ms++)
         sleep_ms(1);
     for (unsigned i = 0; i < MUSTER_ALL_GATHER; i++) {
         kill(ranks[i].pids[1], SIGKILL);
@@ -537,5 +537,6 @@ int main(void)
         cmocka_unit_test(test_killed),     cmocka_unit_test(test_faults),
         cmocka_unit_test(test_told),
     };
+    played_use();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
