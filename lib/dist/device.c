@@ -170,11 +170,31 @@ static void look_pause(uint64_t waited_ns)
         nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 }
 
+/* The rank whose own kernels do not end says so a little before the others say that it is late. */
+static int late_look(struct muster_dist *dist, const struct md_call *call, const char *what)
+{
+    const struct md_device *device = dist->device;
+    uint64_t now_ns = md_now_ns(), early_ns = dist->timeout_ms * 1000000 / 20;
+    double limit_s = (double)dist->timeout_ms / 1e3;
+    char name[160];
+    if (now_ns + early_ns < device->deadline_ns)
+        return 0;
+    md_call_format(call, name, sizeof(name));
+    if (device->cuda.EventQuery(call->ready) == CUDA_NOT_READY)
+        return md_fail(dist, MUSTER_DIST_ETIMEOUT,
+                       "rank %u: what its stream has before %s did not end within %.1f s",
+                       dist->place.rank, name, limit_s);
+    if (now_ns < device->deadline_ns)
+        return 0;
+    return md_fail(dist, MUSTER_DIST_ETIMEOUT,
+                   "rank %u: %s for %s did not end within %.1f s, though all ranks have come to it",
+                   dist->place.rank, what, name, limit_s);
+}
+
 int md_device_wait(struct muster_dist *dist, const struct md_call *call, md_device_look *look,
                    const char *what)
 {
     uint64_t begin_ns = md_now_ns(), looked_ns = begin_ns;
-    char name[160];
     int rc;
     while ((rc = look(dist)) == 0) {
         uint64_t now_ns = md_now_ns();
@@ -185,13 +205,9 @@ int md_device_wait(struct muster_dist *dist, const struct md_call *call, md_devi
                 return rc;
             looked_ns = now_ns;
         }
-        if (now_ns > dist->device->deadline_ns) {
-            md_call_format(call, name, sizeof(name));
-            return md_fail(dist, MUSTER_DIST_ETIMEOUT,
-                           "rank %u: %s for %s did not end within %.1f s, though all ranks have "
-                           "come to it",
-                           dist->place.rank, what, name, (double)dist->timeout_ms / 1e3);
-        }
+        rc = late_look(dist, call, what);
+        if (rc != 0)
+            return rc;
         look_pause(now_ns - begin_ns);
     }
     return rc < 0 ? rc : 0;

@@ -110,8 +110,9 @@ static int devices_compare(struct muster_dist *dist, const struct introduction *
             uuid_format(&all[r].uuid, name);
             return md_fail(dist, MUSTER_DIST_EENV,
                            "ranks %u and %u are on the same device, %s, and NCCL allows one rank a "
-                           "device: start one for each (muster launch --gpus), or take device "
-                           "values through the host by MUSTER_DIST_BACKEND=shm (or mpi)",
+                           "device: let each take its own (cudaSetDevice with its local rank, or "
+                           "muster launch --virtual-local-rank), or take device values through the "
+                           "host by MUSTER_DIST_BACKEND=shm (or mpi)",
                            s, r, name);
         }
     return 0;

@@ -64,7 +64,8 @@ int cuDeviceGetUuid_v2(unsigned char uuid[16], int device)
 {
     memset(uuid, 0, 16);
     uuid[0] = (unsigned char)device;
-    uuid[15] = (unsigned char)played_number("PLAYED_UUID", played_number("RANK", 0));
+    long rank = played_number("RANK", played_number("OMPI_COMM_WORLD_RANK", 0));
+    uuid[15] = (unsigned char)played_number("PLAYED_UUID", rank);
     return OK;
 }
 

@@ -458,6 +458,26 @@ static int come_late(uint32_t rank, uint32_t size, const void *arg)
     return muster_dist_close(dist) == rc ? 0 : 1;
 }
 
+/* A kernel that hangs: the rank that has it is named, though others wait as long. */
+static int kernel_hangs(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct muster_dist *dist =
+        muster_dist_open(&(struct muster_dist_opts){.backend = "nccl", .timeout_ms = 2000});
+    float *data = device_new(0, 4000);
+    (void)size;
+    (void)arg;
+    CHECK(reduce_until(dist, data, 1) == 0, "%s", muster_dist_error(dist));
+    if (rank == 1)
+        played_kernel(NULL, 4000);
+    int rc = reduce_until(dist, data, 1);
+    CHECK(rc == MUSTER_DIST_ETIMEOUT &&
+              strcmp(muster_dist_error(dist),
+                     "rank 1: what its stream has before all-reduce #2 (float32 sum, 1000 values, "
+                     "in device memory) did not end within 2.0 s") == 0,
+          "code %d: %s", rc, muster_dist_error(dist));
+    return muster_dist_close(dist) == rc ? 0 : 1;
+}
+
 static int use_wrongly(uint32_t rank, uint32_t size, const void *arg)
 {
     const bool *is_device = arg;
@@ -520,9 +540,9 @@ static void test_told(void **state)
     static const struct {
         rank_main *run;
         const void *arg;
-    } cases[] = {{refused_by_nccl, NULL}, {disagree, &no},    {disagree, &yes},
-                 {come_late, NULL},       {use_wrongly, &no}, {use_wrongly, &yes},
-                 {fork_within, NULL}};
+    } cases[] = {{refused_by_nccl, NULL}, {disagree, &no},      {disagree, &yes},
+                 {come_late, NULL},       {kernel_hangs, NULL}, {use_wrongly, &no},
+                 {use_wrongly, &yes},     {fork_within, NULL}};
     struct ranks worlds[countof(cases)];
     for (size_t i = 0; i < countof(cases); i++)
         worlds[i] = ranks_begin(2, (unsigned)i, cases[i].run, cases[i].arg);
