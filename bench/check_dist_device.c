@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether operations on values in device memory are right, on the GPU that is there: every collective,
- * type and reduction, in and out of place, and a step of ddp, in the world that the environment says. Small whole numbers,
- * whose sums are exact in every order. Needs nothing but lib/dist, so that gcc alone builds it where a
- * GPU is (tools/gpu-dist).
+ * type and reduction, in and out of place, and a step of ddp, in the world that the environment says.
+ * Small whole numbers, whose sums are exact in every order. Needs nothing but lib/dist, so that gcc alone
+ * builds it where a GPU is (tools/gpu-dist).
  *
- *     check_dist_device BACKEND     as in MUSTER_DIST_BACKEND; says what is wrong, and ends with 1
+ *     check_dist_device BACKEND [COUNT]     as in MUSTER_DIST_BACKEND; says what is wrong, and ends with 1
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ enum {
     OPS = MUSTER_MAX + 1
 };
 
-static const size_t counts[] = {1, 1000, 1 << 20};
+/* Values of each rank's part; the last is the default of the command line. */
+static size_t counts[] = {1, 1000, 1 << 20};
 
 struct check {
     struct muster_dist *dist;
@@ -206,6 +207,8 @@ static int check_begin(struct check *check, const char *backend)
 int main(int argc, char **argv)
 {
     struct check check;
+    if (argc > 2)
+        counts[2] = strtoul(argv[2], NULL, 10);
     int rc = check_begin(&check, argc > 1 ? argv[1] : "nccl");
     if (rc != 0) {
         printf("%s\n", muster_dist_error(check.dist));
