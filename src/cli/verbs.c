@@ -8,6 +8,7 @@ const struct cmd *const commands[] = {
     &cmd_submit,
     &cmd_each,
     &cmd_fit,
+    &cmd_plan,
     &cmd_split,
     &cmd_merge,
     &cmd_resume,
