@@ -120,8 +120,8 @@ static int explanation_add(const struct model_plan *plan, struct buf *out, struc
     return rc;
 }
 
-static int report(const struct plan_options *options, const char *path, const struct model_plan *plan,
-                  struct err *err)
+static int report(const struct plan_options *options, const char *path,
+                  const struct model_plan *plan, struct err *err)
 {
     cleanup_buf struct buf out = BUF_INIT, cures = BUF_INIT;
     bool is_map_on_stdout = options->out && strcmp(options->out, "-") == 0;
@@ -181,7 +181,8 @@ static int check(const struct plan_options *options, const char *path, struct mo
     return rc == 0 && plan_missing_bytes(plan) > 0 ? missing_fail(plan, err) : rc;
 }
 
-static void remarks_say(const struct app *app, const struct model *model, const struct model_plan *plan)
+static void remarks_say(const struct app *app, const struct model *model,
+                        const struct model_plan *plan)
 {
     const struct model_config *config = &model->config;
     if (plan->tree.is_guessed)
@@ -219,7 +220,7 @@ static int plan_run(struct app *app, void *request, int argc, char **argv, char 
                     struct err *err)
 {
     struct plan_options *options = request;
-    struct plan_devices devices = {0};
+    struct plan_device_list devices = {0};
     struct model model = {0};
     (void)command;
     app->quiet = options->is_quiet;

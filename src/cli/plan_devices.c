@@ -14,7 +14,7 @@ enum {
     SPEED_MAX = 1000000
 };
 
-static struct plan_device *device_add(struct plan_devices *devices, enum partition_kind kind,
+static struct plan_device *device_add(struct plan_device_list *devices, enum partition_kind kind,
                                       uint64_t bytes)
 {
     devices->at = xrealloc(devices->at, (devices->len + 1) * sizeof(*devices->at));
@@ -23,7 +23,7 @@ static struct plan_device *device_add(struct plan_devices *devices, enum partiti
     return device;
 }
 
-static struct plan_device *gpu_add(struct plan_devices *devices, uint64_t bytes)
+static struct plan_device *gpu_add(struct plan_device_list *devices, uint64_t bytes)
 {
     uint32_t number = devices->len;
     struct plan_device *device = device_add(devices, PARTITION_GPU, bytes);
@@ -58,7 +58,7 @@ static int item_parse(struct str text, struct size_item *out, struct err *err)
     return rc ? rc : size_parse(text, &out->bytes, err);
 }
 
-static int sizes_take(const char *sizes, struct plan_devices *devices, struct err *err)
+static int sizes_take(const char *sizes, struct plan_device_list *devices, struct err *err)
 {
     struct str rest = str_of(sizes), text;
     while (str_next(&rest, ',', &text)) {
@@ -77,7 +77,7 @@ static int sizes_take(const char *sizes, struct plan_devices *devices, struct er
 
 int plan_sizes_check(const char *sizes, struct err *err)
 {
-    struct plan_devices devices = {0};
+    struct plan_device_list devices = {0};
     int rc = sizes_take(sizes, &devices, err);
     plan_devices_release(&devices);
     return rc;
@@ -86,7 +86,7 @@ int plan_sizes_check(const char *sizes, struct err *err)
 /* ---- -g ---- */
 
 static void machine_device_add(const struct device *device, size_t n_chosen,
-                               struct plan_devices *devices)
+                               struct plan_device_list *devices)
 {
     bool is_cpu = device->kind == DEVICE_CPU;
     uint64_t bytes =
@@ -99,7 +99,7 @@ static void machine_device_add(const struct device *device, size_t n_chosen,
              device->name[0] && !is_cpu ? ")" : "");
 }
 
-static int machine_take(const struct app *app, const char *gpus, struct plan_devices *devices,
+static int machine_take(const struct app *app, const char *gpus, struct plan_device_list *devices,
                         struct err *err)
 {
     cleanup_free struct device_spec *spec = xcalloc(1, sizeof(*spec));
@@ -121,10 +121,10 @@ static int machine_take(const struct app *app, const char *gpus, struct plan_dev
 /* ---- all ---- */
 
 int plan_devices_make(const struct app *app, const struct plan_devices_wish *wish,
-                      struct plan_devices *out, struct err *err)
+                      struct plan_device_list *out, struct err *err)
 {
     int rc = 0;
-    *out = (struct plan_devices){0};
+    *out = (struct plan_device_list){0};
     if (wish->gpus && wish->sizes)
         return fail(err, ERR_USAGE,
                     "give the devices of this machine (-g) or sizes (--devices), "
@@ -150,7 +150,7 @@ int plan_devices_make(const struct app *app, const struct plan_devices_wish *wis
     return rc;
 }
 
-void plan_devices_release(struct plan_devices *devices)
+void plan_devices_release(struct plan_device_list *devices)
 {
     free(steal_ptr(&devices->at));
     devices->len = 0;

@@ -7,7 +7,7 @@
 #include "opt/cmd.h"
 #include "plan/plan.h"
 
-struct plan_devices {
+struct plan_device_list {
     struct plan_device *at; /* GPUs, then the CPU, then the disk */
     uint32_t len;
 };
@@ -21,7 +21,7 @@ struct plan_devices_wish {
 
 /* ERR_USAGE if there is none, or if a size is malformed. Release also after a failure. */
 MUST_CHECK int plan_devices_make(const struct app *app, const struct plan_devices_wish *wish,
-                                 struct plan_devices *out, struct err *err);
-void plan_devices_release(struct plan_devices *devices);
+                                 struct plan_device_list *out, struct err *err);
+void plan_devices_release(struct plan_device_list *devices);
 /* Refuses a malformed list when it is typed. */
 MUST_CHECK int plan_sizes_check(const char *sizes, struct err *err);

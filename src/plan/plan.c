@@ -58,7 +58,7 @@ static int partition_make(struct model_plan *plan, struct err *err)
 }
 
 int model_plan_make(const struct model *model, const struct plan_wish *wish, struct model_plan *out,
-              struct err *err)
+                    struct err *err)
 {
     *out = (struct model_plan){.wish = *wish, .model = model};
     defaults_fill(model, &out->wish);

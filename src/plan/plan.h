@@ -50,8 +50,8 @@ struct model_plan {
 
 /* ERR_USAGE, ERR_DATA. A model that does not fit is no error here: see plan_missing_bytes().
  * Release also after a failure. */
-MUST_CHECK int model_plan_make(const struct model *model, const struct plan_wish *wish, struct model_plan *out,
-                         struct err *err);
+MUST_CHECK int model_plan_make(const struct model *model, const struct plan_wish *wish,
+                               struct model_plan *out, struct err *err);
 void model_plan_release(struct model_plan *plan);
 /* What device `i` needs with cache, activations and reserve, and what it lacks; i < n_devices. */
 uint64_t plan_need_bytes(const struct model_plan *plan, uint32_t i);
@@ -92,10 +92,12 @@ void plan_cures_add(const struct model_plan *plan, struct buf *out);
 void plan_table_add(const struct model_plan *plan, const char *path, struct buf *out);
 void plan_picture_add(const struct model_plan *plan, struct buf *out);
 /* How the figures come about; `other` is what Accelerate's balanced map would need, or NULL. */
-void plan_explanation_add(const struct model_plan *plan, const struct model_plan *other, struct buf *out);
+void plan_explanation_add(const struct model_plan *plan, const struct model_plan *other,
+                          struct buf *out);
 /* An object on each line: devices, then the whole. */
 void plan_json_add(const struct model_plan *plan, struct buf *out);
 void plan_svg_add(const struct model_plan *plan, const char *path, struct buf *out);
 
 /* Consecutive entries on one device, with blocks in short: "model.layers.0-10". */
-void plan_ranges_add(const struct model_plan *plan, uint32_t device, size_t ranges_max, struct buf *out);
+void plan_ranges_add(const struct model_plan *plan, uint32_t device, size_t ranges_max,
+                     struct buf *out);

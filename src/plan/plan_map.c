@@ -224,8 +224,8 @@ static void map_replace(struct taking *taking)
            taking->plan->tree.of.n_tensors * sizeof(*map->tensor_devices));
 }
 
-int plan_map_take(struct model_plan *plan, const char *name, struct str text, struct plan_check *check,
-                  struct err *err)
+int plan_map_take(struct model_plan *plan, const char *name, struct str text,
+                  struct plan_check *check, struct err *err)
 {
     struct taking taking = {.plan = plan, .check = check, .name = name, .err = err};
     *check = (struct plan_check){0};

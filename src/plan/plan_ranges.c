@@ -44,7 +44,8 @@ static void range_add(const struct partition_map *map, size_t first, size_t last
         buf_addf(out, "-%lu", number);
 }
 
-void plan_ranges_add(const struct model_plan *plan, uint32_t device, size_t ranges_max, struct buf *out)
+void plan_ranges_add(const struct model_plan *plan, uint32_t device, size_t ranges_max,
+                     struct buf *out)
 {
     const struct partition_map *map = plan->map;
     size_t n = 0;

@@ -149,7 +149,8 @@ static void memory_explain(const struct model_plan *plan, struct buf *out)
              activations, reserve);
 }
 
-void plan_explanation_add(const struct model_plan *plan, const struct model_plan *other, struct buf *out)
+void plan_explanation_add(const struct model_plan *plan, const struct model_plan *other,
+                          struct buf *out)
 {
     layout_explain(plan, out);
     memory_explain(plan, out);
