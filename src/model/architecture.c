@@ -98,6 +98,25 @@ static const struct architecture rows[] = {
     {"RobertaForMaskedLM XLMRobertaForMaskedLM", "roberta", NULL,
      "roberta.embeddings#{ids2} roberta.encoder.layer.*# lm_head.dense lm_head.layer_norm "
      "lm_head.decoder=roberta.embeddings.word_embeddings"},
+    {"ModernBertForMaskedLM", "model", NULL,
+     "model.embeddings# model.layers.*# model.final_norm model.rotary_emb{rope_layers} head.dense head.act- "
+     "head.norm decoder=model.embeddings.tok_embeddings"},
+    {"RwkvForCausalLM", "rwkv", NULL,
+     "rwkv.embeddings rwkv.blocks.*# rwkv.ln_out head=rwkv.embeddings"},
+    {"LlavaForConditionalGeneration", NULL,
+     "language_model.model.=model.language_model. language_model.lm_head.=lm_head. "
+     "vision_tower.vision_model.=model.vision_tower. multi_modal_projector.=model.multi_modal_projector.",
+     "model.vision_tower.embeddings#{patches} model.vision_tower.pre_layrnorm model.vision_tower.encoder.layers.*# "
+     "model.vision_tower.post_layernorm model.multi_modal_projector.linear_1 model.multi_modal_projector.act- "
+     "model.multi_modal_projector.linear_2 model.language_model.embed_tokens model.language_model.layers.*! "
+     "model.language_model.norm model.language_model.rotary_emb{rope} lm_head=model.language_model.embed_tokens"},
+    {"Qwen2VLForConditionalGeneration Qwen2_5_VLForConditionalGeneration", NULL,
+     "visual.=model.visual. model.layers.=model.language_model.layers. "
+     "model.embed_tokens.=model.language_model.embed_tokens. model.norm.=model.language_model.norm.",
+     "model.visual.patch_embed.proj model.visual.rotary_pos_emb{vision_rope} model.visual.blocks.*# "
+     "model.visual.merger.ln_q model.visual.merger.mlp.0 model.visual.merger.mlp.1- model.visual.merger.mlp.2 "
+     "model.language_model.embed_tokens model.language_model.layers.*! model.language_model.norm "
+     "model.language_model.rotary_emb{rope} lm_head=model.language_model.embed_tokens"},
     {"ViTForImageClassification", "vit", NULL,
      "vit.embeddings# vit.layers.*# vit.layernorm classifier"},
 };

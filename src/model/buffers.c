@@ -89,6 +89,36 @@ static size_t rope_layers_make(struct str config, struct model_buffer *out)
     return n;
 }
 
+/* The vision part's numbers, or those at the top where it has none of its own. */
+static struct str vision_part(struct str config)
+{
+    struct str inner;
+    bool has_part = json_get(config, "vision_config", &inner) && json_kind_of(inner) == JSON_OBJECT;
+    return has_part ? inner : config;
+}
+
+/* A patch of an image rotates by its row and its column, with a quarter of a head each. */
+static size_t vision_rope_make(struct str config, struct model_buffer *out)
+{
+    config = vision_part(config);
+    uint64_t heads = (uint64_t)NUMBER("num_heads", "num_attention_heads");
+    uint64_t width = (uint64_t)NUMBER("embed_dim", "hidden_size");
+    uint64_t n = heads > 0 ? width / heads / 4 : 0;
+    out[0] = (struct model_buffer){"inv_freq", n, 4, .is_float = true};
+    out[1] = (struct model_buffer){"original_inv_freq", n, 4, .is_float = true};
+    return 2;
+}
+
+/* The numbers of the patches of an image, and of what stands for all of them. */
+static size_t patches_make(struct str config, struct model_buffer *out)
+{
+    config = vision_part(config);
+    uint64_t image = (uint64_t)NUMBER("image_size"), patch = (uint64_t)NUMBER("patch_size");
+    uint64_t side = patch > 0 ? image / patch : 0;
+    out[0] = (struct model_buffer){"position_ids", side * side + 1, 8};
+    return 1;
+}
+
 static struct model_buffer other_make(struct str name, struct str config)
 {
     uint64_t positions =
@@ -123,6 +153,10 @@ size_t model_buffers_make(struct str spec, struct str config,
         return rope_make(config, share, out);
     if (str_equal(name, STR("rope_layers")))
         return rope_layers_make(config, out);
+    if (str_equal(name, STR("vision_rope")))
+        return vision_rope_make(config, out);
+    if (str_equal(name, STR("patches")))
+        return patches_make(config, out);
     if (str_equal(name, STR("ids2"))) {
         uint64_t n = (uint64_t)NUMBER("max_position_embeddings");
         out[0] = (struct model_buffer){"position_ids", n, 8};
