@@ -187,10 +187,10 @@ static void remarks_say(const struct app *app, const struct model *model,
     const struct model_config *config = &model->config;
     if (plan->tree.is_guessed)
         say(app,
-            "the architecture %s%s is not in the table: the order of modules is guessed from the "
-            "files, and numbered modules are not cut; --layout says it better",
-            config->class_name[0] ? config->class_name : "is not named, and a model without it",
-            "");
+            "%s%s: the order of modules is guessed from the files, and numbered modules are not "
+            "cut; --layout says it better",
+            config->class_name[0] ? config->class_name : "no config.json names an architecture",
+            config->class_name[0] ? " is not in the table of architectures" : "");
     if (config->context_max > 0 && plan->wish.context > config->context_max)
         say(app, "--context %lu is more than the %lu tokens of config.json", plan->wish.context,
             config->context_max);
@@ -201,6 +201,8 @@ static int plan_of(const struct app *app, const struct plan_options *options, co
 {
     struct model_plan plan = {0};
     int rc = model_plan_make(model, &options->of, &plan, err);
+    if (rc == ERR_DATA)
+        wrap(err, rc, "%s", path);
     if (rc == 0)
         remarks_say(app, model, &plan);
     if (rc == 0 && options->check)
@@ -213,7 +215,7 @@ static int plan_of(const struct app *app, const struct plan_options *options, co
             rc = missing_fail(&plan, err);
     }
     model_plan_release(&plan);
-    return rc == ERR_DATA ? wrap(err, rc, "%s", path) : rc;
+    return rc;
 }
 
 static int plan_run(struct app *app, void *request, int argc, char **argv, char **command,

@@ -50,6 +50,8 @@ static int partition_make(struct model_plan *plan, struct err *err)
             devices[i].reserve_bytes = plan->activation_bytes + w->reserve_bytes;
     }
     plan->map = xalloc_checked(partition_new(&plan->tree.of, &wish), sizeof(*plan->map));
+    plan->entries = plan->map->entries;
+    plan->n_entries = plan->map->n_entries;
     return plan->map->is_too_large
                ? fail(err, ERR_DATA,
                       "with its KV cache the model has more bytes than any machine; "
@@ -75,6 +77,7 @@ void model_plan_release(struct model_plan *plan)
 {
     partition_free(plan->map);
     plan->map = NULL;
+    free(steal_ptr(&plan->taken));
     model_tree_release(&plan->tree);
 }
 

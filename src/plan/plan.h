@@ -45,6 +45,9 @@ struct model_plan {
     const struct model *model;
     struct model_tree tree;
     struct partition_map *map;
+    const struct partition_entry *entries; /* the map's, or those of a map that was taken */
+    size_t n_entries;
+    struct partition_entry *taken;
     uint64_t activation_bytes; /* of each GPU that holds a part */
 };
 

@@ -8,8 +8,8 @@ static void device_add(const struct model_plan *plan, uint32_t i, struct buf *ou
     const struct partition_load *load = &plan->map->loads[i];
     uint64_t need = plan_need_bytes(plan, i);
     size_t n_keys = 0;
-    for (size_t k = 0; k < plan->map->n_entries; k++)
-        n_keys += plan->map->entries[k].device == i;
+    for (size_t k = 0; k < plan->n_entries; k++)
+        n_keys += plan->entries[k].device == i;
     buf_add_text(out, "{\"device\":");
     buf_add_json(out, str_of(device->key));
     buf_add_text(out, ",\"label\":");

@@ -26,13 +26,13 @@ static void device_add(const struct model_plan *plan, uint32_t device, struct bu
 void plan_map_add(const struct model_plan *plan, struct buf *out)
 {
     buf_add_char(out, '{');
-    for (size_t i = 0; i < plan->map->n_entries; i++) {
+    for (size_t i = 0; i < plan->n_entries; i++) {
         buf_add_text(out, i > 0 ? ",\n  " : "\n  ");
-        buf_add_json(out, plan->map->entries[i].name);
+        buf_add_json(out, plan->entries[i].name);
         buf_add_text(out, ": ");
-        device_add(plan, plan->map->entries[i].device, out);
+        device_add(plan, plan->entries[i].device, out);
     }
-    buf_add_text(out, plan->map->n_entries > 0 ? "\n}\n" : "}\n");
+    buf_add_text(out, plan->n_entries > 0 ? "\n}\n" : "}\n");
 }
 
 /* ---- a map that somebody made ---- */
@@ -162,6 +162,7 @@ static void cuts_find(struct taking *taking)
     const struct partition_model *of = &taking->plan->tree.of;
     cleanup_free uint32_t *ties = xcalloc(of->n_tensors + 1, sizeof(*ties)); /* tensor, plus 1 */
     cleanup_free uint32_t *blocks = xcalloc(of->n_modules, sizeof(*blocks)); /* the same */
+    cleanup_free bool *is_told = xcalloc(of->n_modules, sizeof(*is_told));
     for (uint32_t i = 0; i < of->n_tensors; i++) {
         const struct partition_tensor *tensor = &of->tensors[i];
         uint32_t block = tensor->module, first;
@@ -170,11 +171,12 @@ static void cuts_find(struct taking *taking)
         if (blocks[block] == 0)
             blocks[block] = i + 1;
         first = blocks[block] - 1;
-        if (block > 0 && taking->tensor_devices[first] != taking->tensor_devices[i]) {
+        if (block > 0 && !is_told[block] &&
+            taking->tensor_devices[first] != taking->tensor_devices[i]) {
             struct str name = of->modules[block].name;
             problem_add(taking, "'%.*s' is cut: a block must be on one device", (int)name.len,
                         name.at);
-            taking->tensor_devices[first] = taking->tensor_devices[i]; /* it is told once */
+            is_told[block] = true;
         }
         if (tensor->tied == 0)
             continue;
@@ -212,6 +214,27 @@ static void loads_count(struct taking *taking, struct partition_load *loads)
             loads[module_device[i]].kv_bytes += of->modules[i].kv_bytes;
 }
 
+/* The keys in the order of the file, as far as the model has them. */
+static void entries_take(struct taking *taking)
+{
+    struct model_plan *plan = taking->plan;
+    size_t n = 0;
+    plan->taken = xcalloc(taking->keys.len + 1, sizeof(*plan->taken));
+    for (size_t i = 0; i < taking->keys.len; i++) {
+        struct str key = name_index_get(&taking->keys, i);
+        size_t module = name_index_find(&plan->tree.module_names, key);
+        size_t tensor = name_index_find(&plan->tree.tensor_names, key);
+        if (module == NAME_NONE && tensor == NAME_NONE)
+            continue;
+        plan->taken[n++] = (struct partition_entry){
+            .name = module != NAME_NONE ? name_index_get(&plan->tree.module_names, module)
+                                        : name_index_get(&plan->tree.tensor_names, tensor),
+            .device = taking->devices[i]};
+    }
+    plan->entries = plan->taken;
+    plan->n_entries = n;
+}
+
 static void map_replace(struct taking *taking)
 {
     struct partition_map *map = taking->plan->map;
@@ -220,6 +243,7 @@ static void map_replace(struct taking *taking)
     map->missing_bytes = map->missing_unit_bytes = 0;
     map->missing_name = (struct str){"", 0};
     loads_count(taking, map->loads);
+    entries_take(taking);
     memcpy(map->tensor_devices, taking->tensor_devices,
            taking->plan->tree.of.n_tensors * sizeof(*map->tensor_devices));
 }

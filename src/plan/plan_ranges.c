@@ -18,16 +18,16 @@ static bool numbered(struct str name, struct str *stem, uint64_t *number)
 }
 
 /* The last of the entries from `first` on that count up by one and are on one device. */
-static size_t range_end(const struct partition_map *map, size_t first)
+static size_t range_end(const struct model_plan *plan, size_t first)
 {
     struct str stem, other;
     uint64_t number, next;
     size_t last = first;
-    if (!numbered(map->entries[first].name, &stem, &number))
+    if (!numbered(plan->entries[first].name, &stem, &number))
         return first;
-    while (last + 1 < map->n_entries &&
-           map->entries[last + 1].device == map->entries[first].device &&
-           numbered(map->entries[last + 1].name, &other, &next) && str_equal(stem, other) &&
+    while (last + 1 < plan->n_entries &&
+           plan->entries[last + 1].device == plan->entries[first].device &&
+           numbered(plan->entries[last + 1].name, &other, &next) && str_equal(stem, other) &&
            next == number + 1) {
         last++;
         number = next;
@@ -35,27 +35,26 @@ static size_t range_end(const struct partition_map *map, size_t first)
     return last;
 }
 
-static void range_add(const struct partition_map *map, size_t first, size_t last, struct buf *out)
+static void range_add(const struct model_plan *plan, size_t first, size_t last, struct buf *out)
 {
-    struct str stem, name = map->entries[first].name;
+    struct str stem, name = plan->entries[first].name;
     uint64_t number;
     console_visible_add(out, name.len > 0 ? name : STR("all"));
-    if (last > first && numbered(map->entries[last].name, &stem, &number))
+    if (last > first && numbered(plan->entries[last].name, &stem, &number))
         buf_addf(out, "-%lu", number);
 }
 
 void plan_ranges_add(const struct model_plan *plan, uint32_t device, size_t ranges_max,
                      struct buf *out)
 {
-    const struct partition_map *map = plan->map;
     size_t n = 0;
-    for (size_t i = 0; i < map->n_entries; i++) {
-        if (map->entries[i].device != device)
+    for (size_t i = 0; i < plan->n_entries; i++) {
+        if (plan->entries[i].device != device)
             continue;
-        size_t last = range_end(map, i);
+        size_t last = range_end(plan, i);
         if (n < ranges_max) {
             buf_add_text(out, n > 0 ? ", " : "");
-            range_add(map, i, last, out);
+            range_add(plan, i, last, out);
         }
         i = last;
         n++;

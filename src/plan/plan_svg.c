@@ -57,14 +57,14 @@ static void box_add(struct bar *bar, const char *class_name, uint64_t bytes, str
 static uint64_t *entries_weigh(const struct model_plan *plan)
 {
     const struct partition_model *of = &plan->tree.of;
-    uint64_t *bytes = xcalloc(plan->map->n_entries + 1, sizeof(*bytes));
+    uint64_t *bytes = xcalloc(plan->n_entries + 1, sizeof(*bytes));
     cleanup_free bool *is_counted = xcalloc(of->n_tensors + 1, sizeof(*is_counted));
     size_t entry = 0;
     for (size_t i = 0; i < of->n_tensors; i++) {
         const struct partition_tensor *tensor = &of->tensors[i];
         /* Keys and tensors are in the same order, but for tensors without a key. */
-        for (size_t k = entry; k < plan->map->n_entries; k++) {
-            struct str key = plan->map->entries[k].name;
+        for (size_t k = entry; k < plan->n_entries; k++) {
+            struct str key = plan->entries[k].name;
             bool is_in =
                 key.len == 0 || (str_starts_with(tensor->name, key) &&
                                  (tensor->name.len == key.len || tensor->name.at[key.len] == '.'));
@@ -94,9 +94,9 @@ static void device_add(const struct model_plan *plan, uint32_t i, const uint64_t
              LABEL_WIDTH, bar.y,
              device->of.kind == PARTITION_GPU ? (double)device->of.mem_bytes * per_byte : 0.0,
              BAR_HEIGHT);
-    for (size_t k = 0; k < plan->map->n_entries; k++)
-        if (plan->map->entries[k].device == i)
-            box_add(&bar, shade++ % 2 ? "w1" : "w0", weights[k], plan->map->entries[k].name);
+    for (size_t k = 0; k < plan->n_entries; k++)
+        if (plan->entries[k].device == i)
+            box_add(&bar, shade++ % 2 ? "w1" : "w0", weights[k], plan->entries[k].name);
     box_add(&bar, "k", load->kv_bytes, STR("KV cache"));
     box_add(&bar, "a", plan_need_bytes(plan, i) - load->weight_bytes - load->kv_bytes,
             STR("activations"));
