@@ -73,7 +73,7 @@ assert whole["missing_bytes"] == 0 and whole["device_map"] == json.load(open("ma
 
 @test "Accelerate's methods are there by their names, and the table says what they forget" {
     model llama llama
-    plan llama --devices 3x8GiB --method balanced_low_0 -o -
+    plan llama --devices 3x10GiB --method balanced_low_0 -o -
     ended_with 0
     [ "$(grep -c ': 0' <<<"$output")" -lt "$(grep -c ': 1' <<<"$output")" ]
     plan llama --devices 10GiB,10GiB --method sequential --context 8192 --batch 4
