@@ -48,11 +48,13 @@ ROOMS = {
     "shard": {"map", "core", "shell", "node", "device", "data", "tensor", "rule", "store", "base"},
     "launch": {"core", "shell", "rendezvous", "node", "device", "proc", "slurm", "base"},
     "graph": {"core", "sim", "shell", "node", "device", "proc", "store", "ui", "base"},
-    "fit": {"core", "map", "shell", "node", "device", "tensor", "proc", "base"},
+    "model": {"core", "tensor", "base"},
+    "plan": {"model", "core", "base"},
+    "fit": {"model", "core", "map", "shell", "node", "device", "proc", "base"},
     "submit": {"slurm", "store", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
     "mesh": {"doctor", "launch", "rendezvous", "base"},
-    "cli": {"opt", "agent", "map", "shard", "fit", "submit", "slurm", "launch", "graph", "rendezvous", "shell", "node", "ui", "sim", "doctor", "mesh", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "agent", "map", "shard", "model", "plan", "fit", "submit", "slurm", "launch", "graph", "rendezvous", "shell", "node", "ui", "sim", "doctor", "mesh", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {

@@ -11,14 +11,18 @@
 #include "base/err.h"
 
 enum {
-    CONFIG_BYTES_MAX = 4 << 20
+    CONFIG_BYTES_MAX = 4 << 20,
+    /* Products of three of them, and of a context and a batch, fit into 64 bits as a double does. */
+    MODEL_NUMBER_MAX = 1000000000
 };
 
 /* 0: the file does not say. */
 struct model_config {
-    char kind[64]; /* model_type */
+    char kind[64];       /* model_type */
+    char class_name[96]; /* the first of architectures: "LlamaForCausalLM" */
     uint64_t hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, intermediate, context_max;
-    uint32_t element_bytes; /* of the KV cache, by torch_dtype or dtype; else 2 */
+    uint32_t type_bytes;    /* of the type that weights are loaded in: torch_dtype or dtype */
+    uint32_t element_bytes; /* of the KV cache: the same; else 2 */
 };
 
 /*
@@ -28,6 +32,8 @@ struct model_config {
  * be one.
  */
 MUST_CHECK int model_config_parse(struct str text, struct model_config *out, struct err *err);
+/* Fills in what follows from other numbers. */
+void model_config_complete(struct model_config *config);
 /* All that the KV cache needs to be known; and activations. */
 bool model_config_has_cache(const struct model_config *config);
 bool model_config_has_layers(const struct model_config *config);

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fit/config.h"
+#include "model/config.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "base/json.h"
-
-/* Products of three of them, and of a context and a batch, fit into 64 bits as a double does. */
-#define NUMBER_MAX 1000000000u
 
 /* Names of one number: that of most models, and that of GPT-2 and its kin. */
 static const struct {
@@ -38,9 +35,9 @@ static int number_take(struct str object, const char *name, uint64_t *out, struc
     uint64_t number;
     if (*out > 0 || !name || !json_get(object, name, &value) || json_kind_of(value) == JSON_NULL)
         return 0;
-    if (!json_to_u64(value, &number) || number == 0 || number > NUMBER_MAX)
+    if (!json_to_u64(value, &number) || number == 0 || number > MODEL_NUMBER_MAX)
         return fail(err, ERR_DATA, "%s is %.*s, which is no number from 1 to %u", name,
-                    (int)MIN(value.len, (size_t)40), value.at, NUMBER_MAX);
+                    (int)MIN(value.len, (size_t)40), value.at, MODEL_NUMBER_MAX);
     *out = number;
     return 0;
 }
@@ -62,7 +59,7 @@ static void type_take(struct str object, const char *key, struct model_config *o
     const char *plain = name && strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
     for (size_t i = 0; plain && i < countof(types); i++)
         if (strcmp(plain, types[i].name) == 0)
-            out->element_bytes = types[i].bytes;
+            out->type_bytes = out->element_bytes = types[i].bytes;
     free(name);
 }
 
@@ -71,6 +68,25 @@ static int object_take(struct str object, struct model_config *out, struct err *
     type_take(object, "torch_dtype", out);
     type_take(object, "dtype", out);
     return numbers_take(object, out, err);
+}
+
+/* The first of "architectures". */
+static void class_take(struct str text, struct model_config *out)
+{
+    struct str list, first;
+    bool is_begun = false;
+    cleanup_buf struct buf name = BUF_INIT;
+    if (json_get(text, "architectures", &list) && json_element(&list, &is_begun, &first) &&
+        json_to_text(first, &name))
+        snprintf(out->class_name, sizeof(out->class_name), "%s", buf_text(&name));
+}
+
+void model_config_complete(struct model_config *config)
+{
+    if (config->n_kv_heads == 0)
+        config->n_kv_heads = config->n_heads;
+    if (config->head_dim == 0 && config->n_heads > 0)
+        config->head_dim = config->hidden / config->n_heads;
 }
 
 int model_config_parse(struct str text, struct model_config *out, struct err *err)
@@ -86,10 +102,8 @@ int model_config_parse(struct str text, struct model_config *out, struct err *er
     if (rc == 0 && out->hidden == 0 && json_get(text, "text_config", &inner) &&
         json_kind_of(inner) == JSON_OBJECT)
         rc = object_take(inner, out, err);
-    if (out->n_kv_heads == 0)
-        out->n_kv_heads = out->n_heads;
-    if (out->head_dim == 0 && out->n_heads > 0)
-        out->head_dim = out->hidden / out->n_heads;
+    class_take(text, out);
+    model_config_complete(out);
     return rc;
 }
 

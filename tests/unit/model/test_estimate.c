@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "fit/estimate.h"
+#include "model/estimate.h"
 
 #define GIB ((uint64_t)1 << 30)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fit/estimate.h"
+#include "model/estimate.h"
 
 #include <string.h>
 
@@ -13,13 +13,9 @@ enum {
  */
 static const double bytes_max = 9e18;
 
-static bool is_float(const struct model_part *part)
+static bool is_trained(const struct model_part *part)
 {
-    static const char *const names[] = {"F64", "F32", "F16", "BF16"};
-    bool is_one = strncmp(part->dtype, "F8_", 3) == 0;
-    for (size_t i = 0; i < countof(names); i++)
-        is_one = is_one || strcmp(part->dtype, names[i]) == 0;
-    return is_one;
+    return model_part_is_float(part) || strncmp(part->dtype, "F8_", 3) == 0;
 }
 
 static double optimizer_bytes(const struct model_part *part, enum estimate_optimizer optimizer)
@@ -67,7 +63,7 @@ static double training_bytes(const struct model *model, const struct estimate_wi
     double gradients = 0, optimizer = 0, activations = 0;
     for (size_t i = 0; i < model->n_parts; i++) {
         const struct model_part *part = &model->parts[i];
-        if (!is_float(part))
+        if (!is_trained(part))
             continue;
         gradients += (double)part->n_parameters * MAX(part->bits, 16u) / 8;
         optimizer += optimizer_bytes(part, wish->optimizer);

@@ -25,7 +25,7 @@
  */
 #pragma once
 
-#include "fit/model.h"
+#include "model/model.h"
 
 enum estimate_optimizer {
     OPTIMIZER_ADAM,

@@ -2,7 +2,7 @@
 #include "base/console_text.h"
 #include "base/json.h"
 #include "base/parse.h"
-#include "fit/estimate.h"
+#include "model/estimate.h"
 
 static const char *const optimizer_names[] = {[OPTIMIZER_ADAM] = "adam",
                                               [OPTIMIZER_ADAM8BIT] = "adam8bit",
