@@ -65,10 +65,20 @@ static size_t entries_list(const struct placement *placement, struct partition_e
     return n;
 }
 
+/* The device of the first tensor that stands directly in a module and has one; else another device. */
+static uint32_t own_device(const struct placement *placement, uint32_t module, uint32_t otherwise)
+{
+    const struct partition_tree *tree = placement->tree;
+    for (uint32_t t = tree->first_tensor[module]; t < tree->first_tensor[module + 1]; t++)
+        if (placement->devices[node_of_tensor(tree, t)] != NODE_NONE)
+            return placement->devices[node_of_tensor(tree, t)];
+    return otherwise;
+}
+
 /*
  * Where modules are: on the device that they, or a module around them, were given; one that was
- * cut, where the first module below it is. Only a root without modules has none of these: it is
- * where its first tensor is.
+ * cut, where the first of what is below its modules is. Only a root without modules has none of
+ * these: it is where its first tensor is.
  */
 static void homes_find(const struct placement *placement, uint32_t *homes)
 {
@@ -78,10 +88,13 @@ static void homes_find(const struct placement *placement, uint32_t *homes)
         if (homes[m] == NODE_NONE && m > 0)
             homes[m] = homes[node_parent(tree, m)];
     }
-    uint32_t next = tree->n_tensors > 0 ? placement->devices[node_of_tensor(tree, 0)] : 0;
-    for (uint32_t m = tree->n_modules; m-- > 0; next = homes[m])
-        if (homes[m] == NODE_NONE)
+    uint32_t next = own_device(placement, 0, 0);
+    for (uint32_t m = tree->n_modules; m-- > 0;) {
+        bool is_cut = homes[m] == NODE_NONE;
+        if (is_cut)
             homes[m] = next;
+        next = is_cut ? own_device(placement, m, next) : homes[m];
+    }
 }
 
 static void loads_add(const struct placement *placement, const uint32_t *homes,

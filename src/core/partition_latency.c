@@ -35,7 +35,7 @@ static void queue_add(struct start_queue *q, uint32_t cut, u128 key)
     q->keys[q->end++] = key;
 }
 
-static void row_fill(struct latency_table *table, const struct stage *stage, uint32_t *starts)
+static void row_fill(struct latency_table *table, const struct unit_stage *stage, uint32_t *starts)
 {
     const uint64_t *before = table->c->line->before;
     u128 byte_ticks = stage->room > 0 ? PARTITION_TICKS / stage->scale : 0;

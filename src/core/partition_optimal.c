@@ -32,7 +32,7 @@ struct optimum {
     struct units units;
     struct unit_line line;
     uint32_t n_gpus, cpu, disk; /* cpu, disk: n_devices if there is none */
-    struct stage *stages;       /* [n_gpus + 1] scratch */
+    struct unit_stage *stages;  /* [n_gpus + 1] scratch */
     uint32_t *ends;             /* [n_gpus + 1] scratch */
     uint64_t *held;             /* [n_devices + 1] scratch: bytes */
     uint32_t *devices;          /* [units.n] a candidate */
@@ -130,7 +130,7 @@ static void stages_set(struct optimum *o, uint32_t cut)
     for (uint32_t d = 0; d < o->n_gpus; d++) {
         const struct partition_device *gpu = &o->wish->devices[d];
         uint64_t kept_bytes = d == 0 && gpu_keeps(o) ? o->line.largest_from[cut] : 0;
-        struct stage *stage = &o->stages[d];
+        struct unit_stage *stage = &o->stages[d];
         stage->room = room_of(gpu, kept_bytes);
         if (o->wish->goal == PARTITION_LEAST_MEMORY) {
             stage->fixed = MIN(gpu->reserve_bytes, ROOM_MAX) + kept_bytes;
@@ -310,8 +310,8 @@ static void needed_find(struct optimum *o)
     for (uint32_t d = 0; d < o->n_gpus; d++) {
         const struct partition_device *gpu = &o->wish->devices[d];
         if (gpu->mem_bytes > 0)
-            o->stages[n_stages++] = (struct stage){UINT64_MAX, MIN(gpu->reserve_bytes, ROOM_MAX),
-                                                   MIN(gpu->mem_bytes, ROOM_MAX)};
+            o->stages[n_stages++] = (struct unit_stage){
+                UINT64_MAX, MIN(gpu->reserve_bytes, ROOM_MAX), MIN(gpu->mem_bytes, ROOM_MAX)};
     }
     if (n_stages == 0)
         return;

@@ -17,7 +17,7 @@ bool use_is_less(struct use a, struct use b)
 }
 
 /* The most bytes of a stage with a use of at most `limit`, or, if is_below, less. */
-static uint64_t stage_takes(const struct stage *stage, struct use limit, bool is_below)
+static uint64_t stage_takes(const struct unit_stage *stage, struct use limit, bool is_below)
 {
     u128 part = limit.part * stage->scale, bytes = part / limit.whole;
     if (is_below && part % limit.whole == 0 && bytes > 0)
@@ -36,7 +36,7 @@ static bool stages_fill(const struct cutting *c, struct use limit, bool is_below
     return cut == c->end;
 }
 
-static struct use stage_use(const struct stage *stage, uint64_t bytes)
+static struct use stage_use(const struct unit_stage *stage, uint64_t bytes)
 {
     return bytes > 0 ? (struct use){(u128)stage->fixed + bytes, stage->scale} : (struct use){0, 1};
 }
@@ -53,10 +53,10 @@ static struct use highest_use(const struct cutting *c, const uint32_t *ends)
     return highest;
 }
 
-static const struct stage *largest_stage(const struct cutting *c)
+static const struct unit_stage *largest_stage(const struct cutting *c)
 {
-    const struct stage *largest = c->stages;
-    for (const struct stage *stage = c->stages; stage < c->stages + c->n_stages; stage++)
+    const struct unit_stage *largest = c->stages;
+    for (const struct unit_stage *stage = c->stages; stage < c->stages + c->n_stages; stage++)
         if (stage->room > 0 && (largest->room == 0 || stage->scale > largest->scale))
             largest = stage;
     return largest;
@@ -115,7 +115,7 @@ static uint32_t nearest_cut(const struct unit_line *line, uint32_t start, uint64
     if (cut == line->n)
         return cut;
     uint64_t at = line->before[start] + bytes;
-    return line->before[cut + 1] - at < at - line->before[cut] ? cut + 1 : cut;
+    return line->before[cut + 1] - at <= at - line->before[cut] ? cut + 1 : cut;
 }
 
 /* Stages that are not cut yet. */
@@ -134,7 +134,7 @@ static struct stage_sum stages_add(const struct cutting *c)
 }
 
 /* Where the piece of a stage ends if it and those behind it had the same use of the rest. */
-static uint32_t level_cut(const struct cutting *c, const struct stage *stage, uint32_t start,
+static uint32_t level_cut(const struct cutting *c, const struct unit_stage *stage, uint32_t start,
                           struct stage_sum *sum)
 {
     if (stage->room == 0)

@@ -6,36 +6,42 @@
 
 #include "core/partition_units.h"
 
-static void unit_add(struct units *units, uint32_t node, uint64_t kv_bytes)
+static void unit_add(struct units *units, uint32_t node)
 {
     units->nodes[units->n] = node;
     units->weight_bytes[units->n] = node_bytes(units->tree, node);
-    units->kv_bytes[units->n] = kv_bytes;
     units->anchors[units->n] = units->n;
     units->n++;
 }
 
-/* The cache of a module that is cut goes to the first one below it, as in partition_emit.c. */
+static void tensors_add(struct units *units, uint32_t module, bool buffers)
+{
+    const struct partition_tree *tree = units->tree;
+    for (uint32_t t = tree->first_tensor[module]; t < tree->first_tensor[module + 1]; t++)
+        if (module > 0 || tree->model.tensors[t].is_buffer == buffers)
+            unit_add(units, node_of_tensor(tree, t));
+}
+
+/*
+ * Buffers of the root are the last ones, as Accelerate has it. The cache of a module that is cut
+ * goes to the first unit below its modules, as in partition_emit.c.
+ */
 static void units_find(struct units *units)
 {
     const struct partition_tree *tree = units->tree;
-    uint64_t kv_bytes = 0;
     for (uint32_t m = 0; m < tree->n_modules;) {
-        uint32_t end = m + 1;
-        kv_bytes += tree->model.modules[m].kv_bytes;
         if (m > 0 && !node_can_split(tree, m)) {
-            for (end = m + 1; end < tree->module_ends[m]; end++)
-                kv_bytes += tree->model.modules[end].kv_bytes;
-            unit_add(units, m, kv_bytes);
-            kv_bytes = 0;
+            uint32_t node = m;
+            for (; m < tree->module_ends[node]; m++)
+                units->kv_bytes[units->n] += tree->model.modules[m].kv_bytes;
+            unit_add(units, node);
         } else {
-            for (uint32_t t = tree->first_tensor[m]; t < tree->first_tensor[m + 1]; t++)
-                unit_add(units, node_of_tensor(tree, t), 0);
+            tensors_add(units, m, false);
+            uint32_t next = tree->n_modules > 1 ? units->n : 0; /* a root alone: its first tensor */
+            units->kv_bytes[next] += tree->model.modules[m++].kv_bytes;
         }
-        m = end;
     }
-    if (units->n > 0)
-        units->kv_bytes[0] += kv_bytes; /* of a root without modules */
+    tensors_add(units, 0, true);
 }
 
 /* The anchor of a cluster, whose members point to earlier ones. */
@@ -54,15 +60,16 @@ static void clusters_find(struct units *units, uint32_t *unit_of)
     const struct partition_tree *tree = units->tree;
     for (uint32_t u = 0; u < units->n; u++) {
         struct node_range tensors = node_tensors(tree, units->nodes[u]);
-        for (uint32_t t = tensors.first; t < tensors.end; t++) {
+        for (uint32_t t = tensors.first; t < tensors.end; t++)
             unit_of[t] = u;
-            if (tree->same_before[t] == NODE_NONE)
-                continue;
-            uint32_t a = anchor_of(units->anchors, unit_of[tree->same_before[t]]),
-                     b = anchor_of(units->anchors, u);
-            units->anchors[MAX(a, b)] = MIN(a, b);
-            units->has_clusters |= a != b;
-        }
+    }
+    for (uint32_t t = 0; t < tree->n_tensors; t++) {
+        if (tree->same_before[t] == NODE_NONE)
+            continue;
+        uint32_t a = anchor_of(units->anchors, unit_of[tree->same_before[t]]);
+        uint32_t b = anchor_of(units->anchors, unit_of[t]);
+        units->anchors[MAX(a, b)] = MIN(a, b);
+        units->has_clusters |= a != b;
     }
     for (uint32_t u = 0; u < units->n; u++)
         units->anchors[u] = anchor_of(units->anchors, u);
@@ -75,7 +82,7 @@ bool units_init(struct units *units, const struct partition_tree *tree)
         .tree = tree,
         .nodes = malloc(n_max * sizeof(uint32_t)),
         .weight_bytes = malloc(n_max * sizeof(uint64_t)),
-        .kv_bytes = malloc(n_max * sizeof(uint64_t)),
+        .kv_bytes = calloc(n_max + 1, sizeof(uint64_t)),
         .anchors = malloc(n_max * sizeof(uint32_t)),
     };
     uint32_t *unit_of = malloc((tree->n_tensors + 1ul) * sizeof(*unit_of));

@@ -46,7 +46,7 @@ uint32_t unit_line_reach(const struct unit_line *line, uint32_t start, uint64_t 
  * What a device takes, and what of it counts. Its use is (fixed + bytes) / scale, or 0 if it
  * holds nothing.
  */
-struct stage {
+struct unit_stage {
     uint64_t room; /* the most bytes */
     uint64_t fixed;
     uint64_t scale; /* at least 1, unless room is 0 */
@@ -67,7 +67,7 @@ bool use_is_less(struct use a, struct use b);
 struct cutting {
     const struct unit_line *line;
     uint32_t end;
-    const struct stage *stages;
+    const struct unit_stage *stages;
     uint32_t n_stages; /* at least 1 */
 };
 

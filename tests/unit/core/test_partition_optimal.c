@@ -25,6 +25,7 @@ struct world {
     uint32_t n_units;
     uint64_t weight[UNITS_MAX], kv[UNITS_MAX];
     uint32_t first_tensor[UNITS_MAX];
+    bool has_buffer;           /* the last unit is a buffer of the root */
     uint32_t group[UNITS_MAX]; /* units with the same number, above 0, share a tensor */
     struct partition_device devices[DEVICES_MAX];
     struct partition_wish wish;
@@ -65,6 +66,26 @@ static void unit_draw(struct world *w, struct rng *rng, uint32_t u, uint32_t par
     w->weight[u] += 2;
 }
 
+/*
+ * Tensors of the root: the first unit may be a parameter, the last one a buffer, though that comes
+ * before all modules. Returns the number of units that are there.
+ */
+static uint32_t root_draw(struct world *w, struct rng *rng)
+{
+    bool has_parameter = rng_below(rng, 5) == 0;
+    w->has_buffer = w->n_units > 1 && rng_below(rng, 5) == 0;
+    if (has_parameter) {
+        w->first_tensor[0] = (uint32_t)w->scene.model.n_tensors;
+        scene_tensor(&w->scene, "w", w->weight[0] = rng_below(rng, 9));
+    }
+    if (w->has_buffer) {
+        uint32_t last = w->n_units - 1;
+        w->first_tensor[last] = (uint32_t)w->scene.model.n_tensors;
+        scene_tensor(&w->scene, "b", w->weight[last] = rng_below(rng, 9))->is_buffer = true;
+    }
+    return has_parameter;
+}
+
 /* Ties the first tensors of some units, which then have the size of the first of them. */
 static void ties_draw(struct world *w, struct rng *rng)
 {
@@ -75,7 +96,7 @@ static void ties_draw(struct world *w, struct rng *rng)
         if (a == b || w->group[a] > 0 || w->group[b] > 0 || one->is_buffer != other->is_buffer)
             continue;
         w->group[a] = w->group[b] = one->tied = other->tied = n;
-        w->weight[MAX(a, b)] -= other->bytes;
+        w->weight[one < other ? MAX(a, b) : MIN(a, b)] -= MAX(one, other)->bytes;
     }
 }
 
@@ -84,14 +105,14 @@ static void devices_draw(struct world *w, struct rng *rng)
     static const uint64_t sizes[] = {0, 4, 9, 12, 20, 30, 45, 70, 100, UINT64_MAX};
     w->n_gpus = (uint32_t)rng_below(rng, 5);
     uint32_t n = w->n_gpus + (uint32_t)rng_below(rng, 2), n_sizes = rng_below(rng, 4) == 0 ? 10 : 9;
-    bool is_even = rng_below(rng, 3) == 0;
+    bool is_even = rng_below(rng, 3) == 0, is_close = rng_below(rng, 3) == 0;
     for (uint32_t d = 0; d < n; d++) {
+        uint64_t bytes = is_close ? 9 + rng_below(rng, 40) : sizes[rng_below(rng, n_sizes)];
         w->devices[d] = (struct partition_device){
             .kind = d < w->n_gpus ? PARTITION_GPU : PARTITION_CPU,
-            .mem_bytes =
-                is_even && d > 0 ? w->devices[0].mem_bytes : sizes[rng_below(rng, n_sizes)],
+            .mem_bytes = is_even && d > 0 ? w->devices[0].mem_bytes : bytes,
             .reserve_bytes = rng_below(rng, 3) == 0 ? rng_below(rng, 6) : 0,
-            .speed = (uint32_t)rng_below(rng, 4),
+            .speed = (uint32_t)rng_below(rng, 8),
         };
     }
     if (rng_below(rng, 2) == 0)
@@ -106,8 +127,9 @@ static void world_draw(struct world *w, struct rng *rng)
 {
     *w = (struct world){.n_units = 1 + (uint32_t)rng_below(rng, UNITS_MAX)};
     scene_begin(&w->scene);
+    uint32_t first = root_draw(w, rng), n_last = w->n_units - (uint32_t)w->has_buffer;
     uint32_t group = 0, group_at = (uint32_t)rng_below(rng, UNITS_MAX);
-    for (uint32_t u = 0; u < w->n_units; u++) {
+    for (uint32_t u = first; u < n_last; u++) {
         if (u == group_at)
             group = scene_module(&w->scene, "g", 0);
         unit_draw(w, rng, u, group);
@@ -174,8 +196,8 @@ static void gpu_cost(const struct world *w, uint32_t d, uint64_t held, uint64_t 
                   MIN(gpu->mem_bytes, 2 * PARTITION_BYTES_MAX));
     if (w->wish.goal == PARTITION_LEAST_STAGE)
         use_raise(cost, held + w->wish.handover_time * speed, speed);
-    if (w->wish.goal ==
-        PARTITION_LEAST_LATENCY) /* speeds are 1, 2, 3; each stage costs a little, so that few are better */
+    /* A stage costs a tick more, so that few are better. */
+    if (w->wish.goal == PARTITION_LEAST_LATENCY)
         cost->use += (held * (((u128)1 << 48) / speed)) + (((u128)w->wish.handover_time) << 48) + 1;
 }
 
