@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "device/probe.h"
+#include "cli/chosen_devices.h"
 #include "fit/fit.h"
 #include "fit/memo.h"
 
@@ -102,19 +102,11 @@ static void machine_device_add(const struct device *device, size_t n_chosen,
 static int machine_take(const struct app *app, const char *gpus, struct plan_device_list *devices,
                         struct err *err)
 {
-    cleanup_free struct device_spec *spec = xcalloc(1, sizeof(*spec));
-    cleanup_buf struct buf notes = BUF_INIT;
-    struct device_list list = {0};
-    size_t chosen[DEVICES_MAX], n_chosen = 0;
-    int rc = spec_parse(gpus, spec, err);
-    if (rc == 0)
-        rc = probe_universe(&(struct probe_opts){.self_path = app->self_path}, spec, &list, &notes,
-                            err);
-    if (rc == 0)
-        rc = spec_select(spec, &list, chosen, DEVICES_MAX, &n_chosen, NULL, err);
-    for (size_t i = 0; rc == 0 && i < n_chosen; i++)
-        machine_device_add(&list.at[chosen[i]], n_chosen, devices);
-    device_list_release(&list);
+    cleanup_free struct chosen_devices *chosen = xcalloc(1, sizeof(*chosen));
+    int rc = chosen_devices_find(app, gpus, chosen, err);
+    for (size_t i = 0; rc == 0 && i < chosen->len; i++)
+        machine_device_add(&chosen->list.at[chosen->at[i]], chosen->len, devices);
+    chosen_devices_release(chosen);
     return rc;
 }
 
