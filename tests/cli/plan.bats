@@ -85,6 +85,25 @@ assert whole["missing_bytes"] == 0 and whole["device_map"] == json.load(open("ma
     ended_with 0
     [ "$(json method)" = '"balanced"' ]
     says '"label":"gpu 0 (H100)"'
+    plan llama -g cpu:2 --json --context 1
+    says '{"device":"cpu"'
+    says_not '"device":"0"'
+}
+
+@test "a faster device gets more of the model, if time is to be least" {
+    model llama llama
+    plan llama --devices 40GiB,40GiB=3 --goal stage --json
+    ended_with 0
+    "$PYTHON" -c '
+import json, sys
+slow, fast, _ = map(json.loads, sys.stdin)
+share = fast["weight_bytes"] / slow["weight_bytes"]
+assert 2.6 < share < 3.4, share' <<<"$output"
+    plan llama --devices 40GiB,40GiB=3 --json
+    "$PYTHON" -c '
+import json, sys
+slow, fast, _ = map(json.loads, sys.stdin)
+assert 0.8 < fast["weight_bytes"] / slow["weight_bytes"] < 1.25' <<<"$output"
 }
 
 @test "files of torch and of llama.cpp are read as well" {
