@@ -231,7 +231,7 @@ static const struct opt fit_opts[] = {
     {OPT_FLAG, 0, "dry-run", NULL, "show the device and the first command, and run nothing", FIELD(is_plan)},
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct fit_options, is_quiet)},
     {OPT_HEADING, .help = "Estimate from the headers of a model"},
-    {OPT_PATH, 0, "estimate", "MODEL", "run nothing: compute the memory that a model needs, from a .safetensors file or the folder of a model with config.json", ESTIMATE(model)},
+    {OPT_PATH, 0, "estimate", "MODEL", "run nothing: compute the memory that a model needs, from a file .safetensors, .bin, .pt or .gguf, or the folder of a model with config.json", ESTIMATE(model)},
     {OPT_PARSE, 0, "for", "inference|training", "weights and KV cache, or weights, gradients, optimizer and activations (default inference)", ESTIMATE(of.is_training), .parse = purpose_store, .format = purpose_text},
     {OPT_U64, 0, "context", "N", "tokens of a sequence (default: those of config.json, at most 4096)", ESTIMATE(of.context), 1, 1000000000},
     {OPT_U64, 0, "batch", "N", "sequences at a time (default 1)", ESTIMATE(of.batch), 1, 1000000000},

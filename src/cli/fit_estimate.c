@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
-#include "device/probe.h"
+#include "cli/chosen_devices.h"
 #include "opt/say.h"
 
 enum {
@@ -31,23 +31,15 @@ static void row_add(struct device_rows *rows, const char *label, const char *nam
 static int devices_add(const struct app *app, const struct estimate_request *request,
                        struct device_rows *rows, struct err *err)
 {
-    cleanup_free struct device_spec *spec = xcalloc(1, sizeof(*spec));
-    cleanup_buf struct buf notes = BUF_INIT;
-    struct device_list list = {0};
-    size_t chosen[DEVICES_MAX], n_chosen = 0;
-    int rc = spec_parse(request->gpus, spec, err);
-    if (rc == 0)
-        rc = probe_universe(&(struct probe_opts){.self_path = app->self_path}, spec, &list, &notes,
-                            err);
-    if (rc == 0)
-        rc = spec_select(spec, &list, chosen, DEVICES_MAX, &n_chosen, NULL, err);
-    for (size_t i = 0; rc == 0 && i < n_chosen; i++) {
-        const struct device *device = &list.at[chosen[i]];
+    cleanup_free struct chosen_devices *chosen = xcalloc(1, sizeof(*chosen));
+    int rc = chosen_devices_find(app, request->gpus, chosen, err);
+    for (size_t i = 0; rc == 0 && i < chosen->len; i++) {
+        const struct device *device = &chosen->list.at[chosen->at[i]];
         char label[24];
         device_label(device, label);
-        row_add(rows, label, device->name, fit_device_bytes(device, n_chosen), &request->margin);
+        row_add(rows, label, device->name, fit_device_bytes(device, chosen->len), &request->margin);
     }
-    device_list_release(&list);
+    chosen_devices_release(chosen);
     return rc;
 }
 

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "device/probe.h"
+#include "cli/chosen_devices.h"
 #include "fit/fit.h"
 #include "fit/memo.h"
 
@@ -85,36 +85,30 @@ int plan_sizes_check(const char *sizes, struct err *err)
 
 /* ---- -g ---- */
 
-static void machine_device_add(const struct device *device, size_t n_chosen,
-                               struct plan_device_list *devices)
+static void machine_gpu_add(const struct device *device, struct plan_device_list *devices)
 {
-    bool is_cpu = device->kind == DEVICE_CPU;
-    uint64_t bytes =
-        device->mem_free_bytes > 0 ? device->mem_free_bytes : fit_device_bytes(device, n_chosen);
+    uint64_t bytes = device->mem_free_bytes > 0 ? device->mem_free_bytes : device->mem_total_bytes;
     struct plan_device *made = gpu_add(devices, bytes);
     char label[24];
     device_label(device, label);
-    snprintf(made->label, sizeof(made->label), "%s%s%s%s", label,
-             device->name[0] && !is_cpu ? " (" : "", is_cpu ? "" : device->name,
-             device->name[0] && !is_cpu ? ")" : "");
+    snprintf(made->label, sizeof(made->label), "%s%s%s%s", label, device->name[0] ? " (" : "",
+             device->name, device->name[0] ? ")" : "");
 }
 
+/* CPU slots share one memory: together they are the CPU. */
 static int machine_take(const struct app *app, const char *gpus, struct plan_device_list *devices,
-                        struct err *err)
+                        uint64_t *cpu_bytes, struct err *err)
 {
-    cleanup_free struct device_spec *spec = xcalloc(1, sizeof(*spec));
-    cleanup_buf struct buf notes = BUF_INIT;
-    struct device_list list = {0};
-    size_t chosen[DEVICES_MAX], n_chosen = 0;
-    int rc = spec_parse(gpus, spec, err);
-    if (rc == 0)
-        rc = probe_universe(&(struct probe_opts){.self_path = app->self_path}, spec, &list, &notes,
-                            err);
-    if (rc == 0)
-        rc = spec_select(spec, &list, chosen, DEVICES_MAX, &n_chosen, NULL, err);
-    for (size_t i = 0; rc == 0 && i < n_chosen; i++)
-        machine_device_add(&list.at[chosen[i]], n_chosen, devices);
-    device_list_release(&list);
+    cleanup_free struct chosen_devices *chosen = xcalloc(1, sizeof(*chosen));
+    int rc = chosen_devices_find(app, gpus, chosen, err);
+    for (size_t i = 0; rc == 0 && i < chosen->len; i++) {
+        const struct device *device = &chosen->list.at[chosen->at[i]];
+        if (device->kind == DEVICE_CPU)
+            *cpu_bytes += fit_device_bytes(device, chosen->len);
+        else
+            machine_gpu_add(device, devices);
+    }
+    chosen_devices_release(chosen);
     return rc;
 }
 
@@ -123,6 +117,7 @@ static int machine_take(const struct app *app, const char *gpus, struct plan_dev
 int plan_devices_make(const struct app *app, const struct plan_devices_wish *wish,
                       struct plan_device_list *out, struct err *err)
 {
+    uint64_t cpu_bytes = 0;
     int rc = 0;
     *out = (struct plan_device_list){0};
     if (wish->gpus && wish->sizes)
@@ -130,11 +125,13 @@ int plan_devices_make(const struct app *app, const struct plan_devices_wish *wis
                     "give the devices of this machine (-g) or sizes (--devices), "
                     "not both");
     if (wish->gpus)
-        rc = machine_take(app, wish->gpus, out, err);
+        rc = machine_take(app, wish->gpus, out, &cpu_bytes, err);
     else if (wish->sizes)
         rc = sizes_take(wish->sizes, out, err);
-    if (rc == 0 && wish->cpu_bytes > 0) {
-        struct plan_device *cpu = device_add(out, PARTITION_CPU, wish->cpu_bytes);
+    if (wish->cpu_bytes > 0)
+        cpu_bytes = wish->cpu_bytes;
+    if (rc == 0 && cpu_bytes > 0) {
+        struct plan_device *cpu = device_add(out, PARTITION_CPU, cpu_bytes);
         snprintf(cpu->key, sizeof(cpu->key), "cpu");
         snprintf(cpu->label, sizeof(cpu->label), "cpu");
     }

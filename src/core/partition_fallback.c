@@ -104,7 +104,7 @@ static void node_expose(const struct search *s)
 
 bool greedy_fall_back(struct greedy *g, uint32_t taken, int64_t room)
 {
-    if (room < 0 || g->n_searches == FALLBACKS_PER_NODE * g->n_nodes)
+    if (g->n_searches == FALLBACKS_PER_NODE * g->n_nodes)
         return false;
     struct search s = {.g = g, .room = room};
     g->n_searches++;

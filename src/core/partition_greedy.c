@@ -120,8 +120,7 @@ static int64_t device_room(const struct greedy *g)
 {
     if (is_unlimited(g))
         return INT64_MAX;
-    bool is_main =
-        (g->device == 0 && g->n_gpus > 0) || g->wish->devices[g->device].kind == PARTITION_CPU;
+    bool is_main = g->device == 0 || g->wish->devices[g->device].kind == PARTITION_CPU;
     return g->limits[g->device] - g->used - (is_main ? g->largest : 0);
 }
 
@@ -289,7 +288,6 @@ bool partition_accelerate(const struct partition_wish *wish, struct placement *p
         .tree = tree,
         .placement = placement,
         .n_nodes = tree->n_modules + tree->n_tensors,
-        .n_gpus = partition_gpus(wish),
         .limits = limits,
     };
     bool is_ok = limits && partition_limits(tree, wish, limits) && greedy_run(&g);

@@ -24,7 +24,7 @@ struct greedy {
     const struct partition_wish *wish;
     const struct partition_tree *tree;
     struct placement *placement;
-    uint32_t n_nodes, n_gpus;
+    uint32_t n_nodes;
     const int64_t *limits; /* [n_devices] */
     uint32_t device;       /* that is filled; n_devices: for what is left over */
     int64_t used;          /* of it */

@@ -3,14 +3,14 @@
 
 /* clang-format off */
 static const struct architecture rows[] = {
-    {"LlamaForCausalLM MistralForCausalLM MixtralForCausalLM Ministral3ForCausalLM MinistralForCausalLM "
+    {"LlamaForCausalLM MistralForCausalLM MixtralForCausalLM "
      "Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM Phi3ForCausalLM "
-     "PhimoeForCausalLM PhiMoEForCausalLM Starcoder2ForCausalLM CohereForCausalLM Cohere2ForCausalLM "
+     "PhimoeForCausalLM Starcoder2ForCausalLM CohereForCausalLM Cohere2ForCausalLM "
      "Olmo2ForCausalLM OlmoForCausalLM OlmoeForCausalLM GraniteForCausalLM GraniteMoeForCausalLM "
      "GptOssForCausalLM DeepseekV2ForCausalLM DeepseekV3ForCausalLM Llama4ForCausalLM SmolLM3ForCausalLM "
      "Exaone4ForCausalLM Ernie4_5ForCausalLM Ernie4_5_MoeForCausalLM MiniMaxForCausalLM HeliumForCausalLM "
-     "ArceeForCausalLM JetMoeForCausalLM BitNetForCausalLM BitnetForCausalLM ApertusForCausalLM "
-     "SeedOssForCausalLM DiffLlamaForCausalLM Dots1ForCausalLM HunYuanDenseV1ForCausalLM",
+     "ArceeForCausalLM JetMoeForCausalLM BitNetForCausalLM ApertusForCausalLM "
+     "SeedOssForCausalLM DiffLlamaForCausalLM",
      "model", NULL,
      "model.embed_tokens model.layers.*! model.norm- model.rotary_emb{rope} lm_head=model.embed_tokens"},
     {"GlmForCausalLM Glm4ForCausalLM Glm4MoeForCausalLM NemotronForCausalLM", "model", NULL,
@@ -36,9 +36,9 @@ static const struct architecture rows[] = {
     {"BambaForCausalLM", "model", NULL,
      "model.embed_tokens model.layers.*! model.final_layernorm model.rotary_emb{rope:0.5} "
      "lm_head=model.embed_tokens"},
-    {"JambaForCausalLM Zamba2ForCausalLM", "model", NULL,
+    {"JambaForCausalLM", "model", NULL,
      "model.embed_tokens model.layers.*! model.final_layernorm lm_head=model.embed_tokens"},
-    {"GPT2LMHeadModel GPT2Model", "transformer", NULL,
+    {"GPT2LMHeadModel", "transformer", NULL,
      "transformer.wte transformer.wpe transformer.drop- transformer.h.*! transformer.ln_f "
      "lm_head=transformer.wte"},
     {"GPTNeoForCausalLM", "transformer", NULL,
@@ -63,18 +63,17 @@ static const struct architecture rows[] = {
     {"BloomForCausalLM", "transformer", NULL,
      "transformer.word_embeddings transformer.word_embeddings_layernorm transformer.h.*! transformer.ln_f "
      "lm_head=transformer.word_embeddings"},
-    {"FalconForCausalLM RWForCausalLM", "transformer", NULL,
+    {"FalconForCausalLM", "transformer", NULL,
      "transformer.word_embeddings transformer.h.*! transformer.ln_f transformer.rotary_emb{rope} "
      "lm_head=transformer.word_embeddings"},
-    {"MptForCausalLM MPTForCausalLM", "transformer", NULL,
+    {"MptForCausalLM", "transformer", NULL,
      "transformer.wte transformer.blocks.*! transformer.norm_f lm_head=transformer.wte"},
     {"XGLMForCausalLM", "model", NULL,
      "model.embed_tokens model.embed_positions{sinusoid} model.layers.*! model.layer_norm "
      "lm_head=model.embed_tokens"},
     {"MambaForCausalLM Mamba2ForCausalLM", "backbone", NULL,
      "backbone.embeddings backbone.layers.*# backbone.norm_f lm_head=backbone.embeddings"},
-    {"T5ForConditionalGeneration MT5ForConditionalGeneration UMT5ForConditionalGeneration "
-     "LongT5ForConditionalGeneration", NULL, NULL,
+    {"T5ForConditionalGeneration MT5ForConditionalGeneration UMT5ForConditionalGeneration", NULL, NULL,
      "shared encoder.embed_tokens=shared encoder.block.*#1 encoder.final_layer_norm encoder.dropout- "
      "decoder.embed_tokens=shared decoder.block.*!1 decoder.final_layer_norm decoder.dropout- lm_head=shared"},
     {"BartForConditionalGeneration MBartForConditionalGeneration", "model", NULL,
@@ -91,7 +90,7 @@ static const struct architecture rows[] = {
      "model.encoder.conv1 model.encoder.conv2 model.encoder.embed_positions model.encoder.layers.*# "
      "model.encoder.layer_norm model.decoder.embed_tokens model.decoder.embed_positions "
      "model.decoder.layers.*! model.decoder.layer_norm proj_out=model.decoder.embed_tokens"},
-    {"BertForMaskedLM BertForPreTraining", "bert", NULL,
+    {"BertForMaskedLM", "bert", NULL,
      "bert.embeddings#{ids2} bert.encoder.layer.*# cls.predictions.transform.dense "
      "cls.predictions.transform.transform_act_fn- cls.predictions.transform.LayerNorm "
      "cls.predictions.decoder=bert.embeddings.word_embeddings"},

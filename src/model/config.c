@@ -20,6 +20,9 @@ static const struct {
     {{"intermediate_size", "n_inner", "d_ff"}, offsetof(struct model_config, intermediate)},
     {{"max_position_embeddings", "n_positions", "n_ctx"},
      offsetof(struct model_config, context_max)},
+    {{"qk_nope_head_dim", NULL, NULL}, offsetof(struct model_config, key_plain_dim)},
+    {{"qk_rope_head_dim", NULL, NULL}, offsetof(struct model_config, key_rotary_dim)},
+    {{"v_head_dim", NULL, NULL}, offsetof(struct model_config, value_dim)},
 };
 
 static const struct {
@@ -105,6 +108,15 @@ int model_config_parse(struct str text, struct model_config *out, struct err *er
     class_take(text, out);
     model_config_complete(out);
     return rc;
+}
+
+/* transformers caches the keys and values that come out of a latent vector, not the vector. */
+double model_config_cache_elements(const struct model_config *c)
+{
+    bool is_latent = c->key_plain_dim > 0 && c->key_rotary_dim > 0 && c->value_dim > 0;
+    if (is_latent)
+        return (double)c->n_heads * (double)(c->key_plain_dim + c->key_rotary_dim + c->value_dim);
+    return 2.0 * (double)c->n_kv_heads * (double)c->head_dim;
 }
 
 bool model_config_has_cache(const struct model_config *c)

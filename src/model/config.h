@@ -21,6 +21,8 @@ struct model_config {
     char kind[64];       /* model_type */
     char class_name[96]; /* the first of architectures: "LlamaForCausalLM" */
     uint64_t hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, intermediate, context_max;
+    /* Of heads whose keys and values are made of a latent vector (DeepSeek). */
+    uint64_t key_plain_dim, key_rotary_dim, value_dim;
     uint32_t type_bytes;    /* of the type that weights are loaded in: torch_dtype or dtype */
     uint32_t element_bytes; /* of the KV cache: the same; else 2 */
 };
@@ -34,6 +36,8 @@ struct model_config {
 MUST_CHECK int model_config_parse(struct str text, struct model_config *out, struct err *err);
 /* Fills in what follows from other numbers. */
 void model_config_complete(struct model_config *config);
+/* Elements of the KV cache of one layer, for each token. */
+double model_config_cache_elements(const struct model_config *config);
 /* All that the KV cache needs to be known; and activations. */
 bool model_config_has_cache(const struct model_config *config);
 bool model_config_has_layers(const struct model_config *config);

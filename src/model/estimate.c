@@ -91,9 +91,9 @@ static double inference_bytes(const struct estimate_wish *wish, struct estimate 
 
 static double token_bytes(const struct model_config *c)
 {
-    return model_config_has_cache(c) ? 2.0 * (double)c->n_layers * (double)c->n_kv_heads *
-                                           (double)c->head_dim * c->element_bytes
-                                     : 0;
+    return model_config_has_cache(c)
+               ? (double)c->n_layers * model_config_cache_elements(c) * c->element_bytes
+               : 0;
 }
 
 int estimate_make(const struct model *model, const struct estimate_wish *wish, struct estimate *out,

@@ -278,6 +278,7 @@ int model_tree_make(const struct model *model, const struct model_tree_wish *wis
     int rc = tree_fill(&maker);
     free(maker.nodes);
     free(maker.tensors);
+    free(maker.layer_tokens);
     return rc;
 }
 

@@ -28,7 +28,7 @@ struct model_tree {
                       * files, and numbered modules are not cut */
     uint32_t type_bytes; /* 0: as stored */
     size_t n_blocks, n_cached;
-    uint64_t token_bytes; /* of the KV cache of all blocks */
+    uint64_t cache_bytes; /* of the KV cache of all blocks */
     /* What `of` points to. */
     struct partition_module *modules;
     struct partition_tensor *tensors;

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/xalloc.h"
 #include "model/tree_impl.h"
+#include "tensor/grow.h"
 
 /* ---- order ---- */
 
@@ -54,27 +56,49 @@ static int tensor_rank(const struct tree_maker *maker, uint32_t tensor)
 
 /* ---- the cache ---- */
 
-static uint64_t cache_bytes(const struct tree_maker *maker)
+/* Tokens that a layer keeps, by its word in "layer_types": all, those of a window, or none. */
+static uint64_t tokens_kept(struct str kind, uint64_t window, uint64_t context)
 {
-    const struct model_config *c = &maker->model->config;
-    uint32_t element = maker->wish->type_bytes > 0 ? maker->wish->type_bytes : c->element_bytes;
-    if (!model_config_has_cache(c))
-        return 0;
-    double bytes = 2.0 * (double)c->n_kv_heads * (double)c->head_dim * element;
-    return bytes < 1e15 ? (uint64_t)bytes : (uint64_t)1e15;
+    bool has_attention = memmem(kind.at, kind.len, "attention", 9) != NULL &&
+                         memmem(kind.at, kind.len, "linear", 6) == NULL;
+    if (str_equal(kind, STR("\"sliding_attention\"")) && window > 0)
+        return MIN(window, context);
+    return has_attention ? context : 0;
+}
+
+/* The tokens of each layer that config.json describes; without a list there are none. */
+static void layers_read(struct tree_maker *maker)
+{
+    struct str config = buf_str(&maker->model->config_text), list, kind, inner;
+    uint64_t window = 0;
+    size_t cap = 0;
+    bool is_begun = false;
+    if (json_get(config, "text_config", &inner) && json_kind_of(inner) == JSON_OBJECT)
+        config = inner;
+    if (json_get(config, "sliding_window", &inner) && !json_to_u64(inner, &window))
+        window = 0;
+    if (!json_get(config, "layer_types", &list))
+        return;
+    while (json_element(&list, &is_begun, &kind))
+        PUSH(maker->layer_tokens, maker->n_layer_tokens, cap,
+             tokens_kept(kind, window, maker->wish->context));
 }
 
 static void module_cache_set(struct tree_maker *maker, struct partition_module *module,
                              const struct tree_node *node)
 {
     struct model_tree *tree = maker->tree;
+    const struct model_config *c = &maker->model->config;
+    uint32_t element = maker->wish->type_bytes > 0 ? maker->wish->type_bytes : c->element_bytes;
     tree->n_blocks += node->is_whole;
-    if (!node->is_whole || !node->has_cache)
+    if (!node->is_whole || !node->has_cache || !model_config_has_cache(c))
         return;
-    uint64_t token = cache_bytes(maker);
-    double all = (double)token * (double)maker->wish->context * (double)maker->wish->batch;
-    tree->n_cached++;
-    tree->token_bytes += token;
+    uint64_t tokens = node->number < maker->n_layer_tokens ? maker->layer_tokens[node->number]
+                                                           : maker->wish->context;
+    double token = model_config_cache_elements(c) * element;
+    double all = token * (double)tokens * (double)maker->wish->batch;
+    tree->n_cached += tokens > 0;
+    tree->cache_bytes += (uint64_t)MIN(all, (double)PARTITION_BYTES_MAX);
     module->kv_bytes = (uint64_t)MIN(all, (double)PARTITION_BYTES_MAX);
 }
 
@@ -121,6 +145,7 @@ void tree_emit(struct tree_maker *maker)
     cleanup_free uint32_t *numbers = xcalloc(maker->n_nodes, sizeof(*numbers)); /* as modules */
     tree->modules = xcalloc(maker->n_nodes, sizeof(*tree->modules));
     tree->tensors = xcalloc(maker->n_tensors + 1, sizeof(*tree->tensors));
+    layers_read(maker);
     for (uint32_t i = 0; i < maker->n_nodes; i++)
         children_sort(maker, i, room);
     for (uint32_t at = 0;;) {

@@ -33,6 +33,8 @@ struct tree_maker {
     struct tree_tensor *tensors;
     size_t n_nodes, cap_nodes, n_tensors, cap_tensors;
     uint32_t n_ties;
+    uint64_t *layer_tokens; /* that layers keep in their KV cache, as far as config.json says it */
+    size_t n_layer_tokens;
     struct err *err;
 };
 

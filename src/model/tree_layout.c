@@ -4,7 +4,9 @@
  */
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
+#include "base/xalloc.h"
 #include "model/buffers.h"
 #include "model/tree_impl.h"
 
@@ -195,25 +197,20 @@ static bool is_in_number(const struct tree_maker *maker, uint32_t node)
 }
 
 /* Numbered modules that are as many as config.json says that there are layers keep a cache. */
-static bool are_layers(const struct tree_maker *maker, uint32_t parent)
-{
-    uint64_t n = 0;
-    uint32_t child = maker->nodes[parent].first_child;
-    for (; child > 0; child = maker->nodes[child].next)
-        n += maker->nodes[child].number != NUMBER_NONE;
-    return n == maker->model->config.n_layers;
-}
-
 void tree_layout_guess(struct tree_maker *maker)
 {
+    cleanup_free uint64_t *n_numbered = xcalloc(maker->n_nodes, sizeof(*n_numbered));
+    for (uint32_t i = 1; i < maker->n_nodes; i++)
+        n_numbered[maker->nodes[i].parent] += maker->nodes[i].number != NUMBER_NONE;
     for (uint32_t i = 1; i < maker->n_nodes; i++) {
         struct tree_node *node = &maker->nodes[i];
-        if (node->number == NUMBER_NONE && !is_in_number(maker, i))
+        bool is_outermost = !is_in_number(maker, i);
+        if (node->number == NUMBER_NONE && is_outermost)
             node->rank = rank_guess(tree_node_name(maker, i));
-        if (node->number == NUMBER_NONE || is_in_number(maker, i))
+        if (node->number == NUMBER_NONE || !is_outermost)
             continue;
         node->is_whole = true;
         node->class_number = node->parent;
-        node->has_cache = are_layers(maker, node->parent);
+        node->has_cache = n_numbered[node->parent] == maker->model->config.n_layers;
     }
 }

@@ -39,7 +39,7 @@ struct plan_wish {
     bool sets_no_limits;     /* of Accelerate's methods: sizes are what is free */
 };
 
-/* What is on a device; the last one is what fits nowhere. */
+/* Where the parts of a model are, and what it was made from. */
 struct model_plan {
     struct plan_wish wish; /* with the defaults filled in */
     const struct model *model;

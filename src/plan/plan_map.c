@@ -219,6 +219,7 @@ static void entries_take(struct taking *taking)
 {
     struct model_plan *plan = taking->plan;
     size_t n = 0;
+    free(plan->taken);
     plan->taken = xcalloc(taking->keys.len + 1, sizeof(*plan->taken));
     for (size_t i = 0; i < taking->keys.len; i++) {
         struct str key = name_index_get(&taking->keys, i);

@@ -132,14 +132,16 @@ static void layout_explain(const struct model_plan *plan, struct buf *out)
 static void memory_explain(const struct model_plan *plan, struct buf *out)
 {
     const struct model_config *c = &plan->model->config;
-    char token[16], activations[16], reserve[16];
-    size_format(token, plan->tree.token_bytes);
+    char cache[16], activations[16], reserve[16];
+    size_format(cache, plan->tree.cache_bytes);
     size_format(activations, plan->activation_bytes);
     size_format(reserve, plan->wish.reserve_bytes);
-    if (plan->tree.token_bytes > 0)
-        buf_addf(out,
-                 "KV cache: 2 * %lu KV heads * %lu elements of a head * %zu blocks: %s a token\n",
-                 c->n_kv_heads, c->head_dim, plan->tree.n_cached, token);
+    if (model_config_has_cache(c))
+        buf_addf(
+            out,
+            "KV cache: %.0f elements a token in each of %zu layers that keep one (%lu KV heads, "
+            "of %lu): %s\n",
+            model_config_cache_elements(c), plan->tree.n_cached, c->n_kv_heads, c->head_dim, cache);
     else
         buf_add_text(out, "KV cache: not known, since config.json does not say the heads\n");
     buf_addf(out,

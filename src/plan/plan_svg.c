@@ -3,6 +3,7 @@
  * Who holds what, as an SVG: a bar for each device, whose weights are drawn key by key.
  */
 #include "base/cleanup.h"
+#include "base/name_index.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "plan/plan.h"
@@ -53,27 +54,32 @@ static void box_add(struct bar *bar, const char *class_name, uint64_t bytes, str
     bar->x += width;
 }
 
+/* The nearest key that stands for a tensor; NAME_NONE if none does. */
+static size_t key_of(const struct name_index *keys, struct str name)
+{
+    for (size_t len = name.len; len > 0; len--)
+        if (len == name.len || name.at[len] == '.') {
+            size_t key = name_index_find(keys, (struct str){name.at, len});
+            if (key != NAME_NONE)
+                return key;
+        }
+    return name_index_find(keys, STR(""));
+}
+
 /* The bytes of each key of the map; memory that tensors share counts in the first. */
 static uint64_t *entries_weigh(const struct model_plan *plan)
 {
     const struct partition_model *of = &plan->tree.of;
     uint64_t *bytes = xcalloc(plan->n_entries + 1, sizeof(*bytes));
     cleanup_free bool *is_counted = xcalloc(of->n_tensors + 1, sizeof(*is_counted));
-    size_t entry = 0;
+    cleanup_name_index struct name_index keys = NAME_INDEX_INIT;
+    for (size_t i = 0; i < plan->n_entries; i++)
+        name_index_add(&keys, plan->entries[i].name);
     for (size_t i = 0; i < of->n_tensors; i++) {
         const struct partition_tensor *tensor = &of->tensors[i];
-        /* Keys and tensors are in the same order, but for tensors without a key. */
-        for (size_t k = entry; k < plan->n_entries; k++) {
-            struct str key = plan->entries[k].name;
-            bool is_in =
-                key.len == 0 || (str_starts_with(tensor->name, key) &&
-                                 (tensor->name.len == key.len || tensor->name.at[key.len] == '.'));
-            if (is_in) {
-                entry = k;
-                bytes[k] += tensor->tied > 0 && is_counted[tensor->tied] ? 0 : tensor->bytes;
-                break;
-            }
-        }
+        size_t key = key_of(&keys, tensor->name);
+        if (key != NAME_NONE && (tensor->tied == 0 || !is_counted[tensor->tied]))
+            bytes[key] += tensor->bytes;
         is_counted[tensor->tied] = true;
     }
     return bytes;

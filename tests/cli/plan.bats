@@ -22,7 +22,7 @@ refused() {
     ended_with 0
     says "llama: 8,030,261,248 parameters in 291 tensors of 4 files, LlamaForCausalLM; weights 16-bit floats" \
         "8192 tokens * 2 sequences; 32 blocks" "gpu 0: model.embed_tokens, model.layers.0-" "model.norm, model.rotary_emb, lm_head" \
-        "KV cache: 2 * 8 KV heads * 128 elements of a head * 32 blocks: 128 KiB a token" "method: optimal"
+        "KV cache: 2048 elements a token in each of 32 layers that keep one (8 KV heads, of 128): 2.0 GiB" "method: optimal"
     "$PYTHON" - <<'END'
 import json
 import xml.etree.ElementTree as tree
@@ -85,6 +85,25 @@ assert whole["missing_bytes"] == 0 and whole["device_map"] == json.load(open("ma
     ended_with 0
     [ "$(json method)" = '"balanced"' ]
     says '"label":"gpu 0 (H100)"'
+    plan llama -g cpu:2 --json --context 1
+    says '{"device":"cpu"'
+    says_not '"device":"0"'
+}
+
+@test "a faster device gets more of the model, if time is to be least" {
+    model llama llama
+    plan llama --devices 40GiB,40GiB=3 --goal stage --json
+    ended_with 0
+    "$PYTHON" -c '
+import json, sys
+slow, fast, _ = map(json.loads, sys.stdin)
+share = fast["weight_bytes"] / slow["weight_bytes"]
+assert 2.6 < share < 3.4, share' <<<"$output"
+    plan llama --devices 40GiB,40GiB=3 --json
+    "$PYTHON" -c '
+import json, sys
+slow, fast, _ = map(json.loads, sys.stdin)
+assert 0.8 < fast["weight_bytes"] / slow["weight_bytes"] < 1.25' <<<"$output"
 }
 
 @test "files of torch and of llama.cpp are read as well" {
@@ -116,7 +135,7 @@ import json, sys
 weights = 4096 * 32000 // 256 * 144 + 4096 * 32000 // 32 * 34 + 4096 * 4
 weights += 4 * (4096 * 4 + 4096 * 4096 // 256 * 144 + 4096 * 11008 // 32 * 34)
 assert sum(device["weight_bytes"] for device in devices) == weights, devices
-assert whole["blocks"] == 4 and whole["cache_bytes_per_token"] == 4 * 2 * 8 * 128 * 2 and whole["context"] == 2048' <<<"$output"
+assert whole["blocks"] == 4 and whole["cache_bytes"] == 4 * 2 * 8 * 128 * 2 * 2048 and whole["context"] == 2048' <<<"$output"
     expected=$(json device_map)
     model gguf-split split
     plan split/m-00002-of-00002.gguf --devices 512MiB,1GiB --reserve 64MiB --json
@@ -159,6 +178,24 @@ config["tie_word_embeddings"] = True
 json.dump(config, open("tiny/config.json", "w"))
 END
     check '{"model": 0, "lm_head": 1}' "'model.embed_tokens.weight' and 'lm_head.weight' are tied, and on two devices"
+}
+
+@test "layers keep the cache that config.json says" {
+    model tiny tiny
+    cache() {
+        "$PYTHON" -c 'import json, sys
+config = json.load(open("tiny/config.json"))
+config.update(json.loads(sys.argv[1]))
+json.dump(config, open("tiny/config.json", "w"))' "$1"
+        plan tiny --devices 1GiB --context 1000 --batch 3 --json
+        ended_with 0
+        [ "$(json cache_bytes)" = "$2" ] || { json cache_bytes; return 1; }
+    }
+    # 2 * one KV head of 4 elements of 4 bytes, for each token
+    cache '{}' $((32 * 4 * 1000 * 3))
+    cache '{"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention", "linear_attention", "sliding_attention"]}' \
+        $((32 * 3 * (16 + 1000 + 0 + 16)))
+    cache '{"layer_types": null, "qk_nope_head_dim": 5, "qk_rope_head_dim": 2, "v_head_dim": 3}' $((2 * 10 * 4 * 4 * 3000))
 }
 
 @test "an architecture that is not in the table is said, and may be described" {

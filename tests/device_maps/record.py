@@ -231,6 +231,8 @@ class Tower(nn.Module):
     pass
 
 
+# Trees of seed 7 whose maps tell of mistakes that those of seed 1 do not show: planted one by one in src/core.
+CHOSEN = {2, 100, 107, 249, 353, 534, 1116, 3916}
 NAMES = ["a", "b", "model", "c_model", "head", "a_b"]
 
 
@@ -266,14 +268,16 @@ def drawn_case(rng, size):
     return Case(method, limits, *[flag for flag in flags if flag != "free" or method != "sequential"])
 
 
-def drawn_record(path, seed, count):
+def drawn_record(path, seed, numbers):
     rng = random.Random(seed)
     with open(path, "w", encoding="utf-8") as out:
-        for number in range(count):
+        for number in range(max(numbers) + 1):
             model = drawn_module(rng, 3, [], rng.choice([0, 0, 0.02, 0.05]))
             whole = rng.choice([[], ["Block"], ["Block", "Tower"]])
-            out.write(f"model drawn-{number} {type(model).__name__}\n")
-            record(out, model, whole, [drawn_case(rng, model_size(model) * rng.choice([1, 1, 2])) for _ in range(5)])
+            cases = [drawn_case(rng, model_size(model) * rng.choice([1, 1, 2])) for _ in range(5)]
+            if number in numbers:
+                out.write(f"model drawn-{number} {type(model).__name__}\n")
+                record(out, model, whole, cases)
 
 
 def main(args):
@@ -281,7 +285,7 @@ def main(args):
     transformers.logging.set_verbosity_error()
     logging.disable()
     if args and args[0] == "--seed":
-        drawn_record(args[2], int(args[1]), int(args[3]))
+        drawn_record(args[2], int(args[1]), range(int(args[3])))
         return
     folder, names = args[0], set(args[1:])
     for name, *rest in MODELS:
@@ -289,7 +293,8 @@ def main(args):
             print(name, file=sys.stderr)
             model_record(folder, name, *rest)
     if not names or "drawn" in names:
-        drawn_record(os.path.join(folder, "drawn.txt"), 1, 80)
+        drawn_record(os.path.join(folder, "drawn.txt"), 1, range(80))
+        drawn_record(os.path.join(folder, "chosen.txt"), 7, CHOSEN)
 
 
 if __name__ == "__main__":

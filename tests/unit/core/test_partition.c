@@ -92,6 +92,20 @@ static void devices_that_are_not_the_fullest_are_level(void **state)
                         "model.layers.3=2 model.layers.4=3 model.layers.5=4 head=4");
 }
 
+/* The last block is what nobody can help. The others share the rest: 36, 30, 20 with the reserve. */
+static void reserves_count_where_devices_are_levelled(void **state)
+{
+    (void)state;
+    blocks_begin();
+    struct partition_device devices[] = {GPU(100), GPU(100), GPU(100), GPU(100)};
+    scene.tensors[6].bytes = 40;
+    devices[0].reserve_bytes = 30;
+    struct partition_wish wish = {.method = PARTITION_OPTIMAL, ON(devices)};
+    assert_string_equal(scene_map(&scene, &wish),
+                        "model.embed=0 model.layers.0=1 model.layers.1=1 model.layers.2=1 "
+                        "model.layers.3=2 model.layers.4=2 model.layers.5=3 head=3");
+}
+
 static void caches_and_reserves_count(void **state)
 {
     (void)state;
@@ -235,6 +249,29 @@ static void tensors_between_modules_have_keys(void **state)
     assert_string_equal(scene_map(&scene, &wish), "scale=0 steps=1 a.w=0 a.b=1 a.c=1");
 }
 
+/* Accelerate has no key for it. */
+static void a_buffer_without_a_key_is_where_the_next_unit_is(void **state)
+{
+    (void)state;
+    scene_begin(&scene);
+    uint32_t a = scene_module(&scene, "a", 0);
+    scene_tensor(&scene, "a.mask", 2)->is_buffer = true;
+    uint32_t b = scene_module(&scene, "a.b", a);
+    scene_tensor(&scene, "a.b.w", 4);
+    scene_module(&scene, "a.b.c", b);
+    scene_tensor(&scene, "a.b.c.w", 8);
+    scene_module(&scene, "d", 0);
+    scene_tensor(&scene, "d.w", 8);
+    const struct partition_device devices[] = {GPU(12), GPU(20)};
+    const struct partition_wish wish = {.method = PARTITION_SEQUENTIAL, ON(devices)};
+    struct partition_map *map = partition_new(&scene.model, &wish);
+    assert_non_null(map);
+    assert_string_equal(scene_map_text(map, 2), "a.b.w=0 a.b.c=1 d=1");
+    assert_int_equal(map->tensor_devices[0], 0);
+    assert_int_equal(map->loads[0].weight_bytes, 6);
+    partition_free(map);
+}
+
 static void a_model_may_be_nothing_or_the_root_alone(void **state)
 {
     (void)state;
@@ -326,6 +363,7 @@ int main(void)
         cmocka_unit_test(what_fits_on_one_device_is_one_key),
         cmocka_unit_test(an_optimal_map_has_the_least_highest_use),
         cmocka_unit_test(devices_that_are_not_the_fullest_are_level),
+        cmocka_unit_test(reserves_count_where_devices_are_levelled),
         cmocka_unit_test(caches_and_reserves_count),
         cmocka_unit_test(shared_memory_is_on_one_device_and_counted_once),
         cmocka_unit_test(names_do_not_part_what_shares_memory),
@@ -333,6 +371,7 @@ int main(void)
         cmocka_unit_test(the_rest_goes_to_the_cpu_and_to_the_disk),
         cmocka_unit_test(stages_are_cut_by_speed),
         cmocka_unit_test(tensors_between_modules_have_keys),
+        cmocka_unit_test(a_buffer_without_a_key_is_where_the_next_unit_is),
         cmocka_unit_test(a_model_may_be_nothing_or_the_root_alone),
         cmocka_unit_test(sizes_without_end_are_refused),
         cmocka_unit_test(a_million_tensors_are_not_too_many),
