@@ -226,6 +226,11 @@ static void stages_are_cut_by_speed(void **state)
     assert_string_equal(scene_map(&scene, &wish),
                         "model.embed=0 model.layers.0=0 model.layers.1=1 model.layers.2=1 "
                         "model.layers.3=1 model.layers.4=1 model.layers.5=1 head=1");
+    devices[1].mem_bytes = 100;
+    wish.handover_time = UINT64_MAX;
+    assert_string_equal(scene_map(&scene, &wish), "=1");
+    wish.goal = PARTITION_LEAST_STAGE;
+    assert_string_equal(scene_map(&scene, &wish), "=1");
 }
 
 /* A buffer of a module that is cut has no key in Accelerate's maps, and one in optimal ones. */
@@ -279,6 +284,8 @@ static void a_fallback_takes_along_what_shares_memory(void **state)
     scene_module(&scene, "a", 0);
     scene_tensor(&scene, "a.w", 50)->tied = 1;
     uint32_t b = scene_module(&scene, "b", 0);
+    scene_tensor(&scene, "b.p", 8);
+    scene_tensor(&scene, "b.q", 1)->is_buffer = true;
     scene_module(&scene, "b.c", b);
     scene_tensor(&scene, "b.c.w", 4)->tied = 2;
     scene_tensor(&scene, "b.c.x", 90);
@@ -300,7 +307,9 @@ static void a_fallback_takes_along_what_shares_memory(void **state)
                                         .keeps_pieces = true};
     assert_string_equal(scene_map(&scene, &wish), "a=1 b=1 e=1 h=0");
     devices[0].mem_bytes = 101;
-    assert_string_equal(scene_map(&scene, &wish), "a=1 b.c=1 b.d=1 b.f=0 b.g=0 e=1 h=1");
+    assert_string_equal(scene_map(&scene, &wish), "a=1 b.p=1 b.c=1 b.d=1 b.f=0 b.g=0 e=1 h=1");
+    devices[0].mem_bytes = 102;
+    assert_string_equal(scene_map(&scene, &wish), "a=1 b.p=0 b.c=1 b.d=1 b.f=1 b.g=1 e=1 h=1");
 }
 
 /* Accelerate has no key for it. */
@@ -340,6 +349,12 @@ static void a_model_may_be_nothing_or_the_root_alone(void **state)
         assert_string_equal(scene_map(&scene, &wish), "w=0");
         wish.n_devices = 0;
         assert_string_equal(scene_map(&scene, &wish), "w=-");
+        scene.modules[scene_module(&scene, "cache", 0)].kv_bytes = 9; /* and no tensor */
+        struct partition_map *map = partition_new(&scene.model, &wish);
+        assert_non_null(map);
+        assert_int_equal(map->missing_bytes, 12);
+        assert_true(str_equal(map->missing_name, STR("w")));
+        partition_free(map);
     }
 }
 
