@@ -16,9 +16,10 @@ struct below {
 
 static void below_add(struct below *below, struct below more)
 {
-    below->device = below->n_keys == 0                                 ? more.device
-                    : below->device == more.device || more.n_keys == 0 ? below->device
-                                                                       : MIXED;
+    if (below->n_keys == 0)
+        below->device = more.device;
+    else if (below->device != more.device)
+        below->device = MIXED;
     below->n_keys = MIN(below->n_keys + more.n_keys, 2u);
 }
 

@@ -21,12 +21,8 @@ static uint32_t part_around(const struct search *s, uint32_t tensor)
 {
     const struct partition_tree *tree = s->g->tree;
     uint32_t first = node_tensors(tree, s->node).first, part = node_of_tensor(tree, tensor);
-    for (uint32_t around; part != s->listed; part = around) {
-        around = node_parent(tree, part);
-        struct node_range inside = node_tensors(tree, around);
-        if (first >= inside.first && first < inside.end)
-            break;
-    }
+    while (node_tensors(tree, node_parent(tree, part)).first > first)
+        part = node_parent(tree, part);
     return part;
 }
 

@@ -65,6 +65,12 @@ static u128 handover_ticks(const struct optimum *o)
            1; /* 1: fewer stages are better */
 }
 
+/* A handover in bytes that a device of that speed reads meanwhile. */
+static uint64_t stage_handover(const struct optimum *o, uint64_t speed)
+{
+    return (uint64_t)MIN((u128)o->wish->handover_time * speed, (u128)HANDOVER_MAX);
+}
+
 /*
  * What the first GPU keeps free for units that are not on a GPU: there is no way to load them if
  * there is no slower device.
@@ -76,7 +82,7 @@ static bool gpu_keeps(const struct optimum *o)
 
 static bool cpu_keeps(const struct optimum *o)
 {
-    return o->cpu < o->wish->n_devices && o->disk < o->wish->n_devices;
+    return o->disk < o->wish->n_devices;
 }
 
 /* ---------------------------------------------------------------- a contiguous partition */
@@ -137,8 +143,7 @@ static void stages_set(struct optimum *o, uint32_t cut)
             stage->scale = MAX(MIN(gpu->mem_bytes, ROOM_MAX), (uint64_t)1);
         } else {
             stage->scale = speed_of(gpu);
-            stage->fixed =
-                (uint64_t)MIN((u128)o->wish->handover_time * stage->scale, (u128)HANDOVER_MAX);
+            stage->fixed = stage_handover(o, stage->scale);
         }
     }
 }
@@ -207,17 +212,12 @@ static struct use use_of(const struct optimum *o, uint32_t gpu)
     uint64_t speed = speed_of(device);
     if (bytes == 0)
         return (struct use){0, 1};
-    switch (o->wish->goal) {
-    case PARTITION_LEAST_MEMORY:
+    if (o->wish->goal == PARTITION_LEAST_MEMORY)
         return (struct use){bytes + device->reserve_bytes + kept_on(o, gpu),
                             MIN(device->mem_bytes, ROOM_MAX)};
-    case PARTITION_LEAST_STAGE:
-        return (struct use){bytes + MIN((u128)o->wish->handover_time * speed, (u128)HANDOVER_MAX),
-                            speed};
-    case PARTITION_LEAST_LATENCY:
-        return (struct use){bytes * (PARTITION_TICKS / speed) + handover_ticks(o), 1};
-    }
-    BUG("goal %d", (int)o->wish->goal);
+    if (o->wish->goal == PARTITION_LEAST_STAGE)
+        return (struct use){bytes + stage_handover(o, speed), speed};
+    return (struct use){bytes * (PARTITION_TICKS / speed) + handover_ticks(o), 1};
 }
 
 /* False: what devices would hold is more than they can, or a cluster is on several. */

@@ -20,7 +20,7 @@ bool use_is_less(struct use a, struct use b)
 static uint64_t stage_takes(const struct unit_stage *stage, struct use limit, bool is_below)
 {
     u128 part = limit.part * stage->scale, bytes = part / limit.whole;
-    if (is_below && part % limit.whole == 0 && bytes > 0)
+    if (is_below && part % limit.whole == 0)
         bytes--;
     return bytes <= stage->fixed ? 0 : (uint64_t)MIN(bytes - stage->fixed, (u128)stage->room);
 }

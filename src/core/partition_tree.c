@@ -171,7 +171,7 @@ bool partition_tree_init(struct partition_tree *tree, const struct partition_mod
         .n_tensors = (uint32_t)model->n_tensors,
     };
     uint32_t *scratch = malloc((model->n_tensors + 1) * sizeof(*scratch));
-    bool is_ok = arrays_new(tree) && scratch;
+    bool is_ok = scratch && arrays_new(tree);
     if (is_ok) {
         modules_read(tree);
         tensors_read(tree);

@@ -226,6 +226,11 @@ static void stages_are_cut_by_speed(void **state)
     assert_string_equal(scene_map(&scene, &wish),
                         "model.embed=0 model.layers.0=0 model.layers.1=1 model.layers.2=1 "
                         "model.layers.3=1 model.layers.4=1 model.layers.5=1 head=1");
+    devices[1].mem_bytes = 100;
+    wish.handover_time = UINT64_MAX;
+    assert_string_equal(scene_map(&scene, &wish), "=1");
+    wish.goal = PARTITION_LEAST_STAGE;
+    assert_string_equal(scene_map(&scene, &wish), "=1");
 }
 
 /* A buffer of a module that is cut has no key in Accelerate's maps, and one in optimal ones. */
@@ -247,6 +252,64 @@ static void tensors_between_modules_have_keys(void **state)
     assert_string_equal(scene_map(&scene, &wish), "scale=0 steps=1 a.w=0 a.mask=0 a.b=1 a.c=1");
     wish.method = PARTITION_SEQUENTIAL;
     assert_string_equal(scene_map(&scene, &wish), "scale=0 steps=1 a.w=0 a.b=1 a.c=1");
+}
+
+/* As named_parameters() has it. */
+static void a_tensor_with_two_names_in_a_module_is_listed_once(void **state)
+{
+    (void)state;
+    scene_begin(&scene);
+    uint32_t a = scene_module(&scene, "a", 0);
+    scene_tensor(&scene, "a.v", 4)->tied = 1;
+    scene_tensor(&scene, "a.w", 4)->tied = 1;
+    scene_module(&scene, "a.b", a);
+    scene_tensor(&scene, "a.b.w", 8);
+    const struct partition_device devices[] = {GPU(11), GPU(20)};
+    struct partition_wish wish = {
+        .method = PARTITION_SEQUENTIAL, ON(devices), .keeps_pieces = true};
+    assert_string_equal(scene_map(&scene, &wish), "a.v=1 a.b=1");
+    wish.method = PARTITION_OPTIMAL;
+    assert_string_equal(scene_map(&scene, &wish), "a.v=0 a.w=0 a.b=1");
+}
+
+/*
+ * The first device has no room for "a", as it keeps 94 for the largest layer. Where a fallback would
+ * part a tensor from what shares its memory, because that was passed by or waits, Accelerate
+ * fails; here it is not taken.
+ */
+static void a_fallback_takes_along_what_shares_memory(void **state)
+{
+    (void)state;
+    scene_begin(&scene);
+    scene_module(&scene, "a", 0);
+    scene_tensor(&scene, "a.w", 50)->tied = 1;
+    uint32_t b = scene_module(&scene, "b", 0);
+    scene_tensor(&scene, "b.p", 8);
+    scene_tensor(&scene, "b.q", 1)->is_buffer = true;
+    scene_module(&scene, "b.c", b);
+    scene_tensor(&scene, "b.c.w", 4)->tied = 2;
+    scene_tensor(&scene, "b.c.x", 90);
+    scene_module(&scene, "b.d", b);
+    scene_tensor(&scene, "b.d.w", 4)->tied = 2; /* with b.c, which was passed by */
+    scene_module(&scene, "b.f", b);
+    scene_tensor(&scene, "b.f.w", 2)->tied = 3; /* with b.g: 7 */
+    scene_module(&scene, "b.g", b);
+    scene_tensor(&scene, "b.g.w", 2)->tied = 3;
+    scene_tensor(&scene, "b.g.x", 5);
+    scene_module(&scene, "e", 0);
+    scene_tensor(&scene, "e.w", 50)->tied = 1; /* with a, which waits */
+    scene_module(&scene, "h", 0);
+    scene_tensor(&scene, "h.w", 3);
+    struct partition_device devices[] = {GPU(97), GPU(300)};
+    const struct partition_wish wish = {.method = PARTITION_SEQUENTIAL,
+                                        ON(devices),
+                                        .fallback_allocation = true,
+                                        .keeps_pieces = true};
+    assert_string_equal(scene_map(&scene, &wish), "a=1 b=1 e=1 h=0");
+    devices[0].mem_bytes = 101;
+    assert_string_equal(scene_map(&scene, &wish), "a=1 b.p=1 b.c=1 b.d=1 b.f=0 b.g=0 e=1 h=1");
+    devices[0].mem_bytes = 102;
+    assert_string_equal(scene_map(&scene, &wish), "a=1 b.p=0 b.c=1 b.d=1 b.f=1 b.g=1 e=1 h=1");
 }
 
 /* Accelerate has no key for it. */
@@ -286,6 +349,12 @@ static void a_model_may_be_nothing_or_the_root_alone(void **state)
         assert_string_equal(scene_map(&scene, &wish), "w=0");
         wish.n_devices = 0;
         assert_string_equal(scene_map(&scene, &wish), "w=-");
+        scene.modules[scene_module(&scene, "cache", 0)].kv_bytes = 9; /* and no tensor */
+        struct partition_map *map = partition_new(&scene.model, &wish);
+        assert_non_null(map);
+        assert_int_equal(map->missing_bytes, 12);
+        assert_true(str_equal(map->missing_name, STR("w")));
+        partition_free(map);
     }
 }
 
@@ -371,6 +440,8 @@ int main(void)
         cmocka_unit_test(the_rest_goes_to_the_cpu_and_to_the_disk),
         cmocka_unit_test(stages_are_cut_by_speed),
         cmocka_unit_test(tensors_between_modules_have_keys),
+        cmocka_unit_test(a_tensor_with_two_names_in_a_module_is_listed_once),
+        cmocka_unit_test(a_fallback_takes_along_what_shares_memory),
         cmocka_unit_test(a_buffer_without_a_key_is_where_the_next_unit_is),
         cmocka_unit_test(a_model_may_be_nothing_or_the_root_alone),
         cmocka_unit_test(sizes_without_end_are_refused),
