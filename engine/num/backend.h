@@ -102,6 +102,19 @@ struct num_dots {
     void *out;
 };
 
+/*
+ * Dropout. A row has `groups` of `len` successive numbers, which are kept or dropped as one:
+ * multiplied by 1 / (1 - probability) or by 0. Rows lie packed, and draw by (seed, first + i), so
+ * that rows may be cut into pieces anywhere.
+ */
+struct num_drop {
+    enum num_dtype dtype;
+    size_t n, groups, len, first;
+    double probability;
+    uint64_t seed;
+    void *x;
+};
+
 /* y = alpha a b + beta y, element by element; y may be a or b. */
 struct num_multiply {
     enum num_dtype dtype;
@@ -331,6 +344,7 @@ struct num_backend {
     void (*gemm)(const struct num_backend *be, const struct num_gemm *op);
     void (*rows)(const struct num_backend *be, const struct num_rows *op);
     void (*dots)(const struct num_backend *be, const struct num_dots *op);
+    void (*drop)(const struct num_backend *be, const struct num_drop *op);
     void (*multiply)(const struct num_backend *be, const struct num_multiply *op);
     void (*logistic)(const struct num_backend *be, const struct num_logistic *op);
     void (*bce)(const struct num_backend *be, const struct num_bce *op);

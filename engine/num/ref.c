@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/rng.h"
 #include "num/backend_impl.h"
 
 #define REAL         float
@@ -32,6 +33,7 @@
 
 BY_DTYPE(rows)
 BY_DTYPE(dots)
+BY_DTYPE(drop)
 BY_DTYPE(multiply)
 BY_DTYPE(logistic)
 BY_DTYPE(bce)
@@ -65,6 +67,7 @@ int num_open_ref(struct num_backend *be, struct err *err)
         .gemm = ref_gemm,
         .rows = ref_rows,
         .dots = ref_dots,
+        .drop = ref_drop,
         .multiply = ref_multiply,
         .logistic = ref_logistic,
         .bce = ref_bce,

@@ -62,6 +62,19 @@ static void KERNEL(dots)(const struct num_dots *op)
     }
 }
 
+static void KERNEL(drop)(const struct num_drop *op)
+{
+    REAL *x = op->x, kept = (REAL)(1 / (1 - op->probability));
+    for (size_t i = 0; i < op->n; i++) {
+        struct rng rng = {.state = item_seed(op->seed, op->first + i)};
+        for (size_t g = 0; g < op->groups; g++, x += op->len) {
+            REAL factor = rng_unit(&rng) < op->probability ? 0 : kept;
+            for (size_t j = 0; j < op->len; j++)
+                x[j] *= factor;
+        }
+    }
+}
+
 static void KERNEL(multiply)(const struct num_multiply *op)
 {
     const REAL *a = op->a, *b = op->b;

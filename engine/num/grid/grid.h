@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "base/rng.h"
 
 #define GRID_NONE UINT32_MAX /* no column */
 

@@ -17,6 +17,17 @@ GRID_KERNEL(multiply, struct num_multiply)
         }
 }
 
+GRID_KERNEL(drop, struct num_drop)
+{
+    REAL *x = (REAL *)op.x, kept = (REAL)(1 / (1 - op.probability));
+    EACH_THREAD (t)
+        EACH_ELEMENT (i, t, op.n * op.groups * op.len) {
+            size_t group = i / op.len;
+            uint64_t seed = item_seed(op.seed, op.first + group / op.groups);
+            x[i] *= rng_unit_at(seed, group % op.groups) < op.probability ? 0 : kept;
+        }
+}
+
 /* A product with k = 0: c = beta c. */
 GRID_KERNEL(scale, struct num_gemm)
 {

@@ -263,6 +263,11 @@ static void grid_dots(const struct num_backend *be, const struct num_dots *op)
     LAUNCH(be, dots, op->dtype, op->n, *op);
 }
 
+static void grid_drop(const struct num_backend *be, const struct num_drop *op)
+{
+    LAUNCH(be, drop, op->dtype, groups_of(op->n * op->groups * op->len), *op);
+}
+
 static void grid_multiply(const struct num_backend *be, const struct num_multiply *op)
 {
     LAUNCH(be, multiply, op->dtype, groups_of(op->n), *op);
@@ -393,6 +398,7 @@ static void grid_operations(struct num_backend *be)
     be->gemm = grid_gemm;
     be->rows = grid_rows;
     be->dots = grid_dots;
+    be->drop = grid_drop;
     be->multiply = grid_multiply;
     be->logistic = grid_logistic;
     be->bce = grid_bce;

@@ -89,6 +89,7 @@ static void put_off(const struct num_backend *be,
     X(gemm, AT(gemm, a), AT(gemm, b), AT(gemm, c))                                                \
     X(rows, AT(rows, from), AT(rows, from_ids), AT(rows, to), AT(rows, to_ids), AT(rows, factor)) \
     X(dots, AT(dots, a), AT(dots, b), AT(dots, a_ids), AT(dots, b_ids), AT(dots, out))            \
+    X(drop, AT(drop, x))                                                                          \
     X(multiply, AT(multiply, a), AT(multiply, b), AT(multiply, y))                                \
     X(logistic, AT(logistic, score), AT(logistic, loss), AT(logistic, slope))                     \
     X(bce, AT(bce, begins), AT(bce, positives), AT(bce, score), AT(bce, slope), AT(bce, loss))    \

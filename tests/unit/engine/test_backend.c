@@ -48,6 +48,7 @@ static void nothing_is_done_with_nothing(const struct num_backend *be)
         be->rows(be, &(struct num_rows){dtype, .n = 0, .pieces = 1, .len = 4});
         be->rows(be, &(struct num_rows){dtype, .n = 3, .pieces = 1, .len = 0});
         be->dots(be, &(struct num_dots){dtype, .n = 0, .len = 3});
+        be->drop(be, &(struct num_drop){dtype, .n = 0, .groups = 2, .len = 3});
         be->multiply(be, &(struct num_multiply){dtype, .n = 0});
         be->logistic(be, &(struct num_logistic){dtype, .n = 0});
         be->conv(be, &(struct num_conv){dtype, 0, 4, 4, 2, 3, 3, .weight = weights});

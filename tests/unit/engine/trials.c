@@ -143,6 +143,15 @@ static void dots(struct trial *t)
     result(t, op.out, n);
 }
 
+static void drop(struct trial *t)
+{
+    size_t n = t->a, groups = t->b, len = t->c;
+    struct num_drop op = {t->dtype, n, groups, len, t->first ? 7 : 0, t->second ? 0.2 : 0.75, 5};
+    op.x = drawn(t, n * groups * len);
+    t->be->drop(t->be, &op);
+    result(t, op.x, n * groups * len);
+}
+
 static void multiply(struct trial *t)
 {
     size_t n = t->a * t->b;
@@ -496,6 +505,7 @@ const struct operation operations[N_OPERATIONS] = {
      {{1, 1, 1}, {1, 200, 977}, {100, 31, 64}, {17, 19, 23}, {2, 3, 0}, {64, 64, 64}}},
     {"rows", rows, {{1, 1, 1}, {5, 3, 7}, {13, 1, 200}, {11, 10, 20}}},
     {"dots", dots, {{1, 1, 1}, {9, 1, 200}, {31, 1, 7}}},
+    {"drop", drop, {{1, 1, 1}, {13, 40, 1}, {5, 6, 300}}},
     {"multiply", multiply, {{1, 1, 0}, {13, 17, 0}, {100, 64, 0}}},
     {"logistic", logistic, {{1, 1, 0}, {13, 17, 0}}},
     {"conv",
