@@ -331,6 +331,7 @@ struct num_backend {
     int (*allocate)(const struct num_backend *be, size_t bytes, void **out, struct err *err);
     void (*release)(const struct num_backend *be, void *at); /* at may be NULL */
     uint64_t (*memory_free)(const struct num_backend *be);   /* bytes; NULL: a host backend */
+    /* `from` may be changed at once. */
     void (*upload)(const struct num_backend *be, void *to, const void *from, size_t bytes);
     void (*copy)(const struct num_backend *be, void *to, const void *from, size_t bytes);
     void (*fill_zero)(const struct num_backend *be, void *at, size_t bytes);

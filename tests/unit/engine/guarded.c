@@ -212,6 +212,14 @@ static void zero_run(const struct num_backend *inner, const void *op)
     inner->fill_zero(inner, transfer->to, transfer->bytes);
 }
 
+/* The host's numbers were copied when they were given. */
+static void upload_run(const struct num_backend *inner, const void *op)
+{
+    const struct transfer *transfer = op;
+    inner->copy(inner, transfer->to, transfer->from, transfer->bytes);
+    free((void *)(uintptr_t)transfer->from);
+}
+
 static void put_off_copy(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
     const struct transfer transfer = {to, from, bytes};
@@ -233,9 +241,10 @@ static void guarded_fill_zero(const struct num_backend *be, void *at, size_t byt
 
 static void guarded_upload(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
+    const struct transfer transfer = {to, xmalloc(MAX(bytes, (size_t)1)), bytes};
     ASSERT(is_on_device(guarded_of(be), to) && !is_on_device(guarded_of(be), from));
-    put_off_copy(be, to, from, bytes);
-    flush(guarded_of(be));
+    memcpy((void *)(uintptr_t)transfer.from, from, bytes);
+    put_off(be, upload_run, &transfer, sizeof(transfer));
 }
 
 static int guarded_wait(const struct num_backend *be, struct err *err)
