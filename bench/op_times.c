@@ -10,7 +10,8 @@
 /* clang-format off */
 #define OPERATIONS(X)                                                                \
     X(gemm) X(rows) X(dots) X(drop) X(multiply) X(logistic) X(bce) X(adam) X(conv) X(conv_back) \
-    X(conv_norm) X(add_where) X(norm) X(norm_stats) X(norm_merge) X(norm_back) X(best) X(round)
+    X(conv_norm) X(add_where) X(norm) X(norm_stats) X(norm_merge) X(norm_back)          \
+    X(norm_back_merge) X(best) X(round)
 /* clang-format on */
 
 enum timed {

@@ -255,6 +255,20 @@ struct num_norm_back {
 };
 
 /*
+ * The sums of num_norm_back of several pieces together. Row i of sums_dz and sums_dz_xh are d_bias
+ * and d_weight of piece i; they are added in the order of the pieces. With `adds` d_bias and
+ * d_weight grow by the sums, else they are set; the means are the sums times `share`.
+ */
+struct num_norm_back_merge {
+    enum num_dtype dtype;
+    size_t n_pieces, channels;
+    double share;
+    bool adds;
+    const void *sums_dz, *sums_dz_xh;
+    void *d_bias, *d_weight, *mean_dz, *mean_dz_xh;
+};
+
+/*
  * The gradients of a convolution that is followed by batch norm with running statistics, from the
  * sums of num_conv_back, for each sample and filter:
  *   d_norm_bias = d_sum,  d_bias = norm_weight inv_std d_sum,
@@ -354,10 +368,13 @@ struct num_backend {
     void (*conv_back)(const struct num_backend *be, const struct num_conv_back *op);
     void (*conv_norm)(const struct num_backend *be, const struct num_conv_norm *op);
     void (*add_where)(const struct num_backend *be, const struct num_add_where *op);
-    void (*norm)(const struct num_backend *be, const struct num_norm *op);
-    void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
-    void (*norm_merge)(const struct num_backend *be, const struct num_norm_merge *op);
-    void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);
+    struct { /* of batch norm */
+        void (*norm)(const struct num_backend *be, const struct num_norm *op);
+        void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
+        void (*norm_merge)(const struct num_backend *be, const struct num_norm_merge *op);
+        void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);
+        void (*norm_back_merge)(const struct num_backend *be, const struct num_norm_back_merge *op);
+    };
     void (*best)(const struct num_backend *be, const struct num_best *op);
     void (*round)(const struct num_backend *be, const struct num_round *op);
 };

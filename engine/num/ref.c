@@ -46,6 +46,7 @@ BY_DTYPE(norm)
 BY_DTYPE(norm_stats)
 BY_DTYPE(norm_merge)
 BY_DTYPE(norm_back)
+BY_DTYPE(norm_back_merge)
 BY_DTYPE(best)
 
 static void ref_gemm(const struct num_backend *be, const struct num_gemm *op)
@@ -80,6 +81,7 @@ int num_open_ref(struct num_backend *be, struct err *err)
         .norm_stats = ref_norm_stats,
         .norm_merge = ref_norm_merge,
         .norm_back = ref_norm_back,
+        .norm_back_merge = ref_norm_back_merge,
         .best = ref_best,
         .round = num_host_round,
     };

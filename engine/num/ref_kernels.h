@@ -348,6 +348,23 @@ static void KERNEL(bce)(const struct num_bce *op)
     *op->loss = loss;
 }
 
+static void KERNEL(norm_back_merge)(const struct num_norm_back_merge *op)
+{
+    const struct {
+        const REAL *sums;
+        REAL *d, *mean;
+    } both[] = {{op->sums_dz, op->d_bias, op->mean_dz},
+                {op->sums_dz_xh, op->d_weight, op->mean_dz_xh}};
+    for (size_t b = 0; b < countof(both); b++)
+        for (size_t c = 0; c < op->channels; c++) {
+            REAL sum = both[b].sums[c];
+            for (size_t i = 1; i < op->n_pieces; i++)
+                sum += both[b].sums[i * op->channels + c];
+            both[b].d[c] = op->adds ? both[b].d[c] + sum : sum;
+            both[b].mean[c] = (REAL)op->share * sum;
+        }
+}
+
 static void KERNEL(adam)(const struct num_adam *op)
 {
     const REAL *g = op->g;

@@ -134,6 +134,26 @@ GRID_KERNEL(norm_back_sums, struct norm_back_sums)
     }
 }
 
+GRID_FUNCTION void KERNEL(norm_back_add)(const struct num_norm_back_merge *op, size_t c,
+                                         const void *sums, void *d, void *mean)
+{
+    REAL sum = ((const REAL *)sums)[c], *to = (REAL *)d + c;
+    for (size_t i = 1; i < op->n_pieces; i++)
+        sum += ((const REAL *)sums)[i * op->channels + c];
+    *to = op->adds ? *to + sum : sum;
+    ((REAL *)mean)[c] = (REAL)op->share * sum;
+}
+
+/* One thread for each channel. */
+GRID_KERNEL(norm_back_merge, struct num_norm_back_merge)
+{
+    EACH_THREAD (t)
+        EACH_ELEMENT (c, t, op.channels) {
+            KERNEL(norm_back_add)(&op, c, op.sums_dz, op.d_bias, op.mean_dz);
+            KERNEL(norm_back_add)(&op, c, op.sums_dz_xh, op.d_weight, op.mean_dz_xh);
+        }
+}
+
 GRID_KERNEL(norm_back_x, struct num_norm_back)
 {
     const REAL *mean_dz = (const REAL *)op.mean_dz, *mean_dz_xh = (const REAL *)op.mean_dz_xh;

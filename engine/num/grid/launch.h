@@ -381,6 +381,11 @@ static void grid_norm_back(const struct num_backend *be, const struct num_norm_b
         LAUNCH(be, norm_back_x, op->dtype, groups_of(n_elements), *op);
 }
 
+static void grid_norm_back_merge(const struct num_backend *be, const struct num_norm_back_merge *op)
+{
+    LAUNCH(be, norm_back_merge, op->dtype, groups_of(op->channels), *op);
+}
+
 static void grid_best(const struct num_backend *be, const struct num_best *op)
 {
     LAUNCH(be, best, op->dtype, op->k > 0 ? op->m : 0, *op);
@@ -411,6 +416,7 @@ static void grid_operations(struct num_backend *be)
     be->norm_stats = grid_norm_stats;
     be->norm_merge = grid_norm_merge;
     be->norm_back = grid_norm_back;
+    be->norm_back_merge = grid_norm_back_merge;
     be->best = grid_best;
     be->round = grid_round;
 }

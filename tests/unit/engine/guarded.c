@@ -108,6 +108,9 @@ static void put_off(const struct num_backend *be,
       AT(norm_back, weight), AT(norm_back, y), AT(norm_back, dy), AT(norm_back, mean_dz),         \
       AT(norm_back, mean_dz_xh), AT(norm_back, d_weight), AT(norm_back, d_bias),                  \
       AT(norm_back, dx))                                                                          \
+    X(norm_back_merge, AT(norm_back_merge, sums_dz), AT(norm_back_merge, sums_dz_xh),             \
+      AT(norm_back_merge, d_bias), AT(norm_back_merge, d_weight), AT(norm_back_merge, mean_dz),   \
+      AT(norm_back_merge, mean_dz_xh))                                                            \
     X(conv_norm, AT(conv_norm, d_weight_sum), AT(conv_norm, d_sum), AT(conv_norm, weight),        \
       AT(conv_norm, bias), AT(conv_norm, mean), AT(conv_norm, inv_std),                           \
       AT(conv_norm, norm_weight), AT(conv_norm, d_weight), AT(conv_norm, d_bias),                 \

@@ -60,6 +60,7 @@ static void nothing_is_done_with_nothing(const struct num_backend *be)
         be->norm_merge(be, &(struct num_norm_merge){dtype, 0, 0});
         be->adam(be, &(struct num_adam){dtype, 0, .step = 1});
         be->norm_back(be, &(struct num_norm_back){dtype, 0, 2, 3});
+        be->norm_back_merge(be, &(struct num_norm_back_merge){dtype, 1, 0});
         be->best(be, &(struct num_best){dtype, 0, 3, 2});
         be->copy(be, weights, weights, 0);
     }

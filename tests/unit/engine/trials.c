@@ -321,6 +321,20 @@ static void norm_merge(struct trial *t)
     result(t, op.inv_std, channels);
 }
 
+static void norm_back_merge(struct trial *t)
+{
+    size_t n_pieces = t->a, channels = t->b;
+    struct num_norm_back_merge op = {t->dtype, n_pieces, channels, 0.125, t->first};
+    op.sums_dz = drawn(t, n_pieces * channels);
+    op.sums_dz_xh = drawn(t, n_pieces * channels);
+    void **results[] = {&op.d_bias, &op.d_weight, &op.mean_dz, &op.mean_dz_xh};
+    for (size_t i = 0; i < countof(results); i++)
+        *results[i] = drawn(t, channels);
+    t->be->norm_back_merge(t->be, &op);
+    for (size_t i = 0; i < countof(results); i++)
+        result(t, *results[i], channels);
+}
+
 static void bce(struct trial *t)
 {
     size_t n = t->a, m = t->b, n_columns = 3 * m, n_positives = 0;
@@ -518,6 +532,7 @@ const struct operation operations[N_OPERATIONS] = {
     {"add_where", add_where, {{1, 1, 0}, {13, 17, 0}, {100, 31, 0}}},
     {"norm", norm, {{1, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
     {"norm_merge", norm_merge, {{1, 1, 40}, {5, 32, 7}, {3, 200, 1}}},
+    {"norm_back_merge", norm_back_merge, {{1, 1, 0}, {5, 32, 0}, {3, 300, 0}}},
     {"bce", bce, {{1, 1, 0}, {13, 17, 0}, {3, 100, 0}, {2, 1024, 0}}},
     {"adam", adam, {{1, 1, 0}, {13, 17, 0}, {100, 64, 0}}},
     {"norm_back", norm_back, {{2, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
