@@ -288,13 +288,14 @@ struct num_conv_norm {
 
 /*
  * y[i,j] += alpha a[i,j] where row_ids[i ids_stride] = col_ids[j ids_stride]; a and y are packed m
- * x n.
+ * x n. With b, instead of a[i,j] the inner product of row i of a and row j of b, of `len` numbers:
+ * less work than all products where few are added.
  */
 struct num_add_where {
     enum num_dtype dtype;
-    size_t m, n;
+    size_t m, n, len;
     double alpha;
-    const void *a;
+    const void *a, *b;
     const uint32_t *row_ids, *col_ids;
     size_t ids_stride;
     void *y;

@@ -203,12 +203,17 @@ static void KERNEL(conv_norm)(const struct num_conv_norm *op)
 
 static void KERNEL(add_where)(const struct num_add_where *op)
 {
-    const REAL *a = op->a;
+    const REAL *a = op->a, *b = op->b;
     REAL *y = op->y, alpha = (REAL)op->alpha;
-    for (size_t i = 0; i < op->m; i++, a += op->n, y += op->n)
-        for (size_t j = 0; j < op->n; j++)
-            if (op->row_ids[i * op->ids_stride] == op->col_ids[j * op->ids_stride])
-                y[j] += alpha * a[j];
+    for (size_t i = 0; i < op->m; i++, a += b ? op->len : op->n, y += op->n)
+        for (size_t j = 0; j < op->n; j++) {
+            if (op->row_ids[i * op->ids_stride] != op->col_ids[j * op->ids_stride])
+                continue;
+            double sum = 0;
+            for (size_t k = 0; b && k < op->len; k++)
+                sum += (double)a[k] * (double)b[j * op->len + k];
+            y[j] += alpha * (b ? (REAL)sum : a[j]);
+        }
 }
 
 static void KERNEL(norm)(const struct num_norm *op)

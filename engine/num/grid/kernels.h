@@ -54,14 +54,38 @@ GRID_KERNEL(logistic, struct num_logistic)
         }
 }
 
+GRID_FUNCTION REAL KERNEL(dot)(const REAL *a, const REAL *b, size_t len)
+{
+    REAL sums[4] = {0}; /* independent of each other, so that loads need not wait */
+    size_t k = 0;
+    for (; k + 4 <= len; k += 4)
+        for (size_t s = 0; s < 4; s++)
+            sums[s] += a[k + s] * b[k + s];
+    for (; k < len; k++)
+        sums[0] += a[k] * b[k];
+    return sums[0] + sums[1] + (sums[2] + sums[3]);
+}
+
+/* A thread for each column of some rows. */
 GRID_KERNEL(add_where, struct num_add_where)
 {
-    const REAL *a = (const REAL *)op.a;
+    const REAL *a = (const REAL *)op.a, *b = (const REAL *)op.b;
     REAL *y = (REAL *)op.y, alpha = (REAL)op.alpha;
-    EACH_THREAD (t)
-        EACH_ELEMENT (i, t, op.m * op.n)
-            if (op.row_ids[i / op.n * op.ids_stride] == op.col_ids[i % op.n * op.ids_stride])
-                y[i] += alpha * a[i];
+    size_t n_columns = (op.n + GRID_THREADS - 1) / GRID_THREADS;
+    EACH_GROUP (group, n_columns * ((op.m + WHERE_ROWS - 1) / WHERE_ROWS)) {
+        size_t first = group / n_columns * WHERE_ROWS;
+        size_t end = first + WHERE_ROWS < op.m ? first + WHERE_ROWS : op.m;
+        EACH_THREAD (t) {
+            size_t j = group % n_columns * GRID_THREADS + t;
+            uint32_t id = j < op.n ? op.col_ids[j * op.ids_stride] : 0;
+            for (size_t i = first; j < op.n && i < end; i++)
+                if (op.row_ids[i * op.ids_stride] == id)
+                    y[i * op.n + j] +=
+                        alpha *
+                        (b ? KERNEL(dot)(a + i * op.len, b + j * op.len, op.len) : a[i * op.n + j]);
+        }
+        GRID_SYNC();
+    }
 }
 
 GRID_KERNEL(adam, struct adam_step)

@@ -334,7 +334,8 @@ static void grid_conv_norm(const struct num_backend *be, const struct num_conv_n
 
 static void grid_add_where(const struct num_backend *be, const struct num_add_where *op)
 {
-    LAUNCH(be, add_where, op->dtype, groups_of(op->m * op->n), *op);
+    LAUNCH(be, add_where, op->dtype, groups_of(op->n) * ((op->m + WHERE_ROWS - 1) / WHERE_ROWS),
+           *op);
 }
 
 static void grid_norm(const struct num_backend *be, const struct num_norm *op)

@@ -115,8 +115,8 @@ static void put_off(const struct num_backend *be,
       AT(conv_norm, bias), AT(conv_norm, mean), AT(conv_norm, inv_std),                           \
       AT(conv_norm, norm_weight), AT(conv_norm, d_weight), AT(conv_norm, d_bias),                 \
       AT(conv_norm, d_norm_weight), AT(conv_norm, d_norm_bias))                                   \
-    X(add_where, AT(add_where, a), AT(add_where, row_ids), AT(add_where, col_ids),                \
-      AT(add_where, y))                                                                           \
+    X(add_where, AT(add_where, a), AT(add_where, b), AT(add_where, row_ids),                      \
+      AT(add_where, col_ids), AT(add_where, y))                                                   \
     X(best, AT(best, x), AT(best, ids), AT(best, best), AT(best, best_ids))                       \
     X(round, AT(round, x))
 

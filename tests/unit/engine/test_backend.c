@@ -54,7 +54,7 @@ static void nothing_is_done_with_nothing(const struct num_backend *be)
         be->conv(be, &(struct num_conv){dtype, 0, 4, 4, 2, 3, 3, .weight = weights});
         be->conv_back(be, &(struct num_conv_back){dtype, 0, 4, 4, 2, 3, 3, .weight = weights});
         be->conv_norm(be, &(struct num_conv_norm){dtype, 0, 4, 9});
-        be->add_where(be, &(struct num_add_where){dtype, 0, 5, 1});
+        be->add_where(be, &(struct num_add_where){dtype, 0, 5});
         be->norm(be, &(struct num_norm){dtype, 0, 2, 3});
         be->norm_stats(be, &(struct num_norm_stats){dtype, 3, 0, 3});
         be->norm_merge(be, &(struct num_norm_merge){dtype, 0, 0});

@@ -231,8 +231,9 @@ static void conv_norm(struct trial *t)
 
 static void add_where(struct trial *t)
 {
-    size_t m = t->a, n = t->b, ids = 4;
-    struct num_add_where op = {t->dtype, m, n, 0.5, drawn(t, m * n)};
+    size_t m = t->a, n = t->b, len = t->second ? 37 : 0, ids = 4;
+    struct num_add_where op = {t->dtype, m, n, len, 0.5, drawn(t, m * (len ? len : n))};
+    op.b = len ? drawn(t, n * len) : NULL;
     op.row_ids = ids_drawn(t, 3 * m, ids);
     op.col_ids = ids_drawn(t, 3 * n, ids);
     op.ids_stride = t->first ? 3 : 1;
