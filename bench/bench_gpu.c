@@ -22,7 +22,7 @@ enum {
     TOP_K = 100,
     CHECKED = 20,
     BATCH = 256,
-    UPDATES = 20,
+    UPDATES = 10, /* at a time */
     TRAINED_MAX = 1 << 16
 };
 
@@ -214,21 +214,23 @@ static int updates_time(struct trainer *trainer, const double *rates, struct err
 {
     enum num_format format = trainer->opts.mode.format;
     struct train_rounding error;
-    uint64_t n_questions = 0;
+    uint64_t n_questions = 0, n_done = 0;
     trainer_epoch_prepare(trainer);
     int rc = format == NUM_FULL ? 0 : train_rounding_measure(trainer, &error, err);
     if (rc == 0)
         rc = updates_run(trainer, 2, &n_questions, err); /* room is made, clocks go up */
     counted.operations[0] = counted.operations[1] = 0;
-    double begin = now_s();
-    if (rc == 0)
+    double begin = now_s(), seconds = 0;
+    for (; rc == 0 && seconds < 0.5; seconds = now_s() - begin) {
         rc = updates_run(trainer, UPDATES, &n_questions, err);
-    double seconds = now_s() - begin, alone = alone_s(rates, format);
+        n_done += n_questions;
+    }
+    double alone = alone_s(rates, format);
     if (rc != 0)
         return rc;
     printf("| training, %s, batches of %zu | %.0f questions/s | its products would take %.0f %% of "
            "the time alone |\n",
-           format_names[format], trainer->opts.batch_size, (double)n_questions / seconds,
+           format_names[format], trainer->opts.batch_size, (double)n_done / seconds,
            100 * alone / seconds);
     if (format != NUM_FULL)
         printf("| its error, a batch | gradients %.1e of their length | loss %.1e |\n",
