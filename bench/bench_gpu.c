@@ -4,8 +4,8 @@
  *
  * TracIn and training by a backend, on a ConvE model with d = 200 and triples drawn at random: what
  * its products reach alone, seconds and questions a second for each precision with the share of
- * that, how far off 16 bits are, and 20 pairs against gradients of every parameter in float64.
- * Prints a table; 1 where an influence is wrong.
+ * that, where that time goes, how far off 16 bits are, and 20 pairs against gradients of every
+ * parameter in float64. Prints a table; 1 where an influence is wrong.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "base/xalloc.h"
+#include "op_times.h"
 #include "tracin/rounding.h"
 #include "train/rounding.h"
 
@@ -21,7 +22,7 @@ enum {
     TOP_K = 100,
     CHECKED = 20,
     BATCH = 256,
-    UPDATES = 20,
+    UPDATES = 10, /* at a time */
     TRAINED_MAX = 1 << 16
 };
 
@@ -159,6 +160,24 @@ static int run_time(const struct scene *scene, const struct tracin_opts *opts, c
     return 0;
 }
 
+/* By operation, for a tile: by one thread, since operations of two wait for each other. */
+static int run_dissect(const struct scene *scene, const struct tracin_opts *opts, struct err *err)
+{
+    struct tracin_plan plan;
+    struct tracin_opts one = *opts;
+    size_t n_taken = 0;
+    const struct tracin_sink sink = {.context = &n_taken, .top = top_take};
+    one.n_threads = 1;
+    int rc = tracin_plan(&scene->checkpoint, 1, &one, scene->n_tests, scene->n_train, &plan, err);
+    double begin = now_s();
+    op_times_begin();
+    if (rc == 0)
+        rc = tracin_run(&scene->checkpoint, 1, &one, scene->train, scene->n_train, scene->tests,
+                        scene->n_tests, &sink, err);
+    op_times_end(now_s() - begin, (double)scene->n_train / (double)plan.train_tile);
+    return rc;
+}
+
 static int format_measure(const struct scene *scene, const struct tracin_opts *opts,
                           struct err *err)
 {
@@ -195,27 +214,40 @@ static int updates_time(struct trainer *trainer, const double *rates, struct err
 {
     enum num_format format = trainer->opts.mode.format;
     struct train_rounding error;
-    uint64_t n_questions = 0;
+    uint64_t n_questions = 0, n_done = 0;
     trainer_epoch_prepare(trainer);
     int rc = format == NUM_FULL ? 0 : train_rounding_measure(trainer, &error, err);
     if (rc == 0)
         rc = updates_run(trainer, 2, &n_questions, err); /* room is made, clocks go up */
     counted.operations[0] = counted.operations[1] = 0;
-    double begin = now_s();
-    if (rc == 0)
+    double begin = now_s(), seconds = 0;
+    for (; rc == 0 && seconds < 0.5; seconds = now_s() - begin) {
         rc = updates_run(trainer, UPDATES, &n_questions, err);
-    double seconds = now_s() - begin, alone = alone_s(rates, format);
+        n_done += n_questions;
+    }
+    double alone = alone_s(rates, format);
     if (rc != 0)
         return rc;
     printf("| training, %s, batches of %zu | %.0f questions/s | its products would take %.0f %% of "
            "the time alone |\n",
-           format_names[format], trainer->opts.batch_size, (double)n_questions / seconds,
+           format_names[format], trainer->opts.batch_size, (double)n_done / seconds,
            100 * alone / seconds);
     if (format != NUM_FULL)
         printf("| its error, a batch | gradients %.1e of their length | loss %.1e |\n",
                error.gradients, error.loss);
     fflush(stdout);
     return 0;
+}
+
+/* By operation, for an update. */
+static int updates_dissect(struct trainer *trainer, struct err *err)
+{
+    uint64_t n_questions = 0;
+    double begin = now_s();
+    op_times_begin();
+    int rc = updates_run(trainer, UPDATES, &n_questions, err);
+    op_times_end(now_s() - begin, UPDATES);
+    return rc;
 }
 
 /* Of a model of its own: it changes. */
@@ -239,6 +271,8 @@ static int training_time(const struct scene *scene, const struct num_backend *be
                           MIN(scene->n_train, (size_t)TRAINED_MAX), be, pool, err);
     if (rc == 0)
         rc = updates_time(&trainer, rates, err);
+    if (rc == 0)
+        rc = updates_dissect(&trainer, err);
     trainer_close(&trainer);
     thread_pool_close(pool);
     conve_free(model);
@@ -284,6 +318,8 @@ static int measure(const struct scene *scene, struct num_backend *be, struct err
             .top_k = MIN((size_t)TOP_K, scene->n_train), .backend = be, .format = format};
         rc = run_time(scene, &opts, rates, err);
         if (rc == 0)
+            rc = run_dissect(scene, &opts, err);
+        if (rc == 0)
             rc = format_measure(scene, &opts, err);
     }
     for (enum num_format format = NUM_FULL; rc == 0 && format <= NUM_FP16; format++)
@@ -294,18 +330,19 @@ static int measure(const struct scene *scene, struct num_backend *be, struct err
 
 int main(int argc, char **argv)
 {
-    struct num_backend be;
+    struct num_backend opened, be;
     struct scene scene;
     struct err err = {0};
     size_t sizes[] = {1000, 1000000, 40943};
     for (int i = 2; i < argc && i < 5; i++)
         sizes[i - 2] = strtoul(argv[i], NULL, 10);
-    int rc = num_open_any(&be, argc > 1 ? argv[1] : "cuda", &err);
+    int rc = num_open_any(&opened, argc > 1 ? argv[1] : "cuda", &err);
     if (rc == 0) {
+        op_times_open(&be, &opened);
         scene_init(&scene, sizes[0], sizes[1], sizes[2]);
         rc = measure(&scene, &be, &err);
         scene_release(&scene);
-        num_close(&be);
+        num_close(&opened);
     }
     if (rc != 0)
         fprintf(stderr, "bench_gpu: %s\n", err.text);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training ConvE with PyTorch, as the plain implementation does it: what `kge train` is measured against.
 
-    peer_train.py time TRAIN ENTITIES THREADS BATCH         an epoch over TRAIN; seconds, questions, the mean loss
+    peer_train.py time TRAIN ENTITIES THREADS BATCH [DEVICE]   an epoch over TRAIN; seconds, questions, the mean loss
     peer_train.py fit FOLDER OUT SEED EPOCHS THREADS RATE   FOLDER's train.txt and dictionaries; a checkpoint in OUT
 
 Scores against all entities, binary cross entropy with smoothed labels, Adam; a question is a head and a relation with all
@@ -52,16 +52,16 @@ def questions_of(triples, entities, relations):
     return list(tails.items())
 
 
-def epoch(model, optimizer, questions, n_entities, batch):
+def epoch(model, optimizer, questions, n_entities, batch, device="cpu"):
     """The mean loss."""
     order, loss = torch.randperm(len(questions)).tolist(), 0.0
     for at in range(0, len(questions), batch):
         picked = [questions[i] for i in order[at:at + batch]]
-        head = torch.tensor([key[0] for key, _ in picked])
-        relation = torch.tensor([key[1] for key, _ in picked])
-        labels = torch.full((len(picked), n_entities), SMOOTHING / n_entities)
-        rows = torch.tensor([i for i, (_, tails) in enumerate(picked) for _ in tails])
-        labels[rows, torch.tensor([tail for _, tails in picked for tail in tails])] += 1 - SMOOTHING
+        head = torch.tensor([key[0] for key, _ in picked], device=device)
+        relation = torch.tensor([key[1] for key, _ in picked], device=device)
+        labels = torch.full((len(picked), n_entities), SMOOTHING / n_entities, device=device)
+        rows = torch.tensor([i for i, (_, tails) in enumerate(picked) for _ in tails], device=device)
+        labels[rows, torch.tensor([tail for _, tails in picked for tail in tails], device=device)] += 1 - SMOOTHING
         optimizer.zero_grad()
         value = F.binary_cross_entropy_with_logits(model(head, relation), labels)
         value.backward()
@@ -70,15 +70,19 @@ def epoch(model, optimizer, questions, n_entities, batch):
     return loss / len(questions)
 
 
-def timed(path, n_entities, threads, batch):
+def timed(path, n_entities, threads, batch, device="cpu"):
+    """On a device float32 is not shortened (to TF32), and the batches of a first epoch are not counted."""
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     relations = {}
     questions = questions_of(triples_of(path), {}, relations)
-    model = ConvE(int(n_entities), len(relations))
+    model = ConvE(int(n_entities), len(relations)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    torch.backends.cudnn.allow_tf32 = False
+    if device != "cpu":
+        epoch(model, optimizer, questions, int(n_entities), int(batch), device)
     begin = time.perf_counter()
-    loss = epoch(model, optimizer, questions, int(n_entities), int(batch))
+    loss = epoch(model, optimizer, questions, int(n_entities), int(batch), device)
     print(f"seconds\t{time.perf_counter() - begin:.4f}\t{len(questions)}\t{loss:.6f}")
 
 

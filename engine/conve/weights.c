@@ -122,6 +122,8 @@ int conve_weights_open(struct conve_weights *weights, const struct conve *model,
     }
     conve_weights_init(&host, model, dtype);
     int rc = weights_move(weights, &host, be, err);
+    if (rc == 0)
+        rc = be->wait(be, err); /* other threads will read them */
     conve_weights_release(&host);
     return rc == 0 ? 0 : wrap(err, rc, "the weights of %s", model->path);
 }

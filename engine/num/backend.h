@@ -102,6 +102,19 @@ struct num_dots {
     void *out;
 };
 
+/*
+ * Dropout. A row has `groups` of `len` successive numbers, which are kept or dropped as one:
+ * multiplied by 1 / (1 - probability) or by 0. Rows lie packed, and draw by (seed, first + i), so
+ * that rows may be cut into pieces anywhere.
+ */
+struct num_drop {
+    enum num_dtype dtype;
+    size_t n, groups, len, first;
+    double probability;
+    uint64_t seed;
+    void *x;
+};
+
 /* y = alpha a b + beta y, element by element; y may be a or b. */
 struct num_multiply {
     enum num_dtype dtype;
@@ -242,6 +255,20 @@ struct num_norm_back {
 };
 
 /*
+ * The sums of num_norm_back of several pieces together. Row i of sums_dz and sums_dz_xh are d_bias
+ * and d_weight of piece i; they are added in the order of the pieces. With `adds` d_bias and
+ * d_weight grow by the sums, else they are set; the means are the sums times `share`.
+ */
+struct num_norm_back_merge {
+    enum num_dtype dtype;
+    size_t n_pieces, channels;
+    double share;
+    bool adds;
+    const void *sums_dz, *sums_dz_xh;
+    void *d_bias, *d_weight, *mean_dz, *mean_dz_xh;
+};
+
+/*
  * The gradients of a convolution that is followed by batch norm with running statistics, from the
  * sums of num_conv_back, for each sample and filter:
  *   d_norm_bias = d_sum,  d_bias = norm_weight inv_std d_sum,
@@ -261,13 +288,14 @@ struct num_conv_norm {
 
 /*
  * y[i,j] += alpha a[i,j] where row_ids[i ids_stride] = col_ids[j ids_stride]; a and y are packed m
- * x n.
+ * x n. With b, instead of a[i,j] the inner product of row i of a and row j of b, of `len` numbers:
+ * less work than all products where few are added.
  */
 struct num_add_where {
     enum num_dtype dtype;
-    size_t m, n;
+    size_t m, n, len;
     double alpha;
-    const void *a;
+    const void *a, *b;
     const uint32_t *row_ids, *col_ids;
     size_t ids_stride;
     void *y;
@@ -318,6 +346,7 @@ struct num_backend {
     int (*allocate)(const struct num_backend *be, size_t bytes, void **out, struct err *err);
     void (*release)(const struct num_backend *be, void *at); /* at may be NULL */
     uint64_t (*memory_free)(const struct num_backend *be);   /* bytes; NULL: a host backend */
+    /* `from` may be changed at once. */
     void (*upload)(const struct num_backend *be, void *to, const void *from, size_t bytes);
     void (*copy)(const struct num_backend *be, void *to, const void *from, size_t bytes);
     void (*fill_zero)(const struct num_backend *be, void *at, size_t bytes);
@@ -331,6 +360,7 @@ struct num_backend {
     void (*gemm)(const struct num_backend *be, const struct num_gemm *op);
     void (*rows)(const struct num_backend *be, const struct num_rows *op);
     void (*dots)(const struct num_backend *be, const struct num_dots *op);
+    void (*drop)(const struct num_backend *be, const struct num_drop *op);
     void (*multiply)(const struct num_backend *be, const struct num_multiply *op);
     void (*logistic)(const struct num_backend *be, const struct num_logistic *op);
     void (*bce)(const struct num_backend *be, const struct num_bce *op);
@@ -339,10 +369,13 @@ struct num_backend {
     void (*conv_back)(const struct num_backend *be, const struct num_conv_back *op);
     void (*conv_norm)(const struct num_backend *be, const struct num_conv_norm *op);
     void (*add_where)(const struct num_backend *be, const struct num_add_where *op);
-    void (*norm)(const struct num_backend *be, const struct num_norm *op);
-    void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
-    void (*norm_merge)(const struct num_backend *be, const struct num_norm_merge *op);
-    void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);
+    struct { /* of batch norm */
+        void (*norm)(const struct num_backend *be, const struct num_norm *op);
+        void (*norm_stats)(const struct num_backend *be, const struct num_norm_stats *op);
+        void (*norm_merge)(const struct num_backend *be, const struct num_norm_merge *op);
+        void (*norm_back)(const struct num_backend *be, const struct num_norm_back *op);
+        void (*norm_back_merge)(const struct num_backend *be, const struct num_norm_back_merge *op);
+    };
     void (*best)(const struct num_backend *be, const struct num_best *op);
     void (*round)(const struct num_backend *be, const struct num_round *op);
 };

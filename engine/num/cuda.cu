@@ -17,7 +17,8 @@
 #include "num/grid/grid.h"
 
 enum {
-    GRID_BLOCKS_MAX = 1 << 16
+    GRID_BLOCKS_MAX = 1 << 16,
+    STAGE_BYTES = 1 << 20 /* of a thread, for small uploads on their way */
 };
 
 /* The message of the first failure is kept, and download and wait return it. */
@@ -56,12 +57,15 @@ struct thread_room {
     cublasHandle_t handle;
     void *workspace;
     size_t workspace_bytes;
+    char *stage; /* pinned memory of the host */
+    size_t staged_bytes;
 
     ~thread_room()
     {
         if (handle)
             cublasDestroy(handle);
         cudaFree(workspace);
+        cudaFreeHost(stage);
     }
 };
 
@@ -165,10 +169,16 @@ static int err_set(struct err *err, int code, const char *what, const char *why)
     return code;
 }
 
+static void stream_wait(const struct num_backend *be)
+{
+    check(be, cudaStreamSynchronize(cudaStreamPerThread), "waiting for the GPU");
+    room.staged_bytes = 0;
+}
+
 static int cuda_wait(const struct num_backend *be, struct err *err)
 {
     struct cuda *cuda = (struct cuda *)be->library;
-    check(be, cudaStreamSynchronize(cudaStreamPerThread), "waiting for the GPU");
+    stream_wait(be);
     pthread_mutex_lock(&cuda->lock);
     int rc = cuda->broken[0] ? err_set(err, ERR_FAILED, "backend cuda", cuda->broken) : 0;
     pthread_mutex_unlock(&cuda->lock);
@@ -208,11 +218,29 @@ static void transfer(const struct num_backend *be, void *to, const void *from, s
         check(be, cudaMemcpyAsync(to, from, bytes, kind, cudaStreamPerThread), "copying");
 }
 
-/* Waits, because other threads may read `to` once this returns. */
+/* Room for some bytes on their way, which is not used again before the stream was waited for. */
+static char *stage_of(const struct num_backend *be, size_t bytes)
+{
+    if (!room.stage && cudaMallocHost((void **)&room.stage, STAGE_BYTES) != cudaSuccess) {
+        cudaGetLastError();
+        return room.stage = NULL;
+    }
+    if (room.staged_bytes + bytes > STAGE_BYTES)
+        stream_wait(be);
+    char *at = room.stage + room.staged_bytes;
+    room.staged_bytes += aligned(bytes);
+    return at;
+}
+
+/* What is small is copied first, so that nothing waits for the stream. */
 static void cuda_upload(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
-    transfer(be, to, from, bytes, cudaMemcpyHostToDevice);
-    check(be, cudaStreamSynchronize(cudaStreamPerThread), "copying to the GPU");
+    char *staged = bytes <= STAGE_BYTES ? stage_of(be, bytes) : NULL;
+    if (staged)
+        memcpy(staged, from, bytes);
+    transfer(be, to, staged ? staged : from, bytes, cudaMemcpyHostToDevice);
+    if (!staged)
+        stream_wait(be);
 }
 
 static void cuda_copy(const struct num_backend *be, void *to, const void *from, size_t bytes)

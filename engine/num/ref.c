@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/rng.h"
 #include "num/backend_impl.h"
 
 #define REAL         float
@@ -32,6 +33,7 @@
 
 BY_DTYPE(rows)
 BY_DTYPE(dots)
+BY_DTYPE(drop)
 BY_DTYPE(multiply)
 BY_DTYPE(logistic)
 BY_DTYPE(bce)
@@ -44,6 +46,7 @@ BY_DTYPE(norm)
 BY_DTYPE(norm_stats)
 BY_DTYPE(norm_merge)
 BY_DTYPE(norm_back)
+BY_DTYPE(norm_back_merge)
 BY_DTYPE(best)
 
 static void ref_gemm(const struct num_backend *be, const struct num_gemm *op)
@@ -65,6 +68,7 @@ int num_open_ref(struct num_backend *be, struct err *err)
         .gemm = ref_gemm,
         .rows = ref_rows,
         .dots = ref_dots,
+        .drop = ref_drop,
         .multiply = ref_multiply,
         .logistic = ref_logistic,
         .bce = ref_bce,
@@ -77,6 +81,7 @@ int num_open_ref(struct num_backend *be, struct err *err)
         .norm_stats = ref_norm_stats,
         .norm_merge = ref_norm_merge,
         .norm_back = ref_norm_back,
+        .norm_back_merge = ref_norm_back_merge,
         .best = ref_best,
         .round = num_host_round,
     };

@@ -62,6 +62,19 @@ static void KERNEL(dots)(const struct num_dots *op)
     }
 }
 
+static void KERNEL(drop)(const struct num_drop *op)
+{
+    REAL *x = op->x, kept = (REAL)(1 / (1 - op->probability));
+    for (size_t i = 0; i < op->n; i++) {
+        struct rng rng = {.state = item_seed(op->seed, op->first + i)};
+        for (size_t g = 0; g < op->groups; g++, x += op->len) {
+            REAL factor = rng_unit(&rng) < op->probability ? 0 : kept;
+            for (size_t j = 0; j < op->len; j++)
+                x[j] *= factor;
+        }
+    }
+}
+
 static void KERNEL(multiply)(const struct num_multiply *op)
 {
     const REAL *a = op->a, *b = op->b;
@@ -190,12 +203,17 @@ static void KERNEL(conv_norm)(const struct num_conv_norm *op)
 
 static void KERNEL(add_where)(const struct num_add_where *op)
 {
-    const REAL *a = op->a;
+    const REAL *a = op->a, *b = op->b;
     REAL *y = op->y, alpha = (REAL)op->alpha;
-    for (size_t i = 0; i < op->m; i++, a += op->n, y += op->n)
-        for (size_t j = 0; j < op->n; j++)
-            if (op->row_ids[i * op->ids_stride] == op->col_ids[j * op->ids_stride])
-                y[j] += alpha * a[j];
+    for (size_t i = 0; i < op->m; i++, a += b ? op->len : op->n, y += op->n)
+        for (size_t j = 0; j < op->n; j++) {
+            if (op->row_ids[i * op->ids_stride] != op->col_ids[j * op->ids_stride])
+                continue;
+            double sum = 0;
+            for (size_t k = 0; b && k < op->len; k++)
+                sum += (double)a[k] * (double)b[j * op->len + k];
+            y[j] += alpha * (b ? (REAL)sum : a[j]);
+        }
 }
 
 static void KERNEL(norm)(const struct num_norm *op)
@@ -333,6 +351,23 @@ static void KERNEL(bce)(const struct num_bce *op)
         }
     }
     *op->loss = loss;
+}
+
+static void KERNEL(norm_back_merge)(const struct num_norm_back_merge *op)
+{
+    const struct {
+        const REAL *sums;
+        REAL *d, *mean;
+    } both[] = {{op->sums_dz, op->d_bias, op->mean_dz},
+                {op->sums_dz_xh, op->d_weight, op->mean_dz_xh}};
+    for (size_t b = 0; b < countof(both); b++)
+        for (size_t c = 0; c < op->channels; c++) {
+            REAL sum = both[b].sums[c];
+            for (size_t i = 1; i < op->n_pieces; i++)
+                sum += both[b].sums[i * op->channels + c];
+            both[b].d[c] = op->adds ? both[b].d[c] + sum : sum;
+            both[b].mean[c] = (REAL)op->share * sum;
+        }
 }
 
 static void KERNEL(adam)(const struct num_adam *op)

@@ -125,37 +125,52 @@ static const uint32_t *ids_of(const struct factors *factors, enum role role)
     return (const uint32_t *)factors->ids + role;
 }
 
-static bool have_common(const struct pairs *p, enum role test_role, enum role train_role)
+/* Pairs of a test and a training triple that have the same id in these roles. */
+static size_t pairs_in_common(const struct pairs *p, enum role test_role, enum role train_role)
 {
     const struct conve_shape *shape = &p->plan->shape;
-    size_t n_ids = MAX(shape->n_entities, shape->n_relations);
-    bool has = false, *is_named = xcalloc(n_ids, sizeof(*is_named));
+    size_t n_pairs = 0, n_ids = MAX(shape->n_entities, shape->n_relations);
+    uint32_t *n_named = xcalloc(n_ids, sizeof(*n_named));
     for (size_t i = 0; i < p->tests->n; i++)
-        is_named[id_of(&p->tests->triples[i], test_role)] = true;
-    for (size_t j = 0; !has && j < p->train->n; j++)
-        has = is_named[id_of(&p->train->triples[j], train_role)];
-    free(is_named);
-    return has;
+        n_named[id_of(&p->tests->triples[i], test_role)]++;
+    for (size_t j = 0; j < p->train->n; j++)
+        n_pairs += n_named[id_of(&p->train->triples[j], train_role)];
+    free(n_named);
+    return n_pairs;
 }
 
-/* out += learning_rate a . b' where both triples have the same id in these roles. */
+/*
+ * out += learning_rate a . b' where both triples have the same id in these roles. A device computes
+ * few of them one by one; a processor always has the bits of the whole product.
+ */
 static void gram_where(const struct pairs *p, size_t len, enum role test_role, const void *a,
                        enum role train_role, const void *b)
 {
-    if (!have_common(p, test_role, train_role))
+    enum {
+        FEW = 256 /* one of so many pairs */
+    };
+    size_t n_pairs = pairs_in_common(p, test_role, train_role);
+    struct num_add_where op = {
+        .dtype = p->plan->dtype,
+        .m = p->tests->n,
+        .n = p->train->n,
+        .len = len,
+        .alpha = p->learning_rate,
+        .a = a,
+        .b = b,
+        .row_ids = ids_of(p->tests, test_role),
+        .col_ids = ids_of(p->train, train_role),
+        .ids_stride = TRIPLE_IDS,
+        .y = p->out,
+    };
+    if (n_pairs == 0)
         return;
-    gram(p, len, 1, a, b, 0, p->scratch->first);
-    p->be->add_where(p->be, &(struct num_add_where){
-                                .dtype = p->plan->dtype,
-                                .m = p->tests->n,
-                                .n = p->train->n,
-                                .alpha = p->learning_rate,
-                                .a = p->scratch->first,
-                                .row_ids = ids_of(p->tests, test_role),
-                                .col_ids = ids_of(p->train, train_role),
-                                .ids_stride = TRIPLE_IDS,
-                                .y = p->out,
-                            });
+    if (!p->be->is_device || n_pairs > op.m * op.n / FEW) {
+        gram(p, len, 1, a, b, 0, p->scratch->first);
+        op.a = p->scratch->first;
+        op.b = NULL;
+    }
+    p->be->add_where(p->be, &op);
 }
 
 static void entities_of_tails(const struct pairs *p)

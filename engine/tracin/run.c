@@ -120,12 +120,13 @@ static int row_hand_over(struct tracin_session *run, struct bench *bench, size_t
 static int best_hand_over(struct tracin_session *run, struct bench *bench, size_t test,
                           struct err *err)
 {
+    bool is_kept = true; /* what follows is weaker */
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < bench->n_best; i++) {
+    for (size_t i = 0; rc == 0 && is_kept && i < bench->n_best; i++) {
         uint32_t index = bench->value_ids[test * bench->n_best + i];
         double value = bench_value(bench, &run->with, test, i);
         rc = value_check(run, test, index, value, err);
-        topk_add(&run->tops[test], index, value);
+        is_kept = topk_add(&run->tops[test], index, value);
     }
     return rc;
 }

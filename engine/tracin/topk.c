@@ -50,7 +50,7 @@ static void sift_down(struct topk *top, size_t n)
     }
 }
 
-void topk_add(struct topk *top, uint32_t train_index, double value)
+bool topk_add(struct topk *top, uint32_t train_index, double value)
 {
     struct tracin_influence added = {train_index, value};
     if (top->n < top->k) {
@@ -59,7 +59,10 @@ void topk_add(struct topk *top, uint32_t train_index, double value)
     } else if (is_better(top, added, top->at[0])) {
         top->at[0] = added;
         sift_down(top, top->n);
+    } else {
+        return false;
     }
+    return true;
 }
 
 void topk_sort(struct topk *top)

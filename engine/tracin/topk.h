@@ -16,6 +16,7 @@ struct topk {
 /* k > 0 */
 void topk_init(struct topk *top, size_t k, enum tracin_order order);
 void topk_release(struct topk *top);
-void topk_add(struct topk *top, uint32_t train_index, double value);
+/* false: there are k better ones. */
+bool topk_add(struct topk *top, uint32_t train_index, double value);
 /* The best first. Nothing may be added afterwards. */
 void topk_sort(struct topk *top);

@@ -7,49 +7,7 @@
 #include <string.h>
 
 #include "base/attr.h"
-#include "base/rng.h"
 #include "train/step_impl.h"
-
-/* ---- dropout ---- */
-
-/* Each sample has a seed of its own, so that pieces may be drawn in any order. */
-static void mask_draw(const struct train_step *step, enum train_dropout place, size_t sample)
-{
-    size_t n = step_drop_size(&step->weights->shape, place).n;
-    double p = step->mode.dropout[place];
-    struct rng rng = {.state = item_seed(item_seed(step->batch.seed, place), sample)};
-    for (size_t i = 0; i < n; i++) {
-        double keep = rng_unit(&rng) < p ? 0 : 1 / (1 - p);
-        if (step->weights->dtype == NUM_F64)
-            ((double *)step->host.masks[place])[sample * n + i] = keep;
-        else
-            ((float *)step->host.masks[place])[sample * n + i] = (float)keep;
-    }
-}
-
-static void masks_draw(void *context, unsigned thread, size_t piece)
-{
-    const struct train_step *step = context;
-    struct rows_piece rows = step_rows(step, piece);
-    (void)thread;
-    for (unsigned place = 0; place < DROPOUT_N; place++)
-        for (size_t i = 0; step->masks[place] && i < rows.n; i++)
-            mask_draw(step, (enum train_dropout)place, rows.begin + i);
-}
-
-static void masks_put(const struct train_step *step)
-{
-    size_t begin = MIN(step->own.rows.first * step->cut.rows, step->batch.n);
-    size_t end = MIN((step->own.rows.first + step->own.rows.n) * step->cut.rows, step->batch.n);
-    for (unsigned place = 0; place < DROPOUT_N; place++) {
-        size_t bytes = step_drop_size(&step->weights->shape, (enum train_dropout)place).n *
-                       num_bytes(step->weights->dtype);
-        if (step->masks[place])
-            step->be->upload(step->be, (char *)step->masks[place] + begin * bytes,
-                             (const char *)step->host.masks[place] + begin * bytes,
-                             (end - begin) * bytes);
-    }
-}
 
 /* ---- the batch ---- */
 
@@ -67,8 +25,6 @@ void step_take(struct train_step *step, const struct train_batch *batch)
     for (size_t piece = 0; piece < step_n_pieces(step); piece++)
         step->host.counts[piece] = step_rows(step, piece).n;
     be->upload(be, step->counts, step->host.counts, step_n_pieces(step) * sizeof(*step->counts));
-    step_phase(step, step->own.rows, masks_draw, NULL);
-    masks_put(step);
 }
 
 /* ---- batch norm ---- */

@@ -111,30 +111,24 @@ static void norm_sums(const struct train_step *step, enum conve_norm norm, size_
     step->be->norm_back(step->be, &op);
 }
 
-static void scaled(const struct train_step *step, size_t n, double factor, const void *from,
-                   void *to)
-{
-    step->be->multiply(
-        step->be, &(struct num_multiply){step->weights->dtype, n, factor, 0, from, step->ones, to});
-}
-
 /* The gradients of weight and bias, and the means that norm_back() needs. */
 static void norm_sums_merge(struct train_step *step, enum conve_norm norm)
 {
     step_gather_norm(step, norm);
     struct conve_norm_params params = conve_norm_params(&step->weights->shape, norm);
-    double share = 1 / (double)(step->batch.n * params.places);
-    const struct {
-        void *pieces, *mean;
-        enum conve_param param;
-    } sums[] = {{step->norm.piece_vars, step->norm.mean_dz_xh, params.weight},
-                {step->norm.piece_means, step->norm.mean_dz, params.bias}};
-    for (size_t i = 0; i < countof(sums); i++) {
-        step_sum(step, sums[i].pieces, step_n_pieces(step), params.channels, false, sums[i].mean);
-        step_sum(step, sums[i].mean, 1, params.channels, step->batch.adds,
-                 step->batch.gradients->at[sums[i].param]);
-        scaled(step, params.channels, share, sums[i].mean, sums[i].mean);
-    }
+    step->be->norm_back_merge(step->be, &(struct num_norm_back_merge){
+                                            .dtype = step->weights->dtype,
+                                            .n_pieces = step_n_pieces(step),
+                                            .channels = params.channels,
+                                            .share = 1 / (double)(step->batch.n * params.places),
+                                            .adds = step->batch.adds,
+                                            .sums_dz = step->norm.piece_means,
+                                            .sums_dz_xh = step->norm.piece_vars,
+                                            .d_bias = step->batch.gradients->at[params.bias],
+                                            .d_weight = step->batch.gradients->at[params.weight],
+                                            .mean_dz = step->norm.mean_dz,
+                                            .mean_dz_xh = step->norm.mean_dz_xh,
+                                        });
 }
 
 /* Replaces d by the gradient of x. */

@@ -54,7 +54,6 @@ struct train_step {
     /* Arrays of n rows: results of the forward pass, and gradients of the backward pass. */
     void *image, *normed, *maps, *features, *u, *x;
     void *d, *d_features, *d_image;
-    void *masks[DROPOUT_N]; /* 0 or 1 / (1 - p), for features by map; NULL: no dropout */
     void *ones;
     double *losses; /* by tile */
 
@@ -64,7 +63,6 @@ struct train_step {
 
     /* Memory of the host, for what is copied to and from the backend's memory. */
     struct {
-        void *masks[DROPOUT_N];
         size_t *counts;
         double *losses;
     } host;
@@ -98,12 +96,10 @@ void *step_at(const struct train_step *step, void *array, struct rows_piece rows
 size_t step_n_pieces(const struct train_step *step);
 size_t step_n_tiles(const struct train_step *step);
 size_t step_n_columns(const struct train_step *step); /* pieces of them */
-/* A dropout keeps or drops `len` successive numbers as one; a sample has n such groups. */
-struct drop_size {
-    size_t n, len;
-};
-struct drop_size step_drop_size(const struct conve_shape *shape, enum train_dropout place);
-/* at *= mask */
+/*
+ * Drops what the seed decides, forward and back. Each sample has a seed of its own, so that pieces
+ * may come in any order.
+ */
 void step_drop(const struct train_step *step, enum train_dropout place, struct rows_piece rows,
                void *at);
 /* sum = the sum of n packed rows of `len` numbers, in their order; with `adds` added to it. */

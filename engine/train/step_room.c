@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/attr.h"
+#include "base/rng.h"
 #include "base/xalloc.h"
 #include "train/step_impl.h"
 
@@ -59,36 +60,26 @@ void *step_at(const struct train_step *step, void *array, struct rows_piece rows
     return num_at(step->weights->dtype, array, rows.begin * width);
 }
 
-struct drop_size step_drop_size(const struct conve_shape *shape, enum train_dropout place)
-{
-    switch (place) {
-    case DROPOUT_INPUT:
-        return (struct drop_size){conve_image_size(shape), 1};
-    case DROPOUT_FEATURES:
-        return (struct drop_size){shape->n_filters, conve_n_features(shape) / shape->n_filters};
-    case DROPOUT_OUTPUT:
-        return (struct drop_size){conve_dim(shape), 1};
-    case DROPOUT_N:
-        break;
-    }
-    BUG("dropout %d", (int)place);
-}
-
 void step_drop(const struct train_step *step, enum train_dropout place, struct rows_piece rows,
                void *at)
 {
-    struct drop_size size = step_drop_size(&step->weights->shape, place);
-    if (step->masks[place])
-        step->be->rows(step->be, &(struct num_rows){
+    const struct conve_shape *shape = &step->weights->shape;
+    const struct {
+        size_t groups, len;
+    } sizes[] = {
+        [DROPOUT_INPUT] = {conve_image_size(shape), 1},
+        [DROPOUT_FEATURES] = {shape->n_filters, conve_n_features(shape) / shape->n_filters},
+        [DROPOUT_OUTPUT] = {conve_dim(shape), 1}};
+    if (step->mode.dropout[place] > 0)
+        step->be->drop(step->be, &(struct num_drop){
                                      .dtype = step->weights->dtype,
-                                     .n = rows.n * size.n,
-                                     .pieces = 1,
-                                     .len = size.len,
-                                     .from = at,
-                                     .from_stride = size.len,
-                                     .factor = step_at(step, step->masks[place], rows, size.n),
-                                     .to = at,
-                                     .to_stride = size.len,
+                                     .n = rows.n,
+                                     .groups = sizes[place].groups,
+                                     .len = sizes[place].len,
+                                     .first = rows.begin,
+                                     .probability = step->mode.dropout[place],
+                                     .seed = item_seed(step->batch.seed, place),
+                                     .x = at,
                                  });
 }
 
@@ -125,7 +116,7 @@ enum {
     CUT_TILE = 1024,
     CUT_TILE_DEVICE = 16384,
     CUT_PARTS_REPRODUCIBLE = 8,
-    ROOMS = 22 + DROPOUT_N + 3 * NORM_N
+    ROOMS = 22 + 3 * NORM_N
 };
 
 struct room {
@@ -204,14 +195,6 @@ static void exchanged_add(struct rooms *rooms, const struct train_step *step, vo
     rooms->at[rooms->n - 1].is_exchanged = !team_is_alone(step->mode.team) && !step->be->is_device;
 }
 
-static size_t mask_bytes(const struct train_step *step, unsigned place)
-{
-    size_t n = step_drop_size(&step->weights->shape, (enum train_dropout)place).n;
-    return step->mode.dropout[place] > 0
-               ? step->limits.n_questions * n * num_bytes(step->weights->dtype)
-               : 0;
-}
-
 static void rooms_of_norms(struct rooms *rooms, struct train_step *step)
 {
     const struct conve_shape *shape = &step->weights->shape;
@@ -268,8 +251,6 @@ static struct rooms rooms_of(struct train_step *step)
     room_add(&rooms, &step->batch.questions, step->limits.n_questions * sizeof(struct triple));
     room_add(&rooms, &step->batch.begins, (step->limits.n_questions + 1) * sizeof(size_t));
     room_add(&rooms, &step->batch.positives, step->limits.n_tails * sizeof(uint32_t));
-    for (unsigned place = 0; place < DROPOUT_N; place++)
-        room_add(&rooms, &step->masks[place], mask_bytes(step, place));
     rooms_of_norms(&rooms, step);
     rooms_of_exchange(&rooms, step);
     return rooms;
@@ -334,9 +315,6 @@ int train_step_new(struct train_step **out, const struct num_backend *be, struct
     step->own.tiles = team_part(mode->team, step_n_tiles(step));
     step->host.counts = xcalloc(n_pieces_max(step), sizeof(*step->host.counts));
     step->host.losses = xcalloc(step_n_tiles(step), sizeof(*step->host.losses));
-    for (unsigned place = 0; place < DROPOUT_N; place++)
-        if (mask_bytes(step, place))
-            step->host.masks[place] = xmalloc(mask_bytes(step, place));
     int rc = rooms_make(step, err);
     if (rc == 0)
         ones_put(step);
@@ -359,8 +337,6 @@ void train_step_free(struct train_step *step)
         step->be->release(step->be, step->benches[i].scores);
         step->be->release(step->be, step->benches[i].partial);
     }
-    for (unsigned place = 0; place < DROPOUT_N; place++)
-        free(step->host.masks[place]);
     free(step->host.counts);
     free(step->host.losses);
     free(step->benches);

@@ -78,7 +78,7 @@ PURE_IMPORTS = {
     "_GLOBAL_OFFSET_TABLE_", "__udivti3", "__umodti3", "__udivmodti4", "__floatuntidf",
 }
 PURE_IMPORT_PREFIXES = ("__asan_", "__ubsan_", "__stack_chk_", "__gcov_", "__llvm_", "__sanitizer_")
-PURE_BASE_OBJECTS = ("rng.c", "share.c")
+PURE_BASE_OBJECTS = ("share.c",)
 # The simulator may grow, sort and draw from distributions.
 SIM_IMPORTS = {"realloc", "qsort", "sqrt", "log", "exp", "cos", "pow"}
 

@@ -18,12 +18,14 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "base/rng.h"
 
 #define GRID_NONE UINT32_MAX /* no column */
 
 enum {
     GRID_THREADS = 256, /* of each block */
     GRID_IMAGE_MAX = 1024,
+    WHERE_ROWS = 32,  /* of a block of add_where */
     GRID_STAGE = 3072 /* elements of dz in shared memory; with two images below 48 KiB */
 };
 

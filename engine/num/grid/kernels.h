@@ -17,6 +17,17 @@ GRID_KERNEL(multiply, struct num_multiply)
         }
 }
 
+GRID_KERNEL(drop, struct num_drop)
+{
+    REAL *x = (REAL *)op.x, kept = (REAL)(1 / (1 - op.probability));
+    EACH_THREAD (t)
+        EACH_ELEMENT (i, t, op.n * op.groups * op.len) {
+            size_t group = i / op.len;
+            uint64_t seed = item_seed(op.seed, op.first + group / op.groups);
+            x[i] *= rng_unit_at(seed, group % op.groups) < op.probability ? 0 : kept;
+        }
+}
+
 /* A product with k = 0: c = beta c. */
 GRID_KERNEL(scale, struct num_gemm)
 {
@@ -43,14 +54,38 @@ GRID_KERNEL(logistic, struct num_logistic)
         }
 }
 
+GRID_FUNCTION REAL KERNEL(dot)(const REAL *a, const REAL *b, size_t len)
+{
+    REAL sums[4] = {0}; /* independent of each other, so that loads need not wait */
+    size_t k = 0;
+    for (; k + 4 <= len; k += 4)
+        for (size_t s = 0; s < 4; s++)
+            sums[s] += a[k + s] * b[k + s];
+    for (; k < len; k++)
+        sums[0] += a[k] * b[k];
+    return sums[0] + sums[1] + (sums[2] + sums[3]);
+}
+
+/* A thread for each column of some rows. */
 GRID_KERNEL(add_where, struct num_add_where)
 {
-    const REAL *a = (const REAL *)op.a;
+    const REAL *a = (const REAL *)op.a, *b = (const REAL *)op.b;
     REAL *y = (REAL *)op.y, alpha = (REAL)op.alpha;
-    EACH_THREAD (t)
-        EACH_ELEMENT (i, t, op.m * op.n)
-            if (op.row_ids[i / op.n * op.ids_stride] == op.col_ids[i % op.n * op.ids_stride])
-                y[i] += alpha * a[i];
+    size_t n_columns = (op.n + GRID_THREADS - 1) / GRID_THREADS;
+    EACH_GROUP (group, n_columns * ((op.m + WHERE_ROWS - 1) / WHERE_ROWS)) {
+        size_t first = group / n_columns * WHERE_ROWS;
+        size_t end = first + WHERE_ROWS < op.m ? first + WHERE_ROWS : op.m;
+        EACH_THREAD (t) {
+            size_t j = group % n_columns * GRID_THREADS + t;
+            uint32_t id = j < op.n ? op.col_ids[j * op.ids_stride] : 0;
+            for (size_t i = first; j < op.n && i < end; i++)
+                if (op.row_ids[i * op.ids_stride] == id)
+                    y[i * op.n + j] +=
+                        alpha *
+                        (b ? KERNEL(dot)(a + i * op.len, b + j * op.len, op.len) : a[i * op.n + j]);
+        }
+        GRID_SYNC();
+    }
 }
 
 GRID_KERNEL(adam, struct adam_step)
@@ -64,7 +99,7 @@ GRID_KERNEL(adam, struct adam_step)
         EACH_ELEMENT (i, t, op.adam.n) {
             m[i] = beta1 * m[i] + rest1 * g[i];
             v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
-            w[i] -= rate * m[i] / (GRID_SQRT(v[i]) * scale + eps);
+            w[i] -= rate * m[i] / (GRID_MATH(sqrt)(v[i]) * scale + eps);
         }
 }
 
@@ -123,29 +158,49 @@ GRID_KERNEL(rows, struct num_rows)
 
 /*
  * With to_ids, one block for each i. With `add`, the block of the first i that names a row adds to
- * it for all i that name it, in order. Without `add`, the block of the last i that names a row sets
- * it.
+ * it for all i that name it, in order; most rows are named once. Without `add`, the block of the
+ * last i that names a row sets it.
  */
 GRID_KERNEL(rows_scatter, struct num_rows)
 {
-    GRID_SHARED unsigned is_other[1];
+    GRID_SHARED unsigned is_before[1], is_after[1];
     EACH_GROUP (i, op.n) {
         uint32_t row = op.to_ids[i * op.ids_stride];
-        size_t begin = op.add ? 0 : i + 1, end = op.add ? i : op.n;
         EACH_THREAD (t)
             if (t == 0)
-                is_other[0] = 0;
+                is_before[0] = is_after[0] = 0;
         GRID_SYNC();
         EACH_THREAD (t)
-            for (size_t j = begin + t; j < end; j += GRID_THREADS)
-                if (op.to_ids[j * op.ids_stride] == row)
-                    is_other[0] = 1;
+            for (size_t j = t; j < op.n; j += GRID_THREADS)
+                if (j != i && op.to_ids[j * op.ids_stride] == row)
+                    *(j < i ? is_before : is_after) = 1;
         GRID_SYNC();
-        EACH_THREAD (t)
-            for (size_t e = t; !is_other[0] && e < op.pieces * op.len; e += GRID_THREADS)
-                for (size_t j = i; j < (op.add ? op.n : i + 1); j++)
+        EACH_THREAD (t) {
+            bool is_mine = op.add ? !is_before[0] : !is_after[0];
+            size_t end = op.add && is_after[0] ? op.n : i + 1;
+            for (size_t e = t; is_mine && e < op.pieces * op.len; e += GRID_THREADS)
+                for (size_t j = i; j < end; j++)
                     if (op.to_ids[j * op.ids_stride] == row)
                         KERNEL(rows_move)(&op, j, e, row);
+        }
+        GRID_SYNC();
+    }
+}
+
+/* The sum of each column: one block for each. */
+GRID_KERNEL(column_sums, struct column_sums)
+{
+    GRID_SHARED REAL partial[GRID_THREADS];
+    EACH_GROUP (column, op.n_columns) {
+        EACH_THREAD (t) {
+            partial[t] = 0;
+            for (size_t i = t; i < op.n_rows; i += GRID_THREADS)
+                partial[t] += ((const REAL *)op.from)[i * op.n_columns + column];
+        }
+        GRID_SUM(partial);
+        EACH_THREAD (t)
+            if (t == 0)
+                ((REAL *)op.to)[column] = partial[0];
         GRID_SYNC();
     }
 }
@@ -173,54 +228,67 @@ GRID_KERNEL(dots, struct num_dots)
 
 /* ---- cross entropy ---- */
 
-/* Is column `first + j` one of the positives of row i, which ascend? */
-GRID_FUNCTION bool KERNEL(is_positive)(const struct num_bce *op, size_t i, size_t j)
+/* The first of positives [low, high), which ascend, that is no less than a column. */
+GRID_FUNCTION size_t KERNEL(positive_from)(const uint32_t *positives, size_t low, size_t high,
+                                           size_t column)
 {
-    size_t low = op->begins[i], high = op->begins[i + 1];
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (op->positives[middle] < op->first + j)
+        if (positives[middle] < column)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < op->begins[i + 1] && op->positives[low] == op->first + j;
+    return low;
 }
 
-/* One block for each row, whose loss goes to row_loss. */
-GRID_KERNEL(bce, struct bce_rows)
+/* One block for each part of a row. */
+GRID_KERNEL(bce, struct bce_parts)
 {
     GRID_SHARED double partial[GRID_THREADS];
-    EACH_GROUP (i, op.bce.n) {
+    GRID_SHARED size_t positives[2]; /* those in this part */
+    const uint32_t *of = op.bce.positives;
+    REAL factor = (REAL)op.bce.factor;
+    EACH_GROUP (group, op.bce.n * op.n_parts) {
+        size_t i = group / op.n_parts, begin = group % op.n_parts * op.part_len;
+        size_t end = begin + op.part_len < op.bce.m ? begin + op.part_len : op.bce.m;
         const REAL *score = (const REAL *)op.bce.score + i * op.bce.m;
         REAL *slope = (REAL *)op.bce.slope + i * op.bce.m;
+        EACH_THREAD (t)
+            if (t < 2)
+                positives[t] = KERNEL(positive_from)(of, op.bce.begins[i], op.bce.begins[i + 1],
+                                                     op.bce.first + (t == 0 ? begin : end));
+        GRID_SYNC();
         EACH_THREAD (t) {
             partial[t] = 0;
-            for (size_t j = t; j < op.bce.m; j += GRID_THREADS) {
-                double label =
-                    KERNEL(is_positive)(&op.bce, i, j) ? op.bce.positive : op.bce.negative;
-                double s = (double)score[j], e = exp(-fabs(s)), small = e / (1 + e);
-                double sigmoid = s < 0 ? small : 1 / (1 + e), rest = s < 0 ? 1 / (1 + e) : small;
-                partial[t] += fmax(s, 0.0) + log1p(e) - label * s;
-                slope[j] = (REAL)(op.bce.factor * ((1 - label) * sigmoid - label * rest));
+            for (size_t j = begin + t; j < end; j += GRID_THREADS) {
+                size_t column = op.bce.first + j;
+                size_t at = KERNEL(positive_from)(of, positives[0], positives[1], column);
+                bool is_positive = at < positives[1] && of[at] == column;
+                REAL label = (REAL)(is_positive ? op.bce.positive : op.bce.negative);
+                REAL s = score[j], e = GRID_MATH(exp)(-GRID_MATH(fabs)(s));
+                REAL large = 1 / (1 + e), small = e * large;
+                REAL sigmoid = s < 0 ? small : large, rest = s < 0 ? large : small;
+                partial[t] += (double)((s < 0 ? 0 : s) + GRID_MATH(log1p)(e) - label * s);
+                slope[j] = factor * ((1 - label) * sigmoid - label * rest);
             }
         }
         GRID_SUM(partial);
         EACH_THREAD (t)
             if (t == 0)
-                op.row_loss[i] = partial[0];
+                op.losses[group] = partial[0];
         GRID_SYNC();
     }
 }
 
 /* Runs in one block. */
-GRID_KERNEL(bce_sum, struct bce_rows)
+GRID_KERNEL(bce_sum, struct bce_parts)
 {
     GRID_SHARED double partial[GRID_THREADS];
     EACH_THREAD (t) {
         partial[t] = 0;
-        for (size_t i = t; i < op.bce.n; i += GRID_THREADS)
-            partial[t] += op.row_loss[i];
+        for (size_t i = t; i < op.bce.n * op.n_parts; i += GRID_THREADS)
+            partial[t] += op.losses[i];
     }
     GRID_SUM(partial);
     EACH_THREAD (t)
@@ -238,54 +306,80 @@ GRID_FUNCTION REAL KERNEL(strength)(REAL x, bool is_magnitude)
     return is_magnitude && x < 0 ? -x : x;
 }
 
-/* Does column a of a row come before column b? GRID_NONE comes last. */
-GRID_FUNCTION bool KERNEL(is_before)(const struct num_best *op, const REAL *x, uint32_t a,
-                                     uint32_t b)
+/* A column of a row and its strength; without a column, all others come before it. */
+struct KERNEL(strong) {
+    REAL strength;
+    uint32_t column;
+};
+
+GRID_FUNCTION bool KERNEL(is_before)(const struct num_best *op, struct KERNEL(strong) a,
+                                     struct KERNEL(strong) b)
 {
-    if (a == GRID_NONE || b == GRID_NONE)
-        return a != GRID_NONE;
-    REAL of_a = KERNEL(strength)(x[a], op->is_magnitude);
-    REAL of_b = KERNEL(strength)(x[b], op->is_magnitude);
-    return of_a > of_b || (of_a == of_b && op->ids[a] < op->ids[b]);
+    if (a.column == GRID_NONE || b.column == GRID_NONE)
+        return a.column != GRID_NONE;
+    return a.strength > b.strength ||
+           (a.strength == b.strength && op->ids[a.column] < op->ids[b.column]);
 }
 
-/* The strongest of a thread's columns that come after `last`; last GRID_NONE: of all of them. */
-GRID_FUNCTION uint32_t KERNEL(best_behind)(const struct num_best *op, const REAL *x, uint32_t last,
-                                           unsigned t)
+/*
+ * The strongest of a thread's columns that come after `last`; of all of them if there is no last.
+ * Some columns are read together, since each read takes longer than all comparing.
+ */
+GRID_FUNCTION struct KERNEL(strong) KERNEL(best_behind)(const struct num_best *op, const REAL *x,
+                                                        struct KERNEL(strong) last, unsigned t)
 {
-    uint32_t best = GRID_NONE;
-    for (size_t j = t; j < op->n; j += GRID_THREADS)
-        if ((last == GRID_NONE || KERNEL(is_before)(op, x, last, (uint32_t)j)) &&
-            KERNEL(is_before)(op, x, (uint32_t)j, best))
-            best = (uint32_t)j;
+    enum {
+        TOGETHER = 8
+    };
+    struct KERNEL(strong) best = {0, GRID_NONE};
+    for (size_t first = t; first < op->n; first += TOGETHER * GRID_THREADS) {
+        REAL read[TOGETHER];
+        for (unsigned i = 0; i < TOGETHER; i++)
+            read[i] = first + i * GRID_THREADS < op->n ? x[first + i * GRID_THREADS] : 0;
+        for (unsigned i = 0; i < TOGETHER; i++) {
+            struct KERNEL(strong) next = {KERNEL(strength)(read[i], op->is_magnitude),
+                                          (uint32_t)(first + i * GRID_THREADS)};
+            if (next.column < op->n && KERNEL(is_before)(op, next, best) &&
+                (last.column == GRID_NONE || KERNEL(is_before)(op, last, next)))
+                best = next;
+        }
+    }
     return best;
 }
 
-/* Each row is searched k times. */
+/*
+ * Each thread has the strongest of its own columns that were not taken; the strongest of all
+ * threads is taken k times, and only the thread that it is taken from searches its columns again.
+ */
 GRID_KERNEL(best, struct num_best)
 {
-    GRID_SHARED uint32_t column[GRID_THREADS], last[1];
+    GRID_SHARED struct KERNEL(strong) own[GRID_THREADS], among[GRID_THREADS], last[1];
     for (size_t row = GRID_BLOCK; row < op.m; row += GRID_BLOCKS) {
         const REAL *x = (const REAL *)op.x + row * op.n;
-        EACH_THREAD (t)
+        EACH_THREAD (t) {
+            own[t].column = GRID_NONE;
             if (t == 0)
-                last[0] = GRID_NONE;
+                last[0].column = GRID_NONE;
+        }
         for (size_t to = row * op.k; to < (row + 1) * op.k; to++) {
             GRID_SYNC();
-            EACH_THREAD (t)
-                column[t] = KERNEL(best_behind)(&op, x, last[0], t);
+            EACH_THREAD (t) {
+                if (own[t].column == last[0].column)
+                    own[t] = KERNEL(best_behind)(&op, x, last[0], t);
+                among[t] = own[t];
+            }
             for (unsigned half = GRID_THREADS / 2; half > 0; half /= 2) {
                 GRID_SYNC();
                 EACH_THREAD (t)
-                    if (t < half && KERNEL(is_before)(&op, x, column[t + half], column[t]))
-                        column[t] = column[t + half];
+                    if (t < half && KERNEL(is_before)(&op, among[t + half], among[t]))
+                        among[t] = among[t + half];
             }
             GRID_SYNC();
             EACH_THREAD (t)
                 if (t == 0) {
-                    last[0] = column[0];
-                    op.best_ids[to] = op.ids[column[0]];
-                    ((REAL *)op.best)[to] = x[column[0]];
+                    last[0] = among[0];
+                    op.best_ids[to] = op.ids[among[0].column];
+                    ((REAL *)op.best)[to] = x[among[0].column];
                 }
         }
         GRID_SYNC();

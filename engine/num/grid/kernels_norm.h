@@ -17,17 +17,20 @@ GRID_KERNEL(norm, struct num_norm)
         }
 }
 
-/* One block for each channel. */
-GRID_KERNEL(norm_stats, struct num_norm_stats)
+/* One block for each channel of a part of the samples. */
+GRID_KERNEL(norm_stats, struct norm_stats_parts)
 {
     GRID_SHARED REAL partial[GRID_THREADS], middle[1];
-    const REAL *x = (const REAL *)op.x;
-    size_t count = op.n * op.places, stride = op.channels * op.places;
-    EACH_GROUP (c, op.channels) {
+    unsigned places = (unsigned)op.stats.places;
+    EACH_GROUP (group, op.parts.n * op.stats.channels) {
+        size_t c = group % op.stats.channels, first = group / op.stats.channels * op.parts.samples;
+        size_t stride = op.stats.channels * places;
+        const REAL *x = (const REAL *)op.stats.x + first * stride + c * places;
+        unsigned count = (unsigned)part_samples(&op.parts, op.stats.n, first) * places;
         EACH_THREAD (t) {
             partial[t] = 0;
-            for (size_t e = t; e < count; e += GRID_THREADS)
-                partial[t] += x[e / op.places * stride + c * op.places + e % op.places];
+            for (unsigned e = t; e < count; e += GRID_THREADS)
+                partial[t] += x[e / places * stride + e % places];
         }
         GRID_SUM(partial);
         EACH_THREAD (t)
@@ -36,16 +39,50 @@ GRID_KERNEL(norm_stats, struct num_norm_stats)
         GRID_SYNC();
         EACH_THREAD (t) {
             partial[t] = 0;
-            for (size_t e = t; e < count; e += GRID_THREADS) {
-                REAL off = x[e / op.places * stride + c * op.places + e % op.places] - middle[0];
+            for (unsigned e = t; e < count; e += GRID_THREADS) {
+                REAL off = x[e / places * stride + e % places] - middle[0];
                 partial[t] += off * off;
             }
         }
         GRID_SUM(partial);
         EACH_THREAD (t)
             if (t == 0) {
-                ((REAL *)op.mean)[c] = middle[0];
-                ((REAL *)op.var)[c] = partial[0] / (REAL)count;
+                ((REAL *)op.means)[group] = middle[0];
+                ((REAL *)op.vars)[group] = partial[0] / (REAL)count;
+            }
+        GRID_SYNC();
+    }
+}
+
+/* One block for each channel: mean and variance of all parts together. */
+GRID_KERNEL(norm_stats_together, struct norm_stats_parts)
+{
+    GRID_SHARED double partial[GRID_THREADS], middle[1];
+    const REAL *means = (const REAL *)op.means, *vars = (const REAL *)op.vars;
+    EACH_GROUP (c, op.stats.channels) {
+        EACH_THREAD (t) {
+            partial[t] = 0;
+            for (size_t part = t; part < op.parts.n; part += GRID_THREADS)
+                partial[t] += PART_SHARE(op, part) * (double)means[part * op.stats.channels + c];
+        }
+        GRID_SUM(partial);
+        EACH_THREAD (t)
+            if (t == 0)
+                middle[0] = partial[0];
+        GRID_SYNC();
+        EACH_THREAD (t) {
+            partial[t] = 0;
+            for (size_t part = t; part < op.parts.n; part += GRID_THREADS) {
+                double off = (double)means[part * op.stats.channels + c] - middle[0];
+                double var = (double)vars[part * op.stats.channels + c];
+                partial[t] += PART_SHARE(op, part) * (var + off * off);
+            }
+        }
+        GRID_SUM(partial);
+        EACH_THREAD (t)
+            if (t == 0) {
+                ((REAL *)op.stats.mean)[c] = (REAL)middle[0];
+                ((REAL *)op.stats.var)[c] = (REAL)partial[0];
             }
         GRID_SYNC();
     }
@@ -103,17 +140,19 @@ GRID_KERNEL(norm_back_few, struct num_norm_back)
         }
 }
 
-/* One block for each channel of one sample, or with is_all of all. */
-GRID_KERNEL(norm_back_sums, struct norm_back_sums)
+/* One block for each channel of a part of the samples. */
+GRID_KERNEL(norm_back_sums, struct norm_back_parts)
 {
     GRID_SHARED REAL bias[GRID_THREADS], weight[GRID_THREADS];
     const struct num_norm_back *back = &op.back;
-    size_t places = back->places, count = (op.is_all ? back->n : 1) * places;
-    EACH_GROUP (group, back->channels * (op.is_all ? 1 : back->n)) {
-        size_t first = group / back->channels, c = group % back->channels;
+    unsigned places = (unsigned)back->places;
+    EACH_GROUP (group, op.parts.n * back->channels) {
+        size_t part = group / back->channels, c = group % back->channels;
+        size_t first = part * op.parts.samples;
+        unsigned count = (unsigned)part_samples(&op.parts, back->n, first) * places;
         EACH_THREAD (t) {
             bias[t] = weight[t] = 0;
-            for (size_t e = t; e < count; e += GRID_THREADS) {
+            for (unsigned e = t; e < count; e += GRID_THREADS) {
                 size_t i = first + e / places;
                 size_t at = (i * back->channels + c) * places + e % places;
                 REAL dz = KERNEL(norm_dz)(back, at);
@@ -125,13 +164,33 @@ GRID_KERNEL(norm_back_sums, struct norm_back_sums)
         GRID_SUM(weight);
         EACH_THREAD (t)
             if (t == 0) {
-                if (op.has_bias)
-                    ((REAL *)back->d_bias)[first * back->d_bias_stride + c] = bias[0];
-                if (op.has_weight)
-                    ((REAL *)back->d_weight)[first * back->d_weight_stride + c] = weight[0];
+                if (op.d_bias)
+                    ((REAL *)op.d_bias)[part * op.d_bias_stride + c] = bias[0];
+                if (op.d_weight)
+                    ((REAL *)op.d_weight)[part * op.d_weight_stride + c] = weight[0];
             }
         GRID_SYNC();
     }
+}
+
+GRID_FUNCTION void KERNEL(norm_back_add)(const struct num_norm_back_merge *op, size_t c,
+                                         const void *sums, void *d, void *mean)
+{
+    REAL sum = ((const REAL *)sums)[c], *to = (REAL *)d + c;
+    for (size_t i = 1; i < op->n_pieces; i++)
+        sum += ((const REAL *)sums)[i * op->channels + c];
+    *to = op->adds ? *to + sum : sum;
+    ((REAL *)mean)[c] = (REAL)op->share * sum;
+}
+
+/* One thread for each channel. */
+GRID_KERNEL(norm_back_merge, struct num_norm_back_merge)
+{
+    EACH_THREAD (t)
+        EACH_ELEMENT (c, t, op.channels) {
+            KERNEL(norm_back_add)(&op, c, op.sums_dz, op.d_bias, op.mean_dz);
+            KERNEL(norm_back_add)(&op, c, op.sums_dz_xh, op.d_weight, op.mean_dz_xh);
+        }
 }
 
 GRID_KERNEL(norm_back_x, struct num_norm_back)

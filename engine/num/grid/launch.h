@@ -21,14 +21,42 @@ static void platform_failed(const struct num_backend *be, const char *what, cons
 
 /* ---- descriptors of kernels that are a part of an operation ---- */
 
-struct conv_back_sums {
-    struct num_conv_back back;
-    bool is_all, has_weight, has_sum; /* is_all: over all samples */
+/* Samples that are cut into n parts of `samples` each, the last one of what is left. */
+struct parts {
+    size_t n, samples;
 };
 
-struct norm_back_sums {
+GRID_FUNCTION size_t part_samples(const struct parts *parts, size_t n, size_t first)
+{
+    return n - first < parts->samples ? n - first : parts->samples;
+}
+
+/* means and vars: of each part and channel */
+struct norm_stats_parts {
+    struct num_norm_stats stats;
+    struct parts parts;
+    void *means, *vars;
+};
+
+/* The share of a part in all samples. */
+#define PART_SHARE(op, part)                                                        \
+    ((double)part_samples(&(op).parts, (op).stats.n, (part) * (op).parts.samples) / \
+     (double)(op).stats.n)
+
+/* The sums of each part; a stride is the distance from those of a part to those of the next. */
+struct norm_back_parts {
     struct num_norm_back back;
-    bool is_all, has_weight, has_bias;
+    struct parts parts;
+    void *d_weight, *d_bias; /* either may be NULL */
+    size_t d_weight_stride, d_bias_stride;
+};
+
+/* to: a number for each column of packed rows */
+struct column_sums {
+    enum num_dtype dtype;
+    size_t n_rows, n_columns;
+    const void *from;
+    void *to;
 };
 
 struct adam_step {
@@ -36,9 +64,11 @@ struct adam_step {
     double rate, scale; /* corrected by the powers of beta1 and beta2 */
 };
 
-struct bce_rows {
+/* A row is cut into n_parts of part_len columns; `losses` holds the loss of each part. */
+struct bce_parts {
     struct num_bce bce;
-    double *row_loss;
+    size_t n_parts, part_len;
+    double *losses;
 };
 
 /* shift: NULL where the format needs none. largest: NULL where each row has its own shift. */
@@ -61,24 +91,24 @@ struct half_unshift {
 
 /* ---- kernels ---- */
 
-#define REAL         float
-#define GRID_SQRT    sqrtf
-#define KERNEL(name) name##_f32
+#define REAL            float
+#define GRID_MATH(name) name##f
+#define KERNEL(name)    name##_f32
 #include "num/grid/kernels.h"
 #include "num/grid/kernels_conv.h"
 #include "num/grid/kernels_half.h"
 #include "num/grid/kernels_norm.h"
 #undef REAL
-#undef GRID_SQRT
+#undef GRID_MATH
 #undef KERNEL
-#define REAL         double
-#define GRID_SQRT    sqrt
-#define KERNEL(name) name##_f64
+#define REAL            double
+#define GRID_MATH(name) name
+#define KERNEL(name)    name##_f64
 #include "num/grid/kernels.h"
 #include "num/grid/kernels_conv.h"
 #include "num/grid/kernels_norm.h"
 #undef REAL
-#undef GRID_SQRT
+#undef GRID_MATH
 #undef KERNEL
 
 static size_t blocks_of(size_t n)
@@ -263,6 +293,11 @@ static void grid_dots(const struct num_backend *be, const struct num_dots *op)
     LAUNCH(be, dots, op->dtype, op->n, *op);
 }
 
+static void grid_drop(const struct num_backend *be, const struct num_drop *op)
+{
+    LAUNCH(be, drop, op->dtype, groups_of(op->n * op->groups * op->len), *op);
+}
+
 static void grid_multiply(const struct num_backend *be, const struct num_multiply *op)
 {
     LAUNCH(be, multiply, op->dtype, groups_of(op->n), *op);
@@ -275,13 +310,18 @@ static void grid_logistic(const struct num_backend *be, const struct num_logisti
 
 static void grid_bce(const struct num_backend *be, const struct num_bce *op)
 {
-    struct bce_rows rows = {*op, (double *)platform_workspace(be, (op->n + 1) * sizeof(double))};
-    if (!rows.row_loss) {
+    enum {
+        PART = 8 * GRID_THREADS
+    };
+    struct bce_parts parts = {*op, (op->m + PART - 1) / PART, PART};
+    size_t n = op->n * parts.n_parts;
+    parts.losses = (double *)platform_workspace(be, (n + 1) * sizeof(double));
+    if (!parts.losses) {
         platform_failed(be, "cross entropy", "there is no memory left");
         return;
     }
-    LAUNCH(be, bce, op->dtype, op->n, rows);
-    LAUNCH(be, bce_sum, op->dtype, 1, rows);
+    LAUNCH(be, bce, op->dtype, n, parts);
+    LAUNCH(be, bce_sum, op->dtype, 1, parts);
 }
 
 static void grid_adam(const struct num_backend *be, const struct num_adam *op)
@@ -293,33 +333,62 @@ static void grid_adam(const struct num_backend *be, const struct num_adam *op)
 
 static void grid_conv(const struct num_backend *be, const struct num_conv *op)
 {
-    LAUNCH(be, conv, op->dtype, op->n, *op);
-}
-
-static void conv_back_sums(const struct num_backend *be, const struct num_conv_back *op,
-                           bool is_all)
-{
-    struct conv_back_sums sums = {*op, is_all, (op->d_weight_stride == 0) == is_all,
-                                  (op->d_sum_stride == 0) == is_all};
-    size_t n = op->n_filters * (op->kernel_height * op->kernel_width + 1);
-    if (sums.has_weight || sums.has_sum)
-        LAUNCH(be, conv_back_sums, op->dtype, n * (is_all ? 1 : op->n), sums);
-}
-
-static void grid_conv_back(const struct num_backend *be, const struct num_conv_back *op)
-{
-    size_t image = op->height * op->width;
     size_t map = (op->height - op->kernel_height + 1) * (op->width - op->kernel_width + 1);
-    if (op->n == 0)
-        return;
-    if (op->d_weight_stride && op->d_sum_stride && image <= GRID_IMAGE_MAX && map <= GRID_STAGE) {
+    if (op->kernel_height == 3 && op->kernel_width == 3 && op->height * op->width <= GRID_IMAGE_MAX)
+        LAUNCH(be, conv_3x3, op->dtype, op->n, *op);
+    else
+        LAUNCH(be, conv_any, op->dtype, groups_of(op->n * op->n_filters * map), *op);
+}
+
+/* The sums of each sample, and dx. */
+static void conv_back_each(const struct num_backend *be, const struct num_conv_back *op)
+{
+    size_t image = op->height * op->width, kernel = op->kernel_height * op->kernel_width;
+    size_t map = (op->height - op->kernel_height + 1) * (op->width - op->kernel_width + 1);
+    if (image <= GRID_IMAGE_MAX && map < GRID_STAGE) {
         LAUNCH(be, conv_back, op->dtype, op->n, *op);
         return;
     }
-    conv_back_sums(be, op, false);
-    conv_back_sums(be, op, true);
+    LAUNCH(be, conv_back_sums, op->dtype, op->n * op->n_filters * (kernel + 1), *op);
     if (op->dx)
         LAUNCH(be, conv_back_image, op->dtype, groups_of(op->n * image), *op);
+}
+
+static void column_sums(const struct num_backend *be, enum num_dtype dtype, size_t n_rows,
+                        size_t n_columns, const void *from, void *to)
+{
+    const struct column_sums sums = {dtype, n_rows, n_columns, from, to};
+    LAUNCH(be, column_sums, dtype, n_columns, sums);
+}
+
+/* Sums over all samples are those of each sample, added up. */
+static void grid_conv_back(const struct num_backend *be, const struct num_conv_back *op)
+{
+    struct num_conv_back each = *op;
+    size_t filters = op->n_filters, weights = filters * op->kernel_height * op->kernel_width;
+    if (op->n == 0)
+        return;
+    if (op->d_weight_stride == 0 || op->d_sum_stride == 0) {
+        size_t bytes = op->n * (weights + filters) * num_bytes(op->dtype);
+        void *room = platform_workspace(be, bytes);
+        if (!room) {
+            platform_failed(be, "convolution", "there is no memory left");
+            return;
+        }
+        if (op->d_weight_stride == 0) {
+            each.d_weight = room;
+            each.d_weight_stride = weights;
+        }
+        if (op->d_sum_stride == 0) {
+            each.d_sum = num_at(op->dtype, room, op->n * weights);
+            each.d_sum_stride = filters;
+        }
+    }
+    conv_back_each(be, &each);
+    if (op->d_weight_stride == 0)
+        column_sums(be, op->dtype, op->n, weights, each.d_weight, op->d_weight);
+    if (op->d_sum_stride == 0)
+        column_sums(be, op->dtype, op->n, filters, each.d_sum, op->d_sum);
 }
 
 static void grid_conv_norm(const struct num_backend *be, const struct num_conv_norm *op)
@@ -329,7 +398,8 @@ static void grid_conv_norm(const struct num_backend *be, const struct num_conv_n
 
 static void grid_add_where(const struct num_backend *be, const struct num_add_where *op)
 {
-    LAUNCH(be, add_where, op->dtype, groups_of(op->m * op->n), *op);
+    LAUNCH(be, add_where, op->dtype, groups_of(op->n) * ((op->m + WHERE_ROWS - 1) / WHERE_ROWS),
+           *op);
 }
 
 static void grid_norm(const struct num_backend *be, const struct num_norm *op)
@@ -337,9 +407,33 @@ static void grid_norm(const struct num_backend *be, const struct num_norm *op)
     LAUNCH(be, norm, op->dtype, groups_of(op->n * op->channels * op->places), *op);
 }
 
+/* Parts of about a thousand numbers of a channel, at most as many as a block has threads. */
+static struct parts parts_of(size_t n, size_t places)
+{
+    enum {
+        PART = 4 * GRID_THREADS
+    };
+    size_t samples = PART / (places + 1) + 1, most = (n + GRID_THREADS - 1) / GRID_THREADS;
+    if (samples < most)
+        samples = most;
+    return (struct parts){(n + samples - 1) / samples, samples};
+}
+
 static void grid_norm_stats(const struct num_backend *be, const struct num_norm_stats *op)
 {
-    LAUNCH(be, norm_stats, op->dtype, op->channels, *op);
+    struct norm_stats_parts parts = {*op, parts_of(op->n, op->places), op->mean, op->var};
+    size_t n = parts.parts.n * op->channels;
+    if (parts.parts.n > 1) {
+        parts.means = platform_workspace(be, 2 * n * num_bytes(op->dtype));
+        parts.vars = num_at(op->dtype, parts.means, n);
+    }
+    if (!parts.means && n > 0) {
+        platform_failed(be, "statistics", "there is no memory left");
+        return;
+    }
+    LAUNCH(be, norm_stats, op->dtype, n, parts);
+    if (parts.parts.n > 1)
+        LAUNCH(be, norm_stats_together, op->dtype, op->channels, parts);
 }
 
 static void grid_norm_merge(const struct num_backend *be, const struct num_norm_merge *op)
@@ -347,13 +441,44 @@ static void grid_norm_merge(const struct num_backend *be, const struct num_norm_
     LAUNCH(be, norm_merge, op->dtype, groups_of(op->channels), *op);
 }
 
-static void norm_back_sums(const struct num_backend *be, const struct num_norm_back *op,
-                           bool is_all)
+/* Those of each sample, if the stride is not 0. */
+static void norm_back_each(const struct num_backend *be, const struct num_norm_back *op)
 {
-    struct norm_back_sums sums = {*op, is_all, op->d_weight && (op->d_weight_stride == 0) == is_all,
-                                  op->d_bias && (op->d_bias_stride == 0) == is_all};
-    if (sums.has_weight || sums.has_bias)
-        LAUNCH(be, norm_back_sums, op->dtype, op->channels * (is_all ? 1 : op->n), sums);
+    struct norm_back_parts parts = {*op, {op->n, 1}};
+    parts.d_weight = op->d_weight_stride ? op->d_weight : NULL;
+    parts.d_bias = op->d_bias_stride ? op->d_bias : NULL;
+    parts.d_weight_stride = op->d_weight_stride;
+    parts.d_bias_stride = op->d_bias_stride;
+    if (parts.d_weight || parts.d_bias)
+        LAUNCH(be, norm_back_sums, op->dtype, op->n * op->channels, parts);
+}
+
+/* Those over all samples, if the stride is 0. */
+static void norm_back_all(const struct num_backend *be, const struct num_norm_back *op)
+{
+    struct norm_back_parts parts = {*op, parts_of(op->n, op->places)};
+    void *d_weight = op->d_weight_stride ? NULL : op->d_weight;
+    void *d_bias = op->d_bias_stride ? NULL : op->d_bias;
+    size_t n = parts.parts.n, channels = op->channels;
+    if (!d_weight && !d_bias)
+        return;
+    parts.d_weight = d_weight;
+    parts.d_bias = d_bias;
+    if (n > 1) {
+        void *room = platform_workspace(be, 2 * n * channels * num_bytes(op->dtype));
+        if (!room) {
+            platform_failed(be, "gradients of a norm", "there is no memory left");
+            return;
+        }
+        parts.d_weight = d_weight ? room : NULL;
+        parts.d_bias = d_bias ? num_at(op->dtype, room, n * channels) : NULL;
+        parts.d_weight_stride = parts.d_bias_stride = channels;
+    }
+    LAUNCH(be, norm_back_sums, op->dtype, n * channels, parts);
+    if (n > 1 && d_weight)
+        column_sums(be, op->dtype, n, channels, parts.d_weight, d_weight);
+    if (n > 1 && d_bias)
+        column_sums(be, op->dtype, n, channels, parts.d_bias, d_bias);
 }
 
 static void grid_norm_back(const struct num_backend *be, const struct num_norm_back *op)
@@ -369,11 +494,16 @@ static void grid_norm_back(const struct num_backend *be, const struct num_norm_b
     if (is_each && op->places < FEW) {
         LAUNCH(be, norm_back_few, op->dtype, groups_of(op->n * op->channels), *op);
     } else {
-        norm_back_sums(be, op, false);
-        norm_back_sums(be, op, true);
+        norm_back_each(be, op);
+        norm_back_all(be, op);
     }
     if (op->dx)
         LAUNCH(be, norm_back_x, op->dtype, groups_of(n_elements), *op);
+}
+
+static void grid_norm_back_merge(const struct num_backend *be, const struct num_norm_back_merge *op)
+{
+    LAUNCH(be, norm_back_merge, op->dtype, groups_of(op->channels), *op);
 }
 
 static void grid_best(const struct num_backend *be, const struct num_best *op)
@@ -393,6 +523,7 @@ static void grid_operations(struct num_backend *be)
     be->gemm = grid_gemm;
     be->rows = grid_rows;
     be->dots = grid_dots;
+    be->drop = grid_drop;
     be->multiply = grid_multiply;
     be->logistic = grid_logistic;
     be->bce = grid_bce;
@@ -405,6 +536,7 @@ static void grid_operations(struct num_backend *be)
     be->norm_stats = grid_norm_stats;
     be->norm_merge = grid_norm_merge;
     be->norm_back = grid_norm_back;
+    be->norm_back_merge = grid_norm_back_merge;
     be->best = grid_best;
     be->round = grid_round;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unit/engine/emulated.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/attr.h"
@@ -15,8 +16,15 @@ enum {
 
 struct emulated {
     unsigned factor, offset;
-    void *workspace;
 };
+
+static pthread_once_t is_made = PTHREAD_ONCE_INIT;
+static pthread_key_t workspace; /* of each thread */
+
+static void workspace_make(void)
+{
+    ASSERT(pthread_key_create(&workspace, free) == 0);
+}
 
 #define GRID_RUN(be, kernel, blocks, op)                                                       \
     do {                                                                                       \
@@ -85,9 +93,11 @@ static void platform_gemm_half(const struct num_backend *be, const struct num_ge
 
 static void *platform_workspace(const struct num_backend *be, size_t bytes)
 {
-    struct emulated *of = be->library;
-    free(of->workspace);
-    return of->workspace = xmalloc(bytes);
+    void *at = xmalloc(bytes);
+    (void)be;
+    free(pthread_getspecific(workspace));
+    ASSERT(pthread_setspecific(workspace, at) == 0);
+    return at;
 }
 
 static void platform_failed(const struct num_backend *be, const char *what, const char *why)
@@ -98,14 +108,17 @@ static void platform_failed(const struct num_backend *be, const char *what, cons
 
 static void emulated_close(struct num_backend *be)
 {
-    free(((struct emulated *)be->library)->workspace);
+    (void)be;
+    free(pthread_getspecific(workspace));
+    ASSERT(pthread_setspecific(workspace, NULL) == 0);
 }
 
 void emulated_open(struct num_backend *be, enum emulated_order order)
 {
-    static const struct emulated orders[] = {[EMULATED_FORWARDS] = {1, 0, NULL},
-                                             [EMULATED_BACKWARDS] = {255, 255, NULL},
-                                             [EMULATED_MIXED] = {77, 130, NULL}};
+    static const struct emulated orders[] = {[EMULATED_FORWARDS] = {1, 0},
+                                             [EMULATED_BACKWARDS] = {255, 255},
+                                             [EMULATED_MIXED] = {77, 130}};
+    ASSERT(pthread_once(&is_made, workspace_make) == 0);
     *be = (struct num_backend){.name = "emulated", .description = "kernels on the host"};
     num_host_memory(be);
     grid_operations(be);

@@ -89,6 +89,7 @@ static void put_off(const struct num_backend *be,
     X(gemm, AT(gemm, a), AT(gemm, b), AT(gemm, c))                                                \
     X(rows, AT(rows, from), AT(rows, from_ids), AT(rows, to), AT(rows, to_ids), AT(rows, factor)) \
     X(dots, AT(dots, a), AT(dots, b), AT(dots, a_ids), AT(dots, b_ids), AT(dots, out))            \
+    X(drop, AT(drop, x))                                                                          \
     X(multiply, AT(multiply, a), AT(multiply, b), AT(multiply, y))                                \
     X(logistic, AT(logistic, score), AT(logistic, loss), AT(logistic, slope))                     \
     X(bce, AT(bce, begins), AT(bce, positives), AT(bce, score), AT(bce, slope), AT(bce, loss))    \
@@ -107,12 +108,15 @@ static void put_off(const struct num_backend *be,
       AT(norm_back, weight), AT(norm_back, y), AT(norm_back, dy), AT(norm_back, mean_dz),         \
       AT(norm_back, mean_dz_xh), AT(norm_back, d_weight), AT(norm_back, d_bias),                  \
       AT(norm_back, dx))                                                                          \
+    X(norm_back_merge, AT(norm_back_merge, sums_dz), AT(norm_back_merge, sums_dz_xh),             \
+      AT(norm_back_merge, d_bias), AT(norm_back_merge, d_weight), AT(norm_back_merge, mean_dz),   \
+      AT(norm_back_merge, mean_dz_xh))                                                            \
     X(conv_norm, AT(conv_norm, d_weight_sum), AT(conv_norm, d_sum), AT(conv_norm, weight),        \
       AT(conv_norm, bias), AT(conv_norm, mean), AT(conv_norm, inv_std),                           \
       AT(conv_norm, norm_weight), AT(conv_norm, d_weight), AT(conv_norm, d_bias),                 \
       AT(conv_norm, d_norm_weight), AT(conv_norm, d_norm_bias))                                   \
-    X(add_where, AT(add_where, a), AT(add_where, row_ids), AT(add_where, col_ids),                \
-      AT(add_where, y))                                                                           \
+    X(add_where, AT(add_where, a), AT(add_where, b), AT(add_where, row_ids),                      \
+      AT(add_where, col_ids), AT(add_where, y))                                                   \
     X(best, AT(best, x), AT(best, ids), AT(best, best), AT(best, best_ids))                       \
     X(round, AT(round, x))
 
@@ -211,6 +215,14 @@ static void zero_run(const struct num_backend *inner, const void *op)
     inner->fill_zero(inner, transfer->to, transfer->bytes);
 }
 
+/* The host's numbers were copied when they were given. */
+static void upload_run(const struct num_backend *inner, const void *op)
+{
+    const struct transfer *transfer = op;
+    inner->copy(inner, transfer->to, transfer->from, transfer->bytes);
+    free((void *)(uintptr_t)transfer->from);
+}
+
 static void put_off_copy(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
     const struct transfer transfer = {to, from, bytes};
@@ -232,9 +244,10 @@ static void guarded_fill_zero(const struct num_backend *be, void *at, size_t byt
 
 static void guarded_upload(const struct num_backend *be, void *to, const void *from, size_t bytes)
 {
+    const struct transfer transfer = {to, xmalloc(MAX(bytes, (size_t)1)), bytes};
     ASSERT(is_on_device(guarded_of(be), to) && !is_on_device(guarded_of(be), from));
-    put_off_copy(be, to, from, bytes);
-    flush(guarded_of(be));
+    memcpy((void *)(uintptr_t)transfer.from, from, bytes);
+    put_off(be, upload_run, &transfer, sizeof(transfer));
 }
 
 static int guarded_wait(const struct num_backend *be, struct err *err)

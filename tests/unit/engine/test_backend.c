@@ -48,17 +48,19 @@ static void nothing_is_done_with_nothing(const struct num_backend *be)
         be->rows(be, &(struct num_rows){dtype, .n = 0, .pieces = 1, .len = 4});
         be->rows(be, &(struct num_rows){dtype, .n = 3, .pieces = 1, .len = 0});
         be->dots(be, &(struct num_dots){dtype, .n = 0, .len = 3});
+        be->drop(be, &(struct num_drop){dtype, .n = 0, .groups = 2, .len = 3});
         be->multiply(be, &(struct num_multiply){dtype, .n = 0});
         be->logistic(be, &(struct num_logistic){dtype, .n = 0});
         be->conv(be, &(struct num_conv){dtype, 0, 4, 4, 2, 3, 3, .weight = weights});
         be->conv_back(be, &(struct num_conv_back){dtype, 0, 4, 4, 2, 3, 3, .weight = weights});
         be->conv_norm(be, &(struct num_conv_norm){dtype, 0, 4, 9});
-        be->add_where(be, &(struct num_add_where){dtype, 0, 5, 1});
+        be->add_where(be, &(struct num_add_where){dtype, 0, 5});
         be->norm(be, &(struct num_norm){dtype, 0, 2, 3});
         be->norm_stats(be, &(struct num_norm_stats){dtype, 3, 0, 3});
         be->norm_merge(be, &(struct num_norm_merge){dtype, 0, 0});
         be->adam(be, &(struct num_adam){dtype, 0, .step = 1});
         be->norm_back(be, &(struct num_norm_back){dtype, 0, 2, 3});
+        be->norm_back_merge(be, &(struct num_norm_back_merge){dtype, 1, 0});
         be->best(be, &(struct num_best){dtype, 0, 3, 2});
         be->copy(be, weights, weights, 0);
     }

@@ -143,6 +143,15 @@ static void dots(struct trial *t)
     result(t, op.out, n);
 }
 
+static void drop(struct trial *t)
+{
+    size_t n = t->a, groups = t->b, len = t->c;
+    struct num_drop op = {t->dtype, n, groups, len, t->first ? 7 : 0, t->second ? 0.2 : 0.75, 5};
+    op.x = drawn(t, n * groups * len);
+    t->be->drop(t->be, &op);
+    result(t, op.x, n * groups * len);
+}
+
 static void multiply(struct trial *t)
 {
     size_t n = t->a * t->b;
@@ -222,8 +231,9 @@ static void conv_norm(struct trial *t)
 
 static void add_where(struct trial *t)
 {
-    size_t m = t->a, n = t->b, ids = 4;
-    struct num_add_where op = {t->dtype, m, n, 0.5, drawn(t, m * n)};
+    size_t m = t->a, n = t->b, len = t->second ? 37 : 0, ids = 4;
+    struct num_add_where op = {t->dtype, m, n, len, 0.5, drawn(t, m * (len ? len : n))};
+    op.b = len ? drawn(t, n * len) : NULL;
     op.row_ids = ids_drawn(t, 3 * m, ids);
     op.col_ids = ids_drawn(t, 3 * n, ids);
     op.ids_stride = t->first ? 3 : 1;
@@ -310,6 +320,20 @@ static void norm_merge(struct trial *t)
     result(t, op.mean, channels);
     result(t, op.var, channels);
     result(t, op.inv_std, channels);
+}
+
+static void norm_back_merge(struct trial *t)
+{
+    size_t n_pieces = t->a, channels = t->b;
+    struct num_norm_back_merge op = {t->dtype, n_pieces, channels, 0.125, t->first};
+    op.sums_dz = drawn(t, n_pieces * channels);
+    op.sums_dz_xh = drawn(t, n_pieces * channels);
+    void **results[] = {&op.d_bias, &op.d_weight, &op.mean_dz, &op.mean_dz_xh};
+    for (size_t i = 0; i < countof(results); i++)
+        *results[i] = drawn(t, channels);
+    t->be->norm_back_merge(t->be, &op);
+    for (size_t i = 0; i < countof(results); i++)
+        result(t, *results[i], channels);
 }
 
 static void bce(struct trial *t)
@@ -496,6 +520,7 @@ const struct operation operations[N_OPERATIONS] = {
      {{1, 1, 1}, {1, 200, 977}, {100, 31, 64}, {17, 19, 23}, {2, 3, 0}, {64, 64, 64}}},
     {"rows", rows, {{1, 1, 1}, {5, 3, 7}, {13, 1, 200}, {11, 10, 20}}},
     {"dots", dots, {{1, 1, 1}, {9, 1, 200}, {31, 1, 7}}},
+    {"drop", drop, {{1, 1, 1}, {13, 40, 1}, {5, 6, 300}}},
     {"multiply", multiply, {{1, 1, 0}, {13, 17, 0}, {100, 64, 0}}},
     {"logistic", logistic, {{1, 1, 0}, {13, 17, 0}}},
     {"conv",
@@ -508,6 +533,7 @@ const struct operation operations[N_OPERATIONS] = {
     {"add_where", add_where, {{1, 1, 0}, {13, 17, 0}, {100, 31, 0}}},
     {"norm", norm, {{1, 1, 400}, {8, 32, 17}, {5, 200, 1}}},
     {"norm_merge", norm_merge, {{1, 1, 40}, {5, 32, 7}, {3, 200, 1}}},
+    {"norm_back_merge", norm_back_merge, {{1, 1, 0}, {5, 32, 0}, {3, 300, 0}}},
     {"bce", bce, {{1, 1, 0}, {13, 17, 0}, {3, 100, 0}, {2, 1024, 0}}},
     {"adam", adam, {{1, 1, 0}, {13, 17, 0}, {100, 64, 0}}},
     {"norm_back", norm_back, {{2, 1, 400}, {8, 32, 17}, {5, 200, 1}}},

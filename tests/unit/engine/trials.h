@@ -35,7 +35,7 @@ struct operation {
 };
 
 enum {
-    N_OPERATIONS = 18
+    N_OPERATIONS = 20
 };
 extern const struct operation operations[N_OPERATIONS];
 
