@@ -148,9 +148,11 @@ static int run_plan(struct app *app, struct graph_options *options, struct sourc
     request->list = source->has_list ? &source->list : NULL;
     request->words = (const char *const *)app->argv;
     request->batch_of = batch_recall;
+    request->is_quiet = options->is_quiet || app->quiet;
+    request->has_color = app->color;
     if (rc == 0)
-        rc = graph_run(&app->log, app->self_path, app->argc, app->argv,
-                       options->is_quiet || app->quiet, app->color, request, &source->plan, err);
+        rc =
+            graph_run(&app->log, app->self_path, app->argc, app->argv, request, &source->plan, err);
     joblog_close(&joblog);
     return rc;
 }

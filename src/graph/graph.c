@@ -329,11 +329,12 @@ void graph_release(struct graph *graph)
     free(graph->cwd);
 }
 
-int graph_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+int graph_run(struct log *log, const char *self_path, int argc, char **argv,
               const struct graph_request *request, struct plan *plan, struct err *err)
 {
     cleanup_free char *earlier = NULL;
     int ready_fd = -1;
+    bool quiet = request->is_quiet;
     log->console_quiet = quiet;
     struct graph graph = {.request = request,
                           .plan = plan,
@@ -345,7 +346,7 @@ int graph_run(struct log *log, const char *self_path, int argc, char **argv, boo
                                     .argc = argc,
                                     .argv = argv,
                                     .display = {.is_quiet = quiet,
-                                                .has_color = color,
+                                                .has_color = request->has_color,
                                                 .is_tty = isatty(STDERR_FILENO) && !quiet},
                                     .signals = {.front_fd = -1},
                                     .hook = {.command = request->on_finish},

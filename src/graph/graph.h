@@ -39,7 +39,7 @@ struct graph_request {
     uint64_t n_running_max;        /* 0: no limit */
     uint64_t grace_ms, limit_ms, log_cap_bytes;
     bool prints; /* what jobs print on stdout is printed when they have ended, job by job */
-    bool explain, detach;
+    bool explain, detach, is_quiet, has_color;
     /* For PLAN_BATCH_AUTO: the batch size of a command, in which {batch} stands, on a device, one of n_devices. */
     int (*batch_of)(const char *const *command, const struct environment_wish *environment,
                     const struct device *device, size_t n_devices, uint64_t *out, struct err *err);
@@ -54,9 +54,9 @@ struct graph_request {
  * Runs the plan's jobs. Returns 0 if all that were asked for are done; 1 if some failed, or could not run; 75 if it was
  * stopped or jobs are held; 128 + n after a signal; or an error: ERR_USAGE, ERR_UNAVAILABLE, ERR_DATA (run.db).
  */
-MUST_CHECK int graph_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet,
-                         bool color, const struct graph_request *request, struct plan *plan,
-                         struct err *err);
+MUST_CHECK int graph_run(struct log *log, const char *self_path, int argc, char **argv,
+                         const struct graph_request *request, struct plan *plan, struct err *err);
+
 /* A machine, with what a run would have of it. */
 struct planned_host {
     char *name; /* in the list of --hosts */

@@ -39,7 +39,7 @@ void marks_format(const struct file_mark *marks, size_t n_marks, struct buf *out
 static bool path_parse(struct str object, char **out)
 {
     cleanup_buf struct buf raw = BUF_INIT;
-    cleanup_free char *bytes = json_text_new(object, "bytes", 2 * PATH_BYTES_MAX);
+    cleanup_free char *bytes = json_text_new(object, "bytes", 2ul * PATH_BYTES_MAX);
     *out = json_text_new(object, "path", PATH_BYTES_MAX);
     if (!*out && bytes && buf_add_unhex(&raw, str_of(bytes)))
         *out = xstrdup(buf_text(&raw));

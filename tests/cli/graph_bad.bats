@@ -190,10 +190,10 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     [ "$output" = b ]
     [[ $stderr == *"job/1 failed for good: what job/1 printed could not be kept: "*"stdout is a folder"* ]]
     local rc=0
-    (ulimit -f 1500 && limited "$MUSTER" graph -q -g cpu:2 -- seq {} ::: 1 300000 >printed 2>said) || rc=$?
+    (ulimit -f 1500 && limited "$MUSTER" graph -q -g cpu:2 -- seq {} ::: 300000 >printed 2>said) || rc=$?
     [ $rc -eq 75 ]
-    holds said "what job/2 printed could not be kept: write: the limit on the size of files is reached (ulimit -f)"
-    limited "$MUSTER" graph -q -g cpu:2 -- seq {} ::: 1 300000 >printed # the same run goes on
+    holds said "what job/1 printed could not be kept: write: the limit on the size of files is reached (ulimit -f)"
+    limited "$MUSTER" graph -q -g cpu:2 -- seq {} ::: 300000 >printed # the same run goes on
     seq 300000 | cmp - printed
 }
 

@@ -11,6 +11,10 @@
 
 /* ---- overrides ---- */
 
+enum {
+    PATH_POINTS_MAX = 200 /* of what an override names: a part for each */
+};
+
 /* The end of the next part of a path: the longest key that is there, since names of stages may have points in them. */
 static size_t part_len(const struct yaml_node *mapping, struct str path)
 {
@@ -56,7 +60,7 @@ static struct yaml_node *mapping_with(struct graph_file *file, const struct yaml
     return copy;
 }
 
-/* The tree with another value at a path. */
+/* The tree with another value at a path. NOLINTNEXTLINE(misc-no-recursion): PATH_POINTS_MAX deep */
 static const struct yaml_node *tree_with(struct graph_file *file, const struct yaml_node *node,
                                          struct str path, const struct yaml_node *value)
 {
@@ -126,6 +130,12 @@ static int override_apply(struct graph_file *file, const char *text)
                     "vars.round=1..3",
                     text);
     struct str path = {text, (size_t)(equals - text)};
+    size_t n_points = 0;
+    for (size_t i = 0; i < path.len; i++)
+        n_points += path.at[i] == '.';
+    if (n_points > PATH_POINTS_MAX)
+        return fail(file->err, ERR_USAGE, "'%.100s' is no override: it names what is %zu deep",
+                    text, n_points);
     buf_addf(&source, "override '%.100s'", text);
     const char *name = arena_text(&file->arena, buf_str(&source));
     buf_release(&source);

@@ -79,6 +79,7 @@ static int keys_fail(struct graph_file *file, const struct file_stage *stage,
                      mapping->len > 0 ? "'" : "");
 }
 
+/* NOLINTBEGIN(misc-no-recursion): as deep as the tree: YAML_DEPTH_MAX, and what overrides name */
 static int by_value(struct graph_file *file, struct file_stage *stage,
                     const struct yaml_node *mapping, uint32_t number, const struct leaf_kind *kind,
                     struct choice *out)
@@ -105,6 +106,8 @@ static int by_value(struct graph_file *file, struct file_stage *stage,
     return rc;
 }
 
+/* NOLINTEND(misc-no-recursion) */
+
 /* {family: {…}}: the number of the coordinate, or NONE. */
 static uint32_t named_coord(const struct file_stage *stage, const struct yaml_node *mapping)
 {
@@ -125,6 +128,7 @@ static bool is_of_others(struct graph_file *file, const struct yaml_node *mappin
     return false;
 }
 
+/* NOLINTBEGIN(misc-no-recursion): as above */
 static int mapping_compile(struct graph_file *file, struct file_stage *stage,
                            const struct yaml_node *node, const struct leaf_kind *kind,
                            struct choice **out)
@@ -155,6 +159,7 @@ int choice_compile(struct graph_file *file, struct file_stage *stage, const stru
         return mapping_compile(file, stage, node, kind, out);
     return kind->compile(file, stage, node, kind, &choice->leaf);
 }
+/* NOLINTEND(misc-no-recursion) */
 
 void *choice_at(const struct choice *choice, const uint32_t *row)
 {

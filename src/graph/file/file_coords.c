@@ -122,6 +122,7 @@ static int member_read(struct graph_file *file, struct file_stage *stage,
     return rc ? rc : axis_end(file, stage, item->value, first);
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): as deep as the tree: YAML_DEPTH_MAX, and what overrides name */
 static int for_read(struct graph_file *file, struct file_stage *stage, const struct yaml_node *node,
                     bool is_nested)
 {

@@ -234,7 +234,7 @@ static int stage_resolve(struct graph_file *file, struct file_stage *stage)
     return rc;
 }
 
-/* The tables are large, and not kept. */
+/* The tables are large, and not kept. NOLINTNEXTLINE(misc-no-recursion): as deep as the tree, which is YAML_DEPTH_MAX */
 static void tables_release(const struct choice *choice, const struct file_stage *stage)
 {
     if (choice && choice->coord != NONE) {

@@ -78,8 +78,9 @@ static int devices_make(struct graph_file *file, const struct file_stage *stage,
                                  .n_max = GPUS_MAX(packed),
                                  .share = GPUS_SHARE(packed) | GPUS_SHARE(share),
                                  .mem_bytes = memory};
-    if (rc == 0 && out->n_max == 0 && (out->share || out->mem_bytes))
-        rc = file_fail(file, (shared ? shared : sized)->text.node,
+    const struct number *part = shared ? shared : sized;
+    if (rc == 0 && part && out->n_max == 0 && (out->share || out->mem_bytes))
+        rc = file_fail(file, part->text.node,
                        "no device is asked for (count: 0), so there is nothing to have a part of");
     return rc;
 }

@@ -48,7 +48,7 @@ static int out_mapping_read(struct graph_file *file, struct file_stage *stage,
     int rc = keys_check(file, node, "`out`", out_keys, countof(out_keys));
     if (rc == 0 && !path)
         rc = file_fail(file, node, "`out` has no `path`");
-    if (rc == 0)
+    if (rc == 0 && path)
         rc = text_read(file, stage, path, "path", &out->path);
     if (rc == 0 && json_has)
         rc = text_read(file, stage, json_has, "json-has", &out->json_has);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "graph/file/file_impl.h"
@@ -28,6 +30,7 @@ static uint32_t value_number(struct graph_file *file, struct str text, bool is_p
     return number;
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): once, since the canonical text of a number is that of itself */
 uint32_t value_add(struct graph_file *file, struct str text, bool is_plain)
 {
     double number = number_or_nan(text, is_plain);
@@ -67,13 +70,12 @@ static uint32_t *slot_of(const struct graph_file *file, const struct list *list,
 
 static void list_index(struct graph_file *file, struct list *list, uint32_t cap)
 {
-    uint32_t *slots = list->slots, n_slots = 8;
+    uint32_t n_slots = 8;
     while (n_slots < cap * 2)
         n_slots *= 2;
     if (n_slots <= list->n_slots)
         return;
-    slots = arena_alloc(&file->arena, n_slots * sizeof(*slots));
-    list->slots = slots;
+    list->slots = arena_alloc(&file->arena, n_slots * sizeof(*list->slots));
     list->n_slots = n_slots;
     for (uint32_t i = 0; i < list->len; i++) {
         uint32_t *slot = slot_of(file, list, value_same(file, list->at[i]));
@@ -176,7 +178,7 @@ static int range_add(struct graph_file *file, const struct yaml_node *node,
         return file_fail(file, node, "the range %s has more than %u values; make it smaller",
                          node->text.at, file->n_jobs_max);
     for (uint64_t i = 0; i < count; i++) {
-        snprintf(text, sizeof(text), "%lld", (long long)(range->first + (int64_t)i * range->step));
+        snprintf(text, sizeof(text), "%" PRId64, range->first + (int64_t)i * range->step);
         list_push(file, out, value_add(file, str_of(text), true));
     }
     return 0;

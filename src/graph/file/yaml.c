@@ -132,6 +132,7 @@ static int put(struct reader *reader, const struct yaml_node *node, struct err *
         return 0;
     }
     struct level *level = &reader->levels[reader->n_levels - 1];
+    ASSERT(level->node); /* clang-tidy: a level that was begun */
     if (level->node->kind == YAML_LIST)
         return item_add(reader, level, NULL, node, err);
     if (!level->key) {
@@ -176,7 +177,7 @@ static int keys_check(const struct yaml_node *mapping, struct err *err)
     return rc;
 }
 
-/* Adds what is not there yet of a mapping, or a list of them, that stands at `<<`. */
+/* Adds what is not there yet of a mapping, or a list of them, that stands at `<<`. NOLINTNEXTLINE(misc-no-recursion): once */
 static int merge_key_fill(struct reader *reader, struct level *level,
                           const struct yaml_node *merged, struct err *err)
 {
@@ -376,6 +377,7 @@ static int alias_read(struct reader *reader, struct fy_event *event, struct err 
     size_t number = name.at ? name_index_find(&reader->anchor_names, name) : NAME_NONE;
     if (number == NAME_NONE)
         return yaml_fail(err, here, "there is no anchor &%.*s before this", (int)name.len, name.at);
+    ASSERT(reader->anchors); /* clang-tidy: one that is found was added */
     const struct yaml_node *node = reader->anchors[number];
     if (node->is_open)
         return yaml_fail(err, here, "*%.*s stands inside of &%.*s, which has no end", (int)name.len,

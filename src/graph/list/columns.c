@@ -62,12 +62,9 @@ static int source_columns(struct graph_list *list, const struct list_source *who
                     "there are %zu columns in %zu lines of arguments, at most %d in a line and %d "
                     "in all can be used; leave out those that the command does not need",
                     n, whole->len, COLUMNS_MAX, CELLS_MAX);
-    for (size_t k = 0; k < n; k++) {
-        struct list_source *column;
-        int rc = source_add(list, k > 0 || whole->is_linked, &column, err);
-        if (rc != 0)
-            return rc;
-    }
+    for (size_t k = 0; k < n; k++)
+        if (!source_add(list, k > 0 || whole->is_linked, err))
+            return ERR_USAGE;
     source_split(list->sources + begin, n, whole, separator);
     return 0;
 }
@@ -75,10 +72,9 @@ static int source_columns(struct graph_list *list, const struct list_source *who
 /* As it is. */
 static int source_copy(struct graph_list *list, const struct list_source *whole, struct err *err)
 {
-    struct list_source *copy;
-    int rc = source_add(list, whole->is_linked, &copy, err);
-    if (rc != 0)
-        return rc;
+    struct list_source *copy = source_add(list, whole->is_linked, err);
+    if (!copy)
+        return ERR_USAGE;
     copy->name = whole->name;
     for (size_t i = 0; i < whole->len; i++)
         source_push(copy, whole->at[i]);

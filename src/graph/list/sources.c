@@ -16,18 +16,20 @@ struct group {
     bool is_linked, is_files;
 };
 
-int source_add(struct graph_list *list, bool is_linked, struct list_source **out, struct err *err)
+struct list_source *source_add(struct graph_list *list, bool is_linked, struct err *err)
 {
-    if (list->n_sources == LIST_SOURCES_MAX)
-        return fail(err, ERR_USAGE,
-                    "there are more than %d sources of arguments; put them together, as columns "
-                    "of a file or as several arguments behind one :::",
-                    LIST_SOURCES_MAX);
+    if (list->n_sources == LIST_SOURCES_MAX) {
+        fail(err, ERR_USAGE,
+             "there are more than %d sources of arguments; put them together, as columns of a "
+             "file or as several arguments behind one :::",
+             LIST_SOURCES_MAX);
+        return NULL;
+    }
     size_t bytes = (list->n_sources + 1) * sizeof(*list->sources);
     list->sources = xrealloc(list->sources, bytes);
-    *out = &list->sources[list->n_sources++];
-    **out = (struct list_source){.is_linked = is_linked};
-    return 0;
+    struct list_source *source = &list->sources[list->n_sources++];
+    *source = (struct list_source){.is_linked = is_linked};
+    return source;
 }
 
 void source_push(struct list_source *source, struct str argument)
@@ -98,7 +100,6 @@ static int file_push(struct graph_list *list, const struct graph_list_wish *wish
                      bool is_linked, struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
-    struct list_source *source;
     bool is_input = strcmp(path, "-") == 0;
     const char *name = is_input ? "stdin" : path;
     int rc = is_input ? file_read_fd(wish->input_fd, name, LIST_INPUT_BYTES_MAX, &text, err)
@@ -113,8 +114,8 @@ static int file_push(struct graph_list *list, const struct graph_list_wish *wish
     struct str view = buf_str(&text);
     env_list_add(&list->texts, buf_steal(&text));
     view.at = list->texts.at[list->texts.len - 1];
-    rc = source_add(list, is_linked, &source, err);
-    return rc == 0 ? lines_push(source, view, name, list->n_command == 0, err) : rc;
+    struct list_source *source = source_add(list, is_linked, err);
+    return source ? lines_push(source, view, name, list->n_command == 0, err) : ERR_USAGE;
 }
 
 static int files_push(struct graph_list *list, const struct graph_list_wish *wish,
@@ -176,10 +177,9 @@ static int named_push(struct graph_list *list, const char *word, bool is_linked,
                         "%s: there is a source %.*s already; give all its values there, as "
                         "%.*s=1,2",
                         word, (int)name.len, name.at, (int)name.len, name.at);
-    struct list_source *source;
-    int rc = source_add(list, is_linked, &source, err);
-    if (rc != 0)
-        return rc;
+    struct list_source *source = source_add(list, is_linked, err);
+    if (!source)
+        return ERR_USAGE;
     source->name = name;
     while (str_next(&rest, ',', &value))
         source_push(source, value);
@@ -189,7 +189,6 @@ static int named_push(struct graph_list *list, const char *word, bool is_linked,
 static int words_push(struct graph_list *list, const struct group *group, bool has_header,
                       struct err *err)
 {
-    struct list_source *source;
     int rc = has_header ? 0 : group_is_named(list, group, err);
     if (rc == 1) {
         rc = 0;
@@ -197,11 +196,12 @@ static int words_push(struct graph_list *list, const struct group *group, bool h
             rc = named_push(list, group->words[i], group->is_linked, err);
         return rc;
     }
-    if (rc == 0)
-        rc = source_add(list, group->is_linked, &source, err);
-    for (size_t i = 0; i < group->n_words && rc == 0; i++)
+    if (rc != 0)
+        return rc;
+    struct list_source *source = source_add(list, group->is_linked, err);
+    for (size_t i = 0; source && i < group->n_words; i++)
         source_push(source, str_of(group->words[i]));
-    return rc;
+    return source ? 0 : ERR_USAGE;
 }
 
 static int groups_read(struct graph_list *list, const struct graph_list_wish *wish, struct err *err)

@@ -352,18 +352,25 @@ static void a_host_that_comes_late_has_its_cpus_and_devices(void **state)
     scene_close(&scene);
 }
 
-static void near_devices_of_a_late_host_go_together(void **state)
+static void near_devices_of_late_hosts_go_together(void **state)
 {
     (void)state;
     static const uint8_t distance[] = {0, 9, 1, 9, 0, 9, 1, 9, 0};
-    struct scene scene = SCENE(DEVICES(1), .n_devices_max = 4);
-    dag_add_host(scene.dag, 1, 8);
-    for (uint32_t i = 1; i <= 3; i++)
-        assert_int_equal(dag_add_device(scene.dag, &(struct dag_device){.host = 1}, 0), i);
+    struct scene scene = SCENE(DEVICES(1), .n_devices_max = 7);
+    for (uint32_t i = 1; i <= 6; i++) {
+        uint32_t host = (i + 2) / 3;
+        if (i % 3 == 1)
+            dag_add_host(scene.dag, host, 8);
+        assert_int_equal(dag_add_device(scene.dag, &(struct dag_device){.host = host}, 0), i);
+    }
     assert_true(dag_near(scene.dag, 1, 3, distance));
+    assert_true(dag_near(scene.dag, 4, 3, distance));
     ADD(&scene, .want = {.n_devices_min = 2, .n_devices_max = 2});
     play(&scene, "up 1, up 2", "over, 0@1+2");
     play(&scene, "up 3, end 0 lost", "0@1+3");
+    play(&scene, "up 4, up 5, up 6", "");
+    ADD(&scene, .want = {.n_devices_min = 2, .n_devices_max = 2});
+    play(&scene, "tick 0", "1@4+6");
     scene_close(&scene);
 }
 
@@ -391,7 +398,7 @@ int main(void)
         cmocka_unit_test(if_times_are_unknown_patience_keeps_devices_free),
         cmocka_unit_test(a_head_that_waits_in_vain_gets_the_first_device),
         cmocka_unit_test(a_host_that_comes_late_has_its_cpus_and_devices),
-        cmocka_unit_test(near_devices_of_a_late_host_go_together),
+        cmocka_unit_test(near_devices_of_late_hosts_go_together),
     };
     return cmocka_run_group_tests_name("dag places", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/xalloc.h"
 #include "unit/graph/refused.h"
 
 static void bytes_that_are_no_text_are_refused(void **state)
@@ -36,6 +37,21 @@ static void long_chains_of_references_are_refused(void **state)
         buf_addf(&text, "  v%d: '{v%d}'\n", i, i + 1);
     buf_add_text(&text, "  v100: 1\n");
     check_refused(buf_str(&text), NULL, "f:67:8: variables refer to each other more than 64 deep");
+}
+
+static void overrides_of_what_is_deep_are_refused(void **state)
+{
+    (void)state;
+    cleanup_buf struct buf text = BUF_INIT;
+    buf_add_text(&text, "jobs.j.gpus");
+    for (int i = 0; i < 60000; i++)
+        buf_add_text(&text, ".a");
+    buf_add_text(&text, "=1");
+    const char *const words[] = {buf_text(&text), NULL};
+    const struct graph_overrides overrides = {words, 1};
+    cleanup_free char *sentence =
+        xasprintf("'%.100s' is no override: it names what is 60002 deep", words[0]);
+    check_refused(STR("jobs: {j: {run: x}}\n"), &overrides, sentence);
 }
 
 static void texts_with_many_values_are_refused(void **state)
@@ -130,6 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_that_are_no_text_are_refused),
         cmocka_unit_test(long_chains_of_references_are_refused),
+        cmocka_unit_test(overrides_of_what_is_deep_are_refused),
         cmocka_unit_test(texts_with_many_values_are_refused),
         cmocka_unit_test(stages_with_too_much_text_are_refused),
         cmocka_unit_test(texts_that_grow_without_end_are_refused),
