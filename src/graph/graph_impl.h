@@ -135,6 +135,7 @@ struct learned {
 };
 
 struct record; /* record.c */
+struct print;  /* print.c */
 
 struct graph {
     const struct graph_request *request;
@@ -155,6 +156,7 @@ struct graph {
         bool is_handled;
     } events;
     struct record *record;
+    struct print *print; /* NULL: nothing was printed */
     struct {
         struct learned
             *stages;    /* [plan->n_stages + 1] by the numbers of stages; the last: of added jobs */
@@ -247,6 +249,21 @@ void processes_tick(struct graph *graph);
 void process_free(struct process *process);
 /* The beginning of the names of its logs: free() it. */
 char *job_log_name_new(const char *job);
+
+/* The file of its "stdout" or "stderr": free() it. */
+char *job_log_path_new(const struct graph *graph, uint32_t job, const char *which);
+
+/* print.c: what an attempt of a job has printed, [0] on stdout and [1] on stderr, is in its logs. */
+struct printed {
+    uint32_t job;
+    bool has[2];
+    uint64_t from[2], to[2]; /* bytes of the logs; `to` is found by print_add() */
+};
+/* It is printed when what was added before is, as fast as somebody reads it. */
+void print_add(struct graph *graph, struct printed printed);
+/* Is there something left that somebody may read? */
+bool print_is_due(const struct graph *graph);
+void print_free(struct graph *graph);
 
 /* placeholders.c */
 struct fill {

@@ -48,14 +48,12 @@ char *job_log_name_new(const char *job)
     return name;
 }
 
-static char *log_path_new(const struct process *process, const char *which)
+char *job_log_path_new(const struct graph *graph, uint32_t job, const char *which)
 {
-    const struct graph *graph = process->graph;
-    cleanup_free char *name = job_log_name_new(name_of(process));
+    cleanup_free char *name = job_log_name_new(graph->jobs[job].plan->name);
     if (!graph->request->results)
         return xasprintf("%s/logs/%s_%s.log", graph->shell.run_dir, name, which);
-    cleanup_free char *dir =
-        results_dir_new(graph->request->list, graph->request->results, process->job);
+    cleanup_free char *dir = results_dir_new(graph->request->list, graph->request->results, job);
     return path_join(dir, which);
 }
 
@@ -67,7 +65,8 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
     struct err err = {0};
     if (*file)
         return *file;
-    cleanup_free char *path = log_path_new(process, stream == STREAM_ERR ? "stderr" : "stdout");
+    cleanup_free char *path =
+        job_log_path_new(process->graph, process->job, stream == STREAM_ERR ? "stderr" : "stdout");
     snprintf(headline, sizeof(headline), "attempt %u of %s", process->attempt, name_of(process));
     struct logfile_opts opts = {
         .path = path, .cap_bytes = process->graph->request->log_cap_bytes, .headline = headline};
@@ -237,46 +236,17 @@ static void process_settle(struct process *process)
     graph_tell(graph, event);
 }
 
-/* A reader may let us wait without end, and the loop does not turn meanwhile: then a signal ends the run at once. */
-static void reader_await(const struct process *process, int to)
-{
-    struct sigaction before[END_SIGNALS];
-    struct pollfd end = {.fd = to, .events = POLLOUT};
-    if (poll(&end, 1, 0) != 0)
-        return;
-    record_flush(process->graph);
-    shell_signals_end(&process->graph->shell, before);
-    while (poll(&end, 1, -1) < 0 && errno == EINTR)
-        ;
-    shell_signals_restore(&process->graph->shell, before);
-}
-
-static void log_copy(const struct process *process, const char *which, uint64_t skipped, int to)
-{
-    char piece[PIPE_BUF]; /* a pipe that is ready takes so much */
-    cleanup_free char *path = log_path_new(process, which);
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = 0;
-    for (off_t at = (off_t)skipped; fd >= 0 && (got = pread(fd, piece, sizeof(piece), at)) > 0;
-         at += got) {
-        reader_await(process, to);
-        if (write_all(to, piece, (size_t)got, NULL) != 0)
-            return; /* nobody reads it; the file has it */
-    }
-}
-
 /* Job by job, so that lines of several do not mix. */
 static void output_print(struct process *process)
 {
     if (!process->graph->request->prints)
         return;
-    bool has_out = process->out, has_errors = process->errors;
+    struct printed printed = {.job = process->job,
+                              .has = {process->out != NULL, process->errors != NULL},
+                              .from = {process->out_before, process->errors_before}};
     logfile_close(steal_ptr(&process->out));
     logfile_close(steal_ptr(&process->errors));
-    if (has_out)
-        log_copy(process, "stdout", process->out_before, STDOUT_FILENO);
-    if (has_errors)
-        log_copy(process, "stderr", process->errors_before, STDERR_FILENO);
+    print_add(process->graph, printed);
 }
 
 static void joblog_note(const struct process *process)
