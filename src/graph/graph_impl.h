@@ -125,7 +125,7 @@ struct graph_fleet {
 };
 
 /* What is known of the jobs of a stage that were done, in earlier sessions and in this one. */
-struct learned {
+struct stage_past {
     uint64_t ms; /* of all */
     uint32_t n;
     uint64_t mem_peak_bytes;
@@ -158,7 +158,7 @@ struct graph {
     struct record *record;
     struct print *print; /* NULL: nothing was printed */
     struct {
-        struct learned
+        struct stage_past
             *stages;    /* [plan->n_stages + 1] by the numbers of stages; the last: of added jobs */
         uint32_t *next; /* [plan->n_jobs] the next job of the same stage; NULL: not needed yet */
     } learned;
