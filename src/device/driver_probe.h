@@ -18,7 +18,7 @@
  */
 #pragma once
 
-#include "device/device.h"
+#include "device/probe.h"
 
 struct driver_probe_ops;
 
@@ -39,7 +39,7 @@ struct driver_probe_ops {
     /* Writes a line for the device, or one for each instance that it is partitioned into. */
     void (*list)(struct driver_probe *probe, unsigned number, bool is_brief);
     void (*say_distance)(struct driver_probe *probe, unsigned a, unsigned b);
-    /* Fills in memory, load, heat and health of a device that device_reset() has cleared. False:
+    /* Fills in memory, load, heat, health and processes of a device that device_reset() has cleared. False:
      * the device is gone, and `ill` says why. */
     bool (*sample)(struct driver_probe *probe, const char *uuid, struct device *out);
 };
@@ -54,6 +54,9 @@ void announce(const struct driver_probe *probe, const char *query);
 /* Appends a process while there is room. is_ours: the pid is one of this process's own namespace,
  * so that /proc tells the owner and name. */
 void device_process_add(struct device *device, pid_t pid, uint64_t mem_bytes, bool is_ours);
+
+/* uses.c: whose jobs the device's processes belong to. */
+void device_uses_find(const struct device *device, struct device_sample *out);
 
 /* nvml_probe.c, amd_probe.c */
 extern const struct driver_probe_ops nvml_probe_ops, amd_probe_ops;

@@ -163,6 +163,7 @@ static void watch_one(struct watched *watched, size_t position)
         .is_lost = !is_there,
     };
     memcpy(sample.ill, device->ill, sizeof(sample.ill));
+    device_uses_find(device, &sample);
     struct buf line = BUF_INIT;
     sample_format_json(&sample, &line);
     say_line(&line);

@@ -228,11 +228,14 @@ static bool sample(struct driver_probe *probe, const char *uuid, struct device *
 {
     nvml_device handle;
     int result = ASK(probe, by_uuid, uuid, &handle);
-    if (result == NVML_OK)
-        ask_state(probe, handle, out);
-    else
+    if (result != NVML_OK) {
         snprintf(out->ill, sizeof(out->ill), "%s", result_text(probe, result));
-    return result == NVML_OK;
+        return false;
+    }
+    ask_state(probe, handle, out);
+    if (!out->is_lost)
+        ask_processes(probe, handle, out);
+    return true;
 }
 
 static unsigned count(struct driver_probe *probe)

@@ -39,6 +39,16 @@ MUST_CHECK int probe_universe(const struct probe_opts *opts, const struct device
 void probe_visible(const struct device_list *machine, struct device_list *out, struct buf *notes);
 
 /* A sample of one device during a run. */
+enum {
+    SAMPLE_USES_MAX = 32
+};
+
+/* The memory of a device that the processes below one guard (proc/guard.h) hold. */
+struct device_use {
+    pid_t guard_pid;
+    uint64_t mem_bytes; /* 0: of one of them it is not known */
+};
+
 struct device_sample {
     size_t device; /* position in the list that the monitor was given */
     uint64_t mem_used_bytes, mem_total_bytes;
@@ -46,6 +56,8 @@ struct device_sample {
     double power_w;
     bool is_lost;
     char ill[128];
+    size_t n_uses;
+    struct device_use uses[SAMPLE_USES_MAX];
 };
 
 /*

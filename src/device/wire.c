@@ -33,6 +33,7 @@ struct member {
 #define D(field, form)            MEMBER(struct device, field, form)
 #define S(field, form)            MEMBER(struct device_sample, field, form)
 #define P(field, form)            MEMBER(struct device_process, field, form)
+#define U(field, form)            MEMBER(struct device_use, field, form)
 
 static const struct member device_members[] = {
     D(index, INT),
@@ -76,6 +77,19 @@ static const struct member process_members[] = {
     P(uid, INT),
     P(mem_bytes, U64),
     P(name, TEXT),
+};
+
+static const struct member use_members[] = {
+    U(guard_pid, INT),
+    U(mem_bytes, U64),
+};
+
+/* An array of objects: those that are there are *n of at most `max`, each `size` bytes. */
+struct objects {
+    const struct member *members;
+    size_t n_members;
+    char *at;
+    size_t size, max, *n;
 };
 
 static void value_format(const struct member *member, const void *at, struct buf *out)
@@ -186,24 +200,48 @@ static bool members_parse(const struct member *members, size_t n_members, struct
     return json_is_object(object);
 }
 
-static bool processes_parse(struct str array, struct device *out)
+static void objects_format(const struct objects *of, const char *name, struct buf *out)
+{
+    buf_addf(out, ",\"%s\":[", name);
+    for (size_t i = 0; i < *of->n; i++) {
+        buf_add_text(out, i > 0 ? "," : "");
+        members_format(of->members, of->n_members, of->at + i * of->size, out);
+        buf_add_char(out, '}');
+    }
+    buf_add_char(out, ']');
+}
+
+static bool objects_parse(const struct objects *of, struct str array)
 {
     struct str rest = {array.at + 1, array.len - 1};
-    while (out->n_processes < DEVICE_PROCESSES_MAX) {
+    while (*of->n < of->max) {
         size_t begin = 0, len = json_value(rest, &begin), end = begin + len;
-        struct device_process *process = &out->processes[out->n_processes];
         if (len == 0)
             return true;
-        if (!members_parse(process_members, countof(process_members),
-                           (struct str){rest.at + begin, len}, process))
+        if (!members_parse(of->members, of->n_members, (struct str){rest.at + begin, len},
+                           of->at + *of->n * of->size))
             return false;
-        out->n_processes++;
+        ++*of->n;
         while (end < rest.len && rest.at[end] != ',')
             end++;
         end = MIN(end + 1, rest.len);
         rest = (struct str){rest.at + end, rest.len - end};
     }
     return true;
+}
+
+static struct objects processes_of(const struct device *device)
+{
+    struct device *at = (struct device *)(uintptr_t)device;
+    return (struct objects){process_members,        countof(process_members), (char *)at->processes,
+                            sizeof(*at->processes), countof(at->processes),   &at->n_processes};
+}
+
+static struct objects uses_of(const struct device_sample *sample)
+{
+    struct device_sample *at = (struct device_sample *)(uintptr_t)sample;
+    return (struct objects){use_members,       countof(use_members), (char *)at->uses,
+                            sizeof(*at->uses), countof(at->uses),    &at->n_uses};
 }
 
 static bool kind_parse(struct str value, enum device_kind *out)
@@ -223,13 +261,10 @@ void device_format_json(const struct device *device, struct buf *out)
     members_format(device_members, countof(device_members), device, out);
     buf_addf(out, ",\"kind\":\"%s\",\"cpus\":\"", device_kind_name(device->kind));
     cpulist_format(out, &device->cpus);
-    buf_add_text(out, "\",\"processes\":[");
-    for (size_t i = 0; i < device->n_processes; i++) {
-        buf_add_text(out, i > 0 ? "," : "");
-        members_format(process_members, countof(process_members), &device->processes[i], out);
-        buf_add_char(out, '}');
-    }
-    buf_add_text(out, "]}");
+    buf_add_char(out, '"');
+    const struct objects processes = processes_of(device);
+    objects_format(&processes, "processes", out);
+    buf_add_char(out, '}');
 }
 
 bool device_parse_json(struct str line, struct device *out)
@@ -241,16 +276,22 @@ bool device_parse_json(struct str line, struct device *out)
     if (json_get(line, "cpus", &value) && value.len > 2 &&
         !cpulist_parse((struct str){value.at + 1, value.len - 2}, &out->cpus))
         return false;
-    return !json_get(line, "processes", &value) || processes_parse(value, out);
+    const struct objects processes = processes_of(out);
+    return !json_get(line, "processes", &value) || objects_parse(&processes, value);
 }
 
 void sample_format_json(const struct device_sample *sample, struct buf *out)
 {
     members_format(sample_members, countof(sample_members), sample, out);
+    const struct objects uses = uses_of(sample);
+    objects_format(&uses, "uses", out);
     buf_add_char(out, '}');
 }
 
 bool sample_parse_json(struct str line, struct device_sample *out)
 {
-    return members_parse(sample_members, countof(sample_members), line, out);
+    const struct objects uses = uses_of(out);
+    struct str value;
+    return members_parse(sample_members, countof(sample_members), line, out) &&
+           (!json_get(line, "uses", &value) || objects_parse(&uses, value));
 }

@@ -295,7 +295,8 @@ static int run_all(struct graph *graph, int ready_fd, struct err *err)
         if (ready_fd >= 0)
             shell_detach_end(&graph->shell, ready_fd, false);
         run_begin(graph);
-        while (!graph->is_over || graph->n_processes > 0 || graph_awaits_hosts(graph))
+        while (!graph->is_over || graph->n_processes > 0 || graph_awaits_hosts(graph) ||
+               print_is_due(graph))
             shell_turn(&graph->shell);
         rc = run_end(graph);
     }
@@ -312,6 +313,7 @@ void graph_release(struct graph *graph)
 {
     device_watch_free(graph->watch);
     record_close(graph);
+    print_free(graph);
     learned_close(graph);
     dag_free(graph->dag);
     for (uint32_t i = 0; i < graph->n_jobs; i++)

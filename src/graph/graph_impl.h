@@ -126,7 +126,7 @@ struct graph_fleet {
 };
 
 /* What is known of the jobs of a stage that were done, in earlier sessions and in this one. */
-struct learned {
+struct stage_past {
     uint64_t ms; /* of all */
     uint32_t n;
     uint64_t mem_peak_bytes;
@@ -136,6 +136,7 @@ struct learned {
 };
 
 struct record; /* record.c */
+struct print;  /* print.c */
 
 struct graph {
     const struct graph_request *request;
@@ -156,8 +157,9 @@ struct graph {
         bool is_handled;
     } events;
     struct record *record;
+    struct print *print; /* NULL: nothing was printed */
     struct {
-        struct learned
+        struct stage_past
             *stages;    /* [plan->n_stages + 1] by the numbers of stages; the last: of added jobs */
         uint32_t *next; /* [plan->n_jobs] the next job of the same stage; NULL: not needed yet */
     } learned;
@@ -248,6 +250,21 @@ void processes_tick(struct graph *graph);
 void process_free(struct process *process);
 /* The beginning of the names of its logs: free() it. */
 char *job_log_name_new(const char *job);
+
+/* The file of its "stdout" or "stderr": free() it. */
+char *job_log_path_new(const struct graph *graph, uint32_t job, const char *which);
+
+/* print.c: what an attempt of a job has printed, [0] on stdout and [1] on stderr, is in its logs. */
+struct printed {
+    uint32_t job;
+    bool has[2];
+    uint64_t from[2], to[2]; /* bytes of the logs; `to` is found by print_add() */
+};
+/* It is printed when what was added before is, as fast as somebody reads it. */
+void print_add(struct graph *graph, struct printed printed);
+/* Is there something left that somebody may read? */
+bool print_is_due(const struct graph *graph);
+void print_free(struct graph *graph);
 
 /* placeholders.c */
 struct fill {

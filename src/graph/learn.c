@@ -24,12 +24,12 @@ void learned_open(struct graph *graph)
     graph->learned.stages = xcalloc(graph->plan->n_stages + 1, sizeof(*graph->learned.stages));
 }
 
-static struct learned *learned_of(const struct graph *graph, const struct graph_job *job)
+static struct stage_past *learned_of(const struct graph *graph, const struct graph_job *job)
 {
     return &graph->learned.stages[job->plan->stage];
 }
 
-static void take(struct learned *learned, uint64_t ran_ms, uint64_t mem_peak_bytes)
+static void take(struct stage_past *learned, uint64_t ran_ms, uint64_t mem_peak_bytes)
 {
     learned->ms += MAX(ran_ms, (uint64_t)1); /* 0 would be unknown */
     learned->n++;
@@ -42,7 +42,7 @@ void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_
 }
 
 /* A job that was done itself has its own time, and its own peak. */
-static void expect(struct graph_job *job, const struct learned *learned)
+static void expect(struct graph_job *job, const struct stage_past *learned)
 {
     if (learned->n > 0 && (!job->was_done || job->expected_ms == 0))
         job->expected_ms = (uint32_t)MIN(learned->ms / learned->n, (uint64_t)UINT32_MAX);
@@ -50,7 +50,7 @@ static void expect(struct graph_job *job, const struct learned *learned)
         job->mem_peak_bytes = MAX(job->mem_peak_bytes, learned->mem_peak_bytes);
 }
 
-static void told(struct learned *learned)
+static void told(struct stage_past *learned)
 {
     learned->told_n = learned->n;
     learned->told_mem_bytes = learned->mem_peak_bytes;
@@ -74,13 +74,13 @@ static void lists_make(struct graph *graph)
     for (uint32_t i = 0; i < plan->n_stages; i++)
         graph->learned.stages[i].first_job = DAG_NO_JOB;
     for (uint32_t i = plan->n_jobs; i-- > 0;) {
-        struct learned *learned = &graph->learned.stages[plan->jobs[i].stage];
+        struct stage_past *learned = &graph->learned.stages[plan->jobs[i].stage];
         graph->learned.next[i] = learned->first_job;
         learned->first_job = i;
     }
 }
 
-static void stage_tell(struct graph *graph, struct learned *learned)
+static void stage_tell(struct graph *graph, struct stage_past *learned)
 {
     lists_make(graph);
     told(learned);
@@ -96,7 +96,7 @@ void learned_take(const struct process *process)
 {
     struct graph *graph = process->graph;
     const struct graph_job *job = &graph->jobs[process->job];
-    struct learned *learned = learned_of(graph, job);
+    struct stage_past *learned = learned_of(graph, job);
     if (job->plan->stage >= graph->plan->n_stages || process->n_halvings > 0)
         return; /* added jobs are of any kind */
     take(learned, graph->shell.now_ms - process->started_ms, process->mem_peak_bytes);

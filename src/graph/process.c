@@ -48,14 +48,12 @@ char *job_log_name_new(const char *job)
     return name;
 }
 
-static char *log_path_new(const struct process *process, const char *which)
+char *job_log_path_new(const struct graph *graph, uint32_t job, const char *which)
 {
-    const struct graph *graph = process->graph;
-    cleanup_free char *name = job_log_name_new(name_of(process));
+    cleanup_free char *name = job_log_name_new(graph->jobs[job].plan->name);
     if (!graph->request->results)
         return xasprintf("%s/logs/%s_%s.log", graph->shell.run_dir, name, which);
-    cleanup_free char *dir =
-        results_dir_new(graph->request->list, graph->request->results, process->job);
+    cleanup_free char *dir = results_dir_new(graph->request->list, graph->request->results, job);
     return path_join(dir, which);
 }
 
@@ -67,7 +65,8 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
     struct err *err = &process->unopened;
     if (*file || err->code)
         return *file;
-    cleanup_free char *path = log_path_new(process, stream == STREAM_ERR ? "stderr" : "stdout");
+    cleanup_free char *path =
+        job_log_path_new(process->graph, process->job, stream == STREAM_ERR ? "stderr" : "stdout");
     snprintf(headline, sizeof(headline), "attempt %u of %s", process->attempt, name_of(process));
     struct logfile_opts opts = {
         .path = path, .cap_bytes = process->graph->request->log_cap_bytes, .headline = headline};
@@ -244,59 +243,15 @@ static void process_settle(struct process *process)
     graph_tell(graph, event);
 }
 
-/* A reader may let us wait without end, and the loop does not turn meanwhile: then a signal ends the run at once. */
-static void reader_await(const struct process *process, int to)
-{
-    struct sigaction before[END_SIGNALS];
-    struct pollfd end = {.fd = to, .events = POLLOUT};
-    if (poll(&end, 1, 0) != 0)
-        return;
-    record_flush(process->graph);
-    shell_signals_end(&process->graph->shell, before);
-    while (poll(&end, 1, -1) < 0 && errno == EINTR)
-        ;
-    shell_signals_restore(&process->graph->shell, before);
-}
-
-/* Its reader has gone, or its terminal: the file has it. */
-static bool is_unread(int to, int sys)
-{
-    struct stat st;
-    return sys == EPIPE || (sys == EIO && fstat(to, &st) == 0 && !S_ISREG(st.st_mode));
-}
-
-static int log_copy(const struct process *process, const char *which, uint64_t skipped, int to,
-                    struct err *err)
-{
-    char piece[PIPE_BUF]; /* a pipe that is ready takes so much */
-    cleanup_free char *path = log_path_new(process, which);
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = 0;
-    if (fd < 0)
-        return fail_errno(err, "open %s", path);
-    for (off_t at = (off_t)skipped; (got = pread(fd, piece, sizeof(piece), at)) > 0; at += got) {
-        reader_await(process, to);
-        int rc = write_all(to, piece, (size_t)got, err);
-        if (rc)
-            return is_unread(to, err->sys) ? 0
-                                           : wrap(err, rc, "std%s, which was to have %s",
-                                                  to == STDOUT_FILENO ? "out" : "err", path);
-    }
-    return got < 0 ? fail_errno(err, "read %s", path) : 0;
-}
-
 /* Job by job, so that lines of several do not mix. */
 static void output_print(struct process *process)
 {
-    bool has_out = process->out, has_errors = process->errors;
-    struct err err = {0};
+    struct printed printed = {.job = process->job,
+                              .has = {process->out != NULL, process->errors != NULL},
+                              .from = {process->out_before, process->errors_before}};
     logfile_close(steal_ptr(&process->out));
     logfile_close(steal_ptr(&process->errors));
-    int rc = has_out ? log_copy(process, "stdout", process->out_before, STDOUT_FILENO, &err) : 0;
-    if (rc == 0 && has_errors)
-        rc = log_copy(process, "stderr", process->errors_before, STDERR_FILENO, &err);
-    if (rc && process->graph->shell.end.err.code == 0)
-        shell_abort(&process->graph->shell, &err);
+    print_add(process->graph, printed);
 }
 
 static void joblog_note(const struct process *process)

@@ -192,14 +192,28 @@ static void on_memory_back(void *context, uint32_t seat)
         device_event(graph, DEV_DEVICE_UP, chosen);
 }
 
-static void peaks_take(struct graph *graph, uint32_t chosen)
+/* What the job's own processes hold; 0: that is not known, or they hold nothing. */
+static uint64_t use_of(const struct process *process, const struct device_sample *sample)
 {
-    const struct graph_device *device = &graph->devices[chosen];
+    uint64_t bytes = 0;
+    pid_t guard_pid = process->worker ? process->worker->guard_pid : 0;
+    for (size_t i = 0; guard_pid > 0 && i < sample->n_uses; i++)
+        if (sample->uses[i].guard_pid == guard_pid)
+            bytes = sample->uses[i].mem_bytes;
+    return bytes;
+}
+
+/* If its own is not known, that of a job alone on its devices is what the devices have in use. */
+static void peaks_take(struct graph *graph, const struct device_sample *sample)
+{
+    const struct graph_device *device = &graph->devices[sample->device];
     uint64_t used = device->used_bytes - MIN(device->idle_bytes, device->used_bytes);
-    for (struct process *p = graph->processes; p; p = p->next)
-        for (size_t i = 0; p->is_alone && i < p->seat.n_devices; i++)
-            if (p->devices[i] == chosen && !p->is_gone)
-                p->mem_peak_bytes = MAX(p->mem_peak_bytes, used);
+    for (struct process *p = graph->processes; p; p = p->next) {
+        uint64_t own = use_of(p, sample);
+        for (size_t i = 0; !p->is_gone && i < p->seat.n_devices; i++)
+            if (p->devices[i] == sample->device)
+                p->mem_peak_bytes = MAX(p->mem_peak_bytes, own ? own : p->is_alone ? used : 0);
+    }
 }
 
 static void on_sampled(void *context, const struct device_sample *sample)
@@ -216,7 +230,7 @@ static void on_sampled(void *context, const struct device_sample *sample)
     device->joules += MAX(sample->power_w, 0.0) * (double)since_ms / 1000.0;
     if (device->n_processes == 0 && !device->awaits_memory)
         device->idle_bytes = sample->mem_used_bytes;
-    peaks_take(graph, chosen);
+    peaks_take(graph, sample);
 }
 
 static void on_lost(void *context, uint32_t chosen, bool is_awaited)

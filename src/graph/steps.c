@@ -120,15 +120,11 @@ static void on_bench(struct graph *graph, const struct dag_action *action)
             "%s is not used any more: several jobs found it ill", buf_text(&label));
 }
 
-static void on_over(struct graph *graph, const struct dag_action *action)
-{
-    (void)action;
-    graph->is_over = true;
-}
-
 static void (*const handlers[])(struct graph *graph, const struct dag_action *action) = {
-    [DACT_START] = on_start, [DACT_END] = on_end,   [DACT_SETTLED] = on_settled,
-    [DACT_BENCH] = on_bench, [DACT_OVER] = on_over,
+    [DACT_START] = on_start,
+    [DACT_END] = on_end,
+    [DACT_SETTLED] = on_settled,
+    [DACT_BENCH] = on_bench,
 };
 
 /* ---- events ---- */
@@ -155,10 +151,11 @@ void graph_tell(struct graph *graph, struct dag_event event)
     graph->events.is_handled = true;
     for (size_t at = 0; at < graph->events.len; at++) {
         graph->events.at[at].now_ms = shell_now(&graph->shell);
-        graph->is_over = false;
         size_t n_actions = dag_step(graph->dag, &graph->events.at[at], &actions);
+        graph->is_over = dag_view(graph->dag).is_over;
         for (size_t i = 0; i < n_actions; i++)
-            handlers[actions[i].kind](graph, &actions[i]);
+            if (actions[i].kind != DACT_OVER)
+                handlers[actions[i].kind](graph, &actions[i]);
     }
     graph->events.len = 0;
     graph->events.is_handled = false;

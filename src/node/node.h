@@ -181,7 +181,7 @@ struct node_worker {
     const struct node_ops *ops;
     const struct worker_handlers *handlers;
     void *context;
-    pid_t guard_pid; /* for messages */
+    pid_t guard_pid; /* on its machine, for messages and samples; 0: not known yet */
 };
 struct node_files {
     const struct node_files_ops *ops;

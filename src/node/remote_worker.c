@@ -296,6 +296,7 @@ static void on_started(struct remote_worker *w, const struct frame *frame, struc
     (void)frame;
     wire_started(body, &started);
     w->pid = (pid_t)MIN(started.pid, (uint64_t)INT32_MAX);
+    w->base.guard_pid = (pid_t)MIN(started.guard_pid, (uint64_t)INT32_MAX);
     if (w->base.handlers->started && !w->is_started)
         w->base.handlers->started(w->base.context);
     w->is_started = true;

@@ -23,7 +23,7 @@
 #include "base/err.h"
 
 enum {
-    WIRE_PROTOCOL = 2,
+    WIRE_PROTOCOL = 3,
     WIRE_HEADER_BYTES = 16,
     WIRE_DATA_MAX_BYTES = 64 * 1024, /* of one frame of data; a sender cuts what is longer */
     WIRE_CREDIT_BYTES = 256 * 1024,  /* of each stream of a worker, at first */
@@ -57,7 +57,7 @@ enum {
     X(WARNED, 4096)              /* from it: text for the user */      \
     X(FAILED, 4096)              /* from it: an error of the node */   \
     X(EXPLAINED, 0)              /* to it: a kill has its reason */    \
-    X(SAMPLE, 64)                /* from it: state of a device */      \
+    X(SAMPLE, 512)               /* from it: state of a device */      \
     X(STAGE, 8192)               /* to it: are files shared? */        \
     X(STAGED, 8192)              /* from it: they are, or where */     \
     X(PREPARE, 16777216)         /* to it: take the input, look */     \

@@ -489,6 +489,21 @@ void wire_input(struct wire_body *body, struct wire_input *input)
         body->is_malformed = true;
 }
 
+static void wire_uses(struct wire_body *body, struct device_sample *sample)
+{
+    uint32_t n_uses = (uint32_t)sample->n_uses;
+    wire_u32(body, &n_uses);
+    if (n_uses > SAMPLE_USES_MAX) {
+        body->is_malformed = true;
+        n_uses = 0;
+    }
+    sample->n_uses = n_uses;
+    for (uint32_t i = 0; i < n_uses; i++) {
+        wire_i32(body, &sample->uses[i].guard_pid);
+        wire_u64(body, &sample->uses[i].mem_bytes);
+    }
+}
+
 void wire_sample(struct wire_body *body, struct device_sample *sample)
 {
     int milliwatts = sample->power_w < 0 ? -1 : (int)(sample->power_w * 1000 + 0.5);
@@ -504,6 +519,7 @@ void wire_sample(struct wire_body *body, struct device_sample *sample)
     if (milliwatts < -1)
         body->is_malformed = true;
     sample->power_w = milliwatts < 0 ? -1 : milliwatts / 1000.0;
+    wire_uses(body, sample);
 }
 
 /* ---- files ---- */

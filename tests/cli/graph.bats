@@ -224,6 +224,23 @@ END
     says "5 of 5"
 }
 
+@test "the peak of a job that shares a device is the memory of its own processes" {
+    cat >job <<'END'
+echo "$$ $1" >>procs
+sh -c 'echo "$$ 1" >>procs; sleep 3'
+END
+    printf 'jobs:\n  large: {run: "sh job 8", gpus: {share: 0.5}}\n  small: {run: "sh job 3", gpus: {share: 0.5}}\n' >g.yaml
+    : >procs
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1,procfile=0:$PWD/procs MUSTER_SYSFS=/nowhere
+    for hosts in "" "--hosts one --via env"; do
+        rm -rf muster-runs
+        run --separate-stderr limited "$MUSTER" graph -q -g all $hosts g.yaml
+        ended_with 0
+        run sqlite3 muster-runs/latest/run.db 'SELECT mem_peak_bytes >> 30 FROM jobs ORDER BY name'
+        [ "${lines[*]}" = "9 4" ]
+    done
+}
+
 @test "batch: auto is what muster fit has found for the same command" {
     worker train <<'END'
 #!/bin/sh

@@ -197,6 +197,19 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     seq 300000 | cmp - printed
 }
 
+@test "a reader that stops holds up nothing but what is printed, and then gets all of it, job by job" {
+    mkfifo out
+    { until [ -e go ]; do sleep 0.1; done; cat; } <out >read 3>&- 4>&- &
+    local reader=$!
+    graph_begin -g cpu:2 -- sh -c 'seq 30000; echo {} >>ran' ::: 1 2 3 4 5 6 >out
+    wait_for has_lines ran 6
+    kill -0 $PID
+    touch go
+    wait $PID
+    wait $reader
+    [ "$(cat read)" = "$(for job in 1 2 3 4 5 6; do seq 30000; done)" ]
+}
+
 @test "--on-finish gets the summary, however the run ended" {
     jobs_are "  a: {run: 'sleep 60'}
   b: {run: 'true', needs: a}"

@@ -73,7 +73,7 @@ PURE_SYSTEM_HEADERS = {"math.h", "signal.h", "stdbool.h", "stddef.h", "stdint.h"
 # What core's objects may import: memory at the start, bytes, the words of a broken invariant, and what the compiler
 # calls for numbers of 128 bits.
 PURE_IMPORTS = {
-    "calloc", "malloc", "free", "abort", "memcpy", "memmove", "memset", "memcmp", "memmem", "memchr", "strlen",
+    "calloc", "malloc", "realloc", "free", "abort", "memcpy", "memmove", "memset", "memcmp", "memmem", "memchr", "strlen",
     "snprintf", "fprintf", "fputc", "fwrite", "fputs", "stderr", "strcmp", "bcmp",
     "_GLOBAL_OFFSET_TABLE_", "__udivti3", "__umodti3", "__udivmodti4", "__floatuntidf",
 }

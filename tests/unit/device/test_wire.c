@@ -43,7 +43,12 @@ static void a_device_reads_back_as_it_was_written(void **state)
 static void a_sample_reads_back_as_it_was_written(void **state)
 {
     (void)state;
-    struct device_sample sample = {.device = 7, .mem_used_bytes = 5, .power_w = 1.5, .ill = "x"},
+    struct device_sample sample = {.device = 7,
+                                   .mem_used_bytes = 5,
+                                   .power_w = 1.5,
+                                   .ill = "x",
+                                   .n_uses = 2,
+                                   .uses = {{11, 1ull << 40}, {12, 0}}},
                          back = {0};
     struct buf text = BUF_INIT;
     sample_format_json(&sample, &text);

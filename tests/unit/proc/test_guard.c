@@ -488,9 +488,8 @@ static void next_run(struct guard *guard, struct spawn_opts opts, struct guard_r
     for (ssize_t got; (got = read(from_worker, block, sizeof(block))) > 0;)
         buf_add(out, block, (size_t)got);
     close(from_worker);
-    do
-        assert_true(next_report(guard, last));
-    while (last->kind != GUARD_GONE && last->kind != GUARD_EXEC_FAILED);
+    while (next_report(guard, last) && last->kind != GUARD_GONE && last->kind != GUARD_EXEC_FAILED)
+        ;
 }
 
 static void guard_let_go(struct guard *guard)
@@ -542,30 +541,28 @@ static void a_guard_that_stays_starts_one_worker_after_the_other(void **state)
 static void a_worker_may_have_long_arguments_and_a_long_environment(void **state)
 {
     (void)state;
-    enum {
-        LEN = 100000
-    };
+    const size_t n = 100000;
     const char *argv[WORDS_MAX + 2];
-    char *entry = xcalloc(LEN + 1, 1);
+    char *entry = xcalloc(n + 1, 1);
     struct guard guard = GUARD_INIT;
     struct guard_report last;
     struct buf out = BUF_INIT;
-    memset(entry, 'x', LEN);
+    memset(entry, 'x', n);
     memcpy(entry, "TINT=", 5);
-    struct spawn_opts opts =
-        zoo_opts(argv, (const char *const[]){"say", "TINT", "say", entry, NULL});
+    const char *const words[] = {"say", "TINT", "say", entry, NULL};
+    struct spawn_opts opts = zoo_opts(argv, words);
     opts.envp = (const char *const[]){entry, NULL};
     for (int i = 0; i < 2; i++) {
         next_run(&guard, opts, &last, &out);
-        assert_int_equal(out.len, LEN - 5 + 1 + strlen("(unset)\n"));
-        assert_int_equal(memcmp(out.at, entry + 5, LEN - 5), 0);
+        assert_int_equal(out.len, n - 5 + 1 + strlen("(unset)\n"));
+        assert_int_equal(memcmp(out.at, entry + 5, n - 5), 0);
     }
     guard_let_go(&guard);
     buf_release(&out);
     free(entry);
 }
 
-/* An order may come when its worker is gone already: the next one must not pay for it. */
+/* It may come late: the next worker must not pay for it. */
 static void an_order_for_a_worker_that_is_gone_does_not_reach_the_next(void **state)
 {
     (void)state;
