@@ -10,7 +10,7 @@
  *
  *   !          a block that is never cut, and keeps a KV cache
  *   #          a block that is never cut
- *   1 … 9      behind ! or #: blocks with the same digit are of one class, as if they stood together
+ *   1 … 9      behind ! or #: blocks with the same digit are of one class
  *   -          it has no tensors of its own, and is a key of maps anyhow
  *   =PATH      its weight is that of module PATH, if config.json ties them, or the files have none
  *   {NAME}     it has buffers that files do not have (model/buffers.h)

@@ -24,8 +24,8 @@ struct model_buffer {
 
 /*
  * The buffers of a name of a layout: rope[:SHARE] (of a head, that rotates where config.json does
- * not say it), rope_layers, scale, gptj, sinusoid, neo, bigcode, ids2, vision_rope, patches. Returns how many; 0 for an
- * unknown name. `config` is the text of config.json, or empty.
+ * not say it), rope_layers, scale, gptj, sinusoid, neo, bigcode, ids2, vision_rope, patches.
+ * Returns how many; 0 for an unknown name. `config` is the text of config.json, or empty.
  */
 size_t model_buffers_make(struct str spec, struct str config,
                           struct model_buffer out[MODEL_BUFFERS_MAX]);

@@ -12,7 +12,7 @@
 
 enum {
     CONFIG_BYTES_MAX = 4 << 20,
-    /* Products of three of them, and of a context and a batch, fit into 64 bits as a double does. */
+    /* Products of three of them, of a context and of a batch are within what a double holds. */
     MODEL_NUMBER_MAX = 1000000000
 };
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which part of a model goes to which device (muster plan): the wish of the user becomes the wish of
- * core/partition.h, whose map becomes a device_map of Hugging Face, a table, and a picture. Pure but
- * for the map's file.
+ * Which part of a model goes to which device (muster plan): the wish of the user becomes that of
+ * core/partition.h, whose map becomes a device_map of Hugging Face, a table, and a picture. Pure.
  *
  * The formulas beside those of model/estimate.h, in bytes: activations of inference, which every
  * GPU that holds a part has for one block at a time, s b (4 h + 2 i) e, and the logits of the last
- * token of each sequence in float32, 4 b v. s: tokens of a sequence, b: sequences, h: hidden size, i:
- * width of the MLP (4 h if config.json does not say it), e: bytes of an element, v: vocabulary.
+ * token of each sequence in float32, 4 b v. s: tokens of a sequence, b: sequences, h: hidden size,
+ * i: width of the MLP (4 h if config.json does not say it), e: bytes of an element, v: vocabulary.
  * The four: the residual, its norm, and queries with their result; of the MLP two, because most
  * have a gate. Kernels such as FlashAttention keep no s x s matrix.
  */
@@ -78,9 +77,9 @@ enum {
     PLAN_PROBLEMS_MAX = 20
 };
 /*
- * Replaces the plan's map by the one in `text`, for the report; `name` is for messages. A module that
- * the model does not have, a tensor that has no device, or two of them, and a device that is not
- * among those of the wish, are problems. ERR_DATA if it is no map.
+ * Replaces the plan's map by the one in `text`, for the report; `name` is for messages. A module
+ * that the model does not have, a tensor that has no device, or two of them, and a device that is
+ * not among those of the wish, are problems. ERR_DATA if it is no map.
  */
 MUST_CHECK int plan_map_take(struct model_plan *plan, const char *name, struct str text,
                              struct plan_check *check, struct err *err);

@@ -156,7 +156,7 @@ static void tensors_place(struct taking *taking)
     }
 }
 
-/* Blocks that the map cuts, and tied tensors that it parts: both load, and then fail or are slow. */
+/* Blocks that the map cuts, and tied tensors that it parts: both load, and then fail. */
 static void cuts_find(struct taking *taking)
 {
     const struct partition_model *of = &taking->plan->tree.of;
