@@ -174,7 +174,7 @@ static void look_pause(uint64_t waited_ns)
 static int late_look(struct muster_dist *dist, const struct md_call *call, const char *what)
 {
     const struct md_device *device = dist->device;
-    uint64_t now_ns = md_now_ns(), early_ns = dist->timeout_ms * 1000000 / 20;
+    uint64_t now_ns = md_now_ns(), early_ns = dist->timeout_ms * 1000000 / 10;
     double limit_s = (double)dist->timeout_ms / 1e3;
     char name[160];
     if (now_ns + early_ns < device->deadline_ns)
