@@ -192,6 +192,25 @@ END
     [ "$(cat left)" != "$first" ] || says "it is connected again"
 }
 
+@test "a signal ends a run that waits for a lost host with nothing running" {
+    waiting_jobs 1
+    worker reach_if_up <<'END'
+#!/bin/sh
+[ ! -e down ] && exec ./reach "$@"
+END
+    graph_begin --hosts one=cpu:1 --host-timeout 2s --grace 1s --via './reach_if_up {host}' g.yaml
+    wait_for has_lines effects 1
+    touch down
+    kill -KILL "$(agent_of one)"
+    wait_for grep -q "one: lost" said
+    sleep 4 # what ran there is gone for sure
+    kill -TERM "$PID"
+    wait_for is_gone "$PID"
+    local rc=0
+    wait "$PID" || rc=$?
+    [ "$rc" -eq 143 ]
+}
+
 @test "a host that returns has its jobs again, and the run waits for it" {
     waiting_jobs "1, 2"
     graph_begin --hosts one=cpu:1 --via './reach {host}' --host-timeout 1s --grace 1s g.yaml
