@@ -112,7 +112,8 @@ static bool piece_write(struct graph *graph, const char *path, uint64_t *from, u
     else if (got == 0)
         fail(&err, ERR_DATA, "%s has become shorter", path);
     else if (write_all(fd, piece, (size_t)got, &err) != 0)
-        wrap(&err, err.code, "std%s, which was to have %s", fd == STDOUT_FILENO ? "out" : "err", path);
+        wrap(&err, err.code, "std%s, which was to have %s", fd == STDOUT_FILENO ? "out" : "err",
+             path);
     *from += (uint64_t)MAX(got, (ssize_t)0);
     if (err.code && !is_unread(fd, err.sys))
         lose(graph, &err);
