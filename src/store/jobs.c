@@ -8,7 +8,7 @@
 #define WALL_MS_MAX (INT64_C(1) << 43) /* the year 2248; in nanoseconds it is an int64_t too */
 
 static const char *const state_names[] = {
-#define X(id, name) [JOB_##id] = name,
+#define X(id, name) [JOB_##id] = (name),
     JOB_STATES(X)
 #undef X
 };
