@@ -74,13 +74,25 @@ static int call_check(struct muster_dist *dist, const struct muster_dist_call *w
                    md_collective_name(what->kind), why);
 }
 
+/* After an error nothing is done. */
+static int call_work(struct muster_dist *dist, const struct md_call *call)
+{
+    const struct md_around *around = call->around;
+    int rc = atomic_load(&dist->code);
+    if (rc == 0 && around)
+        rc = around->before(around->arg);
+    rc = rc ? rc : dist->backend->run(dist, call);
+    if (rc == 0 && around)
+        around->after(around->arg);
+    return rc;
+}
+
 /* With the lock, which is open while the backend works. */
 static int call_run(struct muster_dist *dist, const struct md_call *call)
 {
     dist->is_busy = true;
     pthread_mutex_unlock(&dist->lock);
-    int rc = atomic_load(&dist->code);
-    rc = rc ? rc : dist->backend->run(dist, call);
+    int rc = call_work(dist, call);
     pthread_mutex_lock(&dist->lock);
     dist->is_busy = false;
     dist->n_done = call->seq;
@@ -179,12 +191,13 @@ static int call_do(struct muster_dist *dist, const struct muster_dist_call *what
     return rc ? rc : atomic_load(&dist->code);
 }
 
-int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
-                      uint64_t *ticket)
+int md_start(struct muster_dist *dist, const struct muster_dist_call *what,
+             const struct md_around *around, uint64_t *ticket)
 {
     struct md_call call = call_of(what);
     int rc = md_check(dist);
     rc = rc ? rc : call_check(dist, &call.what);
+    call.around = around;
     *ticket = 0;
     if (rc != 0)
         return rc;
@@ -193,6 +206,12 @@ int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *w
     *ticket = call.seq;
     pthread_mutex_unlock(&dist->lock);
     return rc;
+}
+
+int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
+                      uint64_t *ticket)
+{
+    return md_start(dist, what, NULL, ticket);
 }
 
 int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)

@@ -18,10 +18,21 @@ enum {
     MD_CALLS_MAX = 1024 /* under way at once */
 };
 
+/*
+ * What the thread does with the values before it begins an operation, and after it. `before` returns 0,
+ * or the code of md_fail: then the operation is not begun.
+ */
+struct md_around {
+    int (*before)(void *arg);
+    void (*after)(void *arg);
+    void *arg;
+};
+
 /* An operation with its number among those of its rank, from 1. */
 struct md_call {
     struct muster_dist_call what;
     uint64_t seq;
+    const struct md_around *around; /* NULL: nothing */
 };
 
 /* When an operation was done. CLOCK_MONOTONIC. */
@@ -101,6 +112,9 @@ size_t md_in_bytes(const struct muster_dist *dist, const struct muster_dist_call
 size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
 
 bool md_calls_init(struct muster_dist *dist);
+/* muster_dist_start; *around, which may be NULL, stays until the operation is done. */
+int md_start(struct muster_dist *dist, const struct muster_dist_call *what,
+             const struct md_around *around, uint64_t *ticket);
 /* Finish what was started, and end the thread. */
 void md_calls_end(struct muster_dist *dist);
 void md_calls_release(struct muster_dist *dist);
