@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "inside.h"
+#include "tcp.h"
 
 #if !defined(MADV_WIPEONFORK)
 #define MADV_WIPEONFORK 18 /* Linux 4.14; headers may be older */
@@ -165,12 +165,15 @@ static int timeout_choose(struct muster_dist *dist, const struct muster_dist_opt
 static int backend_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
                           const struct md_backend_ops **out)
 {
-    static const struct md_backend_ops *const backends[] = {&md_shm_ops, &md_mpi_ops};
+    static const struct md_backend_ops *const backends[] = {&md_shm_ops, &md_mpi_ops, &md_tcp_ops};
     const char *variable = getenv("MUSTER_DIST_BACKEND");
     const char *name = opts && opts->backend ? opts->backend : variable ? variable : "";
     const struct md_place *place = &dist->place;
     bool is_here = place->local_size == 0 || place->local_size == place->size;
-    *out = place->size == 1 ? &md_self_ops : is_here ? &md_shm_ops : &md_mpi_ops;
+    *out = place->size == 1    ? &md_self_ops
+           : is_here           ? &md_shm_ops
+           : md_tcp_can(place) ? &md_tcp_ops
+                               : &md_mpi_ops;
     if (*name == '\0' || strcmp(name, "auto") == 0)
         return 0;
     const struct md_backend_ops *named = NULL;
@@ -178,7 +181,7 @@ static int backend_choose(struct muster_dist *dist, const struct muster_dist_opt
         if (strcmp(name, backends[i]->name) == 0)
             named = backends[i];
     if (!named)
-        return md_fail(dist, MUSTER_DIST_EENV, "there is no backend '%.20s' (shm, mpi, auto)",
+        return md_fail(dist, MUSTER_DIST_EENV, "there is no backend '%.20s' (shm, mpi, tcp, auto)",
                        name);
     if (named == &md_shm_ops && !is_here)
         return md_fail(dist, MUSTER_DIST_EENV,

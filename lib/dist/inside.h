@@ -87,7 +87,7 @@ struct muster_dist {
     struct md_times *times; /* of those that the thread did, likewise */
 };
 
-extern const struct md_backend_ops md_self_ops, md_shm_ops, md_mpi_ops;
+extern const struct md_backend_ops md_self_ops, md_shm_ops, md_mpi_ops, md_tcp_ops;
 
 uint64_t md_now_ns(void);
 
