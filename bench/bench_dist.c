@@ -5,6 +5,7 @@
  * communication that a backward pass hides.
  *
  *     bench_dist [RANKS [ROUNDS]]      default 2 and 5
+ *     MUSTER_DIST_BACKEND=tcp MUSTER_DIST_PORT=PORT bench_dist …
  *
  * A line a size: bytes, ranks, and microseconds in ordinary memory, in the library's, of the copy; the
  * median of the rounds, in each of which all sizes take part. Then two lines for gradients of 64 MiB and
@@ -295,6 +296,7 @@ static void environment_set(int rank, int n_ranks, int job)
         snprintf(text, sizeof(text), "%d", variables[i].value);
         setenv(variables[i].name, text, 1);
     }
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
 }
 
 int main(int argc, char **argv)
