@@ -63,7 +63,9 @@ static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
         ddp->buckets[b].n_ready = 0;
     const struct muster_dist_call call = {MUSTER_ALL_REDUCE, MUSTER_FLOAT64,   MUSTER_SUM, 0,
                                           &ddp->samples[0],  &ddp->samples[1], 1};
-    return muster_dist_start(ddp->dist, &call, &ddp->ticket);
+    int rc = muster_dist_start(ddp->dist, &call, &ddp->samples_ticket);
+    ddp->ticket = rc == 0 ? ddp->samples_ticket : ddp->ticket;
+    return rc;
 }
 
 int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples)
@@ -99,16 +101,22 @@ static int param_pack(const struct ddp_bucket *bucket, const struct ddp_param *p
     return md_nonfinite_tell(ddp, param, bucket->wire, param->is_view ? 1 : factor);
 }
 
+static int factor_find(struct muster_ddp *ddp, double *factor)
+{
+    double own = ddp->samples[0], all = ddp->samples[1], size = ddp->dist->place.size;
+    if (all == 0)
+        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "no rank has samples in this step");
+    *factor = ddp->opts.gradients_are_sums ? size / all : size * own / all;
+    return 0;
+}
+
 /* In the thread. The number of samples of all ranks is there, because operations are in order. */
 static int bucket_pack(void *arg)
 {
     const struct ddp_bucket *bucket = arg;
     struct muster_ddp *ddp = bucket->ddp;
-    double own = ddp->samples[0], all = ddp->samples[1], size = ddp->dist->place.size;
-    if (all == 0)
-        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "no rank has samples in this step");
-    double factor = ddp->opts.gradients_are_sums ? size / all : size * own / all;
-    int rc = 0;
+    double factor = 1;
+    int rc = factor_find(ddp, &factor);
     for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++)
         rc = param_pack(bucket, &ddp->params[i], factor);
     return rc;
@@ -128,13 +136,31 @@ static void bucket_unpack(void *arg)
     }
 }
 
+/* By the caller, when the number of samples of all ranks is there; NCCL multiplies by the factor. */
+static int device_bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket,
+                               const struct muster_dist_call *call)
+{
+    size_t width = muster_type_bytes(bucket->wire);
+    int rc = muster_dist_wait(ddp->dist, ddp->samples_ticket);
+    rc = rc ? rc : factor_find(ddp, &ddp->factor);
+    for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++) {
+        const struct ddp_param *param = &ddp->params[i];
+        rc =
+            md_device_put(ddp->dist, (char *)bucket->flat + param->at * width,
+                          ddp->samples[0] > 0 ? param->is.gradient : NULL, param->is.count * width);
+    }
+    return rc ? rc : md_start(ddp->dist, call, &ddp->factor, NULL, &bucket->ticket);
+}
+
 static int bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket)
 {
     const struct muster_dist_call call = {MUSTER_ALL_REDUCE, bucket->wire, MUSTER_MEAN,  0,
                                           bucket->flat,      bucket->flat, bucket->count};
     bucket->around = (struct md_around){bucket_pack, bucket_unpack, bucket};
     bucket->ready_ns = md_now_ns();
-    int rc = md_start(ddp->dist, &call, &bucket->around, &bucket->ticket);
+    int rc = bucket->is_on_device
+                 ? device_bucket_start(ddp, bucket, &call)
+                 : md_start(ddp->dist, &call, NULL, &bucket->around, &bucket->ticket);
     ddp->ticket = rc == 0 ? bucket->ticket : ddp->ticket;
     return rc;
 }
@@ -189,6 +215,19 @@ int muster_ddp_ready(struct muster_ddp *ddp, size_t param)
 
 /* ---- the end ---- */
 
+/* Those on a device, whose values the caller's stream may still be at work on: by the caller. */
+static int device_bucket_unpack(struct muster_ddp *ddp, const struct ddp_bucket *bucket)
+{
+    size_t width = muster_type_bytes(bucket->wire);
+    int rc = ddp->opts.allows_nonfinite ? 0 : md_bucket_look(ddp, bucket);
+    for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++) {
+        const struct ddp_param *param = &ddp->params[i];
+        rc = md_device_put(ddp->dist, param->is.gradient,
+                           (const char *)bucket->flat + param->at * width, param->is.count * width);
+    }
+    return rc;
+}
+
 static int step_finish(struct muster_ddp *ddp)
 {
     if (!ddp->is_begun)
@@ -197,6 +236,9 @@ static int step_finish(struct muster_ddp *ddp)
                        ddp->dist->place.rank);
     int rc = buckets_start(ddp, true);
     rc = rc ? rc : muster_dist_wait(ddp->dist, ddp->ticket);
+    for (size_t b = 0; rc == 0 && b < ddp->n_buckets; b++)
+        if (ddp->buckets[b].is_on_device)
+            rc = device_bucket_unpack(ddp, &ddp->buckets[b]);
     ddp->is_begun = false;
     ddp->n_samples = 0;
     return rc;

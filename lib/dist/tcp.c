@@ -159,7 +159,7 @@ static void call_send(struct work *work, size_t few)
 {
     struct md_tcp *tcp = work->tcp;
     const struct muster_dist_call *what = &work->call->what;
-    struct tcp_signature own = {md_shm_pack(what), what->count, work->call->seq};
+    struct tcp_signature own = {md_shm_pack(work->call), what->count, work->call->seq};
     bool is_broadcast = what->kind == MUSTER_BROADCAST;
     tcp->peers[tcp->rank].last = own;
     for (uint32_t r = 0; r < tcp->size; r++) {
@@ -214,13 +214,14 @@ static int call_do(struct muster_dist *dist, const struct md_call *call)
     struct md_tcp *tcp = dist->impl;
     size_t width = muster_type_bytes(call->what.type), bytes = call->what.count * width;
     struct work work = {dist, tcp, call, call->what.in, call->what.out, width, bytes};
-    bool is_few = call->what.kind != MUSTER_BARRIER && bytes <= MD_TCP_SMALL_BYTES;
+    bool has_values = call->what.kind != MUSTER_BARRIER && call->memory == MD_HOST && bytes > 0;
+    bool is_few = has_values && bytes <= MD_TCP_SMALL_BYTES;
     tcp->deadline_ns = md_now_ns() + dist->timeout_ms * 1000000;
     call_send(&work, is_few ? bytes : 0);
     int rc = md_tcp_exchange(dist, call);
     rc = rc ? rc : calls_compare(&work);
     rc = rc ? rc : md_tcp_aside(dist, call); /* of those that did not wait for this rank */
-    if (rc != 0 || call->what.kind == MUSTER_BARRIER || bytes == 0)
+    if (rc != 0 || !has_values)
         return rc;
     if (!is_few)
         return runs[call->what.kind](&work);
@@ -233,7 +234,7 @@ static int tcp_run(struct muster_dist *dist, const struct md_call *call)
     struct md_tcp *tcp = dist->impl;
     int rc = call_do(dist, call);
     pthread_mutex_lock(&tcp->lock);
-    tcp->n_done = rc == 0 ? call->seq : tcp->n_done;
+    tcp->n_done = rc == 0 && call->memory != MD_DEVICE ? call->seq : tcp->n_done;
     pthread_mutex_unlock(&tcp->lock);
     return rc;
 }
@@ -292,5 +293,6 @@ const struct md_backend_ops md_tcp_ops = {
     .open = tcp_open,
     .close = tcp_close,
     .run = tcp_run,
+    .look = md_tcp_look,
     .fail = md_tcp_fail,
 };

@@ -111,6 +111,8 @@ void md_tcp_fail(struct muster_dist *dist, int *code, char *text);
  * taken over. NULL: the ranks are meeting, and a connection that ended is an error as well.
  */
 int md_tcp_aside(struct muster_dist *dist, const struct md_call *call);
+/* An error of another rank, or a rank that is gone, during an operation in device memory. */
+int md_tcp_look(struct muster_dist *dist, const struct md_call *call);
 /* Say farewell, so that nobody takes it for an accident, and let what was sent arrive. */
 void md_tcp_leave(struct md_tcp *tcp, bool is_well);
 void md_tcp_format(const struct tcp_signature *signature, char *out, size_t cap);

@@ -279,6 +279,23 @@ static int lost_tell(struct muster_dist *dist, uint32_t rank, const struct md_ca
                    last);
 }
 
+int md_tcp_look(struct muster_dist *dist, const struct md_call *call)
+{
+    struct md_tcp *tcp = dist->impl;
+    for (uint32_t r = 0; r < tcp->size; r++) {
+        enum look look = MOVED;
+        pthread_mutex_lock(&tcp->lock);
+        while (look == MOVED)
+            look = tcp->peers[r].fd >= 0 ? aside_read(&tcp->peers[r], UINT64_MAX) : IDLE;
+        pthread_mutex_unlock(&tcp->lock);
+        if (look == TOLD)
+            return told_adopt(dist, &tcp->peers[r]);
+        if (look == LOST)
+            return lost_tell(dist, r, call, 0);
+    }
+    return 0;
+}
+
 static int late_tell(struct muster_dist *dist, const struct md_call *call)
 {
     struct md_tcp *tcp = dist->impl;
@@ -384,7 +401,7 @@ int md_tcp_exchange(struct muster_dist *dist, const struct md_call *call)
     uint32_t rank = 0;
     bool is_patient = true;
     if (call)
-        own = (struct tcp_signature){md_shm_pack(&call->what), call->what.count, call->seq};
+        own = (struct tcp_signature){md_shm_pack(call), call->what.count, call->seq};
     while (!is_over(tcp)) {
         enum look look = exchange_look(tcp, &own, is_patient, &rank);
         int error = errno;

@@ -5,10 +5,10 @@
  * says, an estimate is refused or adds up.
  */
 #include "base/cleanup.h"
-#include "fit/estimate.h"
 #include "fit/memo.h"
 #include "fit/output.h"
 #include "fuzz.h"
+#include "model/estimate.h"
 
 static void check_memos(struct str text)
 {
