@@ -16,7 +16,8 @@
  *
  * Gradients travel in buckets, in the reverse order of registration, which is about the order in which
  * backward makes them. What was not said to be ready, as a parameter that this batch did not use, is
- * taken as it is by finish. After finish every rank has the mean over all samples of all ranks, however
+ * taken as it is by finish. A thread of the library packs, looks for NaN, exchanges and unpacks, so ready
+ * returns at once. After finish every rank has the mean over all samples of all ranks, however
  * unevenly these are spread, and the same bits.
  *
  * Accumulation: run the passes of the first micro-batches without begin, which is when ready has no
@@ -60,7 +61,8 @@ struct muster_param {
 
 /* Zero means default. */
 struct muster_ddp_opts {
-    size_t bucket_bytes; /* default 25 MiB; a larger parameter has a bucket of its own */
+    size_t bucket_bytes; /* default 25 MiB; a larger parameter has a bucket of its own. The last
+                            bucket has an eighth, or one parameter: no backward pass hides it */
     enum muster_type
         wire; /* bfloat16 or float16: float32 gradients travel in it, summed in float32;
                                 others: as they are */
@@ -72,7 +74,7 @@ struct muster_ddp_opts {
 /* A bucket in the newest step. CLOCK_MONOTONIC; zeros in a world that has not finished one. */
 struct muster_ddp_bucket {
     size_t n_params, bytes;
-    uint64_t ready_ns, begin_ns, end_ns; /* handed over; its all-reduce on this rank */
+    uint64_t ready_ns, begin_ns, end_ns; /* handed over; its exchange on this rank, with packing */
 };
 
 /*

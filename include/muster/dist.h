@@ -24,7 +24,8 @@
  * rounded on the way, so bits depend on devices and versions.
  *
  * Errors are sticky, and are those of all ranks: the first one ends every operation on every rank with
- * the same code and message. So a program needs to check only what it acts upon, and close.
+ * the same code and message (ranks of several machines that see one accident in the same moment may tell
+ * it in words of their own). So a program needs to check only what it acts upon, and close.
  *
  * Threads: any thread may call, but the order of the operations is the caller's business, and open and
  * close are called once. A process forked from a rank must not use the handle: it is refused there, and
@@ -93,8 +94,8 @@ struct muster_dist_opts {
     uint64_t timeout_ms; /* for each operation, and for all ranks to come at first; default:
                             MUSTER_DIST_TIMEOUT (90, 90s, 5m, 2h), else ten minutes */
     /*
-     * "shm" or "mpi"; "nccl", "shm+nccl" or "mpi+nccl" for values in device memory by NCCL, which "shm"
-     * and "mpi" take through the host; default: MUSTER_DIST_BACKEND, else "auto", what reaches all ranks
+     * "shm", "tcp" or "mpi"; "nccl", or "shm+nccl" and so on, for values in device memory by NCCL, which
+     * the former take through the host; default: MUSTER_DIST_BACKEND, else "auto", what reaches all ranks
      */
     const char *backend;
     bool has_device_memory; /* it is asked of the driver for each operation; implied by nccl */
@@ -133,7 +134,7 @@ MUSTER_API int muster_dist_close(struct muster_dist *dist);
 MUSTER_API uint32_t muster_dist_rank(const struct muster_dist *dist);
 MUSTER_API uint32_t muster_dist_size(const struct muster_dist *dist);
 MUSTER_API uint32_t muster_dist_local_rank(const struct muster_dist *dist);
-/* "self" for a world of one, "shm", "mpi", each with "+nccl" for device memory; "" if there is none. */
+/* "self" for a world of one, "shm", "tcp", "mpi", with "+nccl" for device memory; "" if there is none. */
 MUSTER_API const char *muster_dist_backend(const struct muster_dist *dist);
 
 /* The sticky error: 0 while there is none, and its message, "" while there is none. */
@@ -179,8 +180,8 @@ MUSTER_API int muster_dist_test(struct muster_dist *dist, uint64_t ticket);
 /*
  * Memory that other ranks can reach, zeroed and aligned to pages: large operations in place on it are
  * done without a copy, if every rank's data lies in such memory. NULL, with the sticky error, if there
- * is no room. What is not freed goes with the handle. In a world of one, and over MPI, it is ordinary. It is
- * memory of the host always.
+ * is no room. What is not freed goes with the handle. In a world of one, over TCP and MPI it is ordinary. It
+ * is memory of the host always.
  */
 MUSTER_API void *muster_dist_buffer_new(struct muster_dist *dist, size_t bytes);
 MUSTER_API void muster_dist_buffer_free(struct muster_dist *dist, void *at);

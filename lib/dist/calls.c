@@ -75,14 +75,26 @@ static int call_check(struct muster_dist *dist, const struct muster_dist_call *w
                    md_collective_name(what->kind), why);
 }
 
+/* After an error nothing is done. */
+static int call_work(struct muster_dist *dist, const struct md_call *call)
+{
+    const struct md_around *around = call->around;
+    int rc = atomic_load(&dist->code);
+    if (rc == 0 && around)
+        rc = around->before(around->arg);
+    if (rc == 0)
+        rc = call->memory == MD_HOST ? dist->backend->run(dist, call) : md_device_run(dist, call);
+    if (rc == 0 && around)
+        around->after(around->arg);
+    return rc;
+}
+
 /* With the lock, which is open while the backend works. */
 static int call_run(struct muster_dist *dist, const struct md_call *call)
 {
     dist->is_busy = true;
     pthread_mutex_unlock(&dist->lock);
-    int rc = atomic_load(&dist->code);
-    if (rc == 0)
-        rc = call->memory == MD_HOST ? dist->backend->run(dist, call) : md_device_run(dist, call);
+    int rc = call_work(dist, call);
     if (call->ready)
         md_device_forget(dist, call->ready);
     pthread_mutex_lock(&dist->lock);
@@ -190,11 +202,12 @@ static int call_do(struct muster_dist *dist, const struct muster_dist_call *what
 }
 
 int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *factor,
-             uint64_t *ticket)
+             const struct md_around *around, uint64_t *ticket)
 {
     struct md_call call = call_of(what);
     call.is_scaled = factor;
     call.factor = factor ? *factor : 1;
+    call.around = around;
     int rc = call_prepare(dist, &call);
     *ticket = 0;
     if (rc != 0)
@@ -209,7 +222,7 @@ int md_start(struct muster_dist *dist, const struct muster_dist_call *what, cons
 int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
                       uint64_t *ticket)
 {
-    return md_start(dist, what, NULL, ticket);
+    return md_start(dist, what, NULL, NULL, ticket);
 }
 
 int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)

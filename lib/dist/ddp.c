@@ -9,6 +9,7 @@
 
 enum {
     BUCKET_BYTES = 25 << 20,
+    LAST_PART = 8,   /* the last bucket has at most this part of the others' bytes */
     ALIGN_BYTES = 64 /* of a parameter in its bucket */
 };
 
@@ -98,20 +99,44 @@ static enum muster_type wire_of(const struct muster_ddp *ddp, enum muster_type t
     return is_half && type == MUSTER_FLOAT32 ? ddp->opts.wire : type;
 }
 
+/* The values that a parameter takes in its bucket. */
+static size_t param_room(const struct muster_ddp *ddp, size_t i)
+{
+    const struct muster_param *is = &ddp->params[i].is;
+    size_t align = ALIGN_BYTES / muster_type_bytes(wire_of(ddp, is->type));
+    return (is->count + align - 1) / align * align;
+}
+
+/*
+ * How many parameters the last bucket has: those that are few bytes together, or one. Its exchange
+ * begins when the backward pass is over, so nothing hides it.
+ */
+static size_t n_params_last(const struct muster_ddp *ddp)
+{
+    size_t n = 0, bytes = 0;
+    for (; n < ddp->n_params; n++) {
+        bytes += param_room(ddp, n) * muster_type_bytes(wire_of(ddp, ddp->params[n].is.type));
+        if (n > 0 && bytes > ddp->opts.bucket_bytes / LAST_PART)
+            break;
+    }
+    return n;
+}
+
 /* From the last parameter on. A bucket has one type and place, and ends before it is too large. */
 static void buckets_plan(struct muster_ddp *ddp)
 {
     struct ddp_bucket *bucket = NULL;
+    size_t n_last = n_params_last(ddp);
     for (size_t i = ddp->n_params; i-- > 0;) {
         struct ddp_param *param = &ddp->params[i];
         enum muster_type wire = wire_of(ddp, param->is.type);
-        size_t width = muster_type_bytes(wire), align = ALIGN_BYTES / width;
-        size_t room = (param->is.count + align - 1) / align * align;
+        size_t width = muster_type_bytes(wire), room = param_room(ddp, i);
         bool fits = bucket && ddp->params[bucket->first].is.type == param->is.type &&
                     bucket->is_on_device == param->is_on_device &&
-                    (bucket->count + room) * width <= ddp->opts.bucket_bytes;
+                    (bucket->count + room) * width <= ddp->opts.bucket_bytes && i + 1 != n_last;
         if (!fits) {
             bucket = &ddp->buckets[ddp->n_buckets++];
+            bucket->ddp = ddp;
             bucket->wire = wire;
             bucket->is_on_device = param->is_on_device;
         }
@@ -221,11 +246,7 @@ void muster_ddp_free(struct muster_ddp *ddp)
     if (!ddp)
         return;
     /* The thread may still be at work on what a step that failed has started. */
-    for (size_t b = 0; b < ddp->n_buckets; b++)
-        if (ddp->buckets[b].is_started)
-            muster_dist_wait(ddp->dist, ddp->buckets[b].ticket);
-    if (ddp->samples_ticket)
-        muster_dist_wait(ddp->dist, ddp->samples_ticket);
+    muster_dist_wait(ddp->dist, ddp->ticket);
     for (size_t b = 0; b < ddp->n_buckets; b++)
         if (ddp->buckets[b].is_on_device)
             md_device_memory_free(ddp->dist, ddp->buckets[b].flat);

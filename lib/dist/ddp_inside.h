@@ -23,13 +23,14 @@ struct ddp_param {
 
 /* Parameters [first, first + n), of one type, whose gradients are in one kind of memory. */
 struct ddp_bucket {
+    struct muster_ddp *ddp;
     size_t first, n, count;
     enum muster_type wire;
     bool is_on_device;
     void *flat; /* count values of the wire's type */
     size_t n_ready;
-    bool is_started;
     uint64_t ticket, ready_ns;
+    struct md_around around; /* there and back, done by the thread of the operations */
 };
 
 /* The sum of the shards [first, first + n): n is a power of two that divides first. */
@@ -52,9 +53,10 @@ struct muster_ddp {
     size_t n_buckets, n_started;
     bool is_begun;
     uint64_t n_samples; /* of this rank, since the last finish */
-    double samples[2];  /* this rank's, then that of all ranks when samples_ticket is done */
-    uint64_t samples_ticket;
-    double factor; /* what gradients are multiplied by, before the mean over ranks is taken */
+    double samples[2]; /* in this step: of this rank, and of all, which the first operation tells */
+    uint64_t samples_ticket; /* of that operation */
+    uint64_t ticket; /* of the newest operation; when it is done the thread is in no bucket */
+    double factor; /* of gradients on a device: what NCCL multiplies by, before the mean is taken */
     char *seen;    /* values of device memory, where they can be looked at */
     size_t seen_bytes;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step: gradients are put into their bucket as they become ready, and a bucket that is complete is
- * sent on its way, in the order of the buckets, which is the same on all ranks whatever became ready
- * first.
+ * A step: a bucket whose gradients are ready is sent on its way, in the order of the buckets, which is
+ * the same on all ranks whatever became ready first. The thread of the operations does everything else:
+ * it puts the gradients into the bucket and looks whether they are finite, and takes the means out, so
+ * that the caller's backward pass goes on meanwhile.
  *
  * The mean over samples, of which ranks have different numbers, is made of the mean over ranks: rank r
  * multiplies by n_ranks × samples_r / samples before (without samples_r where gradients are sums). With
@@ -36,22 +37,6 @@ int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enu
 
 /* ---- samples ---- */
 
-/* Waits for the number of samples of all ranks, which was asked for at the step's begin. */
-static int factor_find(struct muster_ddp *ddp)
-{
-    if (ddp->samples_ticket == 0)
-        return muster_dist_code(ddp->dist);
-    int rc = muster_dist_wait(ddp->dist, ddp->samples_ticket);
-    ddp->samples_ticket = 0;
-    if (rc != 0)
-        return rc;
-    double all = ddp->samples[1], own = (double)ddp->n_samples, size = ddp->dist->place.size;
-    if (all == 0)
-        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "no rank has samples in this step");
-    ddp->factor = ddp->opts.gradients_are_sums ? size / all : size * own / all;
-    return 0;
-}
-
 int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples)
 {
     if (!ddp)
@@ -74,13 +59,13 @@ static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
     ddp->is_begun = true;
     for (size_t i = 0; i < ddp->n_params; i++)
         ddp->params[i].is_ready = false;
-    for (size_t b = 0; b < ddp->n_buckets; b++) {
+    for (size_t b = 0; b < ddp->n_buckets; b++)
         ddp->buckets[b].n_ready = 0;
-        ddp->buckets[b].is_started = false;
-    }
     const struct muster_dist_call call = {MUSTER_ALL_REDUCE, MUSTER_FLOAT64,   MUSTER_SUM, 0,
                                           &ddp->samples[0],  &ddp->samples[1], 1};
-    return muster_dist_start(ddp->dist, &call, &ddp->samples_ticket);
+    int rc = muster_dist_start(ddp->dist, &call, &ddp->samples_ticket);
+    ddp->ticket = rc == 0 ? ddp->samples_ticket : ddp->ticket;
+    return rc;
 }
 
 int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples)
@@ -96,41 +81,87 @@ int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples)
 
 /* ---- buckets ---- */
 
-static int param_pack(struct muster_ddp *ddp, const struct ddp_bucket *bucket,
-                      const struct ddp_param *param)
+static int param_pack(const struct ddp_bucket *bucket, const struct ddp_param *param, double factor)
 {
+    struct muster_ddp *ddp = bucket->ddp;
     size_t width = muster_type_bytes(bucket->wire);
     char *to = (char *)bucket->flat + param->at * width;
     const struct muster_param *is = &param->is;
-    if (param->is_on_device) /* NCCL multiplies by the factor */
-        return md_device_put(ddp->dist, to, ddp->n_samples > 0 ? is->gradient : NULL,
-                             is->count * width);
-    if (ddp->n_samples == 0) {
+    if (ddp->samples[0] == 0) {
         memset(to, 0, is->count * width);
         return 0;
     }
     bool is_finite = true;
-    if (!param->is_view || ddp->factor != 1)
-        is_finite = md_pack(to, bucket->wire, is->gradient, is->type, is->count, ddp->factor);
+    if (!param->is_view || factor != 1)
+        is_finite = md_pack(to, bucket->wire, is->gradient, is->type, is->count, factor);
     else if (!ddp->opts.allows_nonfinite) /* it is in place already */
         is_finite = md_are_finite(to, is->type, is->count);
     if (is_finite || ddp->opts.allows_nonfinite)
         return 0;
-    return md_nonfinite_tell(ddp, param, bucket->wire, param->is_view ? 1 : ddp->factor);
+    return md_nonfinite_tell(ddp, param, bucket->wire, param->is_view ? 1 : factor);
+}
+
+static int factor_find(struct muster_ddp *ddp, double *factor)
+{
+    double own = ddp->samples[0], all = ddp->samples[1], size = ddp->dist->place.size;
+    if (all == 0)
+        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "no rank has samples in this step");
+    *factor = ddp->opts.gradients_are_sums ? size / all : size * own / all;
+    return 0;
+}
+
+/* In the thread. The number of samples of all ranks is there, because operations are in order. */
+static int bucket_pack(void *arg)
+{
+    const struct ddp_bucket *bucket = arg;
+    struct muster_ddp *ddp = bucket->ddp;
+    double factor = 1;
+    int rc = factor_find(ddp, &factor);
+    for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++)
+        rc = param_pack(bucket, &ddp->params[i], factor);
+    return rc;
+}
+
+/* In the thread. */
+static void bucket_unpack(void *arg)
+{
+    const struct ddp_bucket *bucket = arg;
+    size_t width = muster_type_bytes(bucket->wire);
+    for (size_t i = bucket->first; i < bucket->first + bucket->n; i++) {
+        const struct ddp_param *param = &bucket->ddp->params[i];
+        if (!param->is_view)
+            md_unpack(param->is.gradient, param->is.type,
+                      (const char *)bucket->flat + param->at * width, bucket->wire,
+                      param->is.count);
+    }
+}
+
+/* By the caller, when the number of samples of all ranks is there; NCCL multiplies by the factor. */
+static int device_bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket,
+                               const struct muster_dist_call *call)
+{
+    size_t width = muster_type_bytes(bucket->wire);
+    int rc = muster_dist_wait(ddp->dist, ddp->samples_ticket);
+    rc = rc ? rc : factor_find(ddp, &ddp->factor);
+    for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++) {
+        const struct ddp_param *param = &ddp->params[i];
+        rc =
+            md_device_put(ddp->dist, (char *)bucket->flat + param->at * width,
+                          ddp->samples[0] > 0 ? param->is.gradient : NULL, param->is.count * width);
+    }
+    return rc ? rc : md_start(ddp->dist, call, &ddp->factor, NULL, &bucket->ticket);
 }
 
 static int bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket)
 {
-    int rc = factor_find(ddp);
-    bucket->ready_ns = md_now_ns();
-    for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++)
-        rc = param_pack(ddp, bucket, &ddp->params[i]);
-    if (rc != 0)
-        return rc;
     const struct muster_dist_call call = {MUSTER_ALL_REDUCE, bucket->wire, MUSTER_MEAN,  0,
                                           bucket->flat,      bucket->flat, bucket->count};
-    rc = md_start(ddp->dist, &call, bucket->is_on_device ? &ddp->factor : NULL, &bucket->ticket);
-    bucket->is_started = rc == 0;
+    bucket->around = (struct md_around){bucket_pack, bucket_unpack, bucket};
+    bucket->ready_ns = md_now_ns();
+    int rc = bucket->is_on_device
+                 ? device_bucket_start(ddp, bucket, &call)
+                 : md_start(ddp->dist, &call, NULL, &bucket->around, &bucket->ticket);
+    ddp->ticket = rc == 0 ? bucket->ticket : ddp->ticket;
     return rc;
 }
 
@@ -163,32 +194,36 @@ static int param_ready(struct muster_ddp *ddp, size_t index)
     return buckets_start(ddp, false);
 }
 
+/* After an error gradients are the caller's again: the thread must not be about to read them. */
+static void step_settle(struct muster_ddp *ddp, int rc)
+{
+    if (rc != 0)
+        muster_dist_wait(ddp->dist, ddp->ticket);
+}
+
 int muster_ddp_ready(struct muster_ddp *ddp, size_t param)
 {
     int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
-    if (rc != 0)
+    if (!ddp)
         return rc;
     pthread_mutex_lock(&ddp->lock);
-    rc = param_ready(ddp, param);
+    rc = rc ? rc : param_ready(ddp, param);
+    step_settle(ddp, rc);
     pthread_mutex_unlock(&ddp->lock);
     return rc;
 }
 
 /* ---- the end ---- */
 
-static int bucket_unpack(struct muster_ddp *ddp, const struct ddp_bucket *bucket)
+/* Those on a device, whose values the caller's stream may still be at work on: by the caller. */
+static int device_bucket_unpack(struct muster_ddp *ddp, const struct ddp_bucket *bucket)
 {
     size_t width = muster_type_bytes(bucket->wire);
-    int rc = 0;
-    if (bucket->is_on_device && !ddp->opts.allows_nonfinite)
-        rc = md_bucket_look(ddp, bucket);
+    int rc = ddp->opts.allows_nonfinite ? 0 : md_bucket_look(ddp, bucket);
     for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++) {
         const struct ddp_param *param = &ddp->params[i];
-        const char *from = (const char *)bucket->flat + param->at * width;
-        if (param->is_on_device)
-            rc = md_device_put(ddp->dist, param->is.gradient, from, param->is.count * width);
-        else if (!param->is_view)
-            md_unpack(param->is.gradient, param->is.type, from, bucket->wire, param->is.count);
+        rc = md_device_put(ddp->dist, param->is.gradient,
+                           (const char *)bucket->flat + param->at * width, param->is.count * width);
     }
     return rc;
 }
@@ -200,11 +235,10 @@ static int step_finish(struct muster_ddp *ddp)
                        "rank %u: muster_ddp_finish without muster_ddp_begin",
                        ddp->dist->place.rank);
     int rc = buckets_start(ddp, true);
-    for (size_t b = 0; rc == 0 && b < ddp->n_buckets; b++) {
-        rc = muster_dist_wait(ddp->dist, ddp->buckets[b].ticket);
-        ddp->buckets[b].is_started = false;
-        rc = rc ? rc : bucket_unpack(ddp, &ddp->buckets[b]);
-    }
+    rc = rc ? rc : muster_dist_wait(ddp->dist, ddp->ticket);
+    for (size_t b = 0; rc == 0 && b < ddp->n_buckets; b++)
+        if (ddp->buckets[b].is_on_device)
+            rc = device_bucket_unpack(ddp, &ddp->buckets[b]);
     ddp->is_begun = false;
     ddp->n_samples = 0;
     return rc;
@@ -213,10 +247,12 @@ static int step_finish(struct muster_ddp *ddp)
 int muster_ddp_finish(struct muster_ddp *ddp)
 {
     int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
-    if (rc != 0)
+    if (!ddp)
         return rc;
     pthread_mutex_lock(&ddp->lock);
-    rc = ddp->opts.n_shards != 0 ? md_shards_finish(ddp) : step_finish(ddp);
+    if (rc == 0)
+        rc = ddp->opts.n_shards != 0 ? md_shards_finish(ddp) : step_finish(ddp);
+    step_settle(ddp, rc);
     pthread_mutex_unlock(&ddp->lock);
     return rc;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "tcp.h"
 
 #if !defined(MADV_WIPEONFORK)
 #define MADV_WIPEONFORK 18 /* Linux 4.14; headers may be older */
@@ -177,9 +178,11 @@ static const struct backend_choice *choice_find(const char *name)
     static const struct backend_choice choices[] = {
         {"auto", NULL, MD_BY_SIZE},
         {"shm", &md_shm_ops, MD_BY_HOST},
+        {"tcp", &md_tcp_ops, MD_BY_HOST},
         {"mpi", &md_mpi_ops, MD_BY_HOST},
         {"nccl", NULL, MD_BY_NCCL},
         {"shm+nccl", &md_shm_ops, MD_BY_NCCL},
+        {"tcp+nccl", &md_tcp_ops, MD_BY_NCCL},
         {"mpi+nccl", &md_mpi_ops, MD_BY_NCCL},
     };
     for (size_t i = 0; i < sizeof(choices) / sizeof(*choices); i++)
@@ -198,18 +201,20 @@ static int backend_choose(struct muster_dist *dist, const struct muster_dist_opt
     bool is_here = place->local_size == 0 || place->local_size == place->size;
     const struct backend_choice *choice = choice_find(*name != '\0' ? name : "auto");
     if (!choice)
-        return md_fail(dist, MUSTER_DIST_EENV,
-                       "there is no backend '%.20s' (shm, mpi, nccl, shm+nccl, mpi+nccl, auto)",
-                       name);
+        return md_fail(
+            dist, MUSTER_DIST_EENV,
+            "there is no backend '%.20s' (shm, tcp, mpi, nccl, shm+nccl, tcp+nccl, mpi+nccl, auto)",
+            name);
     if (choice->backend == &md_shm_ops && !is_here)
         return md_fail(dist, MUSTER_DIST_EENV,
                        "%u of the %u ranks are on this machine, and shared memory does not reach "
                        "the others: unset MUSTER_DIST_BACKEND, or start all ranks on one machine",
                        place->local_size, place->size);
-    dist->backend = place->size == 1  ? &md_self_ops
-                    : choice->backend ? choice->backend
-                    : is_here         ? &md_shm_ops
-                                      : &md_mpi_ops;
+    dist->backend = place->size == 1    ? &md_self_ops
+                    : choice->backend   ? choice->backend
+                    : is_here           ? &md_shm_ops
+                    : md_tcp_can(place) ? &md_tcp_ops
+                                        : &md_mpi_ops;
     *way = choice->way;
     return 0;
 }

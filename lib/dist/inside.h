@@ -19,6 +19,16 @@ enum {
 };
 
 /*
+ * What the thread does with the values before it begins an operation, and after it. `before` returns 0,
+ * or the code of md_fail: then the operation is not begun.
+ */
+struct md_around {
+    int (*before)(void *arg);
+    void (*after)(void *arg);
+    void *arg;
+};
+
+/*
  * Where the values of an operation are. In device memory a backend moves none: its ranks meet, compare
  * what they came for, and go on; once more, when the values are there on all of them (MD_DEVICE_END).
  */
@@ -36,6 +46,7 @@ struct md_call {
     void *ready;    /* the event after which its values in device memory may be read; NULL: none */
     bool is_scaled; /* values in device memory, which are multiplied by factor before */
     double factor;
+    const struct md_around *around; /* NULL: nothing */
 };
 
 /* When an operation was done. CLOCK_MONOTONIC. */
@@ -99,7 +110,7 @@ struct muster_dist {
     struct md_times *times; /* of those that the thread did, likewise */
 };
 
-extern const struct md_backend_ops md_self_ops, md_shm_ops, md_mpi_ops;
+extern const struct md_backend_ops md_self_ops, md_shm_ops, md_mpi_ops, md_tcp_ops;
 
 uint64_t md_now_ns(void);
 
@@ -127,8 +138,8 @@ bool md_calls_init(struct muster_dist *dist);
 /* Finish what was started, and end the thread. */
 void md_calls_end(struct muster_dist *dist);
 void md_calls_release(struct muster_dist *dist);
-/* muster_dist_start; with a factor: the mean of floats in device memory, in place. NULL: none. */
+/* muster_dist_start; with a factor: the mean of floats in device memory, in place. NULL: none. *around, if not NULL, stays until it is done. */
 int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *factor,
-             uint64_t *ticket);
+             const struct md_around *around, uint64_t *ticket);
 /* Of an operation that was started, and is done; zeros if that is too long ago. */
 struct md_times md_call_times(struct muster_dist *dist, uint64_t ticket);

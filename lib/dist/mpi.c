@@ -20,11 +20,14 @@ enum {
     PIECE_BYTES = 1 << 20, /* of each rank's part in an exchange */
     TAG_SIGNATURE = 1,
     TAG_ERROR = 2,
+    TAG_ASK = 3, /* whether a rank is there; the number of the one that asks */
+    TAG_HERE = 4,
     THREAD_SERIALIZED = 2, /* calls from several threads, one at a time */
     ANY_SOURCE = -1,
     YIELD_NS = 1000000, /* how long to give the CPU away before sleeping in between */
     NAP_NS = 50000,
-    FAREWELL_NS = 200000000
+    FAREWELL_NS = 200000000,
+    ROLL_CALL_NS = 1000000000
 };
 
 struct signature {
@@ -45,10 +48,12 @@ struct mpi {
     bool was_begun_here, has_failed;
     uint64_t deadline_ns;
     struct signature *signatures; /* the newest of each rank, and room for those that come */
-    mpi_handle *requests;         /* three a rank: to receive, to send, to send an error */
-    char *send, *receive;         /* PIECE_BYTES for each rank */
+    /* Five a rank: to receive, to send, to send an error, to ask, to answer. */
+    mpi_handle *requests;
+    char *send, *receive; /* PIECE_BYTES for each rank */
     const void **sources;
     struct told told; /* being sent */
+    uint32_t rank;
 };
 
 /* ---- waiting ---- */
@@ -66,6 +71,31 @@ static bool told_receive(struct mpi *mpi, struct told *told)
     return true;
 }
 
+/* With the lock. Whether a rank has asked, or answered; *from is its number. */
+static bool word_receive(struct mpi *mpi, int tag, uint32_t *from)
+{
+    int has_come = 0;
+    mpi->call.Iprobe(ANY_SOURCE, tag, mpi->comm, &has_come, NULL);
+    if (has_come)
+        mpi->call.Recv(from, sizeof(*from), mpi->byte, ANY_SOURCE, tag, mpi->comm, NULL);
+    return has_come;
+}
+
+/* With the lock. */
+static void word_send(struct mpi *mpi, uint32_t to, int tag, mpi_handle *request)
+{
+    mpi->call.Isend(&mpi->rank, sizeof(mpi->rank), mpi->byte, (int)to, tag, mpi->comm, request);
+}
+
+/* With the lock. */
+static void asked_answer(struct muster_dist *dist)
+{
+    struct mpi *mpi = dist->impl;
+    uint32_t from;
+    if (word_receive(mpi, TAG_ASK, &from) && from < dist->place.size)
+        word_send(mpi, from, TAG_HERE, &mpi->requests[4 * (size_t)dist->place.size + from]);
+}
+
 /* 0, or the error that another rank has told. */
 static int told_look(struct muster_dist *dist)
 {
@@ -73,6 +103,8 @@ static int told_look(struct muster_dist *dist)
     struct told told;
     pthread_mutex_lock(&mpi->lock);
     bool is_told = told_receive(mpi, &told);
+    if (!is_told)
+        asked_answer(dist);
     pthread_mutex_unlock(&mpi->lock);
     return is_told ? md_adopt(dist, told.code < 0 ? told.code : MUSTER_DIST_EFAIL, told.text) : 0;
 }
@@ -119,10 +151,47 @@ static void signature_format(const struct signature *signature, char *out, size_
         md_call_format(&call, out, cap);
 }
 
+/*
+ * The time is over. A rank that waits as this one does answers when it is asked: it may be held up by
+ * another one, in the operation before, and then has an error of its own soon. *missing becomes the first
+ * rank that does not answer, if there is one. An error that is told meanwhile is that of all.
+ */
+static int roll_call(struct muster_dist *dist, uint32_t *missing)
+{
+    struct mpi *mpi = dist->impl;
+    uint32_t size = dist->place.size, n_here = 1, from;
+    uint64_t end_ns = md_now_ns() + ROLL_CALL_NS;
+    bool is_here[MD_RANKS_MAX] = {false}, is_told = false;
+    struct told told;
+    is_here[mpi->rank] = true;
+    pthread_mutex_lock(&mpi->lock);
+    for (uint32_t r = 0; r < size; r++)
+        if (r != mpi->rank)
+            word_send(mpi, r, TAG_ASK, &mpi->requests[3 * (size_t)size + r]);
+    while (!is_told && n_here < size && md_now_ns() < end_ns) {
+        if (word_receive(mpi, TAG_HERE, &from) && from < size && !is_here[from]) {
+            is_here[from] = true;
+            n_here++;
+        }
+        asked_answer(dist);
+        is_told = told_receive(mpi, &told);
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
+    pthread_mutex_unlock(&mpi->lock);
+    if (is_told)
+        return md_adopt(dist, told.code < 0 ? told.code : MUSTER_DIST_EFAIL, told.text);
+    for (uint32_t r = size; r-- > 0;)
+        *missing = is_here[r] ? *missing : r;
+    return 0;
+}
+
 static int late_tell(struct muster_dist *dist, uint32_t rank, const struct md_call *call)
 {
     const struct mpi *mpi = dist->impl;
     char own[120], last[120];
+    int rc = roll_call(dist, &rank);
+    if (rc != 0)
+        return rc;
     md_call_format(call, own, sizeof(own));
     signature_format(&mpi->signatures[rank], last, sizeof(last));
     return md_fail(dist, MUSTER_DIST_ETIMEOUT,
@@ -193,6 +262,25 @@ enum exchange {
     FROM_ROOT
 };
 
+/* Though all ranks have come. */
+static int stuck_tell(struct muster_dist *dist, const struct md_call *call)
+{
+    char own[120];
+    uint32_t none = dist->place.size, missing = none;
+    int rc = roll_call(dist, &missing);
+    if (rc != 0)
+        return rc;
+    md_call_format(call, own, sizeof(own));
+    if (missing != none)
+        return md_fail(dist, MUSTER_DIST_ETIMEOUT,
+                       "rank %u does not answer in %s, to which it came: the operation did not end "
+                       "within %.1f s",
+                       missing, own, (double)dist->timeout_ms / 1e3);
+    return md_fail(dist, MUSTER_DIST_ETIMEOUT,
+                   "rank %u: %s did not end within %.1f s, though all ranks have come to it",
+                   dist->place.rank, own, (double)dist->timeout_ms / 1e3);
+}
+
 static int exchange_do(struct muster_dist *dist, const struct md_call *call, enum exchange kind,
                        void *at, size_t bytes)
 {
@@ -208,13 +296,7 @@ static int exchange_do(struct muster_dist *dist, const struct md_call *call, enu
         mpi->call.Ibcast(at, n, mpi->byte, (int)call->what.root, mpi->comm, &request);
     pthread_mutex_unlock(&mpi->lock);
     int rc = request_wait(dist, &request);
-    if (rc != 1)
-        return rc;
-    char own[120];
-    md_call_format(call, own, sizeof(own));
-    return md_fail(dist, MUSTER_DIST_ETIMEOUT,
-                   "rank %u: %s did not end within %.1f s, though all ranks have come to it",
-                   dist->place.rank, own, (double)dist->timeout_ms / 1e3);
+    return rc == 1 ? stuck_tell(dist, call) : rc;
 }
 
 /* Combine what has come: `stride` bytes for each rank. */
@@ -384,8 +466,9 @@ static int mpi_open(struct muster_dist *dist)
         return md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", dist->place.rank);
     pthread_mutex_init(&mpi->lock, NULL);
     dist->impl = mpi;
+    mpi->rank = dist->place.rank;
     mpi->signatures = calloc(2 * (size_t)size, sizeof(*mpi->signatures));
-    mpi->requests = calloc(3 * (size_t)size, sizeof(mpi_handle));
+    mpi->requests = calloc(5 * (size_t)size, sizeof(mpi_handle));
     mpi->sources = calloc(size, sizeof(*mpi->sources));
     mpi->send = malloc((size_t)PIECE_BYTES * size);
     mpi->receive = malloc((size_t)PIECE_BYTES * size);

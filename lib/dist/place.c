@@ -101,6 +101,7 @@ static void key_make(const struct source *source, struct md_place *place)
         hash = hash_add(hash, value ? value : "");
         is_named = is_named || value;
     }
+    place->job = hash;
     if (!is_named) {
         char parent[16];
         snprintf(parent, sizeof(parent), "%d", (int)getppid());
@@ -152,6 +153,7 @@ int md_place_read(struct md_place *place, char *error, size_t error_cap)
         read.local_size = read.size;
     else if (read.local_size == UNKNOWN) /* more machines than one: not all of them are here */
         read.local_size = n_machines == UNKNOWN ? 0 : read.size / n_machines;
+    read.is_of_torch = source == &sources[0];
     int rc = place_check(source, &read, error, error_cap);
     key_make(source, &read);
     if (rc == 0)

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@ struct md_place {
     uint32_t local_size;  /* ranks on this machine; 0: not known */
     const char *launcher; /* for messages */
     char key[40];         /* of the user, the job and the attempt; the same on all ranks */
+    uint64_t job;         /* of the job and the attempt; the same on all machines */
+    bool is_of_torch;     /* its environment is that of torch's launchers */
 };
 
 /* 0, or MUSTER_DIST_EENV with a sentence in error. Without a launcher it is a world of one. */

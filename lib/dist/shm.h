@@ -114,6 +114,8 @@ int md_shm_told(struct muster_dist *dist);
 int md_shm_compare(struct muster_dist *dist);
 uint64_t md_shm_pack(const struct md_call *call);
 int md_shm_look(struct muster_dist *dist, const struct md_call *call);
+/* As md_call_format, of what was packed. */
+void md_signature_format(uint64_t what, uint64_t count, uint64_t seq, char *out, size_t cap);
 void md_shm_fail(struct muster_dist *dist, int *code, char *text);
 /* "rank 1", "ranks 1, 3 and 4", of those that have not come. */
 void md_shm_missing(const struct md_shm *shm, uint64_t step, char *out, size_t cap);

@@ -54,7 +54,7 @@ uint64_t md_shm_pack(const struct md_call *call)
            (uint64_t)call->memory << 24 | (uint64_t)what->root << 32;
 }
 
-static void signature_format(uint64_t what, uint64_t count, uint64_t seq, char *out, size_t cap)
+void md_signature_format(uint64_t what, uint64_t count, uint64_t seq, char *out, size_t cap)
 {
     const struct md_call call = {.seq = seq,
                                  .memory = what >> 24 & 0xff,
@@ -77,8 +77,8 @@ int md_shm_compare(struct muster_dist *dist)
         if (other->what == first->what && other->count == first->count && other->seq == first->seq)
             continue;
         char a[120], b[120];
-        signature_format(first->what, first->count, first->seq, a, sizeof(a));
-        signature_format(other->what, other->count, other->seq, b, sizeof(b));
+        md_signature_format(first->what, first->count, first->seq, a, sizeof(a));
+        md_signature_format(other->what, other->count, other->seq, b, sizeof(b));
         return md_fail(dist, MUSTER_DIST_EMISMATCH,
                        "ranks disagree: rank 0 came to %s, rank %u to %s", a, r, b);
     }
@@ -159,8 +159,8 @@ static void last_format(const struct shm_rank *rank, char *out, size_t cap)
         snprintf(out, cap, "it has come to no operation yet");
         return;
     }
-    signature_format(atomic_load(&rank->what), atomic_load(&rank->count), atomic_load(&rank->seq),
-                     call, sizeof(call));
+    md_signature_format(atomic_load(&rank->what), atomic_load(&rank->count),
+                        atomic_load(&rank->seq), call, sizeof(call));
     if (atomic_load(&rank->is_in_call))
         snprintf(out, cap, "it has been in %s for %.1f s", call, age_s);
     else

@@ -12,6 +12,24 @@ setup() {
     export PYTHONPATH=$BATS_TEST_DIRNAME/../../python
 }
 
+teardown() {
+    local name
+    for name in ${SPACES:-}; do ip netns del "$name" || true; done
+    common_teardown
+}
+
+# machines NAME NAME: network namespaces with a wire between them, wire0 in both.
+machines() {
+    [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null || skip "no network namespaces here"
+    ip netns add "$1" 2>/dev/null || skip "no network namespaces here"
+    SPACES="$1 $2"
+    ip netns add "$2"
+    ip -n "$1" link add wire0 type veth peer name wire0 netns "$2"
+    ip -n "$1" addr add 10.79.0.1/24 dev wire0
+    ip -n "$2" addr add 10.79.0.2/24 dev wire0
+    for name; do ip -n "$name" link set wire0 up; ip -n "$name" link set lo up; done
+}
+
 ranks() {
     local n=$1
     shift
@@ -80,4 +98,42 @@ END
     ranks 3 check.py zero
     ended_with 0
     [ "$(grep -c "replicas differ: '1.running_mean' on rank 0" <<<"$output")" -ge 3 ]
+}
+
+@test "ranks of several hosts exchange over TCP, and have the same weights, to the last bit" {
+    ranks 1 "$EXAMPLE" 12
+    ended_with 0
+    local alone=$output
+    run --separate-stderr limited "$MUSTER" launch -q --hosts one=cpu:2,two=cpu:1 --via env "$EXAMPLE" 12
+    ended_with 0
+    [ "$output" = "$alone" ]
+    machines "ra$$" "rb$$"
+    run --separate-stderr limited "$MUSTER" launch -q --hosts "ra$$=cpu:1,rb$$=cpu:2" --via 'ip netns exec {host}' "$EXAMPLE" 12
+    ended_with 0
+    [ "$output" = "$alone" ]
+}
+
+@test "a rank whose machine cannot be reached any more is named" {
+    machines "rc$$" "rd$$"
+    cat >endless.py <<'END'
+import ctypes, os, sys
+lib = ctypes.CDLL(os.environ["LIBMUSTER"])
+lib.muster_dist_open.restype = ctypes.c_void_p
+lib.muster_dist_error.restype = ctypes.c_char_p
+dist = ctypes.c_void_p(lib.muster_dist_open(None))
+n = 0
+while lib.muster_dist_barrier(dist) == 0:
+    n += 1
+    if n == 100:
+        print("begun", flush=True)
+sys.exit(lib.muster_dist_error(dist).decode())
+END
+    export MUSTER_DIST_TIMEOUT=2s
+    "$MUSTER" launch -q --hosts "rc$$=cpu:1,rd$$=cpu:1" --via 'ip netns exec {host}' endless.py >said 2>&1 3>&- 4>&- &
+    local pid=$!
+    begun() { [ "$(grep -c begun said)" -eq 2 ]; }
+    wait_for begun
+    ip -n "rc$$" link set wire0 down
+    ! wait "$pid"
+    grep -qE 'rank [01] has not come to barrier #[0-9]+ within 2.0 s; the last that rank [01] came to was barrier' said
 }

@@ -8,9 +8,11 @@
 
 #include "unit/test.h"
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,11 +55,25 @@ static inline void ranks_environment(uint32_t rank, uint32_t size, unsigned job)
     env_number("MASTER_PORT", job);
 }
 
+/* A port that nobody has, for ranks that meet over TCP. */
+static inline unsigned port_find(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t len = sizeof(at);
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
 /* `job` tells worlds apart that may be there at the same time. */
 static inline struct ranks ranks_begin(uint32_t size, unsigned job, rank_main *run, const void *arg)
 {
     struct ranks ranks = {.size = size};
-    unsigned parent = (unsigned)getpid();
+    unsigned parent = (unsigned)getpid(), port = port_find();
     fflush(NULL);
     for (uint32_t r = 0; r < size; r++) {
         ranks.pids[r] = fork();
@@ -65,6 +81,7 @@ static inline struct ranks ranks_begin(uint32_t size, unsigned job, rank_main *r
         if (ranks.pids[r] == 0) {
             alarm(getenv("UNDER_VALGRIND") ? 0 : RANK_LIMIT_S);
             ranks_environment(r, size, parent * 100 + job);
+            env_number("MUSTER_DIST_PORT", port);
             _exit(run(r, size, arg));
         }
     }

@@ -271,6 +271,38 @@ static void test_overlap(void **state)
     ranks_run(2, overlap, NULL);
 }
 
+/* Of the first parameters, whose gradients come last, few are in a bucket. */
+static int last_is_small(uint32_t rank, uint32_t size, const void *arg)
+{
+    static const size_t expected[][2] = {{2, 8192}, {1, 2048}, {2, 1024}};
+    struct muster_dist *dist = muster_dist_open(NULL);
+    const struct muster_param params[] = {
+        {"a", MUSTER_FLOAT32, 128, NULL, NULL},  {"b", MUSTER_FLOAT32, 128, NULL, NULL},
+        {"c", MUSTER_FLOAT32, 512, NULL, NULL},  {"d", MUSTER_FLOAT32, 1024, NULL, NULL},
+        {"e", MUSTER_FLOAT32, 1024, NULL, NULL},
+    };
+    struct muster_ddp *ddp = muster_ddp_new(dist, params, countof(params),
+                                            &(struct muster_ddp_opts){.bucket_bytes = 8192});
+    (void)rank;
+    (void)size;
+    (void)arg;
+    CHECK(muster_ddp_n_buckets(ddp) == 3, "%zu buckets", muster_ddp_n_buckets(ddp));
+    for (size_t b = 0; b < 3; b++) {
+        struct muster_ddp_bucket bucket;
+        muster_ddp_bucket(ddp, b, &bucket);
+        CHECK(bucket.n_params == expected[b][0] && bucket.bytes == expected[b][1],
+              "bucket %zu has %zu parameters, %zu bytes", b, bucket.n_params, bucket.bytes);
+    }
+    muster_ddp_free(ddp);
+    return muster_dist_close(dist);
+}
+
+static void test_last_bucket(void **state)
+{
+    (void)state;
+    ranks_run(2, last_is_small, NULL);
+}
+
 /* ---- what must not be ---- */
 
 struct bad_case {
@@ -580,9 +612,10 @@ static void test_shards(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),       cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_overlap),     cmocka_unit_test(test_bad),
-        cmocka_unit_test(test_nan_allowed), cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_steps),   cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_last_bucket),
+        cmocka_unit_test(test_bad),     cmocka_unit_test(test_nan_allowed),
+        cmocka_unit_test(test_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes wrong between ranks over MPI, and what they are told: a rank that is killed within each
+ * operation, by itself and where mpirun does not end the others; disagreement, a rank that is late, an
+ * error of one rank; a library that is not known. This program is the ranks, too: mpirun starts it with
+ * the name of a scene.
+ *
+ *     test_dist_mpi MPIRUN FOLDER-OF-PLAYED-LIBMPI
+ */
+#include "unit/test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "muster/dist.h"
+
+enum {
+    N_RANKS = 3,
+    N_KINDS = MUSTER_ALL_GATHER + 1,
+    COUNT = 50000,
+    LIMIT_S = 20 /* of a scene: a rank that hangs is ended, and the test fails */
+};
+
+/* ---- a rank ---- */
+
+static float values[2 * N_RANKS * COUNT];
+
+static struct muster_dist_call call_of(enum muster_collective kind)
+{
+    struct muster_dist_call call = {kind, MUSTER_FLOAT32, MUSTER_MAX, 0, values, values, COUNT};
+    if (kind == MUSTER_REDUCE_SCATTER || kind == MUSTER_ALL_GATHER)
+        call.out = values + N_RANKS * COUNT;
+    return call;
+}
+
+static void kill_self(int signal_number)
+{
+    (void)signal_number;
+    kill(getpid(), SIGKILL);
+}
+
+/* Nothing but this operation goes on, so a signal comes within it. */
+static int killed_within(struct muster_dist *dist, const char *kind)
+{
+    const struct muster_dist_call call = call_of((enum muster_collective)atoi(kind));
+    uint64_t ticket;
+    int rc = 0;
+    if (muster_dist_rank(dist) == 1) {
+        signal(SIGALRM, kill_self);
+        setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = 50000}, NULL);
+    }
+    while (rc == 0) {
+        rc = muster_dist_start(dist, &call, &ticket);
+        rc = rc ? rc : muster_dist_wait(dist, ticket);
+    }
+    return rc;
+}
+
+static int disagree(struct muster_dist *dist, const char *arg)
+{
+    (void)arg;
+    size_t count = muster_dist_rank(dist) == 1 ? COUNT - 1 : COUNT;
+    return muster_dist_all_reduce(dist, values, count, MUSTER_FLOAT32, MUSTER_SUM);
+}
+
+static int late(struct muster_dist *dist, const char *arg)
+{
+    (void)arg;
+    if (muster_dist_rank(dist) == 1)
+        nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
+    return muster_dist_barrier(dist);
+}
+
+static int one_fails(struct muster_dist *dist, const char *arg)
+{
+    (void)arg;
+    return muster_dist_rank(dist) == 1 ? muster_dist_fail(dist, -77, "the loss is NaN")
+                                       : muster_dist_barrier(dist);
+}
+
+static const struct rank_scene {
+    const char *name;
+    int (*run)(struct muster_dist *dist, const char *arg);
+} rank_scenes[] = {
+    {"killed", killed_within}, {"disagree", disagree}, {"late", late}, {"fails", one_fails}};
+
+/* As a rank: what it was told, in a line. */
+static int rank_run(const char *scene, const char *arg)
+{
+    struct muster_dist *dist = muster_dist_open(NULL);
+    int rc = muster_dist_barrier(dist);
+    for (size_t i = 0; i < countof(rank_scenes); i++)
+        if (rc == 0 && strcmp(scene, rank_scenes[i].name) == 0)
+            rc = rank_scenes[i].run(dist, arg);
+    printf("told %u: %d %s\n", muster_dist_rank(dist), rc, muster_dist_error(dist));
+    fflush(stdout);
+    muster_dist_close(dist);
+    return 0;
+}
+
+/* ---- scenes ---- */
+
+static const char *self, *mpirun, *played_folder;
+
+struct scene {
+    FILE *stream;
+    char said[16384];
+    int status;
+};
+
+static void scene_begin(struct scene *scene, const char *options, const char *words)
+{
+    char command[1024];
+    fflush(NULL);
+    snprintf(command, sizeof(command),
+             "timeout -s KILL %d %s --oversubscribe %s -n %d %s rank %s </dev/null 2>&1", LIMIT_S,
+             mpirun, options, N_RANKS, self, words);
+    scene->stream = popen(command, "r");
+    assert_non_null(scene->stream);
+}
+
+static void scene_end(struct scene *scene)
+{
+    size_t len = fread(scene->said, 1, sizeof(scene->said) - 1, scene->stream);
+    scene->said[len] = '\0';
+    scene->status = pclose(scene->stream);
+}
+
+static void said(const struct scene *scene, const char *text)
+{
+    if (!strstr(scene->said, text))
+        fail_msg("'%s' is expected in: %s", text, scene->said);
+}
+
+static void scenes_of_kills(struct scene *scenes, const char *options)
+{
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        char words[32];
+        snprintf(words, sizeof(words), "killed %d", kind);
+        scene_begin(&scenes[kind], options, words);
+    }
+    for (int kind = 0; kind < N_KINDS; kind++)
+        scene_end(&scenes[kind]);
+}
+
+/* mpirun ends the others, and says which rank it was. */
+static void test_killed(void **state)
+{
+    static struct scene scenes[N_KINDS];
+    (void)state;
+    scenes_of_kills(scenes, "");
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        assert_int_not_equal(scenes[kind].status, 0);
+        said(&scenes[kind], "process rank 1 ");
+        said(&scenes[kind], "signal 9");
+    }
+}
+
+/* Where mpirun lets the others go on, the time limit ends them, and they say which rank it was. */
+static void test_killed_alone(void **state)
+{
+    static struct scene scenes[N_KINDS];
+    (void)state;
+    scenes_of_kills(scenes, "--enable-recovery");
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        said(&scenes[kind], "told 0: -6 rank 1 ");
+        said(&scenes[kind], "told 2: -6 rank 1 ");
+    }
+}
+
+static void test_told(void **state)
+{
+    enum {
+        LATE = 1
+    };
+    static const struct {
+        const char *words, *said;
+    } cases[] = {
+        {"disagree", "-5 ranks disagree: rank 0 came to all-reduce #2 (float32 sum, 50000 values), "
+                     "rank 1 to all-reduce #2 (float32 sum, 49999 values)"},
+        {"late", "-6 rank 1 has not come to barrier #2 within 1.5 s; the last that it came to was "
+                 "barrier #1"},
+        {"fails", "-77 rank 1: the loss is NaN"},
+    };
+    static struct scene scenes[countof(cases)];
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++)
+        scene_begin(&scenes[i], "", cases[i].words);
+    for (size_t i = 0; i < countof(cases); i++) {
+        scene_end(&scenes[i]);
+        for (unsigned r = 0; r < N_RANKS; r++) {
+            char line[300];
+            if (r == 1 &&
+                i == LATE) /* mpirun ends it, because the others have ended with an error */
+                continue;
+            snprintf(line, sizeof(line), "told %u: %s", r, cases[i].said);
+            said(&scenes[i], line);
+        }
+    }
+}
+
+/* ---- libraries ---- */
+
+static void test_other_library(void **state)
+{
+    static const struct {
+        const char *version, *said;
+    } cases[] = {
+        {"MPICH Version: 4.1",
+         "libmpi.so.40 is 'MPICH Version: 4.1', and only Open MPI 4 and 5 are known"},
+        {"Open MPI v6.0.0, package: x", "libmpi.so.40 is 'Open MPI v6.0.0, package: x', and only"},
+        {"", "libmpi.so.40 is '', and only Open MPI 4 and 5 are known"},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        char command[1024];
+        struct scene scene;
+        snprintf(command, sizeof(command),
+                 "LD_LIBRARY_PATH=%s PLAY_MPI_VERSION='%s' RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 "
+                 "timeout -s KILL %d %s rank fails 2>&1",
+                 played_folder, cases[i].version, LIMIT_S, self);
+        scene.stream = popen(command, "r");
+        assert_non_null(scene.stream);
+        scene_end(&scene);
+        said(&scene, "told 0: -2 ");
+        said(&scene, cases[i].said);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_killed_alone),
+        cmocka_unit_test(test_told),
+        cmocka_unit_test(test_other_library),
+    };
+    if (argc > 2 && strcmp(argv[1], "rank") == 0)
+        return rank_run(argv[2], argc > 3 ? argv[3] : "");
+    if (argc < 3)
+        return 2;
+    self = argv[0];
+    mpirun = argv[1];
+    played_folder = argv[2];
+    unsetenv("LD_LIBRARY_PATH"); /* meson adds the folder of what the test depends on */
+    setenv("MUSTER_DIST_BACKEND", "mpi", 1);
+    setenv("MUSTER_DIST_TIMEOUT", "1500ms", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
