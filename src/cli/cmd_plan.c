@@ -95,7 +95,7 @@ static int outputs_write(const struct plan_options *options, const char *path,
         plan_svg_add(plan, path, &svg);
         rc = outfile_put(options->plot, buf_str(&svg), err);
     }
-    if (rc == 0 && options->out && plan_missing_bytes(plan) == 0) {
+    if (rc == 0 && options->out && plan_has_map(plan)) {
         plan_map_add(plan, &map);
         rc = strcmp(options->out, "-") == 0 ? stdout_put(buf_str(&map), err)
                                             : outfile_put(options->out, buf_str(&map), err);

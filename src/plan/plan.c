@@ -105,3 +105,10 @@ uint64_t plan_missing_bytes(const struct model_plan *plan)
         missing += plan_lack_bytes(plan, i);
     return MAX(missing, plan->map->missing_bytes);
 }
+
+bool plan_has_map(const struct model_plan *plan)
+{
+    return plan->wish.method == PARTITION_OPTIMAL
+               ? plan_missing_bytes(plan) == 0
+               : plan->map->loads[plan->wish.n_devices].weight_bytes == 0;
+}

@@ -76,9 +76,13 @@ assert whole["missing_bytes"] == 0 and whole["device_map"] == json.load(open("ma
     plan llama --devices 3x10GiB --method balanced_low_0 -o -
     ended_with 0
     [ "$(grep -c ': 0' <<<"$output")" -lt "$(grep -c ': 1' <<<"$output")" ]
-    plan llama --devices 10GiB,10GiB --method sequential --context 8192 --batch 4
+    plan llama --devices 10GiB,10GiB --method sequential --context 8192 --batch 4 -o sequential.json
     ended_with 1
     says "lacks"
+    grep -q '"lm_head": 1' sequential.json
+    plan llama --devices 6GiB,6GiB --method sequential -o none.json
+    ended_with 1
+    [ ! -e none.json ]
     plan llama --devices 14GiB,14GiB --method optimal --context 8192 --batch 4
     ended_with 0
     plan llama -g sim:2xH100:80GiB --method auto --json
