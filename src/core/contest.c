@@ -10,7 +10,7 @@
 /* What one round showed of a way. */
 struct lap {
     double seconds; /* 0: it was not run well */
-    double rate[CONTEST_FIGURES];
+    double figure[CONTEST_FIGURES];
 };
 
 struct contest {
@@ -150,7 +150,8 @@ void contest_took(struct contest *contest, const struct contest_run *run)
     contest->n_runs[way]++;
     lap->seconds = run->seconds;
     for (size_t i = 0; i < CONTEST_FIGURES; i++)
-        lap->rate[i] = run->rate[i] > 0 ? run->rate[i] : 0;
+        lap->figure[i] =
+            run->figure[i] > 0 && run->figure[i] < (double)INFINITY ? run->figure[i] : 0;
 }
 
 /* ---- what is known ---- */
@@ -208,13 +209,13 @@ struct contest_spread contest_seconds(const struct contest *contest, uint32_t wa
     return spread_of(&s);
 }
 
-struct contest_spread contest_rate(const struct contest *contest, uint32_t way,
-                                   enum contest_figure figure)
+struct contest_spread contest_figure(const struct contest *contest, uint32_t way,
+                                     enum contest_figure figure)
 {
     struct sorted s = {0};
     for (uint32_t r = 0; r <= contest->round; r++)
-        if (lap_at(contest, r, way)->rate[figure] > 0)
-            sorted_add(&s, lap_at(contest, r, way)->rate[figure]);
+        if (lap_at(contest, r, way)->figure[figure] > 0)
+            sorted_add(&s, lap_at(contest, r, way)->figure[figure]);
     return spread_of(&s);
 }
 
@@ -243,8 +244,8 @@ struct contest_ratio contest_ratio(const struct contest *contest, uint32_t way, 
     if (!is_in(contest, way) || !is_in(contest, to))
         return out;
     for (uint32_t r = 0; r <= contest->round; r++) {
-        double rate = lap_at(contest, r, way)->rate[figure];
-        double to_rate = lap_at(contest, r, to)->rate[figure];
+        double rate = lap_at(contest, r, way)->figure[figure];
+        double to_rate = lap_at(contest, r, to)->figure[figure];
         if (rate > 0 && to_rate > 0)
             sorted_add(&s, rate / to_rate);
     }
@@ -273,7 +274,7 @@ enum contest_figure contest_deciding(const struct contest *contest)
         if (!is_in(contest, i) || contest->n_runs[i] == 0)
             continue;
         any_is_in = true;
-        if (contest_rate(contest, i, CONTEST_LOADED).n < contest->n_runs[i])
+        if (contest_figure(contest, i, CONTEST_LOADED).n < contest->n_runs[i])
             return CONTEST_WHOLE;
     }
     return any_is_in ? CONTEST_LOADED : CONTEST_WHOLE;
@@ -284,7 +285,7 @@ bool contest_best(const struct contest *contest, uint32_t *way)
     enum contest_figure figure = contest_deciding(contest);
     double most = 0;
     for (uint32_t i = 0; i < contest->wish.n_ways; i++) {
-        double rate = contest_rate(contest, i, figure).median;
+        double rate = contest_figure(contest, i, figure).median;
         if (!is_in(contest, i) || rate <= most)
             continue;
         most = rate;

@@ -29,10 +29,12 @@ enum {
     CONTEST_ROUNDS_LEAST = 3 /* before it may end early */
 };
 
-/* Items per second: of the whole run, and of the time in which all of its workers were loaded. */
+/* What is known of a run besides its time. The first two are compared. */
 enum contest_figure {
-    CONTEST_WHOLE,
-    CONTEST_LOADED,
+    CONTEST_WHOLE,  /* items per second of the whole run */
+    CONTEST_LOADED, /* items per second of the time in which its workers were loaded */
+    CONTEST_LOADING_S,
+    CONTEST_ITEM_J, /* energy of its devices, in joules for each item */
     CONTEST_FIGURES
 };
 
@@ -56,8 +58,8 @@ const char *contest_outcome_name(enum contest_outcome outcome);
 struct contest_run {
     enum contest_outcome outcome;
     double seconds;
-    double rate[CONTEST_FIGURES]; /* 0: not known */
-    uint64_t n_items;             /* that it did; 0: not known */
+    double figure[CONTEST_FIGURES]; /* 0: not known */
+    uint64_t n_items;               /* that it did; 0: not known */
 };
 
 struct contest_wish {
@@ -103,8 +105,8 @@ struct contest_spread {
 };
 
 struct contest_spread contest_seconds(const struct contest *contest, uint32_t way);
-struct contest_spread contest_rate(const struct contest *contest, uint32_t way,
-                                   enum contest_figure figure);
+struct contest_spread contest_figure(const struct contest *contest, uint32_t way,
+                                     enum contest_figure figure);
 
 /* How much faster a way is than another one. */
 struct contest_ratio {

@@ -18,7 +18,7 @@ static struct contest *contest_of(uint32_t n_ways, uint32_t rounds_max)
 static void took(struct contest *c, double seconds)
 {
     contest_took(
-        c, &(struct contest_run){.seconds = seconds, .rate = {1 / seconds, 1 / (seconds / 2)}});
+        c, &(struct contest_run){.seconds = seconds, .figure = {1 / seconds, 1 / (seconds / 2)}});
 }
 
 /* Runs to the end; seconds of a run of each way by the number of runs before it. */
@@ -262,7 +262,8 @@ static void runs_of_other_work_are_not_compared(void **state)
     const uint64_t n_items[] = {100, 99, 0}; /* the last one does not tell */
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(contest_next(c, 0).way, i);
-        contest_took(c, &(struct contest_run){.seconds = 1, .rate = {1, 0}, .n_items = n_items[i]});
+        contest_took(c,
+                     &(struct contest_run){.seconds = 1, .figure = {1, 0}, .n_items = n_items[i]});
     }
     assert_int_equal(contest_outcome(c, 0), CONTEST_OK);
     assert_int_equal(contest_outcome(c, 1), CONTEST_OTHER_WORK);
@@ -276,11 +277,11 @@ static void the_loaded_rate_decides_where_all_have_one(void **state)
     struct contest *c = contest_of(2, 4);
     for (int i = 0; i < 2; i++) {
         contest_next(c, 0);
-        contest_took(c, &(struct contest_run){.seconds = 1, .rate = {1, 2}});
+        contest_took(c, &(struct contest_run){.seconds = 1, .figure = {1, 2}});
     }
     assert_int_equal(contest_deciding(c), CONTEST_LOADED);
     contest_next(c, 0);
-    contest_took(c, &(struct contest_run){.seconds = 1, .rate = {1, NAN}});
+    contest_took(c, &(struct contest_run){.seconds = 1, .figure = {1, NAN}});
     assert_int_equal(contest_deciding(c), CONTEST_WHOLE);
     contest_free(c);
 }
