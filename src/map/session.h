@@ -87,6 +87,7 @@ struct seat_state {
     /* from a worker's start until it began to read; the newest figure; 0: not known */
     uint64_t reads_after_ms;
     uint64_t busy_ms, load_ms, items_done;
+    uint64_t ready_us; /* when its first worker was ready, by the monotonic clock; 0: not yet */
     struct hist item_times;
 };
 
