@@ -7,7 +7,7 @@
 #include "core/fit.h"
 #include "fit/fit.h"
 #include "fit/memo.h"
-#include "trial/trial.h"
+#include "trial/session.h"
 
 /*
  * The device of the search. What is measured is its memory; where it has none, that of the
@@ -28,16 +28,13 @@ struct trial_row {
 };
 
 struct fitting {
-    struct shell shell;
-    struct allocation allocation;
-    struct device_watch *watch;
+    struct trial_session session;
     const struct fit_request *request;
     const struct fit_caller *caller;
     struct fit_device device;
     struct output_pattern pattern; /* of the rate */
     struct fit fit;
-    struct trial_run run; /* the one that goes on, or was the last */
-    uint64_t batch;       /* its size */
+    uint64_t batch; /* of the run that goes on, or was the last */
     struct trial_row *rows;
     size_t n_rows;
 };

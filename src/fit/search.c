@@ -9,7 +9,6 @@
 #include "map/template.h"
 
 enum {
-    SCRATCH_BYTES = 256 * 1024,
     MARGIN_PERCENT = 5,
     NEAR_PERCENT = 3 /* of the best rate */
 };
@@ -126,77 +125,17 @@ static int margin_set(struct fit_device *d, const struct fit_margin *wish, struc
 static int device_look(struct fitting *f, struct err *err)
 {
     struct fit_device *d = &f->device;
-    const struct seat *seat = &f->allocation.seats[0];
-    d->device = &f->allocation.devices.at[seat->devices[0]];
+    const struct seat *seat = &f->session.allocation.seats[0];
+    d->device = &f->session.allocation.devices.at[seat->devices[0]];
     d->total_bytes = d->device->mem_total_bytes;
     d->used_bytes = d->total_bytes - MIN(d->device->mem_free_bytes, d->total_bytes);
     if (d->device->kind == DEVICE_CPU) {
-        uint64_t share = f->allocation.n_seats;
+        uint64_t share = f->session.allocation.n_seats;
         d->total_bytes = fit_device_bytes(d->device, share);
         d->used_bytes = d->total_bytes - MIN(memory_available_bytes() / share, d->total_bytes);
     }
     return margin_set(d, &f->request->margin, err);
 }
-
-static void on_sampled(void *context, const struct device_sample *sample)
-{
-    struct fitting *f = context;
-    trial_sampled(&f->run, sample);
-}
-
-static void on_memory_back(void *context, uint32_t seat)
-{
-    struct fitting *f = context;
-    trial_memory_back(&f->run, seat);
-}
-
-static void on_lost(void *context, uint32_t chosen, bool is_awaited)
-{
-    struct fitting *f = context;
-    struct err err = {0};
-    (void)is_awaited;
-    if (chosen != f->allocation.device_of[0])
-        return;
-    fail(&err, ERR_UNAVAILABLE, "%s was lost", f->allocation.seats[0].label);
-    shell_abort(&f->shell, &err);
-}
-
-static const struct device_handlers watch_handlers = {
-    .sampled = on_sampled, .lost = on_lost, .memory_back = on_memory_back};
-
-/* ---- the shell ---- */
-
-static void on_stop(void *context, bool now)
-{
-    struct fitting *f = context;
-    (void)now;
-    trial_stop(&f->run, END_POLITELY);
-}
-
-static void on_kill(void *context)
-{
-    struct fitting *f = context;
-    trial_stop(&f->run, END_AT_ONCE);
-}
-
-static void on_tick(void *context)
-{
-    struct fitting *f = context;
-    trial_tick(&f->run);
-    device_watch_check(f->watch);
-}
-
-static void on_each_second(void *context)
-{
-    struct fitting *f = context;
-    device_watch_renew(f->watch);
-}
-
-static const struct shell_verb fit_shell = {.name = "fit",
-                                            .stop = on_stop,
-                                            .kill = on_kill,
-                                            .tick = on_tick,
-                                            .each_second = on_each_second};
 
 /* ---- the search ---- */
 
@@ -219,18 +158,18 @@ static bool trial_next(struct fitting *f)
     if (step.kind != FIT_TRY)
         return false;
     if (fit_try(f, step.batch, &err) != 0)
-        shell_abort(&f->shell, &err);
+        shell_abort(&f->session.shell, &err);
     return true;
 }
 
 static void trials_run(struct fitting *f)
 {
     bool goes_on = trial_next(f);
-    while (f->run.process || (goes_on && !shell_is_to_end(&f->shell))) {
-        shell_turn(&f->shell);
-        if (trial_is_ready(&f->run) && !shell_is_to_end(&f->shell))
+    while (f->session.run.process || (goes_on && !shell_is_to_end(&f->session.shell))) {
+        shell_turn(&f->session.shell);
+        if (trial_is_ready(&f->session.run) && !shell_is_to_end(&f->session.shell))
             goes_on = trial_next(f);
-        else if (!f->run.process && fit_next(&f->fit).kind != FIT_TRY)
+        else if (!f->session.run.process && fit_next(&f->fit).kind != FIT_TRY)
             goes_on = false; /* nobody waits for the memory of the last one */
     }
 }
@@ -258,7 +197,7 @@ static int search_run(struct fitting *f, const struct fit_signature *signature, 
 {
     struct err why = {0};
     struct fit_memo memo;
-    const struct shell_end *end = &f->shell.end;
+    const struct shell_end *end = &f->session.shell.end;
     trials_run(f);
     if (f->n_rows > 0)
         report_add(f, out);
@@ -296,53 +235,36 @@ static int answer(struct fitting *f, struct buf *out, struct err *err)
     return rc;
 }
 
-static int device_take(struct fitting *f, struct str scratch, struct err *err)
+static int program_look(const struct fit_request *request, struct err *err)
 {
-    cleanup_free char *gpus = NULL;
-    struct allocation_wish wish = f->request->allocation;
-    const char *program = f->request->command[0];
-    bool is_found_later = f->request->environment.setup || template_uses(str_of(program)) != 0;
-    int rc = is_found_later ? 0 : program_check(program, err);
-    if (rc == 0)
-        rc = trial_spec_new(f->caller->self_path, wish.gpus, 1, &gpus, err);
-    wish.gpus = gpus;
-    if (rc == 0)
-        rc = shell_begin(&f->shell, &wish, &f->allocation, scratch, err);
-    return rc ? rc : device_look(f, err);
+    const char *program = request->command[0];
+    bool is_found_later = request->environment.setup || template_uses(str_of(program)) != 0;
+    return is_found_later ? 0 : program_check(program, err);
 }
 
 int fit_search(const struct fit_caller *caller, const struct fit_request *request, struct buf *out,
                struct err *err)
 {
-    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
     cleanup_free struct fitting *f = xcalloc(1, sizeof(*f));
-    *f = (struct fitting){.shell = {.verb = &fit_shell,
-                                    .context = f,
-                                    .log = caller->log,
-                                    .self_path = caller->self_path,
-                                    .signals = {.front_fd = -1},
-                                    .machines = {.sample_every_ms = TRIAL_SAMPLE_EVERY_MS},
-                                    .limit_ms = request->limit_ms},
-                          .run = {.input = TRIAL_INPUT_INIT},
-                          .request = request,
-                          .caller = caller};
+    *f = (struct fitting){.request = request, .caller = caller};
+    const struct trial_session_wish wish = {.verb = "fit",
+                                            .self_path = caller->self_path,
+                                            .log = caller->log,
+                                            .allocation = &request->allocation,
+                                            .n_devices = 1,
+                                            .limit_ms = request->limit_ms,
+                                            .ended = fit_tried,
+                                            .context = f};
     int rc = output_pattern_make(&f->pattern, "--rate-pattern", request->rate_pattern, err);
     if (rc == 0)
-        rc = device_take(f, (struct str){scratch, SCRATCH_BYTES}, err);
+        rc = program_look(request, err);
     if (rc == 0) {
-        f->watch = device_watch_new(&f->shell, &f->allocation, &watch_handlers, f);
-        device_watch_begin(f->watch);
-        f->run = (struct trial_run)TRIAL_RUN_INIT(
-            ((struct trial_place){&f->shell, &f->allocation, f->watch}), fit_tried, f);
-        rc = answer(f, out, err);
-        device_watch_end(f->watch);
-        shell_reap(&f->shell); /* what a trial left whose guard was killed */
+        rc = trial_session_open(&f->session, &wish, err);
+        rc = rc ? rc : device_look(f, err);
+        rc = rc ? rc : answer(f, out, err);
+        trial_session_close(&f->session);
     }
-    shell_close(&f->shell);
-    device_watch_free(f->watch);
-    trial_release(&f->run);
     output_pattern_release(&f->pattern);
     free(f->rows);
-    allocation_release(&f->allocation);
     return rc;
 }

@@ -39,7 +39,7 @@ void trial_words(const struct fitting *f, uint64_t batch, struct env_list *out)
 static void environment_make(const struct fitting *f, uint64_t batch, struct env_list *env)
 {
     env_inherit(env);
-    seat_environment_add(&f->allocation, 0, env);
+    seat_environment_add(&f->session.allocation, 0, env);
     env_set(env, xasprintf("MUSTER_BATCH=%lu", batch));
     if (!env_get(env, "PYTHONUNBUFFERED")) /* what a trial printed before it was ended is read */
         env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
@@ -51,7 +51,7 @@ static void environment_make(const struct fitting *f, uint64_t batch, struct env
 
 static double printed_rate(const struct fitting *f)
 {
-    return f->run.matches[0].number;
+    return f->session.run.matches[0].number;
 }
 
 static enum fit_outcome outcome_of(const struct fitting *f, const struct trial_end *end)
@@ -85,7 +85,7 @@ static void end_describe(const struct fitting *f, const struct trial_end *end,
     else if (outcome == FIT_OOM)
         snprintf(row->end, sizeof(row->end), "%s", death_text(end->death));
     else if (outcome == FIT_FAILED)
-        trial_end_format(&f->run, end, row->end, sizeof(row->end));
+        trial_end_format(&f->session.run, end, row->end, sizeof(row->end));
 }
 
 static void unusable_say(struct fitting *f, const struct trial_row *row,
@@ -113,8 +113,8 @@ static void unusable_say(struct fitting *f, const struct trial_row *row,
     if (err.code == 0)
         return;
     if (end->death != DEATH_NOT_STARTED)
-        trial_last_lines_say(&f->run);
-    shell_abort(&f->shell, &err);
+        trial_last_lines_say(&f->session.run);
+    shell_abort(&f->session.shell, &err);
 }
 
 void fit_tried(void *context, const struct trial_end *end)
@@ -127,7 +127,7 @@ void fit_tried(void *context, const struct trial_end *end)
                                       .peak_bytes = end->peak_bytes,
                                       .rate = is_good ? rate_of(f, end->took_us) : 0},
                             .took_ms = end->took_us / 1000};
-    if (shell_is_to_end(&f->shell))
+    if (shell_is_to_end(&f->session.shell))
         return;
     end_describe(f, end, outcome, &row);
     f->rows = xrealloc(f->rows, (f->n_rows + 1) * sizeof(*f->rows));
@@ -145,7 +145,7 @@ int fit_try(struct fitting *f, uint64_t batch, struct err *err)
     f->batch = batch;
     environment_make(f, batch, &env);
     trial_words(f, batch, &words);
-    int rc = trial_start(&f->run,
+    int rc = trial_start(&f->session.run,
                          &(struct trial_request){.argv = (const char *const *)words.at,
                                                  .envp = (const char *const *)env.at,
                                                  .n_seats = 1,

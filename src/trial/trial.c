@@ -85,6 +85,14 @@ void trial_sampled(struct trial_run *run, const struct device_sample *sample)
     }
 }
 
+bool trial_has(const struct trial_run *run, uint32_t chosen)
+{
+    for (size_t i = 0; i < run->seat.n_devices; i++)
+        if (run->devices[i].chosen == chosen)
+            return true;
+    return false;
+}
+
 static bool is_sampled(const struct trial_run *run)
 {
     enum device_kind kind = run->place.allocation->devices.at[run->seat.devices[0]].kind;

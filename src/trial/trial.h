@@ -70,11 +70,6 @@ struct trial_run {
     bool is_late;
 };
 
-#define TRIAL_RUN_INIT(of_place, on_ended, with)                                    \
-    {                                                                               \
-        .place = (of_place), .ended = (on_ended), .context = (with), .input.fd = -1 \
-    }
-
 /* The process; `ended` follows. The last run must be over and trial_is_ready(). */
 MUST_CHECK int trial_start(struct trial_run *run, const struct trial_request *request,
                            struct err *err);
@@ -83,6 +78,8 @@ void trial_tick(struct trial_run *run);
 void trial_stop(struct trial_run *run, enum worker_end how);
 /* True if no process runs, and its devices have their memory back. */
 bool trial_is_ready(const struct trial_run *run);
+/* Does the run that goes on, or was the last, have this device? */
+bool trial_has(const struct trial_run *run, uint32_t chosen);
 void trial_release(struct trial_run *run);
 
 /* For the handlers of the device watch. */
