@@ -308,12 +308,12 @@ void summary_json(struct session *s, int status, struct buf *out)
     buf_add_json(out, str_of(s->request->out_path));
     buf_addf(
         out,
-        ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,"
+        ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,\"ooms\":%lu,"
         "\"wall_ms\":%lu,\"load_ms\":%s,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
         "\"ready_ms\":%s,\"loaded_items_per_s\":%s,\"efficiency\":%s,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
         status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes,
-        f.wall_ms, load, f.busy_ms, s->n_seats, f.items_per_s, ready, loaded, efficiency,
-        hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
+        f.counts.ooms, f.wall_ms, load, f.busy_ms, s->n_seats, f.items_per_s, ready, loaded,
+        efficiency, hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
     metrics_format(ledger_metrics(s->ledger), out);
     hosts_json(s, &f, out);
     buf_add_text(out, "}\n");
