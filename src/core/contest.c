@@ -285,10 +285,11 @@ bool contest_best(const struct contest *contest, uint32_t *way)
     enum contest_figure figure = contest_deciding(contest);
     double most = 0;
     for (uint32_t i = 0; i < contest->wish.n_ways; i++) {
-        double rate = contest_figure(contest, i, figure).median;
-        if (!is_in(contest, i) || rate <= most)
+        double much = is_in(contest, 0) ? contest_ratio(contest, i, 0, figure).spread.median
+                                        : contest_figure(contest, i, figure).median;
+        if (!is_in(contest, i) || much <= most)
             continue;
-        most = rate;
+        most = much;
         *way = i;
     }
     return most > 0;

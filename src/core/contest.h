@@ -128,5 +128,5 @@ enum contest_verdict contest_compare(const struct contest *contest, uint32_t way
                                      enum contest_figure figure);
 /* That which decides: LOADED if it is known of every way that is in, else WHOLE. */
 enum contest_figure contest_deciding(const struct contest *contest);
-/* The way with the highest rate; false: none was run well. */
+/* The way with the highest ratio to the first one, or, if that is out, with the highest rate; false: none was run well. */
 bool contest_best(const struct contest *contest, uint32_t *way);

@@ -50,10 +50,11 @@ ROOMS = {
     "graph": {"core", "sim", "shell", "node", "device", "proc", "store", "ui", "base"},
     "trial": {"core", "shell", "node", "device", "proc", "base"},
     "fit": {"trial", "core", "map", "shell", "node", "device", "tensor", "proc", "base"},
+    "bench": {"trial", "core", "map", "shell", "node", "device", "proc", "base"},
     "submit": {"slurm", "store", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
     "mesh": {"doctor", "launch", "rendezvous", "base"},
-    "cli": {"opt", "agent", "map", "shard", "fit", "submit", "slurm", "launch", "graph", "rendezvous", "shell", "node", "ui", "sim", "doctor", "mesh", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "agent", "map", "shard", "fit", "bench", "submit", "slurm", "launch", "graph", "rendezvous", "shell", "node", "ui", "sim", "doctor", "mesh", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {
