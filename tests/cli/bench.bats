@@ -67,6 +67,33 @@ nothing_is_left_in_tmp() { [ -z "$(ls tmp)" ]; }
     nothing_is_left_in_tmp
 }
 
+@test "a channel worker is loaded when it asks for items, or says so" {
+    seq 24 >in.txt
+    pyworker asks <<'END'
+import os, sys, time
+import muster
+if os.environ.get("LATE"):
+    items = muster.items()
+    first = next(items)
+    time.sleep(0.4)
+    muster.loaded()
+    first.done(1)
+    for item in items: item.done(1)
+else:
+    time.sleep(0.4)
+    for batch in muster.batches():
+        time.sleep(0.1)
+        for item in batch: item.done(1)
+END
+    # Three batches of 0.1 s: at most 80 items a second, though two follow the first result.
+    bench -q -g cpu:1 -i in.txt --batch 8 --rounds 1 --json -- ./asks
+    ended_with 0
+    [ "$(figure 'map(select(.devices))[0] | .loading_s.median >= 0.4 and .loaded_items_per_s.median < 85 and .loaded_items_per_s.median > 30')" = true ]
+    bench -q -g cpu:1 -i in.txt --rounds 1 --env LATE=1 --json -- ./asks
+    ended_with 0
+    [ "$(figure 'map(select(.devices))[0] | .loading_s.median >= 0.4')" = true ]
+}
+
 @test "a muster map in a method has the devices of its row, and tells the same" {
     seq 20 >in.txt
     bench -q -g sim:4xFake:1GiB --devices 1,4 --rounds 1 --json --items 20 \
