@@ -7,6 +7,10 @@
 #include "base/attr.h"
 #include "base/rng.h"
 
+enum {
+    MEDIAN_ROUNDS_LEAST = 8 /* of 2 * 2^-8 = 0.8 % all ratios are on one side by chance */
+};
+
 /* What one round showed of a way. */
 struct lap {
     double seconds; /* 0: it was not run well */
@@ -24,12 +28,8 @@ struct contest {
     struct lap *laps; /* [rounds_max][n_ways] */
 };
 
-/* Two-sided 99 % points of Student's t for 1 … 30 degrees of freedom; for more, that of 30. */
-static const double student_t[] = {
-    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169,
-    3.106,  3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845,
-    2.831,  2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
-};
+/* Two-sided 99 % points of Student's t for 1 … 6 degrees of freedom. */
+static const double student_t[] = {63.657, 9.925, 5.841, 4.604, 4.032, 3.707};
 
 static const char *const outcome_names[] = {
 #define X(id, name) [CONTEST_##id] = (name),
@@ -219,21 +219,47 @@ struct contest_spread contest_figure(const struct contest *contest, uint32_t way
     return spread_of(&s);
 }
 
-static void interval_of(const struct sorted *s, struct contest_ratio *out)
+/* The 99 % interval of the mean, by Student's t. */
+static void mean_interval(const struct sorted *s, struct contest_ratio *out)
 {
     double mean = 0, squares = 0;
-    out->low = -(double)INFINITY;
-    out->high = (double)INFINITY;
-    if (s->n < 2)
-        return;
     for (uint32_t i = 0; i < s->n; i++)
         mean += s->at[i] / s->n;
     for (uint32_t i = 0; i < s->n; i++)
         squares += (s->at[i] - mean) * (s->at[i] - mean);
-    size_t degrees = MIN((size_t)s->n - 1, countof(student_t));
-    double half = student_t[degrees - 1] * sqrt(squares / (s->n - 1.0) / s->n);
+    double half = student_t[s->n - 2] * sqrt(squares / (s->n - 1.0) / s->n);
     out->low = mean - half;
     out->high = mean + half;
+}
+
+/*
+ * The 99 % interval of the median: the values at `cut` from either end, where at most 1 % of the
+ * draws of n fair coins have `cut` heads or fewer, or as few tails. Eight values are the least.
+ */
+static void median_interval(const struct sorted *s, struct contest_ratio *out)
+{
+    double term = 1, below = 0;
+    uint32_t cut = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        term /= 2; /* the chance of no head */
+    for (below = term; cut < s->n / 2; cut++) {
+        term *= (double)(s->n - cut) / (cut + 1);
+        if (2 * (below + term) > 0.01)
+            break;
+        below += term;
+    }
+    out->low = s->at[cut];
+    out->high = s->at[s->n - 1 - cut];
+}
+
+static void interval_of(const struct sorted *s, struct contest_ratio *out)
+{
+    out->low = -(double)INFINITY;
+    out->high = (double)INFINITY;
+    if (s->n >= 2 && s->n < MEDIAN_ROUNDS_LEAST)
+        mean_interval(s, out);
+    else if (s->n >= MEDIAN_ROUNDS_LEAST)
+        median_interval(s, out);
 }
 
 struct contest_ratio contest_ratio(const struct contest *contest, uint32_t way, uint32_t to,
@@ -274,7 +300,7 @@ enum contest_figure contest_deciding(const struct contest *contest)
         if (!is_in(contest, i) || contest->n_runs[i] == 0)
             continue;
         any_is_in = true;
-        if (contest_figure(contest, i, CONTEST_LOADED).n < contest->n_runs[i])
+        if (2 * contest_figure(contest, i, CONTEST_LOADED).n < contest->n_runs[i])
             return CONTEST_WHOLE;
     }
     return any_is_in ? CONTEST_LOADED : CONTEST_WHOLE;

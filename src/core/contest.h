@@ -12,8 +12,9 @@
  * machine down for a round slows both. What was not measured in the same rounds has no ratio.
  *
  * The contest ends early when every ratio that it is about is settled: those of all ways to the first one, and to the
- * best one. A ratio is settled if the 99 % interval of its mean (Student's t over the rounds, from three rounds on) does
- * not contain 1, or is all within `near` of 1: then the two are as fast. The level is 99 % because the question is asked
+ * best one. A ratio is settled if its 99 % interval does not contain 1, or is all within `near` of 1: then the two are as
+ * fast. With three to seven rounds it is the interval of the mean, by Student's t; with more it is that of the median,
+ * by its order statistics, which a few rounds that went wrong do not move. The level is 99 % because the question is asked
  * after every round: of two equal ways whose runs differ by up to 8 %, one is called faster in 5 to 6 % of the contests
  * of up to ten rounds (tests/unit/core/test_contest.c).
  */
@@ -111,7 +112,7 @@ struct contest_spread contest_figure(const struct contest *contest, uint32_t way
 /* How much faster a way is than another one. */
 struct contest_ratio {
     struct contest_spread spread; /* n 0: there is no ratio */
-    double low, high;             /* the 99 % interval of the mean; without end for one round */
+    double low, high;             /* its 99 % interval; without end for one round */
 };
 
 struct contest_ratio contest_ratio(const struct contest *contest, uint32_t way, uint32_t to,
@@ -126,7 +127,7 @@ enum contest_verdict {
 
 enum contest_verdict contest_compare(const struct contest *contest, uint32_t way, uint32_t to,
                                      enum contest_figure figure);
-/* That which decides: LOADED if it is known of every way that is in, else WHOLE. */
+/* That which decides: LOADED if it is known of every way that is in, in half of its runs at least; else WHOLE. */
 enum contest_figure contest_deciding(const struct contest *contest);
 /* The way with the highest ratio to the first one, or, if that is out, with the highest rate; false: none was run well. */
 bool contest_best(const struct contest *contest, uint32_t *way);

@@ -101,6 +101,24 @@ static void clear_differences_end_it_after_three_rounds(void **state)
     contest_free(c);
 }
 
+static void a_round_that_went_wrong_does_not_hide_what_is_clear(void **state)
+{
+    (void)state;
+    struct contest *c = contest_of(2, 20);
+    for (uint32_t n = 0;; n++) {
+        struct contest_step step = contest_next(c, 0);
+        if (step.end != CONTEST_GOES_ON) {
+            assert_int_equal(step.end, CONTEST_CLEAR);
+            break;
+        }
+        /* In the second round the first way stands still for a minute. */
+        took(c, step.way == 0 ? (n / 2 == 1 ? 60 : 2) : 1);
+    }
+    assert_int_equal(contest_n_rounds(c), 8);
+    assert_int_equal(contest_compare(c, 1, 0, CONTEST_WHOLE), CONTEST_FASTER);
+    contest_free(c);
+}
+
 static void ways_that_are_alike_end_it_when_that_is_certain(void **state)
 {
     (void)state;
@@ -280,9 +298,12 @@ static void the_loaded_rate_decides_where_all_have_one(void **state)
         contest_took(c, &(struct contest_run){.seconds = 1, .figure = {1, 2}});
     }
     assert_int_equal(contest_deciding(c), CONTEST_LOADED);
-    contest_next(c, 0);
-    contest_took(c, &(struct contest_run){.seconds = 1, .figure = {1, NAN}});
-    assert_int_equal(contest_deciding(c), CONTEST_WHOLE);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(contest_deciding(c), CONTEST_LOADED);
+        contest_next(c, 0);
+        contest_took(c, &(struct contest_run){.seconds = 1, .figure = {1, (double)NAN}});
+    }
+    assert_int_equal(contest_deciding(c), CONTEST_WHOLE); /* one of three */
     contest_free(c);
 }
 
@@ -309,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_runs_once_a_round_and_two_rounds_mirror_each_other),
         cmocka_unit_test(clear_differences_end_it_after_three_rounds),
+        cmocka_unit_test(a_round_that_went_wrong_does_not_hide_what_is_clear),
         cmocka_unit_test(ways_that_are_alike_end_it_when_that_is_certain),
         cmocka_unit_test(one_way_needs_three_rounds_for_its_spread),
         cmocka_unit_test(all_rounds_are_run_if_that_is_wished),
