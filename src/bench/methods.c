@@ -99,7 +99,7 @@ static int method_parse(const char *typed, struct bench_method *out, struct err 
 static int method_add(struct benching *b, const struct bench_method *method, struct err *err)
 {
     for (size_t i = 0; i < b->n_methods; i++)
-        if (strcmp(b->methods[i].name, method->name) == 0) {
+        if (str_equal(str_of(b->methods[i].name), str_of(method->name))) {
             int rc = fail(err, ERR_USAGE, "two methods are called '%s'", method->name);
             free(method->name);
             return rc;

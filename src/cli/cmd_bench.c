@@ -97,8 +97,7 @@ static void bench_defaults(void *request)
 static const char *const bench_examples[] = {
     "muster bench -i val.jsonl -n 200 --devices 1,2,4 --batch 8,16 -- python worker.py",
     "a worker of muster map on 1, 2 and 4 devices, with two batch sizes",
-    "muster bench --items 100 --devices 4 --method 'model parallel=python run.py --map balanced' --method "
-    "'data parallel=accelerate launch --num_processes {devices} run.py'",
+    "muster bench --items 100 --devices 4 --method 'model parallel=python run.py --map balanced' --method 'data parallel=accelerate launch --num_processes {devices} run.py'",
     "two methods side by side",
     "muster bench --batch 1,4,16 --devices 1 --rate-pattern '([0-9.]+) samples/s' -- python eval.py {batch}",
     "batch sizes, by the rate that the program prints",
