@@ -53,7 +53,10 @@ fmt:
 portable:
 	@tools/portable
 
-bundle: build portable
+# The bundle's gpu/ is made of tests.
+bundle:
+	@tools/setup build test
+	@$(MAKE) --no-print-directory BUILD=$(BUILD) reconfigure-if-new build portable
 	@tools/bundle $(BUILD)
 
 wheel: portable

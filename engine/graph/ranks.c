@@ -137,17 +137,18 @@ int ranks_run(const struct ranks_opts *opts, const struct triple *tests, size_t 
               rank_score_fn *score, void *context, struct rank_metrics metrics[SIDE_N + 1],
               struct err *err)
 {
-    size_t n = n_tests * (opts->tails_only ? 1 : SIDE_N);
+    size_t n_sides = opts->tails_only ? 1 : SIDE_N, n = n_tests * n_sides;
     cleanup_free double *ranks = xcalloc(MAX(n, 1u), sizeof(*ranks));
     int rc = ranks_make(opts, tests, n_tests, score, context, ranks, err);
     if (opts->shared && (rc == 0 || rc == ERR_STOPPED))
         rc = opts->shared->join(opts->shared->context, rc, ranks, n, err);
     for (size_t i = 0; i <= SIDE_N; i++)
         metrics[i] = (struct rank_metrics){0};
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        metrics_add(&metrics[i / n_tests], ranks[i]);
-        metrics_add(&metrics[SIDE_N], ranks[i]);
-    }
+    for (size_t side = 0; rc == 0 && side < n_sides; side++)
+        for (size_t i = side * n_tests; i < (side + 1) * n_tests; i++) {
+            metrics_add(&metrics[side], ranks[i]);
+            metrics_add(&metrics[SIDE_N], ranks[i]);
+        }
     for (size_t i = 0; i <= SIDE_N; i++)
         metrics_finish(&metrics[i]);
     return rc;

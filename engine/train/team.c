@@ -124,7 +124,7 @@ void team_broadcast(const struct team *team, void *at, size_t bytes, uint32_t ro
         (void)muster_dist_broadcast(team->dist, at, bytes, MUSTER_UINT8, root);
 }
 
-void team_sum_words(const struct team *team, int32_t *at, size_t n)
+void team_sum_words(const struct team *team, void *at, size_t n)
 {
     if (!team_is_alone(team))
         (void)muster_dist_all_reduce(team->dist, at, n, MUSTER_INT32, MUSTER_SUM);

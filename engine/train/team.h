@@ -57,8 +57,8 @@ int team_fail(const struct team *team, int rc, const struct err *err, bool *is_k
 /* Rank r has part r of `at`, of part_bytes; afterwards all have all of it. */
 void team_gather(const struct team *team, void *at, size_t part_bytes);
 void team_broadcast(const struct team *team, void *at, size_t bytes, uint32_t root);
-/* Sums, without rounding where all but one are 0. */
-void team_sum_words(const struct team *team, int32_t *at, size_t n);
+/* Sums, without rounding where all but one are 0: of n words of 32 bits, whatever they stand for. */
+void team_sum_words(const struct team *team, void *at, size_t n);
 void team_sum_doubles(const struct team *team, double *at, size_t n);
 /* The largest of all ranks. */
 void team_most(const struct team *team, int32_t *at, size_t n);

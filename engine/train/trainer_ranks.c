@@ -74,7 +74,7 @@ void heads_refresh(struct trainer *trainer, const struct train_batch *batch)
     for (size_t i = 0; i < batch->n; i++)
         if (heads->host_ids[i] - own.first_row >= own.n_rows)
             memset(heads->words + i * dim, 0, dim * sizeof(float));
-    team_sum_words(team, (int32_t *)heads->words, batch->n * dim);
+    team_sum_words(team, heads->words, batch->n * dim);
     be->upload(be, heads->rows, heads->words, bytes);
     heads_copy(trainer, batch->n, true);
 }

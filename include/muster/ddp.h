@@ -28,6 +28,13 @@
  * from zero, and deposits each by muster_ddp_shard, which zeroes the gradients; then finish. Shards are
  * added up in a fixed binary tree, so the result depends on their gradients alone.
  *
+ * Gradients and values may lie in device memory, if dist was told of it. Such gradients are put into their
+ * bucket on the caller's stream, so ready returns at once, and NCCL combines them there; finish waits.
+ * Each rank's share of an uneven batch is a factor that NCCL rounds to the type of the gradient. There are
+ * no kernels here: what looks at values copies them to the host, which is slow. That is the search for NaN
+ * in finish (of the result, on all ranks; allows_nonfinite saves it), norm, clip and check_replicas.
+ * n_shards, and a wire of another type, are refused.
+ *
  * Errors are those of the muster_dist handle: sticky, and the same on all ranks. Functions may be called
  * from several threads.
  */

@@ -18,6 +18,11 @@
  * Results are the same bits on every rank and in every run with as many ranks: values are combined in
  * the order of the ranks. 16-bit floats are summed in float32 and rounded once, to nearest even.
  *
+ * Values may lie in the memory of a GPU of NVIDIA (has_device_memory): NCCL moves them, 2.18 or later,
+ * loaded when it is needed. Such an operation waits for what is on the caller's stream when it is issued,
+ * and has its result when it returns. The order of its sums is NCCL's, and sums of 16-bit floats are
+ * rounded on the way, so bits depend on devices and versions.
+ *
  * Errors are sticky, and are those of all ranks: the first one ends every operation on every rank with
  * the same code and message. So a program needs to check only what it acts upon, and close.
  *
@@ -87,14 +92,20 @@ struct muster_dist;
 struct muster_dist_opts {
     uint64_t timeout_ms; /* for each operation, and for all ranks to come at first; default:
                             MUSTER_DIST_TIMEOUT (90, 90s, 5m, 2h), else ten minutes */
-    const char
-        *backend; /* "shm" or "mpi"; default: MUSTER_DIST_BACKEND, else what reaches all ranks */
+    /*
+     * "shm" or "mpi"; "nccl", "shm+nccl" or "mpi+nccl" for values in device memory by NCCL, which "shm"
+     * and "mpi" take through the host; default: MUSTER_DIST_BACKEND, else "auto", what reaches all ranks
+     */
+    const char *backend;
+    bool has_device_memory; /* it is asked of the driver for each operation; implied by nccl */
+    void *stream;           /* cudaStream_t or CUstream; default: the legacy default stream */
 };
 
 /*
  * An operation as a value, for muster_dist_start. `count` is that of the smaller side: all values of an
  * all-reduce or a broadcast, one rank's part of a reduce-scatter or an all-gather. in and out are the
- * same for work in place (in NULL means out), or do not overlap; a part may be in place as well.
+ * same for work in place (in NULL means out), or do not overlap; a part may be in place as well. Both are
+ * in memory of the host, or of one device, which is the same for all operations of a rank.
  */
 struct muster_dist_call {
     enum muster_collective kind;
@@ -122,7 +133,7 @@ MUSTER_API int muster_dist_close(struct muster_dist *dist);
 MUSTER_API uint32_t muster_dist_rank(const struct muster_dist *dist);
 MUSTER_API uint32_t muster_dist_size(const struct muster_dist *dist);
 MUSTER_API uint32_t muster_dist_local_rank(const struct muster_dist *dist);
-/* "self" for a world of one, "shm", "mpi"; "" if there is none. */
+/* "self" for a world of one, "shm", "mpi", each with "+nccl" for device memory; "" if there is none. */
 MUSTER_API const char *muster_dist_backend(const struct muster_dist *dist);
 
 /* The sticky error: 0 while there is none, and its message, "" while there is none. */
@@ -168,7 +179,8 @@ MUSTER_API int muster_dist_test(struct muster_dist *dist, uint64_t ticket);
 /*
  * Memory that other ranks can reach, zeroed and aligned to pages: large operations in place on it are
  * done without a copy, if every rank's data lies in such memory. NULL, with the sticky error, if there
- * is no room. What is not freed goes with the handle. In a world of one, and over MPI, it is ordinary.
+ * is no room. What is not freed goes with the handle. In a world of one, and over MPI, it is ordinary. It is
+ * memory of the host always.
  */
 MUSTER_API void *muster_dist_buffer_new(struct muster_dist *dist, size_t bytes);
 MUSTER_API void muster_dist_buffer_free(struct muster_dist *dist, void *at);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "inside.h"
+#include "device.h"
 
 static const char *const op_names[] = {"sum", "mean", "min", "max"};
 static const char *const collective_names[] = {"barrier", "all-reduce", "broadcast",
@@ -25,20 +25,21 @@ void md_call_format(const struct md_call *call, char *out, size_t cap)
 {
     const struct muster_dist_call *what = &call->what;
     bool reduces = what->kind == MUSTER_ALL_REDUCE || what->kind == MUSTER_REDUCE_SCATTER;
-    int len = snprintf(out, cap, "%s #%llu", md_collective_name(what->kind),
-                       (unsigned long long)call->seq);
+    const char *where = call->memory == MD_HOST ? "" : ", in device memory";
+    int len = snprintf(out, cap, "%s%s #%llu", call->memory == MD_DEVICE_END ? "the end of " : "",
+                       md_collective_name(what->kind), (unsigned long long)call->seq);
     if (what->kind == MUSTER_BARRIER || len < 0 || (size_t)len >= cap)
         return;
     out += len;
     cap -= (size_t)len;
     if (reduces)
-        snprintf(out, cap, " (%s %s, %zu values)", muster_type_name(what->type),
-                 (unsigned)what->op <= MUSTER_MAX ? op_names[what->op] : "?", what->count);
+        snprintf(out, cap, " (%s %s, %zu values%s)", muster_type_name(what->type),
+                 (unsigned)what->op <= MUSTER_MAX ? op_names[what->op] : "?", what->count, where);
     else if (what->kind == MUSTER_BROADCAST)
-        snprintf(out, cap, " (%s, %zu values, from rank %u)", muster_type_name(what->type),
-                 what->count, what->root);
+        snprintf(out, cap, " (%s, %zu values%s, from rank %u)", muster_type_name(what->type),
+                 what->count, where, what->root);
     else
-        snprintf(out, cap, " (%s, %zu values)", muster_type_name(what->type), what->count);
+        snprintf(out, cap, " (%s, %zu values%s)", muster_type_name(what->type), what->count, where);
 }
 
 size_t md_in_bytes(const struct muster_dist *dist, const struct muster_dist_call *call)
@@ -80,7 +81,10 @@ static int call_run(struct muster_dist *dist, const struct md_call *call)
     dist->is_busy = true;
     pthread_mutex_unlock(&dist->lock);
     int rc = atomic_load(&dist->code);
-    rc = rc ? rc : dist->backend->run(dist, call);
+    if (rc == 0)
+        rc = call->memory == MD_HOST ? dist->backend->run(dist, call) : md_device_run(dist, call);
+    if (call->ready)
+        md_device_forget(dist, call->ready);
     pthread_mutex_lock(&dist->lock);
     dist->is_busy = false;
     dist->n_done = call->seq;
@@ -157,11 +161,17 @@ static struct md_call call_of(const struct muster_dist_call *what)
     return call;
 }
 
+static int call_prepare(struct muster_dist *dist, struct md_call *call)
+{
+    int rc = md_check(dist);
+    rc = rc ? rc : call_check(dist, &call->what);
+    return rc || !dist->device ? rc : md_device_place(dist, call);
+}
+
 static int call_do(struct muster_dist *dist, const struct muster_dist_call *what)
 {
     struct md_call call = call_of(what);
-    int rc = md_check(dist);
-    rc = rc ? rc : call_check(dist, &call.what);
+    int rc = call_prepare(dist, &call);
     if (rc != 0)
         return rc;
     pthread_mutex_lock(&dist->lock);
@@ -179,12 +189,13 @@ static int call_do(struct muster_dist *dist, const struct muster_dist_call *what
     return rc ? rc : atomic_load(&dist->code);
 }
 
-int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
-                      uint64_t *ticket)
+int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *factor,
+             uint64_t *ticket)
 {
     struct md_call call = call_of(what);
-    int rc = md_check(dist);
-    rc = rc ? rc : call_check(dist, &call.what);
+    call.is_scaled = factor;
+    call.factor = factor ? *factor : 1;
+    int rc = call_prepare(dist, &call);
     *ticket = 0;
     if (rc != 0)
         return rc;
@@ -193,6 +204,12 @@ int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *w
     *ticket = call.seq;
     pthread_mutex_unlock(&dist->lock);
     return rc;
+}
+
+int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
+                      uint64_t *ticket)
+{
+    return md_start(dist, what, NULL, ticket);
 }
 
 int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)

@@ -41,6 +41,9 @@ static int params_copy(struct muster_ddp *ddp, const struct muster_param *params
         if (!ddp->params[i].is.name)
             return md_fail(ddp->dist, MUSTER_DIST_ENOMEM, "rank %u: no memory",
                            ddp->dist->place.rank);
+        rc = md_param_place(ddp, &ddp->params[i]);
+        if (rc != 0)
+            return rc;
     }
     return 0;
 }
@@ -95,7 +98,7 @@ static enum muster_type wire_of(const struct muster_ddp *ddp, enum muster_type t
     return is_half && type == MUSTER_FLOAT32 ? ddp->opts.wire : type;
 }
 
-/* From the last parameter on. A bucket has one type, and ends before it becomes larger than allowed. */
+/* From the last parameter on. A bucket has one type and place, and ends before it is too large. */
 static void buckets_plan(struct muster_ddp *ddp)
 {
     struct ddp_bucket *bucket = NULL;
@@ -105,10 +108,12 @@ static void buckets_plan(struct muster_ddp *ddp)
         size_t width = muster_type_bytes(wire), align = ALIGN_BYTES / width;
         size_t room = (param->is.count + align - 1) / align * align;
         bool fits = bucket && ddp->params[bucket->first].is.type == param->is.type &&
+                    bucket->is_on_device == param->is_on_device &&
                     (bucket->count + room) * width <= ddp->opts.bucket_bytes;
         if (!fits) {
             bucket = &ddp->buckets[ddp->n_buckets++];
             bucket->wire = wire;
+            bucket->is_on_device = param->is_on_device;
         }
         param->bucket = ddp->n_buckets - 1;
         param->at = bucket->count;
@@ -127,7 +132,9 @@ static int buckets_make(struct muster_ddp *ddp)
     for (size_t b = 0; b < ddp->n_buckets; b++) {
         struct ddp_bucket *bucket = &ddp->buckets[b];
         size_t width = muster_type_bytes(bucket->wire);
-        bucket->flat = muster_dist_buffer_new(ddp->dist, bucket->count * width);
+        bucket->flat = bucket->is_on_device
+                           ? md_device_memory_new(ddp->dist, bucket->count * width)
+                           : muster_dist_buffer_new(ddp->dist, bucket->count * width);
         if (!bucket->flat)
             return muster_dist_code(ddp->dist);
         for (size_t i = bucket->first; i < bucket->first + bucket->n; i++) {
@@ -220,7 +227,11 @@ void muster_ddp_free(struct muster_ddp *ddp)
     if (ddp->samples_ticket)
         muster_dist_wait(ddp->dist, ddp->samples_ticket);
     for (size_t b = 0; b < ddp->n_buckets; b++)
-        muster_dist_buffer_free(ddp->dist, ddp->buckets[b].flat);
+        if (ddp->buckets[b].is_on_device)
+            md_device_memory_free(ddp->dist, ddp->buckets[b].flat);
+        else
+            muster_dist_buffer_free(ddp->dist, ddp->buckets[b].flat);
+    free(ddp->seen);
     for (size_t i = 0; i < ddp->n_params; i++) {
         free((char *)(uintptr_t)ddp->params[i].is.name);
         if (ddp->params[i].owns_gradient)

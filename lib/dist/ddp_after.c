@@ -22,16 +22,52 @@ int muster_ddp_broadcast(struct muster_ddp *ddp, uint32_t root)
 
 /* ---- the norm ---- */
 
+static void *gradient_see(struct muster_ddp *ddp, const struct ddp_param *param)
+{
+    return md_values_see(ddp, param->is.gradient, param->is_on_device,
+                         param->is.count * muster_type_bytes(param->is.type));
+}
+
 /* All ranks have the same gradients, so nothing has to be exchanged. */
+static int norm_find(struct muster_ddp *ddp, double *norm)
+{
+    double squares = 0;
+    for (size_t i = 0; i < ddp->n_params; i++) {
+        const struct ddp_param *param = &ddp->params[i];
+        const void *gradient = gradient_see(ddp, param);
+        if (!gradient)
+            return muster_dist_code(ddp->dist);
+        squares += md_squares(gradient, param->is.type, param->is.count);
+    }
+    *norm = sqrt(squares);
+    return 0;
+}
+
+static int gradients_scale(struct muster_ddp *ddp, double factor)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < ddp->n_params; i++) {
+        const struct ddp_param *param = &ddp->params[i];
+        void *gradient = gradient_see(ddp, param);
+        if (!gradient)
+            return muster_dist_code(ddp->dist);
+        md_scale(gradient, param->is.type, param->is.count, factor);
+        if (param->is_on_device)
+            rc = md_device_copy(ddp->dist, param->is.gradient, gradient,
+                                param->is.count * muster_type_bytes(param->is.type));
+    }
+    return rc;
+}
+
 int muster_ddp_norm(struct muster_ddp *ddp, double *norm)
 {
     int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
-    double squares = 0;
-    for (size_t i = 0; rc == 0 && i < ddp->n_params; i++) {
-        const struct muster_param *is = &ddp->params[i].is;
-        squares += md_squares(is->gradient, is->type, is->count);
-    }
-    *norm = sqrt(squares);
+    *norm = 0;
+    if (rc != 0)
+        return rc;
+    pthread_mutex_lock(&ddp->lock);
+    rc = norm_find(ddp, norm);
+    pthread_mutex_unlock(&ddp->lock);
     return rc;
 }
 
@@ -40,11 +76,10 @@ int muster_ddp_clip(struct muster_ddp *ddp, double max_norm, double *norm)
     int rc = muster_ddp_norm(ddp, norm);
     if (rc != 0 || !isfinite(*norm) || *norm <= max_norm)
         return rc;
-    for (size_t i = 0; i < ddp->n_params; i++) {
-        const struct muster_param *is = &ddp->params[i].is;
-        md_scale(is->gradient, is->type, is->count, max_norm / *norm);
-    }
-    return 0;
+    pthread_mutex_lock(&ddp->lock);
+    rc = gradients_scale(ddp, max_norm / *norm);
+    pthread_mutex_unlock(&ddp->lock);
+    return rc;
 }
 
 /* ---- replicas ---- */
@@ -106,6 +141,25 @@ static int hashes_compare(struct muster_ddp *ddp, const uint64_t *hashes)
     return first == n ? 0 : difference_tell(ddp, hashes + first, first, n_different);
 }
 
+static int values_hash(struct muster_ddp *ddp, uint64_t *hashes)
+{
+    int rc = 0;
+    pthread_mutex_lock(&ddp->lock);
+    for (size_t i = 0; rc == 0 && i < ddp->n_params; i++) {
+        const struct muster_param *is = &ddp->params[i].is;
+        size_t bytes = is->count * muster_type_bytes(is->type);
+        const void *value = NULL;
+        if (is->value)
+            value = md_values_see(ddp, is->value, ddp->params[i].value_is_on_device, bytes);
+        if (value)
+            hashes[i] = md_hash(value, bytes);
+        else if (is->value)
+            rc = muster_dist_code(ddp->dist);
+    }
+    pthread_mutex_unlock(&ddp->lock);
+    return rc;
+}
+
 int muster_ddp_check_replicas(struct muster_ddp *ddp)
 {
     int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
@@ -115,13 +169,9 @@ int muster_ddp_check_replicas(struct muster_ddp *ddp)
     uint64_t *own = calloc((size_t)ddp->n_params * (size + 1), sizeof(*own));
     if (!own)
         return md_fail(ddp->dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", ddp->dist->place.rank);
-    for (size_t i = 0; i < ddp->n_params; i++) {
-        const struct muster_param *is = &ddp->params[i].is;
-        if (is->value)
-            own[i] = md_hash(is->value, is->count * muster_type_bytes(is->type));
-    }
     uint64_t *all = own + ddp->n_params;
-    rc = muster_dist_all_gather(ddp->dist, own, all, ddp->n_params, MUSTER_INT64);
+    rc = values_hash(ddp, own);
+    rc = rc ? rc : muster_dist_all_gather(ddp->dist, own, all, ddp->n_params, MUSTER_INT64);
     rc = rc ? rc : hashes_compare(ddp, all);
     free(own);
     return rc;

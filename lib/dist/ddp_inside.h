@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the parts of ddp share: ddp.c (registration, buckets), ddp_step.c (a step), ddp_shards.c (a step
- * that is the same on any number of ranks), ddp_after.c (norm, comparison).
+ * that is the same on any number of ranks), ddp_device.c (gradients in device memory), ddp_after.c (norm,
+ * comparison).
  */
 #pragma once
 
 #include <string.h>
 
-#include "inside.h"
+#include "ddp_loops.h"
+#include "device.h"
 #include "muster/ddp.h"
 
 struct ddp_param {
     struct muster_param is; /* with a gradient always */
     size_t bucket, at;      /* where its values lie in the bucket, in values */
-    bool is_view;           /* the gradient is the bucket's own memory */
-    bool owns_gradient;     /* it is memory of its own that the library made */
+    bool is_on_device, value_is_on_device;
+    bool is_view;       /* the gradient is the bucket's own memory */
+    bool owns_gradient; /* it is memory of its own that the library made */
     bool is_ready;
 };
 
-/* Parameters [first, first + n), of one type. */
+/* Parameters [first, first + n), of one type, whose gradients are in one kind of memory. */
 struct ddp_bucket {
     size_t first, n, count;
     enum muster_type wire;
+    bool is_on_device;
     void *flat; /* count values of the wire's type */
     size_t n_ready;
     bool is_started;
@@ -51,6 +55,8 @@ struct muster_ddp {
     double samples[2];  /* this rank's, then that of all ranks when samples_ticket is done */
     uint64_t samples_ticket;
     double factor; /* what gradients are multiplied by, before the mean over ranks is taken */
+    char *seen;    /* values of device memory, where they can be looked at */
+    size_t seen_bytes;
 
     size_t n_single, n_double; /* values of a node */
     struct ddp_node nodes[DDP_NODES_MAX];
@@ -60,31 +66,20 @@ struct muster_ddp {
     char *exchange; /* in which nodes of all ranks come together */
 };
 
-/* ---- ddp_loops.c: plain loops over values ---- */
-
-/*
- * to[i] = from[i] × factor, rounded once to the wire's type. Returns whether all results are finite.
- * to may be from if the types are the same.
- */
-bool md_pack(void *to, enum muster_type wire, const void *from, enum muster_type type, size_t count,
-             double factor);
-bool md_are_finite(const void *values, enum muster_type type, size_t count);
-/* The other way, without a factor. */
-void md_unpack(void *to, enum muster_type type, const void *from, enum muster_type wire,
-               size_t count);
-/* sums[i] = left[i] + right[i]; of float32, or float64. sums may be left. */
-void md_add(void *sums, const void *left, const void *right, enum muster_type type, size_t count);
-/* Of float32, or float64. */
-void md_divide(void *values, enum muster_type type, size_t count, double divisor);
-double md_squares(const void *values, enum muster_type type, size_t count);
-void md_scale(void *values, enum muster_type type, size_t count, double factor);
-uint64_t md_hash(const void *at, size_t bytes);
-
 /* ---- ddp_step.c ---- */
 
 /* Says which value of a gradient is not finite, or not on the wire. */
 int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enum muster_type wire,
                       double factor);
+
+/* ---- ddp_device.c; with the lock ---- */
+
+/* Find out which memory a parameter is in, and whether it can be served there. */
+int md_param_place(struct muster_ddp *ddp, struct ddp_param *param);
+/* Values where they can be looked at: there, or in a copy that lasts until the next call. NULL: failed. */
+void *md_values_see(struct muster_ddp *ddp, void *at, bool is_on_device, size_t bytes);
+/* Whether a bucket's result has values that are not finite, for the words. */
+int md_bucket_look(struct muster_ddp *ddp, const struct ddp_bucket *bucket);
 
 /* ---- ddp_shards.c ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ddp_inside.h"
+#include "ddp_loops.h"
 
 #include "half.h"
 #include "loop.h"

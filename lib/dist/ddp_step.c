@@ -102,6 +102,9 @@ static int param_pack(struct muster_ddp *ddp, const struct ddp_bucket *bucket,
     size_t width = muster_type_bytes(bucket->wire);
     char *to = (char *)bucket->flat + param->at * width;
     const struct muster_param *is = &param->is;
+    if (param->is_on_device) /* NCCL multiplies by the factor */
+        return md_device_put(ddp->dist, to, ddp->n_samples > 0 ? is->gradient : NULL,
+                             is->count * width);
     if (ddp->n_samples == 0) {
         memset(to, 0, is->count * width);
         return 0;
@@ -126,7 +129,7 @@ static int bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket)
         return rc;
     const struct muster_dist_call call = {MUSTER_ALL_REDUCE, bucket->wire, MUSTER_MEAN,  0,
                                           bucket->flat,      bucket->flat, bucket->count};
-    rc = muster_dist_start(ddp->dist, &call, &bucket->ticket);
+    rc = md_start(ddp->dist, &call, bucket->is_on_device ? &ddp->factor : NULL, &bucket->ticket);
     bucket->is_started = rc == 0;
     return rc;
 }
@@ -173,16 +176,21 @@ int muster_ddp_ready(struct muster_ddp *ddp, size_t param)
 
 /* ---- the end ---- */
 
-static void bucket_unpack(struct muster_ddp *ddp, const struct ddp_bucket *bucket)
+static int bucket_unpack(struct muster_ddp *ddp, const struct ddp_bucket *bucket)
 {
     size_t width = muster_type_bytes(bucket->wire);
-    for (size_t i = bucket->first; i < bucket->first + bucket->n; i++) {
+    int rc = 0;
+    if (bucket->is_on_device && !ddp->opts.allows_nonfinite)
+        rc = md_bucket_look(ddp, bucket);
+    for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++) {
         const struct ddp_param *param = &ddp->params[i];
-        if (!param->is_view)
-            md_unpack(param->is.gradient, param->is.type,
-                      (const char *)bucket->flat + param->at * width, bucket->wire,
-                      param->is.count);
+        const char *from = (const char *)bucket->flat + param->at * width;
+        if (param->is_on_device)
+            rc = md_device_put(ddp->dist, param->is.gradient, from, param->is.count * width);
+        else if (!param->is_view)
+            md_unpack(param->is.gradient, param->is.type, from, bucket->wire, param->is.count);
     }
+    return rc;
 }
 
 static int step_finish(struct muster_ddp *ddp)
@@ -195,8 +203,7 @@ static int step_finish(struct muster_ddp *ddp)
     for (size_t b = 0; rc == 0 && b < ddp->n_buckets; b++) {
         rc = muster_dist_wait(ddp->dist, ddp->buckets[b].ticket);
         ddp->buckets[b].is_started = false;
-        if (rc == 0)
-            bucket_unpack(ddp, &ddp->buckets[b]);
+        rc = rc ? rc : bucket_unpack(ddp, &ddp->buckets[b]);
     }
     ddp->is_begun = false;
     ddp->n_samples = 0;

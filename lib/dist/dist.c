@@ -11,13 +11,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "inside.h"
+#include "device.h"
 
 #if !defined(MADV_WIPEONFORK)
 #define MADV_WIPEONFORK 18 /* Linux 4.14; headers may be older */
 #endif
 
 static const uint64_t timeout_default_ms = 600000;
+static const uint64_t timeout_max_ms =
+    3000000000000; /* a century: as nanoseconds on the clock it fits */
 
 uint64_t md_now_ns(void)
 {
@@ -115,7 +117,7 @@ static void self_close(struct muster_dist *dist)
 static int self_run(struct muster_dist *dist, const struct md_call *call)
 {
     const struct muster_dist_call *what = &call->what;
-    if (what->in != what->out && what->count > 0)
+    if (call->memory == MD_HOST && what->in != what->out && what->count > 0)
         memcpy(what->out, what->in, md_out_bytes(dist, what));
     return 0;
 }
@@ -158,53 +160,85 @@ static int timeout_choose(struct muster_dist *dist, const struct muster_dist_opt
     else if (text && *text != '\0' && !timeout_parse(text, &dist->timeout_ms))
         return md_fail(dist, MUSTER_DIST_EENV,
                        "MUSTER_DIST_TIMEOUT: '%.40s' is not a time (as 90, 90s, 5m or 2h)", text);
+    if (dist->timeout_ms > timeout_max_ms)
+        dist->timeout_ms = timeout_max_ms;
     return 0;
+}
+
+/* What can be named. `nccl` alone: with what reaches all ranks, for the rest. */
+struct backend_choice {
+    const char *name;
+    const struct md_backend_ops *backend; /* NULL: what reaches all ranks */
+    enum md_device_way way;
+};
+
+static const struct backend_choice *choice_find(const char *name)
+{
+    static const struct backend_choice choices[] = {
+        {"auto", NULL, MD_BY_SIZE},
+        {"shm", &md_shm_ops, MD_BY_HOST},
+        {"mpi", &md_mpi_ops, MD_BY_HOST},
+        {"nccl", NULL, MD_BY_NCCL},
+        {"shm+nccl", &md_shm_ops, MD_BY_NCCL},
+        {"mpi+nccl", &md_mpi_ops, MD_BY_NCCL},
+    };
+    for (size_t i = 0; i < sizeof(choices) / sizeof(*choices); i++)
+        if (strcmp(name, choices[i].name) == 0)
+            return &choices[i];
+    return NULL;
 }
 
 /* Shared memory, if all ranks are on this machine as far as is known. */
 static int backend_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
-                          const struct md_backend_ops **out)
+                          enum md_device_way *way)
 {
-    static const struct md_backend_ops *const backends[] = {&md_shm_ops, &md_mpi_ops};
     const char *variable = getenv("MUSTER_DIST_BACKEND");
     const char *name = opts && opts->backend ? opts->backend : variable ? variable : "";
     const struct md_place *place = &dist->place;
     bool is_here = place->local_size == 0 || place->local_size == place->size;
-    *out = place->size == 1 ? &md_self_ops : is_here ? &md_shm_ops : &md_mpi_ops;
-    if (*name == '\0' || strcmp(name, "auto") == 0)
-        return 0;
-    const struct md_backend_ops *named = NULL;
-    for (size_t i = 0; i < sizeof(backends) / sizeof(*backends); i++)
-        if (strcmp(name, backends[i]->name) == 0)
-            named = backends[i];
-    if (!named)
-        return md_fail(dist, MUSTER_DIST_EENV, "there is no backend '%.20s' (shm, mpi, auto)",
+    const struct backend_choice *choice = choice_find(*name != '\0' ? name : "auto");
+    if (!choice)
+        return md_fail(dist, MUSTER_DIST_EENV,
+                       "there is no backend '%.20s' (shm, mpi, nccl, shm+nccl, mpi+nccl, auto)",
                        name);
-    if (named == &md_shm_ops && !is_here)
+    if (choice->backend == &md_shm_ops && !is_here)
         return md_fail(dist, MUSTER_DIST_EENV,
                        "%u of the %u ranks are on this machine, and shared memory does not reach "
                        "the others: unset MUSTER_DIST_BACKEND, or start all ranks on one machine",
                        place->local_size, place->size);
-    if (place->size > 1)
-        *out = named;
+    dist->backend = place->size == 1  ? &md_self_ops
+                    : choice->backend ? choice->backend
+                    : is_here         ? &md_shm_ops
+                                      : &md_mpi_ops;
+    *way = choice->way;
     return 0;
+}
+
+/* Device memory is looked for where somebody said that there may be some: asking costs 0.1 µs each time. */
+static int device_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
+                         enum md_device_way way)
+{
+    bool is_asked = way == MD_BY_NCCL || (opts && opts->has_device_memory);
+    if (way == MD_BY_SIZE)
+        way = dist->place.size > 1 ? MD_BY_NCCL : MD_BY_HOST;
+    snprintf(dist->backend_name, sizeof(dist->backend_name), "%s%s", dist->backend->name,
+             is_asked && way == MD_BY_NCCL ? "+nccl" : "");
+    return is_asked ? md_device_open(dist, way, opts ? opts->stream : NULL) : 0;
 }
 
 static int world_open(struct muster_dist *dist, const struct muster_dist_opts *opts)
 {
     char error[MD_TEXT_BYTES];
     struct md_place place;
-    const struct md_backend_ops *backend;
+    enum md_device_way way = MD_BY_SIZE;
     int rc = md_place_read(&place, error, sizeof(error));
     if (rc != 0)
         return md_fail(dist, rc, "%s", error);
     dist->place = place;
     rc = timeout_choose(dist, opts);
-    rc = rc ? rc : backend_choose(dist, opts, &backend);
-    if (rc != 0)
-        return rc;
-    dist->backend = backend;
-    return backend->open(dist);
+    rc = rc ? rc : backend_choose(dist, opts, &way);
+    rc = rc ? rc : dist->backend->open(dist);
+    return rc ? rc : device_choose(dist, opts, way);
 }
 
 static void page_make(struct muster_dist *dist)
@@ -253,6 +287,7 @@ int muster_dist_close(struct muster_dist *dist)
     bool is_ours = md_is_ours(dist);
     if (is_ours)
         md_calls_end(dist);
+    md_device_close(dist);
     if (dist->backend)
         dist->backend->close(dist);
     int rc = is_ours ? atomic_load(&dist->code) : MUSTER_DIST_EUSE;
@@ -283,7 +318,7 @@ uint32_t muster_dist_local_rank(const struct muster_dist *dist)
 
 const char *muster_dist_backend(const struct muster_dist *dist)
 {
-    return dist && dist->backend ? dist->backend->name : "";
+    return dist ? dist->backend_name : "";
 }
 
 /* ---- memory ---- */

@@ -18,10 +18,24 @@ enum {
     MD_CALLS_MAX = 1024 /* under way at once */
 };
 
+/*
+ * Where the values of an operation are. In device memory a backend moves none: its ranks meet, compare
+ * what they came for, and go on; once more, when the values are there on all of them (MD_DEVICE_END).
+ */
+enum md_memory {
+    MD_HOST,
+    MD_DEVICE,
+    MD_DEVICE_END
+};
+
 /* An operation with its number among those of its rank, from 1. */
 struct md_call {
     struct muster_dist_call what;
     uint64_t seq;
+    enum md_memory memory;
+    void *ready;    /* the event after which its values in device memory may be read; NULL: none */
+    bool is_scaled; /* values in device memory, which are multiplied by factor before */
+    double factor;
 };
 
 /* When an operation was done. CLOCK_MONOTONIC. */
@@ -39,6 +53,11 @@ struct md_backend_ops {
     void (*close)(struct muster_dist *dist); /* also after a failed open, and in a forked process */
     int (*run)(struct muster_dist *dist, const struct md_call *call);
     /*
+     * Look around during an operation in device memory: an error that another rank has told, taken over,
+     * or that of a rank which is gone. NULL: there are no others.
+     */
+    int (*look)(struct muster_dist *dist, const struct md_call *call);
+    /*
      * Make an error that of all ranks, if none is yet, and write the one that is into code and text,
      * which has MD_TEXT_BYTES. NULL: the backend's ranks find out by themselves.
      */
@@ -48,10 +67,14 @@ struct md_backend_ops {
     void (*buffer_free)(struct muster_dist *dist, void *at);
 };
 
+struct md_device; /* device.h */
+
 struct muster_dist {
     struct md_place place;
     const struct md_backend_ops *backend; /* NULL: none could be opened */
     void *impl;                           /* the backend's */
+    struct md_device *device;             /* NULL: all values are taken to be in host memory */
+    char backend_name[16];                /* "shm", "shm+nccl" */
     uint64_t timeout_ms;
     /*
      * Of the process that opened it: a forked one is refused. The page is not 0 there, and wiped in
@@ -104,5 +127,8 @@ bool md_calls_init(struct muster_dist *dist);
 /* Finish what was started, and end the thread. */
 void md_calls_end(struct muster_dist *dist);
 void md_calls_release(struct muster_dist *dist);
+/* muster_dist_start; with a factor: the mean of floats in device memory, in place. NULL: none. */
+int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *factor,
+             uint64_t *ticket);
 /* Of an operation that was started, and is done; zeros if that is too long ago. */
 struct md_times md_call_times(struct muster_dist *dist, uint64_t ticket);

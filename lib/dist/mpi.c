@@ -30,6 +30,7 @@ enum {
 struct signature {
     struct muster_dist_call what; /* without addresses */
     uint64_t seq;
+    uint64_t memory; /* enum md_memory; without padding behind it: bytes are compared */
 };
 
 struct told {
@@ -65,19 +66,26 @@ static bool told_receive(struct mpi *mpi, struct told *told)
     return true;
 }
 
+/* 0, or the error that another rank has told. */
+static int told_look(struct muster_dist *dist)
+{
+    struct mpi *mpi = dist->impl;
+    struct told told;
+    pthread_mutex_lock(&mpi->lock);
+    bool is_told = told_receive(mpi, &told);
+    pthread_mutex_unlock(&mpi->lock);
+    return is_told ? md_adopt(dist, told.code < 0 ? told.code : MUSTER_DIST_EFAIL, told.text) : 0;
+}
+
 /* One request's state: 1 done, 0 not yet, negative: an error. */
 static int request_look(struct muster_dist *dist, mpi_handle *request)
 {
     struct mpi *mpi = dist->impl;
-    struct told told;
     int is_done = 0;
     pthread_mutex_lock(&mpi->lock);
     mpi->call.Test(request, &is_done, NULL);
-    bool is_told = !is_done && told_receive(mpi, &told);
     pthread_mutex_unlock(&mpi->lock);
-    if (is_told)
-        return md_adopt(dist, told.code < 0 ? told.code : MUSTER_DIST_EFAIL, told.text);
-    return is_done;
+    return is_done ? 1 : told_look(dist);
 }
 
 /* 0, an error that was told, or 1: the time is over. MPI does its work when it is looked at. */
@@ -102,7 +110,9 @@ static int request_wait(struct muster_dist *dist, mpi_handle *request)
 
 static void signature_format(const struct signature *signature, char *out, size_t cap)
 {
-    const struct md_call call = {signature->what, signature->seq};
+    const struct md_call call = {.what = signature->what,
+                                 .seq = signature->seq,
+                                 .memory = (enum md_memory)signature->memory};
     if (signature->seq == 0)
         snprintf(out, cap, "none");
     else
@@ -150,6 +160,7 @@ static int signatures_exchange(struct muster_dist *dist, const struct md_call *c
     own->what.root = call->what.root;
     own->what.count = call->what.count;
     own->seq = call->seq;
+    own->memory = call->memory;
     pthread_mutex_lock(&mpi->lock);
     for (uint32_t r = 0; r < size; r++) {
         if (r == rank)
@@ -294,7 +305,16 @@ static int mpi_run(struct muster_dist *dist, const struct md_call *call)
     struct mpi *mpi = dist->impl;
     mpi->deadline_ns = md_now_ns() + dist->timeout_ms * 1000000;
     int rc = signatures_exchange(dist, call);
-    return rc || call->what.kind == MUSTER_BARRIER ? rc : runs[call->what.kind](dist, call);
+    if (rc != 0 || call->what.kind == MUSTER_BARRIER || call->memory != MD_HOST)
+        return rc;
+    return runs[call->what.kind](dist, call);
+}
+
+/* That a rank is gone is for mpirun to see, which ends the others. */
+static int mpi_look(struct muster_dist *dist, const struct md_call *call)
+{
+    (void)call;
+    return told_look(dist);
 }
 
 /*
@@ -403,5 +423,6 @@ const struct md_backend_ops md_mpi_ops = {
     .open = mpi_open,
     .close = mpi_close,
     .run = mpi_run,
+    .look = mpi_look,
     .fail = mpi_fail,
 };

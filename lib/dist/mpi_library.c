@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "library.h"
+
 static const char *const function_names[] = {
     "MPI_Initialized",  "MPI_Finalized", "MPI_Init_thread",
     "MPI_Query_thread", "MPI_Finalize",  "MPI_Get_library_version",
@@ -15,19 +17,6 @@ static const char *const function_names[] = {
 _Static_assert(sizeof(function_names) / sizeof(*function_names) ==
                    sizeof(struct mpi_functions) / sizeof(void *),
                "a name for each function");
-
-/* In the order of the struct's members, which are all pointers to functions. */
-static int functions_find(struct muster_dist *dist, void *library, struct mpi_functions *out)
-{
-    char *member = (char *)out;
-    for (size_t i = 0; i < sizeof(function_names) / sizeof(*function_names); i++) {
-        void *function = dlsym(library, function_names[i]);
-        if (!function)
-            return md_fail(dist, MUSTER_DIST_EENV, "libmpi.so.40 has no %s", function_names[i]);
-        memcpy(member + i * sizeof(function), &function, sizeof(function));
-    }
-    return 0;
-}
 
 int md_mpi_load(struct muster_dist *dist, struct mpi_functions *out, mpi_handle *world,
                 mpi_handle *byte)
@@ -41,7 +30,8 @@ int md_mpi_load(struct muster_dist *dist, struct mpi_functions *out, mpi_handle 
             "Open MPI 4 or 5, which the %u ranks need where shared memory does not reach, "
             "cannot be loaded (%s): install it, or start all ranks on one machine",
             dist->place.size, dlerror());
-    int rc = functions_find(dist, library, out);
+    int rc = md_library_find(dist, library, "libmpi.so.40", function_names,
+                             sizeof(function_names) / sizeof(*function_names), out);
     if (rc != 0)
         return rc;
     out->Get_library_version(version, &len);

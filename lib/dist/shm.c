@@ -53,6 +53,7 @@ const struct md_backend_ops md_shm_ops = {
     .open = shm_open_world,
     .close = shm_close,
     .run = md_shm_run,
+    .look = md_shm_look,
     .fail = md_shm_fail,
     .buffer_new = md_shm_buffer_new,
     .buffer_free = md_shm_buffer_free,

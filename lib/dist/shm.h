@@ -21,7 +21,7 @@ enum {
 
 /* What a rank says when it comes to an operation. */
 struct shm_signature {
-    uint64_t what; /* kind, type, op and root */
+    uint64_t what; /* kind, type, op, memory and root */
     uint64_t count, seq;
     uint64_t values_at; /* where its values lie in the file; 0: not there */
 };
@@ -112,7 +112,8 @@ int md_shm_step(struct muster_dist *dist);
 int md_shm_told(struct muster_dist *dist);
 /* Compare what the ranks came for, at the end of an operation's first step. */
 int md_shm_compare(struct muster_dist *dist);
-uint64_t md_shm_pack(const struct muster_dist_call *what);
+uint64_t md_shm_pack(const struct md_call *call);
+int md_shm_look(struct muster_dist *dist, const struct md_call *call);
 void md_shm_fail(struct muster_dist *dist, int *code, char *text);
 /* "rank 1", "ranks 1, 3 and 4", of those that have not come. */
 void md_shm_missing(const struct md_shm *shm, uint64_t step, char *out, size_t cap);

@@ -27,6 +27,7 @@ struct work {
     struct muster_dist *dist;
     struct md_shm *shm;
     const struct muster_dist_call *what;
+    bool has_values; /* that this file is to move */
     const char *in;
     char *out;
     size_t width;    /* bytes of a value */
@@ -302,13 +303,13 @@ static void first_stage(struct work *work)
 }
 
 /* With the place of this rank's values in the file, if the others may use them there. */
-static struct shm_signature sign(const struct work *work, uint64_t seq)
+static struct shm_signature sign(const struct work *work, const struct md_call *call)
 {
     const struct muster_dist_call *what = work->what;
-    struct shm_signature own = {md_shm_pack(what), what->count, seq, 0};
+    struct shm_signature own = {md_shm_pack(call), what->count, call->seq, 0};
     size_t in_bytes = md_in_bytes(work->dist, what);
     bool is_elsewhere = what->kind == MUSTER_ALL_REDUCE && work->in != work->out;
-    if (in_bytes >= DIRECT_BYTES_MIN && !is_elsewhere)
+    if (work->has_values && in_bytes >= DIRECT_BYTES_MIN && !is_elsewhere)
         own.values_at = md_shm_offset(work->shm, work->in, in_bytes);
     return own;
 }
@@ -341,7 +342,7 @@ static int work_go_on(struct work *work)
     enum muster_collective kind = work->what->kind;
     bool is_any;
     int rc = md_shm_compare(work->dist);
-    if (rc != 0 || kind == MUSTER_BARRIER || work->what->count == 0)
+    if (rc != 0 || kind == MUSTER_BARRIER || !work->has_values)
         return rc;
     if (can_be_direct(work, &is_any))
         return direct[kind](work);
@@ -365,6 +366,7 @@ static void work_init(struct work *work, struct muster_dist *dist, const struct 
     *work = (struct work){.dist = dist,
                           .shm = shm,
                           .what = &call->what,
+                          .has_values = call->memory == MD_HOST && call->what.count > 0,
                           .in = call->what.in,
                           .out = call->what.out,
                           .width = width,
@@ -387,17 +389,17 @@ int md_shm_run(struct muster_dist *dist, const struct md_call *call)
     shm->call = call;
     shm->deadline_ns = now_ns + dist->timeout_ms * 1000000;
     work_init(&work, dist, call);
-    struct shm_signature signature = sign(&work, call->seq);
+    struct shm_signature signature = sign(&work, call);
     own->signatures[shm->step & 1] = signature;
     atomic_store_explicit(&own->what, signature.what, memory_order_relaxed);
     atomic_store_explicit(&own->count, signature.count, memory_order_relaxed);
     atomic_store_explicit(&own->at_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&own->seq, call->seq, memory_order_relaxed);
     atomic_store_explicit(&own->is_in_call, 1, memory_order_relaxed);
-    if (signature.values_at == 0 && signature.count > 0)
+    if (signature.values_at == 0 && work.has_values)
         first_stage(&work);
     rc = md_shm_step(dist);
     rc = rc ? rc : work_go_on(&work);
-    atomic_store_explicit(&own->is_in_call, 0, memory_order_relaxed);
+    atomic_store_explicit(&own->is_in_call, call->memory == MD_DEVICE, memory_order_relaxed);
     return rc;
 }

@@ -363,6 +363,10 @@ static int guest_meet(struct muster_dist *dist)
             answer_receive(shm, fd, &answer, &file) == 0)
             break;
         close(fd); /* rank 0 of an attempt that was ending */
+        if (is_late(shm))
+            return md_fail(dist, MUSTER_DIST_ETIMEOUT,
+                           "rank 0 of %u did not answer rank %u within %.1f s (%s)", shm->size,
+                           shm->rank, (double)dist->timeout_ms / 1e3, dist->place.launcher);
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     }
     if (answer.text[0] != '\0')

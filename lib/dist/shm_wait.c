@@ -47,15 +47,17 @@ static void futex_wake_all(_Atomic uint32_t *word)
 
 /* ---- what ranks came for ---- */
 
-uint64_t md_shm_pack(const struct muster_dist_call *what)
+uint64_t md_shm_pack(const struct md_call *call)
 {
+    const struct muster_dist_call *what = &call->what;
     return (uint64_t)what->kind | (uint64_t)what->type << 8 | (uint64_t)what->op << 16 |
-           (uint64_t)what->root << 32;
+           (uint64_t)call->memory << 24 | (uint64_t)what->root << 32;
 }
 
 static void signature_format(uint64_t what, uint64_t count, uint64_t seq, char *out, size_t cap)
 {
     const struct md_call call = {.seq = seq,
+                                 .memory = what >> 24 & 0xff,
                                  .what = {.kind = what & 0xff,
                                           .type = what >> 8 & 0xff,
                                           .op = what >> 16 & 0xff,
@@ -226,6 +228,14 @@ static int look_around(struct muster_dist *dist)
     if (rc == 0 && md_now_ns() > shm->deadline_ns && !has_ended(shm))
         rc = late_tell(dist);
     return rc;
+}
+
+int md_shm_look(struct muster_dist *dist, const struct md_call *call)
+{
+    struct md_shm *shm = dist->impl;
+    shm->call = call;
+    int rc = md_shm_told(dist);
+    return rc ? rc : gone_look(dist);
 }
 
 /* ---- steps ---- */

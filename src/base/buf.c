@@ -10,13 +10,6 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-int str_compare(struct str a, struct str b)
-{
-    size_t len = MIN(a.len, b.len);
-    int order = len > 0 ? memcmp(a.at, b.at, len) : 0;
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 struct str str_trim(struct str s)
 {
     while (s.len > 0 && is_space(s.at[0])) {

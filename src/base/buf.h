@@ -29,7 +29,12 @@ static inline bool str_equal(struct str a, struct str b)
 }
 
 /* Negative, 0 or positive, in the order of the bytes; a prefix comes before the longer string. */
-int str_compare(struct str a, struct str b);
+static inline int str_compare(struct str a, struct str b)
+{
+    size_t len = a.len < b.len ? a.len : b.len;
+    int order = len > 0 ? memcmp(a.at, b.at, len) : 0;
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
 
 static inline bool str_starts_with(struct str s, struct str prefix)
 {

@@ -42,6 +42,7 @@ static int names_read(const char *path, struct env_list *out, struct err *err)
     return rc;
 }
 
+/* NOLINTBEGIN(misc-no-recursion): at most TREE_DEPTH_MAX deep */
 static int entry_walk(struct walk *walk, unsigned depth, struct err *err);
 
 static int folder_walk(struct walk *walk, unsigned depth, struct err *err)
@@ -76,6 +77,7 @@ static int entry_walk(struct walk *walk, unsigned depth, struct err *err)
         return 0;
     return rc == 0 && S_ISDIR(entry.st.st_mode) ? folder_walk(walk, depth, err) : rc;
 }
+/* NOLINTEND(misc-no-recursion) */
 
 int tree_walk(const char *root,
               int (*visit)(void *context, const struct tree_entry *entry, struct err *err),

@@ -6,7 +6,6 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/parse.h"
-#include "base/talk.h"
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
 #include "cli/gpus_rows.h"
@@ -121,23 +120,6 @@ static bool wait_period(uint64_t period_ms)
 
 /* ---- other hosts ---- */
 
-/* The devices of one host. False if it cannot be had; then why has been said. */
-static bool host_rows_add(const struct app *app, const struct host_answer *answer, bool is_first,
-                          struct gpus_rows *rows)
-{
-    struct err err = answer->why;
-    const char *name = answer->host->name;
-    if (is_first || err.code || answer->status != 0)
-        look_said_print(app, answer);
-    if (err.code == 0 && answer->status == 0)
-        (void)!gpus_rows_parse(rows, name, buf_str(&answer->out), &err);
-    if (err.code)
-        talk("%s: cannot be had: %s", name, err.text);
-    else if (answer->status != 0)
-        talk("%s: cannot be had: muster gpus ended there with status %d", name, answer->status);
-    return err.code == 0 && answer->status == 0;
-}
-
 static int hosts_show(const struct app *app, const struct gpus_request *request,
                       const struct host_ask *ask, bool is_first, bool *is_missing, struct err *err)
 {
@@ -145,7 +127,7 @@ static int hosts_show(const struct app *app, const struct gpus_request *request,
     size_t n_answers;
     const struct host_answer *answers = host_answers(ask, &n_answers);
     for (size_t i = 0; i < n_answers; i++)
-        *is_missing |= !host_rows_add(app, &answers[i], is_first, &rows);
+        *is_missing |= !look_devices_add(app, &answers[i], is_first, &rows);
     int rc = rows_print(request, &rows, err);
     gpus_rows_release(&rows);
     return rc;

@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
 #include "cli/graph_arg.h"
+#include "cli/graph_hosts.h"
 #include "fit/fit.h"
 #include "graph/file/file.h"
 #include "graph/graph.h"
@@ -170,6 +171,21 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
                     : list_read_plan(options, command, source, err);
 }
 
+/* --dry-run */
+static int plan_play(struct app *app, const struct graph_options *options, struct plan *plan,
+                     struct err *err)
+{
+    struct allocation_wish wish = options->request.allocation;
+    struct planned_hosts hosts = {0};
+    wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
+    int rc = wish.hosts ? graph_hosts_ask(app, &wish, &hosts, err) : 0;
+    rc = rc ? rc
+            : graph_dry_run(&app->log, app->self_path, &options->request, plan,
+                            wish.hosts ? &hosts : NULL, options->plot, err);
+    graph_hosts_forget(&hosts);
+    return rc;
+}
+
 static int graph_verb(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err)
 {
@@ -183,8 +199,7 @@ static int graph_verb(struct app *app, void *request, int argc, char **argv, cha
     if (rc == 0 && options->prints_plan)
         rc = plan_print(options, &source.plan, err);
     else if (rc == 0 && options->dry_run)
-        rc = graph_dry_run(&app->log, app->self_path, &options->request, &source.plan,
-                           options->plot, err);
+        rc = plan_play(app, options, &source.plan, err);
     else if (rc == 0)
         rc = run_plan(app, options, &source, err);
     source_release(&source);

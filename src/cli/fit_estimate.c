@@ -89,5 +89,8 @@ int fit_estimate(const struct app *app, const struct estimate_request *request, 
         rc = devices_add(app, request, rows, err);
     if (rc == 0 && request->device_bytes > 0)
         row_add(rows, "a device with so much memory", "", request->device_bytes, &request->margin);
-    return rc ? rc : answer(request, model, rows, err);
+    if (rc == 0)
+        rc = answer(request, model, rows, err);
+    model_release(model);
+    return rc;
 }

@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "fit/estimate.h"
 #include "fit/fit.h"
+#include "model/estimate.h"
 #include "opt/cmd.h"
 
 struct estimate_request {

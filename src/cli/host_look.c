@@ -53,3 +53,19 @@ void look_said_print(const struct app *app, const struct host_answer *answer)
     if (answer->is_said_cut)
         talk("%s: it said more, which is left out", answer->host->name);
 }
+
+bool look_devices_add(const struct app *app, const struct host_answer *answer, bool is_first,
+                      struct gpus_rows *rows)
+{
+    struct err err = answer->why;
+    const char *name = answer->host->name;
+    if (is_first || err.code || answer->status != 0)
+        look_said_print(app, answer);
+    if (err.code == 0 && answer->status == 0)
+        (void)!gpus_rows_parse(rows, name, buf_str(&answer->out), &err);
+    if (err.code)
+        talk("%s: cannot be had: %s", name, err.text);
+    else if (answer->status != 0)
+        talk("%s: cannot be had: muster gpus ended there with status %d", name, answer->status);
+    return err.code == 0 && answer->status == 0;
+}

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "cli/gpus_rows.h"
 #include "opt/cmd.h"
 #include "shell/host_ask.h"
 
@@ -20,3 +21,9 @@ MUST_CHECK int look_open(struct app *app, const struct allocation_wish *wish, st
 MUST_CHECK int look_ask(struct host_ask *ask, const struct look *look);
 /* Prints what a host said on its standard error, each line with the host's name before it. Nothing with -q. */
 void look_said_print(const struct app *app, const struct host_answer *answer);
+/*
+ * What a host that was asked for its `gpus --json` has. False if it cannot be had; then why has been said. is_first: what
+ * it said besides is printed as well.
+ */
+bool look_devices_add(const struct app *app, const struct host_answer *answer, bool is_first,
+                      struct gpus_rows *rows);

@@ -17,6 +17,7 @@ extern const struct cmd cmd_resume;
 extern const struct cmd cmd_each;
 extern const struct cmd cmd_launch;
 extern const struct cmd cmd_fit;
+extern const struct cmd cmd_plan;
 extern const struct cmd cmd_bench;
 extern const struct cmd cmd_submit;
 extern const struct cmd cmd_ls;

@@ -166,16 +166,12 @@ void dag_allow(struct dag *dag, uint32_t place, uint32_t host)
     dag->shapes.is_all_due = true;
 }
 
-void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t mem_bytes)
+/* Other wants than it had, and perhaps another time. */
+static void reshape(struct dag *dag, uint32_t job, const struct dag_want *want,
+                    uint64_t expected_ms)
 {
-    ASSERT(job < dag->jobs.len);
     struct job *j = &dag->jobs.at[job];
-    if (j->state == DAG_RUNS || j->state == DAG_ENDS || j->state == DAG_DONE)
-        return;
-    struct dag_want want = dag->shapes.at[j->shape].want;
-    want.mem_bytes = mem_bytes > 0 ? mem_bytes : want.mem_bytes;
-    expected_ms = expected_ms > 0 ? MIN(expected_ms, EXPECTED_MAX_MS) : j->expected_ms;
-    uint32_t shape = dag_shape_find(dag, &want);
+    uint32_t shape = dag_shape_find(dag, want);
     bool is_queued = j->is_queued;
     if (shape == NONE)
         return;
@@ -188,6 +184,27 @@ void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t me
     if (is_queued)
         dag_ready_push(dag, job);
     dag->shapes.is_sweep_due |= dag->shapes.at[shape].is_unfit;
+}
+
+void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t mem_bytes)
+{
+    ASSERT(job < dag->jobs.len);
+    const struct job *j = &dag->jobs.at[job];
+    if (j->state == DAG_RUNS || j->state == DAG_ENDS || j->state == DAG_DONE)
+        return;
+    struct dag_want want = dag->shapes.at[j->shape].want;
+    want.mem_bytes = mem_bytes > 0 ? mem_bytes : want.mem_bytes;
+    reshape(dag, job, &want, expected_ms > 0 ? MIN(expected_ms, EXPECTED_MAX_MS) : j->expected_ms);
+}
+
+void dag_move(struct dag *dag, uint32_t job, uint32_t place)
+{
+    ASSERT(job < dag->jobs.len && place < DAG_PLACES_MAX);
+    const struct job *j = &dag->jobs.at[job];
+    struct dag_want want =
+        dag->shapes.at[j->shape].want; /* what it takes while it runs is the same */
+    want.place = place;
+    reshape(dag, job, &want, j->expected_ms);
 }
 
 /* What was added since the last step begins to wait now. */

@@ -24,7 +24,7 @@ enum {
     DAG_HOSTS_MAX = 256,
     DAG_JOB_DEVICES_MAX = 64, /* of one job */
     DAG_SHARE_WHOLE = 1000,
-    DAG_PLACES_MAX = 64,
+    DAG_PLACES_MAX = 256,
     DAG_UNKNOWN_MS =
         60000 /* such a time is assumed for a path if that of no job is known; else their mean */
 };
@@ -91,13 +91,14 @@ enum dag_state {
 };
 
 /* How a job ended, as the shell judges it. */
-#define DAG_ENDS_OF_JOBS(X)                                                               \
-    X(WELL)   /* and what it was to leave is there */                                     \
-    X(FAILED) /* by itself: tried again while it has retries */                           \
-    X(FATAL)  /* its command cannot work: not tried again */                              \
-    X(OOM)    /* of device memory: alone, on a larger device, with a smaller batch */     \
-    X(ILL)    /* a device is ill: elsewhere, and not counted */                           \
-    X(LOST)   /* by no fault of its own (preempted, host lost): again, and not counted */ \
+#define DAG_ENDS_OF_JOBS(X)                                                                        \
+    X(WELL)   /* and what it was to leave is there */                                              \
+    X(FAILED) /* by itself: tried again while it has retries */                                    \
+    X(FATAL)  /* its command cannot work: not tried again */                                       \
+    X(OOM)    /* of device memory: alone, on a larger device, with a smaller batch */              \
+    X(ILL)    /* a device is ill: elsewhere, and not counted */                                    \
+    X(LOST)   /* by no fault of its own (preempted, host lost): again, and not counted */          \
+    X(ABSENT) /* its command is not on this host: again where dag_move lets it, and not counted */ \
     X(ENDED)  /* because of DACT_END */
 
 enum dag_end {
@@ -217,6 +218,8 @@ bool dag_near(struct dag *dag, uint32_t first, uint32_t n, const uint8_t *distan
 void dag_allow(struct dag *dag, uint32_t place, uint32_t host);
 /* What was learned since: for jobs that have not started. */
 void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t mem_bytes);
+/* Of a job at any time: the hosts that it may use from its next start on, as dag_want.place. */
+void dag_move(struct dag *dag, uint32_t job, uint32_t place);
 /* *actions: in the order in which they must be carried out, valid until the next call. Returns their number. */
 size_t dag_step(struct dag *dag, const struct dag_event *event, const struct dag_action **actions);
 /* When a DEV_TICK must come at the latest; UINT64_MAX: none is needed. */

@@ -118,7 +118,7 @@ static void end_judge(struct dag *dag, uint32_t job, enum dag_end end)
         end_counted(dag, job, end == DEND_FATAL);
     else if (end == DEND_OOM)
         end_out_of_memory(dag, job);
-    else if (end == DEND_ENDED && dag->is_stopped)
+    else if (end == DEND_ABSENT || (end == DEND_ENDED && dag->is_stopped))
         dag_open(dag, job);
     else
         end_uncounted(dag, job);

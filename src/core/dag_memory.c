@@ -17,24 +17,13 @@ enum {
 #define AGE_MS      (15ull * 60 * 1000)
 #define PATIENCE_MS (5ull * 60 * 1000)
 
-/* The array with another capacity; NULL: memory ran out, and the old one is as it was. */
-static void *regrown(void *at, size_t len, size_t cap, size_t size)
-{
-    void *fresh = malloc(cap * size);
-    if (!fresh)
-        return NULL;
-    if (len > 0)
-        memcpy(fresh, at, len * size);
-    free(at);
-    return fresh;
-}
-
-#define REGROW(at, len, cap)                                       \
-    ({                                                             \
-        void *fresh_ = regrown((at), (len), (cap), sizeof(*(at))); \
-        if (fresh_)                                                \
-            (at) = fresh_;                                         \
-        fresh_ != NULL;                                            \
+/* False: memory ran out, and the array is as it was. */
+#define REGROW(at, cap)                                              \
+    ({                                                               \
+        void *grown_ = realloc((at), (size_t)(cap) * sizeof(*(at))); \
+        if (grown_)                                                  \
+            (at) = grown_;                                           \
+        grown_ != NULL;                                              \
     })
 
 static bool edges_grow(struct dag *dag, uint32_t n_more)
@@ -44,8 +33,7 @@ static bool edges_grow(struct dag *dag, uint32_t n_more)
         cap *= 2;
     if (cap == dag->edges.cap)
         return true;
-    if (n >= NONE || !REGROW(dag->edges.at, dag->edges.len, cap) ||
-        !REGROW(dag->edges.list, dag->edges.len, cap))
+    if (n >= NONE || !REGROW(dag->edges.at, cap) || !REGROW(dag->edges.list, cap))
         return false;
     dag->edges.cap = (uint32_t)MIN(cap, NONE);
     return true;
@@ -53,7 +41,7 @@ static bool edges_grow(struct dag *dag, uint32_t n_more)
 
 static bool out_grow(struct dag *dag, size_t cap)
 {
-    if (!REGROW(dag->out.at, 0, cap))
+    if (!REGROW(dag->out.at, cap))
         return false;
     dag->out.cap = cap;
     return true;
@@ -72,9 +60,8 @@ bool dag_jobs_grow(struct dag *dag, uint32_t n_more_edges)
     if (dag->jobs.len < dag->jobs.cap)
         return true;
     uint32_t cap = MAX(2 * dag->jobs.cap, (uint32_t)JOBS_MIN);
-    if (dag->jobs.cap > NONE / 4 || !REGROW(dag->jobs.at, dag->jobs.len, cap) ||
-        !REGROW(dag->jobs.by_end, 0, cap) || !out_grow(dag, actions_max(dag, cap)) ||
-        !REGROW(dag->edges.first, 0, cap + 2ul))
+    if (dag->jobs.cap > NONE / 4 || !REGROW(dag->jobs.at, cap) || !REGROW(dag->jobs.by_end, cap) ||
+        !out_grow(dag, actions_max(dag, cap)) || !REGROW(dag->edges.first, cap + 2ul))
         return false;
     dag->jobs.cap = cap;
     dag->edges.first[cap + 1] = NONE; /* no followers are in a list */
@@ -87,9 +74,8 @@ bool dag_shapes_grow(struct dag *dag)
     if (dag->shapes.len < dag->shapes.cap)
         return true;
     uint32_t cap = MAX(2 * dag->shapes.cap, (uint32_t)SHAPES_MIN);
-    if (!REGROW(dag->shapes.at, dag->shapes.len, cap) ||
-        !REGROW(dag->shapes.hot, dag->shapes.n_hot, cap) || !REGROW(dag->shapes.aside, 0, cap) ||
-        !REGROW(dag->shapes.table, 0, 2 * (size_t)cap))
+    if (!REGROW(dag->shapes.at, cap) || !REGROW(dag->shapes.hot, cap) ||
+        !REGROW(dag->shapes.aside, cap) || !REGROW(dag->shapes.table, 2 * (size_t)cap))
         return false;
     dag->shapes.cap = cap;
     dag->shapes.table_cap = 0; /* it is to be filled anew */

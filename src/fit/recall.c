@@ -37,7 +37,7 @@ static int batch_of(const struct device_list *list, const size_t *chosen, size_t
                     const struct fit_wanted *wanted, uint64_t *out, struct err *err)
 {
     for (size_t i = 0; i < n_chosen; i++) {
-        uint64_t batch;
+        uint64_t batch = 0;
         int rc = fit_batch_on(&list->at[chosen[i]], n_chosen, wanted->command, wanted->environment,
                               &batch, err);
         if (rc)

@@ -148,8 +148,44 @@ static int schedule_print(struct graph *graph, const char *plot, struct err *err
     return rc;
 }
 
+/* A seat for each device, as in a run. Which devices are near each other is not known. */
+static int host_add(struct graph *graph, const struct planned_host *host, uint32_t node,
+                    struct err *err)
+{
+    const struct seat_opts one = {1, 1};
+    size_t all[DEVICES_MAX], n_seats = 0;
+    cleanup_free struct seat *seats = NULL;
+    for (size_t i = 0; i < host->devices.len; i++)
+        all[i] = i;
+    int rc = host->devices.len > 0
+                 ? seats_make(&host->devices, all, host->devices.len, &one, &seats, &n_seats, err)
+                 : 0;
+    if (rc == 0)
+        allocation_add_host(&graph->allocation, &(struct allocation_part){.name = host->name,
+                                                                          .node = node,
+                                                                          .devices = &host->devices,
+                                                                          .seats = seats,
+                                                                          .n_seats = n_seats});
+    return rc;
+}
+
+static int hosts_take(struct graph *graph, const struct planned_hosts *hosts,
+                      const struct allocation_wish *wish, struct err *err)
+{
+    uint32_t n_far = 0;
+    int rc = 0;
+    graph->fleet.planned = hosts;
+    allocation_begin(&graph->allocation, wish, graph->shell.self_path);
+    for (size_t i = 0; i < hosts->len && rc == 0; i++) {
+        n_far += !hosts->at[i].is_local;
+        rc = host_add(graph, &hosts->at[i], hosts->at[i].is_local ? 0 : n_far, err);
+    }
+    return rc;
+}
+
 int graph_dry_run(struct log *log, const char *self_path, const struct graph_request *request,
-                  struct plan *plan, const char *plot, struct err *err)
+                  struct plan *plan, const struct planned_hosts *hosts, const char *plot,
+                  struct err *err)
 {
     struct graph graph = {.request = request,
                           .plan = plan,
@@ -159,10 +195,9 @@ int graph_dry_run(struct log *log, const char *self_path, const struct graph_req
     wish.gpus_per_worker = wish.workers_per_gpu = 1;
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
     wish.is_plan = true;
-    if (wish.hosts)
-        return fail(err, ERR_USAGE, "--dry-run looks at this machine alone; leave --hosts out");
-    int rc = allocation_take(&graph.allocation, &wish,
-                             &(struct allocation_holder){.self_path = self_path, .log = log}, err);
+    const struct allocation_holder holder = {.self_path = self_path, .log = log};
+    int rc = hosts ? hosts_take(&graph, hosts, &wish, err)
+                   : allocation_take(&graph.allocation, &wish, &holder, err);
     rc = rc ? rc : jobs_make(&graph, err);
     rc = rc ? rc : schedule_print(&graph, plot, err);
     graph_release(&graph);

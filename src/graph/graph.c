@@ -69,7 +69,7 @@ static void on_second(void *context)
 
 static void on_before_sleep(void *context)
 {
-    record_flush(context);
+    record_rest(context);
 }
 
 static const struct shell_verb graph_shell = {.name = "graph",
@@ -208,11 +208,16 @@ static int seats_take(struct graph *graph, char *scratch, struct err *err)
     return rc;
 }
 
-static void run_begin(struct graph *graph)
+/* Before the jobs are made: it is a copy of this process, and to write into memory that is shared with it takes time. */
+static void keeper_begin(struct graph *graph)
 {
     cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", graph->shell.run_dir);
-    shell_display_open(&graph->shell);
     shell_keeper_start(&graph->shell, &graph->allocation, entry, graph->request->grace_ms);
+}
+
+static void run_begin(struct graph *graph)
+{
+    shell_display_open(&graph->shell);
     device_watch_log(graph->watch);
     device_watch_begin(graph->watch);
     graph_hosts_hold(graph);
@@ -260,9 +265,9 @@ static int run_end(struct graph *graph)
 {
     char text[24];
     struct err err = {0};
-    int status = outcome(graph);
-    record_flush(graph);
+    record_flush(graph); /* first: if it fails, that is the outcome */
     record_sync(graph);
+    int status = outcome(graph);
     report_memory(graph, "at the end");
     console_flush(graph->shell.display.console, shell_now(&graph->shell), true);
     shell_progress_end(&graph->shell);
@@ -282,6 +287,8 @@ static int run_all(struct graph *graph, int ready_fd, struct err *err)
     cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
     int rc = seats_take(graph, scratch, err);
     rc = rc ? rc : folder_take(graph, err);
+    if (rc == 0)
+        keeper_begin(graph);
     rc = rc ? rc : jobs_make(graph, err);
     bool is_unmade = rc && graph->shell.folder.is_made;
     if (rc == 0) {
@@ -305,6 +312,7 @@ void graph_release(struct graph *graph)
 {
     device_watch_free(graph->watch);
     record_close(graph);
+    learned_close(graph);
     dag_free(graph->dag);
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         free(graph->jobs[i].end);

@@ -57,10 +57,26 @@ struct graph_request {
 MUST_CHECK int graph_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet,
                          bool color, const struct graph_request *request, struct plan *plan,
                          struct err *err);
-/* Prints the schedule on stdout, by the times that earlier runs took; `plot`: an SVG file as well, NULL: none. */
+/* A machine, with what a run would have of it. */
+struct planned_host {
+    char *name; /* in the list of --hosts */
+    bool is_local;
+    uint32_t n_cpus; /* that muster may use there */
+    struct device_list devices;
+};
+
+struct planned_hosts {
+    struct planned_host *at;
+    size_t len;
+};
+
+/*
+ * Prints the schedule on stdout, by the times that earlier runs took, on the devices of `hosts`, or of this machine (NULL);
+ * `plot`: an SVG file as well, NULL: none.
+ */
 MUST_CHECK int graph_dry_run(struct log *log, const char *self_path,
                              const struct graph_request *request, struct plan *plan,
-                             const char *plot, struct err *err);
+                             const struct planned_hosts *hosts, const char *plot, struct err *err);
 /* What a run that does not go on says of a job, by its name. ERR_USAGE: it knows none. */
 MUST_CHECK int graph_why(const char *dir, const char *job, struct buf *out, struct err *err);
 /* That of jobs which were added by `muster add` is behind those of the plan. */

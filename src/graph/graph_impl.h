@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include "base/name_index.h"
 #include "core/dag.h"
 #include "core/verdict.h"
 #include "graph/graph.h"
@@ -50,6 +51,7 @@ struct process {
     int status;                         /* as a shell gives it */
     struct logfile *out, *errors;       /* NULL: nothing was printed */
     uint64_t out_before, errors_before; /* bytes that earlier attempts left in their files */
+    struct err unopened;                /* why one of those files could not be opened */
     struct job_proof proof;
     struct {
         struct proof_ask ask;
@@ -71,6 +73,7 @@ struct graph_job {
     uint32_t expected_ms;                 /* 0: unknown */
     uint64_t mem_peak_bytes;              /* of earlier runs; 0: unknown */
     int64_t begun_wall_ms;                /* its first start since it was done last; 0: none */
+    uint16_t place;                       /* the hosts that it may use (fleet.places) */
     bool is_wanted;                       /* not excluded by --only */
     bool is_held, is_cancelled;           /* by orders */
     bool was_done, is_stale;              /* by an earlier session */
@@ -94,6 +97,12 @@ struct graph_host {
     uint32_t n_done;        /* jobs, in this session */
 };
 
+/* A place of the dag: hosts that jobs may use. */
+struct graph_place {
+    const char *patterns;                /* of the file, as "node*,big1"; NULL: any */
+    uint64_t denied[DAG_HOSTS_MAX / 64]; /* bits: hosts without the jobs' commands */
+};
+
 /* Of allocation.hosts: given back, and empty as well. */
 struct graph_part {
     bool is_leaving, has_left;
@@ -103,14 +112,27 @@ struct graph_fleet {
     struct graph_host *hosts; /* [n_hosts], by the numbers of their nodes: 0 is this machine */
     struct graph_part *parts; /* [n_parts] */
     uint32_t n_hosts, n_parts;
-    uint32_t n_devices;     /* that the dag knows: the first ones of those chosen */
-    uint32_t n_devices_max; /* that it can know */
-    const char **patterns;  /* [n_patterns] those of place i + 1 in the dag */
-    uint32_t n_patterns;
+    uint32_t n_devices;         /* that the dag knows: the first ones of those chosen */
+    uint32_t n_devices_max;     /* that it can know */
+    struct graph_place *places; /* [n_places], by their numbers in the dag; the first: all hosts */
+    uint32_t n_places;
+    struct name_index absent; /* what commands are on which hosts not (absent.c) */
     int64_t
         held_until_ms; /* wall clock: on other hosts, jobs of the last session may be alive; 0: not */
-    bool is_full;      /* what comes is not used: the dag has no room */
+    const struct planned_hosts
+        *planned;     /* of a run that is only played; NULL: those of the shell */
+    bool is_full;     /* what comes is not used: the dag has no room */
     bool are_awaited; /* hosts that never were here */
+};
+
+/* What is known of the jobs of a stage that were done, in earlier sessions and in this one. */
+struct learned {
+    uint64_t ms; /* of all */
+    uint32_t n;
+    uint64_t mem_peak_bytes;
+    uint32_t told_n; /* when the dag was told last */
+    uint64_t told_mem_bytes;
+    uint32_t first_job; /* of those of the plan; valid if graph->learned.next is */
 };
 
 struct record; /* record.c */
@@ -134,6 +156,11 @@ struct graph {
         bool is_handled;
     } events;
     struct record *record;
+    struct {
+        struct learned
+            *stages;    /* [plan->n_stages + 1] by the numbers of stages; the last: of added jobs */
+        uint32_t *next; /* [plan->n_jobs] the next job of the same stage; NULL: not needed yet */
+    } learned;
     bool is_resumed, is_over, has_memory; /* has_memory: some device has memory of its own */
     uint32_t n_done_here;
     char *cwd;
@@ -150,6 +177,8 @@ void graph_release(struct graph *graph);
 /* steps.c */
 /* Tells the dag, and carries out what it answers. */
 void graph_tell(struct graph *graph, struct dag_event event);
+/* What the job wants of each device, of which 0 is not counted. */
+uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *job);
 /* Adds the job of graph->jobs[i] to the dag. ERR_STOPPED: memory. */
 MUST_CHECK int graph_dag_add(struct graph *graph, uint32_t i, struct err *err);
 /* Ends everything that runs. */
@@ -186,6 +215,8 @@ uint64_t host_empty_ms(struct graph *graph);
 void graph_hosts_hold(struct graph *graph);
 /* The place of a list of patterns, for the dag. ERR_USAGE: there are too many different ones. */
 MUST_CHECK int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err);
+/* The same hosts without one of them; false: no host remains, or there are too many different places. */
+bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out);
 /* May hosts come that a job waits for? */
 bool graph_awaits_hosts(const struct graph *graph);
 /* Leaves hosts that were given back, when they are empty. */
@@ -198,12 +229,20 @@ void graph_hosts_awaited(void *context, bool are_awaited);
 /* For struct shell_verb. */
 uint64_t graph_finish_ms(void *context, uint32_t part);
 
+/* absent.c */
+/* The command could not be executed on this host: what the end of the job is, which may be tried on others. */
+enum dag_end absent_note(struct graph *graph, uint32_t job, uint32_t node, const char *why);
+/* It is known that its command is not there: the job, which was to start, has ended. */
+bool absent_is_known(struct graph *graph, uint32_t job, uint32_t node);
+/* All hosts are asked again, for this job at once. */
+void absent_forget(struct graph *graph, uint32_t job);
+
 /* command.c: starts the job, as far as a command can fail before it runs. */
 MUST_CHECK int process_command_start(struct process *process, struct err *err);
 
 /* process.c */
 extern const struct worker_handlers process_handlers;
-void process_start(struct graph *graph, uint32_t job);
+void process_start(struct graph *graph, uint32_t number);
 /* Looks for timeouts, and for processes whose devices are ready. */
 void processes_tick(struct graph *graph);
 void process_free(struct process *process);
@@ -229,6 +268,16 @@ char *definition_new(const struct plan_job *job);
 /* Of the outs of the jobs that it needs. */
 uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
 
+/* learn.c */
+void learned_open(struct graph *graph);
+void learned_close(struct graph *graph);
+/* Of a job that was done in an earlier session. */
+void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms);
+/* What is expected of jobs that never ran; before they are added to the dag. */
+void learned_spread(struct graph *graph);
+/* Of a job that has just ended well: tells the dag what is expected of others of its stage. */
+void learned_take(const struct process *process);
+
 /* record.c */
 void record_open(struct graph *graph);
 /* Commits that the job begins. ERR_STOPPED: that cannot be done, and the run ends. */
@@ -238,6 +287,8 @@ void record_job(struct graph *graph, uint32_t job, enum job_state state,
                 const struct process *process);
 /* Commits what was noted; makes durable what was committed. If that cannot be done, the run is given up. */
 void record_flush(struct graph *graph);
+/* Before the loop sleeps: commits what was noted, at once or in a moment. */
+void record_rest(struct graph *graph);
 void record_sync(struct graph *graph);
 void record_close(struct graph *graph);
 

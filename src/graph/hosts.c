@@ -43,18 +43,38 @@ const char *host_label(const struct graph *graph, uint32_t node)
     return "local";
 }
 
+/* The hosts that are not this machine have the numbers from 1 on. */
+static struct host_machine planned_machine(const struct planned_hosts *hosts, uint32_t node)
+{
+    uint32_t number = 0;
+    for (size_t i = 0; i < hosts->len; i++) {
+        const struct planned_host *host = &hosts->at[i];
+        number += !host->is_local;
+        if (node == (host->is_local ? 0 : number))
+            return (struct host_machine){.name = host->name, .program = "", .n_cpus = host->n_cpus};
+    }
+    return (struct host_machine){.name = "local", .program = ""};
+}
+
+static struct host_machine machine_of(const struct graph *graph, uint32_t node)
+{
+    if (graph->fleet.planned)
+        return planned_machine(graph->fleet.planned, node);
+    return hosts_machine(graph->shell.machines.hosts, node);
+}
+
 const char *host_program(const struct graph *graph, uint32_t node)
 {
     if (node == 0)
         return graph->shell.self_path;
-    const char *program = hosts_machine(graph->shell.machines.hosts, node).program;
+    const char *program = machine_of(graph, node).program;
     return program[0] ? program : AGENT_PROGRAM;
 }
 
 uint32_t host_cpus(const struct graph *graph, uint32_t node)
 {
-    const struct hosts *hosts = graph->shell.machines.hosts;
-    return hosts ? hosts_machine(hosts, node).n_cpus : processors_allowed();
+    bool has_hosts = graph->fleet.planned || graph->shell.machines.hosts;
+    return has_hosts ? machine_of(graph, node).n_cpus : processors_allowed();
 }
 
 /* Each gives the other up when it has heard nothing for so long, the agent perhaps after the head, and then ends its jobs. */
@@ -87,12 +107,11 @@ static bool name_matches(const char *patterns, const char *name)
 /* This machine is known by its own name as well. */
 static bool host_matches(const struct graph *graph, const char *patterns, uint32_t node)
 {
-    const struct hosts *hosts = graph->shell.machines.hosts;
     char own[HOST_NAME_BYTES];
     if (name_matches(patterns, host_label(graph, node)))
         return true;
     if (node > 0)
-        return name_matches(patterns, hosts_machine(hosts, node).name);
+        return name_matches(patterns, machine_of(graph, node).name);
     host_name(own);
     return name_matches(patterns, own);
 }
@@ -105,32 +124,73 @@ static bool has_part(const struct graph *graph, uint32_t node)
     return has;
 }
 
+static bool is_denied(const struct graph_place *place, uint32_t node)
+{
+    return place->denied[node / 64] >> node % 64 & 1;
+}
+
+static bool place_has(const struct graph *graph, uint32_t place, uint32_t node)
+{
+    const struct graph_place *of = &graph->fleet.places[place];
+    return !is_denied(of, node) && (!of->patterns || host_matches(graph, of->patterns, node));
+}
+
 static void host_allow(struct graph *graph, uint32_t node)
 {
-    for (uint32_t i = 0; i < graph->fleet.n_patterns; i++)
-        if (host_matches(graph, graph->fleet.patterns[i], node))
-            dag_allow(graph->dag, i + 1, node);
+    for (uint32_t place = 1; place < graph->fleet.n_places; place++)
+        if (place_has(graph, place, node))
+            dag_allow(graph->dag, place, node);
+}
+
+static bool is_same(const struct graph_place *a, const struct graph_place *b)
+{
+    return strcmp(a->patterns ? a->patterns : "", b->patterns ? b->patterns : "") == 0 &&
+           memcmp(a->denied, b->denied, sizeof(a->denied)) == 0;
+}
+
+/* False: there are too many different ones. */
+static bool place_find(struct graph *graph, const struct graph_place *wanted, uint32_t *out)
+{
+    struct graph_fleet *fleet = &graph->fleet;
+    *out = 0;
+    while (*out < fleet->n_places && !is_same(&fleet->places[*out], wanted))
+        ++*out;
+    if (*out < fleet->n_places || *out == DAG_PLACES_MAX)
+        return *out < fleet->n_places;
+    fleet->places = xrealloc(fleet->places, (*out + 1) * sizeof(*fleet->places));
+    fleet->places[fleet->n_places++] = *wanted;
+    for (uint32_t node = 0; node < fleet->n_hosts; node++)
+        if (has_part(graph, node) && place_has(graph, *out, node))
+            dag_allow(graph->dag, *out, node);
+    return true;
 }
 
 int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err)
 {
-    struct graph_fleet *fleet = &graph->fleet;
-    *out = 0;
-    if (!hosts)
+    if (place_find(graph, &(struct graph_place){.patterns = hosts}, out))
         return 0;
-    while (*out < fleet->n_patterns && strcmp(fleet->patterns[*out], hosts) != 0)
-        ++*out;
-    if (++*out <= fleet->n_patterns)
-        return 0;
-    if (*out >= DAG_PLACES_MAX)
-        return fail(err, ERR_USAGE, "'%s': a graph can have %d different texts for hosts at most",
-                    hosts, DAG_PLACES_MAX - 1);
-    fleet->patterns = xrealloc(fleet->patterns, *out * sizeof(*fleet->patterns));
-    fleet->patterns[fleet->n_patterns++] = hosts;
-    for (uint32_t node = 0; node < fleet->n_hosts; node++)
-        if (has_part(graph, node) && host_matches(graph, hosts, node))
-            dag_allow(graph->dag, *out, node);
-    return 0;
+    return fail(err, ERR_USAGE, "'%s': a graph can have %d different texts for hosts at most",
+                hosts, DAG_PLACES_MAX - 1);
+}
+
+/* This machine may be none of those that take part. */
+static bool any_remains(const struct graph *graph, uint32_t place)
+{
+    const struct graph_fleet *fleet = &graph->fleet;
+    bool does = fleet->are_awaited;
+    for (uint32_t node = 0; node < fleet->n_hosts && !does; node++) {
+        bool is_there = fleet->hosts[node].is_up || fleet->hosts[node].is_awaited;
+        does = is_there && has_part(graph, node) && host_cpus(graph, node) > 0 &&
+               place_has(graph, place, node);
+    }
+    return does;
+}
+
+bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out)
+{
+    struct graph_place wanted = graph->fleet.places[place];
+    wanted.denied[node / 64] |= 1ull << node % 64;
+    return place_find(graph, &wanted, out) && any_remains(graph, *out);
 }
 
 /* ---- hosts that come ---- */
@@ -167,6 +227,9 @@ int graph_hosts_begin(struct graph *graph, struct err *err)
 {
     const struct allocation *a = &graph->allocation;
     fleet_grow(graph);
+    graph->fleet.places = xcalloc(1, sizeof(*graph->fleet.places));
+    graph->fleet.n_places = 1;
+    graph->fleet.absent = (struct name_index)NAME_INDEX_INIT;
     if (graph->fleet.n_hosts > DAG_HOSTS_MAX)
         return fail(err, ERR_USAGE, "a graph can use %d hosts at most", DAG_HOSTS_MAX - 1);
     for (size_t part = 0; part < a->n_hosts; part++)
@@ -179,7 +242,8 @@ void graph_hosts_release(struct graph *graph)
 {
     free(graph->fleet.hosts);
     free(graph->fleet.parts);
-    free(graph->fleet.patterns);
+    free(graph->fleet.places);
+    name_index_release(&graph->fleet.absent);
 }
 
 /* Numbers are given in order: when one host has no room in the dag, no other can be used from then on. */

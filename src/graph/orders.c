@@ -66,6 +66,7 @@ static int retry_do(struct graph *graph, uint32_t job, struct buf *told)
         return 0;
     graph->jobs[job].is_cancelled = false;
     row_note(graph, job, JOB_NONE);
+    absent_forget(graph, job);
     graph_tell(graph, (struct dag_event){.kind = DEV_RETRY, .job = job});
     return 1;
 }
@@ -197,13 +198,21 @@ static int name_check(const char *name, struct err *err)
                       PLAN_NAME_BYTES_MAX);
 }
 
+/* What muster add checks, and the dag takes for granted. */
+static bool is_within_limits(const json_t *root)
+{
+    json_int_t priority = json_integer_value(json_object_get(root, "priority"));
+    return json_array_size(json_object_get(root, "argv")) > 0 && priority >= -100 &&
+           priority <= 100 && number_of(root, "share") <= DAG_SHARE_WHOLE;
+}
+
 static int job_parse(struct graph *graph, const json_t *root, struct plan_job *job, struct err *err)
 {
     const char *name = json_string_value(json_object_get(root, "name"));
     const char *cwd = json_string_value(json_object_get(root, "cwd"));
     uint64_t n_devices = number_of(root, "gpus");
     cleanup_free char *usual = xasprintf("added/%u", graph->n_jobs - graph->plan->n_jobs + 1);
-    if (json_array_size(json_object_get(root, "argv")) == 0)
+    if (!is_within_limits(root))
         return fail(err, ERR_DATA, "an order that cannot be understood");
     int rc = name ? name_check(name, err) : 0;
     if (rc)

@@ -75,12 +75,6 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
 
 /* ---- rows ---- */
 
-struct past {
-    uint64_t ms; /* of the jobs of a stage that were done */
-    uint32_t n;
-    uint64_t mem_peak_bytes;
-};
-
 /* Why a job that its row calls done is to run again; NULL: it is done. *freed: holds the text. */
 static const char *staleness_of(const struct graph_job *job, const struct job_row *row,
                                 char **freed)
@@ -107,8 +101,7 @@ static void stale_note(struct graph *graph, struct graph_job *job, const char *w
     buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
 }
 
-static void row_take(struct graph *graph, struct graph_job *job, const struct job_row *row,
-                     struct past *of_stage)
+static void row_take(struct graph *graph, struct graph_job *job, const struct job_row *row)
 {
     cleanup_free char *freed = NULL;
     uint64_t ran_ms = row->ended_wall_ms > row->started_wall_ms
@@ -116,7 +109,6 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
                           : 0;
     job->attempts_before = row->attempts;
     job->mem_peak_bytes = row->mem_peak_bytes;
-    of_stage->mem_peak_bytes = MAX(of_stage->mem_peak_bytes, row->mem_peak_bytes);
     job->is_held = row->state == JOB_HELD;
     job->is_cancelled = row->state == JOB_CANCELLED;
     if (row->state != JOB_DONE) {
@@ -127,14 +119,13 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->outs_digest = row->outs_digest;
     job->needs_digest = row->needs_digest;
     job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
-    of_stage->ms += ran_ms;
-    of_stage->n++;
+    learned_take_past(graph, job, ran_ms);
     const char *why = staleness_of(job, row, &freed);
     if (why)
         stale_note(graph, job, why);
 }
 
-static int rows_read(struct graph *graph, struct past *of_stages, struct err *err)
+static int rows_read(struct graph *graph, struct err *err)
 {
     struct row_reader *reader = NULL;
     struct job_row row;
@@ -142,7 +133,7 @@ static int rows_read(struct graph *graph, struct past *of_stages, struct err *er
     while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
         uint32_t i = row.name ? graph_find(graph, row.name) : UINT32_MAX;
         if (i < graph->n_jobs)
-            row_take(graph, &graph->jobs[i], &row, &of_stages[graph->jobs[i].plan->stage]);
+            row_take(graph, &graph->jobs[i], &row);
         rc = 0;
     }
     row_reader_close(reader);
@@ -163,19 +154,6 @@ static void followers_mark(struct graph *graph)
         }
         if (job->was_done && !job->is_stale && needs_digest(graph, job) != job->needs_digest)
             stale_note(graph, job, "a job that it needs ran again, or left another file");
-    }
-}
-
-/* A job that never ran may take as long as others of its stage. */
-static void expectations_spread(struct graph *graph, const struct past *of_stages)
-{
-    for (uint32_t i = 0; i < graph->n_jobs; i++) {
-        struct graph_job *job = &graph->jobs[i];
-        const struct past *past = &of_stages[job->plan->stage];
-        if (job->expected_ms == 0 && past->n > 0)
-            job->expected_ms = (uint32_t)MIN(past->ms / past->n, (uint64_t)UINT32_MAX);
-        if (job->mem_peak_bytes == 0)
-            job->mem_peak_bytes = past->mem_peak_bytes;
     }
 }
 
@@ -241,15 +219,15 @@ static void stale_tell(struct graph *graph)
 
 int past_take(struct graph *graph, struct err *err)
 {
-    cleanup_free struct past *of_stages = xcalloc(graph->plan->n_stages + 1, sizeof(*of_stages));
-    int rc = graph->is_resumed ? rows_read(graph, of_stages, err) : 0;
+    learned_open(graph);
+    int rc = graph->is_resumed ? rows_read(graph, err) : 0;
     rc = rc ? rc : selection_take(graph, err);
     rc = rc ? rc : strangers_check(graph, err);
     if (rc)
         return rc;
     strangers_adopt(graph);
     followers_mark(graph);
-    expectations_spread(graph, of_stages);
+    learned_spread(graph);
     stale_tell(graph);
     return 0;
 }

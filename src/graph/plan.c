@@ -12,10 +12,15 @@
 #include "graph/arena.h"
 #include "graph/plan_outs.h"
 
+struct name_slot {
+    uint32_t job; /* position + 1; 0: empty */
+    uint32_t hash;
+};
+
 struct plan_memory {
     struct arena arena;
-    uint32_t *slots; /* of the index of names: the job's position + 1; 0: empty */
-    size_t n_slots;  /* a power of 2 */
+    struct name_slot *slots; /* the index of names */
+    size_t n_slots;          /* a power of 2 */
 };
 
 static struct plan_memory *memory_of(struct plan *plan)
@@ -49,26 +54,27 @@ void plan_release(struct plan *plan)
 
 /* ---- the index of names ---- */
 
-static uint32_t name_hash(const char *name)
-{
-    return (uint32_t)XXH3_64bits(name, strlen(name));
-}
-
-/* The slot that has the name, or the free one where it belongs. */
-static uint32_t *name_slot(const struct plan *plan, const char *name)
+/* The slot that has the name, or the free one where it belongs, which then has its hash. */
+static struct name_slot *name_slot(const struct plan *plan, const char *name)
 {
     const struct plan_memory *memory = plan->memory;
-    size_t i = name_hash(name) & (memory->n_slots - 1);
-    while (memory->slots[i] && strcmp(plan->jobs[memory->slots[i] - 1].name, name) != 0)
-        i = (i + 1) & (memory->n_slots - 1);
-    return &memory->slots[i];
+    uint64_t hash = XXH3_64bits(name, strlen(name));
+    size_t i = hash & (memory->n_slots - 1);
+    for (;; i = (i + 1) & (memory->n_slots - 1)) {
+        struct name_slot *slot = &memory->slots[i];
+        if (!slot->job)
+            slot->hash = (uint32_t)(hash >> 32);
+        if (!slot->job || (slot->hash == (uint32_t)(hash >> 32) &&
+                           strcmp(plan->jobs[slot->job - 1].name, name) == 0))
+            return slot;
+    }
 }
 
 uint32_t plan_find(const struct plan *plan, const char *name)
 {
     if (!plan->memory || !plan->memory->slots)
         return UINT32_MAX;
-    return *name_slot(plan, name) - 1;
+    return name_slot(plan, name)->job - 1;
 }
 
 static size_t slots_for(size_t n)
@@ -86,11 +92,11 @@ static int names_index(struct plan *plan, struct err *err)
     memory->n_slots = slots_for(plan->n_jobs);
     memory->slots = xcalloc(memory->n_slots, sizeof(*memory->slots));
     for (uint32_t i = 0; i < plan->n_jobs; i++) {
-        uint32_t *slot = name_slot(plan, plan->jobs[i].name);
-        if (*slot)
+        struct name_slot *slot = name_slot(plan, plan->jobs[i].name);
+        if (slot->job)
             return fail(err, ERR_USAGE, "two jobs have the name '%s'; their values have to differ",
                         plan->jobs[i].name);
-        *slot = i + 1;
+        slot->job = i + 1;
     }
     return 0;
 }

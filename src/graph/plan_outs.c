@@ -141,6 +141,8 @@ int plan_outs_check(const struct plan *plan, struct err *err)
     int rc = 0;
     for (uint32_t i = 0; i < plan->n_jobs; i++)
         n += plan->jobs[i].n_outs;
+    if (n == 0)
+        return 0;
     while (outs.n_slots < n * 2)
         outs.n_slots *= 2;
     outs.slots = xcalloc(outs.n_slots, sizeof(*outs.slots));

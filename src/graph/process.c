@@ -64,8 +64,8 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
 {
     struct logfile **file = stream == STREAM_ERR ? &process->errors : &process->out;
     char headline[PLAN_NAME_BYTES_MAX + 40];
-    struct err err = {0};
-    if (*file)
+    struct err *err = &process->unopened;
+    if (*file || err->code)
         return *file;
     cleanup_free char *path = log_path_new(process, stream == STREAM_ERR ? "stderr" : "stdout");
     snprintf(headline, sizeof(headline), "attempt %u of %s", process->attempt, name_of(process));
@@ -79,10 +79,17 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
     if (stat(path, &before) == 0)
         *(stream == STREAM_ERR ? &process->errors_before : &process->out_before) =
             (uint64_t)before.st_size;
-    if (logfile_open(file, &opts, &err) != 0)
+    if (logfile_open(file, &opts, err) != 0)
         log_add(process->graph->shell.log, LOG_WARN, "graph", "%s: its output is not kept: %s",
-                name_of(process), err.text);
+                name_of(process), err->text);
     return *file;
+}
+
+/* Why what was written to its files is not all of its output; 0: it is. */
+static int unwritten_errno(const struct process *process)
+{
+    int sys = process->out ? logfile_error(process->out) : 0;
+    return sys || !process->errors ? sys : logfile_error(process->errors);
 }
 
 static void on_output(void *context, enum worker_stream stream, struct str bytes)
@@ -251,32 +258,45 @@ static void reader_await(const struct process *process, int to)
     shell_signals_restore(&process->graph->shell, before);
 }
 
-static void log_copy(const struct process *process, const char *which, uint64_t skipped, int to)
+/* Its reader has gone, or its terminal: the file has it. */
+static bool is_unread(int to, int sys)
+{
+    struct stat st;
+    return sys == EPIPE || (sys == EIO && fstat(to, &st) == 0 && !S_ISREG(st.st_mode));
+}
+
+static int log_copy(const struct process *process, const char *which, uint64_t skipped, int to,
+                    struct err *err)
 {
     char piece[PIPE_BUF]; /* a pipe that is ready takes so much */
     cleanup_free char *path = log_path_new(process, which);
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = 0;
-    for (off_t at = (off_t)skipped; fd >= 0 && (got = pread(fd, piece, sizeof(piece), at)) > 0;
-         at += got) {
+    if (fd < 0)
+        return fail_errno(err, "open %s", path);
+    for (off_t at = (off_t)skipped; (got = pread(fd, piece, sizeof(piece), at)) > 0; at += got) {
         reader_await(process, to);
-        if (write_all(to, piece, (size_t)got, NULL) != 0)
-            return; /* nobody reads it; the file has it */
+        int rc = write_all(to, piece, (size_t)got, err);
+        if (rc)
+            return is_unread(to, err->sys) ? 0
+                                           : wrap(err, rc, "std%s, which was to have %s",
+                                                  to == STDOUT_FILENO ? "out" : "err", path);
     }
+    return got < 0 ? fail_errno(err, "read %s", path) : 0;
 }
 
 /* Job by job, so that lines of several do not mix. */
 static void output_print(struct process *process)
 {
-    if (!process->graph->request->prints)
-        return;
     bool has_out = process->out, has_errors = process->errors;
+    struct err err = {0};
     logfile_close(steal_ptr(&process->out));
     logfile_close(steal_ptr(&process->errors));
-    if (has_out)
-        log_copy(process, "stdout", process->out_before, STDOUT_FILENO);
-    if (has_errors)
-        log_copy(process, "stderr", process->errors_before, STDERR_FILENO);
+    int rc = has_out ? log_copy(process, "stdout", process->out_before, STDOUT_FILENO, &err) : 0;
+    if (rc == 0 && has_errors)
+        rc = log_copy(process, "stderr", process->errors_before, STDERR_FILENO, &err);
+    if (rc && process->graph->shell.end.err.code == 0)
+        shell_abort(&process->graph->shell, &err);
 }
 
 static void joblog_note(const struct process *process)
@@ -322,13 +342,18 @@ static void process_judge(struct process *process, enum dag_end end, const char 
         graph->fleet.hosts[process->seat.host].n_done++;
         job->begun_wall_ms = 0;
         record_job(graph, process->job, JOB_DONE, process);
+        learned_take(process);
     } else if (end != DEND_ENDED) {
         log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u ended: %s", job->plan->name,
                 process->attempt, text ? text : "");
     }
     record_attempt(graph, process);
     joblog_note(process);
-    output_print(process);
+    if (graph->request->prints)
+        output_print(process);
+    else if (unwritten_errno(process))
+        log_add(graph->shell.log, LOG_WARN, "graph", "%s: its log is not complete: %s",
+                job->plan->name, errno_text(unwritten_errno(process)));
     process_seat_ended(process);
     if (process_may_settle(process))
         process_settle(process);
@@ -497,6 +522,22 @@ static const char *lost_text(struct process *process)
     return "its host was lost";
 }
 
+/* What it printed is its result, and must be whole. A full disk ends the run, which can go on when there is room. */
+static bool is_output_lost(struct process *process)
+{
+    struct graph *graph = process->graph;
+    struct err err = process->unopened;
+    errno = unwritten_errno(process);
+    if (!graph->request->prints || (!err.code && errno == 0))
+        return false;
+    int rc = err.code ? err.code : fail_errno(&err, "write");
+    wrap(&err, rc, "what %s printed could not be kept", name_of(process));
+    if (rc == ERR_STOPPED && graph->shell.end.err.code == 0)
+        shell_abort(&graph->shell, &err);
+    process_judge(process, rc == ERR_STOPPED ? DEND_ENDED : DEND_FAILED, err.text);
+    return true;
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct process *process = context;
@@ -519,6 +560,10 @@ static void on_gone(void *context, const struct worker_exit *exit)
                 name_of(process), (int)exit->stuck_pid);
     enum dag_end end = was_lost && !process->was_ended ? DEND_LOST : end_of(process, death);
     death_describe(process, death, exit, buf_str(&tail), &how);
+    if (end == DEND_WELL && is_output_lost(process))
+        return;
+    if (end == DEND_FATAL && exit->exec_errno != E2BIG) /* which no host can take */
+        end = absent_note(graph, process->job, process->seat.host, buf_text(&how));
     if (end == DEND_WELL)
         proof_begin(process);
     else

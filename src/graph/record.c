@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows of run.db: collected while the loop turns, and committed together before it sleeps, so that they outlive this
- * process. The disk has them a tenth of a second later: what a power cut takes is run again.
+ * process; while jobs end faster than that, once in a few milliseconds. The disk has them a tenth of a second later: what
+ * a power cut takes is run again.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+
+enum {
+    TOGETHER_MS = 5
+};
 
 /* The texts of the rows are their own. */
 struct record {
@@ -15,6 +20,9 @@ struct record {
     struct job_attempt_row *attempts;
     size_t n_attempts, attempts_cap;
     bool is_unsynced; /* something was committed since the last sync */
+    uint64_t committed_ms;
+    uv_timer_t due; /* of rows that wait for others */
+    bool has_due;   /* the timer was made */
 };
 
 void record_open(struct graph *graph)
@@ -148,8 +156,33 @@ void record_flush(struct graph *graph)
                                rows->n_attempts, &err);
     rows_forget(rows);
     rows->is_unsynced = true;
+    rows->committed_ms = graph->shell.now_ms;
     if (rc)
         failed(graph, rc, &err);
+}
+
+static void on_due(uv_timer_t *due)
+{
+    shell_now(&((struct graph *)due->data)->shell);
+    record_flush(due->data);
+}
+
+void record_rest(struct graph *graph)
+{
+    struct record *rows = graph->record;
+    if (!rows || rows->n_jobs + rows->n_attempts == 0)
+        return;
+    uint64_t due_ms = rows->committed_ms + TOGETHER_MS, now_ms = shell_now(&graph->shell);
+    if (now_ms >= due_ms) {
+        record_flush(graph);
+        return;
+    }
+    if (!rows->has_due)
+        uv_timer_init(&graph->shell.loop, &rows->due);
+    rows->has_due = true;
+    rows->due.data = graph;
+    if (!uv_is_active((uv_handle_t *)&rows->due))
+        uv_timer_start(&rows->due, on_due, due_ms - now_ms, 0);
 }
 
 void record_sync(struct graph *graph)

@@ -12,10 +12,11 @@ enum {
 
 /* ---- jobs ---- */
 
-static uint64_t memory_wanted(const struct graph *graph, const struct graph_job *job)
+uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *job)
 {
     uint64_t wanted = job->plan->devices.mem_bytes;
-    if (!graph->has_memory && !graph->request->allocation.hosts) /* others may have some */
+    if (job->plan->devices.n_max == 0 ||
+        (!graph->has_memory && !graph->request->allocation.hosts)) /* others may have some */
         return 0;
     /* A margin over what was seen: the next run may need a little more. */
     return wanted == PLAN_MEMORY_AUTO ? job->mem_peak_bytes + job->mem_peak_bytes / 8 : wanted;
@@ -39,20 +40,21 @@ static struct dag_want want_of(const struct graph *graph, const struct graph_job
     return (struct dag_want){.n_devices_min = devices->n_min,
                              .n_devices_max = devices->n_max,
                              .share = devices->share,
-                             .mem_bytes = needs_none ? 0 : memory_wanted(graph, job),
+                             .mem_bytes = job_memory_wanted(graph, job),
                              .place = place,
                              .n_cpus = needs_none ? MAX(job->plan->n_cpus, 1u) : job->plan->n_cpus};
 }
 
 int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
 {
-    const struct graph_job *job = &graph->jobs[i];
+    struct graph_job *job = &graph->jobs[i];
     const struct plan_job *plan = job->plan;
     bool is_done = job->was_done && !job->is_stale;
     uint32_t place;
     int rc = host_place(graph, plan->hosts, &place, err);
     if (rc)
         return rc;
+    job->place = (uint16_t)place;
     const struct dag_job added = {.want = want_of(graph, job, place),
                                   .priority = plan->priority,
                                   .n_retries = plan->n_retries,
@@ -73,7 +75,8 @@ int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
 
 static void on_start(struct graph *graph, const struct dag_action *action)
 {
-    process_start(graph, action->job);
+    if (!absent_is_known(graph, action->job, dag_placement(graph->dag, action->job).host))
+        process_start(graph, action->job);
 }
 
 static void on_end(struct graph *graph, const struct dag_action *action)

@@ -54,9 +54,11 @@ static void pings_send(int fd, uint64_t end_ms, struct pair_result *out)
     }
     if (out->bytes == LINK_FINE)
         out->bytes = stream_write(fd, &NO_MORE_PINGS, sizeof(NO_MORE_PINGS), end_ms);
+    if (n == 0)
+        return;
     qsort(took_ns, n, sizeof(*took_ns), by_value);
-    out->round_trip_ns = n > 0 ? took_ns[n / 2] : 0;
-    out->least_ns = n > 0 ? took_ns[0] : 0;
+    out->round_trip_ns = took_ns[n / 2];
+    out->least_ns = took_ns[0];
 }
 
 static void pings_answer(int fd, uint64_t end_ms, struct pair_result *out)

@@ -52,15 +52,15 @@ static void local_release(struct node_worker *worker)
     struct local_worker *w = local_of(worker);
     local_stand_forget(w);
     local_streams_close(w);
-    guard_close(&w->guard);
+    local_guard_give(w);
     unlink_worker(w);
     w->is_released = true;
     if (w->n_handles == 0)
         worker_free(w);
 }
 
-static int guard_start(struct local_worker *w, const struct spawn_request *request,
-                       const struct worker_ends *theirs, struct err *err)
+static int guard_start_for(struct local_worker *w, const struct spawn_request *request,
+                           const struct worker_ends *theirs, struct err *err)
 {
     const struct spawn_opts opts = {.guard_path = w->node->opts.guard_path,
                                     .argv = request->argv,
@@ -73,8 +73,9 @@ static int guard_start(struct local_worker *w, const struct spawn_request *reque
                                     .stderr_fd = theirs->err,
                                     .channel_fd = theirs->channel,
                                     .held_fds = request->held_fds,
-                                    .n_held_fds = request->n_held_fds};
-    return guard_spawn(&w->guard, &opts, err);
+                                    .n_held_fds = request->n_held_fds,
+                                    .guard_stays = true};
+    return local_guard_take(w, &opts, err);
 }
 
 static void ends_close(struct worker_ends *theirs)
@@ -93,7 +94,7 @@ static int local_spawn(struct node *node, const struct spawn_request *request,
     struct local_worker *w = worker_new(local, request);
     int rc = local_streams_open(w, request, &theirs, err);
     if (rc == 0)
-        rc = guard_start(w, request, &theirs, err);
+        rc = guard_start_for(w, request, &theirs, err);
     ends_close(&theirs);
     if (rc) {
         local_release(&w->base);
@@ -101,10 +102,9 @@ static int local_spawn(struct node *node, const struct spawn_request *request,
     }
     w->next = local->workers;
     local->workers = w;
-    reaper_add(local->opts.reaper, w->guard.pid);
     w->base.guard_pid = w->guard.pid;
     w->streams[STREAM_REPORT].fd = w->guard.report_fd;
-    local_streams_watch(w);
+    local_report_watch(w);
     *out = &w->base;
     return 0;
 }
@@ -146,15 +146,19 @@ static void local_tick(struct node *node)
         local_input_tick(w);
     }
     local_stands_tick(local);
+    local_guards_tick(local);
 }
 
 void local_child_ended(struct node *node, pid_t pid)
 {
-    struct local_worker *w = ((struct local *)node)->workers;
+    struct local *local = (struct local *)node;
+    struct local_worker *w = local->workers;
     while (w && w->guard.pid != pid)
         w = w->next;
     if (w)
         local_report_read(w);
+    else
+        local_guard_ended(local, pid);
 }
 
 static void local_close(struct node *node)
@@ -165,6 +169,8 @@ static void local_close(struct node *node)
         local_release(&w->base);
     }
     local_spies_free(local);
+    local_guards_end(node);
+    free(local->idle.at);
     free(local);
 }
 

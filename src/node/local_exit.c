@@ -18,7 +18,7 @@ static void report_take(struct local_worker *w, const struct guard_report *repor
     case GUARD_EXEC_FAILED: /* nothing follows this report */
         exit->was_refused = true;
         exit->exec_errno = report->value;
-        w->is_gone = true;
+        w->is_gone = w->is_guard_idle = true;
         return;
     case GUARD_EXITED:
         exit->has_exited = true;
@@ -31,7 +31,7 @@ static void report_take(struct local_worker *w, const struct guard_report *repor
         return;
     case GUARD_GONE:
         exit->n_left_behind = report->value;
-        w->is_gone = true;
+        w->is_gone = w->is_guard_idle = true;
         return;
     case GUARD_STUCK:
         exit->stuck_pid = report->value;
@@ -46,6 +46,8 @@ static void end_tell(struct local_worker *w)
     local_streams_drain(w);
     for (unsigned stream = 0; stream < LOCAL_STREAMS; stream++)
         local_stream_close(w, stream);
+    if (w->is_guard_idle)
+        local_guard_give(w);
     w->base.handlers->gone(w->base.context, &w->exit);
 }
 
@@ -54,6 +56,7 @@ void local_report_read(struct local_worker *w)
     struct guard_report report;
     struct err err = {0};
     int rc;
+    bool was_started = w->guard.worker_pid > 0;
     if (w->is_gone)
         return;
     while (!w->is_gone && (rc = guard_read(&w->guard, &report, &err)) != 0) {
@@ -64,4 +67,6 @@ void local_report_read(struct local_worker *w)
     }
     if (w->is_gone)
         end_tell(w);
+    else if (!was_started && w->guard.worker_pid > 0)
+        local_streams_watch(w);
 }

@@ -6,6 +6,7 @@
  *   local_input.c   whether a worker reads its input, rests or waits
  *   local_stand.c   what it does, and where it stands
  *   local_exit.c    what its guard reports
+ *   local_guard.c   guards that wait for their next worker
  */
 #pragma once
 
@@ -36,6 +37,12 @@ struct input_watch {
     uint64_t wait_look_ms, n_wait_looks;
 };
 
+/* Nothing of its last worker is left. */
+struct idle_guard {
+    struct guard guard;
+    uint64_t since_ms;
+};
+
 /* A look by py-spy at a worker. */
 struct spy;
 
@@ -46,6 +53,7 @@ struct local_worker {
     struct local_stream streams[LOCAL_STREAMS];
     unsigned n_handles; /* that libuv has not closed */
     struct guard guard;
+    bool is_guard_idle; /* it has told that nothing is left, and waits for another worker */
     bool answers, is_gone, is_released;
     char *channel_path;
     bool is_listening;
@@ -63,6 +71,10 @@ struct local {
     struct local_opts opts;
     struct local_worker *workers;
     struct spy *spies;
+    struct {
+        struct idle_guard *at; /* those that have waited longest first */
+        size_t len, cap;
+    } idle;
     bool is_held;
     uint64_t look_ms;
     struct oom_watch oom_watch;
@@ -82,6 +94,8 @@ static inline struct local_worker *local_of(struct node_worker *worker)
 
 MUST_CHECK int local_streams_open(struct local_worker *w, const struct spawn_request *request,
                                   struct worker_ends *theirs, struct err *err);
+void local_report_watch(struct local_worker *w);
+/* What comes from the worker. The pipes of one that ends before its start was told are read only then. */
 void local_streams_watch(struct local_worker *w);
 /* Polls the streams again, after the node was held or released. */
 void local_streams_rewatch(struct local_worker *w);
@@ -119,6 +133,17 @@ void local_spies_free(struct local *local);
 
 /* May release the worker. */
 void local_report_read(struct local_worker *w);
+
+/* ---- local_guard.c ---- */
+
+/* Starts the worker under a guard that is idle, or else under a new one: w->guard. */
+MUST_CHECK int local_guard_take(struct local_worker *w, const struct spawn_opts *opts,
+                                struct err *err);
+/* w->guard: kept if it is idle, else closed, which ends what it has. */
+void local_guard_give(struct local_worker *w);
+void local_guard_ended(struct local *local, pid_t pid);
+/* Those that had nothing to do for a while end. */
+void local_guards_tick(struct local *local);
 
 /* ---- local.c ---- */
 

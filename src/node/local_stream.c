@@ -66,11 +66,27 @@ static void watch(struct local_worker *w, unsigned stream, int events)
     poll_begin(w, stream);
 }
 
+/* A larger pipe takes fewer turns with fast filters. Above the user's quota this fails, and the default size stays. */
+static void pipe_enlarge(int fd)
+{
+    fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES);
+}
+
+void local_report_watch(struct local_worker *w)
+{
+    watch(w, STREAM_REPORT, UV_READABLE);
+    if (!w->streams[STREAM_REPORT].is_polled) /* the end of the guard itself will be noticed */
+        guard_dismiss(&w->guard);
+}
+
 void local_streams_watch(struct local_worker *w)
 {
-    static const unsigned from_worker[] = {STREAM_REPORT, STREAM_OUT, STREAM_ERR, STREAM_CHANNEL};
-    for (size_t i = 0; i < countof(from_worker); i++)
-        watch(w, from_worker[i], UV_READABLE);
+    static const unsigned from_worker[] = {STREAM_OUT, STREAM_ERR, STREAM_CHANNEL};
+    for (size_t i = 0; i < countof(from_worker); i++) {
+        if (from_worker[i] != STREAM_CHANNEL)
+            pipe_enlarge(w->streams[from_worker[i]].fd);
+        watch(w, from_worker[i], w->streams[from_worker[i]].events | UV_READABLE);
+    }
 }
 
 void local_streams_rewatch(struct local_worker *w)
@@ -111,9 +127,8 @@ static int pipe_open(int *ours, int *theirs, bool we_write, struct err *err)
     *ours = ends[we_write];
     *theirs = ends[!we_write];
     fcntl(*ours, F_SETFL, O_NONBLOCK);
-    /* A larger pipe takes fewer turns with fast filters. Above the user's quota this fails, and the default
-     * size stays. */
-    fcntl(*ours, F_SETPIPE_SZ, PIPE_BYTES);
+    if (we_write)
+        pipe_enlarge(*ours);
     return 0;
 }
 

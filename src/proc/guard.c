@@ -9,18 +9,20 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/xalloc.h"
 #include "proc/guard_wire.h"
 
 enum {
-    GRACE_DEFAULT_MS = 10000,
-    FD_ABOVE_TARGETS = 16
+    GRACE_DEFAULT_MS = 10000
 };
 
 /*
@@ -31,34 +33,26 @@ enum {
 
 struct launch {
     const char *path;
-    char **argv;
-    char *const *envp;
-    int fds[GUARD_FD_END + GUARD_HELD_MAX]; /* fds[i] becomes descriptor i; -1: none */
-    int n_fds;
+    char *const *argv, *const *envp;
+    int control_fd, report_fd;
     volatile int sys; /* errno of the step that failed in the child */
     const char *volatile step;
 };
 
-/*
- * Two passes, because a source may have the number of another's target: the first moves all sources
- * out of the way, the second moves them to their targets (dup2 clears close-on-exec there).
- */
-ON_OUR_STACK static int fds_place(struct launch *launch)
+/* In two passes, because a source may have the number of another's target. */
+ON_OUR_STACK static int fds_place(const struct launch *launch)
 {
-    int high[countof(launch->fds)];
-    for (int fd = 0; fd < launch->n_fds; fd++) {
-        int source = launch->fds[fd];
-        if (source < 0 && fd <= STDERR_FILENO)
-            source = open("/dev/null", O_RDWR | O_CLOEXEC);
-        high[fd] =
-            source < 0 ? -1 : fcntl(source, F_DUPFD_CLOEXEC, MAX(FD_ABOVE_TARGETS, launch->n_fds));
-        if (high[fd] < 0 && fd != GUARD_FD_CHANNEL)
+    int targets[GUARD_FD_END], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < GUARD_FD_END; fd++) {
+        int source = fd == GUARD_FD_CONTROL  ? launch->control_fd
+                     : fd == GUARD_FD_REPORT ? launch->report_fd
+                                             : null;
+        targets[fd] = fcntl(source, F_DUPFD_CLOEXEC, GUARD_FD_END);
+        if (targets[fd] < 0)
             return -1;
     }
-    for (int fd = 0; fd < launch->n_fds; fd++)
-        if (high[fd] < 0)
-            close(fd);
-        else if (dup2(high[fd], fd) < 0)
+    for (int fd = 0; fd < GUARD_FD_END; fd++)
+        if (dup2(targets[fd], fd) < 0) /* which clears close-on-exec */
             return -1;
     return 0;
 }
@@ -92,58 +86,8 @@ ON_OUR_STACK static pid_t launch_clone(struct launch *launch, int *pidfd)
     return pid;
 }
 
-/* "-" if the affinity is to be left alone, else hexadecimal; free() it. */
-static char *cpus_format_new(const cpu_set_t *cpus)
+static int launch_run(struct guard *guard, struct launch *launch, struct err *err)
 {
-    if (!cpus || CPU_COUNT(cpus) == 0)
-        return xstrdup("-");
-    enum {
-        DIGITS = CPU_SETSIZE / 4
-    };
-    char *hex = xcalloc(DIGITS + 1, 1);
-    for (size_t digit = 0; digit < DIGITS; digit++) {
-        unsigned bits = 0;
-        for (size_t bit = 0; bit < 4; bit++)
-            bits |= (unsigned)!!CPU_ISSET(4 * digit + bit, cpus) << bit;
-        hex[DIGITS - 1 - digit] = "0123456789abcdef"[bits];
-    }
-    return hex;
-}
-
-/* argv of the guard. The strings stay the caller's; only the array is new. */
-static char **guard_argv_new(const struct spawn_opts *opts,
-                             const char *const settings[GUARD_ARG_WORKER])
-{
-    size_t n = 0;
-    while (opts->argv[n])
-        n++;
-    const char **argv = xcalloc(GUARD_ARG_WORKER + n + 1, sizeof(*argv));
-    memcpy(argv, settings, GUARD_ARG_WORKER * sizeof(*argv));
-    memcpy(argv + GUARD_ARG_WORKER, opts->argv, n * sizeof(*argv));
-    return (char **)(uintptr_t)argv;
-}
-
-static int launch_run(struct guard *guard, struct launch *launch, const struct spawn_opts *opts,
-                      struct err *err)
-{
-    char grace_ms[24], muster_pid[16], n_held[16];
-    snprintf(grace_ms, sizeof(grace_ms), "%lu",
-             (unsigned long)(opts->grace_ms ? opts->grace_ms : GRACE_DEFAULT_MS));
-    snprintf(muster_pid, sizeof(muster_pid), "%d", (int)getpid());
-    snprintf(n_held, sizeof(n_held), "%zu", opts->n_held_fds);
-    cleanup_free char *cpus = cpus_format_new(opts->cpus);
-    const char *const settings[GUARD_ARG_WORKER] = {
-        [GUARD_ARG_SELF] = "muster-guard",
-        [GUARD_ARG_GRACE_MS] = grace_ms,
-        [GUARD_ARG_MUSTER_PID] = muster_pid,
-        [GUARD_ARG_CPUS] = cpus,
-        [GUARD_ARG_CWD] = opts->cwd ? opts->cwd : "",
-        [GUARD_ARG_HELD] = n_held,
-    };
-    cleanup_free char **argv = guard_argv_new(opts, settings);
-    launch->path = opts->guard_path;
-    launch->argv = argv;
-    launch->envp = opts->envp ? (char *const *)(uintptr_t)opts->envp : environ;
     pid_t pid = launch_clone(launch, &guard->pidfd);
     if (pid < 0)
         return fail_errno(err, "start a process");
@@ -151,15 +95,16 @@ static int launch_run(struct guard *guard, struct launch *launch, const struct s
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
         errno = launch->sys;
-        return fail_errno(err, "guard %s: %s", opts->guard_path, launch->step);
+        return fail_errno(err, "guard %s: %s", launch->path, launch->step);
     }
     guard->pid = pid;
     return 0;
 }
 
-static int spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err)
+static int guard_open(struct guard *guard, const struct spawn_opts *opts, struct err *err)
 {
     int control[2], reports[2];
+    char muster_pid[16];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) != 0)
         return fail_errno(err, "make a socket pair");
     guard->control_fd = control[0];
@@ -170,24 +115,115 @@ static int spawn(struct guard *guard, const struct spawn_opts *opts, struct err 
     cleanup_fd int report_theirs = reports[1];
     fcntl(guard->control_fd, F_SETFL, O_NONBLOCK);
     fcntl(guard->report_fd, F_SETFL, O_NONBLOCK);
-    struct launch launch = {.fds = {opts->stdin_fd, opts->stdout_fd, opts->stderr_fd,
-                                    opts->channel_fd, control_theirs, report_theirs},
-                            .n_fds = GUARD_FD_END + (int)opts->n_held_fds};
+    snprintf(muster_pid, sizeof(muster_pid), "%d", (int)getpid());
+    char self[] = "muster-guard", *argv[GUARD_ARGS + 1] = {self, muster_pid, NULL};
+    struct launch launch = {.path = opts->guard_path,
+                            .argv = argv,
+                            .envp = opts->envp ? (char *const *)(uintptr_t)opts->envp : environ,
+                            .control_fd = control_theirs,
+                            .report_fd = report_theirs};
+    return launch_run(guard, &launch, err);
+}
+
+/* ---- the order to start a worker ---- */
+
+static uint32_t texts_add(struct buf *out, const char *const *texts)
+{
+    uint32_t n = 0;
+    for (; texts[n]; n++)
+        buf_add(out, texts[n], strlen(texts[n]) + 1);
+    return n;
+}
+
+/* A file without a name that holds the texts; -1: errno says why there is none. */
+static int texts_file_new(struct str texts)
+{
+    struct err err = {0};
+    cleanup_fd int fd = memfd_create("muster-worker", MFD_CLOEXEC);
+    if (fd >= 0 && write_all(fd, texts.at, texts.len, &err) != 0) {
+        errno = err.sys;
+        return -1;
+    }
+    return steal_fd(&fd);
+}
+
+static size_t streams_list(const struct spawn_opts *opts, struct guard_order *order, int *fds)
+{
+    const int streams[GUARD_STREAMS] = {opts->stdin_fd, opts->stdout_fd, opts->stderr_fd,
+                                        opts->channel_fd};
+    size_t n = 0;
+    for (int i = 0; i < GUARD_STREAMS; i++) {
+        if (streams[i] < 0)
+            continue;
+        order->streams |= (uint8_t)(1 << i);
+        fds[n++] = streams[i];
+    }
+    return n;
+}
+
+static int order_send(const struct guard *guard, const struct guard_order *order, struct str texts,
+                      const int *fds, size_t n_fds)
+{
+    union {
+        struct cmsghdr header; /* aligns the bytes */
+        char bytes[CMSG_SPACE(GUARD_SENT_MAX * sizeof(int))];
+    } control = {0};
+    struct iovec parts[] = {{(void *)(uintptr_t)order, sizeof(*order)},
+                            {(void *)(uintptr_t)texts.at, texts.len}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = countof(parts)};
+    if (n_fds > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(n_fds * sizeof(*fds));
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(n_fds * sizeof(*fds));
+        memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof(*fds));
+    }
+    return (int)TEMP_FAILURE_RETRY(sendmsg(guard->control_fd, &message, MSG_NOSIGNAL));
+}
+
+int guard_start(struct guard *guard, const struct spawn_opts *opts, struct err *err)
+{
+    struct guard_order order = {.kind = GUARD_ORDER_START,
+                                .is_last = !opts->guard_stays,
+                                .grace_ms = opts->grace_ms ? opts->grace_ms : GRACE_DEFAULT_MS};
+    cleanup_buf struct buf texts = BUF_INIT;
+    int fds[GUARD_SENT_MAX];
+    cleanup_fd int file = -1;
+    buf_add(&texts, opts->cwd ? opts->cwd : "", (opts->cwd ? strlen(opts->cwd) : 0) + 1);
+    order.n_argv = texts_add(&texts, opts->argv);
+    order.n_envp = texts_add(&texts, opts->envp ? opts->envp : (const char *const *)environ);
+    order.n_text_bytes = (uint32_t)texts.len;
+    order.is_pinned = opts->cpus && CPU_COUNT(opts->cpus) > 0;
+    if (order.is_pinned)
+        order.cpus = *opts->cpus;
+    order.has_file = texts.len > GUARD_TEXTS_MAX;
+    if (order.has_file && (file = texts_file_new(buf_str(&texts))) < 0)
+        return fail_errno(err, "keep its arguments");
+    guard->worker_pid = -1;
+    fds[0] = file;
+    size_t n_fds = order.has_file + streams_list(opts, &order, fds + order.has_file);
     for (size_t i = 0; i < opts->n_held_fds; i++)
-        launch.fds[GUARD_FD_END + i] = opts->held_fds[i];
-    return launch_run(guard, &launch, opts, err);
+        fds[n_fds++] = opts->held_fds[i];
+    struct str inside = order.has_file ? STR("") : buf_str(&texts);
+    return order_send(guard, &order, inside, fds, n_fds) < 0
+               ? fail_errno(err, "give its guard an order")
+               : 0;
 }
 
 int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err)
 {
     ASSERT(opts->guard_path && opts->argv && opts->argv[0] && opts->n_held_fds <= GUARD_HELD_MAX);
     *guard = (struct guard)GUARD_INIT;
-    int rc = spawn(guard, opts, err);
-    if (rc) {
-        guard_close(guard);
-        return wrap(err, rc, "start %s", opts->argv[0]);
-    }
-    return 0;
+    struct err why = {0};
+    int rc = guard_open(guard, opts, &why);
+    rc = rc ? rc : guard_start(guard, opts, &why);
+    if (rc == 0 || why.sys == EPIPE) /* it was killed already: its end will be read */
+        return 0;
+    guard_close(guard);
+    if (err)
+        *err = why;
+    return wrap(err, rc, "start %s", opts->argv[0]);
 }
 
 int guard_read(struct guard *guard, struct guard_report *report, struct err *err)
@@ -241,6 +277,11 @@ void guard_terminate(struct guard *guard)
 void guard_kill(struct guard *guard)
 {
     order(guard, GUARD_ORDER_KILL);
+}
+
+void guard_dismiss(struct guard *guard)
+{
+    (void)order_by_signal(guard, GUARD_ORDER_TERMINATE);
 }
 
 void guard_close(struct guard *guard)

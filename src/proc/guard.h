@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One worker under its guard. The guard (program muster-guard, small and static) stays between
- * muster and the worker: it is session leader and subreaper, and holds its end of a death pipe.
+ * muster and the worker: it is session leader and subreaper, and holds its end of a death pipe. When
+ * nothing of its worker is left it may get another one.
  * If muster dies (EOF on the pipe), the guard ends all its descendants: TERM, grace period, KILL. If
  * the guard dies, the worker gets the parent-death signal, and muster, itself a subreaper, adopts
  * and ends the processes that are left.
@@ -14,6 +15,7 @@
 #pragma once
 
 #include <sched.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -32,6 +34,7 @@ struct spawn_opts {
     /* Locks: the guard holds copies until all its descendants are gone; the worker gets none. */
     const int *held_fds;
     size_t n_held_fds; /* at most GUARD_HELD_MAX */
+    bool guard_stays;  /* after GONE or EXEC_FAILED, for guard_start; else it ends then */
 };
 
 #define SPAWN_OPTS_INIT                                                    \
@@ -52,7 +55,10 @@ struct guard {
         .pid = -1, .pidfd = -1, .control_fd = -1, .report_fd = -1, .worker_pid = -1 \
     }
 
-/* Reports come in this order: STARTED or EXEC_FAILED; EXITED; GONE. Fixed size, one write each. */
+/*
+ * Reports come in this order: STARTED or EXEC_FAILED; EXITED; GONE. Fixed size. A start is told a few
+ * milliseconds later, or together with the end of a worker that ends before.
+ */
 enum guard_report_kind {
     GUARD_STARTED = 1, /* value: the worker's pid */
     GUARD_EXEC_FAILED, /* value: errno; stage: which step */
@@ -82,12 +88,17 @@ struct guard_report {
 /* Call it from the main thread. It clones (VM, VFORK, PIDFD), which takes 0.1 ms however much memory
  * muster uses. */
 MUST_CHECK int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err);
+/* The next worker of a guard that stayed, whose last one is gone with all its descendants. If it fails,
+ * the guard is to be closed. guard_path is not used. */
+MUST_CHECK int guard_start(struct guard *guard, const struct spawn_opts *opts, struct err *err);
 /* 1: a report was read; 0: none now; negative: the guard is dead (EOF) or reading failed. */
 int guard_read(struct guard *guard, struct guard_report *report, struct err *err);
 /* Order the guard to end its worker: politely (TERM, grace, KILL), or at once. Harmless on a dead
  * guard. */
 void guard_terminate(struct guard *guard);
 void guard_kill(struct guard *guard);
+/* As guard_terminate, and the guard ends after that, even if it was to stay. */
+void guard_dismiss(struct guard *guard);
 void guard_close(struct guard *guard);
 
 /*

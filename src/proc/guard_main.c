@@ -3,7 +3,9 @@
  * muster-guard: stands between muster and one worker so that no process is left running, whichever
  * of them dies. It is the session leader and subreaper of all descendants of the worker. It ends
  * them (TERM, grace period, KILL until none is left) when muster orders it or is gone, and ends the
- * processes that a worker leaves behind. After the start it allocates memory only to read /proc.
+ * processes that a worker leaves behind. When none is left muster may give it another worker: then a
+ * worker costs one start of a program, not two. While a worker runs it allocates memory only to read
+ * /proc.
  *
  * All signals stay blocked: SIGCHLD and the polite ones arrive through a signalfd.
  */
@@ -33,9 +35,12 @@ enum {
     ROUND_FIRST_MS = 2,       /* between two rounds of KILL: doubled each time … */
     ROUND_LAST_MS = 100,      /* … up to this */
     ROUND_STUCK_MS = 1000,
+    NEWS_DELAY_MS = 3, /* of a start: most is saved with workers that end before */
+    REPORTS_MAX = 4
 };
 
 enum phase {
+    PHASE_IDLE, /* no worker, and no descendants */
     PHASE_RUNNING,
     PHASE_ASKED,
     PHASE_FORCED
@@ -44,6 +49,12 @@ enum phase {
 struct guard_state {
     pid_t worker;
     bool worker_alive, children_alive, muster_alive, stuck;
+    bool is_leaving; /* it ends when it is idle */
+    const char *muster_pid;
+    int held[GUARD_HELD_MAX]; /* open until the worker is gone */
+    int n_held;
+    struct guard_report reports[REPORTS_MAX]; /* not written yet */
+    size_t n_reports;
     enum phase phase;
     uint64_t grace_ms;
     uint64_t deadline_ms; /* ASKED: when to KILL; FORCED: when to report STUCK */
@@ -60,28 +71,39 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* One write for each message, far below PIPE_BUF. An error is ignored: muster no longer reads then. */
-static void report(const struct guard_report *message)
+/* In one write, far below PIPE_BUF. What muster is not told by it, our own end will tell. */
+static void reports_write(struct guard_state *guard)
 {
-    while (write(GUARD_FD_REPORT, message, sizeof(*message)) < 0 && errno == EINTR)
+    size_t len = guard->n_reports * sizeof(*guard->reports);
+    ssize_t put = (ssize_t)len;
+    while (len > 0 && (put = write(GUARD_FD_REPORT, guard->reports, len)) < 0 && errno == EINTR)
         ;
+    guard->is_leaving = guard->is_leaving || put != (ssize_t)len;
+    guard->n_reports = 0;
 }
 
-static void report_value(const struct guard_state *guard, enum guard_report_kind kind, int value)
+static void report(struct guard_state *guard, const struct guard_report *message)
 {
-    report(&(struct guard_report){.kind = (int32_t)kind,
-                                  .value = value,
-                                  .cpu_ms = guard->cpu_ms,
-                                  .rss_peak_bytes = guard->rss_peak_bytes});
+    if (guard->n_reports == REPORTS_MAX)
+        reports_write(guard);
+    guard->reports[guard->n_reports++] = *message;
 }
 
-static void report_exited(const struct guard_state *guard, int status)
+static void report_value(struct guard_state *guard, enum guard_report_kind kind, int value)
 {
-    report(&(struct guard_report){.kind = GUARD_EXITED,
-                                  .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-                                  .exit_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-                                  .cpu_ms = guard->cpu_ms,
-                                  .rss_peak_bytes = guard->rss_peak_bytes});
+    report(guard, &(struct guard_report){.kind = (int32_t)kind,
+                                         .value = value,
+                                         .cpu_ms = guard->cpu_ms,
+                                         .rss_peak_bytes = guard->rss_peak_bytes});
+}
+
+static void report_exited(struct guard_state *guard, int status)
+{
+    report(guard, &(struct guard_report){.kind = GUARD_EXITED,
+                                         .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+                                         .exit_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                                         .cpu_ms = guard->cpu_ms,
+                                         .rss_peak_bytes = guard->rss_peak_bytes});
 }
 
 /*
@@ -117,8 +139,8 @@ static pid_t signal_all(const struct guard_state *guard, int signal, bool wake)
 
 static void force(struct guard_state *guard, uint64_t now)
 {
-    if (guard->phase == PHASE_FORCED)
-        return;
+    if (guard->phase == PHASE_FORCED || guard->phase == PHASE_IDLE)
+        return; /* idle: the order was for a worker that is gone */
     guard->phase = PHASE_FORCED;
     guard->deadline_ms = now + STUCK_AFTER_MS;
     guard->round_at_ms = now;
@@ -183,32 +205,175 @@ static void muster_is_gone(struct guard_state *guard, uint64_t now)
     ask(guard, guard->grace_ms, now);
 }
 
+/* ---- the start of a worker ---- */
+
+struct order_message {
+    struct guard_order order;
+    char texts[GUARD_TEXTS_MAX];
+};
+
+static void fds_close(const int *fds, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+/* The worker is gone with all its descendants, or could not be started. */
+static void idle_begin(struct guard_state *guard)
+{
+    fds_close(guard->held, guard->n_held);
+    guard->n_held = 0;
+    guard->phase = PHASE_IDLE;
+    guard->stuck = false;
+    guard->cpu_ms = guard->rss_peak_bytes = 0;
+    guard->ended = 0;
+}
+
+static void start_failed(struct guard_state *guard, enum guard_stage stage, int sys)
+{
+    report(guard, &(struct guard_report){
+                      .kind = GUARD_EXEC_FAILED, .stage = (int32_t)stage, .value = sys});
+    idle_begin(guard);
+}
+
+/* The texts of an order as arrays, in one block of memory; NULL: errno says why not. */
+static char **texts_new(const struct order_message *message, int file, const char **cwd)
+{
+    const struct guard_order *order = &message->order;
+    size_t n_pointers = (size_t)order->n_argv + order->n_envp + 2;
+    char **all = malloc(n_pointers * sizeof(*all) + order->n_text_bytes);
+    if (!all)
+        return NULL;
+    char *text = (char *)(all + n_pointers);
+    if (!order->has_file)
+        memcpy(text, message->texts, order->n_text_bytes);
+    else if (pread(file, text, order->n_text_bytes, 0) != (ssize_t)order->n_text_bytes) {
+        free(all);
+        return NULL;
+    }
+    *cwd = text;
+    text += strlen(text) + 1;
+    for (size_t i = 0; i < n_pointers; i++) {
+        bool is_end = i == order->n_argv || i == n_pointers - 1;
+        all[i] = is_end ? NULL : text;
+        text += is_end ? 0 : strlen(text) + 1;
+    }
+    return all;
+}
+
+static void worker_begin(struct guard_state *guard, const struct order_message *message, int file,
+                         struct start *start)
+{
+    enum guard_stage stage = STAGE_FORK;
+    char **texts = texts_new(message, file, &start->cwd);
+    int sys = errno;
+    if (texts) {
+        start->argv = texts;
+        start->envp = texts + message->order.n_argv + 1;
+        guard->worker = worker_start(start, &stage, &sys);
+    }
+    if (!texts || guard->worker < 0) {
+        start_failed(guard, stage, sys);
+    } else {
+        guard->phase = PHASE_RUNNING;
+        guard->worker_alive = guard->children_alive = true;
+        report_value(guard, GUARD_STARTED, guard->worker);
+    }
+    free(texts);
+}
+
+/* The descriptors that came with it, in the order that struct guard_order tells. */
+static void start_order(struct guard_state *guard, const struct order_message *message,
+                        const int *fds, int n_fds)
+{
+    const struct guard_order *order = &message->order;
+    struct start start = {.muster_pid = guard->muster_pid,
+                          .cpus = order->is_pinned ? &order->cpus : NULL};
+    int n_sent = order->has_file, at = order->has_file;
+    for (int i = 0; i < GUARD_STREAMS; i++)
+        n_sent += order->streams >> i & 1;
+    guard->grace_ms = order->grace_ms;
+    guard->is_leaving = order->is_last != 0;
+    for (int i = 0; i < GUARD_STREAMS; i++)
+        start.fds[i] = order->streams >> i & 1 && at < n_fds ? fds[at++] : -1;
+    for (; at < n_fds; at++)
+        guard->held[guard->n_held++] = fds[at];
+    if (n_fds < n_sent)
+        start_failed(guard, STAGE_FDS, EMFILE); /* the kernel could not give us all of them */
+    else
+        worker_begin(guard, message, fds[0], &start);
+    /* Our copies: whoever reads the worker's streams must get the end of file without us. */
+    fds_close(fds, MIN(n_fds, n_sent));
+}
+
+/* ---- orders and signals ---- */
+
+/* Returns as recvmsg(2). */
+static ssize_t order_receive(struct order_message *message, int *fds, int *n_fds)
+{
+    union {
+        struct cmsghdr header; /* aligns the bytes */
+        char bytes[CMSG_SPACE(GUARD_SENT_MAX * sizeof(int))];
+    } control;
+    struct iovec part = {message, sizeof(*message)};
+    struct msghdr received = {.msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = control.bytes,
+                              .msg_controllen = sizeof(control.bytes)};
+    ssize_t got = recvmsg(GUARD_FD_CONTROL, &received, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&received) : NULL;
+    *n_fds = 0;
+    if (header && header->cmsg_type == SCM_RIGHTS) {
+        *n_fds = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(*fds));
+        memcpy(fds, CMSG_DATA(header), (size_t)*n_fds * sizeof(*fds));
+    }
+    return got;
+}
+
 static void take_orders(struct guard_state *guard, uint64_t now)
 {
-    struct guard_order order;
+    static struct order_message message;
+    int fds[GUARD_SENT_MAX], n_fds;
     ssize_t got;
-    while ((got = recv(GUARD_FD_CONTROL, &order, sizeof(order), MSG_DONTWAIT)) == sizeof(order)) {
-        if (order.kind == GUARD_ORDER_TERMINATE)
+    while ((got = order_receive(&message, fds, &n_fds)) > 0) {
+        if (message.order.kind == GUARD_ORDER_TERMINATE)
             ask(guard, guard->grace_ms, now);
-        else if (order.kind == GUARD_ORDER_KILL)
+        else if (message.order.kind == GUARD_ORDER_KILL)
             force(guard, now);
+        else if (guard->phase == PHASE_IDLE && !guard->is_leaving)
+            start_order(guard, &message, fds, n_fds);
+        else
+            fds_close(fds, n_fds);
     }
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
         muster_is_gone(guard, now);
 }
 
-/* TERM, INT or HUP to the guard itself (systemd signals every process of a unit) means TERMINATE. */
+/*
+ * TERM, INT or HUP to the guard itself (systemd signals every process of a unit) means TERMINATE, and
+ * that no other worker is started.
+ */
 static void take_signals(struct guard_state *guard, uint64_t now)
 {
-    struct signalfd_siginfo info;
-    while (read(guard->signal_fd, &info, sizeof(info)) == sizeof(info))
-        if (info.ssi_signo != SIGCHLD)
+    struct signalfd_siginfo infos[4];
+    ssize_t got;
+    do {
+        got = read(guard->signal_fd, infos, sizeof(infos));
+        for (ssize_t i = 0; i < got / (ssize_t)sizeof(*infos); i++) {
+            if (infos[i].ssi_signo == SIGCHLD)
+                continue;
+            guard->is_leaving = true;
             ask(guard, guard->grace_ms, now);
+        }
+    } while (got == sizeof(infos));
 }
 
 static int timeout_ms(const struct guard_state *guard, uint64_t now)
 {
-    if (guard->phase == PHASE_RUNNING)
+    if (guard->n_reports > 0)
+        return NEWS_DELAY_MS;
+    if (guard->phase == PHASE_IDLE || guard->phase == PHASE_RUNNING)
         return -1;
     uint64_t due = guard->phase == PHASE_ASKED ? guard->deadline_ms : guard->round_at_ms;
     if (due <= now)
@@ -223,8 +388,10 @@ static void wait_for_news(struct guard_state *guard)
         {.fd = guard->muster_alive ? GUARD_FD_CONTROL : -1, .events = POLLIN},
         {.fd = guard->muster_alive ? guard->muster_fd : -1, .events = POLLIN},
     };
-    if (poll(fds, countof(fds), timeout_ms(guard, now_ms())) <= 0)
+    if (poll(fds, countof(fds), timeout_ms(guard, now_ms())) <= 0) {
+        reports_write(guard);
         return;
+    }
     uint64_t now = now_ms();
     if (fds[0].revents)
         take_signals(guard, now);
@@ -244,15 +411,28 @@ static void act_on_time(struct guard_state *guard, uint64_t now)
         kill_round(guard, now);
 }
 
+static void worker_tend(struct guard_state *guard)
+{
+    reap(guard);
+    if (guard->children_alive) {
+        act_on_time(guard, now_ms());
+        return;
+    }
+    report_value(guard, GUARD_GONE, guard->ended);
+    idle_begin(guard);
+}
+
 static int supervise(struct guard_state *guard)
 {
     for (;;) {
-        reap(guard);
-        if (!guard->children_alive) {
-            report_value(guard, GUARD_GONE, guard->ended);
+        if (guard->phase != PHASE_IDLE)
+            worker_tend(guard);
+        bool is_idle = guard->phase == PHASE_IDLE;
+        /* What comes after the start of a worker must not wait; see NEWS_DELAY_MS. */
+        if (is_idle || guard->n_reports > 1 || guard->phase != PHASE_RUNNING)
+            reports_write(guard);
+        if (is_idle && (guard->is_leaving || !guard->muster_alive))
             return 0;
-        }
-        act_on_time(guard, now_ms());
         /* A process that survives KILL hangs in the kernel; there is no muster left to report it to. */
         if (guard->stuck && !guard->muster_alive)
             return 1;
@@ -260,33 +440,14 @@ static int supervise(struct guard_state *guard)
     }
 }
 
-/*
- * Closes all descriptors but the six agreed ones and those that are held for muster. The latter are
- * locks, which last as long as the guard. None from GUARD_FD_CONTROL on reaches the worker: it must
- * not be able to keep a lock.
- */
-static void descriptors_settle(int n_held)
+/* Closes all descriptors but the agreed ones, none of which reaches the worker from GUARD_FD_CHANNEL on. */
+static void descriptors_settle(void)
 {
-    int end = GUARD_FD_END + n_held;
-    if (syscall(SYS_close_range, end, ~0u, 0) != 0)
-        for (int fd = end; fd < 1024; fd++)
+    if (syscall(SYS_close_range, GUARD_FD_END, ~0u, 0) != 0)
+        for (int fd = GUARD_FD_END; fd < 1024; fd++)
             close(fd);
-    for (int fd = GUARD_FD_CONTROL; fd < end; fd++)
+    for (int fd = GUARD_FD_CHANNEL; fd < GUARD_FD_END; fd++)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
-    /* Without a channel, occupy its number: a descriptor opened there now would be closed later. */
-    if (fcntl(GUARD_FD_CHANNEL, F_GETFD) < 0)
-        dup3(GUARD_FD_CONTROL, GUARD_FD_CHANNEL, O_CLOEXEC);
-}
-
-/* Closes our copies of the worker's streams: their readers must get end of file without the guard. */
-static void descriptors_let_go(void)
-{
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int fd = 0; fd <= GUARD_FD_CHANNEL; fd++)
-        if (null < 0 || fd == GUARD_FD_CHANNEL || dup3(null, fd, O_CLOEXEC) < 0)
-            close(fd);
-    if (null >= 0)
-        close(null);
 }
 
 static void signals_settle(struct guard_state *guard)
@@ -322,32 +483,13 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-    if (argc <= GUARD_ARG_WORKER || fcntl(GUARD_FD_REPORT, F_GETFD) < 0)
+    if (argc != GUARD_ARGS || fcntl(GUARD_FD_REPORT, F_GETFD) < 0)
         return usage();
     static struct guard_state guard = {.muster_alive = true, .muster_fd = -1};
-    descriptors_settle((int)strtol(argv[GUARD_ARG_HELD], NULL, 10));
+    descriptors_settle();
     signals_settle(&guard);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    muster_watch(&guard, (pid_t)strtol(argv[GUARD_ARG_MUSTER_PID], NULL, 10));
-    if (!guard.muster_alive)
-        return 1;
-    guard.grace_ms = strtoull(argv[GUARD_ARG_GRACE_MS], NULL, 10);
-
-    struct start start = {.argv = argv + GUARD_ARG_WORKER,
-                          .envp = environ,
-                          .muster_pid = argv[GUARD_ARG_MUSTER_PID],
-                          .cwd = argv[GUARD_ARG_CWD],
-                          .cpus = argv[GUARD_ARG_CPUS]};
-    enum guard_stage stage;
-    int sys;
-    guard.worker = worker_start(&start, &stage, &sys);
-    descriptors_let_go();
-    if (guard.worker < 0) {
-        report(&(struct guard_report){
-            .kind = GUARD_EXEC_FAILED, .stage = (int32_t)stage, .value = sys});
-        return 0;
-    }
-    guard.worker_alive = guard.children_alive = true;
-    report_value(&guard, GUARD_STARTED, guard.worker);
-    return supervise(&guard);
+    guard.muster_pid = argv[GUARD_ARG_MUSTER_PID];
+    muster_watch(&guard, (pid_t)strtol(guard.muster_pid, NULL, 10));
+    return guard.muster_alive ? supervise(&guard) : 1;
 }

@@ -22,8 +22,6 @@ struct child {
     const struct start *start;
     char **envp;
     const char *search; /* PATH, or a default if it is not set */
-    cpu_set_t cpus;
-    bool pinned;
     pid_t guard;
     char path[4096 + 256];  /* the file that is tried */
     enum guard_stage stage; /* the current step; the one that failed if sys is set */
@@ -39,7 +37,8 @@ static const char *env_get(char *const *envp, const char *name)
     return NULL;
 }
 
-/* The environment with our pair added to the marker, replacing the marker that was there. */
+/* The environment with our pair added to the marker, replacing the marker that was there. free() both the array and its
+ * last text. */
 static char **env_mark(char *const *envp, const char *muster_pid, pid_t guard)
 {
     size_t n = 0;
@@ -49,8 +48,11 @@ static char **env_mark(char *const *envp, const char *muster_pid, pid_t guard)
     size_t room = (outer ? strlen(outer) : 0) + 64;
     char **marked = calloc(n + 2, sizeof(*marked));
     char *marker = malloc(room);
-    if (!marked || !marker)
-        return NULL; /* NOLINT(clang-analyzer-unix.Malloc): the guard ends then */
+    if (!marked || !marker) {
+        free(marked);
+        free(marker);
+        return NULL;
+    }
     snprintf(marker, room, GUARD_MARKER "=%s%s%s.%d", outer ? outer : "", outer ? "," : "",
              muster_pid, (int)guard);
     size_t kept = 0;
@@ -59,20 +61,6 @@ static char **env_mark(char *const *envp, const char *muster_pid, pid_t guard)
             marked[kept++] = envp[i];
     marked[kept] = marker;
     return marked;
-}
-
-static bool cpus_parse(const char *hex, cpu_set_t *out)
-{
-    CPU_ZERO(out);
-    size_t len = strlen(hex);
-    for (size_t digit = 0; digit < len; digit++) {
-        char text[2] = {hex[len - 1 - digit], '\0'};
-        unsigned long bits = strtoul(text, NULL, 16);
-        for (size_t bit = 0; bit < 4; bit++)
-            if (bits >> bit & 1)
-                CPU_SET(4 * digit + bit, out);
-    }
-    return CPU_COUNT(out) > 0;
 }
 
 /* Put "folder/name" into child->path; an empty folder is the current one. False: too long. */
@@ -115,6 +103,15 @@ static int exec_along_path(struct child *child)
 }
 
 /* The steps, in the order they are taken. Each returns 0 or an errno. */
+static int step_fds(struct child *child)
+{
+    const int *fds = child->start->fds; /* all above the numbers that they get */
+    for (int fd = 0; fd < GUARD_STREAMS; fd++)
+        if (fds[fd] >= 0 && dup2(fds[fd], fd) < 0)
+            return errno;
+    return 0;
+}
+
 static int step_limits(struct child *child)
 {
     if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
@@ -131,14 +128,15 @@ static int step_limits(struct child *child)
  * to those. */
 static int step_affinity(struct child *child)
 {
-    cpu_set_t allowed;
-    if (!child->pinned)
+    cpu_set_t allowed, cpus;
+    if (!child->start->cpus)
         return 0;
+    cpus = *child->start->cpus;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
-        CPU_AND(&child->cpus, &child->cpus, &allowed);
-    if (CPU_COUNT(&child->cpus) == 0)
+        CPU_AND(&cpus, &cpus, &allowed);
+    if (CPU_COUNT(&cpus) == 0)
         return 0;
-    return sched_setaffinity(0, sizeof(child->cpus), &child->cpus) != 0 ? errno : 0;
+    return sched_setaffinity(0, sizeof(cpus), &cpus) != 0 ? errno : 0;
 }
 
 static int step_chdir(struct child *child)
@@ -150,10 +148,8 @@ static const struct {
     enum guard_stage stage;
     int (*take)(struct child *);
 } steps[] = {
-    {STAGE_LIMITS, step_limits},
-    {STAGE_AFFINITY, step_affinity},
-    {STAGE_CHDIR, step_chdir},
-    {STAGE_EXEC, exec_along_path},
+    {STAGE_FDS, step_fds},     {STAGE_LIMITS, step_limits},   {STAGE_AFFINITY, step_affinity},
+    {STAGE_CHDIR, step_chdir}, {STAGE_EXEC, exec_along_path},
 };
 
 static int child_main(void *context)
@@ -168,16 +164,23 @@ static int child_main(void *context)
     _exit(1);
 }
 
+static void env_free(char **envp)
+{
+    size_t n = 0;
+    while (envp[n])
+        n++;
+    free(envp[n - 1]);
+    free(envp);
+}
+
 pid_t worker_start(const struct start *start, enum guard_stage *stage, int *sys)
 {
-    static struct child child; /* the guard starts one worker in its life */
+    static struct child child;
     static char stack[GUARD_STACK_BYTES] __attribute__((aligned(64)));
-    child.start = start;
-    child.guard = getpid();
+    child = (struct child){.start = start, .guard = getpid()};
     child.envp = env_mark(start->envp, start->muster_pid, child.guard);
     child.search = env_get(start->envp, "PATH");
     child.search = child.search ? child.search : "/usr/local/bin:/usr/bin:/bin";
-    child.pinned = cpus_parse(start->cpus, &child.cpus);
     *stage = STAGE_FORK;
     *sys = ENOMEM;
     if (!child.envp)
@@ -188,5 +191,6 @@ pid_t worker_start(const struct start *start, enum guard_stage *stage, int *sys)
     *sys = pid < 0 ? errno : child.sys;
     if (pid >= 0 && child.sys != 0)
         waitpid(pid, NULL, 0);
+    env_free(child.envp);
     return *sys != 0 ? -1 : pid;
 }

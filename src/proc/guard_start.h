@@ -5,13 +5,14 @@
 #pragma once
 
 #include "proc/guard.h"
+#include "proc/guard_wire.h"
 
 struct start {
-    char *const *argv;
-    char *const *envp;
+    char *const *argv, *const *envp;
     const char *muster_pid; /* for the marker in the environment */
     const char *cwd;        /* "": inherit */
-    const char *cpus;       /* as GUARD_ARG_CPUS */
+    const cpu_set_t *cpus;  /* NULL: leave alone */
+    int fds[GUARD_STREAMS]; /* the worker's descriptors; -1: as the guard's */
 };
 
 /* Returns the worker's pid, or -1 with the step that failed in *stage and its errno in *sys. */

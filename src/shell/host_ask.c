@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "shell/host_link.h"
 #include "shell/shell.h"
@@ -26,6 +27,7 @@ struct asked_host {
     struct host_ask *ask;
     struct host_link link;
     bool is_up; /* connected */
+    uint32_t n_cpus;
     enum asked_state state;
     struct node_worker *process; /* the verb; NULL: none */
     uint64_t begin_ms, limit_ms; /* since then it has been asked, and must answer within so long */
@@ -144,7 +146,7 @@ static const struct worker_handlers verb_handlers = {
 static void on_taken(void *context, const struct wire_taken *taken)
 {
     struct asked_host *h = context;
-    (void)taken;
+    h->n_cpus = taken->n_cpus;
     if (h->state != ASKED_STARTING) /* too late: its transport is being ended */
         return;
     h->is_up = true;
@@ -294,6 +296,7 @@ static void answers_take(struct host_ask *ask)
             h->answer.clock_ahead_ms = peer.clock_ahead_ms;
             snprintf(h->answer.version, sizeof(h->answer.version), "%s", peer.version);
         }
+        h->answer.n_cpus = h->link.host->is_local ? processors_allowed() : h->n_cpus;
         ask->answers[i] = h->answer;
     }
 }

@@ -24,6 +24,7 @@ struct host_answer {
         said;       /* the beginning of its standard error, and of the transport's */
     bool is_said_cut;
     char version[64]; /* of muster there; "" if it is not known */
+    uint32_t n_cpus;  /* that muster may use there; 0: not known */
     uint64_t round_trip_ms;
     int64_t clock_ahead_ms; /* its clock minus ours, within a round trip */
 };

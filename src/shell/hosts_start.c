@@ -119,25 +119,31 @@ static void queue_say(struct hosts *hosts, uint64_t begin_ms)
             hosts->wish.hosts_min > 1 ? "the first nodes" : "the first node");
 }
 
-static int hosts_await(struct hosts *hosts)
+/* What ends the run meanwhile was told to a verb that has not begun, so this does not go on. */
+static int hosts_await(struct hosts *hosts, struct err *err)
 {
     struct shell *shell = hosts->shell;
+    const struct shell_end *end = &shell->end;
     uint64_t begin_ms = clock_now_ms();
-    while (is_to_wait(hosts) && !shell_is_to_end(shell)) {
+    while (is_to_wait(hosts) && !shell_is_to_end(shell) && !end->is_stopped) {
         hosts_waiting_connect(hosts);
         queue_say(hosts, begin_ms);
         node_flush(shell->node);
         shell_turn(shell);
         node_look(shell->node);
     }
-    return shell->end.signal ? 128 + shell->end.signal : 0;
+    if (end->signal)
+        return 128 + end->signal;
+    if (end->err.code)
+        return fail(err, end->err.code, "%s", end->err.text);
+    return end->is_stopped ? fail(err, ERR_STOPPED, "stopped while hosts were waited for") : 0;
 }
 
 static int hosts_take(struct hosts *hosts, struct host_list *list, struct err *err)
 {
     int rc = hosts_open(hosts, list, err);
     if (rc == 0)
-        rc = hosts_await(hosts);
+        rc = hosts_await(hosts, err);
     if (rc == 0)
         rc = failures_judge(hosts, err);
     for (size_t i = 0; rc == 0 && i < hosts->len; i++)

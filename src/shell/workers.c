@@ -152,6 +152,8 @@ void shell_keeper_renew(struct shell *shell, const struct allocation *allocation
 void shell_reap(struct shell *shell)
 {
     hosts_end(shell);
+    if (shell->machines.local)
+        local_guards_end(shell->machines.local);
     keeper_dismiss(
         &shell->keeper); /* first, because with one more child the reaper would read all of /proc */
     size_t left = reaper_finish(shell->reaper, REAP_MS);

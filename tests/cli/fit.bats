@@ -449,7 +449,7 @@ END
     }
     refused 2 nosuch "there is no such file"
     mkdir m
-    refused 2 m "neither model.safetensors.index.json nor model.safetensors"
+    refused 2 m "it has no model.safetensors, no pytorch_model.bin"
     mkfifo m/model.safetensors
     refused 65 m "no regular file"
     rm m/model.safetensors

@@ -210,6 +210,20 @@ END
     [ "$(tr '\n' ' ' <batches)" = "32 32 16 8 " ]
 }
 
+@test "what the first job of a stage took decides in the same run how the others share a device" {
+    cat >job <<'END'
+echo b >>log; echo 8 >used; sleep 2; echo e >>log; echo 0 >used
+END
+    printf 'jobs:\n  train: {for: {n: 1..5}, run: "sh job", gpus: {memory: auto}}\n' >g.yaml
+    echo 0 >used
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1,memfile=0:$PWD/used MUSTER_SYSFS=/nowhere
+    run --separate-stderr limited "$MUSTER" graph -q -g all g.yaml
+    ended_with 0
+    [[ $(tr '\n' ' ' <log) == "b e b b "* ]]
+    run "$MUSTER" status
+    says "5 of 5"
+}
+
 @test "batch: auto is what muster fit has found for the same command" {
     worker train <<'END'
 #!/bin/sh

@@ -145,6 +145,7 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     local dir order n=0
     dir=$(run_dir)
     for order in 'add' 'add {' 'add []' 'add {"argv":[]}' 'add {"argv":["true"],"gpus":99999999999}' 'add {"argv":["x"],"name":""}' \
+        'add {"argv":["x"],"share":1001}' 'add {"argv":["x"],"priority":101}' 'add {"argv":["x"],"priority":-4294967295}' \
         'why' 'hold [' 'fly gate' $'\377\376 \001' "$(head -c 60000 /dev/zero | tr '\0' x)"; do
         printf '%s\n' "$order" >"$dir/order-0000-$((++n))"
     done
@@ -176,6 +177,24 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     ended_with 0
     [ "$output" = "$(seq 200000)" ]
     [ "$stderr" = "$(seq 200000)" ]
+}
+
+@test "what a job of a command line prints is not lost without a word" {
+    export -f limited
+    run --separate-stderr bash -c 'limited "$MUSTER" graph -q -g cpu:2 -- echo {} ::: a b >/dev/full'
+    ended_with 75
+    [[ $stderr == *"stdout, which was to have $(run_dir)/logs/"*"_stdout.log: write: No space left on device"* ]]
+    mkdir -p out/1/a/stdout
+    graph --results out -- sh -c 'echo {}' ::: a b
+    ended_with 1
+    [ "$output" = b ]
+    [[ $stderr == *"job/1 failed for good: what job/1 printed could not be kept: "*"stdout is a folder"* ]]
+    local rc=0
+    (ulimit -f 1500 && limited "$MUSTER" graph -q -g cpu:2 -- seq {} ::: 1 300000 >printed 2>said) || rc=$?
+    [ $rc -eq 75 ]
+    holds said "what job/2 printed could not be kept: write: the limit on the size of files is reached (ulimit -f)"
+    limited "$MUSTER" graph -q -g cpu:2 -- seq {} ::: 1 300000 >printed # the same run goes on
+    seq 300000 | cmp - printed
 }
 
 @test "--on-finish gets the summary, however the run ended" {

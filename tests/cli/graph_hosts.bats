@@ -209,14 +209,70 @@ END
     says "one: it is connected again"
 }
 
-@test "commands of a line on hosts are printed here; a dry run looks at this machine alone" {
+@test "what one host lacks is tried on another, said once, and not asked of the first again" {
+    worker reach_with_tool <<'END'
+#!/bin/sh
+[ "$1" = two ] && export PATH=$PWD/bin:$PATH
+exec ./reach "$@"
+END
+    mkdir bin
+    worker bin/tool <<'END'
+#!/bin/sh
+echo $1.$HOST >>effects
+END
+    cat >g.yaml <<'END'
+jobs:
+  plain: {for: {n: 1..6}, run: "tool {n}"}
+  shell: {for: {n: 1..4}, run: "tool s{n}", shell: true, needs: plain}
+  there: {run: "tool t", hosts: one, needs: shell}
+  nowhere: {run: "./nosuch", needs: shell}
+END
+    graph --hosts one=cpu:2,two=cpu:1 --via './reach_with_tool {host}' g.yaml
+    ended_with 1
+    [ "$(effects)" = "1.two 2.two 3.two 4.two 5.two 6.two s1.two s2.two s3.two s4.two " ]
+    [ "$(grep -c "plain/.* could not be executed on one: No such file.*; it goes to other hosts" <<<"$stderr")" -eq 1 ]
+    [ "$(grep -c "shell/.*; it goes to other hosts" <<<"$stderr")" -eq 1 ]
+    [ "$(grep -c "plain/n[1-6]: attempt . starts on one" muster-runs/latest/orchestrator.log)" -le 2 ]
+    [[ $stderr == *"there failed for good: tool could not be executed on one"* ]]
+    [[ $stderr == *"nowhere failed for good: ./nosuch could not be executed on "* ]]
+    [ "$(grep -c "nowhere: attempt . starts" muster-runs/latest/orchestrator.log)" -eq 2 ]
+}
+
+@test "commands of a line on hosts are printed here" {
     graph -q --hosts one=cpu:1,two=cpu:1 --via './reach {host}' -- sh -c 'echo {}; echo error {} >&2' ::: a b c
     ended_with 0
     [ "$(sort <<<"$output" | tr '\n' ' ')" = "a b c " ]
     [ "$(sort <<<"$stderr" | tr '\n' ' ')" = "error a error b error c " ]
-    graph --dry-run --hosts one=cpu:1 --via './reach {host}' -- true ::: a
-    ended_with 2
-    [[ $stderr == *"leave --hosts out"* ]]
+}
+
+@test "a dry run with hosts plays the jobs on the devices of all that can be had, and starts nothing" {
+    cat >g.yaml <<'END'
+jobs:
+  any: {for: {n: 1..4}, run: "touch ran"}
+  there: {for: {n: 1..2}, run: "touch ran", hosts: two}
+  here: {run: "touch ran", hosts: local}
+  both: {run: "touch ran", gpus: 2, needs: any}
+  nowhere: {run: "touch ran", hosts: three}
+END
+    graph --dry-run --hosts one=cpu:1,two=cpu:2 --via './reach {host}' g.yaml
+    ended_with 0
+    [[ $output == *" one cpu 0 "*" any/"* && $output == *" two cpu 1 "* ]]
+    [ "$(grep -c ' two cpu [01] *there/' <<<"$output")" -eq 2 ]
+    [ "$(grep -c ' two cpu [01], two cpu [01] *both$' <<<"$output")" -eq 1 ]
+    [[ $output == *"7 of 9 jobs would run, in 3 m 00 s"*"2 cannot run on these devices"* ]]
+    [ ! -e ran ] && [ ! -e muster-runs ]
+    worker reach_or_not <<'END'
+#!/bin/sh
+[ "$1" = gone ] && exit 7
+exec ./reach "$@"
+END
+    graph --dry-run --hosts one=cpu:1,local=cpu:1,gone=cpu:1 --via './reach_or_not {host}' g.yaml
+    ended_with 0
+    [[ $stderr == *"gone: cannot be had: "* ]]
+    [ "$(grep -c ' local cpu 0 *here$' <<<"$output")" -eq 1 ]
+    graph --dry-run --hosts one=cpu:1,gone=cpu:1 --hosts-min 2 --via './reach_or_not {host}' g.yaml
+    ended_with 69
+    [[ $stderr == *"1 of 2 hosts can be had, and a run begins with 2"* ]]
 }
 
 @test "hosts that are slow to answer are waited for, and a signal meanwhile leaves nothing" {

@@ -123,6 +123,24 @@ END
     says "input: cannot be had: nothing was heard for 2.0 s" "terminal: cannot be had: "
 }
 
+@test "a time limit that is over while a host is waited for ends the run before it has begun" {
+    worker ask <<'END'
+#!/bin/sh
+[ "$1" = here ] || sleep 5
+shift
+exec "$@"
+END
+    seq 1 5 >in.txt
+    hosts=(--time-limit 500ms --hosts local=cpu:1,late=cpu:1 --via './ask {host}')
+    map "${hosts[@]}" -o out.txt in.txt -- sh -c 'touch ran; exec cat'
+    ended_with 124
+    says "the limit of 500 ms on the whole run was reached"
+    run limited "$MUSTER" graph "${hosts[@]}" -- touch ran ::: 1
+    ended_with 124
+    says "the limit of 500 ms on the whole run was reached"
+    [ ! -e ran ]
+}
+
 @test "-g none is no place for a worker on any host" {
     seq 1 5 >in.txt
     map --hosts one -g none --via env -o out.txt in.txt -- cat

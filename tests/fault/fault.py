@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import errno
 import json
 import os
@@ -30,7 +31,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from scenes import SCENES, Scene, wait_until
 
@@ -136,15 +137,28 @@ def jobs_done(database: sqlite3.Connection) -> List[Tuple[int, int]]:
     return [(6 if name == "join" else int(name[-1]), 1) for name in names]
 
 
-def committed_items(run_dir: str) -> Set[int]:
-    """What an unfinished run's ledger has, read from a copy, so that opening it changes nothing."""
+@contextlib.contextmanager
+def ledger(run_dir: str) -> Iterator[Optional[sqlite3.Connection]]:
+    """A copy, so that opening it changes nothing; None: there is none."""
     with tempfile.TemporaryDirectory(prefix="ledger-") as copy:
         for name in ("run.db", "run.db-wal"):
             if os.path.exists(os.path.join(run_dir, name)):
                 shutil.copy(os.path.join(run_dir, name), copy)
         if not os.path.exists(os.path.join(copy, "run.db")):
-            return set()
+            yield None
+            return
         database = sqlite3.connect(os.path.join(copy, "run.db"))
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+def committed_items(run_dir: str) -> Set[int]:
+    """What an unfinished run's ledger has."""
+    with ledger(run_dir) as database:
+        if not database:
+            return set()
         try:
             facts = dict(database.execute("SELECT key, value FROM facts").fetchall())
             if facts.get("state") == "finished":
@@ -153,13 +167,16 @@ def committed_items(run_dir: str) -> Set[int]:
             rows += jobs_done(database)
         except sqlite3.DatabaseError:  # made, and not yet filled
             return set()
-        finally:
-            database.close()
     done = {item for first, count in rows for item in range(first, first + count)}
     if "shards" not in facts:
         return done
     n_items, n_shards = int(facts["shard_items"]), int(facts["shards"])
     return {item for shard in done for item in shard_items(n_items, n_shards, shard)}
+
+
+def n_jobs_done(run_dir: str) -> int:
+    with ledger(run_dir) as database:
+        return len(jobs_done(database)) if database else 0
 
 
 class Bench:
@@ -309,6 +326,8 @@ class Bench:
             raise Broken(f"an output of {len(found)} bytes is in place that is not the right one")
         if status == 0 and found != self.wanted and not self.scene.detaches:
             raise Broken("it says that all is well, and the output is another")
+        if status == 0 and self.scene.n_jobs and n_jobs_done(self.run_dirs()[-1]) != self.scene.n_jobs:
+            raise Broken("it says that all is well, and the ledger lacks a job")
 
     def check_items_run(self, committed: Set[int]) -> None:
         again = committed & self.items_run()

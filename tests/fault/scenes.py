@@ -134,6 +134,7 @@ class Scene(NamedTuple):
     files: AbstractSet[str] = frozenset()  # that it makes, beside the output
     also: str = ""  # another output, which is in place before that one
     texts: Mapping[str, str] = {}  # further files, by their names
+    n_jobs: int = 0  # of a graph
 
     def prepare(self, bench: Bench) -> None:
         text = "".join(map(self.item, range(N_ITEMS))).encode()
@@ -203,7 +204,7 @@ SCENES = [
     Scene("shards of two files", [*map_argv("in.txt", "out.txt", "--shards", "4", "--also", "side/{shard}=also.txt"), "{input}", "{output}", "{shard}"],
           worker=SHARD_TWO, also="also.txt", files={"also.txt", "side"}),
     scene("detach", "--detach", detaches=True),
-    Scene("graph", ["-q", "-g", "cpu:2", "--grace", "1s", "g.yaml"], verb=("graph",), texts={"g.yaml": GRAPH}, files={"joined"}.union(f"part{n}" for n in range(6))),
+    Scene("graph", ["-q", "-g", "cpu:2", "--grace", "1s", "g.yaml"], verb=("graph",), texts={"g.yaml": GRAPH}, n_jobs=7, files={"joined"}.union(f"part{n}" for n in range(6))),
     scene("guard", program="muster-guard", kinds=GUARD_KINDS),
     scene("gpus", has_gpus=True, kinds={"pipe", "spawn", "recv", "lock"}),
     scene("device helper", has_gpus=True, program="muster-devices", kinds=HELPER_KINDS),

@@ -5,9 +5,9 @@
  * says, an estimate is refused or adds up.
  */
 #include "base/cleanup.h"
-#include "fit/estimate.h"
 #include "fit/memo.h"
 #include "fuzz.h"
+#include "model/estimate.h"
 #include "trial/output.h"
 
 static void check_memos(struct str text)

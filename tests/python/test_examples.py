@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from driver import HERE, PYTHON_DIR, ROOT, Muster, environment, message_of, run_by_hand
@@ -55,6 +56,18 @@ class Llm(unittest.TestCase):
             )
             self.assertEqual(muster.finish(), 0)
             self.assertIn({"loaded": True}, muster.reports)
+
+    def test_transformers_spreads_a_model_by_a_map(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "device_map.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"model": 0, "lm_head": 1}, file)
+            argv = example("llm", "transformers_channel.py") + ["m", path]
+            with Muster(argv, PYTHONPATH=STUBS) as muster:
+                self.assertEqual(
+                    muster.results(PROMPTS), [{"text": "ONE"}, {"text": "A SECOND"}, {"text": "É"}]
+                )
+                self.assertEqual(muster.finish(), 0)
 
     def test_transformers_halves_the_batch_when_memory_runs_out(self):
         argv = example("llm", "transformers_channel.py") + ["m"]

@@ -188,6 +188,11 @@ void oracle_expect(struct oracle *o, uint32_t job, uint64_t expected_ms, uint64_
         j->given.want.mem_bytes = mem_bytes;
 }
 
+void oracle_move(struct oracle *o, uint32_t job, uint32_t place)
+{
+    o->jobs[job].given.want.place = place;
+}
+
 /* ---- facts ---- */
 
 static void open_again(struct oracle_job *j)
@@ -281,7 +286,7 @@ static void ended_note(struct oracle *o, const struct dag_event *ev)
         oom_note(o, ev->job);
     } else if (ev->end == DEND_ILL) {
         ill_note(o, j, ev->device);
-    } else if (ev->end == DEND_ENDED && o->is_stopped) {
+    } else if (ev->end == DEND_ABSENT || (ev->end == DEND_ENDED && o->is_stopped)) {
         open_again(j);
     } else {
         lost_note(j);

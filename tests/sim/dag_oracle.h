@@ -67,6 +67,7 @@ void oracle_init(struct oracle *oracle, const struct dag_config *config, uint64_
 void oracle_add(struct oracle *oracle, const struct dag_job *job);
 void oracle_add_device(struct oracle *oracle, const struct dag_device *device, uint32_t n_cpus);
 void oracle_expect(struct oracle *oracle, uint32_t job, uint64_t expected_ms, uint64_t mem_bytes);
+void oracle_move(struct oracle *oracle, uint32_t job, uint32_t place);
 /* Before dag_step, after each of its actions, and when all have been told. */
 void oracle_event(struct oracle *oracle, const struct dag_event *event);
 void oracle_action(struct oracle *oracle, const struct dag *dag, const struct dag_action *action);

@@ -283,6 +283,8 @@ DAG = {
         "dag_end.c", "j->n_failures > j->n_retries", "j->n_failures > j->n_retries + 1"),
     "a command that cannot work is tried again": (
         "dag_end.c", "is_fatal || j->n_failures", "j->n_failures"),
+    "a job stays where its command is not": (
+        "dag.c", "    want.place = place;\n", "    (void)place;\n"),
     "a job is lost without end": (
         "dag_end.c", "    if (j->n_lost == LOST_MAX) {\n", "    if (false) {\n"),
     "out of memory beside others, and never alone": (

@@ -131,6 +131,13 @@ static void tell(struct world *w, struct dag_event ev)
 
 /* ---- facts ---- */
 
+static void job_moves(struct world *w, uint32_t job)
+{
+    uint32_t place = world_below(w, 3);
+    oracle_move(&w->oracle, job, place);
+    dag_move(w->dag, job, place);
+}
+
 static void job_exits(struct world *w, uint32_t job)
 {
     const struct oracle_job *j = &w->oracle.jobs[job];
@@ -138,6 +145,8 @@ static void job_exits(struct world *w, uint32_t job)
                           ? j->devices[world_below(w, j->n_devices)]
                           : UINT32_MAX;
     w->exit_ms[job] = NEVER;
+    if (w->end[job] == DEND_ABSENT)
+        job_moves(w, job);
     tell(w,
          (struct dag_event){.kind = DEV_ENDED, .job = job, .end = w->end[job], .device = device});
 }
@@ -207,6 +216,11 @@ static void user_acts(struct world *w, uint32_t index)
     uint32_t job = world_below(w, w->oracle.n_jobs);
     if (!world_chance(w, 0.3)) {
         tell(w, (struct dag_event){.kind = kinds[world_below(w, countof(kinds))], .job = job});
+        return;
+    }
+    if (world_chance(w, 0.2)) {
+        job_moves(w, job);
+        tell(w, (struct dag_event){.kind = DEV_TICK});
         return;
     }
     uint64_t expected_ms = world_chance(w, 0.7) ? world_span_ms(w, w->rates.run_ms) : 0;

@@ -24,15 +24,21 @@ static uint32_t target_value(const struct graph_file *file, const struct file_st
     return value_same(file, target->coords[selector->coord].list.at[row[selector->coord]]);
 }
 
-static uint32_t *target_head(const struct graph_file *file, const struct need *need,
-                             const uint32_t *row)
+/* Where the chain of these values begins; NULL: no row of the target has them. */
+static uint32_t *head_of(const struct graph_file *file, const struct need *need,
+                         const uint32_t *values)
 {
-    const struct file_stage *target = &file->stages[need->target];
-    uint64_t hash = 0;
-    for (uint32_t i = 0; i < target->n_coords; i++)
-        if (is_keyed(&need->selectors[i]))
-            hash = mix(hash, target_value(file, target, &need->selectors[i], row));
-    return &need->heads[hash & (need->n_heads - 1)];
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < file->stages[need->target].n_coords; i++) {
+        const struct selector *selector = &need->selectors[i];
+        if (!is_keyed(selector))
+            continue;
+        uint32_t number = values[i] - selector->first;
+        if (number >= selector->n_values)
+            return NULL;
+        at = need->is_direct ? at * selector->n_values + number : mix(at, number);
+    }
+    return &need->heads[need->is_direct ? at : at & (need->n_heads - 1)];
 }
 
 static bool is_allowed(const struct need *need, const struct file_stage *target,
@@ -44,19 +50,53 @@ static bool is_allowed(const struct need *need, const struct file_stage *target,
     return true;
 }
 
+static void values_span(const struct graph_file *file, const struct list *list,
+                        struct selector *selector)
+{
+    uint32_t last = 0;
+    selector->first = UINT32_MAX;
+    for (uint32_t k = 0; k < list->len; k++) {
+        selector->first = MIN(selector->first, value_same(file, list->at[k]));
+        last = MAX(last, value_same(file, list->at[k]));
+    }
+    selector->n_values = list->len > 0 ? last - selector->first + 1 : 0;
+}
+
+/* Decides how many heads there are, and how they are found. */
+static void heads_make(const struct graph_file *file, struct need *need)
+{
+    const struct file_stage *target = &file->stages[need->target];
+    uint64_t n_direct = 1, n_direct_max = 4 * (uint64_t)target->n_rows + 64;
+    for (uint32_t i = 0; i < target->n_coords; i++) {
+        struct selector *selector = &need->selectors[i];
+        if (!is_keyed(selector))
+            continue;
+        values_span(file, &target->coords[selector->coord].list, selector);
+        n_direct = n_direct <= n_direct_max ? n_direct * selector->n_values : n_direct;
+    }
+    need->is_direct = n_direct <= n_direct_max;
+    need->n_heads = 1;
+    while (need->n_heads < target->n_rows)
+        need->n_heads *= 2;
+    need->n_heads = need->is_direct ? (uint32_t)n_direct : need->n_heads;
+    need->heads = xcalloc((size_t)need->n_heads + 1, sizeof(*need->heads));
+}
+
 /* From the last row to the first, so that chains are in the order of the file. */
 static void table_make(const struct graph_file *file, struct need *need)
 {
     const struct file_stage *target = &file->stages[need->target];
-    need->n_heads = 1;
-    while (need->n_heads < target->n_rows)
-        need->n_heads *= 2;
-    need->heads = xcalloc(need->n_heads, sizeof(*need->heads));
+    uint32_t values[COORDS_MAX];
+    heads_make(file, need);
     need->chain = xcalloc((size_t)target->n_rows + 1, sizeof(*need->chain));
     for (uint32_t row = target->n_rows; row-- > 0;) {
-        if (!is_allowed(need, target, stage_row(target, row)))
+        const uint32_t *at = stage_row(target, row);
+        if (!is_allowed(need, target, at))
             continue;
-        uint32_t *head = target_head(file, need, stage_row(target, row));
+        for (uint32_t i = 0; i < target->n_coords; i++)
+            if (is_keyed(&need->selectors[i]))
+                values[i] = target_value(file, target, &need->selectors[i], at);
+        uint32_t *head = head_of(file, need, values);
         need->chain[row] = *head;
         *head = row + 1;
     }
@@ -66,10 +106,8 @@ static void table_make(const struct graph_file *file, struct need *need)
 
 /* The values that the keyed coordinates of a needed job have; false: there is none at that distance. */
 static bool wanted_values(const struct graph_file *file, const struct file_stage *stage,
-                          const struct need *need, const uint32_t *row, uint32_t *wanted,
-                          uint64_t *hash)
+                          const struct need *need, const uint32_t *row, uint32_t *wanted)
 {
-    *hash = 0;
     for (uint32_t i = 0; i < file->stages[need->target].n_coords; i++) {
         const struct selector *selector = &need->selectors[i];
         if (!is_keyed(selector))
@@ -81,7 +119,6 @@ static bool wanted_values(const struct graph_file *file, const struct file_stage
         if (selector->kind == SELECT_SHIFTED && is_off)
             return false;
         wanted[i] = value_same(file, coord->list.at[position]);
-        *hash = mix(*hash, wanted[i]);
     }
     return true;
 }
@@ -90,7 +127,7 @@ static bool is_wanted(const struct graph_file *file, const struct need *need,
                       const uint32_t *wanted, const uint32_t *row)
 {
     const struct file_stage *target = &file->stages[need->target];
-    for (uint32_t i = 0; i < target->n_coords; i++)
+    for (uint32_t i = 0; !need->is_direct && i < target->n_coords; i++)
         if (is_keyed(&need->selectors[i]) &&
             target_value(file, target, &need->selectors[i], row) != wanted[i])
             return false;
@@ -147,14 +184,14 @@ static int need_resolve(struct graph_file *file, const struct file_stage *stage,
 {
     const struct file_stage *target = &file->stages[need->target];
     uint32_t wanted[COORDS_MAX];
-    uint64_t hash;
     bool is_found = need->may_miss;
     int rc = 0;
-    if (!wanted_values(file, stage, need, row, wanted, &hash))
+    if (!wanted_values(file, stage, need, row, wanted))
         return 0;
     if (!need->heads)
         table_make(file, need);
-    uint32_t at = need->heads[hash & (need->n_heads - 1)];
+    const uint32_t *head = head_of(file, need, wanted);
+    uint32_t at = head ? *head : 0;
     for (; at && rc == 0; at = need->chain[at - 1]) {
         if (!is_wanted(file, need, wanted, stage_row(target, at - 1)))
             continue;
@@ -164,19 +201,13 @@ static int need_resolve(struct graph_file *file, const struct file_stage *stage,
     return rc == 0 && !is_found ? missing_fail(file, stage, need, row, wanted) : rc;
 }
 
-static int edge_compare(const void *a, const void *b)
-{
-    uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
-    return first < second ? -1 : first > second;
-}
-
 /* Two needs may name one job. */
 static void edges_sort(struct graph_file *file, size_t begin)
 {
     if (file->n_edges - begin < 2)
         return;
     size_t kept = begin;
-    qsort(file->edges + begin, file->n_edges - begin, sizeof(*file->edges), edge_compare);
+    numbers_sort(file->edges + begin, file->n_edges - begin);
     for (size_t i = begin; i < file->n_edges; i++)
         if (i == begin || file->edges[i] != file->edges[kept - 1])
             file->edges[kept++] = file->edges[i];

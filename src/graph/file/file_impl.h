@@ -275,6 +275,7 @@ MUST_CHECK int rows_make(struct graph_file *file, struct file_stage *stage);
 MUST_CHECK int needs_read(struct graph_file *file, struct file_stage *stage);
 MUST_CHECK int edges_make(struct graph_file *file);
 MUST_CHECK int order_make(struct graph_file *file);
+void numbers_sort(uint32_t *at, size_t n);
 /* The stage that a job, in the order of the file, belongs to. */
 struct file_stage *stage_of_job(const struct graph_file *file, uint32_t job);
 

@@ -288,19 +288,12 @@ void job_def_release(struct job_def *def)
 
 /* ---- jobs ---- */
 
-static int position_compare(const void *a, const void *b)
-{
-    uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
-    return first < second ? -1 : first > second;
-}
-
 static void needs_make(struct graph_file *file, uint32_t number, struct plan_job *job)
 {
     uint32_t *needs = file->needs;
     for (uint64_t i = file->edges_begin[number]; i < file->edges_begin[number + 1]; i++)
         needs[job->n_needs++] = file->place[file->edges[i]];
-    if (job->n_needs > 1)
-        qsort(needs, job->n_needs, sizeof(*needs), position_compare);
+    numbers_sort(needs, job->n_needs);
     job->needs = job->n_needs > 0 ? needs : NULL;
     file->needs += job->n_needs;
 }

@@ -19,7 +19,8 @@ struct selector {
     uint32_t coord; /* of the needed stage */
     uint32_t own;   /* the job's coordinate of that name, or NONE */
     int32_t shift;
-    bool *allowed; /* [positions] of SELECT_FIXED */
+    uint32_t first, n_values; /* the numbers of the values that needed jobs have: from `first` on */
+    bool *allowed;            /* [positions] of SELECT_FIXED */
 };
 
 /* Jobs of one stage. */
@@ -29,7 +30,11 @@ struct need {
     struct selector *selectors; /* [coordinates of the target] */
     bool may_miss; /* a shifted coordinate: at the ends of its list there is nothing to need */
     struct need *next;
-    /* The target's rows by the values of their SAME and SHIFTED coordinates: a hash table of chains. */
+    /*
+     * The target's rows by the values of their SAME and SHIFTED coordinates: chains, whose heads are at a number made of
+     * these values if such numbers are dense (neighbours are near each other then), else in a hash table.
+     */
     uint32_t *heads, *chain; /* row + 1 */
     uint32_t n_heads;
+    bool is_direct;
 };

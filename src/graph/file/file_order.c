@@ -4,6 +4,30 @@
  */
 #include "graph/file/file_impl.h"
 
+static int number_compare(const void *a, const void *b)
+{
+    uint32_t first = *(const uint32_t *)a, second = *(const uint32_t *)b;
+    return first < second ? -1 : first > second;
+}
+
+void numbers_sort(uint32_t *at, size_t n)
+{
+    enum {
+        FEW = 16
+    };
+    if (n > FEW) {
+        qsort(at, n, sizeof(*at), number_compare);
+        return;
+    }
+    for (size_t i = 1; i < n; i++) { /* by insertion: most jobs need a few */
+        uint32_t number = at[i];
+        size_t to = i;
+        for (; to > 0 && at[to - 1] > number; to--)
+            at[to] = at[to - 1];
+        at[to] = number;
+    }
+}
+
 struct file_stage *stage_of_job(const struct graph_file *file, uint32_t job)
 {
     size_t low = 0, high = file->stage_names.len;

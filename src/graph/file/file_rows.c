@@ -49,7 +49,7 @@ static int row_add(struct graph_file *file, struct file_stage *stage, const uint
 /* Candidate `number`: the last axis advances first. */
 static void candidate_of(const struct file_stage *stage, uint64_t number, uint32_t *row)
 {
-    uint32_t at[COORDS_MAX];
+    uint32_t at[COORDS_MAX] = {0};
     for (uint32_t axis = stage->n_axes; axis-- > 0;) {
         at[axis] = (uint32_t)(number % stage->axis_len[axis]);
         number /= stage->axis_len[axis];

@@ -70,6 +70,16 @@ const char *yaml_kind_name(const struct yaml_node *node)
 
 /* ---- nodes ---- */
 
+/* Releases of libfyaml differ in what they give for it: no token, or an empty one. */
+static bool is_left_out(struct fy_event *event)
+{
+    if (event->type != FYET_SCALAR)
+        return false;
+    struct fy_token *value = event->scalar.value;
+    return !value ||
+           (fy_token_scalar_style(value) == FYSS_PLAIN && fy_token_get_text_length(value) == 0);
+}
+
 static struct yaml_node *node_new(struct reader *reader, enum yaml_kind kind,
                                   struct fy_event *event)
 {
@@ -77,7 +87,7 @@ static struct yaml_node *node_new(struct reader *reader, enum yaml_kind kind,
     const struct fy_mark *mark = fy_event_start_mark(event);
     *node = (struct yaml_node){.kind = kind, .source = reader->source, .depth = 1, .weight = 1};
     /* What is left out has no place of its own: it is where the last thing is. */
-    if (mark) {
+    if (mark && !is_left_out(event)) {
         reader->line = (uint32_t)mark->line + 1;
         reader->column = (uint32_t)mark->column + 1;
     }

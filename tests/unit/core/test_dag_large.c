@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many jobs, and no memory: malloc and calloc can be told to fail. dag_scene.h says what the scenes
+ * Many jobs, and no memory: malloc, calloc and realloc can be told to fail. dag_scene.h says what the scenes
  * mean.
  */
 #include "unit/core/dag_scene.h"
@@ -125,8 +125,10 @@ static void paths_of_many_jobs_are_worked_out_now_and_then(void **state)
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *at, size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *at, size_t size);
 
 static unsigned fails_after = UINT32_MAX; /* so many allocations */
 
@@ -138,6 +140,11 @@ void *__wrap_malloc(size_t size)
 void *__wrap_calloc(size_t count, size_t size)
 {
     return fails_after > 0 && fails_after-- > 0 ? __real_calloc(count, size) : NULL;
+}
+
+void *__wrap_realloc(void *at, size_t size)
+{
+    return fails_after > 0 && fails_after-- > 0 ? __real_realloc(at, size) : NULL;
 }
 
 static struct dag *dag_or_null(unsigned n_allocations)

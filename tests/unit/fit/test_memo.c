@@ -109,14 +109,21 @@ static void the_file_stays_so_small_that_it_is_read_again(void **state)
     struct fit_memo memo = memo_of(word, "w", 1);
     assert_int_equal(fit_remember(&memo, NULL), ERR_USAGE);
     word[FIT_TEXT_BYTES_MAX] = '\0';
-    for (int i = 0; i < 70; i++) { /* 64 have room */
+    struct fit_memo many[62]; /* 63 have room */
+    cleanup_buf struct buf text = BUF_INIT;
+    for (size_t i = 0; i < countof(many); i++)
+        many[i] = memo_of(word, "other", i + 1);
+    fit_memos_format(&(struct fit_memos){many, countof(many)}, &text);
+    assert_int_equal(file_replace(path, buf_str(&text), NULL), 0);
+    for (int i = 0; i < 4; i++) {
         word[i] = 'x';
         assert_int_equal(fit_remember(&memo, NULL), 0);
     }
     assert_int_equal(stat(path, &st), 0);
     assert_true(st.st_size <= FIT_MEMO_BYTES_MAX);
     fit_memos_read(&all);
-    assert_true(all.len > 50 && all.len < 70);
+    assert_true(all.len > 60 && all.len < countof(many) + 4);
+    assert_string_equal(all.at[all.len - 1].of.command, word);
     fit_memos_release(&all);
 }
 

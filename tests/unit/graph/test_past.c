@@ -64,6 +64,7 @@ static void close_session(struct session *s)
 {
     record_flush(&s->graph);
     record_close(&s->graph);
+    learned_close(&s->graph);
     store_close(s->graph.shell.store);
     buf_release(&s->graph.stale);
     s->plan.jobs = NULL;

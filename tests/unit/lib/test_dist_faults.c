@@ -8,9 +8,12 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <time.h>
 
 #include "base/attr.h"
@@ -210,11 +213,26 @@ static int use_wrongly(uint32_t rank, uint32_t size, const void *arg)
     return 0;
 }
 
+/* The longest time there is must not be in the past. */
+static int wait_for_ever(uint32_t rank, uint32_t size, const void *arg)
+{
+    struct muster_dist *dist =
+        muster_dist_open(&(struct muster_dist_opts){.timeout_ms = UINT64_MAX});
+    (void)size;
+    (void)arg;
+    CHECK(muster_dist_code(dist) == 0, "%s", muster_dist_error(dist));
+    if (rank == 1)
+        sleep_ms(400); /* longer than until others look at the time */
+    CHECK(muster_dist_barrier(dist) == 0, "%s", muster_dist_error(dist));
+    return muster_dist_close(dist);
+}
+
 /* At once, since most of the time is waited for. */
 static void test_told(void **state)
 {
     (void)state;
-    static rank_main *const runs[] = {come_late, leave_early, one_fails, use_wrongly};
+    static rank_main *const runs[] = {come_late, leave_early, one_fails, use_wrongly,
+                                      wait_for_ever};
     struct ranks worlds[countof(runs)];
     for (size_t i = 0; i < countof(runs); i++)
         worlds[i] = ranks_begin(3, (unsigned)i, runs[i], NULL);
@@ -253,6 +271,32 @@ static int first_missing(uint32_t rank, uint32_t size, const void *arg)
                : open_expect(300, MUSTER_DIST_ETIMEOUT, "rank 0 of 2 did not come within 0.3");
 }
 
+/* As if it were stopped while it listens. */
+static int first_is_dumb(uint32_t rank, uint32_t size, const void *arg)
+{
+    char error[200];
+    struct md_place place;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)size;
+    (void)arg;
+    uint64_t begin_ns = md_now_ns();
+    if (rank == 1) {
+        int rc = open_expect(500, MUSTER_DIST_ETIMEOUT,
+                             "rank 0 of 2 did not answer rank 1 within 0.5 s");
+        CHECK(md_now_ns() - begin_ns < 4000000000, "it waited longer than it was told to");
+        return rc;
+    }
+    CHECK(md_place_read(&place, error, sizeof(error)) == 0, "%s", error);
+    int len =
+        snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "muster-dist-%s", place.key);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    CHECK(bind(fd, (const struct sockaddr *)&address, bytes) == 0 && listen(fd, 128) == 0,
+          "no socket");
+    sleep_ms(5000);
+    return 0;
+}
+
 static int sizes_differ(uint32_t rank, uint32_t size, const void *arg)
 {
     (void)arg;
@@ -284,9 +328,9 @@ static void test_not_opened(void **state)
 {
     (void)state;
     struct ranks early = ranks_begin(3, 0, ends_early, NULL);
-    struct ranks worlds[] = {ranks_begin(4, 1, some_missing, NULL),
-                             ranks_begin(2, 2, first_missing, NULL),
-                             ranks_begin(2, 3, sizes_differ, NULL)};
+    struct ranks worlds[] = {
+        ranks_begin(4, 1, some_missing, NULL), ranks_begin(2, 2, first_missing, NULL),
+        ranks_begin(2, 3, sizes_differ, NULL), ranks_begin(2, 4, first_is_dumb, NULL)};
     for (size_t i = 0; i < countof(worlds); i++)
         ranks_end_well(&worlds[i]);
     assert_int_equal(ranks_status(&early, 0), 0);

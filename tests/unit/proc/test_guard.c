@@ -337,9 +337,9 @@ static void descriptors_may_overlap_their_targets(void **state)
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
         int high_in = fcntl(in, F_DUPFD, 100), high_out = fcntl(out, F_DUPFD, 100);
+        close(in), close(out), close(to_worker), close(from_worker);
         dup2(high_in, 2), dup2(high_out, 0), dup2(null, 1), dup2(null, 4);
-        close(in), close(out), close(to_worker), close(from_worker), close(high_in),
-            close(high_out);
+        close(high_in), close(high_out);
         const char *argv[WORDS_MAX + 2];
         struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"cat", "", NULL});
         opts.stdin_fd = 2, opts.stdout_fd = 0, opts.stderr_fd = 1, opts.channel_fd = 4;
@@ -398,6 +398,7 @@ static void orders_do_what_they_say(void **state)
         int before; /* a signal the worker gets first; 0: none */
     } cases[] = {
         {{"sleep", ""}, guard_terminate, SIGTERM, 0},
+        {{"sleep", ""}, guard_dismiss, SIGTERM, 0},
         {{"sleep", ""}, guard_terminate, SIGTERM, SIGSTOP},
         {{"sleep", ""}, guard_kill, SIGKILL, SIGSTOP},
         {{"ignore", "15", "sleep", ""}, guard_terminate, SIGKILL, 0},
@@ -415,6 +416,7 @@ static void orders_do_what_they_say(void **state)
         struct guard guard = GUARD_INIT;
         struct outcome outcome = {0};
         pid_t written[PIDS_MAX];
+        opts.guard_stays = cases[i].order == guard_dismiss;
         spawn(&guard, &opts);
         assert_true(WAIT_UNTIL(pids_read(folder, "pids", written) == 1));
         kill(written[0], cases[i].before);
@@ -467,6 +469,145 @@ static void an_order_to_a_dead_guard_is_harmless(void **state)
     assert_true(guard_read(&guard, &report, &err) < 0);
     assert_non_null(strstr(err.text, "has ended"));
     guard_close(&guard);
+}
+
+/* Starts a worker under a guard that stays, and reads what it prints. */
+static void next_run(struct guard *guard, struct spawn_opts opts, struct guard_report *last,
+                     struct buf *out)
+{
+    char block[4096];
+    int from_worker;
+    opts.guard_stays = true;
+    pipe_open(&from_worker, &opts.stdout_fd);
+    if (guard->pid < 0)
+        spawn(guard, &opts);
+    else
+        assert_int_equal(guard_start(guard, &opts, NULL), 0);
+    close(opts.stdout_fd);
+    buf_reset(out);
+    for (ssize_t got; (got = read(from_worker, block, sizeof(block))) > 0;)
+        buf_add(out, block, (size_t)got);
+    close(from_worker);
+    do
+        assert_true(next_report(guard, last));
+    while (last->kind != GUARD_GONE && last->kind != GUARD_EXEC_FAILED);
+}
+
+static void guard_let_go(struct guard *guard)
+{
+    pid_t pid = guard->pid;
+    int status;
+    guard_close(guard);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* Each has streams, a folder, an environment and a command of its own, and nothing of the one before. */
+static void a_guard_that_stays_starts_one_worker_after_the_other(void **state)
+{
+    (void)state;
+    char *folder = folder_new(), *pids = path_join(folder, "pids");
+    const struct {
+        const char *words[WORDS_MAX];
+        const char *cwd, *entry, *out;
+        int kind, value;
+    } cases[] = {
+        {{"say", "TINT"}, NULL, "TINT=green", "green\n", GUARD_GONE, 0},
+        {{"grandchild", pids, "exit", "3"}, NULL, "TINT=red", "", GUARD_GONE, 1},
+        {{"list-fds", ""}, NULL, "TINT=red", "0 1 2 ", GUARD_GONE, 0},
+        {{"cwd", ""}, "/usr", "TINT=red", "/usr\n", GUARD_GONE, 0},
+        {{"cwd", ""}, "/no/such", "TINT=red", "", GUARD_EXEC_FAILED, ENOENT},
+        {{"say", "TINT"}, NULL, "OTHER=1", "(unset)\n", GUARD_GONE, 0},
+    };
+    struct guard guard = GUARD_INIT;
+    struct buf out = BUF_INIT;
+    for (size_t i = 0; i < countof(cases); i++) {
+        const char *argv[WORDS_MAX + 2];
+        struct guard_report last;
+        struct spawn_opts opts = zoo_opts(argv, cases[i].words);
+        opts.cwd = cases[i].cwd;
+        opts.envp = (const char *const[]){cases[i].entry, NULL};
+        next_run(&guard, opts, &last, &out);
+        assert_int_equal(last.kind, cases[i].kind);
+        assert_int_equal(last.value, cases[i].value);
+        assert_string_equal(buf_text(&out), cases[i].out);
+    }
+    guard_let_go(&guard);
+    buf_release(&out);
+    free(pids);
+    folder_free(folder);
+}
+
+/* Longer than a message may be. */
+static void a_worker_may_have_long_arguments_and_a_long_environment(void **state)
+{
+    (void)state;
+    enum {
+        LEN = 100000
+    };
+    const char *argv[WORDS_MAX + 2];
+    char *entry = xcalloc(LEN + 1, 1);
+    struct guard guard = GUARD_INIT;
+    struct guard_report last;
+    struct buf out = BUF_INIT;
+    memset(entry, 'x', LEN);
+    memcpy(entry, "TINT=", 5);
+    struct spawn_opts opts =
+        zoo_opts(argv, (const char *const[]){"say", "TINT", "say", entry, NULL});
+    opts.envp = (const char *const[]){entry, NULL};
+    for (int i = 0; i < 2; i++) {
+        next_run(&guard, opts, &last, &out);
+        assert_int_equal(out.len, LEN - 5 + 1 + strlen("(unset)\n"));
+        assert_int_equal(memcmp(out.at, entry + 5, LEN - 5), 0);
+    }
+    guard_let_go(&guard);
+    buf_release(&out);
+    free(entry);
+}
+
+/* An order may come when its worker is gone already: the next one must not pay for it. */
+static void an_order_for_a_worker_that_is_gone_does_not_reach_the_next(void **state)
+{
+    (void)state;
+    const char *argv[WORDS_MAX + 2];
+    struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"exit", "0", NULL});
+    struct guard guard = GUARD_INIT;
+    struct outcome outcome = {0};
+    struct guard_report report;
+    opts.guard_stays = true;
+    spawn(&guard, &opts);
+    await(&guard, GUARD_GONE, &report);
+    guard_terminate(&guard);
+    guard_kill(&guard);
+    opts = zoo_opts(argv, (const char *const[]){"exit", "7", NULL});
+    assert_int_equal(guard_start(&guard, &opts, NULL), 0);
+    drain(&guard, &outcome);
+    assert_int_equal(outcome.n_reports, 3);
+    assert_int_equal(outcome.reports[1].exit_code, 7);
+}
+
+/* A lock of one worker's device is not held while the next one runs, or none. */
+static void a_guard_that_stays_lets_go_of_the_locks_of_a_worker_that_is_gone(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/muster-test-held-XXXXXX";
+    const char *argv[WORDS_MAX + 2];
+    struct guard guard = GUARD_INIT;
+    struct guard_report report;
+    int locked = mkostemp(path, O_CLOEXEC), looking = open(path, O_RDONLY | O_CLOEXEC);
+    unlink(path);
+    assert_int_equal(flock(locked, LOCK_EX), 0);
+    struct spawn_opts opts = zoo_opts(argv, (const char *const[]){"exit", "0", NULL});
+    opts.held_fds = &locked;
+    opts.n_held_fds = 1;
+    opts.guard_stays = true;
+    spawn(&guard, &opts);
+    await(&guard, GUARD_GONE, &report);
+    close(locked);
+    assert_int_equal(flock(looking, LOCK_EX | LOCK_NB), 0);
+    assert_true(is_alive(guard.pid));
+    close(looking);
+    guard_let_go(&guard);
 }
 
 /* Orders to it fail from now on, while its own end of the socket stays open. */
@@ -551,6 +692,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(orders_do_what_they_say),
         cmocka_unit_test(a_worker_dies_with_its_guard),
         cmocka_unit_test(an_order_to_a_dead_guard_is_harmless),
+        cmocka_unit_test(a_guard_that_stays_starts_one_worker_after_the_other),
+        cmocka_unit_test(a_worker_may_have_long_arguments_and_a_long_environment),
+        cmocka_unit_test(an_order_for_a_worker_that_is_gone_does_not_reach_the_next),
+        cmocka_unit_test(a_guard_that_stays_lets_go_of_the_locks_of_a_worker_that_is_gone),
         cmocka_unit_test(an_order_that_cannot_be_sent_is_carried_out_all_the_same),
         cmocka_unit_test(what_a_worker_leaves_behind_is_ended_and_counted),
     };

@@ -51,11 +51,16 @@ class AutoTokenizer:
 
 class AutoModelForCausalLM:
     @classmethod
-    def from_pretrained(cls, name, torch_dtype):
+    def from_pretrained(cls, name, torch_dtype, device_map=None):
         assert torch_dtype == "auto"
-        return cls()
+        model = cls()
+        model.device_map = device_map
+        if device_map:
+            print("device_map", sorted(device_map.items()))
+        return model
 
     def to(self, device):
+        assert not self.device_map, "a model that is spread is where it belongs"
         return self
 
     def eval(self):

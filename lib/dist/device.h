@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Values in the memory of a GPU of NVIDIA. Which operation has such values is asked of the driver, by
+ * their addresses. The ranks meet for it over their backend, as for any other; then NCCL moves the
+ * values (nccl.c), or they are copied to the host and back; and the ranks meet again, so that an
+ * operation has either ended on all of them or on none.
+ *
+ * The calling thread's part is md_device_place: an event on the caller's stream, for which the
+ * operation waits on a stream of its own, whichever thread does it later.
+ */
+#pragma once
+
+#include "cuda_driver.h"
+
+/* How values in device memory get to the other ranks. */
+enum md_device_way {
+    MD_BY_SIZE, /* of the world: by NCCL, if there are others */
+    MD_BY_HOST,
+    MD_BY_NCCL
+};
+
+struct md_nccl; /* nccl.c */
+
+struct md_device {
+    struct cuda_functions cuda;
+    enum md_device_way way;
+    cuda_stream stream_of_caller;
+    pthread_mutex_t lock; /* for the choice of the device, at the first operation that has one */
+    bool is_chosen;
+    int ordinal, device;
+    cuda_context context; /* the device's primary one, which is NCCL's */
+    /* For the thread that does the operations: */
+    cuda_stream stream;
+    cuda_event done;
+    uint64_t deadline_ns;
+    struct md_nccl *nccl; /* NULL: no communicator yet */
+    char *host[2];        /* in and out, on their way through the host */
+    size_t host_bytes[2];
+};
+
+int md_device_open(struct muster_dist *dist, enum md_device_way way, void *stream);
+void md_device_close(struct muster_dist *dist);
+/* Find where the values are; if in device memory, mark on the caller's stream when they are ready. */
+int md_device_place(struct muster_dist *dist, struct md_call *call);
+void md_device_forget(struct muster_dist *dist, void *ready);
+/* The whole operation: meet, move, meet. */
+int md_device_run(struct muster_dist *dist, const struct md_call *call);
+
+/* What is waited for: 1 it is there, 0 not yet, negative: an error. */
+typedef int md_device_look(struct muster_dist *dist);
+/*
+ * Wait, looking at the other ranks meanwhile. 0, or the error: of whoever was told, is gone, or the time
+ * that is over, in which case `what` did not end.
+ */
+int md_device_wait(struct muster_dist *dist, const struct md_call *call, md_device_look *look,
+                   const char *what);
+/* Whether all that was put on the stream before the event `done` is done. */
+int md_device_done_look(struct muster_dist *dist);
+
+/* Make the device's context this thread's, until it is left again. */
+int md_device_enter(struct muster_dist *dist);
+void md_device_leave(struct muster_dist *dist);
+int md_device_check(struct muster_dist *dist, int status, const char *what);
+/* Whether an address is one of device memory; that of another device, or context, is an error. */
+int md_device_find(struct muster_dist *dist, const void *at, bool *is_device);
+
+/* ---- device_memory.c ---- */
+
+void *md_device_memory_new(struct muster_dist *dist, size_t bytes);
+void md_device_memory_free(struct muster_dist *dist, void *at);
+/* On the caller's stream, between any memory; returns at once. from NULL: zeros, into device memory. */
+int md_device_put(struct muster_dist *dist, void *to, const void *from, size_t bytes);
+/* Likewise, and wait for it. */
+int md_device_copy(struct muster_dist *dist, void *to, const void *from, size_t bytes);
+
+/* ---- nccl.c; with the device's context ---- */
+
+int md_nccl_run(struct muster_dist *dist, const struct md_call *call);
+/* End what is under way, and release the communicator. Needs no other rank. */
+void md_nccl_end(struct muster_dist *dist);

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster plan: which part of a model goes to which device. The plan is made in src/plan.
+ */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/outfile.h"
+#include "base/parse.h"
+#include "base/talk.h"
+#include "base/xalloc.h"
+#include "cli/plan_devices.h"
+#include "cli/verbs.h"
+#include "device/spec.h"
+#include "opt/say.h"
+#include "plan/plan.h"
+
+#define RESERVE_DEFAULT ((uint64_t)512 << 20)
+
+struct plan_options {
+    struct plan_devices_wish devices;
+    struct plan_wish of;
+    const char *layout, *out, *plot, *check;
+    uint64_t reserve_bytes; /* UINT64_MAX: the default of the method */
+    bool is_json, explains, is_quiet;
+};
+
+/* ---- values of options ---- */
+
+struct choice {
+    const char *word;
+    unsigned value;
+};
+
+static int choice_find(struct str text, const struct choice *choices, size_t n, unsigned *out,
+                       struct err *err)
+{
+    cleanup_buf struct buf all = BUF_INIT;
+    for (size_t i = 0; i < n; i++) {
+        if (str_equal(text, str_of(choices[i].word))) {
+            *out = choices[i].value;
+            return 0;
+        }
+        buf_addf(&all, "%s%s", i > 0 ? ", " : "", choices[i].word);
+    }
+    return fail(err, ERR_USAGE, "expected %s, found '%.*s'", buf_text(&all),
+                (int)MIN(text.len, (size_t)40), text.at);
+}
+
+static const struct choice methods[] = {
+    {"optimal", PARTITION_OPTIMAL},       {"balanced", PARTITION_BALANCED},
+    {"auto", PARTITION_BALANCED},         {"balanced_low_0", PARTITION_BALANCED_LOW_0},
+    {"sequential", PARTITION_SEQUENTIAL},
+};
+static const struct choice goals[] = {
+    {"memory", PARTITION_LEAST_MEMORY},
+    {"stage", PARTITION_LEAST_STAGE},
+    {"latency", PARTITION_LEAST_LATENCY},
+};
+static const struct choice types[] = {
+    {"auto", 0}, {"bfloat16", 2}, {"float16", 2}, {"float32", 4}, {"float64", 8},
+};
+
+static int method_store(struct str text, void *field, struct err *err)
+{
+    unsigned value = PARTITION_OPTIMAL;
+    int rc = choice_find(text, methods, countof(methods), &value, err);
+    *(enum partition_method *)field = (enum partition_method)value;
+    return rc;
+}
+
+static int goal_store(struct str text, void *field, struct err *err)
+{
+    unsigned value = PARTITION_LEAST_MEMORY;
+    int rc = choice_find(text, goals, countof(goals), &value, err);
+    *(enum partition_goal *)field = (enum partition_goal)value;
+    return rc;
+}
+
+static int type_store(struct str text, void *field, struct err *err)
+{
+    unsigned value = 0;
+    int rc = choice_find(text, types, countof(types), &value, err);
+    *(uint32_t *)field = value;
+    return rc;
+}
+
+/* ---- what it does ---- */
+
+static int outputs_write(const struct plan_options *options, const char *path,
+                         const struct model_plan *plan, struct err *err)
+{
+    cleanup_buf struct buf map = BUF_INIT, svg = BUF_INIT;
+    int rc = 0;
+    if (options->plot) {
+        plan_svg_add(plan, path, &svg);
+        rc = outfile_put(options->plot, buf_str(&svg), err);
+    }
+    if (rc == 0 && options->out && plan_missing_bytes(plan) == 0) {
+        plan_map_add(plan, &map);
+        rc = strcmp(options->out, "-") == 0 ? stdout_put(buf_str(&map), err)
+                                            : outfile_put(options->out, buf_str(&map), err);
+    }
+    return rc;
+}
+
+/* What Accelerate would do, for comparison. */
+static int explanation_add(const struct model_plan *plan, struct buf *out, struct err *err)
+{
+    struct plan_wish wish = plan->wish;
+    struct model_plan other;
+    wish.method = PARTITION_BALANCED;
+    if (plan->wish.method != PARTITION_OPTIMAL) {
+        plan_explanation_add(plan, NULL, out);
+        return 0;
+    }
+    int rc = model_plan_make(plan->model, &wish, &other, err);
+    if (rc == 0)
+        plan_explanation_add(plan, &other, out);
+    model_plan_release(&other);
+    return rc;
+}
+
+static int report(const struct plan_options *options, const char *path,
+                  const struct model_plan *plan, struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT, cures = BUF_INIT;
+    bool is_map_on_stdout = options->out && strcmp(options->out, "-") == 0;
+    int rc = 0;
+    if (options->is_json) {
+        plan_json_add(plan, &out);
+        return stdout_put(buf_str(&out), err);
+    }
+    if (is_map_on_stdout)
+        return 0;
+    plan_table_add(plan, path, &out);
+    buf_add_char(&out, '\n');
+    plan_picture_add(plan, &out);
+    if (options->explains) {
+        buf_add_char(&out, '\n');
+        rc = explanation_add(plan, &out, err);
+    }
+    if (plan_missing_bytes(plan) > 0 && !options->check)
+        plan_cures_add(plan, &cures);
+    if (cures.len > 0)
+        buf_addf(&out, "\nIt would fit with one of these:\n%s", buf_text(&cures));
+    return rc ? rc : stdout_put(buf_str(&out), err);
+}
+
+static int missing_fail(const struct model_plan *plan, struct err *err)
+{
+    char missing[16], unit[16];
+    struct str name = plan->map->missing_name;
+    size_format(missing, plan_missing_bytes(plan));
+    size_format(unit, plan->map->missing_unit_bytes);
+    return name.len > 0
+               ? fail(err, ERR_FAILED,
+                      "it does not fit: %s are missing; %.*s, of %s, is the largest part without a "
+                      "place",
+                      missing, (int)MIN(name.len, (size_t)120), name.at, unit)
+               : fail(err, ERR_FAILED, "it does not fit: %s are missing", missing);
+}
+
+static int check(const struct plan_options *options, const char *path, struct model_plan *plan,
+                 struct err *err)
+{
+    struct plan_check result = {0};
+    cleanup_buf struct buf text = BUF_INIT;
+    int rc = file_read(options->check, PLAN_MAP_BYTES_MAX, &text, err);
+    if (rc == 0)
+        rc = plan_map_take(plan, options->check, buf_str(&text), &result, err);
+    struct str rest = buf_str(&result.problems), line;
+    while (rc == 0 && str_next(&rest, '\n', &line))
+        if (line.len > 0)
+            talk("%.*s", (int)line.len, line.at);
+    buf_release(&result.problems);
+    if (rc == 0)
+        rc = report(options, path, plan, err);
+    if (rc == 0 && result.n_problems > 0)
+        rc = fail(err, ERR_FAILED, "%s: %zu problem%s", options->check, result.n_problems,
+                  plural(result.n_problems));
+    return rc == 0 && plan_missing_bytes(plan) > 0 ? missing_fail(plan, err) : rc;
+}
+
+static void remarks_say(const struct app *app, const struct model *model,
+                        const struct model_plan *plan)
+{
+    const struct model_config *config = &model->config;
+    if (plan->tree.is_guessed)
+        say(app,
+            "%s%s: the order of modules is guessed from the files, and numbered modules are not "
+            "cut; --layout says it better",
+            config->class_name[0] ? config->class_name : "no config.json names an architecture",
+            config->class_name[0] ? " is not in the table of architectures" : "");
+    if (config->context_max > 0 && plan->wish.context > config->context_max)
+        say(app, "--context %lu is more than the %lu tokens of config.json", plan->wish.context,
+            config->context_max);
+}
+
+static int plan_of(const struct app *app, const struct plan_options *options, const char *path,
+                   const struct model *model, struct err *err)
+{
+    struct model_plan plan = {0};
+    int rc = model_plan_make(model, &options->of, &plan, err);
+    if (rc == ERR_DATA)
+        wrap(err, rc, "%s", path);
+    if (rc == 0)
+        remarks_say(app, model, &plan);
+    if (rc == 0 && options->check)
+        rc = check(options, path, &plan, err);
+    else if (rc == 0) {
+        rc = report(options, path, &plan, err);
+        if (rc == 0)
+            rc = outputs_write(options, path, &plan, err);
+        if (rc == 0 && plan_missing_bytes(&plan) > 0)
+            rc = missing_fail(&plan, err);
+    }
+    model_plan_release(&plan);
+    return rc;
+}
+
+static int plan_run(struct app *app, void *request, int argc, char **argv, char **command,
+                    struct err *err)
+{
+    struct plan_options *options = request;
+    struct plan_device_list devices = {0};
+    struct model model = {0};
+    (void)command;
+    app->quiet = options->is_quiet;
+    if (argc != 1)
+        return fail(err, ERR_USAGE, "give one model: a folder, or a file of tensors");
+    bool is_optimal = options->of.method == PARTITION_OPTIMAL;
+    options->of.reserve_bytes = options->reserve_bytes < UINT64_MAX ? options->reserve_bytes
+                                : is_optimal                        ? RESERVE_DEFAULT
+                                                                    : 0;
+    options->of.layout = options->layout ? str_of(options->layout) : (struct str){"", 0};
+    options->of.sets_no_limits = options->devices.gpus && !is_optimal;
+    int rc = plan_devices_make(app, &options->devices, &devices, err);
+    if (rc == 0)
+        rc = model_read(argv[0], &model, err);
+    options->of.devices = devices.at;
+    options->of.n_devices = devices.len;
+    if (rc == 0)
+        rc = plan_of(app, options, argv[0], &model, err);
+    model_release(&model);
+    plan_devices_release(&devices);
+    return rc;
+}
+
+#define FIELD(name)   offsetof(struct plan_options, name)
+#define OF(name)      offsetof(struct plan_options, of.name)
+#define DEVICES(name) offsetof(struct plan_options, devices.name)
+
+/* clang-format off */
+static const struct opt plan_opts[] = {
+    {OPT_HEADING, .help = "Devices"},
+    {OPT_TEXT, 'g', "gpus", "SPEC", "devices of this machine, with the memory that is free on them: all, 0,2, free:20GiB", DEVICES(gpus), .check = spec_check},
+    {OPT_TEXT, 0, "devices", "SIZES", "devices by their memory, as GPU 0, 1, …: 24GiB,24GiB,80GiB; 4x24GiB for four; 80GiB=2 for one that is twice as fast as others", DEVICES(sizes), .check = plan_sizes_check},
+    {OPT_SIZE, 0, "cpu", "SIZE", "what fits on no GPU may take so much memory of the CPU", DEVICES(cpu_bytes)},
+    {OPT_FLAG, 0, "disk", NULL, "the rest may be on the disk", DEVICES(has_disk)},
+    {OPT_SIZE, 0, "reserve", "SIZE", "memory of each GPU for the driver's context and workspaces (default 512MiB; 0 with Accelerate's methods, for which sizes are max_memory)", FIELD(reserve_bytes)},
+    {OPT_HEADING, .help = "The model"},
+    {OPT_PARSE, 0, "dtype", "TYPE", "type in which floats are loaded: float16, bfloat16, float32, or auto, that of config.json, else of the files (default auto)", OF(type_bytes), .parse = type_store},
+    {OPT_U64, 0, "context", "N", "tokens of a sequence (default: those of config.json, at most 4096)", OF(context), 1, 1000000000},
+    {OPT_U64, 0, "batch", "N", "sequences at a time (default 1)", OF(batch), 1, 1000000000},
+    {OPT_TEXT, 0, "layout", "MODULES", "the order of modules and which of them are never cut, for an architecture that is not in the table: 'model.embed_tokens model.layers.*! model.norm lm_head=model.embed_tokens'", FIELD(layout)},
+    {OPT_HEADING, .help = "The map"},
+    {OPT_PARSE, 0, "method", "NAME", "optimal, or one of Accelerate's: balanced (also auto), balanced_low_0, sequential (default optimal)", OF(method), .parse = method_store},
+    {OPT_PARSE, 0, "goal", "GOAL", "of the optimal map: memory, the fullest GPU as empty as can be; stage, the slowest device as fast as can be; latency, the sum of them (default memory)", OF(goal), .parse = goal_store},
+    {OPT_PATH, 'o', "output", "FILE", "write the device_map, as transformers reads it; - for stdout", FIELD(out)},
+    {OPT_PATH, 0, "plot", "FILE", "draw it as SVG", FIELD(plot)},
+    {OPT_PATH, 0, "check", "FILE", "make no map: does this one fit the model and the devices?", FIELD(check)},
+    {OPT_FLAG, 0, "explain", NULL, "say how the numbers come about", FIELD(explains)},
+    {OPT_FLAG, 0, "json", NULL, "print one JSON object per line instead of a table", FIELD(is_json)},
+    {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", FIELD(is_quiet)},
+    {OPT_END},
+};
+/* clang-format on */
+
+static void plan_defaults(void *request)
+{
+    struct plan_options *options = request;
+    options->of.method = PARTITION_OPTIMAL;
+    options->reserve_bytes = UINT64_MAX;
+}
+
+static const char *const plan_examples[] = {
+    "muster plan models/gpt-neox-20b --devices 4x24GiB -o device_map.json",
+    "a model of 20 billion parameters over four GPUs of 24 GiB",
+    "muster plan models/Llama-3.1-70B -g all --context 8192 --batch 4 --explain",
+    "over the GPUs of this machine, with the KV cache of four sequences",
+    "muster plan models/Mixtral-8x7B --devices 2x24GiB --cpu 64GiB --method balanced -o -",
+    "the map that Accelerate would make, with the rest in the memory of the CPU",
+    NULL,
+};
+
+const struct cmd cmd_plan = {
+    .name = "plan",
+    .args = "[OPTION]... MODEL",
+    .summary = "make a device map for a model that is too large for one GPU",
+    .details =
+        "MODEL is a folder with safetensors or pytorch_model.bin and config.json, or a file .safetensors, .bin, .pt or "
+        ".gguf. Only headers are read. The map says for each module on which device it is, so that weights, KV cache "
+        "and activations fit; transformers takes it as device_map.",
+    .opts = plan_opts,
+    .examples = plan_examples,
+    .request_size = sizeof(struct plan_options),
+    .defaults = plan_defaults,
+    .run = plan_run,
+};

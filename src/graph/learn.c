@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the jobs of a stage take: of those that are done one learns what to expect of the others. Times decide who starts
+ * first, and memory, where the file leaves it to us, which jobs share a device.
+ */
+#include "base/cleanup.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+
+enum {
+    MARGIN =
+        8 /* a peak that is higher by less than an eighth is within the margin of what is reserved */
+};
+
+void learned_close(struct graph *graph)
+{
+    free(steal_ptr(&graph->learned.stages));
+    free(steal_ptr(&graph->learned.next));
+}
+
+void learned_open(struct graph *graph)
+{
+    learned_close(graph);
+    graph->learned.stages = xcalloc(graph->plan->n_stages + 1, sizeof(*graph->learned.stages));
+}
+
+static struct learned *learned_of(const struct graph *graph, const struct graph_job *job)
+{
+    return &graph->learned.stages[job->plan->stage];
+}
+
+static void take(struct learned *learned, uint64_t ran_ms, uint64_t mem_peak_bytes)
+{
+    learned->ms += MAX(ran_ms, (uint64_t)1); /* 0 would be unknown */
+    learned->n++;
+    learned->mem_peak_bytes = MAX(learned->mem_peak_bytes, mem_peak_bytes);
+}
+
+void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms)
+{
+    take(learned_of(graph, job), ran_ms, job->mem_peak_bytes);
+}
+
+/* A job that was done itself has its own time, and its own peak. */
+static void expect(struct graph_job *job, const struct learned *learned)
+{
+    if (learned->n > 0 && (!job->was_done || job->expected_ms == 0))
+        job->expected_ms = (uint32_t)MIN(learned->ms / learned->n, (uint64_t)UINT32_MAX);
+    if (!job->was_done || job->mem_peak_bytes == 0)
+        job->mem_peak_bytes = MAX(job->mem_peak_bytes, learned->mem_peak_bytes);
+}
+
+static void told(struct learned *learned)
+{
+    learned->told_n = learned->n;
+    learned->told_mem_bytes = learned->mem_peak_bytes;
+}
+
+void learned_spread(struct graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        expect(&graph->jobs[i], learned_of(graph, &graph->jobs[i]));
+    for (uint32_t i = 0; i <= graph->plan->n_stages; i++)
+        told(&graph->learned.stages[i]);
+}
+
+/* The jobs of each stage as a list, since a graph may have as many stages as jobs. */
+static void lists_make(struct graph *graph)
+{
+    const struct plan *plan = graph->plan;
+    if (graph->learned.next)
+        return;
+    graph->learned.next = xcalloc(plan->n_jobs + 1, sizeof(*graph->learned.next));
+    for (uint32_t i = 0; i < plan->n_stages; i++)
+        graph->learned.stages[i].first_job = DAG_NO_JOB;
+    for (uint32_t i = plan->n_jobs; i-- > 0;) {
+        struct learned *learned = &graph->learned.stages[plan->jobs[i].stage];
+        graph->learned.next[i] = learned->first_job;
+        learned->first_job = i;
+    }
+}
+
+static void stage_tell(struct graph *graph, struct learned *learned)
+{
+    lists_make(graph);
+    told(learned);
+    for (uint32_t i = learned->first_job; i != DAG_NO_JOB; i = graph->learned.next[i]) {
+        struct graph_job *job = &graph->jobs[i];
+        expect(job, learned);
+        dag_expect(graph->dag, i, job->expected_ms, job_memory_wanted(graph, job));
+    }
+}
+
+/* Rarely: a stage may have a million jobs. One with a smaller batch takes less memory than the others will. */
+void learned_take(const struct process *process)
+{
+    struct graph *graph = process->graph;
+    const struct graph_job *job = &graph->jobs[process->job];
+    struct learned *learned = learned_of(graph, job);
+    if (job->plan->stage >= graph->plan->n_stages || process->n_halvings > 0)
+        return; /* added jobs are of any kind */
+    take(learned, graph->shell.now_ms - process->started_ms, process->mem_peak_bytes);
+    bool is_news =
+        learned->n >= 2 * learned->told_n ||
+        learned->mem_peak_bytes > learned->told_mem_bytes + learned->told_mem_bytes / MARGIN;
+    if (is_news && graph->plan->stages[job->plan->stage].n_jobs > 1)
+        stage_tell(graph, learned);
+}

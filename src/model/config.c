@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/config.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+
+/* Names of one number: that of most models, and that of GPT-2 and its kin. */
+static const struct {
+    const char *names[3];
+    size_t offset;
+} numbers[] = {
+    {{"hidden_size", "n_embd", "d_model"}, offsetof(struct model_config, hidden)},
+    {{"num_hidden_layers", "n_layer", "num_layers"}, offsetof(struct model_config, n_layers)},
+    {{"num_attention_heads", "n_head", "num_heads"}, offsetof(struct model_config, n_heads)},
+    {{"num_key_value_heads", NULL, NULL}, offsetof(struct model_config, n_kv_heads)},
+    {{"head_dim", NULL, NULL}, offsetof(struct model_config, head_dim)},
+    {{"vocab_size", NULL, NULL}, offsetof(struct model_config, vocab)},
+    {{"intermediate_size", "n_inner", "d_ff"}, offsetof(struct model_config, intermediate)},
+    {{"max_position_embeddings", "n_positions", "n_ctx"},
+     offsetof(struct model_config, context_max)},
+};
+
+static const struct {
+    const char *name;
+    uint32_t bytes;
+} types[] = {
+    {"float32", 4}, {"float16", 2}, {"bfloat16", 2}, {"float64", 8}, {"float", 4}, {"half", 2},
+};
+
+static int number_take(struct str object, const char *name, uint64_t *out, struct err *err)
+{
+    struct str value;
+    uint64_t number;
+    if (*out > 0 || !name || !json_get(object, name, &value) || json_kind_of(value) == JSON_NULL)
+        return 0;
+    if (!json_to_u64(value, &number) || number == 0 || number > MODEL_NUMBER_MAX)
+        return fail(err, ERR_DATA, "%s is %.*s, which is no number from 1 to %u", name,
+                    (int)MIN(value.len, (size_t)40), value.at, MODEL_NUMBER_MAX);
+    *out = number;
+    return 0;
+}
+
+static int numbers_take(struct str object, struct model_config *out, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < countof(numbers); i++) {
+        uint64_t *field = (uint64_t *)(void *)((char *)out + numbers[i].offset);
+        for (size_t k = 0; rc == 0 && k < countof(numbers[i].names); k++)
+            rc = number_take(object, numbers[i].names[k], field, err);
+    }
+    return rc;
+}
+
+static void type_take(struct str object, const char *key, struct model_config *out)
+{
+    char *name = json_text_new(object, key, 32);
+    const char *plain = name && strncmp(name, "torch.", 6) == 0 ? name + 6 : name;
+    for (size_t i = 0; plain && i < countof(types); i++)
+        if (strcmp(plain, types[i].name) == 0)
+            out->type_bytes = out->element_bytes = types[i].bytes;
+    free(name);
+}
+
+static int object_take(struct str object, struct model_config *out, struct err *err)
+{
+    type_take(object, "torch_dtype", out);
+    type_take(object, "dtype", out);
+    return numbers_take(object, out, err);
+}
+
+/* The first of "architectures". */
+static void class_take(struct str text, struct model_config *out)
+{
+    struct str list, first;
+    bool is_begun = false;
+    cleanup_buf struct buf name = BUF_INIT;
+    if (json_get(text, "architectures", &list) && json_element(&list, &is_begun, &first) &&
+        json_to_text(first, &name))
+        snprintf(out->class_name, sizeof(out->class_name), "%s", buf_text(&name));
+}
+
+void model_config_complete(struct model_config *config)
+{
+    if (config->n_kv_heads == 0)
+        config->n_kv_heads = config->n_heads;
+    if (config->head_dim == 0 && config->n_heads > 0)
+        config->head_dim = config->hidden / config->n_heads;
+}
+
+int model_config_parse(struct str text, struct model_config *out, struct err *err)
+{
+    struct str inner;
+    *out = (struct model_config){.element_bytes = 2};
+    if (!json_is_object(text))
+        return fail(err, ERR_DATA, "it is no JSON object");
+    char *kind = json_text_new(text, "model_type", sizeof(out->kind) - 1);
+    snprintf(out->kind, sizeof(out->kind), "%s", kind ? kind : "");
+    free(kind);
+    int rc = object_take(text, out, err);
+    if (rc == 0 && out->hidden == 0 && json_get(text, "text_config", &inner) &&
+        json_kind_of(inner) == JSON_OBJECT)
+        rc = object_take(inner, out, err);
+    class_take(text, out);
+    model_config_complete(out);
+    return rc;
+}
+
+bool model_config_has_cache(const struct model_config *c)
+{
+    return c->n_layers > 0 && c->n_kv_heads > 0 && c->head_dim > 0;
+}
+
+bool model_config_has_layers(const struct model_config *c)
+{
+    return c->n_layers > 0 && c->n_heads > 0 && c->hidden > 0;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unit/test.h"
+
+#include <string.h>
+
+#include "model/estimate.h"
+
+#define GIB ((uint64_t)1 << 30)
+
+static const char llama_config[] =
+    "{\"model_type\":\"llama\",\"hidden_size\":4096,\"num_hidden_layers\":32,"
+    "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"vocab_size\":128256,"
+    "\"intermediate_size\":14336,\"max_position_embeddings\":8192,\"torch_dtype\":\"bfloat16\"}";
+
+static void config_is(struct model_config *out, const char *text)
+{
+    struct err err = {0};
+    if (model_config_parse(str_of(text), out, &err) != 0)
+        fail_msg("%s: %s", text, err.text);
+}
+
+/* Llama 3 8B, whose files have this many parameters of two bytes. */
+static struct model llama(void)
+{
+    struct model model = {.n_parts = 1, .n_files = 4, .n_tensors = 291, .has_config = true};
+    model.parts[0] = (struct model_part){"BF16", 16, 8030261248, 16060522496};
+    config_is(&model.config, llama_config);
+    return model;
+}
+
+static struct estimate estimated(const struct model *model, const struct estimate_wish *wish)
+{
+    struct estimate out;
+    assert_int_equal(estimate_make(model, wish, &out, NULL), 0);
+    return out;
+}
+
+static void a_llama_has_the_cache_that_its_config_says(void **state)
+{
+    (void)state;
+    struct model model = llama();
+    assert_int_equal(model.config.head_dim, 128);
+    struct estimate e = estimated(&model, &(struct estimate_wish){.context = 8192, .batch = 4});
+    assert_int_equal(e.token_bytes, 131072); /* 2 * 32 layers * 8 heads * 128 * 2 bytes */
+    assert_int_equal(e.cache_bytes, 4 * GIB);
+    assert_int_equal(e.total_bytes, 16060522496 + 4 * GIB);
+    assert_int_equal(e.gradient_bytes + e.optimizer_bytes + e.activation_bytes, 0);
+    assert_false(e.is_partial);
+    config_is(&model.config,
+              "{\"hidden_size\":4096,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
+              "\"head_dim\":256,\"torch_dtype\":\"float32\"}");
+    e = estimated(&model, &(struct estimate_wish){.context = 1, .batch = 1});
+    assert_int_equal(e.token_bytes,
+                     2 * 32 * 32 * 256 * 4); /* no number of KV heads: as many as heads */
+}
+
+static void training_takes_gradients_optimizer_and_activations(void **state)
+{
+    (void)state;
+    static const struct {
+        enum estimate_optimizer optimizer;
+        uint64_t bytes;
+    } optimizers[] = {
+        {OPTIMIZER_ADAM, 12 * 8030261248},
+        {OPTIMIZER_ADAM8BIT, 16311468160}, /* 2.03125 for each */
+        {OPTIMIZER_SGD, 2 * 8030261248},
+        {OPTIMIZER_NONE, 0},
+    };
+    /* s = 2048, b = 2, h = 4096, a = 32, v = 128256: 32 layers, and s b h + 4 s b (h + v) once. */
+    static const struct {
+        enum estimate_recompute recompute;
+        uint64_t bytes;
+    } recomputes[] = {
+        {RECOMPUTE_NONE, 32 * (34ul * 2048 * 2 * 4096 + 5ul * 32 * 2048 * 2048 * 2) + 2185232384},
+        {RECOMPUTE_SELECTIVE, 18253611008 + 2185232384},
+        {RECOMPUTE_FULL, 1073741824 + 2185232384},
+    };
+    struct model model = llama();
+    struct estimate_wish wish = {.is_training = true, .context = 2048, .batch = 2};
+    for (size_t i = 0; i < countof(optimizers); i++) {
+        wish.optimizer = optimizers[i].optimizer;
+        struct estimate e = estimated(&model, &wish);
+        assert_int_equal(e.optimizer_bytes, optimizers[i].bytes);
+        assert_int_equal(e.gradient_bytes, 16060522496);
+        assert_int_equal(e.cache_bytes, 0);
+    }
+    for (size_t i = 0; i < countof(recomputes); i++) {
+        wish.recompute = recomputes[i].recompute;
+        struct estimate e = estimated(&model, &wish);
+        assert_int_equal(e.activation_bytes, recomputes[i].bytes);
+        assert_int_equal(e.total_bytes, 2 * 16060522496 + recomputes[i].bytes);
+    }
+}
+
+static void what_has_no_gradient_is_not_trained(void **state)
+{
+    (void)state;
+    struct model model = {.n_parts = 3};
+    model.parts[0] = (struct model_part){"F32", 32, 1000, 4000};
+    model.parts[1] = (struct model_part){"I64", 64, 10, 80};
+    model.parts[2] = (struct model_part){"F8_E4M3", 8, 100, 100};
+    struct estimate e =
+        estimated(&model, &(struct estimate_wish){.is_training = true, .context = 1, .batch = 1});
+    assert_int_equal(e.weight_bytes, 4180);
+    assert_int_equal(e.gradient_bytes, 4000 + 200);
+    assert_int_equal(e.optimizer_bytes, 8 * 1000 + 12 * 100);
+    assert_true(e.is_partial); /* there is no config */
+    assert_int_equal(e.activation_bytes, 0);
+}
+
+static void names_of_other_configs_are_known(void **state)
+{
+    (void)state;
+    struct model_config c;
+    config_is(
+        &c,
+        "{\"n_embd\":768,\"n_layer\":12,\"n_head\":12,\"n_positions\":1024,\"vocab_size\":50257,"
+        "\"n_inner\":null}");
+    assert_int_equal(c.hidden, 768);
+    assert_int_equal(c.n_kv_heads, 12);
+    assert_int_equal(c.head_dim, 64);
+    assert_int_equal(c.context_max, 1024);
+    assert_int_equal(c.element_bytes, 2);
+    config_is(
+        &c,
+        "{\"model_type\":\"gemma3\",\"text_config\":{\"hidden_size\":2560,\"num_hidden_layers\":34,"
+        "\"dtype\":\"float32\"}}");
+    assert_string_equal(c.kind, "gemma3");
+    assert_int_equal(c.hidden, 2560);
+    assert_int_equal(c.element_bytes, 4);
+    assert_true(!model_config_has_cache(&c));
+    config_is(&c, "{}");
+    assert_true(!model_config_has_layers(&c));
+}
+
+static void a_config_with_impossible_numbers_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",
+                                        "[]",
+                                        "{",
+                                        "7",
+                                        "{\"hidden_size\":0}",
+                                        "{\"hidden_size\":-4}",
+                                        "{\"vocab_size\":1.5}",
+                                        "{\"n_layer\":\"12\"}",
+                                        "{\"num_key_value_heads\":1000000001}",
+                                        "{\"text_config\":{\"hidden_size\":[]}}"};
+    struct model_config c;
+    for (size_t i = 0; i < countof(texts); i++)
+        if (model_config_parse(str_of(texts[i]), &c, NULL) != ERR_DATA)
+            fail_msg("%s is taken", texts[i]);
+}
+
+static void what_64_bits_cannot_count_is_refused(void **state)
+{
+    (void)state;
+    struct model model = llama();
+    struct estimate e;
+    struct estimate_wish wish = {.context = 1000000000, .batch = 1000000000};
+    assert_int_equal(estimate_make(&model, &wish, &e, NULL), ERR_DATA);
+    wish.is_training = true;
+    assert_int_equal(estimate_make(&model, &wish, &e, NULL), ERR_DATA);
+    model.config.n_layers = model.config.n_kv_heads = model.config.head_dim = 1000000000;
+    wish = (struct estimate_wish){.context = 1, .batch = 1};
+    assert_int_equal(estimate_make(&model, &wish, &e, NULL), ERR_DATA);
+}
+
+static void a_device_needs_room_for_its_margin(void **state)
+{
+    (void)state;
+    struct estimate e = {.total_bytes = 90};
+    assert_true(
+        estimate_fits(&e, &(struct estimate_device){.total_bytes = 100, .margin_bytes = 10}));
+    assert_true(
+        !estimate_fits(&e, &(struct estimate_device){.total_bytes = 100, .margin_bytes = 11}));
+    assert_true(
+        !estimate_fits(&e, &(struct estimate_device){.total_bytes = 100, .margin_bytes = 200}));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_llama_has_the_cache_that_its_config_says),
+        cmocka_unit_test(training_takes_gradients_optimizer_and_activations),
+        cmocka_unit_test(what_has_no_gradient_is_not_trained),
+        cmocka_unit_test(names_of_other_configs_are_known),
+        cmocka_unit_test(a_config_with_impossible_numbers_is_refused),
+        cmocka_unit_test(what_64_bits_cannot_count_is_refused),
+        cmocka_unit_test(a_device_needs_room_for_its_margin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
