@@ -175,9 +175,10 @@ static void on_ready(struct worker *worker, const struct message *m)
         return;
     }
     channel_begin(worker);
-    worker_ready_note(worker, clock_now_ns() / 1000);
     if (credits == 0)
         credits_give(worker, 0);
+    else
+        worker_ready_note(worker, clock_now_ns() / 1000);
     worker->credits_held += MIN(credits, (uint64_t)CREDITS_MAX);
     credits_pass(worker);
     if (was_late) { /* its stdin was closed, as for a filter; it needs the stop message */
