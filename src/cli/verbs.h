@@ -18,6 +18,7 @@ extern const struct cmd cmd_each;
 extern const struct cmd cmd_launch;
 extern const struct cmd cmd_fit;
 extern const struct cmd cmd_plan;
+extern const struct cmd cmd_bench;
 extern const struct cmd cmd_submit;
 extern const struct cmd cmd_ls;
 extern const struct cmd cmd_status;

@@ -5,9 +5,7 @@
  * is remembered of the result (memo.h).
  *
  *   search.c   the shell, the device, one trial after the other
- *   trial.c    one run of the command
- *   input.c    its standard input
- *   output.c   its last lines, and the rate that it prints
+ *   trial.c    one run of the command (trial/trial.h), and what its end means
  *   report.c   the table
  *   memo.c     what is remembered
  *   recall.c   the same for other verbs
@@ -80,7 +78,3 @@ MUST_CHECK int fit_batch_on(const struct device *device, size_t n_slots, const c
 /* The batch size that is remembered for this command on these devices, the smallest if they
  * differ. ERR_USAGE, with the cure, if nothing is remembered for one of them; ERR_UNAVAILABLE. */
 MUST_CHECK int fit_batch_recall(const struct fit_wanted *wanted, uint64_t *out, struct err *err);
-
-/* Which device of a SPEC is used: the first one, and of free ones any. A new SPEC. */
-MUST_CHECK int fit_device_spec(const struct fit_caller *caller, const char *gpus, char **out,
-                               struct err *err);

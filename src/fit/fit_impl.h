@@ -5,13 +5,9 @@
 #pragma once
 
 #include "core/fit.h"
-#include "core/verdict.h"
 #include "fit/fit.h"
-#include "fit/input.h"
 #include "fit/memo.h"
-#include "fit/output.h"
-#include "shell/device_watch.h"
-#include "shell/shell.h"
+#include "trial/session.h"
 
 /*
  * The device of the search. What is measured is its memory; where it has none, that of the
@@ -19,22 +15,9 @@
  */
 struct fit_device {
     const struct device *device;
-    uint32_t chosen;      /* its position among those chosen */
     uint64_t total_bytes; /* of a CPU slot: its share of the machine's; 0: not known */
     uint64_t used_bytes;  /* by others, when the search begins */
     uint64_t margin_bytes, limit_bytes;
-    bool is_sampled; /* its memory is; else the process's counts */
-};
-
-/* The run of the command that goes on. */
-struct trial_run {
-    struct node_worker *process; /* NULL: none */
-    uint64_t batch, begin_ms;
-    uint64_t used_before_bytes, used_peak_bytes; /* of the device */
-    struct trial_input input;
-    struct output out, errors;
-    double printed_rate;
-    bool is_late; /* it was ended because it took too long */
 };
 
 /* A row of the table. */
@@ -45,27 +28,23 @@ struct trial_row {
 };
 
 struct fitting {
-    struct shell shell;
-    struct allocation allocation;
-    struct device_watch *watch;
+    struct trial_session session;
     const struct fit_request *request;
     const struct fit_caller *caller;
     struct fit_device device;
-    struct rate_pattern pattern;
+    struct output_pattern pattern; /* of the rate */
     struct fit fit;
-    struct trial_run trial;
-    bool is_ready; /* the device has its memory back, so the next trial may start */
+    uint64_t batch; /* of the run that goes on, or was the last */
     struct trial_row *rows;
     size_t n_rows;
 };
 
 /* ---- trial.c ---- */
 
-MUST_CHECK int trial_start(struct fitting *f, uint64_t batch, struct err *err);
-/* To be called ten times a second. */
-void trial_tick(struct fitting *f);
-void trial_sampled(struct fitting *f, const struct device_sample *sample);
-void trial_release(struct trial_run *trial);
+/* Starts the run of a size. */
+MUST_CHECK int fit_try(struct fitting *f, uint64_t batch, struct err *err);
+/* Its end becomes a row of the table; to be called back by the run. */
+void fit_tried(void *context, const struct trial_end *end);
 /* The words of the command for this size; the list owns them. */
 void trial_words(const struct fitting *f, uint64_t batch, struct env_list *out);
 

@@ -125,7 +125,7 @@ static void device_add(const struct fitting *f, struct buf *out)
     size_format(used, d->used_bytes);
     size_format(margin, d->margin_bytes);
     size_format(limit, d->limit_bytes);
-    buf_addf(out, "%s (%s)", f->allocation.seats[0].label, d->device->name);
+    buf_addf(out, "%s (%s)", f->session.allocation.seats[0].label, d->device->name);
     if (d->total_bytes > 0)
         buf_addf(out, ": %s, of which others use %s and %s are left free: at most %s", total, used,
                  margin, limit);

@@ -9,8 +9,6 @@
 #include "map/template.h"
 
 enum {
-    SCRATCH_BYTES = 256 * 1024,
-    SAMPLE_EVERY_MS = 100, /* a peak may be short */
     MARGIN_PERCENT = 5,
     NEAR_PERCENT = 3 /* of the best rate */
 };
@@ -37,7 +35,7 @@ static int command_check(const char *const *command, struct err *err)
 
 int fit_check(const struct fit_request *request, struct err *err)
 {
-    struct rate_pattern pattern;
+    struct output_pattern pattern;
     struct trial_input input = TRIAL_INPUT_INIT;
     int n_ways = (request->n_items > 0) + (request->n_steps > 0) + (request->rate_pattern != NULL);
     int rc = command_check(request->command, err);
@@ -53,8 +51,8 @@ int fit_check(const struct fit_request *request, struct err *err)
         rc = trial_input_open(&input, request->stdin_path, err);
     trial_input_close(&input);
     if (rc == 0) {
-        rc = rate_pattern_make(&pattern, request->rate_pattern, err);
-        rate_pattern_release(&pattern);
+        rc = output_pattern_make(&pattern, "--rate-pattern", request->rate_pattern, err);
+        output_pattern_release(&pattern);
     }
     return rc;
 }
@@ -79,38 +77,6 @@ static char *wish_new(const struct fit_request *r)
 }
 
 /* ---- the device ---- */
-
-int fit_device_spec(const struct fit_caller *caller, const char *gpus, char **out, struct err *err)
-{
-    cleanup_free struct device_spec *spec = xcalloc(1, sizeof(*spec));
-    cleanup_buf struct buf notes = BUF_INIT;
-    struct buf text = BUF_INIT;
-    struct device_list devices = {0};
-    int rc = spec_parse(gpus, spec, err);
-    if (rc == 0 && spec->kind == SPEC_NONE)
-        rc = fail(err, ERR_USAGE, "-g none: a device is needed");
-    if (rc)
-        return rc;
-    if (spec->is_default) {
-        rc = probe_universe(&(struct probe_opts){.self_path = caller->self_path}, spec, &devices,
-                            &notes, err);
-        spec->kind = devices.len > 0 && devices.at[0].kind == DEVICE_CPU ? SPEC_CPU : SPEC_ANY;
-        device_list_release(&devices);
-    }
-    if (spec->kind == SPEC_FREE)
-        spec->kind = SPEC_ANY;
-    if (spec->kind == SPEC_ANY || spec->is_default)
-        spec->count = 1;
-    if (spec->kind == SPEC_LIST)
-        spec->n_entries = 1;
-    spec->is_default = false;
-    if (spec->kind == SPEC_ALL)
-        buf_add_char(&text, '0');
-    else
-        spec_format(spec, &text);
-    *out = buf_steal(&text);
-    return rc;
-}
 
 /* What a new process on this machine could have. */
 static uint64_t memory_available_bytes(void)
@@ -159,80 +125,17 @@ static int margin_set(struct fit_device *d, const struct fit_margin *wish, struc
 static int device_look(struct fitting *f, struct err *err)
 {
     struct fit_device *d = &f->device;
-    const struct seat *seat = &f->allocation.seats[0];
-    d->device = &f->allocation.devices.at[seat->devices[0]];
-    d->chosen = f->allocation.device_of[0];
+    const struct seat *seat = &f->session.allocation.seats[0];
+    d->device = &f->session.allocation.devices.at[seat->devices[0]];
     d->total_bytes = d->device->mem_total_bytes;
     d->used_bytes = d->total_bytes - MIN(d->device->mem_free_bytes, d->total_bytes);
-    d->is_sampled = d->device->kind != DEVICE_CPU && d->device->kind != DEVICE_SIM;
     if (d->device->kind == DEVICE_CPU) {
-        uint64_t share = f->allocation.n_seats;
+        uint64_t share = f->session.allocation.n_seats;
         d->total_bytes = fit_device_bytes(d->device, share);
         d->used_bytes = d->total_bytes - MIN(memory_available_bytes() / share, d->total_bytes);
     }
     return margin_set(d, &f->request->margin, err);
 }
-
-static void on_sampled(void *context, const struct device_sample *sample)
-{
-    trial_sampled(context, sample);
-}
-
-static void on_memory_back(void *context, uint32_t seat)
-{
-    struct fitting *f = context;
-    f->is_ready = f->is_ready || seat == 0;
-}
-
-static void on_lost(void *context, uint32_t chosen, bool is_awaited)
-{
-    struct fitting *f = context;
-    struct err err = {0};
-    (void)is_awaited;
-    if (chosen != f->device.chosen)
-        return;
-    fail(&err, ERR_UNAVAILABLE, "%s was lost", f->allocation.seats[0].label);
-    shell_abort(&f->shell, &err);
-}
-
-static const struct device_handlers watch_handlers = {
-    .sampled = on_sampled, .lost = on_lost, .memory_back = on_memory_back};
-
-/* ---- the shell ---- */
-
-static void on_stop(void *context, bool now)
-{
-    struct fitting *f = context;
-    (void)now;
-    if (f->trial.process)
-        node_end(f->trial.process, END_POLITELY);
-}
-
-static void on_kill(void *context)
-{
-    struct fitting *f = context;
-    if (f->trial.process)
-        node_end(f->trial.process, END_AT_ONCE);
-}
-
-static void on_tick(void *context)
-{
-    struct fitting *f = context;
-    trial_tick(f);
-    device_watch_check(f->watch);
-}
-
-static void on_each_second(void *context)
-{
-    struct fitting *f = context;
-    device_watch_renew(f->watch);
-}
-
-static const struct shell_verb fit_shell = {.name = "fit",
-                                            .stop = on_stop,
-                                            .kill = on_kill,
-                                            .tick = on_tick,
-                                            .each_second = on_each_second};
 
 /* ---- the search ---- */
 
@@ -252,22 +155,21 @@ static bool trial_next(struct fitting *f)
 {
     struct err err = {0};
     struct fit_step step = fit_next(&f->fit);
-    f->is_ready = false;
     if (step.kind != FIT_TRY)
         return false;
-    if (trial_start(f, step.batch, &err) != 0)
-        shell_abort(&f->shell, &err);
+    if (fit_try(f, step.batch, &err) != 0)
+        shell_abort(&f->session.shell, &err);
     return true;
 }
 
 static void trials_run(struct fitting *f)
 {
     bool goes_on = trial_next(f);
-    while (f->trial.process || (goes_on && !shell_is_to_end(&f->shell))) {
-        shell_turn(&f->shell);
-        if (f->is_ready && !f->trial.process && !shell_is_to_end(&f->shell))
+    while (f->session.run.process || (goes_on && !shell_is_to_end(&f->session.shell))) {
+        shell_turn(&f->session.shell);
+        if (trial_is_ready(&f->session.run) && !shell_is_to_end(&f->session.shell))
             goes_on = trial_next(f);
-        else if (!f->trial.process && fit_next(&f->fit).kind != FIT_TRY)
+        else if (!f->session.run.process && fit_next(&f->fit).kind != FIT_TRY)
             goes_on = false; /* nobody waits for the memory of the last one */
     }
 }
@@ -295,7 +197,7 @@ static int search_run(struct fitting *f, const struct fit_signature *signature, 
 {
     struct err why = {0};
     struct fit_memo memo;
-    const struct shell_end *end = &f->shell.end;
+    const struct shell_end *end = &f->session.shell.end;
     trials_run(f);
     if (f->n_rows > 0)
         report_add(f, out);
@@ -333,51 +235,36 @@ static int answer(struct fitting *f, struct buf *out, struct err *err)
     return rc;
 }
 
-static int device_take(struct fitting *f, struct str scratch, struct err *err)
+static int program_look(const struct fit_request *request, struct err *err)
 {
-    cleanup_free char *gpus = NULL;
-    struct allocation_wish wish = f->request->allocation;
-    const char *program = f->request->command[0];
-    bool is_found_later = f->request->environment.setup || template_uses(str_of(program)) != 0;
-    int rc = is_found_later ? 0 : program_check(program, err);
-    if (rc == 0)
-        rc = fit_device_spec(f->caller, wish.gpus, &gpus, err);
-    wish.gpus = gpus;
-    if (rc == 0)
-        rc = shell_begin(&f->shell, &wish, &f->allocation, scratch, err);
-    return rc ? rc : device_look(f, err);
+    const char *program = request->command[0];
+    bool is_found_later = request->environment.setup || template_uses(str_of(program)) != 0;
+    return is_found_later ? 0 : program_check(program, err);
 }
 
 int fit_search(const struct fit_caller *caller, const struct fit_request *request, struct buf *out,
                struct err *err)
 {
-    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
     cleanup_free struct fitting *f = xcalloc(1, sizeof(*f));
-    *f = (struct fitting){.shell = {.verb = &fit_shell,
-                                    .context = f,
-                                    .log = caller->log,
-                                    .self_path = caller->self_path,
-                                    .signals = {.front_fd = -1},
-                                    .machines = {.sample_every_ms = SAMPLE_EVERY_MS},
-                                    .limit_ms = request->limit_ms},
-                          .trial = {.input = TRIAL_INPUT_INIT},
-                          .request = request,
-                          .caller = caller};
-    int rc = rate_pattern_make(&f->pattern, request->rate_pattern, err);
+    *f = (struct fitting){.request = request, .caller = caller};
+    const struct trial_session_wish wish = {.verb = "fit",
+                                            .self_path = caller->self_path,
+                                            .log = caller->log,
+                                            .allocation = &request->allocation,
+                                            .n_devices = 1,
+                                            .limit_ms = request->limit_ms,
+                                            .ended = fit_tried,
+                                            .context = f};
+    int rc = output_pattern_make(&f->pattern, "--rate-pattern", request->rate_pattern, err);
     if (rc == 0)
-        rc = device_take(f, (struct str){scratch, SCRATCH_BYTES}, err);
+        rc = program_look(request, err);
     if (rc == 0) {
-        f->watch = device_watch_new(&f->shell, &f->allocation, &watch_handlers, f);
-        device_watch_begin(f->watch);
-        rc = answer(f, out, err);
-        device_watch_end(f->watch);
-        shell_reap(&f->shell); /* what a trial left whose guard was killed */
+        rc = trial_session_open(&f->session, &wish, err);
+        rc = rc ? rc : device_look(f, err);
+        rc = rc ? rc : answer(f, out, err);
+        trial_session_close(&f->session);
     }
-    shell_close(&f->shell);
-    device_watch_free(f->watch);
-    trial_release(&f->trial);
-    rate_pattern_release(&f->pattern);
+    output_pattern_release(&f->pattern);
     free(f->rows);
-    allocation_release(&f->allocation);
     return rc;
 }

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/console_text.h"
 #include "base/json.h"
 #include "base/json_identity.h"
@@ -176,6 +177,8 @@ static void on_ready(struct worker *worker, const struct message *m)
     channel_begin(worker);
     if (credits == 0)
         credits_give(worker, 0);
+    else
+        worker_ready_note(worker, clock_now_ns() / 1000);
     worker->credits_held += MIN(credits, (uint64_t)CREDITS_MAX);
     credits_pass(worker);
     if (was_late) { /* its stdin was closed, as for a filter; it needs the stop message */
@@ -278,6 +281,10 @@ static void on_oom(struct worker *worker, const struct message *m)
 
 static void on_loaded(struct worker *worker)
 {
+    struct seat_state *seat_state = &worker->session->seats[worker->seat];
+    if (seat_state->items_done + worker->items_done == 0)
+        seat_state->ready_us = 0; /* it asked for items before */
+    worker_ready_note(worker, clock_now_ns() / 1000);
     worker_first_result(worker);
     session_event(worker->session, (struct feed_event){.kind = EV_LOADED, .worker = worker->seat});
 }

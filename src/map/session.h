@@ -87,6 +87,9 @@ struct seat_state {
     /* from a worker's start until it began to read; the newest figure; 0: not known */
     uint64_t reads_after_ms;
     uint64_t busy_ms, load_ms, items_done;
+    /* When its first worker was ready, by the monotonic clock: a filter when it began to read, a channel worker when it
+     * asked for items, or if it says that it is loaded before its first result, then. 0: not yet. */
+    uint64_t ready_us;
     struct hist item_times;
 };
 
@@ -214,6 +217,8 @@ void worker_over(struct worker *worker);
 /* A handle of the worker is closed; with the last one the worker is freed. */
 void worker_handle_closed(uv_handle_t *handle);
 void worker_first_result(struct worker *worker);
+/* For the rate of loaded workers: what the first worker of a seat says first counts. */
+void worker_ready_note(struct worker *worker, uint64_t ready_us);
 /* Items were sent to it, or answered: updates its counts and its busy time. */
 void worker_sent(struct worker *worker, uint64_t count);
 void worker_answered(struct worker *worker, uint64_t count);

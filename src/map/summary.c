@@ -22,11 +22,33 @@ struct figures {
     bool is_load_known;
     struct hist item_times;
     uint64_t working_ms; /* from the first result on */
+    bool was_loaded;     /* every seat had a worker that was ready, and all items are done */
+    uint64_t ready_ms;   /* from the start until the last of them was */
+    double loaded_items_per_s;
 };
 
 static double items_per_s(const struct figures *f, uint64_t n_items)
 {
     return f->working_ms > 0 ? (double)n_items * 1000.0 / (double)f->working_ms : 0;
+}
+
+/*
+ * The rate of loaded workers: for each of them its items by the time from when it was ready to the last result, whatever
+ * it did then. A worker that is ready before the others brings no item into the time of another one.
+ */
+static void loaded_take(const struct session *s, struct figures *f)
+{
+    uint64_t begin_us = s->shell.begin_ms * 1000, end_us = s->outcome.complete_ms * 1000;
+    f->was_loaded = f->is_load_known && s->outcome.is_complete;
+    for (uint32_t p = 0; p < s->n_seats; p++) {
+        const struct seat_state *seat = &s->seats[p];
+        if (seat->ready_us == 0 || seat->ready_us >= end_us) {
+            f->was_loaded = false;
+            continue;
+        }
+        f->ready_ms = MAX(f->ready_ms, (seat->ready_us - MIN(begin_us, seat->ready_us)) / 1000);
+        f->loaded_items_per_s += (double)seat->items_done * 1e6 / (double)(end_us - seat->ready_us);
+    }
 }
 
 static struct figures figures_take(struct session *s)
@@ -45,6 +67,7 @@ static struct figures figures_take(struct session *s)
     f.working_ms = s->outcome.first_result_ms > 0 ? end_ms - s->outcome.first_result_ms : 0;
     f.items_per_s = items_per_s(&f, s->request->work->n_done_here(s));
     f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
+    loaded_take(s, &f);
     return f;
 }
 
@@ -270,23 +293,27 @@ static void hosts_json(struct session *s, const struct figures *f, struct buf *o
 void summary_json(struct session *s, int status, struct buf *out)
 {
     struct figures f = figures_take(s);
-    char load[24] = "null", efficiency[24] = "null";
+    char load[24] = "null", efficiency[24] = "null", ready[24] = "null", loaded[32] = "null";
     if (f.is_load_known)
         snprintf(load, sizeof(load), "%lu", f.load_ms);
     if (s->request->work->keeps_workers)
         snprintf(efficiency, sizeof(efficiency), "%.4f", f.efficiency);
+    if (f.was_loaded) {
+        snprintf(ready, sizeof(ready), "%lu", f.ready_ms);
+        snprintf(loaded, sizeof(loaded), "%.3f", f.loaded_items_per_s);
+    }
     buf_add_text(out, "{\"run\":");
     buf_add_json(out, str_of(s->shell.run_dir));
     buf_add_text(out, ",\"output\":");
     buf_add_json(out, str_of(s->request->out_path));
     buf_addf(
         out,
-        ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,"
+        ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,\"ooms\":%lu,"
         "\"wall_ms\":%lu,\"load_ms\":%s,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
-        "\"efficiency\":%s,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
+        "\"ready_ms\":%s,\"loaded_items_per_s\":%s,\"efficiency\":%s,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
         status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes,
-        f.wall_ms, load, f.busy_ms, s->n_seats, f.items_per_s, efficiency,
-        hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
+        f.counts.ooms, f.wall_ms, load, f.busy_ms, s->n_seats, f.items_per_s, ready, loaded,
+        efficiency, hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
     metrics_format(ledger_metrics(s->ledger), out);
     hosts_json(s, &f, out);
     buf_add_text(out, "}\n");

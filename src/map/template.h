@@ -29,6 +29,7 @@
     X(SEED, "seed", 0, 1)         \
     X(SUFFIX, "suffix", 0, 1)     \
     X(BATCH, "batch", 0, 0)       \
+    X(DEVICES, "devices", 0, 0)   \
     X(RUN, "run", 0, 0)           \
     X(RUN_DIR, "run_dir", 0, 0)   \
     X(ATTEMPT, "attempt", 0, 1)

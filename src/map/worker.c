@@ -326,6 +326,13 @@ bool worker_part_ready(struct worker *worker)
     return false;
 }
 
+void worker_ready_note(struct worker *worker, uint64_t ready_us)
+{
+    struct seat_state *seat_state = &worker->session->seats[worker->seat];
+    if (seat_state->ready_us == 0)
+        seat_state->ready_us = ready_us;
+}
+
 void worker_first_result(struct worker *worker)
 {
     struct session *s = worker->session;
@@ -338,6 +345,7 @@ void worker_first_result(struct worker *worker)
     uint64_t load_us = reads_after_us > 0 ? MIN(reads_after_us, age_us) : age_us;
     busy_is_live(&worker->busy, worker->busy.started_us + load_us, now_us);
     seat_state->load_ms += load_us / 1000;
+    worker_ready_note(worker, worker->busy.started_us + load_us);
     if (s->outcome.first_result_ms == 0)
         s->outcome.first_result_ms = s->shell.now_ms;
 }

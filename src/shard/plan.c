@@ -402,6 +402,9 @@ static void value_add(const struct session *s, const struct shard_at *at, enum p
     case PLACE_BATCH:
         buf_addf(out, "%lu", at->batch);
         return;
+    case PLACE_DEVICES:
+        buf_addf(out, "%zu", s->seats[at->seat].seat.n_devices);
+        return;
     case PLACE_RUN:
         buf_add_text(out, shards->stamp);
         return;

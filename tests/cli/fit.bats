@@ -303,7 +303,7 @@ END
     export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1,lostfile=0:$PWD/lost MUSTER_SYSFS=/nowhere
     fit -g 0 -- ./loses {batch}
     ended_with 69
-    [[ $stderr == *"gpu_0 was lost"* ]]
+    [[ $stderr == *"gpu 0 was lost"* ]]
 }
 
 @test "of several devices one is taken, and only that" {

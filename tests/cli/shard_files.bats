@@ -107,6 +107,12 @@ END
     ended_with 0
 }
 
+@test "{devices} and {gpu} are those of the shard" {
+    map --items 4 -g sim:4xF:1GiB --gpus-per-worker 2 --any-count -o out.txt -- sh -c 'echo "$1 $2" >$3' x {devices} {gpu} {output}
+    ended_with 0
+    [ "$(cat out.txt)" = $'2 0,1\n2 2,3' ]
+}
+
 @test "what cannot be known of shards is not said" {
     worker fails <<'END'
 #!/bin/sh
@@ -116,6 +122,7 @@ END
     ended_with 1
     says_not "loading" "efficiency" "items/s"
     [ "$(jq -c '[.load_ms, .efficiency]' summary.json)" = "[null,null]" ]
+    [ "$(jq -c '[.ready_ms, .loaded_items_per_s]' summary.json)" = "[null,null]" ]
     worker works <<'END'
 #!/bin/sh
 sleep 0.02
@@ -129,6 +136,9 @@ END
     map in.txt -g cpu:1 -o cat.txt --on-finish 'cat >summary.json' -- cat
     says "; loading " ": efficiency "
     [ "$(jq '.load_ms | type' summary.json)" = '"number"' ]
+    [ "$(jq '.ready_ms >= 0 and .ready_ms <= .wall_ms and .loaded_items_per_s > 0' summary.json)" = true ]
+    map in.txt -g cpu:2 -n 1 -o cat.txt -f --on-finish 'cat >summary.json' -- cat # one of the two gets no item
+    [ "$(jq -c '[.ready_ms, .loaded_items_per_s]' summary.json)" = "[null,null]" ]
     map in.txt -g cpu:1 -o cat.txt -f --on-finish 'cat >summary.json' -- sh -c 'exit 3' # none came as far as a result
     ended_with 1
     says_not "loading"

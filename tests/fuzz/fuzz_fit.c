@@ -6,9 +6,9 @@
  */
 #include "base/cleanup.h"
 #include "fit/memo.h"
-#include "fit/output.h"
 #include "fuzz.h"
 #include "model/estimate.h"
+#include "trial/output.h"
 
 static void check_memos(struct str text)
 {
@@ -50,22 +50,23 @@ static void check_config(struct str text, unsigned bits)
 
 static void check_output(struct str text)
 {
-    struct rate_pattern pattern;
+    struct output_pattern pattern;
     struct output whole = {0}, pieces = {0};
-    double rate = 0, same = 0;
-    if (rate_pattern_make(&pattern, "([-0-9.e+]+) it/s", NULL) != 0)
+    struct output_match match = {.pattern = &pattern}, same = match;
+    struct output_matches matches = {&match, 1}, in_pieces = {&same, 1};
+    if (output_pattern_make(&pattern, "--rate-pattern", "([-0-9.e+]+) it/s", NULL) != 0)
         BUG("the pattern is one");
-    output_take(&whole, text, &pattern, &rate);
+    output_take(&whole, text, matches, 1);
     for (size_t i = 0; i < text.len; i++)
-        output_take(&pieces, (struct str){text.at + i, 1}, &pattern, &same);
-    output_end(&whole, &pattern, &rate);
-    output_end(&pieces, &pattern, &same);
-    ASSERT(rate == same && rate >= 0);
+        output_take(&pieces, (struct str){text.at + i, 1}, in_pieces, 1);
+    output_end(&whole, matches, 1);
+    output_end(&pieces, in_pieces, 1);
+    ASSERT(match.number == same.number && match.number >= 0 && match.at_us == same.at_us);
     ASSERT(str_equal(output_tail(&whole), output_tail(&pieces)));
     ASSERT(str_equal(output_last_line(&whole), output_last_line(&pieces)));
     output_release(&whole);
     output_release(&pieces);
-    rate_pattern_release(&pattern);
+    output_pattern_release(&pattern);
 }
 
 int fuzz_target(const uint8_t *data, size_t len)

@@ -50,11 +50,13 @@ ROOMS = {
     "graph": {"core", "sim", "shell", "node", "device", "proc", "store", "ui", "base"},
     "model": {"core", "tensor", "base"},
     "plan": {"model", "core", "base"},
-    "fit": {"model", "core", "map", "shell", "node", "device", "proc", "base"},
+    "trial": {"core", "shell", "node", "device", "proc", "base"},
+    "fit": {"model", "trial", "core", "map", "shell", "node", "device", "proc", "base"},
+    "bench": {"trial", "core", "map", "shell", "node", "device", "proc", "base"},
     "submit": {"slurm", "store", "base"},
     "doctor": {"core", "device", "data", "proc", "store", "base"},
     "mesh": {"doctor", "launch", "rendezvous", "base"},
-    "cli": {"opt", "agent", "map", "shard", "model", "plan", "fit", "submit", "slurm", "launch", "graph", "rendezvous", "shell", "node", "ui", "sim", "doctor", "mesh", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
+    "cli": {"opt", "agent", "map", "shard", "model", "plan", "fit", "bench", "submit", "slurm", "launch", "graph", "rendezvous", "shell", "node", "ui", "sim", "doctor", "mesh", "core", "device", "data", "tensor", "rule", "proc", "store", "base"},
 }
 # The same of the engine's rooms, which may use two of the program's.
 ENGINE_ROOMS = {
@@ -74,13 +76,13 @@ PURE_SYSTEM_HEADERS = {"math.h", "signal.h", "stdbool.h", "stddef.h", "stdint.h"
 # calls for numbers of 128 bits.
 PURE_IMPORTS = {
     "calloc", "malloc", "realloc", "free", "abort", "memcpy", "memmove", "memset", "memcmp", "memmem", "memchr", "strlen",
-    "snprintf", "fprintf", "fputc", "fwrite", "fputs", "stderr", "strcmp", "bcmp",
+    "snprintf", "fprintf", "fputc", "fwrite", "fputs", "stderr", "strcmp", "bcmp", "sqrt",
     "_GLOBAL_OFFSET_TABLE_", "__udivti3", "__umodti3", "__udivmodti4", "__floatuntidf",
 }
 PURE_IMPORT_PREFIXES = ("__asan_", "__ubsan_", "__stack_chk_", "__gcov_", "__llvm_", "__sanitizer_")
 PURE_BASE_OBJECTS = ("share.c",)
 # The simulator may grow, sort and draw from distributions.
-SIM_IMPORTS = {"realloc", "qsort", "sqrt", "log", "exp", "cos", "pow"}
+SIM_IMPORTS = {"realloc", "qsort", "log", "exp", "cos", "pow"}
 
 BANNED = ("strcpy strcat strncpy strncat sprintf vsprintf strtok gets atoi atol atof system tmpnam mktemp gmtime "
           "localtime ctime asctime rand srand alloca").split()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fit/input.h"
+#include "trial/input.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,25 +2,37 @@
 #include "unit/test.h"
 
 #include "base/attr.h"
-#include "fit/output.h"
+#include "trial/output.h"
 
-/* The rate that a pattern finds in what is printed, in pieces of n bytes. */
-static double rate_in(const char *pattern_text, const char *printed, size_t n)
+/* What a pattern finds in what is printed, in pieces of n bytes, which come at 1, 2, … us. */
+static struct output_match found_in(const char *pattern_text, const char *printed, size_t n)
 {
-    struct rate_pattern pattern;
+    struct output_pattern pattern;
     struct output output = {0};
-    double rate = 0;
+    struct output_match match = {.pattern = &pattern};
+    struct output_matches matches = {&match, 1};
     struct str rest = str_of(printed);
-    assert_int_equal(rate_pattern_make(&pattern, pattern_text, NULL), 0);
-    while (rest.len > 0) {
+    uint64_t now_us = 1;
+    assert_int_equal(output_pattern_make(&pattern, "--rate-pattern", pattern_text, NULL), 0);
+    for (; rest.len > 0; now_us++) {
         size_t len = MIN(n, rest.len);
-        output_take(&output, (struct str){rest.at, len}, &pattern, &rate);
+        output_take(&output, (struct str){rest.at, len}, matches, now_us);
         rest = (struct str){rest.at + len, rest.len - len};
     }
-    output_end(&output, &pattern, &rate);
+    output_end(&output, matches, now_us);
     output_release(&output);
-    rate_pattern_release(&pattern);
-    return rate;
+    output_pattern_release(&pattern);
+    return match;
+}
+
+static void the_last_line_that_matches_tells_when(void **state)
+{
+    (void)state;
+    const char *printed = "loading\nready 0\nworking\nready 1\nworking\n";
+    assert_int_equal(found_in("^ready", printed, 1).at_us, 8 + 8 + 8 + 8);
+    assert_int_equal(found_in("^ready", printed, 1000).at_us, 1);
+    assert_int_equal(found_in("^done", printed, 1).at_us, 0);
+    assert_int_equal(found_in("^wor", "wor", 1).at_us, 4);
 }
 
 static void the_last_rate_that_is_printed_counts(void **state)
@@ -43,34 +55,35 @@ static void the_last_rate_that_is_printed_counts(void **state)
     };
     for (size_t i = 0; i < countof(cases); i++)
         for (size_t n = 1; n < 40; n += 4)
-            if (rate_in(cases[i].pattern, cases[i].printed, n) != cases[i].rate)
+            if (found_in(cases[i].pattern, cases[i].printed, n).number != cases[i].rate)
                 fail_msg("%s in %s", cases[i].pattern, cases[i].printed);
 }
 
 static void a_pattern_that_is_none_is_refused_with_an_example(void **state)
 {
     (void)state;
-    struct rate_pattern pattern;
+    struct output_pattern pattern;
+    double number = 5;
     struct err err = {0};
-    assert_int_equal(rate_pattern_make(&pattern, "([0-9]", &err), ERR_USAGE);
+    assert_int_equal(output_pattern_make(&pattern, "--rate-pattern", "([0-9]", &err), ERR_USAGE);
     assert_non_null(strstr(err.text, "such as 'rate: ([0-9.]+)'"));
-    rate_pattern_release(&pattern);
-    assert_int_equal(rate_pattern_make(&pattern, NULL, NULL), 0);
-    assert_true(rate_pattern_find(&pattern, "7") == 0);
+    output_pattern_release(&pattern);
+    assert_int_equal(output_pattern_make(&pattern, "--rate-pattern", NULL, NULL), 0);
+    assert_false(output_pattern_find(&pattern, "7", &number));
+    assert_true(number == 0);
 }
 
 static void only_the_end_of_what_is_printed_is_kept(void **state)
 {
     (void)state;
-    struct rate_pattern none = {0};
+    const struct output_matches none = {0};
     struct output output = {0};
     static char large[100000];
-    double rate = 0;
     memset(large, 'x', sizeof(large));
-    output_take(&output, STR("begin\n"), &none, &rate);
+    output_take(&output, STR("begin\n"), none, 1);
     for (int i = 0; i < 10; i++) {
-        output_take(&output, (struct str){large, sizeof(large)}, &none, &rate);
-        output_take(&output, STR("\nlast words\n \n"), &none, &rate);
+        output_take(&output, (struct str){large, sizeof(large)}, none, 1);
+        output_take(&output, STR("\nlast words\n \n"), none, 1);
     }
     assert_true(output.tail.len <= 2 * (size_t)OUTPUT_TAIL_BYTES);
     assert_int_equal(output_tail(&output).len, OUTPUT_TAIL_BYTES);
@@ -83,6 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_rate_that_is_printed_counts),
+        cmocka_unit_test(the_last_line_that_matches_tells_when),
         cmocka_unit_test(a_pattern_that_is_none_is_refused_with_an_example),
         cmocka_unit_test(only_the_end_of_what_is_printed_is_kept),
     };

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run is started with. A muster in it, whatever verb, finds in the environment which devices
+ * it may use, whose locks are held for it, where its run's folder goes, and that it leaves a summary.
+ */
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/shell.h"
+#include "base/xalloc.h"
+#include "bench/bench_impl.h"
+#include "map/template.h"
+
+static const struct bench_method *method_of(const struct benching *b, uint32_t way)
+{
+    return &b->methods[b->ways[way].method];
+}
+
+static const struct device *device_at(const struct benching *b, uint32_t seat)
+{
+    return &b->session.allocation.devices.at[b->session.allocation.seats[seat].devices[0]];
+}
+
+/* ---- placeholders ---- */
+
+struct values {
+    char batch[24], devices[16];
+    struct buf gpus, uuids, output;
+};
+
+static void values_make(const struct benching *b, uint32_t way, bool is_for_shell,
+                        struct values *out)
+{
+    const struct bench_way *w = &b->ways[way];
+    cleanup_free char *output = path_join(b->scratch ? b->scratch : "", "output");
+    *out = (struct values){.gpus = BUF_INIT, .uuids = BUF_INIT, .output = BUF_INIT};
+    snprintf(out->batch, sizeof(out->batch), "%lu", w->batch);
+    snprintf(out->devices, sizeof(out->devices), "%u", w->n_devices);
+    for (uint32_t i = 0; i < w->n_devices; i++) {
+        buf_addf(&out->gpus, "%s%d", i > 0 ? "," : "", device_at(b, i)->index);
+        buf_addf(&out->uuids, "%s%s", i > 0 ? "," : "", device_at(b, i)->uuid);
+    }
+    if (is_for_shell)
+        buf_add_shell_word(&out->output, output);
+    else
+        buf_add_text(&out->output, output);
+}
+
+static void values_release(struct values *values)
+{
+    buf_release(&values->gpus);
+    buf_release(&values->uuids);
+    buf_release(&values->output);
+}
+
+static char *filled_new(const char *word, const struct values *values)
+{
+    struct template_values at = {0};
+    struct buf out = BUF_INIT;
+    at.of[PLACE_BATCH] = str_of(values->batch);
+    at.of[PLACE_DEVICES] = str_of(values->devices);
+    at.of[PLACE_GPU] = buf_str(&values->gpus);
+    at.of[PLACE_GPU_UUID] = buf_str(&values->uuids);
+    at.of[PLACE_OUTPUT] = buf_str(&values->output);
+    template_fill(str_of(word), &at, &out);
+    return buf_steal(&out);
+}
+
+/* ---- words ---- */
+
+/* muster map … -- WORKER; its devices are in the environment. */
+static void map_words(const struct benching *b, uint32_t way, struct env_list *words)
+{
+    const struct bench_request *r = b->request;
+    uint64_t batch = b->ways[way].batch;
+    env_list_add(words, xstrdup(b->caller->self_path));
+    env_list_add(words, xstrdup("map"));
+    env_list_add(words, xstrdup("-q"));
+    for (size_t i = 0; i < r->inputs.len; i++)
+        env_list_add(words, xstrdup(r->inputs.at[i]));
+    env_list_add(words, xstrdup("-o"));
+    env_list_add(words, path_join(b->scratch ? b->scratch : "", "output"));
+    if (r->limit > 0) {
+        env_list_add(words, xstrdup("--limit"));
+        env_list_add(words, xasprintf("%lu", r->limit));
+    }
+    if (batch > 0) {
+        env_list_add(words, xstrdup("--batch"));
+        env_list_add(words, xasprintf("%lu", batch));
+    }
+    env_list_add(words, xstrdup("--"));
+    env_list_add_words(words, method_of(b, way)->words);
+}
+
+void way_words(const struct benching *b, uint32_t way, struct env_list *out)
+{
+    const struct bench_method *method = method_of(b, way);
+    struct env_list words = {0};
+    struct values values;
+    values_make(b, way, method->line != NULL, &values);
+    if (method->is_map)
+        map_words(b, way, &words);
+    else if (method->line) {
+        env_list_add(&words, xstrdup("sh"));
+        env_list_add(&words, xstrdup("-c"));
+        env_list_add(&words, filled_new(method->line, &values));
+    }
+    for (size_t i = 0; !method->is_map && !method->line && method->words[i]; i++)
+        env_list_add(&words, filled_new(method->words[i], &values));
+    env_end(&words);
+    environment_command(&b->request->environment, (const char *const *)words.at, out);
+    env_list_release(&words);
+    values_release(&values);
+}
+
+/* ---- environment ---- */
+
+/* The devices of the run, as a muster in it sees them. */
+static char *spec_new(const struct benching *b, uint32_t n_devices)
+{
+    const struct device *first = device_at(b, 0);
+    if (first->kind == DEVICE_CPU)
+        return xasprintf("cpu:%u", n_devices);
+    if (first->kind != DEVICE_SIM)
+        return xstrdup("all");
+    return xasprintf("sim:%ux%s:%luMiB", n_devices, first->name, first->mem_total_bytes >> 20);
+}
+
+char *summary_path_new(const struct benching *b)
+{
+    return path_join(b->scratch ? b->scratch : "", "summary.json");
+}
+
+static void muster_prepare(const struct benching *b, const struct bench_way *way,
+                           struct env_list *env)
+{
+    cleanup_free char *spec = spec_new(b, way->n_devices), *path = summary_path_new(b);
+    cleanup_buf struct buf quoted = BUF_INIT;
+    struct buf held = BUF_INIT;
+    buf_add_text(&held, LOCK_HANDED_DOWN "=");
+    for (uint32_t i = 0; i < way->n_devices; i++)
+        buf_addf(&held, "%s%s", i > 0 ? "," : "", device_at(b, i)->uuid);
+    buf_add_shell_word(&quoted, path);
+    env_set(env, buf_steal(&held));
+    env_set(env, xasprintf("MUSTER_GPUS=%s", spec));
+    env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs", b->scratch ? b->scratch : ""));
+    env_set(env, xasprintf("MUSTER_ON_FINISH=cat >%s", buf_text(&quoted)));
+    env_set(env, xstrdup("MUSTER_GO_ON=muster bench")); /* its folder goes away */
+}
+
+void way_environment(const struct benching *b, uint32_t way, struct env_list *out)
+{
+    static const char *const of_workers[] = {"MUSTER_CHANNEL", "MUSTER_WORKER", "MUSTER_WORKERS"};
+    const struct bench_way *w = &b->ways[way];
+    env_inherit(out);
+    for (size_t i = 0; i < countof(of_workers); i++) /* of a muster which started this one */
+        env_unset(out, of_workers[i]);
+    trial_devices_add(&b->session.run.place, w->n_devices, out);
+    /* Threads for all devices together would be those of each of the command's processes. */
+    if (!getenv("OMP_NUM_THREADS"))
+        env_unset(out, "OMP_NUM_THREADS");
+    if (!env_get(out, "PYTHONUNBUFFERED")) /* patterns are found when they are printed */
+        env_set(out, xstrdup("PYTHONUNBUFFERED=1"));
+    muster_prepare(b, w, out);
+    if (w->batch > 0)
+        env_set(out, xasprintf("MUSTER_BATCH=%lu", w->batch));
+    environment_wish_apply(&b->request->environment, out);
+    env_end(out);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cells in columns, as text for a terminal or as Markdown. A column without any content is left out.
+ */
+#pragma once
+
+#include "base/buf.h"
+
+enum {
+    TABLE_COLUMNS_MAX = 16
+};
+
+struct table {
+    size_t n_columns, n_rows;
+    const char *const *headings; /* borrowed */
+    uint32_t left;               /* bit i: column i begins at its left; others end at their right */
+    char **cells;                /* [n_rows][n_columns]; NULL: empty */
+};
+
+void table_init(struct table *table, const char *const *headings, size_t n_columns, uint32_t left);
+void table_release(struct table *table);
+/* A new row, of which the cells are empty. */
+void table_row_add(struct table *table);
+/* Sets a cell of the last row; takes the text, NULL: empty. */
+void table_cell_take(struct table *table, size_t column, char *text);
+/* Foreign words in the cells must be visible text (base/console_text.h). */
+void table_text_add(const struct table *table, struct buf *out);
+void table_markdown_add(const struct table *table, struct buf *out);

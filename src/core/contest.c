@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/contest.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/attr.h"
+#include "base/rng.h"
+
+enum {
+    MEDIAN_ROUNDS_LEAST = 8 /* of 2 * 2^-8 = 0.8 % all ratios are on one side by chance */
+};
+
+/* What one round showed of a way. */
+struct lap {
+    double seconds; /* 0: it was not run well */
+    double figure[CONTEST_FIGURES];
+};
+
+struct contest {
+    struct contest_wish wish;
+    uint64_t n_items;         /* that every run must do; 0: not known yet */
+    uint32_t round, position; /* of the next run: a position in `order` */
+    uint32_t n_full;          /* rounds that are complete */
+    enum contest_outcome outcome[CONTEST_WAYS_MAX];
+    uint32_t n_runs[CONTEST_WAYS_MAX];
+    uint32_t order[CONTEST_WAYS_MAX];
+    struct lap *laps; /* [rounds_max][n_ways] */
+};
+
+/* Two-sided 99 % points of Student's t for 1 … 6 degrees of freedom. */
+static const double student_t[] = {63.657, 9.925, 5.841, 4.604, 4.032, 3.707};
+
+static const char *const outcome_names[] = {
+#define X(id, name) [CONTEST_##id] = (name),
+    CONTEST_OUTCOMES(X)
+#undef X
+};
+
+const char *contest_outcome_name(enum contest_outcome outcome)
+{
+    return outcome_names[outcome];
+}
+
+/* ---- the order of the runs ---- */
+
+static void order_make(struct contest *c)
+{
+    uint32_t n = c->wish.n_ways, pair = c->round / 2;
+    struct rng rng = {.state = pair};
+    for (uint32_t i = 0; i < n; i++)
+        c->order[i] = i;
+    for (uint32_t i = n; pair > 0 && i > 1; i--) {
+        uint32_t other = (uint32_t)rng_below(&rng, i), way = c->order[i - 1];
+        c->order[i - 1] = c->order[other];
+        c->order[other] = way;
+    }
+    for (uint32_t i = 0; c->round % 2 == 1 && i < n / 2; i++) {
+        uint32_t way = c->order[i];
+        c->order[i] = c->order[n - 1 - i];
+        c->order[n - 1 - i] = way;
+    }
+}
+
+struct contest *contest_new(const struct contest_wish *wish)
+{
+    ASSERT(wish->n_ways > 0 && wish->n_ways <= CONTEST_WAYS_MAX);
+    ASSERT(wish->rounds_max > 0 && wish->rounds_max <= CONTEST_ROUNDS_MAX);
+    struct contest *c = calloc(1, sizeof(*c));
+    struct lap *laps = calloc((size_t)wish->rounds_max * wish->n_ways, sizeof(*laps));
+    if (!c || !laps) {
+        free(laps);
+        free(c);
+        return NULL;
+    }
+    c->wish = *wish;
+    c->n_items = wish->n_items;
+    c->laps = laps;
+    order_make(c);
+    return c;
+}
+
+void contest_free(struct contest *contest)
+{
+    if (contest)
+        free(contest->laps);
+    free(contest);
+}
+
+static bool is_in(const struct contest *c, uint32_t way)
+{
+    return c->outcome[way] == CONTEST_OK;
+}
+
+/* Passes over the ways that are out. False: the round is complete. */
+static bool position_seek(struct contest *c)
+{
+    while (c->position < c->wish.n_ways && !is_in(c, c->order[c->position]))
+        c->position++;
+    return c->position < c->wish.n_ways;
+}
+
+static bool is_clear(const struct contest *c);
+
+static enum contest_end round_end(struct contest *c)
+{
+    bool any_is_in = false;
+    for (uint32_t i = 0; i < c->wish.n_ways; i++)
+        any_is_in = any_is_in || is_in(c, i);
+    if (!any_is_in)
+        return CONTEST_NOTHING;
+    c->n_full = c->round + 1;
+    if (!c->wish.runs_all && c->n_full >= CONTEST_ROUNDS_LEAST && is_clear(c))
+        return CONTEST_CLEAR;
+    if (c->n_full == c->wish.rounds_max)
+        return CONTEST_ROUNDS;
+    c->round++;
+    c->position = 0;
+    order_make(c);
+    return CONTEST_GOES_ON;
+}
+
+struct contest_step contest_next(struct contest *contest, double elapsed_s)
+{
+    while (!position_seek(contest)) {
+        enum contest_end end = round_end(contest);
+        if (end != CONTEST_GOES_ON)
+            return (struct contest_step){.end = end};
+    }
+    uint32_t way = contest->order[contest->position];
+    double until_s = elapsed_s + contest_seconds(contest, way).median;
+    bool is_late = contest->wish.seconds_max > 0 && until_s >= contest->wish.seconds_max;
+    return (struct contest_step){.end = is_late ? CONTEST_TIME : CONTEST_GOES_ON, .way = way};
+}
+
+void contest_took(struct contest *contest, const struct contest_run *run)
+{
+    ASSERT(contest->position < contest->wish.n_ways);
+    uint32_t way = contest->order[contest->position];
+    struct lap *lap = &contest->laps[(size_t)contest->round * contest->wish.n_ways + way];
+    enum contest_outcome outcome = run->outcome;
+    if (contest->n_items == 0)
+        contest->n_items = outcome == CONTEST_OK ? run->n_items : 0;
+    if (outcome == CONTEST_OK && run->n_items > 0 && run->n_items != contest->n_items)
+        outcome = CONTEST_OTHER_WORK;
+    contest->position++;
+    contest->outcome[way] = outcome;
+    if (outcome != CONTEST_OK)
+        return;
+    contest->n_runs[way]++;
+    lap->seconds = run->seconds;
+    for (size_t i = 0; i < CONTEST_FIGURES; i++)
+        lap->figure[i] =
+            run->figure[i] > 0 && run->figure[i] < (double)INFINITY ? run->figure[i] : 0;
+}
+
+/* ---- what is known ---- */
+
+enum contest_outcome contest_outcome(const struct contest *contest, uint32_t way)
+{
+    return contest->outcome[way];
+}
+
+uint32_t contest_n_runs(const struct contest *contest, uint32_t way)
+{
+    return contest->n_runs[way];
+}
+
+uint32_t contest_n_rounds(const struct contest *contest)
+{
+    return contest->n_full;
+}
+
+/* Values in ascending order. */
+struct sorted {
+    uint32_t n;
+    double at[CONTEST_ROUNDS_MAX];
+};
+
+static void sorted_add(struct sorted *s, double value)
+{
+    uint32_t i = s->n++;
+    for (; i > 0 && s->at[i - 1] > value; i--)
+        s->at[i] = s->at[i - 1];
+    s->at[i] = value;
+}
+
+static struct contest_spread spread_of(const struct sorted *s)
+{
+    if (s->n == 0)
+        return (struct contest_spread){0};
+    return (struct contest_spread){.n = s->n,
+                                   .median = (s->at[(s->n - 1) / 2] + s->at[s->n / 2]) / 2,
+                                   .min = s->at[0],
+                                   .max = s->at[s->n - 1]};
+}
+
+static const struct lap *lap_at(const struct contest *c, uint32_t round, uint32_t way)
+{
+    return &c->laps[(size_t)round * c->wish.n_ways + way];
+}
+
+struct contest_spread contest_seconds(const struct contest *contest, uint32_t way)
+{
+    struct sorted s = {0};
+    for (uint32_t r = 0; r <= contest->round; r++)
+        if (lap_at(contest, r, way)->seconds > 0)
+            sorted_add(&s, lap_at(contest, r, way)->seconds);
+    return spread_of(&s);
+}
+
+struct contest_spread contest_figure(const struct contest *contest, uint32_t way,
+                                     enum contest_figure figure)
+{
+    struct sorted s = {0};
+    for (uint32_t r = 0; r <= contest->round; r++)
+        if (lap_at(contest, r, way)->figure[figure] > 0)
+            sorted_add(&s, lap_at(contest, r, way)->figure[figure]);
+    return spread_of(&s);
+}
+
+/* The 99 % interval of the mean, by Student's t. */
+static void mean_interval(const struct sorted *s, struct contest_ratio *out)
+{
+    double mean = 0, squares = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        mean += s->at[i] / s->n;
+    for (uint32_t i = 0; i < s->n; i++)
+        squares += (s->at[i] - mean) * (s->at[i] - mean);
+    double half = student_t[s->n - 2] * sqrt(squares / (s->n - 1.0) / s->n);
+    out->low = mean - half;
+    out->high = mean + half;
+}
+
+/*
+ * The 99 % interval of the median: the values at `cut` from either end, where at most 1 % of the
+ * draws of n fair coins have `cut` heads or fewer, or as few tails. Eight values are the least.
+ */
+static void median_interval(const struct sorted *s, struct contest_ratio *out)
+{
+    double term = 1, below = 0;
+    uint32_t cut = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        term /= 2; /* the chance of no head */
+    for (below = term; cut < s->n / 2; cut++) {
+        term *= (double)(s->n - cut) / (cut + 1);
+        if (2 * (below + term) > 0.01)
+            break;
+        below += term;
+    }
+    out->low = s->at[cut];
+    out->high = s->at[s->n - 1 - cut];
+}
+
+static void interval_of(const struct sorted *s, struct contest_ratio *out)
+{
+    out->low = -(double)INFINITY;
+    out->high = (double)INFINITY;
+    if (s->n >= 2 && s->n < MEDIAN_ROUNDS_LEAST)
+        mean_interval(s, out);
+    else if (s->n >= MEDIAN_ROUNDS_LEAST)
+        median_interval(s, out);
+}
+
+struct contest_ratio contest_ratio(const struct contest *contest, uint32_t way, uint32_t to,
+                                   enum contest_figure figure)
+{
+    struct contest_ratio out = {0};
+    struct sorted s = {0};
+    if (!is_in(contest, way) || !is_in(contest, to))
+        return out;
+    for (uint32_t r = 0; r <= contest->round; r++) {
+        double rate = lap_at(contest, r, way)->figure[figure];
+        double to_rate = lap_at(contest, r, to)->figure[figure];
+        if (rate > 0 && to_rate > 0)
+            sorted_add(&s, rate / to_rate);
+    }
+    out.spread = spread_of(&s);
+    interval_of(&s, &out);
+    return out;
+}
+
+enum contest_verdict contest_compare(const struct contest *contest, uint32_t way, uint32_t to,
+                                     enum contest_figure figure)
+{
+    struct contest_ratio ratio = contest_ratio(contest, way, to, figure);
+    double near = contest->wish.near;
+    if (ratio.spread.n < CONTEST_ROUNDS_LEAST)
+        return CONTEST_OPEN;
+    /* First: a difference that is certain, and too small to matter, is none. */
+    if (ratio.low > 1 - near && ratio.high < 1 + near)
+        return CONTEST_ALIKE;
+    return ratio.low > 1 ? CONTEST_FASTER : ratio.high < 1 ? CONTEST_SLOWER : CONTEST_OPEN;
+}
+
+enum contest_figure contest_deciding(const struct contest *contest)
+{
+    bool any_is_in = false;
+    for (uint32_t i = 0; i < contest->wish.n_ways; i++) {
+        if (!is_in(contest, i) || contest->n_runs[i] == 0)
+            continue;
+        any_is_in = true;
+        if (2 * contest_figure(contest, i, CONTEST_LOADED).n < contest->n_runs[i])
+            return CONTEST_WHOLE;
+    }
+    return any_is_in ? CONTEST_LOADED : CONTEST_WHOLE;
+}
+
+bool contest_best(const struct contest *contest, uint32_t *way)
+{
+    enum contest_figure figure = contest_deciding(contest);
+    double most = 0;
+    for (uint32_t i = 0; i < contest->wish.n_ways; i++) {
+        double much = is_in(contest, 0) ? contest_ratio(contest, i, 0, figure).spread.median
+                                        : contest_figure(contest, i, figure).median;
+        if (!is_in(contest, i) || much <= most)
+            continue;
+        most = much;
+        *way = i;
+    }
+    return most > 0;
+}
+
+static bool is_settled(const struct contest *c, uint32_t way, uint32_t to,
+                       enum contest_figure figure)
+{
+    return way == to || !is_in(c, way) || !is_in(c, to) ||
+           contest_compare(c, way, to, figure) != CONTEST_OPEN;
+}
+
+static bool is_clear(const struct contest *c)
+{
+    enum contest_figure figure = contest_deciding(c);
+    uint32_t best = 0;
+    bool has_best = contest_best(c, &best);
+    for (uint32_t i = 0; i < c->wish.n_ways; i++)
+        if (!is_settled(c, i, 0, figure) || (has_best && !is_settled(c, i, best, figure)))
+            return false;
+    return true;
+}
