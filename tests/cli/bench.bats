@@ -78,7 +78,9 @@ if os.environ.get("LATE"):
     time.sleep(0.4)
     muster.loaded()
     first.done(1)
-    for item in items: item.done(1)
+    for item in items:
+        time.sleep(0.005)
+        item.done(1)
 else:
     time.sleep(0.4)
     for batch in muster.batches():
