@@ -300,7 +300,7 @@ void record_open(struct graph *graph);
 /* Commits that the job begins. ERR_STOPPED: that cannot be done, and the run ends. */
 MUST_CHECK int record_begun(struct graph *graph, const struct process *process, struct err *err);
 void record_attempt(struct graph *graph, const struct process *process);
-void record_job(struct graph *graph, uint32_t job, enum job_state state,
+void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process);
 /* Commits what was noted; makes durable what was committed. If that cannot be done, the run is given up. */
 void record_flush(struct graph *graph);

@@ -64,8 +64,8 @@ static bool open_look(const char *dir, const char *job, struct buf *out)
         return false;
     rest = buf_str(&text);
     while (!is_found && rest.len > 0 && str_next(&rest, '\n', &line)) {
-        cleanup_free char *name = json_text_new(line, "job", PLAN_NAME_BYTES_MAX * 4);
-        cleanup_free char *why = json_text_new(line, "why", END_TEXT_BYTES * 16);
+        cleanup_free char *name = json_text_new(line, "job", PLAN_NAME_BYTES_MAX * 4ul);
+        cleanup_free char *why = json_text_new(line, "why", END_TEXT_BYTES * 16ul);
         is_found = name && why && strcmp(name, job) == 0;
         if (is_found)
             buf_addf(out, "%s: %s", name, why);
