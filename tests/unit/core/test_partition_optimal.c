@@ -16,7 +16,7 @@ __extension__ typedef unsigned __int128 u128;
 enum {
     UNITS_MAX = 7,
     DEVICES_MAX = 6,
-    WORLDS = 4500, /* with three goals each: 13,500 comparisons */
+    WORLDS = 10000, /* with three goals each: 30,000 comparisons */
 };
 
 /* A model as a sequence of units, and devices for it. */
