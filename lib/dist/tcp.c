@@ -161,10 +161,12 @@ static void call_send(struct work *work, size_t few)
     const struct muster_dist_call *what = &work->call->what;
     struct tcp_signature own = {md_shm_pack(work->call), what->count, work->call->seq};
     bool is_broadcast = what->kind == MUSTER_BROADCAST;
+    /* Where there are no values there may be no address. */
+    size_t stride = work->in && what->kind == MUSTER_REDUCE_SCATTER ? few : 0;
     tcp->peers[tcp->rank].last = own;
     for (uint32_t r = 0; r < tcp->size; r++) {
         struct tcp_peer *peer = &tcp->peers[r];
-        const char *at = work->in + (what->kind == MUSTER_REDUCE_SCATTER ? r * few : 0);
+        const char *at = stride > 0 ? work->in + r * stride : work->in;
         peer->is_odd = false;
         md_tcp_send(peer, TCP_CALL, at, is_broadcast && tcp->rank != what->root ? 0 : few, &own);
         md_tcp_expect(peer, TCP_CALL, received(tcp, r), is_broadcast && r != what->root ? 0 : few);

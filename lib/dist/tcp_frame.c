@@ -34,7 +34,8 @@ enum look {
 void md_tcp_send(struct tcp_peer *peer, enum tcp_frame_kind kind, const void *at, size_t bytes,
                  const struct tcp_signature *signature)
 {
-    peer->out = (struct tcp_outgoing){.head = {.kind = kind, .bytes = bytes}, .at = at};
+    /* No values may have no address, which is not to be added to. */
+    peer->out = (struct tcp_outgoing){.head = {.kind = kind, .bytes = bytes}, .at = at ? at : ""};
     if (signature)
         peer->out.head.signature = *signature;
 }
@@ -120,7 +121,8 @@ static enum look peer_read(struct tcp_peer *peer, const struct tcp_signature *ow
     size_t body = is_head ? 0 : in->done - sizeof(in->head);
     char *to = is_head                     ? (char *)&in->head + in->done
                : in->head.kind == TCP_TOLD ? (char *)&in->told + body
-                                           : in->at + body;
+               : in->at                    ? in->at + body
+                                           : NULL; /* nothing is to come */
     size_t most = is_head ? sizeof(in->head) - in->done : incoming_bytes(in) - body;
     ssize_t n = recv(peer->fd, to, most, MSG_DONTWAIT);
     if (n < 0)
