@@ -36,8 +36,11 @@ ranks() {
     run --separate-stderr limited "$MUSTER" launch -q --nproc-per-node "$n" "$@"
 }
 
+# By ctypes.
+needs_plain_library() { [ -n "${DEAD_FS:-}" ] || skip "Python cannot load a library with a sanitizer"; }
+
 @test "the example by ctypes has the same weights, to the last bit, on any number of ranks" {
-    [ -n "${DEAD_FS:-}" ] || skip "Python cannot load a library with a sanitizer"
+    needs_plain_library
     local n
     ranks 1 "$EXAMPLE" 12
     ended_with 0
@@ -101,6 +104,7 @@ END
 }
 
 @test "ranks of several hosts exchange over TCP, and have the same weights, to the last bit" {
+    needs_plain_library
     ranks 1 "$EXAMPLE" 12
     ended_with 0
     local alone=$output
@@ -114,6 +118,7 @@ END
 }
 
 @test "a rank whose machine cannot be reached any more is named" {
+    needs_plain_library
     machines "rc$$" "rd$$"
     cat >endless.py <<'END'
 import ctypes, os, sys
