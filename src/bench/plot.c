@@ -4,6 +4,7 @@
  * the lowest to the highest rate, and a mark at what the way with the fewest devices promises if
  * all devices were used as well.
  */
+#include "base/markup.h"
 #include "bench/bench_impl.h"
 
 enum {
@@ -22,17 +23,6 @@ static const char head[] =
     ".range{stroke:#1c2024}.ideal{stroke:#e0b04c;stroke-width:3}"
     "@media(prefers-color-scheme:dark){text{fill:#e3e6e8}.bar{fill:#5b9be6}.range{stroke:#e3e6e8}}"
     "</style>\n";
-
-static void escaped_add(struct buf *out, struct str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.at[i];
-        if (c == '<' || c == '>' || c == '&')
-            buf_addf(out, "&#%d;", c);
-        else
-            buf_add_char(out, c);
-    }
-}
 
 static struct contest_spread rate_of(const struct benching *b, uint32_t way)
 {
@@ -60,7 +50,7 @@ static void label_add(const struct benching *b, uint32_t way, int y, struct buf 
     way_name_add(b, way, &name);
     buf_addf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LABEL_WIDTH - 8,
              y + BAR_HEIGHT - 4);
-    escaped_add(out, buf_str(&name));
+    markup_text_add(out, buf_str(&name));
     buf_add_text(out, "</text>\n");
     buf_release(&name);
 }
@@ -88,7 +78,7 @@ static void value_add(const struct benching *b, uint32_t way, int y, struct buf 
     struct contest_ratio ratio = contest_ratio(b->contest, way, 0, figure);
     buf_addf(out, "<text x=\"%d\" y=\"%d\">", LABEL_WIDTH + BAR_WIDTH + 10, y + BAR_HEIGHT - 4);
     if (rate.n == 0) {
-        escaped_add(out, str_of(contest_outcome_name(contest_outcome(b->contest, way))));
+        markup_text_add(out, str_of(contest_outcome_name(contest_outcome(b->contest, way))));
     } else {
         bench_number_format(number, rate.median);
         buf_addf(out, "%s", number);

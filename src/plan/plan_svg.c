@@ -3,6 +3,7 @@
  * Who holds what, as an SVG: a bar for each device, whose weights are drawn key by key.
  */
 #include "base/cleanup.h"
+#include "base/markup.h"
 #include "base/name_index.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -22,17 +23,6 @@ static const char style[] =
     ".b{fill:#eee;stroke:#999}.w0{fill:#3b6ea5}.w1{fill:#5b8ec5}.k{fill:#d98e04}.a{fill:#9a9a9a}"
     ".x{fill:none;stroke:#c00;stroke-width:2}</style>\n";
 
-static void escaped_add(struct buf *out, struct str text)
-{
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.at[i];
-        if (c == '<' || c == '>' || c == '&' || c == '"' || c < ' ')
-            buf_addf(out, "&#%u;", c < ' ' ? ' ' : c);
-        else
-            buf_add_char(out, (char)c);
-    }
-}
-
 struct bar {
     struct buf *out;
     double x, per_byte;
@@ -47,7 +37,7 @@ static void box_add(struct bar *bar, const char *class_name, uint64_t bytes, str
     buf_addf(bar->out, "<rect class=\"%s\" x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%d\">",
              class_name, bar->x, bar->y, width, BAR_HEIGHT);
     buf_add_text(bar->out, "<title>");
-    escaped_add(bar->out, title);
+    markup_text_add(bar->out, title);
     char size[16];
     size_format(size, bytes);
     buf_addf(bar->out, ": %s</title></rect>\n", size);
@@ -95,7 +85,7 @@ static void device_add(const struct model_plan *plan, uint32_t i, const uint64_t
     unsigned shade = 0;
     plan_ranges_add(plan, i, RANGES_MAX, &ranges);
     buf_addf(out, "<text x=\"8\" y=\"%u\">", bar.y + 17);
-    escaped_add(out, str_of(device->label));
+    markup_text_add(out, str_of(device->label));
     buf_addf(out, "</text><rect class=\"b\" x=\"%d\" y=\"%u\" width=\"%.2f\" height=\"%d\"/>\n",
              LABEL_WIDTH, bar.y,
              device->of.kind == PARTITION_GPU ? (double)device->of.mem_bytes * per_byte : 0.0,
@@ -110,7 +100,7 @@ static void device_add(const struct model_plan *plan, uint32_t i, const uint64_t
         buf_addf(out, "<rect class=\"x\" x=\"%d\" y=\"%u\" width=\"%.2f\" height=\"%d\"/>\n",
                  LABEL_WIDTH, bar.y, bar.x - LABEL_WIDTH, BAR_HEIGHT);
     buf_addf(out, "<text class=\"s\" x=\"%d\" y=\"%u\">", LABEL_WIDTH, bar.y + BAR_HEIGHT + 11);
-    escaped_add(out, buf_str(&ranges));
+    markup_text_add(out, buf_str(&ranges));
     buf_add_text(out, "</text>\n");
 }
 
@@ -127,7 +117,7 @@ void plan_svg_add(const struct model_plan *plan, const char *path, struct buf *o
     buf_addf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %u\">\n%s",
              LABEL_WIDTH + BAR_WIDTH + 20, TOP + n * ROW_HEIGHT + 20, style);
     buf_add_text(out, "<text class=\"t\" x=\"8\" y=\"22\">");
-    escaped_add(out, str_of(path));
+    markup_text_add(out, str_of(path));
     buf_addf(out,
              "</text><text class=\"s\" x=\"8\" y=\"40\">%s; %lu tokens, %lu sequences; blue: "
              "weights, a box for each key of the map; orange: KV cache; grey: activations</text>\n",

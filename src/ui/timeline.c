@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ui/timeline.h"
 
+#include "base/markup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 
@@ -80,20 +81,6 @@ void timeline_mark_end(struct timeline *timeline, uint64_t at_us)
 {
     timeline->done_us = at_us;
     timeline->end_us = MAX(timeline->end_us, at_us);
-}
-
-static void escaped_add(struct buf *out, const char *text)
-{
-    for (; *text; text++) {
-        const char *entity = *text == '<'   ? "&lt;"
-                             : *text == '>' ? "&gt;"
-                             : *text == '&' ? "&amp;"
-                                            : NULL;
-        if (entity)
-            buf_add_text(out, entity);
-        else
-            buf_add_char(out, *text);
-    }
 }
 
 static const struct look {
@@ -224,7 +211,7 @@ void timeline_page(const struct timeline *timeline, const char *title, const cha
         buf_add_text(out, ".plot rect.item{fill-opacity:.45;stroke:none}\n"
                           ".plot rect.lost{fill-opacity:.75}\n");
     buf_addf(out, "</style></head><body>\n<h1>%s</h1>\n<pre>", title);
-    escaped_add(out, text);
+    markup_text_add(out, str_of(text));
     buf_add_text(out, "</pre>\n");
     legend_add(timeline, out);
     buf_addf(out,
