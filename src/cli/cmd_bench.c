@@ -46,9 +46,8 @@ static int cmd_bench_run(struct app *app, void *request, int argc, char **argv, 
     if (rc)
         return rc;
     rc = bench_run(&caller, r, &out, err);
-    if (out.len > 0 && stdout_put(buf_str(&out), rc < 0 ? &not_printed : err) != 0)
-        return rc < 0 ? rc : ERR_SYS;
-    return rc;
+    int put = out.len > 0 ? stdout_put(buf_str(&out), rc < 0 ? &not_printed : err) : 0;
+    return put != 0 && rc >= 0 ? put : rc;
 }
 
 #define FIELD(name) offsetof(struct bench_options, request.name)

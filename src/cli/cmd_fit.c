@@ -163,9 +163,8 @@ static int search(struct app *app, struct fit_options *options, struct err *err)
     if (rc)
         return rc;
     rc = fit_search(&caller, &options->search, &out, err);
-    if (out.len > 0 && stdout_put(buf_str(&out), rc < 0 ? &not_printed : err) != 0)
-        return rc < 0 ? rc : ERR_SYS;
-    return rc;
+    int put = out.len > 0 ? stdout_put(buf_str(&out), rc < 0 ? &not_printed : err) : 0;
+    return put != 0 && rc >= 0 ? put : rc;
 }
 
 static int usage_check(const struct fit_options *options, int argc, char **argv, struct err *err)

@@ -247,3 +247,12 @@ assert len(bars) == 2 and float(bars[0].getAttribute("width")) < float(bars[1].g
     [ ! -e starts ]
     nothing_is_left_in_tmp
 }
+
+@test "a table that cannot be written is said, with the status of a full disk" {
+    export -f limited
+    run --separate-stderr bash -c 'limited "$MUSTER" bench -q -g cpu:1 --items 1 --rounds 1 -- true >/dev/full'
+    ended_with 75
+    [[ $stderr == *"write to stdout: No space left on device"* ]]
+    run --separate-stderr bash -c 'limited "$MUSTER" fit -q -g cpu:1 --items 1 --max 2 -- true >/dev/full'
+    ended_with 75
+}
