@@ -10,16 +10,6 @@
 #include "graph/graph_impl.h"
 #include "graph/list/joblog.h"
 
-static const struct graph_job *job_of(const struct process *process)
-{
-    return &process->graph->jobs[process->job];
-}
-
-static const char *name_of(const struct process *process)
-{
-    return job_of(process)->plan->name;
-}
-
 /* ---- words ---- */
 
 static char *number_new(uint64_t value)
@@ -48,7 +38,7 @@ struct values {
 /* It stays when other jobs are added to the file. */
 static uint64_t job_seed(const struct process *process)
 {
-    const char *name = name_of(process);
+    const char *name = process_name(process);
     return item_seed(0, XXH3_64bits(name, strlen(name)));
 }
 
@@ -93,7 +83,7 @@ static int words_fill(const struct process *process, const char *const *template
                                  {"gpu", values->gpu},
                                  {"gpus", values->gpus},
                                  {"gpu_uuid", values->gpu_uuid},
-                                 {"job", name_of(process)},
+                                 {"job", process_name(process)},
                                  {"run_dir", process->graph->shell.run_dir},
                                  {"muster", host_program(process->graph, process->seat.host)}};
     int rc = 0;
@@ -123,7 +113,7 @@ static void locks_hand_down(const struct process *process, struct env_list *env)
  */
 static void runs_dir_set(const struct process *process, struct env_list *env)
 {
-    const struct graph_job *job = job_of(process);
+    const struct graph_job *job = process_job(process);
     cleanup_free char *definition = definition_new(job->plan);
     cleanup_free char *name = job_log_name_new(job->plan->name);
     uint64_t work = XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
@@ -159,13 +149,13 @@ static void environment_make(const struct process *process, const struct values 
     if (!env_get(env, "PYTHONUNBUFFERED"))
         env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     environment_wish_apply(&graph->request->environment, env);
-    if (job_of(process)->plan->kind != PLAN_RUN) {
+    if (process_job(process)->plan->kind != PLAN_RUN) {
         locks_hand_down(process, env);
         runs_dir_set(process, env);
     }
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", graph->shell.run_id));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", graph->shell.run_dir));
-    env_set(env, xasprintf("MUSTER_JOB=%s", name_of(process)));
+    env_set(env, xasprintf("MUSTER_JOB=%s", process_name(process)));
     env_set(env, xasprintf("MUSTER_SEED=%s", values->seed));
     env_set(env, xasprintf("MUSTER_ATTEMPT=%u", process->attempt));
     env_set(env, xasprintf("MUSTER_BATCH=%lu", process->batch));
@@ -191,7 +181,7 @@ static struct texts sent_make(const struct graph *graph, const struct env_list *
 static int batch_settle(struct process *process, struct err *err)
 {
     const struct graph *graph = process->graph;
-    const struct plan_job *plan = job_of(process)->plan;
+    const struct plan_job *plan = process_job(process)->plan;
     struct env_list words = {0};
     struct values values;
     uint64_t found = 0;
@@ -272,7 +262,7 @@ static void command_keep(struct process *process, const struct env_list *words)
 static void words_take(const struct process *process, const struct env_list *filled,
                        struct env_list *words)
 {
-    enum plan_kind kind = job_of(process)->plan->kind;
+    enum plan_kind kind = process_job(process)->plan->kind;
     bool takes_devices = kind == PLAN_MAP || kind == PLAN_LAUNCH;
     for (size_t i = 0; i < filled->len; i++) {
         env_list_add(words, xstrdup(filled->at[i]));
@@ -284,7 +274,7 @@ static void words_take(const struct process *process, const struct env_list *fil
 
 int process_command_start(struct process *process, struct err *err)
 {
-    const struct plan_job *plan = job_of(process)->plan;
+    const struct plan_job *plan = process_job(process)->plan;
     struct env_list filled = {0};
     struct command command = {0};
     struct values values;

@@ -170,6 +170,16 @@ struct graph {
     struct buf stale;  /* lines on why jobs run again */
 };
 
+static inline struct graph_job *process_job(const struct process *process)
+{
+    return &process->graph->jobs[process->job];
+}
+
+static inline const char *process_name(const struct process *process)
+{
+    return process_job(process)->plan->name;
+}
+
 /* graph.c */
 /* Notes in run.db how many jobs there are, and how to go on. */
 MUST_CHECK int graph_facts_set(const struct graph *graph, struct err *err);
@@ -247,7 +257,16 @@ extern const struct worker_handlers process_handlers;
 void process_start(struct graph *graph, uint32_t number);
 /* Looks for timeouts, and for processes whose devices are ready. */
 void processes_tick(struct graph *graph);
+
+/* process_end.c */
+/* How it ended is known. `text`: why, NULL: well. */
+void process_judge(struct process *process, enum dag_end end, const char *text);
+/* The end is known, and another job may have the devices: tells the dag. */
+void process_settle(struct process *process);
+/* For struct worker_handlers. */
+void process_gone(void *context, const struct worker_exit *exit);
 void process_free(struct process *process);
+
 /* The beginning of the names of its logs: free() it. */
 char *job_log_name_new(const char *job);
 
@@ -314,6 +333,11 @@ uint32_t graph_find(const struct graph *graph, const char *name);
 
 /* orders.c: "why JOB", "retry JOB", "hold JOB", "release JOB", "cancel JOB" with patterns, "add JSON". */
 int graph_order(void *context, struct str line, struct buf *told, struct err *err);
+/* There is no such job; names one that is called nearly so. Returns ERR_USAGE. */
+int job_unknown(const struct graph *graph, const char *name, struct err *err);
+
+/* added.c: adds the job of an order, JSON, and says its name. ERR_USAGE, ERR_DATA: the job is wrong; or ERR_STOPPED. */
+MUST_CHECK int added_take(struct graph *graph, struct str text, struct buf *told, struct err *err);
 /* Jobs that were added to the run in earlier sessions. */
 MUST_CHECK int added_read(struct graph *graph, struct err *err);
 

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Orders to a graph that runs: muster why, retry, hold, release, cancel and add.
+ * Orders to a graph that runs: muster why, retry, hold, release and cancel; muster add is in added.c.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
-#include <jansson.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fs.h"
-#include "base/ours.h"
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
@@ -18,14 +12,13 @@
 #include "shell/hosts.h"
 
 enum {
-    ADDED_BYTES_MAX = 64 << 20,
     WHY_BYTES_MAX = 32 << 10, /* of one answer */
     SUGGESTED_MAX = 10000     /* names that are compared with a misspelt one */
 };
 
 /* ---- jobs by name ---- */
 
-static int unknown(const struct graph *graph, const char *name, struct err *err)
+int job_unknown(const struct graph *graph, const char *name, struct err *err)
 {
     uint32_t n = MIN(graph->n_jobs, (uint32_t)SUGGESTED_MAX);
     cleanup_free const char **names = xcalloc(n + 1, sizeof(*names));
@@ -132,214 +125,13 @@ static int deed_do(struct graph *graph, const struct deed *deed, const char *pat
         n_done += is_one ? (uint32_t)deed->act(graph, i, told) : 0;
     }
     if (n_matched == 0)
-        return unknown(graph, pattern, err);
+        return job_unknown(graph, pattern, err);
     if (n_done == 0)
         return fail(err, ERR_USAGE, "%s: %s %s", pattern, n_matched == 1 ? "it is" : "all are",
                     deed->undone);
     if (deed->done)
         buf_addf(told, "%u job%s %s", n_done, plural(n_done), deed->done);
     return 0;
-}
-
-/* ---- further jobs ---- */
-
-static const char *const *texts_take(struct graph *graph, const json_t *array)
-{
-    size_t n = json_array_size(array);
-    const char **out = plan_alloc(&graph->added, (n + 1) * sizeof(*out));
-    for (size_t i = 0; i < n; i++) {
-        const char *text = json_string_value(json_array_get(array, i));
-        out[i] = plan_text(&graph->added, str_of(text ? text : ""));
-    }
-    return out;
-}
-
-static uint64_t number_of(const json_t *object, const char *key)
-{
-    return (uint64_t)MAX(json_integer_value(json_object_get(object, key)), (json_int_t)0);
-}
-
-static int needs_take(struct graph *graph, const json_t *array, struct plan_job *job,
-                      struct err *err)
-{
-    size_t n = json_array_size(array);
-    uint32_t *needs = plan_alloc(&graph->added, (n + 1) * sizeof(*needs));
-    for (size_t i = 0; i < n; i++) {
-        const char *name = json_string_value(json_array_get(array, i));
-        needs[i] = name ? graph_find(graph, name) : UINT32_MAX;
-        if (needs[i] == UINT32_MAX)
-            return unknown(graph, name ? name : "", err);
-    }
-    job->needs = needs;
-    job->n_needs = (uint32_t)n;
-    return 0;
-}
-
-static void outs_take(struct graph *graph, const json_t *array, struct plan_job *job)
-{
-    size_t n = json_array_size(array);
-    const char *const *paths = texts_take(graph, array);
-    struct plan_out *outs = plan_alloc(&graph->added, (n + 1) * sizeof(*outs));
-    for (size_t i = 0; i < n; i++)
-        outs[i].path = paths[i];
-    job->outs = outs;
-    job->n_outs = (uint32_t)n;
-}
-
-/* It is shown, names files of logs, and is typed in orders, of which a line is one. */
-static int name_check(const char *name, struct err *err)
-{
-    bool is_good = name[0] && strlen(name) <= PLAN_NAME_BYTES_MAX;
-    for (const char *at = name; *at; at++)
-        is_good = is_good && (unsigned char)*at >= ' ' && *at != 0x7f;
-    return is_good
-               ? 0
-               : fail(err, ERR_USAGE, "--name: a name has 1 to %d bytes, and no control characters",
-                      PLAN_NAME_BYTES_MAX);
-}
-
-/* What muster add checks, and the dag takes for granted. */
-static bool is_within_limits(const json_t *root)
-{
-    json_int_t priority = json_integer_value(json_object_get(root, "priority"));
-    return json_array_size(json_object_get(root, "argv")) > 0 && priority >= -100 &&
-           priority <= 100 && number_of(root, "share") <= DAG_SHARE_WHOLE;
-}
-
-static int job_parse(struct graph *graph, const json_t *root, struct plan_job *job, struct err *err)
-{
-    const char *name = json_string_value(json_object_get(root, "name"));
-    const char *cwd = json_string_value(json_object_get(root, "cwd"));
-    uint64_t n_devices = number_of(root, "gpus");
-    cleanup_free char *usual = xasprintf("added/%u", graph->n_jobs - graph->plan->n_jobs + 1);
-    if (!is_within_limits(root))
-        return fail(err, ERR_DATA, "an order that cannot be understood");
-    int rc = name ? name_check(name, err) : 0;
-    if (rc)
-        return rc;
-    if (n_devices > DAG_JOB_DEVICES_MAX)
-        return fail(err, ERR_USAGE, "--gpus %lu: a job has at most %d", n_devices,
-                    DAG_JOB_DEVICES_MAX);
-    *job = (struct plan_job){
-        .name = plan_text(&graph->added, str_of(name ? name : usual)),
-        .stage = graph->plan->n_stages,
-        .argv = texts_take(graph, json_object_get(root, "argv")),
-        .env = texts_take(graph, json_object_get(root, "env")),
-        .cwd = cwd ? plan_text(&graph->added, str_of(cwd)) : NULL,
-        .devices = {.n_min = (uint32_t)n_devices,
-                    .n_max = (uint32_t)n_devices,
-                    .share = (uint32_t)number_of(root, "share"),
-                    .mem_bytes = number_of(root, "mem_bytes")},
-        .n_cpus = (uint32_t)number_of(root, "cpus"),
-        .priority = (int32_t)json_integer_value(json_object_get(root, "priority")),
-        .n_retries = (uint32_t)number_of(root, "retries"),
-        .timeout_ms = number_of(root, "timeout_ms"),
-    };
-    outs_take(graph, json_object_get(root, "outs"), job);
-    if (graph_find(graph, job->name) != UINT32_MAX)
-        return fail(err, ERR_USAGE, "there is a job %s already", job->name);
-    return needs_take(graph, json_object_get(root, "needs"), job, err);
-}
-
-/* Parses and appends it; *number: where. */
-static int job_append(struct graph *graph, struct str text, uint32_t *number, struct err *err)
-{
-    json_t *root = json_loadb(text.at, text.len, 0, NULL);
-    struct plan_job *job = plan_alloc(&graph->added, sizeof(*job));
-    int rc = json_is_object(root) ? job_parse(graph, root, job, err)
-                                  : fail(err, ERR_DATA, "an order that cannot be understood");
-    json_decref(root);
-    if (rc)
-        return rc;
-    if (graph->n_jobs == graph->jobs_cap) {
-        graph->jobs_cap = MAX(2 * graph->jobs_cap, 64u);
-        graph->jobs = xrealloc(graph->jobs, graph->jobs_cap * sizeof(*graph->jobs));
-    }
-    *number = graph->n_jobs;
-    graph->jobs[graph->n_jobs++] = (struct graph_job){.plan = job, .is_wanted = true};
-    return 0;
-}
-
-static char *added_path_new(const struct graph *graph)
-{
-    return path_join(graph->shell.run_dir, "added.jsonl");
-}
-
-/* A line that a full disk cut is no part of the next one. */
-static bool is_cut(int fd)
-{
-    char last = '\n';
-    off_t len = lseek(fd, 0, SEEK_END);
-    return len > 0 && pread(fd, &last, 1, len - 1) == 1 && last != '\n';
-}
-
-/* A line of added.jsonl; NULL: it cannot be written as JSON. */
-static char *added_line_new(const char *name, struct str job)
-{
-    json_t *root = json_loadb(job.at, job.len, 0, NULL);
-    json_object_set_new(root, "name", json_string(name));
-    char *text = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    return text;
-}
-
-/* So that the next session has the job too, by the same name. */
-static int added_write(const struct graph *graph, const char *name, struct str job, struct err *err)
-{
-    cleanup_free char *path = added_path_new(graph), *line = added_line_new(name, job);
-    cleanup_buf struct buf text = BUF_INIT;
-    cleanup_fd int fd = -1;
-    int rc = line ? ours_open(path, O_RDWR | O_CREAT | O_APPEND, &fd, err)
-                  : fail(err, ERR_DATA, "an order that cannot be understood");
-    if (rc)
-        return rc;
-    buf_addf(&text, "%s%s\n", is_cut(fd) ? "\n" : "", line);
-    rc = write_all(fd, text.at, text.len, err);
-    if (rc == 0 && fsync(fd) != 0)
-        rc = fail_errno(err, "sync");
-    return rc ? wrap(err, rc, "keep the job in %s", path) : 0;
-}
-
-/* What was refused must not run: the file comes first. */
-static int add_do(struct graph *graph, struct str text, struct buf *told, struct err *err)
-{
-    uint32_t number = 0;
-    if (shell_is_to_end(&graph->shell) || graph->shell.end.is_stopped)
-        return fail(err, ERR_STOPPED, "the run is ending");
-    int rc = job_append(graph, text, &number, err);
-    if (rc)
-        return rc;
-    rc = added_write(graph, graph->jobs[number].plan->name, text, err);
-    rc = rc ? rc : graph_dag_add(graph, number, err);
-    if (rc) {
-        graph->n_jobs--;
-        return rc;
-    }
-    log_add(graph->shell.log, LOG_INFO, "graph", "%s was added", graph->jobs[number].plan->name);
-    if (graph_facts_set(graph, err) != 0) /* a count, for muster ls and muster status */
-        log_add(graph->shell.log, LOG_WARN, "graph", "%s", err->text);
-    *err = (struct err){0};
-    buf_addf(told, "%s", graph->jobs[number].plan->name);
-    graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
-    return 0;
-}
-
-int added_read(struct graph *graph, struct err *err)
-{
-    cleanup_free char *path = added_path_new(graph);
-    cleanup_buf struct buf text = BUF_INIT;
-    struct str rest, line;
-    uint32_t number;
-    if (!path_exists(path))
-        return 0;
-    int rc = plain_file_read(path, ADDED_BYTES_MAX, &text, err);
-    rest = buf_str(&text);
-    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line))
-        if (line.len > 0 && job_append(graph, line, &number, NULL) != 0)
-            log_add(graph->shell.log, LOG_WARN, "graph",
-                    "a job that was added once is left out: %.*s", (int)MIN(line.len, (size_t)120),
-                    line.at);
-    return rc;
 }
 
 /* "add LIST" of hosts, while the job of "add" is an object. */
@@ -359,7 +151,7 @@ int graph_order(void *context, struct str line, struct buf *told, struct err *er
     if (is_about_hosts(word, rest))
         return hosts_order(graph->shell.machines.hosts, line, err);
     if (str_equal(word, STR("add")))
-        return add_do(graph, rest, told, err);
+        return added_take(graph, rest, told, err);
     cleanup_free char *pattern = xstrndup(rest.at, rest.len);
     for (size_t i = 0; i < countof(deeds); i++)
         if (str_equal(word, str_of(deeds[i].word)))

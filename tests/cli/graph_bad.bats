@@ -136,6 +136,34 @@ jobs_are() { printf 'defaults: {shell: true}\njobs:\n%s\n' "$1" >g.yaml; }
     [ "$(query "SELECT count(*) FROM jobs")" -eq 3 ]
 }
 
+# The file of added jobs is larger than run.db, so that only what is added meets the limit.
+@test "an added job of which only a part could be written is in no later session" {
+    local long size
+    long=$(printf 'x%.0s' {1..60000})
+    jobs_are "$gate"
+    graph_begin g.yaml
+    wait_for "$MUSTER" why gate
+    for _ in {1..8}; do
+        "$MUSTER" add -- sh -c 'echo 1 >>added' "$long"
+    done
+    wait_for has_lines added 8
+    size=$(stat -c %s muster-runs/latest/added.jsonl)
+    [ "$size" -gt "$(stat -c %s muster-runs/latest/run.db)" ]
+    prlimit --pid $PID --fsize=$((size + 1000)):
+    run "$MUSTER" add -- sh -c 'echo 2 >>added' "$long"
+    ended_with 69
+    says "keep the job in"
+    [ "$(stat -c %s muster-runs/latest/added.jsonl)" -eq "$size" ]
+    prlimit --pid $PID --fsize=unlimited:
+    "$MUSTER" add -- sh -c 'echo 3 >>added'
+    touch go
+    wait $PID
+    [ "$(sort -u added | tr -d '\n')" = 13 ]
+    graph g.yaml
+    ended_with 0
+    ! has_logged 'a job that was added once is left out'
+}
+
 nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
 
 @test "orders that make no sense, and many at once" {
