@@ -13,7 +13,8 @@ import time
 
 from harness import Row, spread, verdict
 
-BAR_RATE = 2000
+# 2,000 jobs a second on a machine on which make reaches 3,540: machines differ, so the bar is the ratio.
+BAR_OF_MAKE = 2000 / 3540
 BAR_FIRST_S = 1
 # Every job asks for the one before it in each direction, and for the one of the stage before.
 STAGES = 4
@@ -63,9 +64,13 @@ def no_ops(bench):
     rate = {name: spread(names[name] / s.wall for s in list_) for name, list_ in samples.items()}
     cpu = {name: statistics.median(s.cpu for s in list_) / names[name] * 1e3 for name, list_ in samples.items()}
     beside = "; ".join("%s %s, %.2f ms CPU" % (name, rate[name].text(digits=0), cpu[name]) for name in cases if name != "muster")
-    return Row("%d jobs that do nothing, 2 slots, durable" % n, ">= %d jobs/s" % BAR_RATE,
-               "%s jobs/s, %.2f ms CPU a job" % (rate["muster"].text(digits=0), cpu["muster"]), beside,
-               verdict(rate["muster"].median >= BAR_RATE), bench.runs())
+    share, holds = "", ""
+    if "make -j2" in samples:
+        of_make = spread(m.wall / s.wall for s, m in zip(samples["muster"], samples["make -j2"]))
+        share, holds = "%s x make: " % of_make.text(), verdict(of_make.median >= BAR_OF_MAKE)
+    return Row("%d jobs that do nothing, 2 slots, durable" % n, ">= %.2f x make -j2" % BAR_OF_MAKE,
+               "%s%s jobs/s, %.2f ms CPU a job" % (share, rate["muster"].text(digits=0), cpu["muster"]), beside, holds,
+               bench.runs())
 
 
 def million_make(bench, n):
