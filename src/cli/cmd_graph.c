@@ -13,6 +13,7 @@
 #include "cli/allocation_arg.h"
 #include "cli/graph_arg.h"
 #include "cli/graph_hosts.h"
+#include "cli/verbs.h"
 #include "fit/fit.h"
 #include "graph/file/file.h"
 #include "graph/graph.h"
@@ -43,16 +44,27 @@ static void source_release(struct source *source)
         graph_list_release(&source->list);
 }
 
+/* The verbs of which a file may write options. */
+static int option_check(const char *verb, const char *name, struct err *err)
+{
+    static const struct cmd *const verbs[] = {&cmd_map, &cmd_launch, &cmd_merge};
+    for (size_t i = 0; i < countof(verbs); i++)
+        if (strcmp(verbs[i]->name, verb) == 0)
+            return cmd_option_check(verbs[i], name, err);
+    return 0;
+}
+
 static int file_read_plan(struct graph_options *options, int argc, char **argv,
                           struct source *source, struct err *err)
 {
-    const struct graph_overrides overrides = {(const char *const *)argv + 1, (size_t)argc - 1};
+    const struct graph_file_opts opts = {(const char *const *)argv + 1, (size_t)argc - 1,
+                                         option_check};
     for (int i = 1; i < argc; i++)
         if (!strchr(argv[i], '='))
             return fail(err, ERR_USAGE,
                         "unexpected '%s': one file is run, with changes as vars.round=1..3",
                         argv[i]);
-    return graph_file_read(options->request.file, &overrides, &source->plan, err);
+    return graph_file_read(options->request.file, &opts, &source->plan, err);
 }
 
 static int list_read_plan(const struct graph_options *options, char **command,

@@ -2,9 +2,9 @@
 #include "cli/graph_arg.h"
 
 #include "base/parse.h"
+#include "core/dag.h"
 
 enum {
-    PRIORITY_MAX = 100,
     PRIORITY_STEP = 10
 };
 
@@ -40,9 +40,9 @@ int priority_store(struct str text, void *field, struct err *err)
             *out = names[i].value;
             return 0;
         }
-    if (u64_parse(digits, 0, PRIORITY_MAX, &number, NULL) != 0)
-        return fail(err, ERR_USAGE, "'%.*s': expected -100 to 100, low, normal or high",
-                    (int)text.len, text.at);
+    if (u64_parse(digits, 0, DAG_PRIORITY_MAX, &number, NULL) != 0)
+        return fail(err, ERR_USAGE, "'%.*s': expected -%d to %d, low, normal or high",
+                    (int)text.len, text.at, DAG_PRIORITY_MAX, DAG_PRIORITY_MAX);
     *out = is_negative ? -(int32_t)number : (int32_t)number;
     return 0;
 }

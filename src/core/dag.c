@@ -98,7 +98,7 @@ static void time_is_known(struct dag *dag, uint64_t before_ms, uint64_t now_ms)
 
 uint32_t dag_add(struct dag *dag, const struct dag_job *job)
 {
-    ASSERT(job->priority >= -100 && job->priority <= 100);
+    ASSERT(abs(job->priority) <= DAG_PRIORITY_MAX);
     const struct dag_want want = want_checked(&job->want);
     uint64_t expected_ms = MIN(job->expected_ms, EXPECTED_MAX_MS);
     if (!dag_jobs_grow(dag, job->n_needs))
@@ -113,7 +113,7 @@ uint32_t dag_add(struct dag *dag, const struct dag_job *job)
         .followers = NONE,
         .shape = shape,
         .n_retries = job->n_retries,
-        .priority = (int8_t)job->priority,
+        .priority = (int16_t)job->priority,
         .n_batch_steps = (uint8_t)MIN(job->n_batch_steps, (uint32_t)HALVINGS_MAX),
         .is_held = job->is_held,
     };

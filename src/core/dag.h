@@ -25,6 +25,7 @@ enum {
     DAG_JOB_DEVICES_MAX = 64, /* of one job */
     DAG_SHARE_WHOLE = 1000,
     DAG_PLACES_MAX = 256,
+    DAG_PRIORITY_MAX = 1000,
     DAG_UNKNOWN_MS =
         60000 /* such a time is assumed for a path if that of no job is known; else their mean */
 };
@@ -67,7 +68,7 @@ struct dag_want {
 
 struct dag_job {
     struct dag_want want;
-    int32_t priority;       /* larger is more urgent; -100 … 100 */
+    int32_t priority;       /* larger is more urgent; within ±DAG_PRIORITY_MAX */
     uint32_t n_retries;     /* after ends that are the job's own */
     uint32_t n_batch_steps; /* so often its batch can be halved; 0: it has none */
     uint64_t expected_ms;   /* 0: unknown */
@@ -191,7 +192,12 @@ struct dag_job_view {
 struct dag_device_view {
     bool is_up, is_benched;
     uint32_t n_jobs, share_used;
-    uint64_t mem_reserved_bytes;
+    uint64_t mem_bytes, mem_reserved_bytes; /* mem_bytes: that jobs can have; 0: unknown */
+};
+
+struct dag_host_view {
+    bool is_up;
+    uint32_t n_cpus, n_cpus_used;
 };
 
 struct dag_view {
@@ -228,6 +234,9 @@ uint64_t dag_wake_ms(const struct dag *dag);
 struct dag_placement dag_placement(const struct dag *dag, uint32_t job);
 struct dag_job_view dag_job_view(const struct dag *dag, uint32_t job);
 struct dag_device_view dag_device_view(const struct dag *dag, uint32_t device);
+struct dag_host_view dag_host_view(const struct dag *dag, uint32_t host);
+/* How many ready jobs are more urgent than this one, which is ready. Linear in the number of jobs. */
+uint32_t dag_ready_before(const struct dag *dag, uint32_t job);
 struct dag_view dag_view(const struct dag *dag);
 /* The jobs that need this one. Valid until the next dag_add. */
 const uint32_t *dag_followers(const struct dag *dag, uint32_t job, uint32_t *n_out);

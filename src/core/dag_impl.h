@@ -62,7 +62,7 @@ struct job {
     uint32_t n_retries, n_attempts, n_failures;
     uint16_t host, floor_device; /* where it ran out of memory */
     uint8_t n_devices;
-    int8_t priority;
+    int16_t priority;
     uint8_t state, oom_step, n_batch_steps, n_halvings, n_lost;
     bool is_held : 1, is_queued : 1, has_ill : 1, is_cancelled : 1;
 };

@@ -75,8 +75,17 @@ struct dag_device_view dag_device_view(const struct dag *dag, uint32_t device)
         .is_benched = d->is_benched,
         .n_jobs = load->n_jobs,
         .share_used = load->n_alone > 0 ? (uint32_t)DAG_SHARE_WHOLE : load->share,
+        .mem_bytes = d->mem_bytes,
         .mem_reserved_bytes = load->mem_bytes,
     };
+}
+
+struct dag_host_view dag_host_view(const struct dag *dag, uint32_t host)
+{
+    ASSERT(host < dag->hosts.len);
+    const struct place_host *h = &dag->hosts.at[host];
+    return (struct dag_host_view){
+        .is_up = h->is_up, .n_cpus = h->n_cpus, .n_cpus_used = dag->now.cpus_used[host]};
 }
 
 struct dag_view dag_view(const struct dag *dag)

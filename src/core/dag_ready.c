@@ -324,3 +324,14 @@ void dag_ready_restore(struct dag *dag)
         heap_add(dag, job);
     }
 }
+
+uint32_t dag_ready_before(const struct dag *dag, uint32_t job)
+{
+    ASSERT(job < dag->jobs.len && dag->jobs.at[job].state == DAG_READY);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < dag->jobs.len; i++) {
+        const struct job *j = &dag->jobs.at[i];
+        n += i != job && j->state == DAG_READY && !j->is_held && comes_before(dag, i, job);
+    }
+    return n;
+}

@@ -12,6 +12,7 @@
 #include "base/ours.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "graph/plan_outs.h"
 
 enum {
     ADDED_BYTES_MAX = 64 << 20
@@ -76,8 +77,8 @@ static int name_check(const char *name, struct err *err)
 static bool is_within_limits(const json_t *root)
 {
     json_int_t priority = json_integer_value(json_object_get(root, "priority"));
-    return json_array_size(json_object_get(root, "argv")) > 0 && priority >= -100 &&
-           priority <= 100 && number_of(root, "share") <= DAG_SHARE_WHOLE;
+    return json_array_size(json_object_get(root, "argv")) > 0 && priority >= -DAG_PRIORITY_MAX &&
+           priority <= DAG_PRIORITY_MAX && number_of(root, "share") <= DAG_SHARE_WHOLE;
 }
 
 static int job_parse(struct graph *graph, const json_t *root, struct plan_job *job, struct err *err)
@@ -191,6 +192,22 @@ static int added_keep(struct graph *graph, uint32_t number, struct str job, stru
     return rc;
 }
 
+/* What the jobs of a file are asked for before any of them runs. */
+static int outs_check(const struct graph *graph, uint32_t number, struct err *err)
+{
+    const struct plan_job *job = graph->jobs[number].plan;
+    int rc = 0;
+    for (uint32_t i = 0; i < number && rc == 0; i++)
+        rc = plan_outs_apart(graph->jobs[i].plan, job, graph->cwd, err);
+    const char *stranger = rc ? NULL : stranger_find(graph, job);
+    if (stranger)
+        rc = fail(err, ERR_USAGE,
+                  "%s is there, and no run of this graph has made it; move it away, or give the "
+                  "job another path",
+                  stranger);
+    return rc;
+}
+
 int added_take(struct graph *graph, struct str text, struct buf *told, struct err *err)
 {
     uint32_t number = 0;
@@ -199,7 +216,8 @@ int added_take(struct graph *graph, struct str text, struct buf *told, struct er
     int rc = job_append(graph, text, &number, err);
     if (rc)
         return rc;
-    rc = added_keep(graph, number, text, err);
+    rc = outs_check(graph, number, err);
+    rc = rc ? rc : added_keep(graph, number, text, err);
     if (rc) {
         graph->n_jobs--;
         return rc;

@@ -114,7 +114,7 @@ static void locks_hand_down(const struct process *process, struct env_list *env)
 static void runs_dir_set(const struct process *process, struct env_list *env)
 {
     const struct graph_job *job = process_job(process);
-    cleanup_free char *definition = definition_new(job->plan);
+    cleanup_free char *definition = definition_new(process->graph, job->plan);
     cleanup_free char *name = job_log_name_new(job->plan->name);
     uint64_t work = XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
     env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs/%s-%016lx", process->graph->shell.run_dir, name,
@@ -136,6 +136,15 @@ static void entries_apply(const struct process *process, const struct env_list *
     }
 }
 
+/* Of a job whose CPUs are counted. What the user has set stays; muster's own verbs share them among their workers. */
+static void threads_set(const struct process *process, struct env_list *env)
+{
+    const struct plan_job *plan = process_job(process)->plan;
+    uint32_t n_cpus = plan_job_cpus(plan);
+    if (n_cpus > 0 && plan->kind == PLAN_RUN && !getenv("OMP_NUM_THREADS"))
+        env_set(env, xasprintf("OMP_NUM_THREADS=%u", n_cpus));
+}
+
 static void environment_make(const struct process *process, const struct values *values,
                              const struct env_list *of_job, struct env_list *env)
 {
@@ -148,6 +157,7 @@ static void environment_make(const struct process *process, const struct values 
         seat_devices_add(&graph->allocation, &process->seat, env);
     if (!env_get(env, "PYTHONUNBUFFERED"))
         env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
+    threads_set(process, env);
     environment_wish_apply(&graph->request->environment, env);
     if (process_job(process)->plan->kind != PLAN_RUN) {
         locks_hand_down(process, env);

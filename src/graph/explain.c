@@ -17,16 +17,17 @@ static const char *name_at(const struct graph *graph, uint32_t job)
     return graph->jobs[job].plan->name;
 }
 
-/* "2 devices with 40 GiB free on a host of node*" */
+/* "8 CPUs and 2 devices with 40 GiB free on a host of node*" */
 static void want_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
 {
     const struct plan_devices *devices = &job->devices;
     char memory[16];
-    if (devices->n_max == 0)
-        buf_add_text(out, "a CPU");
-    else if (devices->n_min != devices->n_max)
+    uint32_t n_cpus = plan_job_cpus(job);
+    if (n_cpus > 0)
+        buf_addf(out, "%u CPU%s%s", n_cpus, plural(n_cpus), devices->n_max > 0 ? " and " : "");
+    if (devices->n_min != devices->n_max)
         buf_addf(out, "%u to %u devices", devices->n_min, devices->n_max);
-    else
+    else if (devices->n_max > 0)
         buf_addf(out, "%u device%s", devices->n_min, plural(devices->n_min));
     if (devices->share > 0)
         buf_addf(out, " to %u %%", devices->share / 10);
@@ -41,18 +42,47 @@ static void want_add(const struct graph *graph, const struct plan_job *job, stru
 static void device_add(const struct graph *graph, uint32_t chosen, struct buf *out)
 {
     struct dag_device_view view = dag_device_view(graph->dag, chosen);
-    uint64_t total = graph->devices[chosen].total_bytes;
     char left[16];
     allocation_label_add(&graph->allocation, chosen, out);
     if (!view.is_up || view.is_benched)
         buf_add_text(out, view.is_benched ? " is not used any more" : " is lost");
     else if (view.n_jobs == 0)
         buf_add_text(out, " is free");
-    else if (total > 0 && view.mem_reserved_bytes > 0) {
-        size_format(left, total - MIN(view.mem_reserved_bytes, total));
+    else if (view.mem_bytes > 0 && view.mem_reserved_bytes > 0) {
+        size_format(left, view.mem_bytes - MIN(view.mem_reserved_bytes, view.mem_bytes));
         buf_addf(out, " has %s", left);
     } else
         buf_addf(out, " has %u job%s", view.n_jobs, plural(view.n_jobs));
+}
+
+/* "3 of 16 CPUs are free", of each host; is_free: no, how many there are. */
+static void host_cpus_add(const struct graph *graph, uint32_t host, bool is_free, struct buf *out)
+{
+    struct dag_host_view view = dag_host_view(graph->dag, host);
+    if (graph->fleet.n_hosts > 1)
+        buf_addf(out, "%s: ", host_label(graph, host));
+    if (!view.is_up)
+        buf_add_text(out, "lost");
+    else if (is_free)
+        buf_addf(out, "%u of %u CPU%s free", view.n_cpus - MIN(view.n_cpus_used, view.n_cpus),
+                 view.n_cpus, plural(view.n_cpus));
+    else
+        buf_addf(out, "%u CPU%s", view.n_cpus, plural(view.n_cpus));
+}
+
+static void cpus_add(const struct graph *graph, bool is_free, struct buf *out)
+{
+    uint32_t n_shown = 0;
+    for (uint32_t host = 0; host < graph->fleet.n_hosts; host++) {
+        if (!graph->fleet.hosts[host].is_known || dag_host_view(graph->dag, host).n_cpus == 0)
+            continue;
+        if (n_shown++ >= DEVICES_SHOWN)
+            continue;
+        buf_add_text(out, n_shown > 1 ? ", " : "");
+        host_cpus_add(graph, host, is_free, out);
+    }
+    if (n_shown > DEVICES_SHOWN)
+        buf_addf(out, " and %u more", n_shown - DEVICES_SHOWN);
 }
 
 static void devices_add(const struct graph *graph, struct buf *out)
@@ -64,6 +94,27 @@ static void devices_add(const struct graph *graph, struct buf *out)
     }
     if (n > DEVICES_SHOWN)
         buf_addf(out, " and %u more", n - DEVICES_SHOWN);
+}
+
+/* What there is of that which the job wants. */
+static void offers_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
+{
+    bool wants_devices = job->devices.n_max > 0;
+    if (plan_job_cpus(job) > 0)
+        cpus_add(graph, true, out);
+    buf_add_text(out, wants_devices && plan_job_cpus(job) > 0 ? "; " : "");
+    if (wants_devices)
+        devices_add(graph, out);
+}
+
+static void unfit_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
+{
+    buf_add_text(out, "cannot run here: it needs ");
+    want_add(graph, job, out);
+    if (plan_job_cpus(job) <= 1)
+        return;
+    buf_add_text(out, "; there are ");
+    cpus_add(graph, false, out);
 }
 
 static void start_add(const struct graph *graph, const struct dag_job_view *view, struct buf *out)
@@ -86,7 +137,7 @@ static void ready_add(const struct graph *graph, uint32_t job, const struct dag_
     buf_add_text(out, "ready; needs ");
     want_add(graph, graph->jobs[job].plan, out);
     buf_add_text(out, ": ");
-    devices_add(graph, out);
+    offers_add(graph, graph->jobs[job].plan, out);
     buf_add_text(out, view->is_head ? "; devices are kept free for it" : "");
     start_add(graph, view, out);
 }
@@ -117,8 +168,11 @@ static void waits_add(const struct graph *graph, uint32_t job, const struct dag_
 static void log_add_line(const struct graph *graph, uint32_t job, struct buf *out)
 {
     cleanup_free char *name = job_log_name_new(name_at(graph, job));
-    buf_addf(out, "\n   log: %s/logs/%s_stderr.log   again: muster retry %s", graph->shell.run_dir,
-             name, name_at(graph, job));
+    buf_addf(out, "\n   log: %s/logs/%s_stderr.log   again: ", graph->shell.run_dir, name);
+    if (graph->is_over)
+        buf_add_text(out, "the same command");
+    else
+        buf_addf(out, "muster retry %s", name_at(graph, job));
 }
 
 static void failed_add(const struct graph *graph, uint32_t job, const struct dag_job_view *view,
@@ -185,8 +239,7 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out)
         blocked_add(graph, job, out);
         break;
     case DAG_UNFIT:
-        buf_add_text(out, "cannot run here: it needs ");
-        want_add(graph, graph->jobs[job].plan, out);
+        unfit_add(graph, graph->jobs[job].plan, out);
         break;
     case DAG_CANCELLED:
         buf_addf(out, "cancelled; muster retry %s lets it run", name_at(graph, job));

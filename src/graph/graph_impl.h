@@ -297,10 +297,12 @@ MUST_CHECK int placeholders_fill(const char *text, const struct fill *fills, siz
 /* past.c */
 /* Reads what earlier sessions did, and decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
+/* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
+const char *stranger_find(const struct graph *graph, const struct plan_job *job);
 /* Which jobs are to run: request->only, from, redo. ERR_USAGE: a pattern matches nothing. */
 MUST_CHECK int selection_take(struct graph *graph, struct err *err);
 /* Digests of what the job is: free() it. */
-char *definition_new(const struct plan_job *job);
+char *definition_new(const struct graph *graph, const struct plan_job *job);
 /* Of the outs of the jobs that it needs. */
 uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
 

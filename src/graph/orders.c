@@ -35,10 +35,20 @@ static void row_note(struct graph *graph, uint32_t job, enum job_state state)
         record_job(graph, job, state, NULL);
 }
 
+/* To count them takes a look at all jobs. */
+static void jobs_before_add(const struct graph *graph, uint32_t job, struct buf *told)
+{
+    struct dag_job_view view = dag_job_view(graph->dag, job);
+    uint32_t n = view.state == DAG_READY && !view.is_held ? dag_ready_before(graph->dag, job) : 0;
+    if (n > 0)
+        buf_addf(told, "; %u job%s before it", n, n == 1 ? " is" : "s are");
+}
+
 /* Many jobs are cut: an answer that is too long would not be read. */
 static int why_do(struct graph *graph, uint32_t job, struct buf *told)
 {
     static const char more[] = "\n and more";
+    bool is_first = told->len == 0;
     if (told->len > WHY_BYTES_MAX) {
         if (!str_ends_with(buf_str(told), STR(more)))
             buf_add_text(told, more);
@@ -48,6 +58,8 @@ static int why_do(struct graph *graph, uint32_t job, struct buf *told)
         buf_add_char(told, '\n');
     buf_addf(told, "%s%s: ", told->len > 0 ? " " : "", graph->jobs[job].plan->name);
     job_explain(graph, job, told);
+    if (is_first)
+        jobs_before_add(graph, job, told);
     return 1;
 }
 

@@ -44,17 +44,32 @@ static uint64_t files_digest(const struct plan_job *job)
     return digest;
 }
 
-char *definition_new(const struct plan_job *job)
+/* Of --setup and --env; 0: neither is given. Names without values count with those that they have here. */
+static uint64_t wish_digest(const struct environment_wish *wish)
 {
-    return xasprintf("%016lx:%016lx:%016lx", command_digest(job), texts_digest(job->env, 0),
+    uint64_t digest = wish->setup ? XXH3_64bits(wish->setup, strlen(wish->setup)) : 0;
+    for (size_t i = 0; i < wish->env.len; i++) {
+        const char *entry = wish->env.at[i];
+        const char *value = strchr(entry, '=') ? NULL : getenv(entry);
+        const char *const texts[] = {entry, value, NULL};
+        digest = texts_digest(texts, digest);
+    }
+    return digest;
+}
+
+char *definition_new(const struct graph *graph, const struct plan_job *job)
+{
+    uint64_t of_all = wish_digest(&graph->request->environment);
+    return xasprintf("%016lx:%016lx:%016lx", command_digest(job), texts_digest(job->env, of_all),
                      files_digest(job));
 }
 
-static const char *definition_change(const struct plan_job *job, const char *before)
+static const char *definition_change(const struct graph *graph, const struct plan_job *job,
+                                     const char *before)
 {
     static const char *const parts[] = {"its command changed", "its environment changed",
                                         "what it reads or leaves is another list of files"};
-    cleanup_free char *now = definition_new(job);
+    cleanup_free char *now = definition_new(graph, job);
     struct str of_now = str_of(now), of_before = str_of(before ? before : ""), a, b;
     for (size_t i = 0; i < countof(parts); i++)
         if (!str_next(&of_now, ':', &a) || !str_next(&of_before, ':', &b) || !str_equal(a, b))
@@ -76,11 +91,11 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
 /* ---- rows ---- */
 
 /* Why a job that its row calls done is to run again; NULL: it is done. *freed: holds the text. */
-static const char *staleness_of(const struct graph_job *job, const struct job_row *row,
-                                char **freed)
+static const char *staleness_of(const struct graph *graph, const struct graph_job *job,
+                                const struct job_row *row, char **freed)
 {
     cleanup_free char *path = NULL;
-    const char *what = definition_change(job->plan, row->definition);
+    const char *what = definition_change(graph, job->plan, row->definition);
     if (what)
         return what;
     enum mark_change change = marks_compare(row->proof, &path);
@@ -120,7 +135,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->needs_digest = row->needs_digest;
     job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
     learned_take_past(graph, job, ran_ms);
-    const char *why = staleness_of(job, row, &freed);
+    const char *why = staleness_of(graph, job, row, &freed);
     if (why)
         stale_note(graph, job, why);
 }
@@ -163,23 +178,28 @@ static bool is_own(const struct graph_job *job)
     return job->was_done || job->attempts_before > 0 || job->begun_wall_ms > 0;
 }
 
+const char *stranger_find(const struct graph *graph, const struct plan_job *job)
+{
+    const char *cwd = job->cwd ? job->cwd : graph->cwd;
+    for (uint32_t n = 0; n < job->n_outs && !graph->request->overwrites; n++) {
+        cleanup_free char *path = path_join(cwd, job->outs[n].path);
+        if (path_exists(path))
+            return job->outs[n].path;
+    }
+    return NULL;
+}
+
 /* Files at the places of outs that no run of this graph has made. */
 static int strangers_check(struct graph *graph, struct err *err)
 {
-    const struct graph_request *request = graph->request;
-    for (uint32_t i = 0; i < graph->n_jobs; i++) {
-        struct graph_job *job = &graph->jobs[i];
-        for (uint32_t n = 0; !is_own(job) && job->is_wanted && n < job->plan->n_outs; n++) {
-            const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
-            cleanup_free char *path = path_join(cwd, job->plan->outs[n].path);
-            if (!path_exists(path) || request->overwrites)
-                continue;
-            if (!request->adopts)
-                return fail(err, ERR_USAGE,
-                            "%s: %s is there, and no run of this graph has made it; --adopt takes "
-                            "such files for done, --overwrite lets the jobs write them anew",
-                            job->plan->name, job->plan->outs[n].path);
-        }
+    for (uint32_t i = 0; i < graph->n_jobs && !graph->request->adopts; i++) {
+        const struct graph_job *job = &graph->jobs[i];
+        const char *out = !is_own(job) && job->is_wanted ? stranger_find(graph, job->plan) : NULL;
+        if (out)
+            return fail(err, ERR_USAGE,
+                        "%s: %s is there, and no run of this graph has made it; --adopt takes "
+                        "such files for done, --overwrite lets the jobs write them anew",
+                        job->plan->name, out);
     }
     return 0;
 }

@@ -73,6 +73,12 @@ struct plan_job {
     uint32_t line; /* of the stage in the file, for messages; 0: none */
 };
 
+/* Of its host; 0: they are not counted. A job without devices takes one at least. */
+static inline uint32_t plan_job_cpus(const struct plan_job *job)
+{
+    return job->devices.n_max == 0 ? MAX(job->n_cpus, 1u) : job->n_cpus;
+}
+
 struct plan_stage {
     const char *name;
     uint32_t n_jobs;

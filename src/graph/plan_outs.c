@@ -8,6 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 
@@ -49,14 +50,13 @@ static void parts_add(struct buf *out, const char *path)
         part_add(out, part);
 }
 
-/* "/a/b" for what a job leaves at "b/"; "" is the root folder. */
-static void out_path(const struct outs *outs, const struct plan_job *job, uint32_t out,
-                     struct buf *path)
+/* "/a/b" for what a job leaves at "b/"; "" is the root folder. `cwd`: where muster was started; NULL: unknown. */
+static void out_path(const char *cwd, const struct plan_job *job, uint32_t out, struct buf *path)
 {
     const char *name = job->outs[out].path;
     buf_reset(path);
     if (name[0] != '/')
-        parts_add(path, job->cwd ? job->cwd : outs->cwd ? outs->cwd : "");
+        parts_add(path, job->cwd ? job->cwd : cwd ? cwd : "");
     parts_add(path, name);
 }
 
@@ -69,7 +69,7 @@ static struct slot *slot_of(struct outs *outs, struct str path)
         const struct slot *slot = &outs->slots[i];
         if (slot->hash != (uint32_t)(hash >> 32))
             continue;
-        out_path(outs, &outs->plan->jobs[slot->job - 1], slot->out, &outs->other);
+        out_path(outs->cwd, &outs->plan->jobs[slot->job - 1], slot->out, &outs->other);
         if (str_equal(buf_str(&outs->other), path))
             return &outs->slots[i];
     }
@@ -80,38 +80,53 @@ static struct slot *slot_of(struct outs *outs, struct str path)
 /* " (lines 3 and 7)" of two stages in a file. */
 static void lines_describe(const struct plan_job *a, const struct plan_job *b, char out[40])
 {
+    uint32_t first = MIN(a->line, b->line), last = MAX(a->line, b->line);
     out[0] = '\0';
-    if (a->line > 0 && a->line != b->line)
-        snprintf(out, 40, " (lines %u and %u)", MIN(a->line, b->line), MAX(a->line, b->line));
-    else if (a->line > 0)
-        snprintf(out, 40, " (line %u)", a->line);
+    if (first > 0 && first != last)
+        snprintf(out, 40, " (lines %u and %u)", first, last);
+    else if (last > 0) /* 0: the job was added */
+        snprintf(out, 40, " (line %u)", last);
 }
 
-static int same_fail(const struct outs *outs, const struct slot *slot, const struct plan_job *job,
-                     uint32_t out, bool is_above, struct err *err)
+struct job_out {
+    const struct plan_job *job;
+    uint32_t out;
+};
+
+static int same_fail(struct job_out a, struct job_out b, struct err *err)
 {
-    const struct plan_job *other = &outs->plan->jobs[slot->job - 1];
     char lines[40];
-    lines_describe(other, job, lines);
-    if (!is_above)
-        return fail(err, ERR_USAGE,
-                    "'%s' and '%s'%s both leave '%s'; give each a path of its own, with the values "
-                    "in which they differ",
-                    other->name, job->name, lines, job->outs[out].path);
+    lines_describe(a.job, b.job, lines);
+    return fail(err, ERR_USAGE,
+                "'%s' and '%s'%s both leave '%s'; give each a path of its own, with the values "
+                "in which they differ",
+                a.job->name, b.job->name, lines, b.job->outs[b.out].path);
+}
+
+static int above_fail(struct job_out above, struct job_out inside, struct err *err)
+{
+    char lines[40];
+    lines_describe(above.job, inside.job, lines);
     return fail(err, ERR_USAGE,
                 "'%s' leaves '%s', which is in '%s', and that is left by '%s'%s; "
                 "give them folders that are apart",
-                job->name, job->outs[out].path, other->outs[slot->out].path, other->name, lines);
+                inside.job->name, inside.job->outs[inside.out].path,
+                above.job->outs[above.out].path, above.job->name, lines);
+}
+
+static struct job_out of_slot(const struct outs *outs, const struct slot *slot)
+{
+    return (struct job_out){&outs->plan->jobs[slot->job - 1], slot->out};
 }
 
 static int outs_add(struct outs *outs, uint32_t number, struct err *err)
 {
     const struct plan_job *job = &outs->plan->jobs[number];
     for (uint32_t i = 0; i < job->n_outs; i++) {
-        out_path(outs, job, i, &outs->path);
+        out_path(outs->cwd, job, i, &outs->path);
         struct slot *slot = slot_of(outs, buf_str(&outs->path));
         if (slot->job && slot->job != number + 1)
-            return same_fail(outs, slot, job, i, false, err);
+            return same_fail(of_slot(outs, slot), (struct job_out){job, i}, err);
         *slot = (struct slot){number + 1, i, slot->hash};
     }
     return 0;
@@ -122,13 +137,13 @@ static int above_check(struct outs *outs, uint32_t number, struct err *err)
 {
     const struct plan_job *job = &outs->plan->jobs[number];
     for (uint32_t i = 0; i < job->n_outs; i++) {
-        out_path(outs, job, i, &outs->path);
+        out_path(outs->cwd, job, i, &outs->path);
         for (size_t len = outs->path.len; len-- > 0;) {
             if (outs->path.at[len] != '/')
                 continue;
             const struct slot *slot = slot_of(outs, (struct str){outs->path.at, len});
             if (slot->job && slot->job != number + 1)
-                return same_fail(outs, slot, job, i, true, err);
+                return above_fail(of_slot(outs, slot), (struct job_out){job, i}, err);
         }
     }
     return 0;
@@ -156,4 +171,29 @@ int plan_outs_check(const struct plan *plan, struct err *err)
     buf_release(&outs.path);
     buf_release(&outs.other);
     return rc;
+}
+
+static bool is_within(struct str path, struct str folder)
+{
+    return path.len > folder.len && path.at[folder.len] == '/' && str_starts_with(path, folder);
+}
+
+int plan_outs_apart(const struct plan_job *a, const struct plan_job *b, const char *cwd,
+                    struct err *err)
+{
+    cleanup_buf struct buf path_a = BUF_INIT, path_b = BUF_INIT;
+    for (uint32_t i = 0; i < a->n_outs; i++) {
+        out_path(cwd, a, i, &path_a);
+        for (uint32_t k = 0; k < b->n_outs; k++) {
+            const struct job_out of_a = {a, i}, of_b = {b, k};
+            out_path(cwd, b, k, &path_b);
+            if (str_equal(buf_str(&path_a), buf_str(&path_b)))
+                return same_fail(of_a, of_b, err);
+            if (is_within(buf_str(&path_b), buf_str(&path_a)))
+                return above_fail(of_a, of_b, err);
+            if (is_within(buf_str(&path_a), buf_str(&path_b)))
+                return above_fail(of_b, of_a, err);
+        }
+    }
+    return 0;
 }

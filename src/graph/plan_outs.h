@@ -8,3 +8,6 @@
  * written, without "." and "..": no link is followed. Linear in the length of all paths.
  */
 MUST_CHECK int plan_outs_check(const struct plan *plan, struct err *err);
+/* The same of two jobs. `cwd`: where muster was started. */
+MUST_CHECK int plan_outs_apart(const struct plan_job *a, const struct plan_job *b, const char *cwd,
+                               struct err *err);

@@ -14,6 +14,7 @@
 
 enum {
     TAIL_BYTES = 4096,
+    STATUS_NO_PROGRAM = 126,           /* of a shell: what it found cannot be executed */
     STATUS_REFUSED = 127,              /* of a shell that finds no such command */
     CLOCK_SLACK_NS = 20 * 1000 * 1000, /* the file system's clock may be behind by a tick */
     FAR_PATIENCE_MS = 5000 /* until this machine sees files that were written on another one */
@@ -81,15 +82,17 @@ static void joblog_note(const struct process *process)
     if (!graph->request->joblog)
         return;
     int signal = process->status > 128 ? process->status - 128 : 0;
-    int rc =
-        joblog_add(graph->request->joblog,
-                   &(struct joblog_row){.seq = process->job + 1,
-                                        .start_ms = process->started_wall_ms,
-                                        .runtime_ms = graph->shell.now_ms - process->started_ms,
-                                        .exit_status = signal ? 0 : process->status,
-                                        .signal = signal,
-                                        .command = process->command},
-                   &err);
+    int rc = joblog_add(
+        graph->request->joblog,
+        &(struct joblog_row){.seq = process->job + 1,
+                             .host = process->seat.host > 0 ? host_label(graph, process->seat.host)
+                                                            : NULL,
+                             .start_ms = process->started_wall_ms,
+                             .runtime_ms = graph->shell.now_ms - process->started_ms,
+                             .exit_status = signal ? 0 : process->status,
+                             .signal = signal,
+                             .command = process->command},
+        &err);
     if (rc)
         log_add(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
 }
@@ -252,6 +255,13 @@ static void last_line_add(struct str tail, struct buf *out)
         buf_addf(out, ": %.*s", (int)MIN(len, (size_t)160), line);
 }
 
+/* The command line is wrong, whatever the host: muster's own verbs say so with this status. */
+static bool is_usage(const struct process *process)
+{
+    return process_job(process)->plan->kind != PLAN_RUN &&
+           process->status == err_exit_status(ERR_USAGE);
+}
+
 static enum dag_end end_of(const struct process *process, enum death death)
 {
     static const enum dag_end ends[] = {
@@ -263,7 +273,8 @@ static enum dag_end end_of(const struct process *process, enum death death)
     };
     if (process->is_late)
         return DEND_FAILED;
-    if (death == DEATH_FAILED && process->status == STATUS_REFUSED)
+    bool is_refused = process->status == STATUS_NO_PROGRAM || process->status == STATUS_REFUSED;
+    if (death == DEATH_FAILED && (is_refused || is_usage(process)))
         return DEND_FATAL;
     return ends[death];
 }
@@ -337,7 +348,8 @@ void process_gone(void *context, const struct worker_exit *exit)
     death_describe(process, death, exit, buf_str(&tail), &how);
     if (end == DEND_WELL && is_output_lost(process))
         return;
-    if (end == DEND_FATAL && exit->exec_errno != E2BIG) /* which no host can take */
+    bool is_same_anywhere = exit->exec_errno == E2BIG || is_usage(process);
+    if (end == DEND_FATAL && !is_same_anywhere)
         end = absent_note(graph, process->job, process->seat.host, buf_text(&how));
     if (end == DEND_WELL)
         proof_begin(process);

@@ -31,18 +31,16 @@ static uint32_t halvings_of(const struct plan_job *plan)
     return n;
 }
 
-/* A job without devices takes a CPU. */
 static struct dag_want want_of(const struct graph *graph, const struct graph_job *job,
                                uint32_t place)
 {
     const struct plan_devices *devices = &job->plan->devices;
-    bool needs_none = devices->n_max == 0;
     return (struct dag_want){.n_devices_min = devices->n_min,
                              .n_devices_max = devices->n_max,
                              .share = devices->share,
                              .mem_bytes = job_memory_wanted(graph, job),
                              .place = place,
-                             .n_cpus = needs_none ? MAX(job->plan->n_cpus, 1u) : job->plan->n_cpus};
+                             .n_cpus = plan_job_cpus(job->plan)};
 }
 
 int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)

@@ -167,6 +167,13 @@ static int unknown_option(const struct cmd *cmd, const char *typed, struct err *
                 typed, family_name(cmd), family_space(cmd), cmd->name);
 }
 
+int cmd_option_check(const struct cmd *cmd, const char *name, struct err *err)
+{
+    const struct opt *named = NULL;
+    int rc = opt_typed(cmd, str_of(name), &named, err);
+    return rc || named ? rc : unknown_option(cmd, name, err);
+}
+
 /* The further words of OPT_WORDS. *at moves over them. */
 static void more_words_store(const struct opt *opt, char **argv, int argc, int *at, void *request)
 {

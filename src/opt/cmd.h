@@ -132,6 +132,8 @@ bool cmd_flag(const struct cmd *cmd, const void *request, const char *name);
 bool cmd_has(const struct cmd *cmd, const char *name);
 /* Frees what parsing took for options that may be repeated. */
 void cmd_release(const struct cmd *cmd, void *request);
+/* ERR_USAGE, with "did you mean", if the verb has no such long option, `name` without dashes. */
+MUST_CHECK int cmd_option_check(const struct cmd *cmd, const char *name, struct err *err);
 /* Parses only argv, into a request that is filled already: no defaults, no environment. */
 MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request,
                            struct err *err);

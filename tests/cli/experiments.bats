@@ -57,7 +57,7 @@ left_by() { (cd "$1" && find texts models rollouts rescored results report.txt -
     run "$MUSTER" status
     says "train 2/4 (1 failed, 1 blocked)" "generate 3/4 (1 blocked)" "evaluate 2/4 (2 blocked)"
     run "$MUSTER" why generate/trigram,nouns,r2
-    says "waits for train/trigram,nouns,r1: failed 2 of 2" "AssertionError: no luck" "again: muster retry train/trigram,nouns,r1"
+    says "waits for train/trigram,nouns,r1: failed 2 of 2" "AssertionError: no luck" "again: the same command"
     [ ! -e rollouts/trigram_nouns_r2.jsonl ]
 }
 

@@ -173,7 +173,7 @@ nothing_ordered() { ! ls "$1"/order-* >/dev/null 2>&1; }
     local dir order n=0
     dir=$(run_dir)
     for order in 'add' 'add {' 'add []' 'add {"argv":[]}' 'add {"argv":["true"],"gpus":99999999999}' 'add {"argv":["x"],"name":""}' \
-        'add {"argv":["x"],"share":1001}' 'add {"argv":["x"],"priority":101}' 'add {"argv":["x"],"priority":-4294967295}' \
+        'add {"argv":["x"],"share":1001}' 'add {"argv":["x"],"priority":1001}' 'add {"argv":["x"],"priority":-4294967295}' \
         'why' 'hold [' 'fly gate' $'\377\376 \001' "$(head -c 60000 /dev/zero | tr '\0' x)"; do
         printf '%s\n' "$order" >"$dir/order-0000-$((++n))"
     done

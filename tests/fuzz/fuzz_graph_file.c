@@ -80,15 +80,15 @@ int fuzz_target(const uint8_t *data, size_t size)
     struct plan plan;
     cleanup_buf struct buf override = BUF_INIT;
     const char *words[1] = {NULL};
-    struct graph_overrides overrides = {words, 0};
+    struct graph_file_opts opts = {words, 0};
     if (fuzz_choice(&text) == '!' && text.len > 0 && str_next(&text, '\n', &line)) {
         buf_add_str(&override, line);
         words[0] = buf_text(&override);
-        overrides.len = 1;
+        opts.n_overrides = 1;
     }
     if (!text.at)
         text = STR("");
-    int rc = graph_text_read("file", text, &overrides, JOBS_MAX, &plan, &err);
+    int rc = graph_text_read("file", text, &opts, JOBS_MAX, &plan, &err);
     if (rc == 0)
         check_plan(&plan);
     else

@@ -147,11 +147,11 @@ static int override_apply(struct graph_file *file, const char *text)
     return rc;
 }
 
-static int overrides_apply(struct graph_file *file, const struct graph_overrides *overrides)
+static int overrides_apply(struct graph_file *file)
 {
     int rc = 0;
-    for (size_t i = 0; overrides && i < overrides->len && rc == 0; i++)
-        rc = override_apply(file, overrides->at[i]);
+    for (size_t i = 0; i < file->opts.n_overrides && rc == 0; i++)
+        rc = override_apply(file, file->opts.overrides[i]);
     return rc;
 }
 
@@ -243,8 +243,7 @@ static int plan_fill(struct graph_file *file)
     return rc;
 }
 
-static int graph_make(struct graph_file *file, struct str text,
-                      const struct graph_overrides *overrides)
+static int graph_make(struct graph_file *file, struct str text)
 {
     int rc = yaml_parse(&file->arena, file->path, text, &file->root, file->err);
     if (rc == 0 && file->root->kind != YAML_MAPPING)
@@ -252,7 +251,7 @@ static int graph_make(struct graph_file *file, struct str text,
                        yaml_kind_name(file->root));
     const struct yaml_node *declared = rc ? NULL : yaml_get(file->root, STR("vars"));
     if (rc == 0)
-        rc = overrides_apply(file, overrides);
+        rc = overrides_apply(file);
     if (rc == 0)
         rc = top_check(file);
     if (rc == 0)
@@ -296,7 +295,7 @@ static void graph_release(struct graph_file *file)
     arena_release(&file->arena);
 }
 
-int graph_text_read(const char *path, struct str text, const struct graph_overrides *overrides,
+int graph_text_read(const char *path, struct str text, const struct graph_file_opts *opts,
                     uint32_t n_jobs_max, struct plan *out, struct err *err)
 {
     struct graph_file file = {.path = path,
@@ -308,14 +307,16 @@ int graph_text_read(const char *path, struct str text, const struct graph_overri
                               .stage_names = NAME_INDEX_INIT,
                               .scratch = BUF_INIT};
     *out = (struct plan){0};
-    int rc = graph_make(&file, text, overrides);
+    if (opts)
+        file.opts = *opts;
+    int rc = graph_make(&file, text);
     graph_release(&file);
     if (rc == 0)
         rc = wrap(err, plan_index(out, err), "%s", path);
     return rc;
 }
 
-int graph_file_read(const char *path, const struct graph_overrides *overrides, struct plan *out,
+int graph_file_read(const char *path, const struct graph_file_opts *opts, struct plan *out,
                     struct err *err)
 {
     struct stat status;
@@ -329,5 +330,5 @@ int graph_file_read(const char *path, const struct graph_overrides *overrides, s
         return fail(err, ERR_USAGE, "%s: expected a file, found %s; write the graph into a file",
                     path, S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device");
     int rc = file_read_fd(fd, path, GRAPH_FILE_BYTES_MAX, &text, err);
-    return rc ? rc : graph_text_read(path, buf_str(&text), overrides, PLAN_JOBS_MAX, out, err);
+    return rc ? rc : graph_text_read(path, buf_str(&text), opts, PLAN_JOBS_MAX, out, err);
 }

@@ -162,6 +162,9 @@ static int option_add(struct graph_file *file, struct file_stage *stage,
     if (str_equal(item->key->text, STR("gpus")))
         return file_fail(file, item->key,
                          "the devices of a job are the job's own key `gpus`, beside `%s`", verb);
+    struct err why = {0};
+    if (file->opts.option_check && file->opts.option_check(verb, item->key->text.at, &why) != 0)
+        return file_fail(file, item->key, "%s", why.text);
     struct option *option = &command->options[command->n_options++];
     option->name = item->key->text;
     return choice_compile(file, stage, item->value, &option_kind, &option->value);

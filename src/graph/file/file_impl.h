@@ -96,6 +96,7 @@ struct graph_file {
     struct arena arena;
     struct plan *plan;
     struct err *err;
+    struct graph_file_opts opts;
     const struct yaml_node *root, *defaults;
     struct name_index var_names;
     struct var *vars;              /* [var_names.len] */

@@ -6,10 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-
-enum {
-    PRIORITY_LARGEST = 1000000000
-};
+#include "core/dag.h"
 
 /* ---- gpus ---- */
 
@@ -112,9 +109,9 @@ static int priority_make(struct graph_file *file, const struct file_stage *stage
     if (!expr)
         return 0;
     double value = number_of(file, stage, expr, row);
-    if (!(value >= -PRIORITY_LARGEST && value <= PRIORITY_LARGEST))
+    if (!(value >= -DAG_PRIORITY_MAX && value <= DAG_PRIORITY_MAX))
         return file_fail(file, stage->key, "the priority of '%s' is %g; it has to be within ±%d",
-                         job->name, value, PRIORITY_LARGEST);
+                         job->name, value, DAG_PRIORITY_MAX);
     job->priority = (int32_t)lround(value);
     return 0;
 }

@@ -321,13 +321,13 @@ static void files_become_jobs(void **state)
 {
     (void)state;
     for (size_t i = 0; i < countof(files); i++) {
-        struct graph_overrides overrides = {files[i].overrides, 0};
+        struct graph_file_opts opts = {files[i].overrides, 0};
         struct plan plan;
         struct err err = {0};
         cleanup_buf struct buf jobs = BUF_INIT;
-        while (files[i].overrides[overrides.len])
-            overrides.len++;
-        if (graph_text_read("f", str_of(files[i].text), &overrides, JOBS_MAX, &plan, &err))
+        while (files[i].overrides[opts.n_overrides])
+            opts.n_overrides++;
+        if (graph_text_read("f", str_of(files[i].text), &opts, JOBS_MAX, &plan, &err))
             fail_msg("%s\n%s", files[i].text, err.text);
         plan_describe(&plan, &jobs);
         if (!str_equal(buf_str(&jobs), str_of(files[i].jobs)))
@@ -338,10 +338,10 @@ static void files_become_jobs(void **state)
 
 /* ---- the file of 25 chains ---- */
 
-static void fixture_read(const struct graph_overrides *overrides, struct plan *plan)
+static void fixture_read(const struct graph_file_opts *opts, struct plan *plan)
 {
     struct err err = {0};
-    if (graph_file_read(FIXTURES "/graph/pita.yaml", overrides, plan, &err))
+    if (graph_file_read(FIXTURES "/graph/pita.yaml", opts, plan, &err))
         fail_msg("%s", err.text);
 }
 
@@ -412,9 +412,9 @@ static void values_that_an_override_takes_away_may_stay_written(void **state)
 {
     (void)state;
     static const char *const texts[] = {"vars.algo=[PITA]", "vars.family=[phi]", "vars.round=2"};
-    const struct graph_overrides overrides = {texts, countof(texts)};
+    const struct graph_file_opts opts = {texts, countof(texts)};
     struct plan plan;
-    fixture_read(&overrides, &plan);
+    fixture_read(&opts, &plan);
     assert_int_equal(plan.stages[1].n_jobs, 0);
     assert_int_equal(plan.stages[2].n_jobs, 5);
     assert_int_equal(plan.stages[3].n_jobs, 20);

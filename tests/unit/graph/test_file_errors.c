@@ -121,8 +121,8 @@ static const struct {
      "jobs: {a: {for: a, run: x, priority: \"aa * 2\"}}",
      "f:2:38: 'aa' is no variable (did you mean 'a'?)"},
     {"vars: {a: 1..2}\n"
-     "jobs: {a: {for: a, run: x, priority: \"a * 2000000000\"}}",
-     "f:2:8: the priority of 'a/a1' is 2e+09; it has to be within ±1000000000"},
+     "jobs: {a: {for: a, run: x, priority: \"a * 2000\"}}",
+     "f:2:8: the priority of 'a/a1' is 2000; it has to be within ±1000"},
     {"jobs: {a: {run: x, after: b}}", "f:1:27: there is no stage 'b'"},
     {"jobs: {rollouts: {run: x, after: rollout}}",
      "f:1:34: there is no stage 'rollout' (did you mean 'rollouts'?)"},
@@ -453,10 +453,10 @@ static void files_are_refused_with_a_place_and_a_cure(void **state)
 {
     (void)state;
     for (size_t i = 0; i < countof(files); i++) {
-        struct graph_overrides overrides = {files[i].overrides, 0};
-        while (files[i].overrides[overrides.len])
-            overrides.len++;
-        check_refused(str_of(files[i].text), &overrides, files[i].sentence);
+        struct graph_file_opts opts = {files[i].overrides, 0};
+        while (files[i].overrides[opts.n_overrides])
+            opts.n_overrides++;
+        check_refused(str_of(files[i].text), &opts, files[i].sentence);
     }
 }
 

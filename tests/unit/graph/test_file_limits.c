@@ -48,10 +48,10 @@ static void overrides_of_what_is_deep_are_refused(void **state)
         buf_add_text(&text, ".a");
     buf_add_text(&text, "=1");
     const char *const words[] = {buf_text(&text), NULL};
-    const struct graph_overrides overrides = {words, 1};
+    const struct graph_file_opts opts = {words, 1};
     cleanup_free char *sentence =
         xasprintf("'%.100s' is no override: it names what is 60002 deep", words[0]);
-    check_refused(STR("jobs: {j: {run: x}}\n"), &overrides, sentence);
+    check_refused(STR("jobs: {j: {run: x}}\n"), &opts, sentence);
 }
 
 static void texts_with_many_values_are_refused(void **state)

@@ -198,7 +198,9 @@ static void half_a_file_is_not_adopted(void **state)
 /* Rows that somebody forged, or that another version wrote: none of their jobs is done. */
 static void rows_that_make_no_sense_do_nothing(void **state)
 {
-    cleanup_free char *definition = definition_new(&usual[1]);
+    const struct graph_request request = {0};
+    const struct graph graph = {.request = &request};
+    cleanup_free char *definition = definition_new(&graph, &usual[1]);
     cleanup_free char *deep = xmalloc(100001), *huge = xmalloc(1 << 20);
     memset(deep, '[', 100000);
     deep[100000] = '\0';

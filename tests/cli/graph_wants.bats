@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What jobs of a graph ask for: CPUs, an order by priority, options of muster's own verbs, an environment, paths of their
+# own.
+load helpers
+
+graph() { run limited "$MUSTER" graph -q -g cpu:2 "$@"; }
+graph_begin() {
+    "$MUSTER" graph -q -g cpu:2 "$@" 3>&- 4>&- 2>said &
+    PID=$!
+}
+gate="  gate: {run: 'until [ -e go ]; do sleep 0.02; done'}"
+jobs_are() { printf 'defaults: {shell: true}\njobs:\n%s\n' "$1" >g.yaml; }
+graph_end() {
+    touch go
+    wait $PID
+}
+state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
+
+@test "priority: up to 1000 of both signs, and what is beyond is refused before a run begins" {
+    printf 'vars: {round: 1..3}\ndefaults: {shell: true, gpus: 0, cpus: %s}\njobs:\n' "$(nproc)" >g.yaml
+    # shellcheck disable=SC2016
+    printf '  a: {for: round, run: "echo {round} >>order", priority: "%s"}\n' '500 * round - 500' >>g.yaml
+    graph g.yaml
+    ended_with 0
+    [ "$(tr '\n' ' ' <order)" = "3 2 1 " ]
+    rm -r muster-runs
+    graph g.yaml vars.round=1..4
+    ended_with 2
+    says "the priority of 'a/r4' is 1500; it has to be within ±1000"
+    [ ! -e muster-runs ]
+    graph --priority 1001 -- true
+    ended_with 2
+    says "expected -1000 to 1000, low, normal or high"
+}
+
+@test "CPUs: a job has as many threads as it asks for, and why counts them" {
+    local n
+    n=$(nproc)
+    # shellcheck disable=SC2016
+    jobs_are "$gate"'
+  threads: {run: "echo $OMP_NUM_THREADS >threads", gpus: 0, cpus: 2}
+  usual: {run: "echo $OMP_NUM_THREADS >usual", gpus: 0}
+  all: {run: "true", gpus: 0, cpus: '"$n"', needs: gate}
+  none: {run: "true", gpus: 0, cpus: 5000}'
+    sed -i "s/go ]; do sleep 0.02; done'/&, gpus: 0, cpus: $n/" g.yaml
+    env -u OMP_NUM_THREADS "$MUSTER" graph -q -g cpu:2 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for "$MUSTER" why gate
+    run "$MUSTER" why usual
+    says "ready; needs 1 CPU: 0 of $n CPUs free" "1 job is before it"
+    run "$MUSTER" why none
+    says "cannot run here: it needs 5000 CPUs; there are $n CPUs"
+    touch go
+    wait $PID || true
+    [ "$(cat threads)" = 2 ]
+    [ "$(cat usual)" = 1 ]
+    OMP_NUM_THREADS=7 "$MUSTER" graph -q -g cpu:2 --fresh --only usual g.yaml
+    [ "$(cat usual)" = 7 ]
+}
+
+@test "an option that a verb does not have is refused with its place" {
+    printf 'jobs:\n  a: {map: {input: in, output: out, worker: cat, worker-per-gpu: 3}}\n' >g.yaml
+    graph g.yaml
+    ended_with 2
+    says "g.yaml:2:50: unknown option '--worker-per-gpu' (did you mean '--workers-per-gpu'?)"
+    [ ! -e muster-runs ]
+    printf 'jobs:\n  a: {launch: {script: [train.py], max-restart: 3}}\n' >g.yaml
+    graph --dry-run g.yaml # torchrun's beginnings of names
+    ended_with 0
+}
+
+@test "a command that is wrong wherever it runs is not tried again" {
+    seq 3 >in
+    printf 'defaults: {retries: 3}\njobs:\n  wrong: {map: {input: in, output: out, worker: cat, workers-per-gpu: none}}\n' >g.yaml
+    # shellcheck disable=SC2016
+    printf '  closed: {run: "exit 126", shell: true}\n  usual: {run: "exit 2", shell: true, retries: 1}\n' >>g.yaml
+    graph g.yaml
+    ended_with 1
+    [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'wrong'")" -eq 1 ]
+    [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'closed'")" -eq 1 ]
+    [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'usual'")" -eq 2 ]
+    run "$MUSTER" why closed
+    says "again: the same command"
+}
+
+@test "--env and --setup are a part of what a job is" {
+    # shellcheck disable=SC2016
+    jobs_are '  a: {run: "echo $WORD >>effects"}'
+    graph g.yaml
+    graph --env WORD=one g.yaml
+    ended_with 0
+    has_logged "a runs again: its environment changed"
+    graph --env WORD=one g.yaml
+    WORD=two graph --env WORD g.yaml
+    WORD=two graph --env WORD g.yaml
+    graph --env WORD=one --setup 'WORD=three' g.yaml
+    [ "$(tr '\n' , <effects)" = ",one,two,three," ]
+}
+
+@test "an added job may not leave what another leaves, or what is there" {
+    jobs_are "$gate"'
+  a: {run: "mkdir -p d; echo a >d/a", out: d/a}'
+    echo mine >stranger
+    graph_begin g.yaml
+    wait_for "$MUSTER" why gate
+    run "$MUSTER" add --out stranger -- sh -c 'echo 1 >stranger'
+    ended_with 69
+    says "stranger is there, and no run of this graph has made it"
+    run "$MUSTER" add --name b --out "$PWD/x/../d/./a" -- sh -c 'echo 1 >d/a'
+    ended_with 69
+    says "'a' and 'b' (line 4) both leave"
+    run "$MUSTER" add --name b --out d/ -- true
+    ended_with 69
+    says "'a' leaves 'd/a', which is in 'd/', and that is left by 'b'"
+    "$MUSTER" add --name c --out e -- sh -c 'echo 1 >e'
+    run "$MUSTER" add --name f --out e/g -- true
+    ended_with 69
+    says "'f' leaves 'e/g', which is in 'e', and that is left by 'c'"
+    graph_end
+    [ "$(cat stranger)" = mine ]
+    [ "$(cat e)" = 1 ]
+    [ "$(query "SELECT count(*) FROM jobs WHERE state = 'done'")" -eq 3 ]
+}
