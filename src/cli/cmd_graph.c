@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/ours.h"
@@ -128,7 +127,7 @@ static int plan_print(const struct graph_options *options, const struct plan *pl
         if (options->request.only.len == 0 ||
             graph_selected(&options->request.only, plan, &plan->jobs[i]))
             job_print(plan, &plan->jobs[i], &out);
-    return stdout_put(buf_str(&out), err);
+    return objects_put(buf_str(&out), err);
 }
 
 /* ---- the verb ---- */
