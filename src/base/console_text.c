@@ -192,16 +192,26 @@ char *console_visible_new(const char *text)
     return buf_steal(&visible);
 }
 
-void console_lines_add(struct buf *out, struct str text)
+static void lines_add(struct buf *out, struct str text, bool keeps_all)
 {
     while (text.len > 0) {
-        bool is_end = text.at[0] == '\n' && (text.len == 1 || text.at[1] == ' ');
+        bool is_end = text.at[0] == '\n' && (keeps_all || text.len == 1 || text.at[1] == ' ');
         size_t len = is_end ? 1 : visible_add_one(out, text);
         if (is_end)
             buf_add_char(out, '\n');
         text.at += len;
         text.len -= len;
     }
+}
+
+void console_lines_add(struct buf *out, struct str text)
+{
+    lines_add(out, text, false);
+}
+
+void console_objects_add(struct buf *out, struct str text)
+{
+    lines_add(out, text, true);
 }
 
 size_t console_text_cut(struct str text, size_t max)

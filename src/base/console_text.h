@@ -22,6 +22,8 @@ char *console_visible_new(const char *text);
 /* For several lines of muster's own that contain foreign words: a newline is kept only before a
  * space and at the end of the text, so that foreign words cannot forge a line of muster's. */
 void console_lines_add(struct buf *out, struct str text);
+/* For JSON, one value a line, in which no newline is foreign. */
+void console_objects_add(struct buf *out, struct str text);
 /* The longest prefix of text, at most max bytes, that does not split a UTF-8 character. */
 size_t console_text_cut(struct str text, size_t max);
 /* The number of newlines in text; scans several GB/s. */

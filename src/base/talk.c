@@ -38,3 +38,15 @@ void talk_as(const char *speaker, const char *fmt, ...)
     talk_line(speaker, fmt, args);
     va_end(args);
 }
+
+void print_line(const char *fmt, ...)
+{
+    va_list args;
+    cleanup_buf struct buf line = BUF_INIT;
+    va_start(args, fmt);
+    cleanup_free char *text = xvasprintf(fmt, args);
+    va_end(args);
+    console_visible_add(&line, str_of(text));
+    buf_add_char(&line, '\n');
+    fwrite(line.at, 1, line.len, stdout);
+}

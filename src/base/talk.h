@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What muster says on stderr: a line that may contain foreign text (the name of a file, the last
- * output of a worker, a fact of a run), made harmless for a terminal (base/console_text.h).
+ * What muster says: a line that may contain foreign text (the name of a file, the last
+ * output of a worker, a fact of a run), made harmless for a terminal (base/console_text.h). It goes
+ * to stderr.
  */
 #pragma once
 
@@ -14,3 +15,5 @@ void talk(const char *fmt, ...) PRINTF(1, 2);
 void talk_va(const char *fmt, va_list args) PRINTF(1, 0);
 /* talk() with another word than "muster" in front. */
 void talk_as(const char *speaker, const char *fmt, ...) PRINTF(2, 3);
+/* Only the text, on stdout. */
+void print_line(const char *fmt, ...) PRINTF(1, 2);

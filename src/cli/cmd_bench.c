@@ -46,7 +46,9 @@ static int cmd_bench_run(struct app *app, void *request, int argc, char **argv, 
     if (rc)
         return rc;
     rc = bench_run(&caller, r, &out, err);
-    int put = out.len > 0 ? stdout_put(buf_str(&out), rc < 0 ? &not_printed : err) : 0;
+    int put = out.len > 0 ? (options->is_json ? objects_put : stdout_put)(
+                                buf_str(&out), rc < 0 ? &not_printed : err)
+                          : 0;
     return put != 0 && rc >= 0 ? put : rc;
 }
 

@@ -135,7 +135,7 @@ static int list_print(const struct fit_options *options, struct err *err)
             row_add(memo, &out);
     }
     fit_memos_release(&memos);
-    return stdout_put(buf_str(&out), err);
+    return (options->search.is_json ? objects_put : stdout_put)(buf_str(&out), err);
 }
 
 static int forget(const struct app *app, const struct fit_options *options, struct err *err)
@@ -163,7 +163,9 @@ static int search(struct app *app, struct fit_options *options, struct err *err)
     if (rc)
         return rc;
     rc = fit_search(&caller, &options->search, &out, err);
-    int put = out.len > 0 ? stdout_put(buf_str(&out), rc < 0 ? &not_printed : err) : 0;
+    int put = out.len > 0 ? (options->search.is_json ? objects_put : stdout_put)(
+                                buf_str(&out), rc < 0 ? &not_printed : err)
+                          : 0;
     return put != 0 && rc >= 0 ? put : rc;
 }
 

@@ -2,17 +2,19 @@
  *
  * muster graph: jobs that need each other, from a file or from a command line.
  */
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/ours.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
 #include "cli/graph_arg.h"
 #include "cli/graph_hosts.h"
+#include "cli/run_arg.h"
 #include "cli/verbs.h"
 #include "fit/fit.h"
 #include "graph/file/file.h"
@@ -20,6 +22,7 @@
 #include "graph/list/joblog.h"
 #include "graph/list/list.h"
 #include "opt/say.h"
+#include "store/runs.h"
 
 struct graph_options {
     struct graph_request request;
@@ -27,6 +30,7 @@ struct graph_options {
     const char *plot, *joblog;
     const char *separator;
     bool dry_run, prints_plan, is_shell, has_header, is_quiet;
+    int input_fd; /* 0, or the copy of what that was */
 };
 
 /* ---- where the jobs come from ---- */
@@ -75,7 +79,7 @@ static int list_read_plan(const struct graph_options *options, char **command,
         n_words++;
     struct graph_list_wish wish = {.words = (const char *const *)command,
                                    .n_words = n_words,
-                                   .input_fd = STDIN_FILENO,
+                                   .input_fd = options->input_fd,
                                    .takes_input = true,
                                    .is_shell = options->is_shell,
                                    .has_header = options->has_header,
@@ -134,7 +138,7 @@ static int plan_print(const struct graph_options *options, const struct plan *pl
         if (options->request.only.len == 0 ||
             graph_selected(&options->request.only, plan, &plan->jobs[i]))
             job_print(plan, &plan->jobs[i], &out);
-    return stdout_put(buf_str(&out), err);
+    return objects_put(buf_str(&out), err);
 }
 
 /* ---- the verb ---- */
@@ -158,7 +162,6 @@ static int run_plan(struct app *app, struct graph_options *options, struct sourc
         request->joblog = &joblog;
     }
     request->list = source->has_list ? &source->list : NULL;
-    request->words = (const char *const *)app->argv;
     request->batch_of = batch_recall;
     request->is_quiet = options->is_quiet || app->quiet;
     request->has_color = app->color;
@@ -174,7 +177,7 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
 {
     if (argc > 0 && command)
         return fail(err, ERR_USAGE, "a file, or a command behind --; not both");
-    if (argc == 0 && !command && isatty(STDIN_FILENO))
+    if (argc == 0 && !command && isatty(options->input_fd))
         return fail(err, ERR_USAGE,
                     "nothing to run: name a file, or a command behind --, or give commands on "
                     "standard input, one a line");
@@ -205,8 +208,11 @@ static int graph_verb(struct app *app, void *request, int argc, char **argv, cha
 {
     struct graph_options *options = request;
     struct source source = {0};
+    struct env_list words = {0};
     cleanup_free char *file = argc > 0 ? path_absolute(argv[0]) : NULL;
     options->request.file = file;
+    cmd_line(&cmd_graph, app, options, argc, argv, command, &words);
+    options->request.words = (const char *const *)words.at;
     int rc = source_read(options, argc, argv, command, &source, err);
     cleanup_free char *identity = rc == 0 && !file ? identity_new(&source.plan) : NULL;
     options->request.identity = identity;
@@ -217,6 +223,42 @@ static int graph_verb(struct app *app, void *request, int argc, char **argv, cha
     else if (rc == 0)
         rc = run_plan(app, options, &source, err);
     source_release(&source);
+    env_list_release(&words);
+    return rc;
+}
+
+/* ---- muster resume ---- */
+
+/* Never the standard input of this process: nobody expects that to be read. */
+static int input_open(const char *dir, int *fd, struct err *err)
+{
+    cleanup_free char *path = path_join(dir, GRAPH_INPUT);
+    if (path_exists(path))
+        return plain_file_open(path, fd, err);
+    *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return *fd < 0 ? fail_errno(err, "open /dev/null") : 0;
+}
+
+int graph_resume(struct app *app, const char *dir, const struct manifest *manifest, struct err *err)
+{
+    struct graph_options options = {0};
+    struct replay replay = {0};
+    cleanup_fd int input_fd = -1;
+    cleanup_free char *root = runs_root(NULL); /* before the working folder becomes the run's */
+    int rc = input_open(dir, &input_fd, err);
+    rc = rc ? rc : replay_parse(&replay, &cmd_graph, manifest, &options, err);
+    rc = rc ? rc : replay_overlay(&replay, &cmd_graph, app, &options, err);
+    if (rc == 0 && chdir(manifest->cwd) != 0)
+        rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
+    options.input_fd = input_fd;
+    options.request.resume_dir = dir;
+    options.request.usual_root = root;
+    options.request.fresh = false;
+    options.request.from.len = options.request.redo.len = 0; /* run.db has what is to run again */
+    if (rc == 0)
+        rc = graph_verb(app, &options, replay.n_operands, replay.operands, replay.command, err);
+    cmd_release(&cmd_graph, &options);
+    replay_release(&replay);
     return rc;
 }
 

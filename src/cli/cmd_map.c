@@ -247,22 +247,6 @@ static void map_defaults(void *request)
     options->request.run.log_level = LOG_INFO;
 }
 
-/* The command line that makes this request, also if options came from the environment; the list owns the words. */
-static void map_words(const struct app *app, const struct map_options *options,
-                      struct env_list *out)
-{
-    const struct map_request *r = &options->request;
-    env_list_add(out, xstrdup(app->argv[0]));
-    env_list_add(out, xstrdup(cmd_map.name));
-    cmd_words(&cmd_map, options, out);
-    for (size_t i = 0; i < r->n_inputs; i++)
-        env_list_add(out, xstrdup(r->inputs[i]));
-    env_list_add(out, xstrdup("--"));
-    for (const char *const *word = r->command; word && *word; word++)
-        env_list_add(out, xstrdup(*word));
-    env_end(out);
-}
-
 static int request_run(struct app *app, struct map_options *options, struct err *err)
 {
     int rc = work_choose(&options->request, err);
@@ -303,7 +287,7 @@ static int map_verb(struct app *app, void *request, int argc, char **argv, char 
     int rc = batch_settle(app, &options->request, err);
     if (rc)
         return rc;
-    map_words(app, options, &words);
+    cmd_line(&cmd_map, app, options, argc, argv, command, &words);
     options->request.run.words = (const char *const *)words.at;
     rc = request_run(app, options, err);
     env_list_release(&words);
@@ -375,7 +359,7 @@ const struct cmd cmd_resume = {
     .summary = "go on with a run that was interrupted, with whatever devices there are",
     .details =
         "RUN is a path, a name, the beginning of a name, or latest (the default). Options given here replace those "
-        "of the run; the rest stays as it was.",
+        "of the run; the rest stays as it was. A graph takes those that muster graph has too.",
     .opts = resume_opts,
     .examples = resume_examples,
     .keeps_dashdash = true,
@@ -384,48 +368,6 @@ const struct cmd cmd_resume = {
     .run = resume_run,
     .check = resume_check,
 };
-
-static size_t list_len(const char *const *list)
-{
-    size_t len = 0;
-    while (list && list[len])
-        len++;
-    return len;
-}
-
-/* A copy of the list, not of the words, which parsing may reorder; free() it. */
-static char **words_copy(const char *const *words, size_t n_words)
-{
-    char **copy = xcalloc(n_words + 1, sizeof(*copy));
-    for (size_t i = 0; i < n_words; i++)
-        copy[i] = (char *)(uintptr_t)words[i];
-    return copy;
-}
-
-/* Later values replace the first ones, if there are later values. */
-static void texts_replace(struct texts *texts, size_t n_first)
-{
-    if (texts->len == n_first)
-        return;
-    texts->len -= n_first;
-    memmove(texts->at, texts->at + n_first, texts->len * sizeof(*texts->at));
-}
-
-/* Parses the options of a resume into a request that is filled already; other options keep their values. */
-static int resume_overlay(struct map_options *options, char **words, int n_words, struct err *err)
-{
-    struct texts *const lists[] = {&options->request.merge.rules, &options->request.shards.also,
-                                   &options->request.shards.also_counted,
-                                   &options->request.merge.referred,
-                                   &options->request.environment.env};
-    size_t n_before[countof(lists)];
-    for (size_t i = 0; i < countof(lists); i++)
-        n_before[i] = lists[i]->len;
-    int rc = cmd_overlay(&cmd_resume, n_words, words, options, err);
-    for (size_t i = 0; i < countof(lists); i++)
-        texts_replace(lists[i], n_before[i]);
-    return rc;
-}
 
 /* Options of the latest resume that changed the names of the shards' files: see shard_words_read. */
 struct words {
@@ -454,23 +396,19 @@ static void words_free(struct words *words)
  * The run's own words are parsed first, then the options of `muster resume`: its argv is parsed into the same
  * request, where options that it does not name keep their values.
  */
-static int options_replay(struct map_options *options, char **old, size_t n_old,
-                          const struct words *since, char **again, int n_again, struct err *err)
+static int options_replay(struct map_options *options, struct replay *replay,
+                          const struct manifest *manifest, const struct words *since,
+                          const struct app *app, struct err *err)
 {
-    char **operands, **command;
-    int n_operands;
-    if (n_old < 2)
-        return fail(err, ERR_DATA, "the run's manifest does not hold the command line");
-    int rc = cmd_parse(&cmd_map, (int)n_old - 1, old + 1, options, &n_operands, &operands, &command,
-                       err);
+    int rc = replay_parse(replay, &cmd_map, manifest, options, err);
     if (rc)
-        return wrap(err, rc, "the command line in the run's manifest");
-    options->request.inputs = (const char *const *)operands;
-    options->request.n_inputs = (size_t)n_operands;
-    options->request.command = (const char *const *)command;
+        return rc;
+    options->request.inputs = (const char *const *)replay->operands;
+    options->request.n_inputs = (size_t)replay->n_operands;
+    options->request.command = (const char *const *)replay->command;
     if (since->len > 0)
-        rc = resume_overlay(options, since->at, since->len, err);
-    return rc ? rc : resume_overlay(options, again + 1, n_again - 1, err);
+        rc = cmd_overlay(&cmd_resume, since->len, since->at, options, err);
+    return rc ? rc : replay_overlay(replay, &cmd_resume, app, options, err);
 }
 
 static bool keeps_parts(const struct manifest *manifest)
@@ -493,12 +431,19 @@ static int leftovers_drop(const char *dir)
     return rc;
 }
 
+static bool is_graph(const struct manifest *manifest)
+{
+    return strcmp(manifest->verb, "graph") == 0;
+}
+
 /* True if nothing is left to do and nothing to merge again. */
 static bool is_complete(const char *dir, const struct manifest *manifest)
 {
     struct run_summary summary = {0};
     bool is_finished = run_inspect(dir, &summary, NULL) == 0 && summary.state == RUN_FINISHED;
     run_summary_release(&summary);
+    if (is_graph(manifest))
+        return is_finished;
     if (strcmp(manifest->output, "-") == 0) /* the parts are kept; it is printed once more */
         return false;
     return is_finished &&
@@ -508,12 +453,15 @@ static bool is_complete(const char *dir, const struct manifest *manifest)
 static int complete_say(const struct app *app, const char *dir, const struct manifest *manifest,
                         struct err *err)
 {
-    if (!path_exists(manifest->output))
+    if (is_graph(manifest))
+        say(app, "run %s is complete", path_basename(dir));
+    else if (!path_exists(manifest->output))
         return fail(
             err, ERR_USAGE,
             "run %s was complete, but its output %s is no longer there; run it again by muster map",
             path_basename(dir), manifest->output);
-    say(app, "run %s is complete: its results are in %s", path_basename(dir), manifest->output);
+    else
+        say(app, "run %s is complete: its results are in %s", path_basename(dir), manifest->output);
     return 0;
 }
 
@@ -527,13 +475,11 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
                         const struct manifest *manifest, char **command, struct err *err)
 {
     struct map_options options = {0};
-    size_t n_old = list_len(manifest->argv);
-    cleanup_free char **old = words_copy(manifest->argv, n_old);
+    struct replay replay = {0};
     cleanup_free char *usual_root =
         runs_root(NULL); /* before the working folder becomes the run's */
-    cleanup_free char **again = words_copy((const char *const *)app->argv, (size_t)app->argc);
     struct words since = words_read(dir);
-    int rc = options_replay(&options, old, n_old, &since, again, app->argc, err);
+    int rc = options_replay(&options, &replay, manifest, &since, app, err);
     if (rc == 0 && chdir(manifest->cwd) != 0)
         rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
     options.request.resume_dir = dir;
@@ -549,6 +495,7 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
         rc = request_run(app, &options, err);
     cmd_release(&cmd_map, &options);
     words_free(&since);
+    replay_release(&replay);
     return rc;
 }
 
@@ -562,9 +509,6 @@ static int begun_check(const char *dir, struct err *err)
         return rc;
     bool has_begun = run.verb != NULL;
     submitted_look(&run, &look);
-    if (has_begun && strcmp(run.verb, "graph") == 0)
-        rc = fail(err, ERR_USAGE, "run %s is a graph, which goes on by %s", path_basename(dir),
-                  run.go_on ? run.go_on : "the same command");
     if (look.job > 0 && !has_begun)
         rc = fail(err, ERR_USAGE, "run %s of %s has nothing to go on with: job %llu %s%s%s",
                   path_basename(dir), run.verb ? run.verb : "?", (unsigned long long)look.job,
@@ -592,7 +536,7 @@ static int resumed_find(const struct map_options *typed, int argc, char **argv, 
         rc = manifest_read(dir, manifest, err);
     if (rc)
         return rc;
-    if (!manifest->output || !manifest->command || !manifest->options_json) {
+    if (!is_graph(manifest) && (!manifest->output || !manifest->command)) {
         manifest_release(manifest);
         return fail(err, ERR_DATA, "%s/manifest.json names no output or no command", dir);
     }
@@ -637,9 +581,15 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
                   "run %s is complete, so --collect, --also and --also-counted cannot be used; "
                   "muster merge joins any files",
                   path_basename(dir));
+    else if (is_over)
+        rc = complete_say(app, dir, &manifest, err);
+    else if (!is_graph(&manifest))
+        rc = resume_found(app, typed, dir, &manifest, command, err);
+    else if (command)
+        rc = fail(err, ERR_USAGE, "run %s is a graph, whose commands are those of its jobs",
+                  path_basename(dir));
     else
-        rc = is_over ? complete_say(app, dir, &manifest, err)
-                     : resume_found(app, typed, dir, &manifest, command, err);
+        rc = graph_resume(app, dir, &manifest, err);
     manifest_release(&manifest);
     return rc;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/parse.h"
@@ -91,7 +92,9 @@ static void file_add(struct buf *out, const char *name, uint64_t n_records, bool
     char count[32];
     count_format(count, n_records);
     if (!is_json) {
-        buf_addf(out, "%14s  %s\n", count, name);
+        buf_addf(out, "%14s  ", count);
+        console_visible_add(out, str_of(name));
+        buf_add_char(out, '\n');
         return;
     }
     buf_add_text(out, "{\"file\":");
@@ -111,10 +114,11 @@ static int plan_print(const struct merge_request *ask, char **paths, size_t n_pa
     if (!ask->json) {
         char count[32];
         count_format(count, stats->n_records);
-        buf_addf(&out, "%14s  would go into %s (%s)\n", count, ask->out_path,
-                 out_format_name(stats->out_format));
+        buf_addf(&out, "%14s  would go into ", count);
+        console_visible_add(&out, str_of(ask->out_path));
+        buf_addf(&out, " (%s)\n", out_format_name(stats->out_format));
     }
-    return stdout_put(buf_str(&out), err);
+    return (ask->json ? objects_put : stdout_put)(buf_str(&out), err);
 }
 
 static void done_say(const struct app *app, const struct merge_request *ask, size_t n_files,
@@ -247,7 +251,7 @@ static int formats_check(const struct merge_request *ask, enum tensor_kind kind,
     return tensors_output_check(kind, ask->out_path, err);
 }
 
-/* Shows all files that can be read, also those after a damaged one. */
+/* Shows all files that can be read, also those after a damaged one. Foreign words are JSON in the table as well. */
 static int files_inspect(const struct merge_request *ask, char **paths, size_t n_files,
                          struct err *err)
 {
@@ -261,7 +265,7 @@ static int files_inspect(const struct merge_request *ask, char **paths, size_t n
             *err = why;
         } else if (failed) {
             talk("%s", why.text);
-        } else if (stdout_put(buf_str(&out), err) != 0) {
+        } else if (objects_put(buf_str(&out), err) != 0) {
             return err->code;
         }
     }

@@ -128,7 +128,7 @@ static int report(const struct plan_options *options, const char *path,
     int rc = 0;
     if (options->is_json) {
         plan_json_add(plan, &out);
-        return stdout_put(buf_str(&out), err);
+        return objects_put(buf_str(&out), err);
     }
     if (is_map_on_stdout)
         return 0;

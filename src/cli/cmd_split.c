@@ -196,7 +196,7 @@ static int parts_write(const struct split_job *job, const struct split_target *t
     return rc;
 }
 
-/* One line for each part; odd characters of names are escaped, which --json does not do. */
+/* One line for each part. */
 static void table_add(struct buf *out, const struct split_job *job)
 {
     size_t width = strlen("PART");
@@ -214,8 +214,10 @@ static void table_add(struct buf *out, const struct split_job *job)
 static void objects_add(struct buf *out, const struct split_job *job)
 {
     for (size_t i = 0; i < job->n_parts; i++) {
+        cleanup_buf struct buf path = BUF_INIT;
+        buf_add_json(&path, str_of(job->paths[i]));
         buf_addf(out, "{\"part\":%zu,\"path\":", i);
-        buf_add_json(out, str_of(job->paths[i]));
+        console_visible_add(out, buf_str(&path));
         buf_addf(out, ",\"first\":%lu,\"records\":%lu,\"bytes\":%lu}\n", job->parts[i].first,
                  job->parts[i].n_records, job->parts[i].n_bytes);
     }

@@ -227,8 +227,9 @@ static void text_format(struct buf *out, const struct view *view)
     line_add(out, "message", status->message);
     line_add(out, "not read", run->oddity);
     /* Only failed items are left of such a run. */
+    bool is_graph = run->verb && strcmp(run->verb, "graph") == 0;
     bool is_settled =
-        run->is_total_known && run->items_done + run->items_failed >= run->items_total;
+        !is_graph && run->is_total_known && run->items_done + run->items_failed >= run->items_total;
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
     cleanup_free char *resume =
         run->go_on ? xstrdup(run->go_on)
@@ -236,7 +237,7 @@ static void text_format(struct buf *out, const struct view *view)
                                run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
     if (!goes_on(view) && run->state != RUN_FINISHED)
         line_add(out, "go on", resume);
-    if (run->verb && strcmp(run->verb, "graph") == 0)
+    if (is_graph)
         graph_jobs_add(out, run->dir, goes_on(view));
     hosts_add(out, status);
     workers_add(out, status);

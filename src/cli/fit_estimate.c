@@ -69,7 +69,7 @@ static int answer(const struct estimate_request *request, const struct model *mo
                                            .devices = rows->at,
                                            .n_devices = rows->len};
     (request->is_json ? estimate_json_add : estimate_table_add)(&report, &out);
-    return stdout_put(buf_str(&out), err);
+    return (request->is_json ? objects_put : stdout_put)(buf_str(&out), err);
 }
 
 int fit_estimate(const struct app *app, const struct estimate_request *request, struct err *err)

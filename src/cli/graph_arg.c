@@ -25,6 +25,12 @@ int job_devices_make(const struct job_options *options, struct plan_devices *out
     return 0;
 }
 
+bool priority_text(const void *field, struct buf *out)
+{
+    buf_addf(out, "%d", *(const int32_t *)field);
+    return true;
+}
+
 int priority_store(struct str text, void *field, struct err *err)
 {
     static const struct {

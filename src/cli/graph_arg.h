@@ -17,6 +17,7 @@ MUST_CHECK int job_devices_make(const struct job_options *options, struct plan_d
                                 struct err *err);
 /* A struct job_options.priority: -1000 to 1000, or low, normal, high. */
 int priority_store(struct str text, void *field, struct err *err);
+bool priority_text(const void *field, struct buf *out);
 
 /* clang-format off */
 #define JOB_OPTS(at)                                                                                                   \
@@ -26,5 +27,5 @@ int priority_store(struct str text, void *field, struct err *err);
     {OPT_U64, 0, "cpus", "N", "CPUs of each job (default: not counted; 1 for a job without devices)", (at) + offsetof(struct job_options, n_cpus), 0, 65536}, \
     {OPT_U64, 0, "retries", "N", "try a job that fails again, N times (default 0)", (at) + offsetof(struct job_options, n_retries), 0, 1000}, \
     {OPT_DURATION, 0, "timeout", "DURATION", "end a job that takes longer, which is a failure (default: no limit)", (at) + offsetof(struct job_options, timeout_ms)}, \
-    {OPT_PARSE, 0, "priority", "N", "-1000 to 1000, or low, normal, high; larger starts first (default 0)", (at) + offsetof(struct job_options, priority), .parse = priority_store}
+    {OPT_PARSE, 0, "priority", "N", "-1000 to 1000, or low, normal, high; larger starts first (default 0)", (at) + offsetof(struct job_options, priority), .parse = priority_store, .format = priority_text}
 /* clang-format on */

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/xalloc.h"
 #include "store/lock.h"
 #include "store/order_answer.h"
 #include "store/orders.h"
@@ -49,6 +50,42 @@ int run_order(const char *dir, struct str text, char **told, struct err *err)
     if (!was_running)
         return fail(err, ERR_UNAVAILABLE, "run %s is not going on", path_basename(dir));
     return answer_await(dir, name, told, err);
+}
+
+/* A copy of the list, not of the words, since parsing moves operands to its beginning. */
+static char **words_copy(const char *const *words, size_t n_words)
+{
+    char **copy = xcalloc(n_words + 1, sizeof(*copy));
+    for (size_t i = 0; i < n_words; i++)
+        copy[i] = (char *)(uintptr_t)words[i];
+    return copy;
+}
+
+int replay_parse(struct replay *replay, const struct cmd *cmd, const struct manifest *manifest,
+                 void *request, struct err *err)
+{
+    size_t n_old = 0;
+    while (manifest->argv[n_old])
+        n_old++;
+    replay->old = words_copy(manifest->argv, n_old);
+    if (n_old < 2)
+        return fail(err, ERR_DATA, "the run's manifest does not hold the command line");
+    int rc = cmd_parse(cmd, (int)n_old - 1, replay->old + 1, request, &replay->n_operands,
+                       &replay->operands, &replay->command, err);
+    return rc ? wrap(err, rc, "the command line in the run's manifest") : 0;
+}
+
+int replay_overlay(struct replay *replay, const struct cmd *cmd, const struct app *app,
+                   void *request, struct err *err)
+{
+    replay->again = words_copy((const char *const *)app->argv, (size_t)app->argc);
+    return cmd_overlay(cmd, app->argc - 1, replay->again + 1, request, err);
+}
+
+void replay_release(struct replay *replay)
+{
+    free(replay->old);
+    free(replay->again);
 }
 
 void pause_ms(unsigned ms)

@@ -7,6 +7,7 @@
 
 #include "opt/cmd.h"
 #include "opt/say.h"
+#include "store/manifest.h"
 
 /* For a request with a field `const char *runs_dir`. */
 #define RUNS_DIR_OPT(request)                                                                     \
@@ -24,5 +25,18 @@ MUST_CHECK int run_arg_find(const char *runs_dir, int argc, char **argv, char **
  * new string; NULL: nothing. ERR_UNAVAILABLE if it refuses, or if the run does not go on; ERR_TIMEOUT.
  */
 MUST_CHECK int run_order(const char *dir, struct str text, char **told, struct err *err);
+/* The command line of an earlier run, parsed again. The request borrows from its words. */
+struct replay {
+    char **old, **again;
+    int n_operands;
+    char **operands, **command;
+};
+
+MUST_CHECK int replay_parse(struct replay *replay, const struct cmd *cmd,
+                            const struct manifest *manifest, void *request, struct err *err);
+/* The options of this process replace those of the run. */
+MUST_CHECK int replay_overlay(struct replay *replay, const struct cmd *cmd, const struct app *app,
+                              void *request, struct err *err);
+void replay_release(struct replay *replay);
 /* Waits between two looks at something that sends no event. */
 void pause_ms(unsigned ms);

@@ -35,6 +35,12 @@ extern const struct cmd cmd_graph_retry;
 extern const struct cmd cmd_graph_hold;
 extern const struct cmd cmd_graph_release;
 extern const struct cmd cmd_graph_cancel;
+struct manifest;
+
+/* `muster resume` of the run in `dir`, which is a graph. */
+MUST_CHECK int graph_resume(struct app *app, const char *dir, const struct manifest *manifest,
+                            struct err *err);
+
 /* Hidden: run by muster itself. */
 extern const struct cmd cmd_agent;
 extern const struct cmd cmd_meet;

@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "graph/list/list.h"
 #include "shell/hosts.h"
 #include "store/lock.h"
 #include "store/manifest.h"
@@ -85,19 +86,35 @@ static const struct shell_verb graph_shell = {.name = "graph",
 
 /* ---- the folder ---- */
 
-static int manifest_make(const struct graph *graph, struct err *err)
+static int64_t begun_wall_ms(const char *earlier)
+{
+    struct manifest manifest;
+    if (!earlier || manifest_read(earlier, &manifest, NULL) != 0)
+        return clock_wall_ms();
+    int64_t begun_ms = manifest.started_wall_ms;
+    manifest_release(&manifest);
+    return begun_ms;
+}
+
+/* What was typed last is what a resume does. It needs the standard input of that again. */
+static int manifest_make(const struct graph *graph, const char *earlier, struct err *err)
 {
     const struct graph_request *request = graph->request;
     const char *const inputs[] = {request->file, NULL};
-    return manifest_write(graph->shell.run_dir,
-                          &(struct manifest){.verb = "graph",
-                                             .argv = request->words,
-                                             .cwd = graph->cwd,
-                                             .inputs = inputs,
-                                             .version = MUSTER_VERSION,
-                                             .options_json = request->identity,
-                                             .started_wall_ms = clock_wall_ms()},
-                          err);
+    cleanup_free char *input = path_join(graph->shell.run_dir, GRAPH_INPUT);
+    int rc = request->list && request->list->input.len > 0
+                 ? file_replace(input, request->list->input, err)
+                 : 0;
+    return rc ? rc
+              : manifest_write(graph->shell.run_dir,
+                               &(struct manifest){.verb = "graph",
+                                                  .argv = request->words,
+                                                  .cwd = graph->cwd,
+                                                  .inputs = inputs,
+                                                  .version = MUSTER_VERSION,
+                                                  .options_json = request->identity,
+                                                  .started_wall_ms = begun_wall_ms(earlier)},
+                               err);
 }
 
 static int unlocked_check(const char *dir, struct err *err)
@@ -136,8 +153,9 @@ static int folder_open(struct graph *graph, struct err *err)
     if (rc)
         return rc;
     shell->folder.is_made = !earlier;
+    rc = manifest_make(graph, earlier, err);
     /* Orders to an earlier session; who sees the lock of this one may give others at once. */
-    return earlier ? run_orders_drop(shell->run_dir, err) : manifest_make(graph, err);
+    return rc || !earlier ? rc : run_orders_drop(shell->run_dir, err);
 }
 
 static int folder_take(struct graph *graph, struct err *err)
@@ -163,10 +181,7 @@ int graph_facts_set(const struct graph *graph, struct err *err)
 {
     struct store *store = graph->shell.store;
     cleanup_free char *n_jobs = xasprintf("%u", graph->n_jobs);
-    cleanup_free char *go_on =
-        graph->request->file ? xasprintf("muster graph %s", graph->request->file) : NULL;
-    int rc = store_set(store, "items", n_jobs, err);
-    return rc || !go_on ? rc : store_set(store, "go_on", go_on, err);
+    return store_set(store, "items", n_jobs, err);
 }
 
 /* ---- the run ---- */

@@ -21,6 +21,9 @@
 #include "node/allocation.h"
 #include "node/environment.h"
 
+/* In the run's folder: what a command line's list was read from, if that was standard input. */
+#define GRAPH_INPUT "stdin"
+
 struct joblog;
 struct graph_list;
 
@@ -30,6 +33,8 @@ struct graph_request {
     const char *file;     /* absolute; NULL: the jobs are those of a command line */
     const char *identity; /* what makes two graphs of command lines the same; NULL with a file */
     const char *run_dir, *runs_dir; /* NULL: a new folder below the default */
+    const char *resume_dir;         /* the run to go on with; NULL: it is looked for */
+    const char *usual_root;         /* runs_root(NULL) where the command was typed; NULL: here */
     bool fresh;                     /* no earlier run is gone on with */
     bool adopts,
         overwrites; /* outputs that are there, and that no run of this graph made: are taken for done,
@@ -46,8 +51,8 @@ struct graph_request {
     const char *on_finish;
     struct joblog *joblog;         /* NULL: none */
     const char *results;           /* the folder of GNU parallel's --results; NULL: none */
-    const struct graph_list *list; /* of a command line, if results is set */
-    const char *const *words;      /* of the command line, for the manifest */
+    const struct graph_list *list; /* of a command line; NULL with a file */
+    const char *const *words;      /* that make this request again, for the manifest */
 };
 
 /*

@@ -317,8 +317,10 @@ int selection_take(struct graph *graph, struct err *err)
         struct graph_job *job = &graph->jobs[i];
         bool is_from = graph_selected(&request->from, graph->plan, job->plan);
         if (job->was_done && !job->is_stale &&
-            (is_from || graph_selected(&request->redo, graph->plan, job->plan)))
+            (is_from || graph_selected(&request->redo, graph->plan, job->plan))) {
             stale_note(graph, job, is_from ? "--from names it" : "--redo names it");
+            record_job(graph, i, JOB_NONE, NULL); /* so that a resume need not be told */
+        }
     }
     return 0;
 }

@@ -260,14 +260,11 @@ static void hosts_lines(const struct graph *graph, struct buf *out)
 
 static void next_line(const struct graph *graph, int status, struct buf *out)
 {
-    cleanup_free char *root = runs_root(NULL), *run = run_typed_new(graph->shell.run_dir, root);
-    if (status == 0)
-        return;
-    if (graph->request->file)
-        buf_addf(out, "  next       muster graph %s\n", graph->request->file);
-    else
-        buf_addf(out,
-                 "  next       the same command goes on; muster logs %s has what was printed\n",
+    cleanup_free char *root = runs_root(NULL);
+    const char *usual = graph->request->usual_root;
+    cleanup_free char *run = run_typed_new(graph->shell.run_dir, usual ? usual : root);
+    if (status != 0)
+        buf_addf(out, "  next       muster resume %s; muster logs %s has what was printed\n", run,
                  run);
 }
 

@@ -81,7 +81,7 @@ static void row_tell(const struct job_row *row, struct buf *out)
     if (row->state == JOB_DONE)
         buf_addf(out, "done, in %s, attempt %u", ran, row->attempts);
     else if (row->state == JOB_NONE)
-        buf_add_text(out, "the run was interrupted while it ran");
+        buf_add_text(out, "the run was interrupted before it was done");
     else
         buf_addf(out, "%s%s%s", job_state_name(row->state), row->end ? ", " : "",
                  row->end ? row->end : "");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "map/session.h"
 #include "map/summary.h"
@@ -173,10 +174,10 @@ int session_plan_left(struct session *s, struct err *err)
     for (size_t i = 0; rc == 0 && i < s->earlier.n_done; i++)
         n_done += s->earlier.done[i].count;
     if (rc == 0 && n_all >= n_done && n_all > 0)
-        printf("run %s goes on: %lu of %lu %ss are left\n", path_basename(s->request->resume_dir),
-               n_all - n_done, n_all, noun);
+        print_line("run %s goes on: %lu of %lu %ss are left", path_basename(s->request->resume_dir),
+                   n_all - n_done, n_all, noun);
     else if (rc == 0)
-        printf("run %s goes on: %lu %ss are done\n", path_basename(s->request->resume_dir), n_done,
-               noun);
+        print_line("run %s goes on: %lu %ss are done", path_basename(s->request->resume_dir),
+                   n_done, noun);
     return rc;
 }

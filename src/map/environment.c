@@ -2,6 +2,7 @@
 #include "map/environment.h"
 
 #include "base/cleanup.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "map/work.h"
 #include "node/environment.h"
@@ -43,7 +44,7 @@ void environment_sent_print(const struct session *s)
     for (size_t i = 0; i < changes.len; i++)
         if (strncmp(changes.at[i], "MUSTER_", 7) != 0)
             buf_addf(&line, ", %.*s", (int)strcspn(changes.at[i], "="), changes.at[i]);
-    printf("%s\n", buf_text(&line));
+    print_line("%s", buf_text(&line));
     env_list_release(&env);
     env_list_release(&changes);
 }

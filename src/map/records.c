@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/parse.h"
+#include "base/shell.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "map/session.h"
@@ -159,11 +160,14 @@ static int recall(struct session *s, uint64_t *n_items, struct err *err)
 static void print(struct session *s)
 {
     for (uint32_t p = 0; p < s->n_seats; p++) {
-        seat_print(s, p);
-        printf(":");
-        for (const char *const *arg = s->request->command; *arg; arg++)
-            printf(" %s", *arg);
-        printf("\n");
+        cleanup_buf struct buf line = BUF_INIT;
+        seat_describe(s, p, &line);
+        buf_add_char(&line, ':');
+        for (const char *const *word = s->request->command; *word; word++) {
+            buf_add_char(&line, ' ');
+            buf_add_shell_word(&line, *word);
+        }
+        print_line("%s", buf_text(&line));
     }
 }
 

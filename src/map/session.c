@@ -305,13 +305,13 @@ void session_event(struct session *s, struct feed_event event)
     s->queue.is_drained = false;
 }
 
-void seat_print(const struct session *s, uint32_t number)
+void seat_describe(const struct session *s, uint32_t number, struct buf *out)
 {
     const struct seat *seat = &s->seats[number].seat;
-    printf("worker %u: %s", number, seat->label);
+    buf_addf(out, "worker %u: %s", number, seat->label);
     for (size_t d = 0; d < seat->n_devices; d++)
-        printf(" %s", s->allocation.devices.at[seat->devices[d]].uuid);
-    printf(", %u threads", seat->threads);
+        buf_addf(out, " %s", s->allocation.devices.at[seat->devices[d]].uuid);
+    buf_addf(out, ", %u threads", seat->threads);
 }
 
 /* ---- time ---- */

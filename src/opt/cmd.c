@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 
+#include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
@@ -320,11 +321,36 @@ int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *
     return 0;
 }
 
+static struct texts *texts_of(const struct opt *opt, void *request)
+{
+    return (struct texts *)(void *)((char *)request + opt->offset);
+}
+
+/* Later values replace the first ones, if there are later values. */
+static void texts_replace(struct texts *texts, size_t n_first)
+{
+    if (texts->len == n_first)
+        return;
+    texts->len -= n_first;
+    memmove(texts->at, texts->at + n_first, texts->len * sizeof(*texts->at));
+}
+
 int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, struct err *err)
 {
+    size_t n_opts = 0;
     int n_operands;
     char **command;
-    return words_parse(cmd, argc, argv, request, &n_operands, &command, err);
+    while (cmd->opts[n_opts].kind != OPT_END)
+        n_opts++;
+    cleanup_free size_t *n_before = xcalloc(n_opts + 1, sizeof(*n_before));
+    for (size_t i = 0; i < n_opts; i++)
+        if (cmd->opts[i].kind == OPT_TEXTS)
+            n_before[i] = texts_of(&cmd->opts[i], request)->len;
+    int rc = words_parse(cmd, argc, argv, request, &n_operands, &command, err);
+    for (size_t i = 0; i < n_opts; i++)
+        if (cmd->opts[i].kind == OPT_TEXTS)
+            texts_replace(texts_of(&cmd->opts[i], request), n_before[i]);
+    return rc;
 }
 
 /* ---- fields by the names of their options ---- */

@@ -125,6 +125,9 @@ MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *req
  * by the environment, and all that may be repeated. Without operands and command.
  */
 void cmd_words(const struct cmd *cmd, const void *request, struct env_list *out);
+/* The whole command line: the program as it was called, the verb, its options, operands and command; ended. */
+void cmd_line(const struct cmd *cmd, const struct app *app, const void *request, int argc,
+              char **argv, char **command, struct env_list *out);
 /* The field of an OPT_TEXT or OPT_PATH, by the option's name; NULL: it is not set, or there is no such option. */
 const char *cmd_text(const struct cmd *cmd, const void *request, const char *name);
 /* Was the flag given? */
@@ -134,7 +137,10 @@ bool cmd_has(const struct cmd *cmd, const char *name);
 void cmd_release(const struct cmd *cmd, void *request);
 /* ERR_USAGE, with "did you mean", if the verb has no such long option, `name` without dashes. */
 MUST_CHECK int cmd_option_check(const struct cmd *cmd, const char *name, struct err *err);
-/* Parses only argv, into a request that is filled already: no defaults, no environment. */
+/*
+ * Parses only argv, into a request that is filled already: no defaults, no environment. The values of an option that
+ * may be repeated replace those that are there.
+ */
 MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request,
                            struct err *err);
 

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio_ext.h>
 
+#include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/talk.h"
 
 int stdout_put(struct str text, struct err *err)
@@ -12,6 +14,13 @@ int stdout_put(struct str text, struct err *err)
     if (fwrite(text.at, 1, text.len, stdout) != text.len || fflush(stdout) != 0)
         return fail_errno(err, "write to stdout");
     return 0;
+}
+
+int objects_put(struct str text, struct err *err)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    console_objects_add(&out, text);
+    return stdout_put(buf_str(&out), err);
 }
 
 int stdout_put_after(struct str text, const char *done, struct err *err)

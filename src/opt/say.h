@@ -8,8 +8,10 @@
 
 /* Writes a finished text to stdout; ERR_SYS if that fails. */
 MUST_CHECK int stdout_put(struct str text, struct err *err);
+/* The same of lines of JSON, in which foreign text is made harmless for a terminal. */
+MUST_CHECK int objects_put(struct str text, struct err *err);
 /*
- * The same after work that is done, named by `done` ("the parts are in place"): a reader that has closed the pipe
+ * stdout_put() after work that is done, named by `done` ("the parts are in place"): a reader that has closed the pipe
  * is not a failure; any other failure is ERR_FAILED, whose message has `done`.
  */
 MUST_CHECK int stdout_put_after(struct str text, const char *done, struct err *err);

@@ -75,3 +75,18 @@ void cmd_words(const struct cmd *cmd, const void *request, struct env_list *out)
             option_add(opt, field, usual + opt->offset, out);
     }
 }
+
+void cmd_line(const struct cmd *cmd, const struct app *app, const void *request, int argc,
+              char **argv, char **command, struct env_list *out)
+{
+    env_list_add(out, xstrdup(app->argv[0]));
+    env_list_add(out, xstrdup(cmd->name));
+    cmd_words(cmd, request, out);
+    for (int i = 0; i < argc; i++)
+        env_list_add(out, xstrdup(argv[i]));
+    if (command) {
+        env_list_add(out, xstrdup("--"));
+        env_list_add_words(out, (const char *const *)command);
+    }
+    env_end(out);
+}

@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/shell.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "shard/shard.h"
 
@@ -470,18 +471,17 @@ static bool *settled_new(const struct session *s)
     return settled;
 }
 
-/* Adds the names of its files, and where they go. */
-static void leaves_add(const struct session *s, const struct template_values *values,
-                       struct buf *out)
+/* The names of its files, and where they go. */
+static void leaves_print(const struct session *s, const struct template_values *values)
 {
     for (size_t i = 0; i < shards_of(s)->n_kinds; i++) {
         const struct shard_kind *kind = &shards_of(s)->kinds[i];
         cleanup_free char *named = output_path_new(kind->out_path, s->shell.run_dir);
         if (!kind->glob)
             continue;
-        buf_add_text(out, "    ");
-        template_fill_glob(str_of(kind->glob), values, out);
-        buf_addf(out, " becomes part of %s\n", named ? named : kind->out_path);
+        cleanup_buf struct buf glob = BUF_INIT;
+        template_fill_glob(str_of(kind->glob), values, &glob);
+        print_line("    %s becomes part of %s", buf_text(&glob), named ? named : kind->out_path);
     }
 }
 
@@ -505,9 +505,8 @@ void shards_print(const struct session *s)
         buf_addf(&line, "%s %s: ", turn < s->n_seats ? " on" : " when a worker is free, say",
                  s->seats[at.seat].seat.label);
         shard_command_format((const char *const *)command, &line);
-        buf_add_char(&line, '\n');
-        leaves_add(s, &values, &line);
-        fputs(buf_text(&line), stdout);
+        print_line("%s", buf_text(&line));
+        leaves_print(s, &values);
         shard_command_free(command);
     }
 }

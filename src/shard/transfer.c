@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/hex.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "shard/attempt.h"
 
@@ -368,12 +369,12 @@ void shards_print_sharing(struct session *s)
         folder = parent;
     }
     if (a->n_hosts > 1 && shard_probe_make(&probe, folder, &err) != 0)
-        printf("whether hosts share the run's folder cannot be tried: %s\n", err.text);
+        print_line("whether hosts share the run's folder cannot be tried: %s", err.text);
     for (size_t h = 1; h < a->n_hosts && probe.path; h++) {
         struct answer answer = {0};
         host_ask(s, &a->seats[a->hosts[h].first_seat], &probe, &answer);
-        printf("%s: %s\n", a->hosts[h].name,
-               answer.words[0] ? answer.words : sharing_words[answer.is_shared]);
+        print_line("%s: %s", a->hosts[h].name,
+                   answer.words[0] ? answer.words : sharing_words[answer.is_shared]);
     }
     shard_probe_drop(&probe);
 }

@@ -78,6 +78,7 @@ static void traces_remove(const char *run_dir, bool was_empty)
         "logs",
         "parts",
         "input",
+        "stdin",
         /* these only if the folder was empty before: */
         "lock",
         "orchestrator.log",

@@ -189,5 +189,6 @@ int manifest_write(const char *dir, const struct manifest *manifest, struct err 
     cleanup_buf struct buf content = BUF_INIT;
     buf_addf(&content, "%s\n", text);
     /* The first durable commit syncs it, with all else that a run depends on (store/commit.c). */
-    return file_replace_fast(path, buf_str(&content), err);
+    return path_exists(path) ? file_replace(path, buf_str(&content), err)
+                             : file_replace_fast(path, buf_str(&content), err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * manifest.json: the command of a run with its inputs, options and surroundings, enough to run it
- * again. Written once at the start of a run; a resume reads it back. Text that is not UTF-8 (a path
+ * again. Written at the start of a run, of a graph also when it goes on; a resume reads it back. Text that is not UTF-8 (a path
  * may be any bytes) is stored as {"bytes": "<hex>"} and is read back unchanged.
  */
 #pragma once
@@ -28,7 +28,7 @@ struct manifest_device {
 /* For writing all pointers are borrowed and NULL means unknown. */
 struct manifest {
     const char *verb;           /* "map" */
-    const char *const *argv;    /* as typed, NULL-terminated */
+    const char *const *argv;    /* the command line (opt/cmd.h, cmd_line), NULL-terminated */
     const char *const *command; /* the worker's, NULL-terminated; NULL: none */
     const char *cwd;            /* absolute */
     const char *const *inputs;  /* absolute, NULL-terminated; NULL: none */

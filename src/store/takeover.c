@@ -14,8 +14,9 @@
 #include "store/runs.h"
 
 static const char *const own_files[] = {
-    "manifest.json", "run.db",           "run.db-wal", "run.db-journal", "run.db-shm",   "lock",
-    "status.json",   "orchestrator.log", "output.id",  "folder.begun",   "answers.json",
+    "manifest.json", "run.db",      "run.db-wal",       "run.db-journal", "run.db-shm",
+    "lock",          "status.json", "orchestrator.log", "output.id",      "folder.begun",
+    "answers.json",  "stdin",       "added.jsonl",      "jobs.json",      "open_jobs.jsonl",
 };
 static const char *const own_folders[] = {
     "parts", "logs", "input", "shard-input", "shard-output",

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -39,7 +40,8 @@ static void begin(const struct inspection *in, const char *kind)
         return;
     }
     size_format(size, in->file_bytes);
-    buf_addf(in->out, "%s: %s, %s", in->path, kind, size);
+    console_visible_add(in->out, str_of(in->path));
+    buf_addf(in->out, ": %s, %s", kind, size);
 }
 
 /* Prints a number about the whole file: `"storages":12` or ", 12 storages". */

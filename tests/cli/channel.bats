@@ -47,7 +47,7 @@ CASES += [("ready", b'{"ready":' + value.replace(b'%d', b'4') + b'}', "no whole 
 CASES += [("another spelling", b'{"done":' + value + b',"result":1}', "done") for value in (b'%d.0', b'%de0', b'%d0e-1')]
 DONE = b'{"done":%d,"result":1}'
 CASES += [("beside it", value + b'\n' + DONE, "done") for value in (
-    b'{"ready":0}', b'{"ready":-0}', b'{"ready":0.0}', b'{"loaded":true}', b'{"loaded":false}', b'{"oom":false,"batch":8}',
+    b'{"ready":0}', b'{"ready":-0}', b'{"ready":0.0}', b'{"ready":1.0}', b'{"ready":4.0}', b'{"ready":40e-1}', b'{"loaded":true}', b'{"loaded":false}', b'{"oom":false,"batch":8}',
     b'{"oom":true,"batch":"8"}', b'{"oom":true,"batch":1e400}', b'{"oom":null}', b'{}', b'{"hello":1}', b'   ', b'{"batch":4}', b'{"metrics":{}}',
     b'{"done":99999999,"result":1}', b'{"done":1e400,"result":1}', b'{"fail":99999999}', b'{"' + b'n' * 100000 + b'":1}', b'{"\\u0072eady":0}')]
 CASES += [("metrics", b'{"done":%d,"result":1,"metrics":' + value + b'}', "done") for value in (

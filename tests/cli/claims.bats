@@ -133,20 +133,6 @@ END
     says_not "muster-guard is not beside"
 }
 
-# ESC, OSC with BEL, CR, C1 in UTF-8, a turn of the text, bytes that are no UTF-8, a newline.
-HOSTILE=$'\e[2J\e]0;owned\a\r\xc2\x9b31m\xe2\x80\xae\xff\nmuster: forged'
-
-# Nothing but text, newlines and tabs.
-is_harmless() {
-    local bad
-    bad=$(LC_ALL=C tr -d '\11\12\40-\176\200-\377' <"$1" | od -An -c | head -3)
-    bad="$bad$(LC_ALL=C grep -aoP '\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]|^muster: forged|^\S* INFO forged' "$1" | od -An -c | head -3)"
-    [ -z "$bad" ] && return
-    echo "reaches the terminal from $1: $bad"
-    cat -v "$1" | head -20
-    return 1
-}
-
 @test "no name, last word or fact reaches the terminal or the log as it is" {
     local name="in$HOSTILE.txt" words
     seq 3 >"$name"

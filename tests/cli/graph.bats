@@ -433,6 +433,90 @@ END
     [ "$(effects finished)" = "1 2 3 4 " ]
 }
 
+# The words of the newest run's manifest, one a line, without the program.
+manifest_words() { python3 -c 'import json; print("\n".join(json.load(open("muster-runs/latest/manifest.json"))["argv"][1:]))'; }
+
+@test "resume goes on as it was typed: variables, options, MUSTER_ variables, the folder; from any folder" {
+    mkdir 'a b'
+    cd 'a b'
+    cat >'g one.yaml' <<'END'
+vars: {n: 1..9, text: x}
+jobs:
+  job: {for: [n], run: [sh, -c, 'echo "{n} {text} $MORE" >>done; [ -e go ]'], gpus: 0}
+END
+    MUSTER_JOBS=1 graph --env MORE='m o' --halt 'g one.yaml' vars.n=1..3 'vars.text=it'"'"'s'
+    ended_with 1
+    [[ $stderr != *"muster graph"* ]]
+    [ "$(cat done)" = "1 it's m o" ]
+    [ "$(manifest_words | tr '\n' ,)" = "graph,--gpus=cpu:2,--jobs=1,--env=MORE=m o,--halt,--quiet,g one.yaml,vars.n=1..3,vars.text=it's," ]
+    run "$MUSTER" status
+    says "go on     muster resume $(basename "$(run_dir)")"
+    local dir
+    dir=$(run_dir)
+    touch go
+    cd ..
+    run limited "$MUSTER" resume "$dir" --env MORE=other --on-finish 'cat >summary'
+    ended_with 0
+    [ "$(sort 'a b/done' | tr '\n' ,)" = "1 it's m o,1 it's other,2 it's other,3 it's other," ]
+    [ -s 'a b/summary' ] && [ ! -e muster-runs ]
+    [ "$(grep -c it "$dir/manifest.json")" -gt 0 ]
+    run "$MUSTER" resume "$dir"
+    ended_with 0
+    says "is complete"
+    run "$MUSTER" resume "$dir" --collect x
+    ended_with 2
+}
+
+@test "resume of commands of a line and of standard input" {
+    graph --retries 0 --priority high -- sh -c 'echo "$1" >>done; [ -e go ]' sh {} ::: "it's" '$x'
+    ended_with 1
+    run limited "$MUSTER" resume -- other
+    ended_with 2
+    says "whose commands are those of its jobs"
+    run limited "$MUSTER" resume --retry-failed
+    ended_with 2
+    touch go
+    run limited "$MUSTER" resume
+    ended_with 0
+    [ "$(sort done | tr '\n' ,)" = "\$x,\$x,it's,it's," ]
+    rm go done
+    graph -- sh -c 'echo {} >>done; [ -e go ]' < <(printf 'a\nb c\n')
+    ended_with 1
+    touch go
+    run limited "$MUSTER" resume </dev/null
+    ended_with 0
+    [ "$(sort done | tr '\n' ,)" = "a,a,b c,b c," ]
+    rm go
+    printf 'x\n' >list
+    graph -- sh -c 'echo {} >>done; [ -e go ]' :::: list
+    ended_with 1
+    printf 'y\n' >list
+    run limited "$MUSTER" resume
+    ended_with 2
+    says "the commands of run" "are others now"
+}
+
+@test "what --from named runs again on resume as well, and once" {
+    cat >g.yaml <<'END'
+vars: {n: 1..3}
+jobs:
+  job: {for: [n], run: [sh, -c, 'echo {n} >>done; [ ! -e halt ]'], gpus: 0}
+END
+    graph -j 1 g.yaml
+    ended_with 0
+    touch halt
+    graph -j 1 --halt g.yaml --from job
+    ended_with 1
+    [ "$(wc -l <done)" = 4 ]
+    rm halt
+    run limited "$MUSTER" resume
+    ended_with 0
+    [ "$(wc -l <done)" = 7 ]
+    run limited "$MUSTER" resume
+    says "is complete"
+    [ "$(wc -l <done)" = 7 ]
+}
+
 @test "--only and --from" {
     two_stages
     graph g.yaml --only make

@@ -61,6 +61,7 @@ struct graph_list {
     size_t n_command;
     size_t n_jobs;
     struct env_list texts; /* what was read from files, text_bytes in all */
+    struct str input;      /* of those, what was read from the input */
     size_t text_bytes;
 };
 

@@ -114,6 +114,7 @@ static int file_push(struct graph_list *list, const struct graph_list_wish *wish
     struct str view = buf_str(&text);
     env_list_add(&list->texts, buf_steal(&text));
     view.at = list->texts.at[list->texts.len - 1];
+    list->input = is_input ? view : list->input;
     struct list_source *source = source_add(list, is_linked, err);
     return source ? lines_push(source, view, name, list->n_command == 0, err) : ERR_USAGE;
 }
