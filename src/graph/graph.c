@@ -267,6 +267,7 @@ static int run_end(struct graph *graph)
     struct err err = {0};
     record_flush(graph); /* first: if it fails, that is the outcome */
     record_sync(graph);
+    remembered_keep(graph);
     int status = outcome(graph);
     report_memory(graph, "at the end");
     console_flush(graph->shell.display.console, shell_now(&graph->shell), true);

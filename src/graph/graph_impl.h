@@ -11,6 +11,7 @@
 #include "core/verdict.h"
 #include "graph/graph.h"
 #include "graph/proof.h"
+#include "graph/remember.h"
 #include "node/background.h"
 #include "proc/logfile.h"
 #include "shell/device_watch.h"
@@ -71,7 +72,8 @@ struct graph_job {
     uint64_t outs_digest, needs_digest;
     uint32_t attempts_before, n_attempts; /* of earlier sessions; of this one */
     uint32_t expected_ms;                 /* 0: unknown */
-    uint64_t mem_peak_bytes;              /* of earlier runs; 0: unknown */
+    uint64_t mem_peak_bytes;              /* its own, of earlier sessions; 0: unknown */
+    uint64_t expected_mem_bytes;          /* that, or what jobs of its stage took; 0: unknown */
     int64_t begun_wall_ms;                /* its first start since it was done last; 0: none */
     uint16_t place;                       /* the hosts that it may use (fleet.places) */
     bool is_wanted;                       /* not excluded by --only */
@@ -130,7 +132,9 @@ struct stage_past {
     uint64_t ms; /* of all */
     uint32_t n;
     uint64_t mem_peak_bytes;
-    uint32_t told_n; /* when the dag was told last */
+    uint32_t n_before;            /* of earlier sessions */
+    struct stage_memo remembered; /* of earlier runs */
+    uint32_t told_n;              /* when the dag was told last */
     uint64_t told_mem_bytes;
     uint32_t first_job; /* of those of the plan; valid if graph->learned.next is */
 };
@@ -206,6 +210,8 @@ void process_seat_ended(struct process *process);
 bool process_may_settle(const struct process *process);
 /* The numbers of the seats that it has, on its machine. */
 uint32_t process_seats_list(const struct process *process, uint32_t out[SEAT_DEVICES_MAX]);
+/* The most memory that a job can have of a device; 0: none has memory of its own. */
+uint64_t graph_memory_max(const struct graph *graph);
 /* A device that was added to those chosen. */
 void graph_device_begin(struct graph *graph, uint32_t chosen);
 void graph_devices_watch(struct graph *graph);

@@ -31,6 +31,14 @@ static uint8_t *distances_new(const struct graph *graph)
     return out;
 }
 
+uint64_t graph_memory_max(const struct graph *graph)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < graph->fleet.n_devices; i++)
+        most = MAX(most, device_at(graph, i)->mem_free_bytes);
+    return most;
+}
+
 void graph_device_begin(struct graph *graph, uint32_t chosen)
 {
     const struct device *device = device_at(graph, chosen);

@@ -18,8 +18,13 @@ uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *jo
     if (job->plan->devices.n_max == 0 ||
         (!graph->has_memory && !graph->request->allocation.hosts)) /* others may have some */
         return 0;
-    /* A margin over what was seen: the next run may need a little more. */
-    return wanted == PLAN_MEMORY_AUTO ? job->mem_peak_bytes + job->mem_peak_bytes / 8 : wanted;
+    if (wanted != PLAN_MEMORY_AUTO)
+        return wanted;
+    /* A margin over what was seen: the next run may need a little more. But never more than there is: that may have been on
+     * another machine, and with the margin no device may be large enough. */
+    uint64_t largest = graph_memory_max(graph);
+    wanted = job->expected_mem_bytes + job->expected_mem_bytes / 8;
+    return largest > 0 ? MIN(wanted, largest) : wanted;
 }
 
 /* What muster fit has found is known when the job starts; a batch that cannot be halved any more fails then. */
