@@ -64,6 +64,7 @@ static void on_second(void *context)
     if (!graph->dag)
         return;
     device_watch_renew(graph->watch);
+    record_flush(graph); /* samples, if nothing else */
     report_status(graph, NULL);
 }
 
@@ -226,7 +227,7 @@ static void run_begin(struct graph *graph)
     report_memory(graph, "at the start");
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         if (graph->jobs[i].is_cancelled)
-            graph_tell(graph, (struct dag_event){.kind = DEV_CANCEL, .job = i});
+            graph_tell_again(graph, (struct dag_event){.kind = DEV_CANCEL, .job = i});
     graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
 }
 

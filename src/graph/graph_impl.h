@@ -87,7 +87,6 @@ struct graph_device {
     bool awaits_memory;                           /* of a process that is gone */
     bool is_up_due;                               /* as soon as it has that memory: it is back */
     uint64_t idle_bytes, used_bytes, total_bytes; /* by the samples; idle: with no job of ours */
-    uint64_t busy_ms;                             /* with at least one job */
     double busy_percent_ms, joules;
     uint64_t sampled_ms; /* the last sample; 0: none */
 };
@@ -193,6 +192,8 @@ void graph_release(struct graph *graph);
 /* steps.c */
 /* Tells the dag, and carries out what it answers. */
 void graph_tell(struct graph *graph, struct dag_event event);
+/* The same of what an earlier session knew: it is no event of this one. */
+void graph_tell_again(struct graph *graph, struct dag_event event);
 /* What the job wants of each device, of which 0 is not counted. */
 uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *job);
 /* Adds the job of graph->jobs[i] to the dag. ERR_STOPPED: memory. */
@@ -327,6 +328,12 @@ MUST_CHECK int record_begun(struct graph *graph, const struct process *process, 
 void record_attempt(struct graph *graph, const struct process *process);
 void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process);
+/* What happened to a job, a device or a host (`of`) that is called so; text NULL: there is no more to say. */
+void record_event(struct graph *graph, const char *kind, const char *of, const char *name,
+                  const char *text);
+void record_device_event(struct graph *graph, const char *kind, uint32_t chosen);
+/* Committed with other rows, or by record_flush(). */
+void record_sample(struct graph *graph, const struct device_sample *sample);
 /* Commits what was noted; makes durable what was committed. If that cannot be done, the run is given up. */
 void record_flush(struct graph *graph);
 /* Before the loop sleeps: commits what was noted, at once or in a moment. */

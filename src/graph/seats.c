@@ -239,12 +239,14 @@ static void on_sampled(void *context, const struct device_sample *sample)
     if (device->n_processes == 0 && !device->awaits_memory)
         device->idle_bytes = sample->mem_used_bytes;
     peaks_take(graph, sample);
+    record_sample(graph, sample);
 }
 
 static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 {
     struct graph *graph = context;
-    (void)is_awaited;
+    if (!is_awaited) /* else its host is lost */
+        record_device_event(graph, "lost", chosen);
     device_event(graph, DEV_DEVICE_DOWN, chosen);
     if (!host_is_up(graph,
                     graph->allocation.hosts[allocation_host_of(&graph->allocation, chosen)].node))
@@ -259,6 +261,7 @@ static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 static void on_back(void *context, uint32_t first)
 {
     struct graph *graph = context;
+    record_device_event(graph, "return", first);
     graph->devices[first].is_up_due = graph->devices[first].awaits_memory;
     if (!graph->devices[first].awaits_memory)
         device_event(graph, DEV_DEVICE_UP, first);
