@@ -87,8 +87,10 @@ struct graph_device {
     bool awaits_memory;                           /* of a process that is gone */
     bool is_up_due;                               /* as soon as it has that memory: it is back */
     uint64_t idle_bytes, used_bytes, total_bytes; /* by the samples; idle: with no job of ours */
+    uint64_t mem_peak_bytes;                      /* in use, whoever used it */
     double busy_percent_ms, joules;
     uint64_t sampled_ms; /* the last sample; 0: none */
+    uint64_t seen_ms;    /* between samples that followed each other */
 };
 
 /* A machine of the run, as its jobs see it. */

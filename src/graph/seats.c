@@ -234,6 +234,8 @@ static void on_sampled(void *context, const struct device_sample *sample)
     device->sampled_ms = now_ms;
     device->used_bytes = sample->mem_used_bytes;
     device->total_bytes = sample->mem_total_bytes;
+    device->seen_ms += since_ms;
+    device->mem_peak_bytes = MAX(device->mem_peak_bytes, sample->mem_used_bytes);
     device->busy_percent_ms += (double)MAX(sample->busy_percent, 0) * (double)since_ms;
     device->joules += MAX(sample->power_w, 0.0) * (double)since_ms / 1000.0;
     if (device->n_processes == 0 && !device->awaits_memory)

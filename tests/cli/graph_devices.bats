@@ -70,6 +70,26 @@ END
     [ "$(ask "SELECT count(*) FROM events WHERE kind = 'oom'")" = "4 " ]
 }
 
+@test "how busy each device was, its energy and its memory: summary, run.db, --on-finish, log" {
+    export MUSTER_FAKE_NVML="gpus=2,busy=0:80,busy=1:20,memfile=0:$PWD/used"
+    printf 'echo 40 >used; sleep 3.2; echo 3 >used\n' >job
+    echo 1 >used
+    printf 'jobs: {train: {run: "sh job {gpu}", gpus: 1}}\n' >g.yaml
+    graph --on-finish 'cat >told' g.yaml
+    ended_with 0
+    [[ $stderr =~ "devices    2, busy "[45][0-9]\.[0-9]" % of the time, "0\.[4-9]" kJ" ]]
+    [[ $stderr =~ "             gpu 0: busy 80.0 % of the time, "0\.[2-4]" kJ" ]]
+    [[ $stderr == *"             gpu 1: busy 20.0 % of the time, "* ]]
+    [[ $(jq -c '.devices[0] | [.device, .busy_percent, .mem_peak_bytes]' told) == '["gpu 0",80'*',42949672960]' ]]
+    [ "$(jq '.devices[1].joules > 150 and .devices[1].seen_ms > 2000' told)" = true ]
+    [ "$(ask "SELECT json_extract(value, '\$[1].busy_percent') FROM facts WHERE key = 'devices'")" = "20.0 " ]
+    [ "$(ask "SELECT min(busy_percent), max(busy_percent), max(mem_used_bytes) >> 30, max(power_w) FROM samples WHERE device = 0")" = \
+        "80|80|40|75.5 " ]
+    log | grep "GPU memory"
+    [[ $(log) == *"GPU memory at the start: gpu 0: 1.0 GiB used of 141 GiB"* ]]
+    [[ $(log) == *"GPU memory at the end: gpu 0: 3.0 GiB used of 141 GiB"* ]]
+}
+
 @test "orders and a stop are events; what a later session knows of them is none of its own" {
     export MUSTER_FAKE_NVML=gpus=1
     printf 'jobs: {train: {for: {n: 1..3}, run: "sleep 0.8", gpus: 1}, other: {run: "true", needs: train}}\n' >g.yaml
