@@ -1,26 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fit/memo.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "base/cache_file.h"
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "base/ours.h"
 #include "base/shell.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
 
-enum {
-    LOCK_PATIENCE_MS = 5000, /* whoever has it writes a small file */
-    LOCK_LOOK_MS = 20
-};
+#define MEMO_FILE "fit.json"
 
 /* ---- what a result is about ---- */
 
@@ -95,75 +87,31 @@ static bool is_same(const struct fit_signature *a, const struct fit_signature *b
 
 /* ---- the file ---- */
 
-/* NULL: there is no place for it. */
-static char *folder_new(void)
-{
-    const char *own = getenv("MUSTER_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME"),
-               *home = getenv("HOME");
-    if (own && *own)
-        return xstrdup(own);
-    if (cache && *cache == '/') /* by its specification, other values are to be ignored */
-        return path_join(cache, "muster");
-    return home && *home == '/' ? path_join(home, ".cache/muster") : NULL;
-}
-
 /* ERR_DATA, ERR_USAGE: why what is there is left out of account. Nothing there is no error. */
-static int memos_load(const char *folder, struct fit_memos *out, struct err *err)
+static int memos_load(struct fit_memos *out, struct err *err)
 {
-    cleanup_free char *path = path_join(folder, "fit.json");
     cleanup_buf struct buf text = BUF_INIT;
     *out = (struct fit_memos){0};
-    if (!path_exists(path))
-        return 0;
-    int rc = ours_check_folder(folder, err);
-    if (rc == 0)
-        rc = ours_check_file(path, err);
-    if (rc == 0)
-        rc = plain_file_read(path, FIT_MEMO_BYTES_MAX, &text, err);
-    if (rc == 0 && !fit_memos_parse(buf_str(&text), out))
-        rc = fail(err, ERR_DATA, "%s is damaged", path);
-    return rc;
+    int rc = cache_file_read(MEMO_FILE, FIT_MEMO_BYTES_MAX, &text, err);
+    if (rc == 1 && !fit_memos_parse(buf_str(&text), out))
+        rc = cache_file_damaged(MEMO_FILE, err);
+    return MIN(rc, 0);
 }
 
 void fit_memos_read(struct fit_memos *out)
 {
-    cleanup_free char *folder = folder_new();
     struct err err = {0};
-    *out = (struct fit_memos){0};
-    if (folder && memos_load(folder, out, &err) != 0)
+    if (memos_load(out, &err) != 0)
         talk("what muster fit remembers is not used: %s", err.text);
 }
 
-static int lock_take(const char *path, int *fd, struct err *err)
-{
-    int rc = ours_open(path, O_RDWR | O_CREAT, fd, err);
-    for (int waited_ms = 0; rc == 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0;
-         waited_ms += LOCK_LOOK_MS) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return fail_errno(err, "lock %s", path);
-        if (waited_ms >= LOCK_PATIENCE_MS)
-            return fail(err, ERR_USAGE, "%s is locked by another process", path);
-        nanosleep(&(struct timespec){.tv_nsec = LOCK_LOOK_MS * 1000000L}, NULL);
-    }
-    return rc;
-}
-
-/* Opens the memory to be changed: its folder, its lock, what is in it. */
-static int memos_open(char **folder, int *lock_fd, struct fit_memos *memos, struct err *err)
+/* Opens the memory to be changed: its lock, what is in it. */
+static int memos_open(int *lock_fd, struct fit_memos *memos, struct err *err)
 {
     struct err why = {0};
     *memos = (struct fit_memos){0};
-    *folder = folder_new();
-    if (!*folder)
-        return fail(err, ERR_USAGE, "there is no folder for it; set MUSTER_CACHE_DIR, or HOME");
-    int rc = mkdir_parents(*folder, 0700, err);
-    if (rc == 0)
-        rc = ours_check_folder(*folder, err);
-    if (rc)
-        return rc;
-    cleanup_free char *lock = path_join(*folder, "fit.lock");
-    rc = lock_take(lock, lock_fd, err);
-    if (rc == 0 && memos_load(*folder, memos, &why) != 0)
+    int rc = cache_file_lock(MEMO_FILE, lock_fd, err);
+    if (rc == 0 && memos_load(memos, &why) != 0)
         talk("what muster fit remembers is begun anew: %s", why.text);
     return rc;
 }
@@ -176,9 +124,8 @@ static void memo_drop(struct fit_memos *memos, size_t i)
     memmove(&memos->at[i], &memos->at[i + 1], (memos->len - i) * sizeof(memos->at[0]));
 }
 
-static int memos_store(const char *folder, struct fit_memos *memos, struct err *err)
+static int memos_store(struct fit_memos *memos, struct err *err)
 {
-    cleanup_free char *path = path_join(folder, "fit.json");
     cleanup_buf struct buf text = BUF_INIT;
     fit_memos_format(memos, &text);
     while (text.len > FIT_MEMO_BYTES_MAX) { /* else nobody would read it again */
@@ -186,7 +133,7 @@ static int memos_store(const char *folder, struct fit_memos *memos, struct err *
         buf_reset(&text);
         fit_memos_format(memos, &text);
     }
-    return file_replace(path, buf_str(&text), err);
+    return cache_file_write(MEMO_FILE, buf_str(&text), false, err);
 }
 
 /* ---- recall, remember, forget ---- */
@@ -222,12 +169,11 @@ static bool is_long(const char *text)
 
 int fit_remember(const struct fit_memo *memo, struct err *err)
 {
-    cleanup_free char *folder = NULL;
     cleanup_fd int lock_fd = -1;
     struct fit_memos memos = {0};
     if (is_long(memo->of.command) || is_long(memo->of.program) || is_long(memo->wish))
         return fail(err, ERR_USAGE, "the command is longer than %d bytes", FIT_TEXT_BYTES_MAX);
-    int rc = memos_open(&folder, &lock_fd, &memos, err);
+    int rc = memos_open(&lock_fd, &memos, err);
     if (rc == 0) {
         for (size_t i = memos.len; i-- > 0;)
             if (is_same(&memos.at[i].of, &memo->of) && strcmp(memos.at[i].wish, memo->wish) == 0)
@@ -236,7 +182,7 @@ int fit_remember(const struct fit_memo *memo, struct err *err)
             memo_drop(&memos, 0);
         memos.at = xrealloc(memos.at, (memos.len + 1) * sizeof(*memos.at));
         memos.at[memos.len++] = memo_copy(memo);
-        rc = memos_store(folder, &memos, err);
+        rc = memos_store(&memos, err);
     }
     fit_memos_release(&memos);
     return rc;
@@ -244,11 +190,10 @@ int fit_remember(const struct fit_memo *memo, struct err *err)
 
 int fit_forget(const struct fit_signature *signature, size_t *n_forgotten, struct err *err)
 {
-    cleanup_free char *folder = NULL;
     cleanup_fd int lock_fd = -1;
     struct fit_memos memos = {0};
     *n_forgotten = 0;
-    int rc = memos_open(&folder, &lock_fd, &memos, err);
+    int rc = memos_open(&lock_fd, &memos, err);
     for (size_t i = memos.len; rc == 0 && i-- > 0;) {
         if (signature && strcmp(memos.at[i].of.command, signature->command) != 0)
             continue;
@@ -256,7 +201,7 @@ int fit_forget(const struct fit_signature *signature, size_t *n_forgotten, struc
         ++*n_forgotten;
     }
     if (rc == 0)
-        rc = memos_store(folder, &memos, err);
+        rc = memos_store(&memos, err);
     fit_memos_release(&memos);
     return rc;
 }

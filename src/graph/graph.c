@@ -65,6 +65,7 @@ static void on_second(void *context)
     if (!graph->dag)
         return;
     device_watch_renew(graph->watch);
+    record_flush(graph); /* samples, if nothing else */
     report_status(graph, NULL);
 }
 
@@ -241,7 +242,7 @@ static void run_begin(struct graph *graph)
     report_memory(graph, "at the start");
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         if (graph->jobs[i].is_cancelled)
-            graph_tell(graph, (struct dag_event){.kind = DEV_CANCEL, .job = i});
+            graph_tell_again(graph, (struct dag_event){.kind = DEV_CANCEL, .job = i});
     graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
 }
 
@@ -282,6 +283,7 @@ static int run_end(struct graph *graph)
     struct err err = {0};
     record_flush(graph); /* first: if it fails, that is the outcome */
     record_sync(graph);
+    remembered_keep(graph);
     int status = outcome(graph);
     report_memory(graph, "at the end");
     console_flush(graph->shell.display.console, shell_now(&graph->shell), true);

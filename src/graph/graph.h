@@ -11,6 +11,7 @@
  *   explain.c  what a job waits for                report.c   progress, status and summary
  *   find.c     the run to go on with               dry_run.c  the schedule, without a run
  *   why.c      what a run that has ended says      file/file.h, list/list.h  where plans come from
+ *   learn.c    what jobs of a stage take           remember.h the same, from one run to the next
  *   command.c  words and environment of a job  hosts.c    machines that come, are lost and return
  */
 #pragma once

@@ -11,6 +11,7 @@
 #include "core/verdict.h"
 #include "graph/graph.h"
 #include "graph/proof.h"
+#include "graph/remember.h"
 #include "node/background.h"
 #include "proc/logfile.h"
 #include "shell/device_watch.h"
@@ -71,7 +72,8 @@ struct graph_job {
     uint64_t outs_digest, needs_digest;
     uint32_t attempts_before, n_attempts; /* of earlier sessions; of this one */
     uint32_t expected_ms;                 /* 0: unknown */
-    uint64_t mem_peak_bytes;              /* of earlier runs; 0: unknown */
+    uint64_t mem_peak_bytes;              /* its own, of earlier sessions; 0: unknown */
+    uint64_t expected_mem_bytes;          /* that, or what jobs of its stage took; 0: unknown */
     int64_t begun_wall_ms;                /* its first start since it was done last; 0: none */
     uint16_t place;                       /* the hosts that it may use (fleet.places) */
     bool is_wanted;                       /* not excluded by --only */
@@ -85,9 +87,10 @@ struct graph_device {
     bool awaits_memory;                           /* of a process that is gone */
     bool is_up_due;                               /* as soon as it has that memory: it is back */
     uint64_t idle_bytes, used_bytes, total_bytes; /* by the samples; idle: with no job of ours */
-    uint64_t busy_ms;                             /* with at least one job */
+    uint64_t mem_peak_bytes;                      /* in use, whoever used it */
     double busy_percent_ms, joules;
     uint64_t sampled_ms; /* the last sample; 0: none */
+    uint64_t seen_ms;    /* between samples that followed each other */
 };
 
 /* A machine of the run, as its jobs see it. */
@@ -130,7 +133,9 @@ struct stage_past {
     uint64_t ms; /* of all */
     uint32_t n;
     uint64_t mem_peak_bytes;
-    uint32_t told_n; /* when the dag was told last */
+    uint32_t n_before;            /* of earlier sessions */
+    struct stage_memo remembered; /* of earlier runs */
+    uint32_t told_n;              /* when the dag was told last */
     uint64_t told_mem_bytes;
     uint32_t first_job; /* of those of the plan; valid if graph->learned.next is */
 };
@@ -189,6 +194,8 @@ void graph_release(struct graph *graph);
 /* steps.c */
 /* Tells the dag, and carries out what it answers. */
 void graph_tell(struct graph *graph, struct dag_event event);
+/* The same of what an earlier session knew: it is no event of this one. */
+void graph_tell_again(struct graph *graph, struct dag_event event);
 /* What the job wants of each device, of which 0 is not counted. */
 uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *job);
 /* Adds the job of graph->jobs[i] to the dag. ERR_STOPPED: memory. */
@@ -206,6 +213,8 @@ void process_seat_ended(struct process *process);
 bool process_may_settle(const struct process *process);
 /* The numbers of the seats that it has, on its machine. */
 uint32_t process_seats_list(const struct process *process, uint32_t out[SEAT_DEVICES_MAX]);
+/* The most memory that a job can have of a device; 0: none has memory of its own. */
+uint64_t graph_memory_max(const struct graph *graph);
 /* A device that was added to those chosen. */
 void graph_device_begin(struct graph *graph, uint32_t chosen);
 void graph_devices_watch(struct graph *graph);
@@ -323,6 +332,12 @@ MUST_CHECK int record_begun(struct graph *graph, const struct process *process, 
 void record_attempt(struct graph *graph, const struct process *process);
 void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process);
+/* What happened to a job, a device or a host (`of`) that is called so; text NULL: there is no more to say. */
+void record_event(struct graph *graph, const char *kind, const char *of, const char *name,
+                  const char *text);
+void record_device_event(struct graph *graph, const char *kind, uint32_t chosen);
+/* Committed with other rows, or by record_flush(). */
+void record_sample(struct graph *graph, const struct device_sample *sample);
 /* Commits what was noted; makes durable what was committed. If that cannot be done, the run is given up. */
 void record_flush(struct graph *graph);
 /* Before the loop sleeps: commits what was noted, at once or in a moment. */

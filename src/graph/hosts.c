@@ -289,6 +289,7 @@ void graph_host_came(void *context, uint32_t part)
     if (!has_room(graph, &of))
         return;
     dag_host_add(graph, &of);
+    record_event(graph, "join", "host", host_label(graph, of.node), NULL);
     graph->fleet.hosts[of.node].is_up = true;
     graph->fleet.hosts[of.node].is_awaited = false;
     host_tell(graph, DEV_HOST_DOWN, of.node); /* jobs are to choose among all of its devices */
@@ -331,6 +332,9 @@ void graph_host_changed(void *context, uint32_t part, enum host_change change)
 {
     struct graph *graph = context;
     uint32_t node = node_of(graph, part);
+    static const char *const kinds[] = {
+        [HOST_LOST] = "host-lost", [HOST_GIVEN_UP] = "host-given-up", [HOST_BACK] = "host-back"};
+    record_event(graph, kinds[change], "host", host_label(graph, node), NULL);
     graph->fleet.hosts[node].is_up = change == HOST_BACK;
     graph->fleet.hosts[node].is_awaited = change == HOST_LOST;
     host_tell(graph, change == HOST_BACK ? DEV_HOST_UP : DEV_HOST_DOWN, node);
@@ -349,6 +353,7 @@ void graph_host_given_back(void *context, uint32_t part, bool now)
 {
     struct graph *graph = context;
     const struct allocation_host of = graph->allocation.hosts[part];
+    record_event(graph, "give-back", "host", host_label(graph, of.node), NULL);
     graph->fleet.parts[part].is_leaving = true;
     graph->fleet.hosts[of.node].is_awaited = false;
     for (uint32_t i = of.first_chosen; i < of.first_chosen + of.n_chosen; i++) {

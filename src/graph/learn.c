@@ -29,6 +29,13 @@ static struct stage_past *learned_of(const struct graph *graph, const struct gra
     return &graph->learned.stages[job->plan->stage];
 }
 
+/* Of a job of the stage; 0: unknown. What this run saw is nearer to the truth than what earlier ones did. */
+static uint32_t time_of_stage(const struct stage_past *learned)
+{
+    uint64_t ms = learned->n > 0 ? learned->ms / learned->n : learned->remembered.ms;
+    return (uint32_t)MIN(ms, (uint64_t)UINT32_MAX);
+}
+
 static void take(struct stage_past *learned, uint64_t ran_ms, uint64_t mem_peak_bytes)
 {
     learned->ms += MAX(ran_ms, (uint64_t)1); /* 0 would be unknown */
@@ -44,10 +51,13 @@ void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_
 /* A job that was done itself has its own time, and its own peak. */
 static void expect(struct graph_job *job, const struct stage_past *learned)
 {
-    if (learned->n > 0 && (!job->was_done || job->expected_ms == 0))
-        job->expected_ms = (uint32_t)MIN(learned->ms / learned->n, (uint64_t)UINT32_MAX);
+    uint32_t ms = time_of_stage(learned);
+    if (ms > 0 && (!job->was_done || job->expected_ms == 0))
+        job->expected_ms = ms;
+    job->expected_mem_bytes = job->mem_peak_bytes;
     if (!job->was_done || job->mem_peak_bytes == 0)
-        job->mem_peak_bytes = MAX(job->mem_peak_bytes, learned->mem_peak_bytes);
+        job->expected_mem_bytes = MAX(
+            job->mem_peak_bytes, MAX(learned->mem_peak_bytes, learned->remembered.mem_peak_bytes));
 }
 
 static void told(struct stage_past *learned)
@@ -58,10 +68,13 @@ static void told(struct stage_past *learned)
 
 void learned_spread(struct graph *graph)
 {
+    remembered_take(graph);
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         expect(&graph->jobs[i], learned_of(graph, &graph->jobs[i]));
-    for (uint32_t i = 0; i <= graph->plan->n_stages; i++)
+    for (uint32_t i = 0; i <= graph->plan->n_stages; i++) {
         told(&graph->learned.stages[i]);
+        graph->learned.stages[i].n_before = graph->learned.stages[i].n;
+    }
 }
 
 /* The jobs of each stage as a list, since a graph may have as many stages as jobs. */

@@ -82,6 +82,9 @@ static inline uint32_t plan_job_cpus(const struct plan_job *job)
 struct plan_stage {
     const char *name;
     uint32_t n_jobs;
+    /* Digest of its command before variables are filled in, and of what else decides how long its jobs take; 0: its jobs have
+     * nothing in common. */
+    uint64_t signature;
 };
 
 struct plan_memory;

@@ -6,6 +6,7 @@
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 
@@ -13,12 +14,16 @@ enum {
     TOGETHER_MS = 5
 };
 
-/* The texts of the rows are their own. */
+/* The texts of the rows are their own, but for the kinds of events. */
 struct record {
     struct job_row *jobs;
     size_t n_jobs, jobs_cap;
     struct job_attempt_row *attempts;
     size_t n_attempts, attempts_cap;
+    struct event_row *events;
+    size_t n_events, events_cap;
+    struct sample_row *samples; /* they wait for other rows, or record_samples() */
+    size_t n_samples, samples_cap;
     bool is_unsynced; /* something was committed since the last sync */
     uint64_t committed_ms;
     uv_timer_t due; /* of rows that wait for others */
@@ -30,14 +35,14 @@ void record_open(struct graph *graph)
     graph->record = xcalloc(1, sizeof(*graph->record));
 }
 
-static struct job_row *row_new(struct record *rows)
-{
-    if (rows->n_jobs == rows->jobs_cap) {
-        rows->jobs_cap = MAX(2 * rows->jobs_cap, (size_t)64);
-        rows->jobs = xrealloc(rows->jobs, rows->jobs_cap * sizeof(*rows->jobs));
-    }
-    return &rows->jobs[rows->n_jobs++];
-}
+/* Room for one more. */
+#define GROW(rows, n, cap)                                      \
+    do {                                                        \
+        if ((n) == (cap)) {                                     \
+            (cap) = MAX(2 * (cap), (size_t)64);                 \
+            (rows) = xrealloc((rows), (cap) * sizeof(*(rows))); \
+        }                                                       \
+    } while (0)
 
 static char *marks_new(const struct file_mark *marks, size_t n_marks)
 {
@@ -52,7 +57,9 @@ void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process)
 {
     const struct graph_job *job = &graph->jobs[number];
-    struct job_row *row = row_new(graph->record);
+    struct record *rows = graph->record;
+    GROW(rows->jobs, rows->n_jobs, rows->jobs_cap);
+    struct job_row *row = &rows->jobs[rows->n_jobs++];
     *row = (struct job_row){.name = xstrdup(job->plan->name),
                             .state = state,
                             .attempts = job->attempts_before + job->n_attempts,
@@ -93,10 +100,7 @@ void record_attempt(struct graph *graph, const struct process *process)
 {
     struct record *rows = graph->record;
     struct buf devices = BUF_INIT;
-    if (rows->n_attempts == rows->attempts_cap) {
-        rows->attempts_cap = MAX(2 * rows->attempts_cap, (size_t)64);
-        rows->attempts = xrealloc(rows->attempts, rows->attempts_cap * sizeof(*rows->attempts));
-    }
+    GROW(rows->attempts, rows->n_attempts, rows->attempts_cap);
     process_devices_add(process, &devices);
     rows->attempts[rows->n_attempts++] =
         (struct job_attempt_row){.name = xstrdup(graph->jobs[process->job].plan->name),
@@ -110,6 +114,42 @@ void record_attempt(struct graph *graph, const struct process *process)
                                  .mem_peak_bytes = process->mem_peak_bytes,
                                  .rss_peak_bytes = process->rss_peak_bytes};
     buf_release(&devices);
+}
+
+void record_event(struct graph *graph, const char *kind, const char *of, const char *name,
+                  const char *text)
+{
+    struct record *rows = graph->record;
+    struct buf json = BUF_INIT;
+    buf_addf(&json, "{\"%s\":", of);
+    buf_add_json(&json, str_of(name));
+    if (text) {
+        buf_add_text(&json, ",\"text\":");
+        buf_add_json(&json, str_of(text));
+    }
+    buf_add_char(&json, '}');
+    GROW(rows->events, rows->n_events, rows->events_cap);
+    rows->events[rows->n_events++] =
+        (struct event_row){.wall_ms = clock_wall_ms(), .kind = kind, .json = buf_steal(&json)};
+}
+
+void record_device_event(struct graph *graph, const char *kind, uint32_t chosen)
+{
+    cleanup_buf struct buf label = BUF_INIT;
+    allocation_label_add(&graph->allocation, chosen, &label);
+    record_event(graph, kind, "device", buf_text(&label), NULL);
+}
+
+void record_sample(struct graph *graph, const struct device_sample *sample)
+{
+    struct record *rows = graph->record;
+    GROW(rows->samples, rows->n_samples, rows->samples_cap);
+    rows->samples[rows->n_samples++] = (struct sample_row){.wall_ms = clock_wall_ms(),
+                                                           .device = (uint32_t)sample->device,
+                                                           .mem_used_bytes = sample->mem_used_bytes,
+                                                           .busy_percent = sample->busy_percent,
+                                                           .temperature_c = sample->temperature_c,
+                                                           .power_w = sample->power_w};
 }
 
 static void failed(struct graph *graph, int rc, struct err *err)
@@ -143,19 +183,28 @@ static void rows_forget(struct record *rows)
         text_free(rows->attempts[i].devices);
         text_free(rows->attempts[i].end);
     }
-    rows->n_jobs = rows->n_attempts = 0;
+    for (size_t i = 0; i < rows->n_events; i++)
+        text_free(rows->events[i].json);
+    rows->n_jobs = rows->n_attempts = rows->n_events = rows->n_samples = 0;
+}
+
+/* Rows that are committed before the loop sleeps. */
+static bool has_rows(const struct record *rows)
+{
+    return rows && rows->n_jobs + rows->n_attempts + rows->n_events > 0;
 }
 
 void record_flush(struct graph *graph)
 {
     struct record *rows = graph->record;
     struct err err = {0};
-    if (!rows || rows->n_jobs + rows->n_attempts == 0 || !graph->shell.store)
+    if (!rows || (!has_rows(rows) && rows->n_samples == 0) || !graph->shell.store)
         return;
-    int rc = store_jobs_commit(graph->shell.store, rows->jobs, rows->n_jobs, rows->attempts,
-                               rows->n_attempts, &err);
+    const struct job_batch batch = {rows->jobs,   rows->n_jobs,   rows->attempts, rows->n_attempts,
+                                    rows->events, rows->n_events, rows->samples,  rows->n_samples};
+    rows->is_unsynced = rows->is_unsynced || has_rows(rows);
+    int rc = store_jobs_commit(graph->shell.store, &batch, &err);
     rows_forget(rows);
-    rows->is_unsynced = true;
     rows->committed_ms = graph->shell.now_ms;
     if (rc)
         failed(graph, rc, &err);
@@ -170,7 +219,7 @@ static void on_due(uv_timer_t *due)
 void record_rest(struct graph *graph)
 {
     struct record *rows = graph->record;
-    if (!rows || rows->n_jobs + rows->n_attempts == 0)
+    if (!has_rows(rows))
         return;
     uint64_t due_ms = rows->committed_ms + TOGETHER_MS, now_ms = shell_now(&graph->shell);
     if (now_ms >= due_ms) {
@@ -201,5 +250,7 @@ void record_close(struct graph *graph)
     rows_forget(graph->record);
     free(graph->record->jobs);
     free(graph->record->attempts);
+    free(graph->record->events);
+    free(graph->record->samples);
     free(steal_ptr(&graph->record));
 }

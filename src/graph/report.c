@@ -19,7 +19,8 @@
 enum {
     ROWS_SHOWN = 16,
     WAITING_SHOWN = 20, /* jobs whose waiting is explained */
-    FAILED_SHOWN = 10
+    FAILED_SHOWN = 10,
+    DEVICES_SHOWN = 16
 };
 
 static uint32_t count_of(const struct dag_view *view, enum dag_state a, enum dag_state b)
@@ -229,23 +230,74 @@ static void failures_add(const struct graph *graph, struct buf *out)
         buf_addf(out, "  failed     and %u more\n", n_failed - n_shown);
 }
 
-static void devices_line(const struct graph *graph, struct buf *out)
+/* Of the time that it was looked at: it may have come late, or be away. */
+static double busy_percent(const struct graph_device *device)
 {
-    double percent_ms = 0, joules = 0;
-    double wall_ms = (double)(graph->shell.now_ms - graph->shell.begin_ms);
-    bool is_sampled = false;
-    for (size_t i = 0; i < graph->allocation.n_chosen; i++) {
-        percent_ms += graph->devices[i].busy_percent_ms;
-        joules += graph->devices[i].joules;
-        is_sampled = is_sampled || graph->devices[i].sampled_ms > 0;
-    }
-    if (!is_sampled || wall_ms <= 0)
-        return;
-    buf_addf(out, "  devices    %zu, busy %.1f %% of the time", graph->allocation.n_chosen,
-             percent_ms / wall_ms / (double)graph->allocation.n_chosen);
+    return device->busy_percent_ms / (double)MAX(device->seen_ms, (uint64_t)1);
+}
+
+static void use_add(double percent, double joules, struct buf *out)
+{
+    buf_addf(out, "busy %.1f %% of the time", percent);
     if (joules > 0)
         buf_addf(out, ", %.1f kJ", joules / 1000);
     buf_add_char(out, '\n');
+}
+
+static void devices_lines(const struct graph *graph, struct buf *out)
+{
+    double percent_ms = 0, joules = 0;
+    uint64_t seen_ms = 0;
+    size_t n = graph->allocation.n_chosen;
+    for (size_t i = 0; i < n; i++) {
+        percent_ms += graph->devices[i].busy_percent_ms;
+        joules += graph->devices[i].joules;
+        seen_ms += graph->devices[i].seen_ms;
+    }
+    if (seen_ms == 0)
+        return;
+    buf_addf(out, "  devices    %zu, ", n);
+    use_add(percent_ms / (double)seen_ms, joules, out);
+    for (uint32_t i = 0; n > 1 && i < MIN(n, (size_t)DEVICES_SHOWN); i++) {
+        buf_add_text(out, "             ");
+        allocation_label_add(&graph->allocation, i, out);
+        buf_add_text(out, ": ");
+        use_add(busy_percent(&graph->devices[i]), graph->devices[i].joules, out);
+    }
+    if (n > DEVICES_SHOWN)
+        buf_addf(out, "             and %zu more; run.db has them\n", n - DEVICES_SHOWN);
+}
+
+/* An array of those that were looked at. */
+static void devices_json(const struct graph *graph, struct buf *out)
+{
+    const char *before = "";
+    buf_add_char(out, '[');
+    for (uint32_t i = 0; i < graph->allocation.n_chosen; i++) {
+        const struct graph_device *device = &graph->devices[i];
+        cleanup_buf struct buf label = BUF_INIT;
+        if (device->seen_ms == 0)
+            continue;
+        allocation_label_add(&graph->allocation, i, &label);
+        buf_addf(out, "%s{\"device\":", before);
+        buf_add_json(out, buf_str(&label));
+        buf_addf(out,
+                 ",\"busy_percent\":%.1f,\"joules\":%.1f,\"mem_peak_bytes\":%lu,"
+                 "\"seen_ms\":%lu}",
+                 busy_percent(device), device->joules, device->mem_peak_bytes, device->seen_ms);
+        before = ",";
+    }
+    buf_add_char(out, ']');
+}
+
+/* For who looks at the run later. */
+static void devices_keep(struct graph *graph)
+{
+    cleanup_buf struct buf json = BUF_INIT;
+    struct err err = {0};
+    devices_json(graph, &json);
+    if (json.len > 2 && store_set(graph->shell.store, "devices", buf_text(&json), &err) != 0)
+        log_keep(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
 }
 
 static void hosts_lines(const struct graph *graph, struct buf *out)
@@ -282,11 +334,13 @@ static void summary_json(struct graph *graph, int status, struct buf *out)
     buf_add_json(out, str_of(graph->shell.run_dir));
     buf_addf(out,
              ",\"status\":%d,\"jobs\":%u,\"done\":%u,\"failed\":%u,\"blocked\":%u,"
-             "\"cancelled\":%u,\"not_run\":%u,\"wall_ms\":%lu}\n",
+             "\"cancelled\":%u,\"not_run\":%u,\"wall_ms\":%lu,\"devices\":",
              status, view.n_jobs, view.n_of[DAG_DONE], count_of(&view, DAG_FAILED, DAG_UNFIT),
              view.n_of[DAG_BLOCKED], view.n_of[DAG_CANCELLED],
              count_of(&view, DAG_WAITS, DAG_READY),
              shell_now(&graph->shell) - graph->shell.begin_ms);
+    devices_json(graph, out);
+    buf_add_text(out, "}\n");
 }
 
 void report_summary(struct graph *graph, int status)
@@ -303,10 +357,11 @@ void report_summary(struct graph *graph, int status)
     count_add(&out, view.n_of[DAG_WAITS] + view.n_of[DAG_READY], "not run");
     buf_addf(&out, "\n  run        %s\n", graph->shell.run_dir);
     failures_add(graph, &out);
-    devices_line(graph, &out);
+    devices_lines(graph, &out);
     hosts_lines(graph, &out);
     next_line(graph, status, &out);
     log_keep(graph->shell.log, LOG_INFO, "graph", "%s", buf_text(&out));
+    devices_keep(graph);
     if (graph->shell.hook.command)
         summary_json(graph, status, &graph->shell.hook.input);
     if (graph->shell.end.err.code)

@@ -31,6 +31,14 @@ static uint8_t *distances_new(const struct graph *graph)
     return out;
 }
 
+uint64_t graph_memory_max(const struct graph *graph)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < graph->fleet.n_devices; i++)
+        most = MAX(most, device_at(graph, i)->mem_free_bytes);
+    return most;
+}
+
 void graph_device_begin(struct graph *graph, uint32_t chosen)
 {
     const struct device *device = device_at(graph, chosen);
@@ -226,17 +234,21 @@ static void on_sampled(void *context, const struct device_sample *sample)
     device->sampled_ms = now_ms;
     device->used_bytes = sample->mem_used_bytes;
     device->total_bytes = sample->mem_total_bytes;
+    device->seen_ms += since_ms;
+    device->mem_peak_bytes = MAX(device->mem_peak_bytes, sample->mem_used_bytes);
     device->busy_percent_ms += (double)MAX(sample->busy_percent, 0) * (double)since_ms;
     device->joules += MAX(sample->power_w, 0.0) * (double)since_ms / 1000.0;
     if (device->n_processes == 0 && !device->awaits_memory)
         device->idle_bytes = sample->mem_used_bytes;
     peaks_take(graph, sample);
+    record_sample(graph, sample);
 }
 
 static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 {
     struct graph *graph = context;
-    (void)is_awaited;
+    if (!is_awaited) /* else its host is lost */
+        record_device_event(graph, "lost", chosen);
     device_event(graph, DEV_DEVICE_DOWN, chosen);
     if (!host_is_up(graph,
                     graph->allocation.hosts[allocation_host_of(&graph->allocation, chosen)].node))
@@ -251,6 +263,7 @@ static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 static void on_back(void *context, uint32_t first)
 {
     struct graph *graph = context;
+    record_device_event(graph, "return", first);
     graph->devices[first].is_up_due = graph->devices[first].awaits_memory;
     if (!graph->devices[first].awaits_memory)
         device_event(graph, DEV_DEVICE_UP, first);

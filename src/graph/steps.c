@@ -18,8 +18,13 @@ uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *jo
     if (job->plan->devices.n_max == 0 ||
         (!graph->has_memory && !graph->request->allocation.hosts)) /* others may have some */
         return 0;
-    /* A margin over what was seen: the next run may need a little more. */
-    return wanted == PLAN_MEMORY_AUTO ? job->mem_peak_bytes + job->mem_peak_bytes / 8 : wanted;
+    if (wanted != PLAN_MEMORY_AUTO)
+        return wanted;
+    /* A margin over what was seen: the next run may need a little more. But never more than there is: that may have been on
+     * another machine, and with the margin no device may be large enough. */
+    uint64_t largest = graph_memory_max(graph);
+    wanted = job->expected_mem_bytes + job->expected_mem_bytes / 8;
+    return largest > 0 ? MIN(wanted, largest) : wanted;
 }
 
 /* What muster fit has found is known when the job starts; a batch that cannot be halved any more fails then. */
@@ -116,6 +121,7 @@ static void on_bench(struct graph *graph, const struct dag_action *action)
     allocation_label_add(&graph->allocation, action->device, &label);
     log_add(graph->shell.log, LOG_WARN, "graph",
             "%s is not used any more: several jobs found it ill", buf_text(&label));
+    record_device_event(graph, "bench", action->device);
 }
 
 static void (*const handlers[])(struct graph *graph, const struct dag_action *action) = {
@@ -137,8 +143,32 @@ static void event_keep(struct graph *graph, const struct dag_event *event)
     graph->events.at[graph->events.len++] = *event;
 }
 
-/* To carry out an action may bring further events, which are kept until it is done. */
+/* Jobs that start, or end well, are in other tables. */
+static const char *kind_of(const struct dag_event *event)
+{
+    static const char *const kinds[] = {[DEV_HOLD] = "hold",
+                                        [DEV_RELEASE] = "release",
+                                        [DEV_CANCEL] = "cancel",
+                                        [DEV_RETRY] = "retry"};
+    bool is_bad = event->end != DEND_WELL && event->end != DEND_ENDED;
+    if (event->kind == DEV_ENDED)
+        return event->end == DEND_OOM ? "oom" : is_bad ? "died" : NULL;
+    return event->kind < countof(kinds) ? kinds[event->kind] : NULL;
+}
+
 void graph_tell(struct graph *graph, struct dag_event event)
+{
+    const char *kind = kind_of(&event);
+    if (event.kind == DEV_STOP)
+        record_event(graph, "halt", "run", graph->shell.run_id, event.flag ? "ended" : "stopped");
+    if (kind)
+        record_event(graph, kind, "job", graph->jobs[event.job].plan->name,
+                     event.kind == DEV_ENDED ? graph->jobs[event.job].end : NULL);
+    graph_tell_again(graph, event);
+}
+
+/* To carry out an action may bring further events, which are kept until it is done. */
+void graph_tell_again(struct graph *graph, struct dag_event event)
 {
     const struct dag_action *actions;
     if (graph->shell.phase.is_verb_away) /* the run is over, and its hosts are being left */

@@ -194,7 +194,7 @@ static int attempt_add(struct store *store, const struct attempt_row *row, struc
     return db_finish(store, statement, err);
 }
 
-static int event_add(struct store *store, const struct event_row *row, struct err *err)
+int store_event_add(struct store *store, const struct event_row *row, struct err *err)
 {
     sqlite3_stmt *statement;
     int rc = db_statement(store, SQL_EVENT_ADD, &statement, err);
@@ -206,7 +206,7 @@ static int event_add(struct store *store, const struct event_row *row, struct er
     return db_finish(store, statement, err);
 }
 
-static int sample_add(struct store *store, const struct sample_row *row, struct err *err)
+int store_sample_add(struct store *store, const struct sample_row *row, struct err *err)
 {
     sqlite3_stmt *statement;
     int rc = db_statement(store, SQL_SAMPLE_ADD, &statement, err);
@@ -228,9 +228,9 @@ static int rows_add(struct store *store, const struct store_batch *batch, struct
     for (size_t i = 0; rc == 0 && i < batch->n_attempts; i++)
         rc = attempt_add(store, &batch->attempts[i], err);
     for (size_t i = 0; rc == 0 && i < batch->n_events; i++)
-        rc = event_add(store, &batch->events[i], err);
+        rc = store_event_add(store, &batch->events[i], err);
     for (size_t i = 0; rc == 0 && i < batch->n_samples; i++)
-        rc = sample_add(store, &batch->samples[i], err);
+        rc = store_sample_add(store, &batch->samples[i], err);
     return rc;
 }
 

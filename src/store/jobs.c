@@ -92,16 +92,19 @@ static int attempt_add(struct store *store, const struct job_attempt_row *row, s
     return db_finish(store, statement, err);
 }
 
-int store_jobs_commit(struct store *store, const struct job_row *jobs, size_t n_jobs,
-                      const struct job_attempt_row *attempts, size_t n_attempts, struct err *err)
+int store_jobs_commit(struct store *store, const struct job_batch *batch, struct err *err)
 {
     int rc = store_begin_transaction(store, err);
     if (rc)
         return rc;
-    for (size_t i = 0; rc == 0 && i < n_jobs; i++)
-        rc = job_add(store, &jobs[i], err);
-    for (size_t i = 0; rc == 0 && i < n_attempts; i++)
-        rc = attempt_add(store, &attempts[i], err);
+    for (size_t i = 0; rc == 0 && i < batch->n_jobs; i++)
+        rc = job_add(store, &batch->jobs[i], err);
+    for (size_t i = 0; rc == 0 && i < batch->n_attempts; i++)
+        rc = attempt_add(store, &batch->attempts[i], err);
+    for (size_t i = 0; rc == 0 && i < batch->n_events; i++)
+        rc = store_event_add(store, &batch->events[i], err);
+    for (size_t i = 0; rc == 0 && i < batch->n_samples; i++)
+        rc = store_sample_add(store, &batch->samples[i], err);
     return store_end_transaction(store, rc, err);
 }
 

@@ -50,12 +50,21 @@ struct job_attempt_row {
 
 /* Makes the tables where they are missing. */
 MUST_CHECK int store_jobs_begin(struct store *store, struct err *err);
+struct job_batch {
+    const struct job_row *jobs;
+    size_t n_jobs;
+    const struct job_attempt_row *attempts;
+    size_t n_attempts;
+    const struct event_row *events;
+    size_t n_events;
+    const struct sample_row *samples;
+    size_t n_samples;
+};
 /*
  * All rows or none. When it returns, the rows outlive this process, but not a power cut: that they do after
  * store_sync(). So many short jobs do not wait for the disk one by one.
  */
-MUST_CHECK int store_jobs_commit(struct store *store, const struct job_row *jobs, size_t n_jobs,
-                                 const struct job_attempt_row *attempts, size_t n_attempts,
+MUST_CHECK int store_jobs_commit(struct store *store, const struct job_batch *batch,
                                  struct err *err);
 
 /* In no order. A run without such tables has no rows. */

@@ -51,7 +51,7 @@ struct attempt_row {
 
 struct event_row {
     int64_t wall_ms;
-    const char *kind; /* "died", "oom", "reissue", "bench", "return", "halt", "shard" */
+    const char *kind; /* "died", "oom", "bench" …: see docs/run-folder.md */
     const char *json; /* details, an object */
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -222,6 +223,28 @@ static int each_stage(struct graph_file *file,
     return rc;
 }
 
+static uint64_t node_digest(const struct yaml_node *node, uint64_t seed)
+{
+    uint64_t digest = XXH3_64bits_withSeed(node->text.at, node->text.len, seed + node->kind);
+    for (uint32_t i = 0; i < node->len; i++) {
+        digest = node->items[i].key ? node_digest(node->items[i].key, digest) : digest + 1;
+        digest = node_digest(node->items[i].value, digest);
+    }
+    return digest;
+}
+
+static uint64_t stage_signature(const struct graph_file *file, const struct file_stage *stage)
+{
+    static const enum job_key keys[] = {KEY_RUN,   KEY_SHELL, KEY_MAP, KEY_LAUNCH,
+                                        KEY_MERGE, KEY_GPUS,  KEY_CWD, KEY_BATCH};
+    uint64_t digest = XXH3_64bits(stage->name.at, stage->name.len);
+    for (size_t i = 0; i < countof(keys); i++) {
+        const struct yaml_node *node = stage_key(file, stage, keys[i]);
+        digest = node ? node_digest(node, digest + keys[i]) : digest;
+    }
+    return digest;
+}
+
 static int plan_fill(struct graph_file *file)
 {
     struct plan *plan = file->plan;
@@ -229,8 +252,9 @@ static int plan_fill(struct graph_file *file)
     plan->n_stages = (uint32_t)file->stage_names.len;
     plan->stages = xcalloc(plan->n_stages, sizeof(*plan->stages));
     for (uint32_t i = 0; i < plan->n_stages; i++)
-        plan->stages[i] =
-            (struct plan_stage){plan_text(plan, file->stages[i].name), file->stages[i].n_rows};
+        plan->stages[i] = (struct plan_stage){.name = plan_text(plan, file->stages[i].name),
+                                              .n_jobs = file->stages[i].n_rows,
+                                              .signature = stage_signature(file, &file->stages[i])};
     plan->n_jobs = file->n_jobs;
     plan->jobs = xcalloc((size_t)plan->n_jobs + 1, sizeof(*plan->jobs));
     plan->n_edges = file->n_edges;

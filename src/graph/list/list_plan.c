@@ -3,6 +3,7 @@
  * The plan of a list: names of jobs, and what the wish says about each.
  */
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/name_index.h"
 #include "base/parse.h"
@@ -97,6 +98,16 @@ static int jobs_fill(struct replacer *replacer, struct naming *naming, struct pl
     return 0;
 }
 
+/* Whole commands are another template each: then it is all of them. */
+static uint64_t signature_of(const struct graph_list *list, const struct plan *plan,
+                             const struct graph_list_wish *wish)
+{
+    uint64_t digest = wish->devices.n_min + (uint64_t)wish->is_shell;
+    for (size_t i = 0; i < list->n_command; i++)
+        digest = XXH3_64bits_withSeed(list->command[i], strlen(list->command[i]) + 1, digest);
+    return list->n_command > 0 ? digest : plan_digest(plan);
+}
+
 int graph_list_plan(const struct graph_list *list, const struct graph_list_wish *wish,
                     struct plan *out, struct err *err)
 {
@@ -116,6 +127,8 @@ int graph_list_plan(const struct graph_list *list, const struct graph_list_wish 
     int rc = replacer_open(&replacer, list, wish->is_shell, err);
     if (rc == 0)
         rc = jobs_fill(&replacer, &naming, common, out, err);
+    if (rc == 0)
+        out->stages[0].signature = signature_of(list, out, wish);
     replacer_close(&replacer);
     name_index_release(&naming.names);
     buf_release(&naming.text);

@@ -235,7 +235,10 @@ static void rows_that_make_no_sense_do_nothing(void **state)
         assert_int_equal(mkdir_parents(dir, 0777, NULL), 0);
         first_session(dir, 0);
         open_session(&s, dir, STORE_RESUME);
-        assert_int_equal(store_jobs_commit(s.graph.shell.store, &rows[i], 1, NULL, 0, NULL), 0);
+        assert_int_equal(store_jobs_commit(s.graph.shell.store,
+                                           &(struct job_batch){.jobs = &rows[i], .n_jobs = 1},
+                                           NULL),
+                         0);
         assert_int_equal(past_take(&s.graph, &s.err), 0);
         for (uint32_t job = 0; job < 3; job++)
             expect(&s, job, true, NULL);

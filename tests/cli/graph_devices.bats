@@ -1,0 +1,108 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Devices under a graph: ill ones, lost ones, those that are too small, and what the run says of each.
+load helpers
+
+setup() {
+    common_setup
+    export MUSTER_NVML=$FAKE_NVML MUSTER_SYSFS=/nowhere
+}
+
+graph() { run --separate-stderr limited "$MUSTER" graph -g "${DEVICES:-all}" "$@"; }
+ask() { sqlite3 muster-runs/latest/run.db "$1" | tr '\n' ' '; }
+log() { cat muster-runs/latest/orchestrator.log; }
+
+@test "a device that several jobs find ill is benched, and they run elsewhere uncharged" {
+    export MUSTER_FAKE_NVML=gpus=2
+    worker train <<'END'
+#!/bin/sh
+[ "$1" != 1 ] || { echo 'RuntimeError: CUDA error: uncorrectable ECC error encountered' >&2; exit 1; }
+echo "$1" >>ran
+sleep 0.3
+END
+    printf 'jobs: {train: {for: {n: 1..6}, run: "./train {gpu}", gpus: 1, retries: 0}}\n' >g.yaml
+    graph g.yaml
+    ended_with 0
+    [[ $stderr == *"gpu 1 is not used any more: several jobs found it ill"* ]]
+    [ "$(tr -d '\n' <ran)" = 000000 ]
+    [ "$(ask "SELECT kind, json FROM events WHERE kind = 'bench'")" = 'bench|{"device":"gpu 1"} ' ]
+    [ "$(ask "SELECT count(*) FROM events WHERE kind = 'died' AND json LIKE '%ECC%'")" = "2 " ]
+    [ "$(ask "SELECT count(*) FROM job_attempts WHERE devices = 'gpu 1'")" = "2 " ]
+}
+
+@test "a device that falls off the bus: its job runs elsewhere, and when it is back it has jobs again" {
+    worker train <<'END'
+#!/bin/sh
+echo "$1" >>ran
+i=0
+until [ -e over ]; do sleep 0.1; done
+END
+    printf 'jobs: {train: {for: {n: 1..3}, run: "./train {gpu}", gpus: 1, retries: 0}}\n' >g.yaml
+    "$MUSTER" graph -q -g sim:2xH200:141GiB,lost@1:1s-3s --grace 1s g.yaml 2>said &
+    local pid=$!
+    kind_is_there() { [ -n "$(ask "SELECT 1 FROM events WHERE kind = '$1'" 2>/dev/null)" ]; }
+    wait_for kind_is_there return
+    touch over
+    wait $pid
+    [ "$(ask "SELECT kind, json FROM events WHERE kind IN ('lost', 'return') ORDER BY id")" = \
+        'lost|{"device":"gpu 1"} return|{"device":"gpu 1"} ' ]
+    [ "$(ask "SELECT count(*) FROM jobs WHERE state = 'done'")" = "3 " ]
+    [ "$(ask "SELECT count(*) FROM job_attempts WHERE is_well = 0 AND devices = 'gpu 1'")" = "1 " ]
+}
+
+@test "out of memory: alone, then on a larger device, then with smaller batches" {
+    export MUSTER_FAKE_NVML=gpus=2,small=0
+    cat >g.yaml <<'END'
+jobs:
+  beside: {run: [sh, -c, "until [ $(wc -l <tries) -gt 1 ]; do sleep 0.1; done"], gpus: {memory: 100GiB}}
+  train:
+    run: [sh, -c, "echo {gpu} {batch} >>tries; sleep 0.2; [ {batch} -le 4 ] || {{ echo 'torch.OutOfMemoryError: CUDA out of memory.' >&2; exit 1; }}"]
+    batch: 16
+    gpus: {memory: 20GiB}
+    retries: 0
+END
+    : >tries
+    graph g.yaml
+    ended_with 0
+    [[ $(head -2 tries | tr '\n' ' ') =~ ^[01]" 16 0 16 "$ ]]
+    [ "$(sed 1,2d tries | tr '\n' ' ')" = "1 16 1 8 1 4 " ]
+    [ "$(ask "SELECT count(*) FROM events WHERE kind = 'oom'")" = "4 " ]
+}
+
+@test "how busy each device was, its energy and its memory: summary, run.db, --on-finish, log" {
+    export MUSTER_FAKE_NVML="gpus=2,busy=0:80,busy=1:20,memfile=0:$PWD/used"
+    printf 'echo 40 >used; sleep 3.2; echo 3 >used\n' >job
+    echo 1 >used
+    printf 'jobs: {train: {run: "sh job {gpu}", gpus: 1}}\n' >g.yaml
+    graph --on-finish 'cat >told' g.yaml
+    ended_with 0
+    [[ $stderr =~ "devices    2, busy "[45][0-9]\.[0-9]" % of the time, "0\.[4-9]" kJ" ]]
+    [[ $stderr =~ "             gpu 0: busy 80.0 % of the time, "0\.[2-4]" kJ" ]]
+    [[ $stderr == *"             gpu 1: busy 20.0 % of the time, "* ]]
+    [[ $(jq -c '.devices[0] | [.device, .busy_percent, .mem_peak_bytes]' told) == '["gpu 0",80'*',42949672960]' ]]
+    [ "$(jq '.devices[1].joules > 150 and .devices[1].seen_ms > 2000' told)" = true ]
+    [ "$(ask "SELECT json_extract(value, '\$[1].busy_percent') FROM facts WHERE key = 'devices'")" = "20.0 " ]
+    [ "$(ask "SELECT min(busy_percent), max(busy_percent), max(mem_used_bytes) >> 30, max(power_w) FROM samples WHERE device = 0")" = \
+        "80|80|40|75.5 " ]
+    log | grep "GPU memory"
+    [[ $(log) == *"GPU memory at the start: gpu 0: 1.0 GiB used of 141 GiB"* ]]
+    [[ $(log) == *"GPU memory at the end: gpu 0: 3.0 GiB used of 141 GiB"* ]]
+}
+
+@test "orders and a stop are events; what a later session knows of them is none of its own" {
+    export MUSTER_FAKE_NVML=gpus=1
+    printf 'jobs: {train: {for: {n: 1..3}, run: "sleep 0.8", gpus: 1}, other: {run: "true", needs: train}}\n' >g.yaml
+    "$MUSTER" graph -q -g all g.yaml &
+    local pid=$!
+    wait_for has_logged "attempt 1 starts"
+    "$MUSTER" hold train/n3
+    "$MUSTER" release train/n3
+    "$MUSTER" cancel train/n3
+    "$MUSTER" stop
+    wait $pid || true
+    graph g.yaml
+    ended_with 1
+    [ "$(ask "SELECT kind || ' ' || coalesce(json_extract(json, '\$.job'), json_extract(json, '\$.text')) FROM events ORDER BY id")" = \
+        "hold train/n3 release train/n3 cancel train/n3 halt stopped " ]
+}
