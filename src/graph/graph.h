@@ -31,6 +31,8 @@ struct graph_request {
     const char *identity; /* what makes two graphs of command lines the same; NULL with a file */
     const char *run_dir, *runs_dir; /* NULL: a new folder below the default */
     bool fresh;                     /* no earlier run is gone on with */
+    /* from and redo were asked for then, and are not about what was done later; 0: now. Nor is fresh. */
+    uint64_t since_wall_ms;
     bool adopts,
         overwrites; /* outputs that are there, and that no run of this graph made: are taken for done,
                                      * or may be replaced */
@@ -56,6 +58,10 @@ struct graph_request {
  */
 MUST_CHECK int graph_run(struct log *log, const char *self_path, int argc, char **argv,
                          const struct graph_request *request, struct plan *plan, struct err *err);
+
+/* Refuses what can be known before the run begins. *earlier: the run that it will go on with, a new string; NULL: none. */
+MUST_CHECK int graph_check(const struct graph_request *request, struct plan *plan, char **earlier,
+                           struct err *err);
 
 /* A machine, with what a run would have of it. */
 struct planned_host {
