@@ -16,6 +16,7 @@
 #include "cli/submit_follow.h"
 #include "cli/submit_impl.h"
 #include "cli/verbs.h"
+#include "slurm/sbatch_help.h"
 #include "slurm/sbatch_options.h"
 #include "slurm/sbatch_request.h"
 #include "store/runs.h"
@@ -469,7 +470,8 @@ static int submit_run(struct app *app, void *request, int argc, char **argv, cha
     struct sbatch_own own[OWN_MAX];
     struct sbatch_words words;
     (void)command;
-    int rc = sbatch_words_read(own, own_list(own), argc, argv, &words, err);
+    const struct sbatch_beside beside = {own, own_list(own), sbatch_help_ask};
+    int rc = sbatch_words_read(&beside, argc, argv, &words, err);
     if (rc)
         return rc;
     rc = own_parse(&words.own, options, err);

@@ -21,7 +21,7 @@ static int script_of(const char *const *typed, const char *const *words, struct 
     struct sbatch_words options;
     env_list_add_words(&list, typed);
     env_end(&list);
-    int rc = sbatch_words_read(NULL, 0, (int)list.len, list.at, &options, err);
+    int rc = sbatch_words_read(NULL, (int)list.len, list.at, &options, err);
     assert_int_equal(rc, 0);
     const struct script_request request = {.program = "/opt/muster",
                                            .run_dir = "/runs/50% of it",
