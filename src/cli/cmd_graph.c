@@ -23,6 +23,7 @@
 #include "graph/list/list.h"
 #include "opt/say.h"
 #include "store/runs.h"
+#include "submit/look.h"
 
 struct graph_options {
     struct graph_request request;
@@ -31,6 +32,7 @@ struct graph_options {
     const char *separator;
     bool dry_run, prints_plan, is_shell, has_header, is_quiet;
     int input_fd; /* 0, or the copy of what that was */
+    bool is_for_job; /* it begins later, in a job, which has no standard input */
 };
 
 /* ---- where the jobs come from ---- */
@@ -88,6 +90,10 @@ static int list_read_plan(const struct graph_options *options, char **command,
                                    .priority = options->job.priority,
                                    .n_retries = (uint32_t)options->job.n_retries,
                                    .timeout_ms = options->job.timeout_ms};
+    if (options->is_for_job && graph_list_reads_input(&wish))
+        return fail(err, ERR_USAGE,
+                    "a job has no standard input: name the file of the arguments, as in -- COMMAND "
+                    ":::: FILE; of whole commands, as in -- :::: FILE");
     int rc = job_devices_make(&options->job, &wish.devices, err);
     rc = rc ? rc : graph_list_open(&source->list, &wish, err);
     source->has_list = rc == 0;
@@ -213,6 +219,8 @@ static int graph_verb(struct app *app, void *request, int argc, char **argv, cha
     options->request.file = file;
     cmd_line(&cmd_graph, app, options, argc, argv, command, &words);
     options->request.words = (const char *const *)words.at;
+    if (options->request.since_wall_ms > 0)
+        options->request.fresh = false;
     int rc = source_read(options, argc, argv, command, &source, err);
     cleanup_free char *identity = rc == 0 && !file ? identity_new(&source.plan) : NULL;
     options->request.identity = identity;
@@ -262,6 +270,37 @@ int graph_resume(struct app *app, const char *dir, const struct manifest *manife
     return rc;
 }
 
+static int idle_check(const char *dir, struct err *err)
+{
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
+    if (!submitted_goes_on(dir))
+        return 0;
+    return fail(err, ERR_UNAVAILABLE,
+                "this graph goes on, or waits for Slurm, as run %s: muster status %s shows it, "
+                "muster stop %s ends it",
+                path_basename(dir), typed, typed);
+}
+
+static int graph_verb_check(struct app *app, void *request, int argc, char **argv, char **command,
+                            struct cmd_check *check, struct err *err)
+{
+    struct graph_options *options = request;
+    struct source source = {0};
+    cleanup_free char *file = argc > 0 ? path_absolute(argv[0]) : NULL;
+    cleanup_free char *identity = NULL;
+    (void)app;
+    if (options->prints_plan)
+        return fail(err, ERR_USAGE, "--print shows the jobs here: muster graph --print");
+    options->request.file = file;
+    options->is_for_job = true;
+    int rc = source_read(options, argc, argv, command, &source, err);
+    options->request.identity = identity = rc == 0 && !file ? identity_new(&source.plan) : NULL;
+    rc = rc ? rc : graph_check(&options->request, &source.plan, &check->run_dir, err);
+    rc = rc || !check->run_dir ? rc : idle_check(check->run_dir, err);
+    source_release(&source);
+    return rc;
+}
+
 #define REQUEST(name) offsetof(struct graph_options, request.name)
 #define OPTION(name)  offsetof(struct graph_options, name)
 
@@ -301,6 +340,7 @@ static const struct opt graph_opts[] = {
     {OPT_SIZE, 0, "log-cap", "SIZE", "size at which the log of a job of a file is rotated (default 64MiB)", REQUEST(log_cap_bytes)},
     {OPT_TEXT, 0, "on-finish", "COMMAND", "run COMMAND by sh at the end, with the summary as JSON on its stdin", REQUEST(on_finish)},
     {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
+    {OPT_U64, 0, "since", "MS", .offset = REQUEST(since_wall_ms), .is_exact = true}, /* by muster job */
     {OPT_END},
 };
 /* clang-format on */
@@ -338,4 +378,5 @@ const struct cmd cmd_graph = {
     .request_size = sizeof(struct graph_options),
     .defaults = graph_defaults,
     .run = graph_verb,
+    .check = graph_verb_check,
 };

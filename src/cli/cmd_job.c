@@ -6,7 +6,7 @@
 #include "submit/job.h"
 
 struct job_options {
-    bool has_ledger, is_program;
+    bool has_ledger, gains_unseen, is_program;
     uint64_t again, n_tasks;
 };
 
@@ -22,6 +22,7 @@ static int job_verb(struct app *app, void *request, int argc, char **argv, char 
     const struct job_request job = {.self_path = app->self_path,
                                     .run_dir = command[0],
                                     .has_ledger = options->has_ledger,
+                                    .gains_unseen = options->gains_unseen,
                                     .is_program = options->is_program,
                                     .n_tasks = options->n_tasks,
                                     .again_max = options->again,
@@ -39,6 +40,10 @@ static const struct opt job_opts[] = {
      .name = "ledger",
      .help = "the verb's run is in the folder",
      .offset = offsetof(struct job_options, has_ledger)},
+    {.kind = OPT_FLAG,
+     .name = "gains-unseen",
+     .help = "what it runs may gain what is in no ledger",
+     .offset = offsetof(struct job_options, gains_unseen)},
     {.kind = OPT_FLAG,
      .name = "program",
      .help = "the words are those of another program",

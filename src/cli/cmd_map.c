@@ -23,6 +23,7 @@
 struct map_options {
     struct map_request request;
     bool quiet;
+    uint64_t since_wall_ms; /* the run was begun then, as --fresh asks for; 0: it begins now */
 };
 
 #define FIELD(name) offsetof(struct map_options, request.name)
@@ -169,6 +170,7 @@ static bool log_level_text(const void *field, struct buf *out)
     {OPT_SIZE, 0, "line-max", "SIZE", "longest line or message of a worker (default 256MiB)", FIELD(run.line_max_bytes)}, \
     {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(run.log_cap_bytes)}, \
     {OPT_FLAG, 0, "explain", NULL, "print each decision and its reason on stderr, as in orchestrator.log", FIELD(run.explain)}, \
+    {OPT_U64, 0, "since", "MS", .offset = offsetof(struct map_options, since_wall_ms), .is_exact = true}, /* by muster job */ \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
 
 /* How the shards' files are joined. If they could not be joined, a resume may change these. */
@@ -284,6 +286,9 @@ static int map_verb(struct app *app, void *request, int argc, char **argv, char 
     options->request.inputs = (const char *const *)argv;
     options->request.n_inputs = (size_t)argc;
     options->request.command = (const char *const *)command;
+    if (options->since_wall_ms > 0)
+        options->request.run.fresh = false;
+    options->since_wall_ms = 0;
     int rc = batch_settle(app, &options->request, err);
     if (rc)
         return rc;

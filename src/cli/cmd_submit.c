@@ -14,7 +14,9 @@
 #include "cli/external_verbs.h"
 #include "cli/run_arg.h"
 #include "cli/submit_follow.h"
+#include "cli/submit_impl.h"
 #include "cli/verbs.h"
+#include "slurm/sbatch_help.h"
 #include "slurm/sbatch_options.h"
 #include "slurm/sbatch_request.h"
 #include "store/runs.h"
@@ -28,39 +30,10 @@ enum {
     AGAIN_DEFAULT = 100,
     AGAIN_MAX = 4096,
     DRAIN_MAX_S = 65535, /* sbatch keeps it in 16 bits */
-    OWN_MAX = 32,
-    STAGES_MAX = 64
+    OWN_MAX = 32
 };
 
-struct submit_options {
-    bool dry_run, follow;
-    const char *setup, *array;
-    struct texts stages;
-    uint64_t drain_ms, again;
-};
-
-/* A verb that is to be submitted. */
-struct submitted {
-    const struct submit_options *options;
-    const struct env_list *sbatch; /* options */
-    struct sbatch_request asks;
-    const struct cmd *cmd; /* NULL: a program of its own */
-    void *request;
-    struct cmd_check check;
-    bool has_ledger, is_program;
-    bool is_new;         /* its folder is made for it */
-    char *run_dir, *cwd; /* absolute */
-    struct env_list words;
-    struct env_list task_words; /* those of a task, which were checked */
-    char *task_part;
-    uint64_t n_tasks;       /* of --array; 0: none */
-    char *indexes;          /* of its tasks */
-    const char *stage;      /* NULL: none */
-    bool is_later;          /* what it reads may be made by the stages before it */
-    const char *script_dir; /* the folder of all stages; NULL: run_dir */
-};
-
-static void submitted_release(struct submitted *s)
+void submitted_release(struct submitted *s)
 {
     if (s->cmd && s->request)
         cmd_release(s->cmd, s->request);
@@ -297,6 +270,8 @@ static int script_make(struct submitted *s, const struct app *app, bool is_task,
                                            .setup = o->setup,
                                            .words = (const char *const *)s->words.at,
                                            .has_ledger = s->has_ledger && !s->stage,
+                                           .gains_unseen =
+                                               s->cmd == &cmd_graph && o->again != UINT64_MAX,
                                            .drain_s = drain_s,
                                            .again_max = s->stage                 ? 0
                                                         : o->again != UINT64_MAX ? o->again
@@ -307,18 +282,7 @@ static int script_make(struct submitted *s, const struct app *app, bool is_task,
 
 /* ---- the jobs ---- */
 
-/* Scripts that are submitted together, each behind the one before it. */
-struct jobs {
-    struct job_script {
-        char *name;       /* of the file */
-        const char *role; /* NULL: the only one, or the last behind an array */
-        const char *verb;
-        struct buf text;
-    } scripts[STAGES_MAX];
-    size_t len;
-};
-
-static void jobs_release(struct jobs *jobs)
+void jobs_release(struct jobs *jobs)
 {
     for (size_t i = 0; i < jobs->len; i++) {
         free(jobs->scripts[i].name);
@@ -327,8 +291,8 @@ static void jobs_release(struct jobs *jobs)
     jobs->len = 0;
 }
 
-static int jobs_add(struct submitted *s, const struct app *app, bool is_task, int argc, char **argv,
-                    struct jobs *jobs, struct err *err)
+int jobs_add(struct submitted *s, const struct app *app, bool is_task, int argc, char **argv,
+             struct jobs *jobs, struct err *err)
 {
     struct job_script *script = &jobs->scripts[jobs->len++];
     *script = (struct job_script){.role = is_task ? "tasks" : s->stage,
@@ -347,7 +311,7 @@ static int jobs_make(struct submitted *s, const struct app *app, int argc, char 
     return rc ? rc : jobs_add(s, app, false, argc, argv, jobs, err);
 }
 
-static int jobs_print(const struct jobs *jobs, struct err *err)
+int jobs_print(const struct jobs *jobs, struct err *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < jobs->len; i++)
@@ -368,8 +332,8 @@ static int jobs_write(const char *dir, const struct jobs *jobs, struct err *err)
 }
 
 /* All of them, or none. */
-static int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGES_MAX],
-                       struct err *err)
+int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGES_MAX],
+                struct err *err)
 {
     int rc = jobs_write(dir, jobs, err);
     size_t n = 0;
@@ -390,8 +354,8 @@ static int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t number
     return rc;
 }
 
-static void numbers_say(const struct app *app, const char *dir, const struct jobs *jobs,
-                        const uint64_t *numbers)
+void jobs_numbers_say(const struct app *app, const char *dir, const struct jobs *jobs,
+                      const uint64_t *numbers)
 {
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
     cleanup_buf struct buf list = BUF_INIT;
@@ -418,7 +382,7 @@ static int verb_submit(struct submitted *s, const struct app *app, int argc, cha
     if (rc == 0 && s->is_new && run_mark_latest(s->run_dir, NULL) != 0)
         say(app, "muster-runs/latest does not point at this run");
     if (rc == 0)
-        numbers_say(app, s->run_dir, &jobs, numbers);
+        jobs_numbers_say(app, s->run_dir, &jobs, numbers);
     else if (s->is_new && remove_tree(s->run_dir, NULL) != 0)
         say(app, "%s is left", s->run_dir);
     jobs_release(&jobs);
@@ -459,8 +423,8 @@ static int folder_enter(struct submitted *s, struct err *err)
     return s->cwd ? 0 : fail_errno(err, "the working folder");
 }
 
-static int verb_plan(struct submitted *s, struct app *app, struct env_list *sbatch, int argc,
-                     char **argv, struct err *err)
+int submitted_plan(struct submitted *s, struct app *app, struct env_list *sbatch, int argc,
+                   char **argv, struct err *err)
 {
     const struct submit_options *options = s->options;
     int rc = options->array ? tasks_parse(options->array, &s->n_tasks, &s->indexes, err) : 0;
@@ -486,7 +450,7 @@ static int submit_words(struct app *app, struct submit_options *options, struct 
         return fail(err, ERR_USAGE, "no verb: say what is to be run, as muster submit map …");
     if (wants_help(app, argc, argv))
         return verb_help(app, argv, err);
-    int rc = verb_plan(&s, app, sbatch, argc, argv, err);
+    int rc = submitted_plan(&s, app, sbatch, argc, argv, err);
     if (rc == 0)
         folder_choose(&s, argv[0], wall_ms);
     if (rc == 0)
@@ -499,117 +463,6 @@ static int submit_words(struct app *app, struct submit_options *options, struct 
     return rc;
 }
 
-/* ---- stages ---- */
-
-struct planned_stage {
-    struct stage stage;
-    struct submitted verb;
-};
-
-static int stage_plan(struct app *app, const struct submit_options *options, const char *text,
-                      const struct env_list *common, bool is_later, struct planned_stage *out,
-                      struct err *err)
-{
-    struct stage *stage = &out->stage;
-    out->verb = (struct submitted){
-        .options = options, .is_later = is_later, .check = {.has_setup = options->setup != NULL}};
-    int rc = stage_parse(text, common, stage, err);
-    if (rc)
-        return rc;
-    out->verb.stage = stage->name;
-    rc = verb_plan(&out->verb, app, &stage->options, stage->argc, stage->argv, err);
-    return rc ? wrap(err, rc, "--stage %s", stage->name) : 0;
-}
-
-static int stages_plan(struct app *app, const struct submit_options *options,
-                       const struct env_list *common, struct planned_stage *stages, struct err *err)
-{
-    cleanup_free char *here =
-        path_cwd(); /* each stage enters the folder of its --chdir from here */
-    int rc = 0;
-    if (!here)
-        return fail_errno(err, "the working folder");
-    for (size_t i = 0; rc == 0 && i < options->stages.len; i++) {
-        rc = stage_plan(app, options, options->stages.at[i], common, i > 0, &stages[i], err);
-        for (size_t k = 0; rc == 0 && k < i; k++)
-            if (strcmp(stages[k].stage.name, stages[i].stage.name) == 0)
-                rc = fail(err, ERR_USAGE, "there are two stages '%s'", stages[i].stage.name);
-        if (rc == 0 && chdir(here) != 0)
-            rc = fail_errno(err, "return to %s", here);
-    }
-    return rc;
-}
-
-static int stages_script(const struct app *app, const char *dir, struct planned_stage *stages,
-                         size_t n, struct jobs *jobs, struct err *err)
-{
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        struct submitted *verb = &stages[i].verb;
-        free(verb->run_dir);
-        verb->run_dir = xasprintf("%s/stages/%s", dir, verb->stage);
-        verb->script_dir = dir;
-        rc = jobs_add(verb, app, false, stages[i].stage.argc, stages[i].stage.argv, jobs, err);
-    }
-    return rc;
-}
-
-static int stages_submit(const struct app *app, const struct submit_options *options,
-                         struct planned_stage *stages, int64_t wall_ms, struct err *err)
-{
-    struct jobs jobs = {0};
-    uint64_t numbers[STAGES_MAX];
-    cleanup_free char *root = runs_root(NULL), *dir = NULL, *below = NULL;
-    char stamp[20];
-    clock_stamp(stamp, wall_ms);
-    int rc = 0;
-    if (options->dry_run)
-        dir = xasprintf("%s/%s-stages", root, stamp);
-    else
-        rc = run_create(root, "stages", wall_ms, &dir, err);
-    if (rc)
-        return rc;
-    below = path_join(dir, "stages");
-    rc = stages_script(app, dir, stages, options->stages.len, &jobs, err);
-    if (rc == 0 && options->dry_run)
-        rc = jobs_print(&jobs, err);
-    else if (rc == 0 && (rc = mkdir_parents(below, 0775, err)) == 0)
-        rc = jobs_submit(dir, &jobs, numbers, err);
-    if (!options->dry_run && rc == 0 && run_mark_latest(dir, NULL) != 0)
-        say(app, "muster-runs/latest does not point at this run");
-    if (!options->dry_run && rc == 0)
-        numbers_say(app, dir, &jobs, numbers);
-    else if (!options->dry_run && remove_tree(dir, NULL) != 0)
-        say(app, "%s is left", dir);
-    jobs_release(&jobs);
-    return rc == 0 && !options->dry_run && options->follow ? submit_follow(app, dir, err) : rc;
-}
-
-static int stages_run(struct app *app, const struct submit_options *options,
-                      const struct env_list *common, int argc, char **argv, struct err *err)
-{
-    size_t n = options->stages.len;
-    int64_t wall_ms = clock_wall_ms();
-    if (argc > 0)
-        return fail(err, ERR_USAGE,
-                    "with --stage the commands stand in the stages: '%s' is too much", argv[0]);
-    if (options->array || options->again != UINT64_MAX)
-        return fail(err, ERR_USAGE,
-                    "--%s is not for --stage: a stage is one job, on whose end the next one waits",
-                    options->array ? "array" : "again");
-    if (n > STAGES_MAX)
-        return fail(err, ERR_USAGE, "more than %d stages", STAGES_MAX);
-    cleanup_free struct planned_stage *stages = xcalloc(n, sizeof(*stages));
-    int rc = stages_plan(app, options, common, stages, err);
-    if (rc == 0)
-        rc = stages_submit(app, options, stages, wall_ms, err);
-    for (size_t i = 0; i < n; i++) {
-        submitted_release(&stages[i].verb);
-        stage_release(&stages[i].stage);
-    }
-    return rc;
-}
-
 static int submit_run(struct app *app, void *request, int argc, char **argv, char **command,
                       struct err *err)
 {
@@ -617,13 +470,14 @@ static int submit_run(struct app *app, void *request, int argc, char **argv, cha
     struct sbatch_own own[OWN_MAX];
     struct sbatch_words words;
     (void)command;
-    int rc = sbatch_words_read(own, own_list(own), argc, argv, &words, err);
+    const struct sbatch_beside beside = {own, own_list(own), sbatch_help_ask};
+    int rc = sbatch_words_read(&beside, argc, argv, &words, err);
     if (rc)
         return rc;
     rc = own_parse(&words.own, options, err);
     if (rc == 0 && options->stages.len > 0)
-        rc =
-            stages_run(app, options, &words.options, argc - words.n_read, argv + words.n_read, err);
+        rc = submit_stages(app, options, &words.options, argc - words.n_read, argv + words.n_read,
+                           err);
     else if (rc == 0)
         rc = submit_words(app, options, &words.options, argc - words.n_read, argv + words.n_read,
                           err);
@@ -643,8 +497,8 @@ static const struct opt submit_opts[] = {
     {OPT_FLAG, 0, "dry-run", NULL, "show the script that would be submitted, and submit nothing", FIELD(dry_run)},
     {OPT_FLAG, 0, "follow", NULL, "wait until the work is complete, and show what the job shows; ctrl-c leaves the job alone", FIELD(follow)},
     {OPT_TEXT, 0, "setup", "LINE", "a line of the script before the verb, such as 'source env.sh'", FIELD(setup)},
-    {OPT_DURATION, 0, "drain", "DURATION", "how long before the time limit map and resume begin no new item, and other verbs get SIGTERM (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
-    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map and resume, which lose nothing; 0 for other verbs)", FIELD(again), 0, AGAIN_MAX},
+    {OPT_DURATION, 0, "drain", "DURATION", "how long before the time limit map and resume begin no new item and graph no new job, and other verbs get SIGTERM (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
+    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map, resume and graph, which lose nothing; 0 for other verbs)", FIELD(again), 0, AGAIN_MAX},
     {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: a job of its own, which begins when the stage before it has ended with status 0; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
     {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among N tasks of a job array, K of them at once; one more job begins when all tasks have ended, takes their results, runs what is missing, and makes the output", FIELD(array)},
     {OPT_END},
@@ -656,6 +510,8 @@ static const char *const submit_examples[] = {
     "as many jobs of eight hours as it takes, one after another",
     "muster submit -N4 --gpus-per-node=8 --setup 'source ~/venv/bin/activate' launch train.py",
     "ranks on four nodes, as by muster launch --hosts slurm there",
+    "muster submit -N2 --gpus-per-node=8 --time=12:00:00 graph experiments.yaml",
+    "the jobs of a file on all GPUs of two nodes",
     "muster submit --array 256%64 --gpus-per-node=8 map --items 100000 --shards 2048 -o all.jsonl -- python3 eval.py --from {start} --n {count} --to {output}",
     "a job array of 256 tasks, 64 at once, and a job that makes the output",
     "muster submit --stage 'dump: --gpus 4 -- launch dump.py' --stage 'train: --gpus 8 -- launch train.py'",
@@ -670,10 +526,10 @@ const struct cmd cmd_submit = {
     .args = "[OPTION]... [OPTION of sbatch]... VERB [ARG]...",
     .summary = "run a verb of muster as a Slurm job",
     .details =
-        "VERB and what follows it is what would be typed without Slurm: map, resume, launch and others. Every option before it "
+        "VERB and what follows it is what would be typed without Slurm: map, resume, graph, launch and others. Every option before it "
         "that is not listed here is sbatch's, and is handed on to it. On several nodes the verb runs with --hosts slurm. "
-        "Before the time limit, map and resume finish the items in hand, and the job is submitted again until the work is "
-        "complete; for other verbs that needs --again. muster status, logs and stop know the run at once.",
+        "Before the time limit, map, resume and graph finish what they have in hand, and the job is submitted again until the "
+        "work is complete; for other verbs that needs --again. muster status, logs and stop know the run at once.",
     .opts = submit_opts,
     .examples = submit_examples,
     .reads_words = true,

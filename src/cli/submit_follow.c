@@ -10,16 +10,19 @@
 #include "cli/run_arg.h"
 #include "cli/tail.h"
 #include "store/runs.h"
+#include "store/submission.h"
 #include "submit/look.h"
 
 enum {
-    LOOK_EVERY_MS = 300
+    LOOK_EVERY_MS = 300,
+    LAST_TURNS = 10
 };
 
 struct follow {
     const struct app *app;
     const char *run_dir;
     uint64_t job; /* whose output is shown; 0: none yet */
+    int n_last;   /* looks for its last words, while there is another job */
     char *said;   /* how the job was when that was last said */
     struct tail out, errors;
     struct submitted_look look;
@@ -83,13 +86,28 @@ static void output_end(struct follow *f)
 
 /* ---- the job ---- */
 
-/* The output of the job before it is complete: it has ended. */
+/* A job submits the next one before it has said so, and has ended. If it is killed in between, that is not noted. */
+static bool has_last_words(struct follow *f)
+{
+    struct submission submission;
+    bool has = false;
+    if (f->job == 0 || f->n_last++ >= LAST_TURNS ||
+        submission_read(f->run_dir, &submission, NULL) != 0)
+        return false;
+    for (size_t i = 0; i < submission.n_jobs; i++)
+        has |= submission.jobs[i].id == f->job && submitted_job_is_open(&submission.jobs[i]) &&
+               !submitted_job_is_array(&submission.jobs[i]);
+    submission_release(&submission);
+    return has;
+}
+
 static int job_take(struct follow *f, struct err *err)
 {
     if (f->look.job == f->job)
         return 0;
     int rc = output_print(f, true, err);
     output_end(f);
+    f->n_last = 0;
     f->job = f->look.job;
     tail_begin(&f->out, f, "stdout", STDOUT_FILENO);
     tail_begin(&f->errors, f, "stderr", STDERR_FILENO);
@@ -117,6 +135,8 @@ static int turn(struct follow *f, struct err *err)
     submitted_look_release(&f->look);
     submitted_look(&run, &f->look);
     run_summary_release(&run);
+    if (f->look.goes_on && f->look.job != f->job && has_last_words(f))
+        return output_print(f, false, err);
     rc = job_take(f, err);
     if (rc == 0 && f->look.goes_on) /* how it ended is said behind its last words */
         news_say(f);

@@ -74,26 +74,31 @@ static void ended(void *context, uint32_t job, enum dag_end end, uint64_t now_ms
 }
 
 /* What earlier runs did, read without changing anything. */
-static int past_read(struct graph *graph, struct err *err)
+static int past_open(struct graph *graph, char **earlier, struct err *err)
 {
-    cleanup_free char *earlier = NULL;
-    int rc = graph_run_find(graph->request, &earlier, err);
-    if (rc || !earlier)
-        return rc ? rc : past_take(graph, err);
-    rc = store_open(&graph->shell.store, earlier,
-                    run_is_locked(earlier, NULL) ? STORE_READ : STORE_PEEK, err);
+    int rc = graph_run_find(graph->request, earlier, err);
+    if (rc || !*earlier)
+        return rc;
     graph->is_resumed = true;
-    return rc ? rc : past_take(graph, err);
+    return store_open(&graph->shell.store, *earlier,
+                      run_is_locked(*earlier, NULL) ? STORE_READ : STORE_PEEK, err);
 }
 
-static int jobs_make(struct graph *graph, struct err *err)
+static void jobs_number(struct graph *graph)
 {
     graph->n_jobs = graph->plan->n_jobs;
     graph->jobs = xcalloc(graph->n_jobs + 1, sizeof(*graph->jobs));
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         graph->jobs[i].plan = &graph->plan->jobs[i];
+}
+
+static int jobs_make(struct graph *graph, struct err *err)
+{
+    cleanup_free char *earlier = NULL;
+    jobs_number(graph);
     record_open(graph);
-    int rc = past_read(graph, err);
+    int rc = past_open(graph, &earlier, err);
+    rc = rc ? rc : past_take(graph, err);
     rc = rc ? rc : graph_dag_make(graph, err);
     for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
         rc = graph_dag_add(graph, i, err);
@@ -200,6 +205,19 @@ int graph_dry_run(struct log *log, const char *self_path, const struct graph_req
                    : allocation_take(&graph.allocation, &wish, &holder, err);
     rc = rc ? rc : jobs_make(&graph, err);
     rc = rc ? rc : schedule_print(&graph, plot, err);
+    graph_release(&graph);
+    return rc;
+}
+
+int graph_check(const struct graph_request *request, struct plan *plan, char **earlier,
+                struct err *err)
+{
+    struct graph graph = {.request = request, .plan = plan, .cwd = path_cwd()};
+    *earlier = NULL;
+    jobs_number(&graph);
+    int rc = past_open(&graph, earlier, err);
+    rc = rc ? rc : past_check(&graph, err);
+    store_close(graph.shell.store);
     graph_release(&graph);
     return rc;
 }

@@ -37,6 +37,8 @@ struct graph_request {
     const char *resume_dir;         /* the run to go on with; NULL: it is looked for */
     const char *usual_root;         /* runs_root(NULL) where the command was typed; NULL: here */
     bool fresh;                     /* no earlier run is gone on with */
+    /* from and redo were asked for then, and are not about what was done later; 0: now. Nor is fresh. */
+    uint64_t since_wall_ms;
     bool adopts,
         overwrites; /* outputs that are there, and that no run of this graph made: are taken for done,
                                      * or may be replaced */
@@ -62,6 +64,10 @@ struct graph_request {
  */
 MUST_CHECK int graph_run(struct log *log, const char *self_path, int argc, char **argv,
                          const struct graph_request *request, struct plan *plan, struct err *err);
+
+/* Refuses what can be known before the run begins. *earlier: the run that it will go on with, a new string; NULL: none. */
+MUST_CHECK int graph_check(const struct graph_request *request, struct plan *plan, char **earlier,
+                           struct err *err);
 
 /* A machine, with what a run would have of it. */
 struct planned_host {

@@ -75,6 +75,7 @@ struct graph_job {
     uint64_t mem_peak_bytes;              /* its own, of earlier sessions; 0: unknown */
     uint64_t expected_mem_bytes;          /* that, or what jobs of its stage took; 0: unknown */
     int64_t begun_wall_ms;                /* its first start since it was done last; 0: none */
+    int64_t done_wall_ms;                 /* in an earlier session; 0: it was not */
     uint16_t place;                       /* the hosts that it may use (fleet.places) */
     bool is_wanted;                       /* not excluded by --only */
     bool is_held, is_cancelled;           /* by orders */
@@ -304,7 +305,9 @@ MUST_CHECK int placeholders_fill(const char *text, const struct fill *fills, siz
                                  struct buf *out, struct err *err);
 
 /* past.c */
-/* Reads what earlier sessions did, and decides which jobs are done. */
+/* Reads what earlier sessions did, and whether jobs can be chosen and files are as they may be. */
+MUST_CHECK int past_check(struct graph *graph, struct err *err);
+/* That, and decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);

@@ -131,6 +131,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
         return;
     }
     job->was_done = true;
+    job->done_wall_ms = row->ended_wall_ms;
     job->outs_digest = row->outs_digest;
     job->needs_digest = row->needs_digest;
     job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
@@ -237,12 +238,17 @@ static void stale_tell(struct graph *graph)
                 n - STALE_SHOWN);
 }
 
-int past_take(struct graph *graph, struct err *err)
+int past_check(struct graph *graph, struct err *err)
 {
     learned_open(graph);
     int rc = graph->is_resumed ? rows_read(graph, err) : 0;
     rc = rc ? rc : selection_take(graph, err);
-    rc = rc ? rc : strangers_check(graph, err);
+    return rc ? rc : strangers_check(graph, err);
+}
+
+int past_take(struct graph *graph, struct err *err)
+{
+    int rc = past_check(graph, err);
     if (rc)
         return rc;
     strangers_adopt(graph);
@@ -316,7 +322,9 @@ int selection_take(struct graph *graph, struct err *err)
     for (uint32_t i = 0; i < graph->n_jobs; i++) {
         struct graph_job *job = &graph->jobs[i];
         bool is_from = graph_selected(&request->from, graph->plan, job->plan);
-        if (job->was_done && !job->is_stale &&
+        bool is_new =
+            request->since_wall_ms > 0 && job->done_wall_ms >= (int64_t)request->since_wall_ms;
+        if (job->was_done && !job->is_stale && !is_new &&
             (is_from || graph_selected(&request->redo, graph->plan, job->plan))) {
             stale_note(graph, job, is_from ? "--from names it" : "--redo names it");
             record_job(graph, i, JOB_NONE, NULL); /* so that a resume need not be told */

@@ -147,12 +147,18 @@ static const struct opt_foreign *foreign_find(const struct cmd *cmd, struct str 
     return found;
 }
 
+/* Muster itself gives it, to a muster that it starts. */
+static bool is_hidden(const struct opt *opt)
+{
+    return !opt->help && opt->kind != OPT_ALIAS;
+}
+
 static int unknown_option(const struct cmd *cmd, const char *typed, struct err *err)
 {
     const char *names[128];
     size_t n_names = 0;
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END && n_names < countof(names); opt++)
-        if (opt->name)
+        if (opt->name && !is_hidden(opt))
             names[n_names++] = opt->name;
     size_t len = strcspn(typed, "=");
     const struct opt_foreign *foreign = foreign_find(cmd, (struct str){typed, len});
@@ -463,7 +469,7 @@ void cmd_help(const struct cmd *cmd, struct buf *out)
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
         if (opt->kind == OPT_HEADING)
             buf_addf(out, "%s%s\n", opt == cmd->opts ? "" : "\n", opt->help);
-        else
+        else if (!is_hidden(opt))
             option_help(cmd, opt, out);
     }
     for (const char *const *pair = cmd->examples; pair && pair[0]; pair += 2)
@@ -497,6 +503,8 @@ void cmd_mdoc(const struct cmd *cmd, struct buf *out)
             list_open = false;
             continue;
         }
+        if (is_hidden(opt))
+            continue;
         if (!list_open)
             buf_add_text(out, ".Bl -tag -width Ds\n");
         list_open = true;

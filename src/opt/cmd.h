@@ -50,8 +50,9 @@ struct opt {
     char letter;      /* 0: none */
     const char *name; /* without dashes */
     const char *arg;  /* "SPEC", NULL for flags */
-    const char *help; /* any length, wrapped when printed; with units and default */
-    size_t offset;    /* offsetof(struct <verb>_request, field) */
+    const char *
+        help; /* any length, wrapped when printed; with units and default; NULL: it is not listed */
+    size_t offset; /* offsetof(struct <verb>_request, field) */
     uint64_t min, max;
     int (*parse)(struct str text, void *field, struct err *err);
     /* The field as text that parse() accepts; false: it is not set. Needed only for cmd_words. */

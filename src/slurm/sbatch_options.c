@@ -9,143 +9,138 @@
 #include "base/cleanup.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
-
-enum value_kind {
-    NONE,
-    REQUIRED,
-    OPTIONAL /* only in the same word: "--nice=5", "-koff" */
-};
+#include "slurm/sbatch_help.h"
 
 struct option {
     const char *name;
     char letter;
-    enum value_kind value;
+    enum sbatch_value_kind value;
     const char *same_as; /* the usual name, for one that is another */
 };
 
-/* sbatch(1) of Slurm 22.05 to 26.05. What a version does not have, its sbatch refuses. */
+/* sbatch(1) of Slurm 22.05 to 26.05. What a version does not have, its sbatch refuses; what is not here, it may have. */
 static const struct option options[] = {
-    {"account", 'A', REQUIRED, NULL},
-    {"acctg-freq", 0, REQUIRED, NULL},
-    {"array", 'a', REQUIRED, NULL},
-    {"autocomplete", 0, REQUIRED, NULL},
-    {"batch", 0, REQUIRED, NULL},
-    {"bb", 0, REQUIRED, NULL},
-    {"bbf", 0, REQUIRED, NULL},
-    {"begin", 'b', REQUIRED, NULL},
-    {"chdir", 'D', REQUIRED, NULL},
-    {"cluster", 0, REQUIRED, "clusters"},
-    {"cluster-constraint", 0, REQUIRED, NULL},
-    {"clusters", 'M', REQUIRED, NULL},
-    {"comment", 0, REQUIRED, NULL},
-    {"consolidate-segments", 0, NONE, NULL},
-    {"constraint", 'C', REQUIRED, NULL},
-    {"container", 0, REQUIRED, NULL},
-    {"container-id", 0, REQUIRED, NULL},
-    {"container-type", 0, REQUIRED, NULL},
-    {"context", 0, REQUIRED, NULL},
-    {"contiguous", 0, NONE, NULL},
-    {"core-spec", 'S', REQUIRED, NULL},
-    {"cores-per-socket", 0, REQUIRED, NULL},
-    {"cpu-freq", 0, REQUIRED, NULL},
-    {"cpus-per-gpu", 0, REQUIRED, NULL},
-    {"cpus-per-task", 'c', REQUIRED, NULL},
-    {"deadline", 0, REQUIRED, NULL},
-    {"delay-boot", 0, REQUIRED, NULL},
-    {"dependency", 'd', REQUIRED, NULL},
-    {"distribution", 'm', REQUIRED, NULL},
-    {"error", 'e', REQUIRED, NULL},
-    {"exclude", 'x', REQUIRED, NULL},
-    {"exclusive", 0, OPTIONAL, NULL},
-    {"export", 0, REQUIRED, NULL},
-    {"export-file", 0, REQUIRED, NULL},
-    {"external", 0, NONE, NULL},
-    {"extra", 0, REQUIRED, NULL},
-    {"extra-node-info", 'B', REQUIRED, NULL},
-    {"get-user-env", 0, OPTIONAL, NULL},
-    {"gid", 0, REQUIRED, NULL},
-    {"gpu-bind", 0, REQUIRED, NULL},
-    {"gpu-freq", 0, REQUIRED, NULL},
-    {"gpus", 'G', REQUIRED, NULL},
-    {"gpus-per-node", 0, REQUIRED, NULL},
-    {"gpus-per-socket", 0, REQUIRED, NULL},
-    {"gpus-per-task", 0, REQUIRED, NULL},
-    {"gres", 0, REQUIRED, NULL},
-    {"gres-flags", 0, REQUIRED, NULL},
-    {"help", 'h', NONE, NULL},
-    {"hint", 0, REQUIRED, NULL},
-    {"hold", 'H', NONE, NULL},
-    {"ignore-pbs", 0, NONE, NULL},
-    {"input", 'i', REQUIRED, NULL},
-    {"job-name", 'J', REQUIRED, NULL},
-    {"kill-on-invalid-dep", 0, REQUIRED, NULL},
-    {"licenses", 'L', REQUIRED, NULL},
-    {"mail-type", 0, REQUIRED, NULL},
-    {"mail-user", 0, REQUIRED, NULL},
-    {"mcs-label", 0, REQUIRED, NULL},
-    {"mem", 0, REQUIRED, NULL},
-    {"mem-bind", 0, REQUIRED, NULL},
-    {"mem-per-cpu", 0, REQUIRED, NULL},
-    {"mem-per-gpu", 0, REQUIRED, NULL},
-    {"mem-update", 0, REQUIRED, NULL},
-    {"mincpus", 0, REQUIRED, NULL},
-    {"network", 0, REQUIRED, NULL},
-    {"nice", 0, OPTIONAL, NULL},
-    {"no-kill", 'k', OPTIONAL, NULL},
-    {"no-requeue", 0, NONE, NULL},
-    {"nodefile", 'F', REQUIRED, NULL},
-    {"nodelist", 'w', REQUIRED, NULL},
-    {"nodes", 'N', REQUIRED, NULL},
-    {"ntasks", 'n', REQUIRED, NULL},
-    {"ntasks-per-core", 0, REQUIRED, NULL},
-    {"ntasks-per-gpu", 0, REQUIRED, NULL},
-    {"ntasks-per-node", 0, REQUIRED, NULL},
-    {"ntasks-per-socket", 0, REQUIRED, NULL},
-    {"ntasks-per-tres", 0, REQUIRED, NULL},
-    {"oom-kill-step", 0, OPTIONAL, NULL},
-    {"open-mode", 0, REQUIRED, NULL},
-    {"output", 'o', REQUIRED, NULL},
-    {"overcommit", 'O', NONE, NULL},
-    {"oversubscribe", 's', NONE, NULL},
-    {"parsable", 0, NONE, NULL},
-    {"partition", 'p', REQUIRED, NULL},
-    {"power", 0, REQUIRED, NULL},
-    {"prefer", 0, REQUIRED, NULL},
-    {"priority", 0, REQUIRED, NULL},
-    {"profile", 0, REQUIRED, NULL},
-    {"propagate", 0, OPTIONAL, NULL},
-    {"qos", 'q', REQUIRED, NULL},
-    {"quiet", 'Q', NONE, NULL},
-    {"reboot", 0, NONE, NULL},
-    {"requeue", 0, OPTIONAL, NULL},
-    {"reservation", 0, REQUIRED, NULL},
-    {"resources", 0, REQUIRED, NULL},
-    {"resv-ports", 0, OPTIONAL, NULL},
-    {"segment", 0, REQUIRED, NULL},
-    {"signal", 0, REQUIRED, NULL},
-    {"sockets-per-node", 0, REQUIRED, NULL},
-    {"spread-job", 0, NONE, NULL},
-    {"spread-segments", 0, NONE, NULL},
-    {"stepmgr", 0, NONE, NULL},
-    {"switches", 0, REQUIRED, NULL},
-    {"tasks-per-node", 0, REQUIRED, "ntasks-per-node"},
-    {"test-only", 0, NONE, NULL},
-    {"thread-spec", 0, REQUIRED, NULL},
-    {"threads-per-core", 0, REQUIRED, NULL},
-    {"time", 't', REQUIRED, NULL},
-    {"time-min", 0, REQUIRED, NULL},
-    {"tmp", 0, REQUIRED, NULL},
-    {"tres-bind", 0, REQUIRED, NULL},
-    {"tres-per-task", 0, REQUIRED, NULL},
-    {"uid", 0, REQUIRED, NULL},
-    {"usage", 0, NONE, NULL},
-    {"use-min-nodes", 0, NONE, NULL},
-    {"verbose", 'v', NONE, NULL},
-    {"version", 'V', NONE, NULL},
-    {"wait", 'W', NONE, NULL},
-    {"wait-all-nodes", 0, REQUIRED, NULL},
-    {"wckey", 0, REQUIRED, NULL},
-    {"wrap", 0, REQUIRED, NULL},
+    {"account", 'A', SBATCH_VALUE, NULL},
+    {"acctg-freq", 0, SBATCH_VALUE, NULL},
+    {"array", 'a', SBATCH_VALUE, NULL},
+    {"autocomplete", 0, SBATCH_VALUE, NULL},
+    {"batch", 0, SBATCH_VALUE, NULL},
+    {"bb", 0, SBATCH_VALUE, NULL},
+    {"bbf", 0, SBATCH_VALUE, NULL},
+    {"begin", 'b', SBATCH_VALUE, NULL},
+    {"chdir", 'D', SBATCH_VALUE, NULL},
+    {"cluster", 0, SBATCH_VALUE, "clusters"},
+    {"cluster-constraint", 0, SBATCH_VALUE, NULL},
+    {"clusters", 'M', SBATCH_VALUE, NULL},
+    {"comment", 0, SBATCH_VALUE, NULL},
+    {"consolidate-segments", 0, SBATCH_NO_VALUE, NULL},
+    {"constraint", 'C', SBATCH_VALUE, NULL},
+    {"container", 0, SBATCH_VALUE, NULL},
+    {"container-id", 0, SBATCH_VALUE, NULL},
+    {"container-type", 0, SBATCH_VALUE, NULL},
+    {"context", 0, SBATCH_VALUE, NULL},
+    {"contiguous", 0, SBATCH_NO_VALUE, NULL},
+    {"core-spec", 'S', SBATCH_VALUE, NULL},
+    {"cores-per-socket", 0, SBATCH_VALUE, NULL},
+    {"cpu-freq", 0, SBATCH_VALUE, NULL},
+    {"cpus-per-gpu", 0, SBATCH_VALUE, NULL},
+    {"cpus-per-task", 'c', SBATCH_VALUE, NULL},
+    {"deadline", 0, SBATCH_VALUE, NULL},
+    {"delay-boot", 0, SBATCH_VALUE, NULL},
+    {"dependency", 'd', SBATCH_VALUE, NULL},
+    {"distribution", 'm', SBATCH_VALUE, NULL},
+    {"error", 'e', SBATCH_VALUE, NULL},
+    {"exclude", 'x', SBATCH_VALUE, NULL},
+    {"exclusive", 0, SBATCH_MAYBE_VALUE, NULL},
+    {"export", 0, SBATCH_VALUE, NULL},
+    {"export-file", 0, SBATCH_VALUE, NULL},
+    {"external", 0, SBATCH_NO_VALUE, NULL},
+    {"extra", 0, SBATCH_VALUE, NULL},
+    {"extra-node-info", 'B', SBATCH_VALUE, NULL},
+    {"get-user-env", 0, SBATCH_MAYBE_VALUE, NULL},
+    {"gid", 0, SBATCH_VALUE, NULL},
+    {"gpu-bind", 0, SBATCH_VALUE, NULL},
+    {"gpu-freq", 0, SBATCH_VALUE, NULL},
+    {"gpus", 'G', SBATCH_VALUE, NULL},
+    {"gpus-per-node", 0, SBATCH_VALUE, NULL},
+    {"gpus-per-socket", 0, SBATCH_VALUE, NULL},
+    {"gpus-per-task", 0, SBATCH_VALUE, NULL},
+    {"gres", 0, SBATCH_VALUE, NULL},
+    {"gres-flags", 0, SBATCH_VALUE, NULL},
+    {"help", 'h', SBATCH_NO_VALUE, NULL},
+    {"hint", 0, SBATCH_VALUE, NULL},
+    {"hold", 'H', SBATCH_NO_VALUE, NULL},
+    {"ignore-pbs", 0, SBATCH_NO_VALUE, NULL},
+    {"input", 'i', SBATCH_VALUE, NULL},
+    {"job-name", 'J', SBATCH_VALUE, NULL},
+    {"kill-on-invalid-dep", 0, SBATCH_VALUE, NULL},
+    {"licenses", 'L', SBATCH_VALUE, NULL},
+    {"mail-type", 0, SBATCH_VALUE, NULL},
+    {"mail-user", 0, SBATCH_VALUE, NULL},
+    {"mcs-label", 0, SBATCH_VALUE, NULL},
+    {"mem", 0, SBATCH_VALUE, NULL},
+    {"mem-bind", 0, SBATCH_VALUE, NULL},
+    {"mem-per-cpu", 0, SBATCH_VALUE, NULL},
+    {"mem-per-gpu", 0, SBATCH_VALUE, NULL},
+    {"mem-update", 0, SBATCH_VALUE, NULL},
+    {"mincpus", 0, SBATCH_VALUE, NULL},
+    {"network", 0, SBATCH_VALUE, NULL},
+    {"nice", 0, SBATCH_MAYBE_VALUE, NULL},
+    {"no-kill", 'k', SBATCH_MAYBE_VALUE, NULL},
+    {"no-requeue", 0, SBATCH_NO_VALUE, NULL},
+    {"nodefile", 'F', SBATCH_VALUE, NULL},
+    {"nodelist", 'w', SBATCH_VALUE, NULL},
+    {"nodes", 'N', SBATCH_VALUE, NULL},
+    {"ntasks", 'n', SBATCH_VALUE, NULL},
+    {"ntasks-per-core", 0, SBATCH_VALUE, NULL},
+    {"ntasks-per-gpu", 0, SBATCH_VALUE, NULL},
+    {"ntasks-per-node", 0, SBATCH_VALUE, NULL},
+    {"ntasks-per-socket", 0, SBATCH_VALUE, NULL},
+    {"ntasks-per-tres", 0, SBATCH_VALUE, NULL},
+    {"oom-kill-step", 0, SBATCH_MAYBE_VALUE, NULL},
+    {"open-mode", 0, SBATCH_VALUE, NULL},
+    {"output", 'o', SBATCH_VALUE, NULL},
+    {"overcommit", 'O', SBATCH_NO_VALUE, NULL},
+    {"oversubscribe", 's', SBATCH_NO_VALUE, NULL},
+    {"parsable", 0, SBATCH_NO_VALUE, NULL},
+    {"partition", 'p', SBATCH_VALUE, NULL},
+    {"power", 0, SBATCH_VALUE, NULL},
+    {"prefer", 0, SBATCH_VALUE, NULL},
+    {"priority", 0, SBATCH_VALUE, NULL},
+    {"profile", 0, SBATCH_VALUE, NULL},
+    {"propagate", 0, SBATCH_MAYBE_VALUE, NULL},
+    {"qos", 'q', SBATCH_VALUE, NULL},
+    {"quiet", 'Q', SBATCH_NO_VALUE, NULL},
+    {"reboot", 0, SBATCH_NO_VALUE, NULL},
+    {"requeue", 0, SBATCH_MAYBE_VALUE, NULL},
+    {"reservation", 0, SBATCH_VALUE, NULL},
+    {"resources", 0, SBATCH_VALUE, NULL},
+    {"resv-ports", 0, SBATCH_MAYBE_VALUE, NULL},
+    {"segment", 0, SBATCH_VALUE, NULL},
+    {"signal", 0, SBATCH_VALUE, NULL},
+    {"sockets-per-node", 0, SBATCH_VALUE, NULL},
+    {"spread-job", 0, SBATCH_NO_VALUE, NULL},
+    {"spread-segments", 0, SBATCH_NO_VALUE, NULL},
+    {"stepmgr", 0, SBATCH_NO_VALUE, NULL},
+    {"switches", 0, SBATCH_VALUE, NULL},
+    {"tasks-per-node", 0, SBATCH_VALUE, "ntasks-per-node"},
+    {"test-only", 0, SBATCH_NO_VALUE, NULL},
+    {"thread-spec", 0, SBATCH_VALUE, NULL},
+    {"threads-per-core", 0, SBATCH_VALUE, NULL},
+    {"time", 't', SBATCH_VALUE, NULL},
+    {"time-min", 0, SBATCH_VALUE, NULL},
+    {"tmp", 0, SBATCH_VALUE, NULL},
+    {"tres-bind", 0, SBATCH_VALUE, NULL},
+    {"tres-per-task", 0, SBATCH_VALUE, NULL},
+    {"uid", 0, SBATCH_VALUE, NULL},
+    {"usage", 0, SBATCH_NO_VALUE, NULL},
+    {"use-min-nodes", 0, SBATCH_NO_VALUE, NULL},
+    {"verbose", 'v', SBATCH_NO_VALUE, NULL},
+    {"version", 'V', SBATCH_NO_VALUE, NULL},
+    {"wait", 'W', SBATCH_NO_VALUE, NULL},
+    {"wait-all-nodes", 0, SBATCH_VALUE, NULL},
+    {"wckey", 0, SBATCH_VALUE, NULL},
+    {"wrap", 0, SBATCH_VALUE, NULL},
 };
 
 enum {
@@ -156,6 +151,7 @@ enum {
 struct reader {
     struct option all[OWN_MAX + countof(options)];
     size_t n_own, n_all;
+    bool (*help)(struct buf *out);
     char **argv;
     int argc, at;
     struct sbatch_words *out;
@@ -176,13 +172,20 @@ static void option_store(struct reader *reader, const struct option *option, con
 
 /* ---- names ---- */
 
-static int name_unknown(const struct reader *reader, struct str typed, struct err *err)
+/* NULL: none is. */
+static const char *name_near(const struct reader *reader, struct str typed)
 {
     const char *names[OWN_MAX + countof(options)];
     cleanup_free char *name = xstrndup(typed.at, typed.len);
     for (size_t i = 0; i < reader->n_all; i++)
         names[i] = reader->all[i].name;
-    const char *near = suggest(name, names, reader->n_all);
+    return suggest(name, names, reader->n_all);
+}
+
+static int name_unknown(const struct reader *reader, struct str typed, struct err *err)
+{
+    const char *near = name_near(reader, typed);
+    cleanup_free char *name = xstrndup(typed.at, typed.len);
     if (near)
         return fail(err, ERR_USAGE, "unknown option '--%s' (did you mean '--%s'?)", name, near);
     return fail(err, ERR_USAGE,
@@ -217,21 +220,63 @@ static int name_complete(const struct reader *reader, struct str typed, const st
     return found ? 0 : name_unknown(reader, typed, err);
 }
 
+/* A value that must be, and is not in the same word, is the next one. */
+static int value_take(struct reader *reader, const char *dashes, struct str name,
+                      const char **value, struct err *err)
+{
+    if (reader->at >= reader->argc)
+        return fail(err, ERR_USAGE, "option '%s%.*s' needs a value", dashes, (int)name.len,
+                    name.at);
+    *value = reader->argv[reader->at++];
+    return 0;
+}
+
+/*
+ * An option that is not in the table, of a plugin or of a newer Slurm: true if sbatch names it, or cannot be asked and it
+ * is no misspelt one, and has its value in the same word.
+ */
+static bool is_of_site(const struct reader *reader, struct str typed, bool has_value,
+                       enum sbatch_value_kind *kind)
+{
+    cleanup_buf struct buf help = BUF_INIT;
+    struct err err = {0};
+    if (!reader->help || typed.len == 0)
+        return false;
+    if (reader->help(&help))
+        return sbatch_help_find(buf_str(&help), typed, kind);
+    const struct option *completed = NULL;
+    *kind = SBATCH_VALUE;
+    return has_value && name_complete(reader, typed, &completed, &err) != 0 &&
+           !name_near(reader, typed);
+}
+
+static int site_read(struct reader *reader, struct str name, enum sbatch_value_kind kind,
+                     const char *value, struct err *err)
+{
+    int rc = kind == SBATCH_VALUE && !value ? value_take(reader, "--", name, &value, err) : 0;
+    if (rc == 0)
+        env_list_add(&reader->out->options,
+                     value ? xasprintf("--%.*s=%s", (int)name.len, name.at, value)
+                           : xasprintf("--%.*s", (int)name.len, name.at));
+    return rc;
+}
+
 static int long_read(struct reader *reader, const char *word, struct err *err)
 {
-    size_t len = strcspn(word, "=");
-    const char *value = word[len] == '=' ? word + len + 1 : NULL;
-    const struct option *option = name_find(reader, (struct str){word, len});
-    if (!option && name_complete(reader, (struct str){word, len}, &option, err) != 0)
+    struct str name = {word, strcspn(word, "=")};
+    const char *value = word[name.len] == '=' ? word + name.len + 1 : NULL;
+    const struct option *option = name_find(reader, name);
+    enum sbatch_value_kind kind;
+    if (!option && is_of_site(reader, name, value, &kind))
+        return site_read(reader, name, kind, value, err);
+    if (!option && name_complete(reader, name, &option, err) != 0)
         return ERR_USAGE;
     ASSERT(option);
-    if (option->value == NONE && value)
+    if (option->value == SBATCH_NO_VALUE && value)
         return fail(err, ERR_USAGE, "option '--%s' takes no value", option->name);
-    if (option->value == REQUIRED && !value) {
-        if (reader->at >= reader->argc)
-            return fail(err, ERR_USAGE, "option '--%s' needs a value", option->name);
-        value = reader->argv[reader->at++];
-    }
+    if (option->value == SBATCH_VALUE && !value &&
+        value_take(reader, "--", str_of(option->name), &value, err) != 0)
+        return ERR_USAGE;
     option_store(reader, option, value);
     return 0;
 }
@@ -254,15 +299,13 @@ static int letters_read(struct reader *reader, const char *letters, struct err *
         const char *value = at[1] ? at + 1 : NULL;
         if (!option)
             return fail(err, ERR_USAGE, "unknown option '-%c'; see muster submit --help", *at);
-        if (option->value == NONE) {
+        if (option->value == SBATCH_NO_VALUE) {
             option_store(reader, option, NULL);
             continue;
         }
-        if (option->value == REQUIRED && !value) {
-            if (reader->at >= reader->argc)
-                return fail(err, ERR_USAGE, "option '-%c' needs a value", *at);
-            value = reader->argv[reader->at++];
-        }
+        if (option->value == SBATCH_VALUE && !value &&
+            value_take(reader, "-", (struct str){at, 1}, &value, err) != 0)
+            return ERR_USAGE;
         option_store(reader, option, value);
         break;
     }
@@ -271,15 +314,19 @@ static int letters_read(struct reader *reader, const char *letters, struct err *
 
 /* ---- all words ---- */
 
-int sbatch_words_read(const struct sbatch_own *own, size_t n_own, int argc, char **argv,
+int sbatch_words_read(const struct sbatch_beside *beside, int argc, char **argv,
                       struct sbatch_words *out, struct err *err)
 {
-    struct reader reader = {.argv = argv, .argc = argc, .out = out, .n_own = n_own};
+    static const struct sbatch_beside nothing;
+    const struct sbatch_beside *b = beside ? beside : &nothing;
+    struct reader reader = {
+        .argv = argv, .argc = argc, .out = out, .n_own = b->n_own, .help = b->help};
     *out = (struct sbatch_words){0};
-    ASSERT(n_own <= OWN_MAX);
-    for (size_t i = 0; i < n_own; i++)
+    ASSERT(b->n_own <= OWN_MAX);
+    for (size_t i = 0; i < b->n_own; i++)
         reader.all[reader.n_all++] =
-            (struct option){own[i].name, own[i].letter, own[i].takes_value ? REQUIRED : NONE, NULL};
+            (struct option){b->own[i].name, b->own[i].letter,
+                            b->own[i].takes_value ? SBATCH_VALUE : SBATCH_NO_VALUE, NULL};
     for (size_t i = 0; i < countof(options); i++)
         reader.all[reader.n_all++] = options[i];
     int rc = 0;
@@ -351,7 +398,8 @@ void sbatch_variables_read(const char *const *environment, struct env_list *list
         if (!option || is_own_matter(option) || sbatch_value(list, usual_name(option)) ||
             str_equal(value, STR("0")) || str_equal(value, STR("no")))
             continue;
-        bool has_value = option->value == REQUIRED || (option->value == OPTIONAL && value.len > 0);
+        bool has_value =
+            option->value == SBATCH_VALUE || (option->value == SBATCH_MAYBE_VALUE && value.len > 0);
         env_list_add(list, has_value ? xasprintf("--%s=%s", usual_name(option), value.at)
                                      : xasprintf("--%s", usual_name(option)));
     }

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "base/buf.h"
 #include "base/env_list.h"
 #include "base/err.h"
 
@@ -16,6 +17,13 @@ struct sbatch_own {
     bool takes_value;
 };
 
+/* What there may be besides the options of sbatch that are known here. */
+struct sbatch_beside {
+    const struct sbatch_own *own;
+    size_t n_own;
+    bool (*help)(struct buf *out); /* sbatch_help_ask(); NULL: no others */
+};
+
 struct sbatch_words {
     struct env_list options; /* sbatch's, each one word and spelt out: "--partition=gpu" */
     struct env_list own;     /* the caller's, likewise */
@@ -24,9 +32,10 @@ struct sbatch_words {
 
 /*
  * Reads the words of argv up to the first operand as getopt_long(3) does: "--name=value", "--name value", the
- * beginning of a name that is that of no other, letters in one word, "--" as the end. ERR_USAGE, with "did you mean".
+ * beginning of a name that is that of no other, letters in one word, "--" as the end. An option that is known to sbatch
+ * alone is taken by its whole name. ERR_USAGE, with "did you mean". `beside`: NULL for nothing.
  */
-MUST_CHECK int sbatch_words_read(const struct sbatch_own *own, size_t n_own, int argc, char **argv,
+MUST_CHECK int sbatch_words_read(const struct sbatch_beside *beside, int argc, char **argv,
                                  struct sbatch_words *out, struct err *err);
 /*
  * Adds what variables such as SBATCH_PARTITION ask for and no word does. In a script they would come before its own lines,

@@ -198,6 +198,20 @@ bool submitted_job_is_array(const struct submitted_job *job)
     return job->role && strcmp(job->role, "tasks") == 0;
 }
 
+int64_t submission_since_ms(const struct submission *submission)
+{
+    bool has_begun = false;
+    int64_t since_ms = 0;
+    for (size_t i = 0; i < submission->n_jobs; i++) {
+        const struct submitted_job *job = &submission->jobs[i];
+        bool is_of_user = job->submitted_ms > 0 && !job->is_again;
+        since_ms = is_of_user ? job->submitted_ms : since_ms;
+        has_begun = (has_begun && !is_of_user) ||
+                    (job->event != JOB_SUBMITTED && job->event != JOB_CANCELLED);
+    }
+    return has_begun ? since_ms : 0;
+}
+
 uint64_t submission_count_again(const struct submission *submission)
 {
     uint64_t n = 0;

@@ -76,5 +76,7 @@ static inline bool submitted_job_is_open(const struct submitted_job *job)
 {
     return job->event < JOB_ENDED;
 }
+/* When the user submitted the work, if it has begun since then; 0: it has not. */
+int64_t submission_since_ms(const struct submission *submission);
 /* How often jobs have submitted one again since the user did. */
 uint64_t submission_count_again(const struct submission *submission);

@@ -31,7 +31,8 @@ const char *again_why(enum again_verdict verdict)
 static bool is_left_off(const struct again_facts *facts)
 {
     bool is_by_signal = facts->status == 128 + SIGTERM || facts->status == 128 + SIGKILL;
-    return facts->is_killed || facts->status == STATUS_STOPPED ||
+    bool is_at_limit = facts->is_limit_near && facts->is_ended; /* what it ran was ended as well */
+    return facts->is_killed || facts->status == STATUS_STOPPED || is_at_limit ||
            (facts->is_limit_near && is_by_signal);
 }
 

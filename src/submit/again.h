@@ -8,14 +8,15 @@
 #include <stdint.h>
 
 /* id, is the job submitted again, why or why not */
-#define AGAIN_VERDICTS(X)                                                                        \
-    X(DONE, false, "all is done")                                                                \
-    X(FAILED, false, "it failed, and would fail again")                                          \
-    X(STOPPED, false, "it was stopped by muster stop")                                           \
-    X(CANCELLED, false, "it was interrupted by scancel or by Slurm")                             \
-    X(FORBIDDEN, false, "its time was over (--again says how often it is submitted again)")      \
-    X(BOUND, false, "it was submitted again as often as --again allows")                         \
-    X(NO_GAIN, false, "nothing was gained in its time: an item takes longer than a job may run") \
+#define AGAIN_VERDICTS(X)                                                                     \
+    X(DONE, false, "all is done")                                                             \
+    X(FAILED, false, "it failed, and would fail again")                                       \
+    X(STOPPED, false, "it was stopped by muster stop")                                        \
+    X(CANCELLED, false, "it was interrupted by scancel or by Slurm")                          \
+    X(FORBIDDEN, false, "its time was over (--again says how often it is submitted again)")   \
+    X(BOUND, false, "it was submitted again as often as --again allows")                      \
+    X(NO_GAIN, false,                                                                         \
+      "nothing was gained in its time: an item, or a job of a graph, takes longer than that") \
     X(GOES_ON, true, "its time was over, and work is left")
 
 enum again_verdict {

@@ -24,6 +24,7 @@
 #include "store/submission.h"
 #include "submit/again.h"
 #include "submit/batch.h"
+#include "submit/gain.h"
 #include "submit/queue_answer.h"
 #include "submit/tasks.h"
 
@@ -44,27 +45,21 @@ struct job {
     int status;      /* of the child, when it has ended */
     int64_t limit_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
     bool drain_is_due;
-    bool is_over; /* a job to follow is submitted, or is not to be */
+    bool is_over;     /* a job to follow is submitted, or is not to be */
+    int64_t since_ms; /* the user submitted it then, and it has begun before; 0: it begins now */
     struct again_facts facts;
 };
 
 /* ---- the run's folder ---- */
 
-static uint64_t settled_count(const char *run_dir)
+/* A graph that was submitted again may have jobs which are done, and are to run again. */
+static bool is_finished(const struct job *job)
 {
     struct run_summary run = {0};
-    uint64_t n = 0;
-    if (run_inspect(run_dir, &run, NULL) == 0)
-        n = run.items_done + run.items_failed;
-    run_summary_release(&run);
-    return n;
-}
-
-static bool is_finished(const struct job_request *r)
-{
-    struct run_summary run = {0};
-    bool is =
-        r->has_ledger && run_inspect(r->run_dir, &run, NULL) == 0 && run.state == RUN_FINISHED;
+    const struct job_request *r = job->request;
+    bool is = r->has_ledger && run_inspect(r->run_dir, &run, NULL) == 0 &&
+              run.state == RUN_FINISHED &&
+              (job->since_ms > 0 || !run.verb || strcmp(run.verb, "graph") != 0);
     run_summary_release(&run);
     return is;
 }
@@ -125,6 +120,17 @@ static uint64_t number_of_variable(const char *name)
     return text && u64_parse(str_of(text), 0, UINT32_MAX, &number, NULL) == 0 ? number : 0;
 }
 
+static int past_look(struct job *job, struct err *err)
+{
+    struct submission submission;
+    int rc = submission_read(job->request->run_dir, &submission, err);
+    if (rc)
+        return rc;
+    job->since_ms = submission_since_ms(&submission);
+    submission_release(&submission);
+    return 0;
+}
+
 static int begin_note(const struct job *job, struct err *err)
 {
     uint64_t n_restarts = number_of_variable("SLURM_RESTART_COUNT");
@@ -140,15 +146,18 @@ static int begin_note(const struct job *job, struct err *err)
 
 static _Noreturn void child_become(const struct job *job, pid_t parent)
 {
-    size_t n = 0;
-    while (job->request->words[n])
-        n++;
-    char **argv = xcalloc(n + 2, sizeof(*argv));
-    size_t n_own = job->request->is_program ? 0 : 1;
-    if (n_own > 0)
-        argv[0] = xstrdup(job->request->self_path);
-    for (size_t i = 0; i < n; i++)
-        argv[i + n_own] = job->request->words[i];
+    const struct job_request *r = job->request;
+    size_t n_words = 0, n = 0;
+    while (r->words[n_words])
+        n_words++;
+    char **argv = xcalloc(n_words + 3, sizeof(*argv));
+    if (!r->is_program)
+        argv[n++] = xstrdup(r->self_path);
+    argv[n++] = r->words[0];
+    if (r->has_ledger && job->since_ms > 0)
+        argv[n++] = xasprintf("--since=%lld", (long long)job->since_ms);
+    for (size_t i = 1; i < n_words; i++)
+        argv[n++] = r->words[i];
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, &job->signals_before, NULL);
     if (getppid() == parent)
@@ -255,7 +264,7 @@ static void facts_complete(struct job *job)
     const struct job_request *r = job->request;
     if (!r->has_ledger)
         return;
-    job->facts.n_done = settled_count(r->run_dir);
+    job->facts.n_done = gain_count(r->run_dir);
     if (!job->facts.is_limit_near && !job->facts.is_ended && run_stop_asked(r->run_dir, &how))
         job->facts.is_stopped = true;
 }
@@ -336,10 +345,11 @@ static int work(struct job *job, struct err *err)
     int rc = submission_read(job->request->run_dir, &submission, err);
     if (rc)
         return rc;
-    job->facts = (struct again_facts){.knows_gain = job->request->has_ledger,
-                                      .n_done_before = settled_count(job->request->run_dir),
-                                      .n_again = submission_count_again(&submission),
-                                      .again_max = job->request->again_max};
+    job->facts =
+        (struct again_facts){.knows_gain = job->request->has_ledger && !job->request->gains_unseen,
+                             .n_done_before = gain_count(job->request->run_dir),
+                             .n_again = submission_count_again(&submission),
+                             .again_max = job->request->again_max};
     submission_release(&submission);
     rc = child_start(job, err);
     if (rc == 0)
@@ -400,9 +410,9 @@ int job_run(const struct job_request *request, struct err *err)
         return rc;
     signals_block(&job);
     rc = folder_take(&job, err);
-    if (rc == 0)
-        rc = begin_note(&job, err);
-    if (rc == 0 && is_finished(request)) {
+    rc = rc ? rc : past_look(&job, err);
+    rc = rc ? rc : begin_note(&job, err);
+    if (rc == 0 && is_finished(&job)) {
         talk("run %s is complete", path_basename(request->run_dir));
         rc = note(&job, (struct job_record){.event = JOB_ENDED, .why = again_why(AGAIN_DONE)}, err);
     } else if (rc == 0) {

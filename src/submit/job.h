@@ -14,9 +14,10 @@
 struct job_request {
     const char *self_path;
     const char *run_dir;
-    bool has_ledger;  /* the verb's run is in run_dir, with a lock of its own */
-    bool is_program;  /* the words are those of another program than muster */
-    uint64_t n_tasks; /* of the array that did the work before this job; 0: there is none */
+    bool has_ledger;   /* the verb's run is in run_dir, with a lock of its own */
+    bool gains_unseen; /* its programs may gain what is in no ledger: they go on from checkpoints */
+    bool is_program;   /* the words are those of another program than muster */
+    uint64_t n_tasks;  /* of the array that did the work before this job; 0: there is none */
     uint64_t again_max;
     char **words; /* the verb and what follows, NULL-terminated */
 };

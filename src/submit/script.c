@@ -154,6 +154,7 @@ static void command_add(const struct script_request *r, struct buf *out)
     word_add(out, r->program);
     buf_addf(out, " job --again=%llu", (unsigned long long)r->again_max);
     buf_add_text(out, r->has_ledger ? " --ledger" : "");
+    buf_add_text(out, r->gains_unseen ? " --gains-unseen" : "");
     buf_add_text(out, r->is_program ? " --program" : "");
     if (r->n_tasks > 0)
         buf_addf(out, " --tasks=%llu", (unsigned long long)r->n_tasks);

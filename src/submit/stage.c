@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/shell.h"
 #include "base/xalloc.h"
+#include "slurm/sbatch_help.h"
 #include "slurm/sbatch_options.h"
 
 enum {
@@ -44,7 +45,8 @@ static int words_read(const char *text, const struct env_list *common, struct st
     if (rc)
         return rc;
     env_end(&out->typed);
-    rc = sbatch_words_read(NULL, 0, (int)out->typed.len, out->typed.at, &words, err);
+    const struct sbatch_beside beside = {.help = sbatch_help_ask};
+    rc = sbatch_words_read(&beside, (int)out->typed.len, out->typed.at, &words, err);
     if (rc)
         return rc;
     options_join(common, &words.options, &out->options);

@@ -29,3 +29,35 @@ submit_said() { output=$stderr says "$@"; }
 last_job() { jq -s 'map(.job) | max' muster-runs/latest/jobs.jsonl; }
 is_over() { [ -z "$(squeue -h -j "$1" 2>/dev/null)" ]; }
 is_complete() { [ -e out.txt ] && is_over "$(last_job)"; }
+
+# What became of the jobs of the latest run, by its jobs.jsonl: events NAME [FIELD].
+events() { jq -r "select(.event == \"$1\") | .${2:-job}" muster-runs/latest/jobs.jsonl; }
+has_events() { [ "$(events "$1" | wc -l)" -ge "$2" ]; }
+is_in_state() { [ "$(squeue -h -t all -j "$1" -o %T)" = "$2" ]; }
+state() {
+    rm -rf cache
+    "$MUSTER" ls --json | jq -r .state
+}
+has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq '.done // 0')" -ge "$1" ] 2>/dev/null; }
+
+# As Slurm does before the time limit; only the script gets it.
+limit_comes() { scancel --signal=USR1 --batch "$1"; }
+# Jobs that run have no time left, as far as squeue says.
+time_is_over() {
+    mkdir bin
+    worker bin/squeue <<END2
+#!/bin/sh
+$(command -v squeue) "\$@" | awk -F'|' -v OFS='|' '\$2 == "RUNNING" { \$5 = '"\$(date +%s)"' } { print }'
+END2
+    PATH=$PWD/bin:$PATH
+}
+
+# It meets its limit: the script is told before, and all processes of it later. Then the script is submitted again, or not.
+limit_is_met() {
+    local n
+    n=$(events ended | wc -l)
+    limit_comes "$1"
+    wait_for holds muster-runs/latest/stop drain
+    scancel "$1"
+    wait_for has_events ended $((n + 1))
+}

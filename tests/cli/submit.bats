@@ -22,15 +22,6 @@ long_job() {
 
 setup() { cluster_setup; }
 
-events() { jq -r "select(.event == \"$1\") | .${2:-job}" muster-runs/latest/jobs.jsonl; }
-has_events() { [ "$(events "$1" | wc -l)" -ge "$2" ]; }
-is_in_state() { [ "$(squeue -h -t all -j "$1" -o %T)" = "$2" ]; }
-state() {
-    rm -rf cache
-    "$MUSTER" ls --json | jq -r .state
-}
-has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq '.done // 0')" -ge "$1" ] 2>/dev/null; }
-
 # A filter that notes each item when it begins it.
 noting_filter() {
     mkdir begun
@@ -173,18 +164,6 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     [ "$(state | head -1)" = stopped ]
 }
 
-# As Slurm does before the time limit; only the script gets it.
-limit_comes() { scancel --signal=USR1 --batch "$1"; }
-# Jobs that run have no time left, as far as squeue says.
-time_is_over() {
-    mkdir bin
-    worker bin/squeue <<END2
-#!/bin/sh
-$(command -v squeue) "\$@" | awk -F'|' -v OFS='|' '\$2 == "RUNNING" { \$5 = '"\$(date +%s)"' } { print }'
-END2
-    PATH=$PWD/bin:$PATH
-}
-
 @test "before the time limit the work is drained, and submitted again until it is complete: each item is begun once" {
     seq 1 200 >in.txt
     noting_filter
@@ -229,7 +208,7 @@ END2
     wait_for holds muster-runs/latest/stop drain
     scancel "$(last_job)"
     wait_for has_events ended 2
-    [ "$(events ended why | tail -1)" = "nothing was gained in its time: an item takes longer than a job may run" ]
+    [ "$(events ended why | tail -1)" = "nothing was gained in its time: an item, or a job of a graph, takes longer than that" ]
     [ "$(state)" = stopped ]
     touch go
     submit --follow resume latest

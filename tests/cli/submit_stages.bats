@@ -12,6 +12,62 @@ teardown_file() { cluster_down; }
 
 setup() { cluster_setup; }
 
+# A plugin of the site's, as those for containers are: --site-image=NAME comes to the job as a variable.
+site_plugin() {
+    local version
+    version=$(sbatch -V | sed 's/^[^0-9]*//; s/[.-]/ /g')
+    command -v cc >/dev/null || skip "no C compiler here"
+    set -- $version
+    cat >spank.c <<END
+#include <stddef.h>
+struct spank_option { char *name, *arginfo, *usage; int has_arg, val; int (*cb)(int, const char *, int); };
+int spank_job_control_setenv(void *, const char *, const char *, int);
+int spank_option_register(void *, struct spank_option *);
+const char plugin_name[] = "site", plugin_type[] = "spank";
+const unsigned plugin_version = $1 << 16 | ${2#0} << 8 | ${3%%[!0-9]*}, spank_plugin_version = 1;
+static char image[256];
+static int take(int val, const char *arg, int remote)
+{
+    for (size_t i = 0; arg && arg[i] && i < sizeof(image) - 1; i++)
+        image[i] = arg[i];
+    return 0;
+}
+static struct spank_option options[] = {{"site-image", "IMAGE", "[site] the image", 1, 0, take},
+    {"par", "WHAT", "[site] a name that begins another one", 1, 1, take}};
+int slurm_spank_init(void *spank, int argc, char **argv)
+{
+    return spank_option_register(spank, &options[0]) || spank_option_register(spank, &options[1]);
+}
+int slurm_spank_init_post_opt(void *spank, int argc, char **argv)
+{
+    return image[0] ? spank_job_control_setenv(spank, "SITE_IMAGE", image, 1), 0 : 0;
+}
+END
+    cc -shared -fPIC -o "$BATS_FILE_TMPDIR/spank.so" spank.c
+    echo "required $BATS_FILE_TMPDIR/spank.so" >"$BATS_FILE_TMPDIR/slurm/plugstack.conf"
+}
+
+@test "options of the site's plugins are handed on, and are the beginning of no other's name" {
+    site_plugin
+    sbatch --help | grep -q -- "--site-image=IMAGE"
+    submit --dry-run --site-image=a#b:c --par x --part debug each -g cpu:1 -- true
+    ended_with 0
+    says '#SBATCH "--site-image=a#b:c"' "#SBATCH --par=x" "#SBATCH --partition=debug"
+    submit --follow --site-image=a#b:c each -g cpu:1 -- sh -c 'env | grep SITE_IMAGE'
+    ended_with 0
+    says "SITE_IMAGE=a#b:c"
+    submit --site-imag=a each -g cpu:1 -- true
+    ended_with 2
+    submit_said "unknown option '--site-imag'"
+    submit --partitoin=debug each -g cpu:1 -- true
+    ended_with 2
+    submit_said "did you mean '--partition'?"
+    rm "$BATS_FILE_TMPDIR/slurm/plugstack.conf"
+    submit --site-image=a each -g cpu:1 -- true
+    ended_with 2
+    submit_said "sbatch has none of this name"
+}
+
 roles() { jq -r 'select(.role) | .role' muster-runs/latest/jobs.jsonl; }
 job_of() { jq -r "select(.role == \"$1\" and .event == \"submitted\") | .job" muster-runs/latest/jobs.jsonl | tail -1; }
 status_now() {

@@ -32,7 +32,7 @@ static void check_words(const struct sbatch_words *words)
     for (size_t i = 0; i < words->options.len; i++)
         env_list_add(&copy, xstrdup(words->options.at[i]));
     env_end(&copy);
-    if (sbatch_words_read(NULL, 0, (int)copy.len, copy.at, &again, &err) != 0)
+    if (sbatch_words_read(NULL, (int)copy.len, copy.at, &again, &err) != 0)
         BUG("%s", err.text);
     ASSERT(again.options.len == words->options.len && again.n_read == (int)copy.len);
     for (size_t i = 0; i < copy.len; i++)
@@ -66,11 +66,12 @@ int fuzz_target(const uint8_t *data, size_t size)
     cleanup_free char *line = xstrndup(first.at, first.len);
     struct env_list typed = {0};
     struct sbatch_words words;
+    const struct sbatch_beside beside = {.own = own, .n_own = countof(own)};
     for (size_t i = 0; i < countof(texts); i++)
         texts[i] = part_cut(&rest);
     if (shell_words(line, &typed, NULL) == 0) {
         env_end(&typed);
-        if (sbatch_words_read(own, countof(own), (int)typed.len, typed.at, &words, NULL) == 0) {
+        if (sbatch_words_read(&beside, (int)typed.len, typed.at, &words, NULL) == 0) {
             ASSERT(words.n_read <= (int)typed.len);
             check_words(&words);
             check_judgement(texts, &words.options);

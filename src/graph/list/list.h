@@ -84,6 +84,9 @@ MUST_CHECK int graph_list_plan(const struct graph_list *list, const struct graph
 MUST_CHECK int graph_list_read(const struct graph_list_wish *wish, struct plan *out,
                                struct err *err);
 
+/* Do the words make it read input_fd? */
+bool graph_list_reads_input(const struct graph_list_wish *wish);
+
 /* Writes the arguments of a job, counted from 0, to out, which has room for n_sources. */
 void graph_list_arguments(const struct graph_list *list, size_t job, struct str *out);
 

@@ -228,6 +228,19 @@ static int groups_read(struct graph_list *list, const struct graph_list_wish *wi
     return 0;
 }
 
+bool graph_list_reads_input(const struct graph_list_wish *wish)
+{
+    bool are_files = false, has_marks = false;
+    for (size_t i = 0; i < wish->n_words; i++) {
+        bool begins = is_mark(wish->words[i]);
+        has_marks |= begins;
+        if (are_files && !begins && strcmp(wish->words[i], "-") == 0)
+            return true;
+        are_files = begins ? wish->words[i][3] == ':' : are_files;
+    }
+    return wish->takes_input && !has_marks;
+}
+
 static int headers_take(struct graph_list *list, struct err *err)
 {
     for (size_t i = 0; i < list->n_sources; i++) {

@@ -50,7 +50,7 @@ static void options_read(const char *line, struct sbatch_words *words)
     struct err err = {0};
     assert_int_equal(shell_words(line, &typed, &err), 0);
     env_end(&typed);
-    if (sbatch_words_read(NULL, 0, (int)typed.len, typed.at, words, &err) != 0)
+    if (sbatch_words_read(NULL, (int)typed.len, typed.at, words, &err) != 0)
         fail_msg("'%s': %s", line, err.text);
     env_list_release(&typed);
 }

@@ -8,11 +8,32 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/shell.h"
+#include "slurm/sbatch_help.h"
 #include "slurm/sbatch_options.h"
 #include "slurm/sbatch_request.h"
 
 static const struct sbatch_own own[] = {
     {"dry-run", 0, false}, {"follow", 'f', false}, {"stage", 0, true}, {"quiet", 'q', false}};
+
+static bool has_slurm = true;
+
+/* As `sbatch --help` prints it. */
+static bool help_of_a_site(struct buf *out)
+{
+    if (has_slurm)
+        buf_add_text(out,
+                     "Usage: sbatch [OPTIONS(0)...] [ : [OPTIONS(N)...]] script(0) [args(0)...]\n"
+                     "\nParallel run options:\n"
+                     "  -a, --array=indexes         job array index values; see --nowhere=x\n"
+                     "      --later=when            an option of a newer Slurm\n"
+                     "\nOptions provided by plugins:\n"
+                     "      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH\n"
+                     "                              [pyxis] the image to use\n"
+                     "      --no-container-remap-root\n"
+                     "      --par=what              a name that begins another one\n"
+                     "      --site[=how]            with or without a value\n");
+    return has_slurm;
+}
 
 static int read_line(const char *line, struct env_list *typed, struct sbatch_words *words,
                      struct err *err)
@@ -20,7 +41,8 @@ static int read_line(const char *line, struct env_list *typed, struct sbatch_wor
     *typed = (struct env_list){0};
     assert_int_equal(shell_words(line, typed, err), 0);
     env_end(typed);
-    return sbatch_words_read(own, countof(own), (int)typed->len, typed->at, words, err);
+    const struct sbatch_beside beside = {own, countof(own), help_of_a_site};
+    return sbatch_words_read(&beside, (int)typed->len, typed->at, words, err);
 }
 
 static void words_add(const struct env_list *list, struct buf *out)
@@ -74,6 +96,21 @@ static void the_callers_options_come_first(void **state)
     expect("--quiet map", " | --quiet | 1");
 }
 
+static void options_of_the_site_are_handed_on_and_stand_for_no_other(void **state)
+{
+    (void)state;
+    expect("--container-image=a#b:c map", "--container-image=a#b:c |  | 1");
+    expect("--container-image a#b:c map", "--container-image=a#b:c |  | 2");
+    expect("--no-container-remap-root map", "--no-container-remap-root |  | 1");
+    expect("--par=x --part=y map", "--par=x --partition=y |  | 2");
+    expect("--site map", "--site |  | 1");
+    expect("--site=x --later=y map", "--site=x --later=y |  | 2");
+    has_slurm = false; /* then a value in the same word says what is handed on */
+    expect("--container-mounts=/a:/b --part=y map",
+           "--container-mounts=/a:/b --partition=y |  | 2");
+    has_slurm = true;
+}
+
 static void what_is_wrong_is_said(void **state)
 {
     (void)state;
@@ -84,6 +121,11 @@ static void what_is_wrong_is_said(void **state)
         {"--folow map", "did you mean '--follow'?"},
         {"--gpus-per=1 map", "'--gpus-per' may be --gpus-per-node or --gpus-per-socket"},
         {"--frobnicate map", "sbatch has none of this name"},
+        {"--frobnicate=x map", "sbatch has none of this name"},
+        {"--nowhere=x map", "unknown option '--nowhere'"},
+        {"--container-imag=x map", "unknown option '--container-imag'"},
+        {"--container-image", "option '--container-image' needs a value"},
+        {"--partitoin=x map", "did you mean '--partition'?"},
         {"--=x map", "unknown option '--'"},
         {"-p", "option '-p' needs a value"},
         {"--partition", "option '--partition' needs a value"},
@@ -234,6 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_are_spelt_out_up_to_the_verb),
         cmocka_unit_test(the_callers_options_come_first),
+        cmocka_unit_test(options_of_the_site_are_handed_on_and_stand_for_no_other),
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(the_last_value_counts),
         cmocka_unit_test(variables_stand_in_for_options_that_are_not_typed),

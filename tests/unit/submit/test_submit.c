@@ -21,7 +21,7 @@ static int script_of(const char *const *typed, const char *const *words, struct 
     struct sbatch_words options;
     env_list_add_words(&list, typed);
     env_end(&list);
-    int rc = sbatch_words_read(NULL, 0, (int)list.len, list.at, &options, err);
+    int rc = sbatch_words_read(NULL, (int)list.len, list.at, &options, err);
     assert_int_equal(rc, 0);
     const struct script_request request = {.program = "/opt/muster",
                                            .run_dir = "/runs/50% of it",
@@ -104,6 +104,7 @@ static void a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_some
         {{.status = 75, .is_ended = true, .is_limit_near = true, .is_killed = true, .again_max = 9},
          AGAIN_GOES_ON},
         {{.status = 1, .is_limit_near = true, .again_max = 9}, AGAIN_FAILED},
+        {{.status = 1, .is_limit_near = true, .is_ended = true, .again_max = 9}, AGAIN_GOES_ON},
         {{.status = 2, .again_max = 9}, AGAIN_FAILED},
     };
     (void)state;
@@ -205,6 +206,35 @@ static void lines_that_are_no_records_are_passed_over(void **state)
     submission_release(&submission);
 }
 
+static void work_has_begun_if_a_job_has_started_since_the_user_submitted_it(void **state)
+{
+    static const struct {
+        const char *lines;
+        int64_t since_ms;
+    } cases[] = {
+        {"", 0},
+        {"{\"at\":10,\"job\":7,\"event\":\"submitted\",\"verb\":\"graph\"}\n", 0},
+        {"{\"at\":10,\"job\":7,\"event\":\"submitted\",\"verb\":\"graph\"}\n"
+         "{\"at\":11,\"job\":7,\"event\":\"started\"}\n",
+         10},
+        {"{\"at\":10,\"job\":7,\"event\":\"submitted\",\"verb\":\"graph\"}\n"
+         "{\"at\":11,\"job\":7,\"event\":\"ended\"}\n"
+         "{\"at\":12,\"job\":8,\"event\":\"submitted\"}\n",
+         10},
+        {"{\"at\":10,\"job\":7,\"event\":\"submitted\",\"verb\":\"graph\"}\n"
+         "{\"at\":11,\"job\":7,\"event\":\"ended\"}\n"
+         "{\"at\":12,\"job\":8,\"event\":\"submitted\",\"verb\":\"graph\"}\n",
+         0},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct submission submission;
+        submission_parse(str_of(cases[i].lines), &submission);
+        assert_int_equal(submission_since_ms(&submission), cases[i].since_ms);
+        submission_release(&submission);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_something),
         cmocka_unit_test(the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger),
         cmocka_unit_test(lines_that_are_no_records_are_passed_over),
+        cmocka_unit_test(work_has_begun_if_a_job_has_started_since_the_user_submitted_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
