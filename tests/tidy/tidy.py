@@ -43,7 +43,7 @@ ROOMS = {
     "rendezvous": {"node", "base"},
     "shell": {"node", "store", "ui", "core", "device", "proc", "slurm", "base"},
     "ui": {"core", "device", "data", "proc", "store", "base"},
-    "agent": {"shell", "node", "device", "proc", "base"},
+    "agent": {"shell", "slurm", "node", "device", "proc", "base"},
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},
     "shard": {"map", "core", "shell", "node", "device", "data", "tensor", "rule", "store", "base"},
     "launch": {"core", "shell", "rendezvous", "node", "device", "proc", "slurm", "base"},
