@@ -17,6 +17,7 @@
 #include "base/xalloc.h"
 #include "node/hello.h"
 #include "proc/front.h"
+#include "slurm/job.h"
 #include "version.h"
 
 enum {
@@ -191,8 +192,8 @@ static void devices_try(struct agent *agent)
     struct err err = {0};
     int rc = devices_take(agent, &err);
     uint64_t now_ms = clock_now_ms();
-    bool may_wait = rc == ERR_UNAVAILABLE && now_ms < agent->take_until_ms;
-    agent->take_at_ms = may_wait ? now_ms + TRY_PAUSE_MS : 0;
+    bool may_wait = rc == ERR_UNAVAILABLE && now_ms < agent->tries.until_ms;
+    agent->tries.at_ms = may_wait ? now_ms + TRY_PAUSE_MS : 0;
     agent->link.heard_ms =
         now_ms; /* looking at devices took time, and was no silence of the head */
     if (rc == 0) {
@@ -240,7 +241,7 @@ static void take_devices(struct agent *agent, const struct frame *frame)
         return;
     }
     agent->was_asked = true;
-    agent->take_until_ms = clock_now_ms() + agent->take.wait_ms;
+    agent->tries.until_ms = clock_now_ms() + agent->take.wait_ms;
     folder_enter(agent, agent->take.cwd);
     if (agent->take.program[0] && program_check(agent->take.program, &err) != 0)
         agent_error_send(agent, FRAME_REFUSED, WIRE_NO_WORKER, &err); /* waiting would not help */
@@ -359,20 +360,39 @@ static int stream_open(struct agent *agent, struct err *err)
 
 /* The head hears of the agent's end before it hears of the workers': no item is to be charged with them. A signal often
  * means that the head has left, whose transport is being ended: then there is nothing to say, and nobody to hear it. */
-static void on_stop(void *context, bool now)
+void agent_end_now(struct agent *agent)
 {
-    struct agent *agent = context;
     struct err why = {0};
-    (void)now;
     fail(&why, ERR_UNAVAILABLE, "its agent was told to end");
     agent_error_send(agent, agent->has_devices ? FRAME_FAILED : FRAME_REFUSED, WIRE_NO_WORKER,
                      &why);
+    link_flush(&agent->link, clock_now_ms()); /* without a worker this is the last turn */
     leave(agent);
+}
+
+/* Slurm sends TERM some time before it kills a job: at a preemption with a grace time, and at the time limit. The head
+ * leaves this host when the workers have finished what they have, or at once. Elsewhere TERM goes to all processes of a
+ * session or a unit, workers among them, or is somebody's wish that the agent goes. */
+static void on_stop(void *context, bool now)
+{
+    struct agent *agent = context;
+    bool ends_soon = agent->shell.end.signal == SIGTERM && slurm_job_own() > 0;
+    (void)now;
+    if (!ends_soon || !agent->has_devices || agent->is_over) {
+        agent_end_now(agent);
+        return;
+    }
+    agent->is_draining = true;
+    agent_send(agent, FRAME_DRAINING, WIRE_NO_WORKER, 0, STR(""));
 }
 
 static void on_kill(void *context)
 {
-    agent_workers_end(context, END_AT_ONCE);
+    struct agent *agent = context;
+    if (agent->is_over)
+        agent_workers_end(agent, END_AT_ONCE);
+    else
+        agent_end_now(agent);
 }
 
 static void on_tick(void *context)
@@ -380,7 +400,7 @@ static void on_tick(void *context)
     struct agent *agent = context;
     uint64_t now_ms = clock_now_ms();
     link_tick(&agent->link, now_ms);
-    if (agent->take_at_ms > 0 && now_ms >= agent->take_at_ms && !agent->is_over)
+    if (agent->tries.at_ms > 0 && now_ms >= agent->tries.at_ms && !agent->is_over)
         devices_try(agent);
     if (agent->watch)
         device_watch_check(agent->watch);

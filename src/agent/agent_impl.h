@@ -20,14 +20,17 @@ struct agent {
     bool out_waits; /* until the head reads */
     bool was_greeted, was_asked, has_devices;
     struct wire_take take;
-    uint64_t take_at_ms, take_until_ms; /* the next try, and the last; take_at_ms 0: none */
+    struct {
+        uint64_t at_ms, until_ms; /* the next, and the last; at_ms 0: none */
+    } tries;                      /* to take devices */
     char *mark; /* an entry in the environment of each worker, by which the keeper finds them */
     char program[BUNDLE_HASH_BYTES]; /* its hash */
     bool is_kept;                    /* a head has installed it (kept.h) */
     uint64_t n_seconds;
-    char *head;   /* its machine and process; NULL: not known yet */
-    char *run;    /* a folder of its run, over there; NULL: not known yet */
-    bool is_over; /* the head is gone: the workers are ended */
+    char *head;       /* its machine and process; NULL: not known yet */
+    char *run;        /* a folder of its run, over there; NULL: not known yet */
+    bool is_over;     /* the head is gone: the workers are ended */
+    bool is_draining; /* the head knows that its Slurm job ends soon */
     struct allocation allocation;
     struct {
         struct cpu_wish of;
@@ -56,6 +59,8 @@ void agent_error_send(struct agent *agent, enum frame_type type, uint32_t id,
                       const struct err *why);
 /* The run of the head is known: folders of earlier heads of the run are of no use. */
 void agent_run_name(struct agent *agent, const char *run);
+/* Tells the head that this agent ends, and ends the workers. */
+void agent_end_now(struct agent *agent);
 /* The folder for files; made when it is needed. */
 MUST_CHECK int agent_scratch_take(struct agent *agent, struct err *err);
 

@@ -38,6 +38,7 @@ struct agent_worker {
     uint32_t files;   /* the number of its files; WIRE_NO_WORKER: none */
     char *error_path; /* NULL: it has no error file */
     bool is_gone, is_released;
+    bool was_ended; /* by the head */
     struct worker_exit exit;
 };
 
@@ -190,12 +191,21 @@ static void on_where(void *context, struct str text)
     frame_send(context, FRAME_WHERE, 0, text);
 }
 
+/* By Slurm: some of its set-ups send TERM to every process of a job. */
+static bool was_told_to_end(const struct agent_worker *w)
+{
+    bool by_head = w->was_ended || w->is_released || w->agent->is_over;
+    return !by_head && worker_exit_status(&w->exit) != 0;
+}
+
 static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct agent_worker *w = context;
     w->exit = *exit;
     w->is_gone = true;
     w->agent->n_alive--;
+    if (w->agent->is_draining && was_told_to_end(w))
+        agent_end_now(w->agent);
     if (exit->exit_code || exit->exit_signal)
         agent_files_room_tell(w->agent, w->files);
     if (w->error_path && worker_exit_status(exit) != 0)
@@ -527,6 +537,7 @@ static void take_end(struct agent_worker *w, const struct frame *frame, struct w
     uint8_t how = END_POLITELY;
     (void)frame;
     wire_u8(body, &how);
+    w->was_ended = true;
     if (!w->is_gone)
         node_end(w->process, how == END_AT_ONCE ? END_AT_ONCE : END_POLITELY);
 }

@@ -392,6 +392,7 @@ const struct shell_verb map_shell = {.name = "map",
                                      .each_second = on_second,
                                      .before_sleep = on_before_sleep,
                                      .takes_seats = true,
+                                     .finishes_items = true,
                                      .finish_ms = devices_finish_ms};
 
 int session_loop(struct session *s, struct err *err)

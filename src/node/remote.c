@@ -132,6 +132,16 @@ static void on_refused(struct remote *remote, const struct frame *frame)
         remote_break(remote, frame, "that is malformed");
 }
 
+static void on_draining(struct remote *remote, const struct frame *frame)
+{
+    struct err why = {0};
+    (void)frame;
+    if (remote->opts.handlers->draining && remote->opts.handlers->draining(remote->opts.context))
+        return;
+    fail(&why, ERR_UNAVAILABLE, "its agent was told to end");
+    link_break(&remote->link, &why);
+}
+
 static void on_sample(struct remote *remote, const struct frame *frame)
 {
     struct wire_body body = wire_body_of(frame->body);
@@ -150,7 +160,7 @@ static const struct {
 } steps[FRAME_TYPES_COUNT] = {
     [FRAME_HELLO] = {REMOTE_STARTED, on_hello},   [FRAME_TAKEN] = {REMOTE_ASKED, on_taken},
     [FRAME_REFUSED] = {REMOTE_ASKED, on_refused}, [FRAME_FAILED] = {REMOTE_UP, on_refused},
-    [FRAME_SAMPLE] = {REMOTE_UP, on_sample},
+    [FRAME_SAMPLE] = {REMOTE_UP, on_sample},      [FRAME_DRAINING] = {REMOTE_UP, on_draining},
 };
 
 static void on_frame(void *context, const struct frame *frame)

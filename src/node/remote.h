@@ -33,6 +33,9 @@ struct remote_handlers {
     void (*more)(void *context, const struct wire_taken *taken);
     /* There is no connection, or no more, or the devices cannot be had. Called before its workers' `gone`. */
     void (*lost)(void *context, const struct err *why);
+    /* The agent is to end soon, by Slurm. False: nothing is to be finished there, so the connection is given up. NULL:
+     * the same. */
+    bool (*draining)(void *context);
     /* Position among the devices of `taken`. */
     void (*sampled)(void *context, const struct device_sample *sample);
     /* A line that the transport, or the agent, printed on its standard error. */

@@ -23,7 +23,7 @@
 #include "base/err.h"
 
 enum {
-    WIRE_PROTOCOL = 3,
+    WIRE_PROTOCOL = 4,
     WIRE_HEADER_BYTES = 16,
     WIRE_DATA_MAX_BYTES = 64 * 1024, /* of one frame of data; a sender cuts what is longer */
     WIRE_CREDIT_BYTES = 256 * 1024,  /* of each stream of a worker, at first */
@@ -85,7 +85,8 @@ enum {
     X(WHERE, 8192)               /* from it: where it stands */        \
     X(GANG_STAND, 512)           /* to the leader: what a rank does */ \
     X(GANG_ASK, 8)               /* from it: where does it stand? */   \
-    X(GANG_WHERE, 8224)          /* to it: there */
+    X(GANG_WHERE, 8224)          /* to it: there */                    \
+    X(DRAINING, 0)               /* from the agent: its job ends */
 
 enum frame_type {
 #define X(name, body_max) FRAME_##name,

@@ -400,6 +400,13 @@ void device_watch_left(struct device_watch *watch, uint32_t seat)
     memory_left(watch->memory, seat, watch->shell->now_ms);
 }
 
+void device_watch_vacated(struct device_watch *watch, uint32_t host)
+{
+    const struct allocation_host *of = &watch->allocation->hosts[host];
+    for (uint32_t p = of->first_seat; p < of->first_seat + of->n_seats; p++)
+        memory_away(watch->memory, p, true, shell_now(watch->shell));
+}
+
 void device_watch_check(struct device_watch *watch)
 {
     uint32_t seat;

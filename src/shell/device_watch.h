@@ -58,6 +58,8 @@ void device_watch_leave(struct device_watch *watch);
 void device_watch_started(struct device_watch *watch, uint32_t seat);
 void device_watch_ended(struct device_watch *watch, uint32_t seat);
 void device_watch_left(struct device_watch *watch, uint32_t seat);
+/* The last worker on the seats of the allocation's hosts[host] is gone for good: nobody waits for its memory. */
+void device_watch_vacated(struct device_watch *watch, uint32_t host);
 /* To be called after a worker's end, and ten times a second: calls `memory_back` for each seat that is ready. */
 void device_watch_check(struct device_watch *watch);
 /* To be called every second: a device whose lock file was deleted and which another run has locked is lost to us. */

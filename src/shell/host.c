@@ -341,9 +341,14 @@ void host_vacated(struct remote_host *h)
         return;
     bool is_renewed = h->slurm.is_renewed;
     h->slurm.is_renewed = false;
-    host_log(h, LOG_WARN, "it has left the run", is_renewed ? "; another job is asked for" : "");
+    const char *then = !is_renewed      ? ""
+                       : h->host.is_job ? "; another job is asked for"
+                                        : "; it is asked again";
+    host_log(h, LOG_WARN, "it has left the run", then);
     host_leave(h, is_renewed ? HOST_AWAY : HOST_LEFT);
     h->retry_at_ms = 0; /* as soon as the transport has ended */
+    if (is_renewed && !h->host.is_job)
+        retry_plan(h);
 }
 
 /* ---- what it tells ---- */
@@ -400,10 +405,16 @@ static void on_said(void *context, struct str line)
     host_log(h, h->was_greeted ? LOG_WARN : LOG_INFO, "", text);
 }
 
+static bool on_draining(void *context)
+{
+    return job_end_told(context);
+}
+
 static const struct remote_handlers handlers = {.greeted = on_greeted,
                                                 .taken = on_taken,
                                                 .more = on_more,
                                                 .lost = on_lost,
+                                                .draining = on_draining,
                                                 .sampled = on_sampled,
                                                 .said = on_said};
 

@@ -133,6 +133,7 @@ void hosts_part_vacated(struct hosts *hosts, uint32_t part)
 {
     struct allocation_host *of = &hosts->allocation->hosts[part];
     of->n_sets_left = 0;
+    device_watch_vacated(hosts->shell->machines.watch, part);
     if (of->node == 0)
         local_vacated(hosts);
     for (size_t i = 0; i < hosts->len; i++)

@@ -108,6 +108,8 @@ void hosts_local_give_back(struct hosts *hosts, bool now);
 void job_ends_init(struct hosts *hosts);
 /* The agent is in this job. */
 void job_end_joined(struct remote_host *host, uint64_t job);
+/* Slurm has told the agent that it ends its job, by a signal. False: what the workers there have cannot be finished. */
+bool job_end_told(struct remote_host *host);
 /* To be called ten times a second: gives back the hosts whose job ends soon, and ends the run if that is its own. */
 void job_ends_check(struct hosts *hosts, uint64_t now_ms);
 

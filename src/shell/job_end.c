@@ -115,21 +115,36 @@ static bool is_ending(const struct remote_host *h, uint64_t now_ms)
     return left_ms <= finish_ms(h) + SAFETY_MS && (h->host.is_slurm || can_be_renewed(h));
 }
 
-static void end_begin(struct remote_host *h, uint64_t now_ms)
+/* `when`: "in 20 s". */
+static void end_begin(struct remote_host *h, const char *when)
 {
     struct shell *shell = h->hosts->shell;
-    char left[24], text[96];
-    duration_format(left, h->slurm.end_ms - MIN(h->slurm.end_ms, now_ms));
+    char text[96];
     if (h->host.is_slurm) {
         log_add(shell->log, LOG_WARN, "host",
-                "the run's Slurm job ends in %s; the workers finish their items, and the run ends",
-                left);
+                "the run's Slurm job ends %s; the workers finish their items, and the run ends",
+                when);
         shell_end_stopped(shell, false);
         return;
     }
-    snprintf(text, sizeof(text), "its job ends in %s; its workers finish their items", left);
+    snprintf(text, sizeof(text), "its job ends %s; its workers finish their items", when);
     host_log(h, LOG_WARN, "", text);
     host_renew(h);
+}
+
+/* Jobs of a graph may save their state when they are told to end, as their agent then does. */
+bool job_end_told(struct remote_host *h)
+{
+    const struct shell *shell = h->hosts->shell;
+    bool is_in_run = h->hosts->has_begun && shell->machines.watch && h->part > 0;
+    if (!shell->verb->finishes_items || !is_in_run)
+        return false;
+    if (h->state == HOST_DRAINING || shell->end.is_stopped || shell_is_to_end(shell))
+        return true; /* they are finishing their items already */
+    if (!h->host.is_slurm && !can_be_renewed(h))
+        return false;
+    end_begin(h, "soon (it got SIGTERM)");
+    return true;
 }
 
 void job_ends_check(struct hosts *hosts, uint64_t now_ms)
@@ -142,6 +157,11 @@ void job_ends_check(struct hosts *hosts, uint64_t now_ms)
     hosts->slurm.look_at_ms = now_ms + LOOK_EVERY_MS;
     jobs_ask(hosts, now_ms);
     for (size_t i = 0; i < hosts->len && !shell->end.is_stopped; i++)
-        if (is_ending(hosts->at[i], now_ms))
-            end_begin(hosts->at[i], now_ms);
+        if (is_ending(hosts->at[i], now_ms)) {
+            uint64_t end_ms = hosts->at[i]->slurm.end_ms;
+            char left[24], when[32];
+            duration_format(left, end_ms - MIN(end_ms, now_ms));
+            snprintf(when, sizeof(when), "in %s", left);
+            end_begin(hosts->at[i], when);
+        }
 }

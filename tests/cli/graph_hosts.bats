@@ -172,6 +172,30 @@ END
     says "one: lost; what it had not answered runs elsewhere" "4 of 4 jobs are done" "two: 4 jobs done"
 }
 
+@test "a job on a host that Slurm tells to end is told at once, so that it can save its state, and begins again" {
+    worker job <<'END'
+#!/bin/sh
+echo $$ >pid.one
+SLURM_JOB_ID=7 "$@"
+END
+    worker saves <<'END'
+#!/bin/sh
+[ ! -e saved ] || exit 0
+trap 'touch saved; exit 1' TERM
+touch there
+sleep 1000 & wait
+END
+    echo 'jobs: {save: {run: ./saves}}' >g.yaml
+    "$MUSTER" graph --hosts one=cpu:1 --host-timeout 1s --grace 1s --via ./job g.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e there
+    kill -TERM "$(agent_of one)"
+    map_end
+    ended_with 0
+    says "one: lost; what it had not answered runs elsewhere: its agent was told to end"
+    [ -e saved ]
+}
+
 @test "a job of a host that is lost begins elsewhere only when it is gone there" {
     cat >g.yaml <<'END'
 jobs:

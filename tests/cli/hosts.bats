@@ -160,6 +160,84 @@ END
     ! grep SIGTERM agent.err
 }
 
+# As reach, in a Slurm job, as far as an agent can tell; and a filter that notes each item when it begins it.
+job_workers() {
+    mkdir begun
+    worker job <<'END'
+#!/bin/sh
+host=$1
+shift
+echo $$ >pid.$host
+SLURM_JOB_ID=7 "$@"
+END
+    worker noting <<'END'
+#!/bin/sh
+while read -r item; do
+    echo "$item" >>"begun/$$"
+    sleep 0.2
+    echo "$item"
+done
+END
+}
+has_begun() { [ "$(cat begun/* 2>/dev/null | wc -l)" -ge "$1" ]; }
+
+@test "an agent in a Slurm job that gets TERM keeps its workers until they have finished their items; it is asked again" {
+    job_workers
+    seq 1 60 >in.txt
+    map_begin --hosts one=cpu:2,two=cpu:1 --no-reissue --via './job {host}' -o out.txt in.txt -- ./noting
+    wait_for has_begun 8
+    kill -TERM "$(agent_of one)"
+    wait_for has_logged "one: its job ends soon (it got SIGTERM); its workers finish their items"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "one: it has left the run; it is asked again" "one: it joins the run: 2 more workers"
+    says_not "lost" "died"
+    [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+}
+
+@test "the only host, in a Slurm job, gets TERM: the run goes on when it can be had again" {
+    job_workers
+    seq 1 30 >in.txt
+    map_begin --hosts one=cpu:1 --no-reissue --via './job {host}' -o out.txt in.txt -- ./noting
+    wait_for has_begun 3
+    kill -TERM "$(agent_of one)"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "one: its job ends soon" "one: it joins the run: 1 more worker"
+    [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+}
+
+@test "an agent in a Slurm job ends at once after a second TERM, and when a worker of it got one too" {
+    job_workers
+    worker stays <<'END'
+#!/bin/sh
+while read -r item; do
+    [ "$item" != 1 ] || [ -e once ] || { echo $$ >once; exec sleep 1000; }
+    echo "$item"
+done
+END
+    seq 1 20 >in.txt
+    local second
+    for second in agent worker; do
+        rm -f once
+        map_begin --fresh -f --hosts one=cpu:1 --via './job {host}' -o out.txt in.txt -- ./stays
+        wait_for test -s once
+        kill -TERM "$(agent_of one)"
+        wait_for has_logged "its job ends soon (it got SIGTERM)"
+        case $second in
+        agent) kill -TERM "$(agent_of one)" ;;
+        worker) kill -TERM "$(cat once)" ;;
+        esac
+        map_end
+        ended_with 0
+        same in.txt out.txt
+        says "lost before its workers had finished: its agent was told to end"
+        says_not "died"
+    done
+}
+
 @test "a signal ends the workers of all hosts" {
     seq 1 1000 >in.txt
     map_begin --hosts one=cpu:1,two=cpu:1 --via './reach {host}' -o out.txt in.txt -- ./slow

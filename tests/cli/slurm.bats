@@ -190,7 +190,7 @@ has_joined() { [ "$(grep -sc 'it joins the run' muster-runs/latest/orchestrator.
     map_end
     ended_with 0
     same in.txt out.txt
-    says "it is connected again"
+    says ": it has left the run; another job is asked for" ": it joins the run: 1 more worker"
     wait_for nothing_is_queued
 }
 
@@ -214,6 +214,8 @@ while read -r item; do
 done
 END
 }
+
+any_begun() { [ -n "$(ls begun)" ]; }
 
 @test "hosts of slurm:N are left before the time of their jobs is over: each item is begun once, and the run waits for other jobs" {
     seq 1 130 >in.txt
@@ -258,6 +260,41 @@ END
     wait_for test -e out.txt
     same in.txt out.txt
     grep -q "going on with" said.2
+    [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+}
+
+@test "an agent that gets TERM, as at a preemption: each item is begun once, slurm:N asks for another job, and the run in a job stops" {
+    seq 1 60 >in.txt
+    noting_filter
+    worker there <<END
+#!/bin/sh
+echo \$\$ >>agents
+exec "$MUSTER" "\$@"
+END
+    map_begin --hosts slurm:1 --agent-path "$PWD/there" --no-reissue -g cpu:1 -o out.txt in.txt -- ./noting
+    wait_for any_begun
+    kill -TERM "$(head -1 agents)"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    says "slurm-1: its job ends soon (it got SIGTERM); its workers finish their items" "slurm-1: it has left the run; another job is asked for"
+    says_not "lost"
+    [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+    [ "$(wc -l <agents)" = 2 ]
+    wait_for nothing_is_queued
+    rm -r begun agents
+    mkdir begun
+    salloc -Q -N2 "$MUSTER" map --hosts slurm --agent-path "$PWD/there" --no-reissue -g cpu:1 -o out2.txt in.txt -- ./noting >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for any_begun
+    wait_for has_lines agents 2
+    kill -TERM "$(head -1 agents)"
+    map_end
+    ended_with 75
+    says "the run's Slurm job ends soon (it got SIGTERM); the workers finish their items, and the run ends"
+    run limited salloc -Q -N2 "$MUSTER" resume latest
+    ended_with 0
+    same in.txt out2.txt
     [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
 }
 

@@ -42,7 +42,7 @@ ROOMS = {
     "rendezvous": {"node", "base"},
     "shell": {"node", "store", "ui", "core", "device", "proc", "slurm", "base"},
     "ui": {"base"},
-    "agent": {"shell", "node", "proc", "base"},
+    "agent": {"shell", "slurm", "node", "proc", "base"},
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},
     "shard": {"map", "node", "data", "tensor", "rule", "store", "base"},
     "launch": {"core", "shell", "rendezvous", "node", "device", "proc", "slurm", "base"},

@@ -130,6 +130,8 @@ void session_check(int status)
     bool is_told = scene->signal || scene->stop_how || scene->run_limit_ms;
     bool may_stop =
         (world.session == 0 && is_told) || scene->rates.no_room > 0 || scene->rates.disk_full > 0;
+    for (uint32_t host = 1; host <= scene->hosts.n; host++) /* and could not be had again */
+        may_stop |= may_have_been_left(host);
     bool is_stopped = status == 75 || status == 124 || status > 128;
     if (is_stopped && !may_stop)
         broken("status %d, and nobody stopped the run", status);

@@ -359,3 +359,11 @@ int __wrap_device_locks_take(struct device_locks *locks, const struct device_lis
         world.place->locks = locks;
     return rc;
 }
+
+/* ---- the Slurm job it is in ---- */
+
+uint64_t __wrap_slurm_job_own(void);
+uint64_t __wrap_slurm_job_own(void)
+{
+    return world.place && world.scene.hosts.links[world.place->host].is_in_job;
+}

@@ -123,7 +123,8 @@ void fake_place_check(const struct fake_worker *w, const struct spawn_request *r
         return;
     if (request->n_held_fds < w->n_devices)
         broken("the guard of worker %u does not hold the locks of its devices", w->number);
-    bool shows = scene->rates.no_sample == 0 && scene->memory_lag_ms >= 2 * SAMPLE_MS;
+    bool shows = scene->rates.no_sample == 0 && scene->memory_lag_ms >= 2 * SAMPLE_MS &&
+                 !may_have_been_left(w->host);
     for (uint32_t i = 0; i < w->n_devices && alone && shows; i++)
         if (used_bytes(w->host, w->devices[i]) > 0)
             broken("worker %u is started though device %u has not its memory back", w->number,

@@ -93,6 +93,9 @@ void hosts_draw(uint64_t seed, struct scenario *scene)
         link_draw(hosts, &hosts->links[host]);
     scene->lost_host = (uint32_t)between(hosts->has_local ? 0 : 1, hosts->n);
     troubles_draw(hosts);
+    for (uint32_t host = 1; host <= hosts->n;
+         host++) /* drawn apart: what follows stays as it was */
+        hosts->links[host].is_in_job = mix64(seed * HOSTS_MAX_SIM + host) & 1;
     /* A grace period longer than a host is waited for would only make the run long. */
     scene->run_limit_ms = 0;
 }
@@ -134,9 +137,10 @@ void hosts_print(const struct scenario *scene, FILE *out)
         const struct scenario_link *link = &hosts->links[host];
         fprintf(out,
                 "host %u: latency %lu us + %lu, %lu bytes/ms, starts in %lu ms, room %zu, clock "
-                "%+ld ms%s\n",
+                "%+ld ms%s%s\n",
                 host, link->latency_us, link->jitter_us, link->bytes_per_ms, link->start_ms,
-                link->room_bytes, link->clock_ahead_ms, link->has_banner ? ", banner" : "");
+                link->room_bytes, link->clock_ahead_ms, link->has_banner ? ", banner" : "",
+                link->is_in_job ? ", a job" : "");
     }
     for (uint32_t i = 0; i < hosts->n_troubles; i++)
         fprintf(out, "host %u: %s from %lu to %lu ms\n", hosts->troubles[i].host,
@@ -178,6 +182,32 @@ uint64_t trouble_until_ms(uint32_t host, enum trouble_kind kind)
     return until_ms;
 }
 
+bool may_have_been_left(uint32_t host)
+{
+    bool was_told = false;
+    for (uint32_t i = 0; has_troubles() && i < world.scene.hosts.n_troubles; i++) {
+        const struct trouble *trouble = &world.scene.hosts.troubles[i];
+        was_told |=
+            trouble->host == host && trouble->kind == TROUBLE_TERM && world_ms() >= trouble->at_ms;
+    }
+    return was_told && world.scene.hosts.links[host].is_in_job;
+}
+
+static void job_ends(void *context, uint64_t argument)
+{
+    struct place *place = context;
+    (void)argument;
+    if (place->state == PLACE_SLEEPS)
+        place_kill(place);
+}
+
+static void agent_term(struct place *place, const struct trouble *trouble)
+{
+    place_signal(place, SIGTERM);
+    if (world.scene.hosts.links[place->host].is_in_job)
+        after_ms(trouble->until_ms - trouble->at_ms, job_ends, place, 0);
+}
+
 static void trouble_begin(void *context, uint64_t argument)
 {
     const struct trouble *trouble = &world.scene.hosts.troubles[argument];
@@ -193,7 +223,7 @@ static void trouble_begin(void *context, uint64_t argument)
         if (place->host == trouble->host && trouble->kind == TROUBLE_KILLED)
             place_kill(place);
         else if (place->host == trouble->host && trouble->kind == TROUBLE_TERM)
-            place_signal(place, SIGTERM);
+            agent_term(place, trouble);
 }
 
 void troubles_begin(void)

@@ -76,7 +76,7 @@ enum trouble_kind {
     TROUBLE_CUT,     /* nothing gets through for a while; then what was sent arrives late */
     TROUBLE_RESET,   /* the connection ends on muster's side, and mostly on the other */
     TROUBLE_KILLED,  /* its agents are killed */
-    TROUBLE_TERM,    /* its agents get SIGTERM */
+    TROUBLE_TERM,    /* its agents get SIGTERM; in a Slurm job, and later they are killed */
     TROUBLE_DOWN,    /* all that is there ends, and for a while nothing can be started */
     TROUBLE_SPOILED, /* bytes are lost, repeated or changed on the way */
     TROUBLE_NARROW,  /* few bytes get through for a while */
@@ -94,6 +94,7 @@ struct scenario_link {
     size_t room_bytes;
     int64_t clock_ahead_ms; /* of the host */
     bool has_banner;        /* a shell that prints */
+    bool is_in_job;         /* of Slurm: TERM comes some time before its end */
 };
 
 struct scenario_hosts {
@@ -208,6 +209,8 @@ char *hosts_words_new(void);
 /* Troubles from now on, and what there is of one now. */
 void troubles_begin(void);
 bool is_in_trouble(uint32_t host, enum trouble_kind kind);
+/* The run has left it when its job was to end; if it is back, its devices are new ones of the run. */
+bool may_have_been_left(uint32_t host);
 /* When none of this kind is left; UINT64_MAX: never. */
 uint64_t trouble_until_ms(uint32_t host, enum trouble_kind kind);
 bool has_troubles(void); /* in this session */
