@@ -2,8 +2,6 @@
  *
  * muster launch: with the options of torchrun, and a few of its own.
  */
-#include <unistd.h>
-
 #include "base/fs.h"
 #include "base/parse.h"
 #include "cli/accelerate_arg.h"
@@ -147,13 +145,10 @@ static int launch_check(struct app *app, void *typed, int argc, char **argv, cha
     meeting_texts_release(&texts);
     accelerate_texts_release(&accelerate);
     bool is_elsewhere = check->has_setup || request->environment.setup;
-    if (rc || request->is_module || is_elsewhere)
+    if (rc || is_elsewhere)
         return rc;
-    if (request->is_program)
-        return program_check(command[0], err);
-    return access(command[0], R_OK) == 0
-               ? 0
-               : fail_errno_as(err, ERR_USAGE, "the script %s", command[0]);
+    return request->is_program ? program_check(command[0], err)
+                               : launch_script_check(request, command[0], err);
 }
 
 static int launch_verb(struct app *app, void *typed, int argc, char **argv, char **command,

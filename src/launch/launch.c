@@ -2,6 +2,7 @@
  *
  * The gang's events and actions, from the request to the exit status.
  */
+#include <errno.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -266,6 +267,25 @@ static struct allocation_wish wish_of(const struct launch_request *request)
     return wish;
 }
 
+/* A word that begins with `-` is an option of Python's; of a folder or a zip archive Python runs __main__.py. */
+int launch_script_check(const struct launch_request *request, const char *script, struct err *err)
+{
+    const char *path = getenv("PATH"), *python = getenv("PYTHON_EXEC");
+    if (request->is_module || request->is_program || script[0] == '-' || (python && *python))
+        return 0;
+    if (access(script, R_OK) != 0)
+        return fail(err, ERR_USAGE, "the script %s: %s%s", script, errno_text(errno),
+                    !strchr(script, '/') && path && path_finds(path, script)
+                        ? "; to run the program of that name, give --no-python"
+                        : "");
+    cleanup_free char *main_file = xasprintf("%s/__main__.py", script);
+    if (folder_exists(script) && !path_exists(main_file))
+        return fail(err, ERR_USAGE,
+                    "the script %s is a folder without a __main__.py; name the file to run",
+                    script);
+    return 0;
+}
+
 /* Before anything is taken: the words of the command, and its program, which hosts look for themselves. */
 static int command_check(const struct launch *launch, char **program, struct err *err)
 {
@@ -275,6 +295,8 @@ static int command_check(const struct launch *launch, char **program, struct err
     bool is_known = rc == 0 && !wish->setup && strcmp(words.at[0], AGENT_PROGRAM) != 0;
     if (is_known && !launch->request->allocation.hosts)
         rc = program_check(words.at[0], err);
+    if (is_known && rc == 0 && !launch->request->allocation.hosts)
+        rc = launch_script_check(launch->request, launch->command[0], err);
     if (is_known && rc == 0)
         *program = xstrdup(words.at[0]);
     env_list_release(&words);

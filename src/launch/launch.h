@@ -120,6 +120,11 @@ struct launch_request {
     bool fails_with_one; /* the status of any failure is 1, as torchrun's is */
 };
 
+/* Is the file there that Python is to run here? Modules, programs and what a named interpreter (PYTHON_EXEC) may see elsewhere
+ * are not looked for. ERR_USAGE. */
+MUST_CHECK int launch_script_check(const struct launch_request *request, const char *script,
+                                   struct err *err);
+
 /*
  * Starts the command's ranks, and waits for their end. A program AGENT_PROGRAM (node/wire_body.h) is muster itself, on
  * every machine. Returns an exit status: 0; that of the rank that ended first without
