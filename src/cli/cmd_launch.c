@@ -2,6 +2,7 @@
  *
  * muster launch: with the options of torchrun, and a few of its own.
  */
+#include "base/end_signals.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "cli/accelerate_arg.h"
@@ -113,6 +114,23 @@ static int local_rank_settle(struct launch_options *options, struct log *log, st
     return 0;
 }
 
+/* Names that are none only lose a signal, as with torchrun. */
+static void signals_settle(struct launch_request *request, struct log *log)
+{
+    struct str rest = str_of(request->signals.names), name;
+    sigemptyset(&request->signals.handled);
+    while (rest.len > 0 && str_next(&rest, ',', &name)) {
+        int number = end_signal_find(str_trim(name));
+        if (number)
+            sigaddset(&request->signals.handled, number);
+        else
+            log_add(log, LOG_WARN, "launch",
+                    "--signals-to-handle: '%.*s' is passed over; there are SIGTERM, SIGINT, "
+                    "SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2",
+                    (int)name.len, name.at);
+    }
+}
+
 static int words_check(const struct launch_request *request, char **command, struct err *err)
 {
     if (!command || !command[0])
@@ -162,6 +180,7 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     struct accelerate_texts accelerate = {0};
     app->log.console_quiet = options->is_quiet;
     int rc = words_check(request, command, err);
+    signals_settle(request, &app->log);
     rc = rc ? rc : local_rank_settle(options, &app->log, err);
     rc = rc ? rc
             : accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
@@ -220,7 +239,7 @@ static const struct opt launch_opts[] = {
     {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124); of several machines, the one that leads counts", FIELD(limit_ms)},
     {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
-    {OPT_TEXT, 0, "signals-to-handle", "NAMES", "has no effect but on the environment of ranks: SIGTERM, SIGINT and SIGHUP end them", FIELD(signals)},
+    {OPT_TEXT, 0, "signals-to-handle", "NAMES", "signals that end the ranks, which get the same signal: of SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 (default TORCHELASTIC_SIGNALS_TO_HANDLE, or the first four)", FIELD(signals.names)},
     {OPT_PARSE, 0, "monitor-interval", "SECONDS", "has no effect: the end of a rank is known at once", UNUSED, .parse = seconds_check},
     {OPT_HEADING, .help = "Output"},
     {OPT_PARSE, 'r', "redirects", "WHICH", "into files instead of the terminal: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank, as 0:3,1:2", FIELD(redirects), .parse = choice_store},
@@ -246,7 +265,8 @@ static void launch_defaults(void *typed)
     accelerate_defaults(&options->accelerate);
     options->meeting.backend = "static";
     options->request.role = "default";
-    options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+    const char *signals = getenv("TORCHELASTIC_SIGNALS_TO_HANDLE");
+    options->request.signals.names = signals ? signals : "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
     options->request.grace_ms = 30000;
     options->request.pause_ms = 100;
     options->request.hang.after_ms = 300000;

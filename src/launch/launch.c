@@ -105,6 +105,25 @@ static void stop(struct launch *launch, bool at_once)
         launch->is_over = true; /* nothing has begun */
 }
 
+struct rendezvous_end launch_end(const struct launch *launch, bool at_once)
+{
+    int signal = launch->shell.end.signal;
+    bool is_handed_on = signal > 0 && sigismember(&launch->request->signals.handled, signal) == 1;
+    return (struct rendezvous_end){.at_once = at_once,
+                                   .signal = (uint8_t)(is_handed_on ? signal : SIGTERM)};
+}
+
+static bool on_other_signal(void *context, int signal)
+{
+    const struct launch *launch = context;
+    if (sigismember(&launch->request->signals.handled, signal) == 1)
+        return true;
+    if (signal == SIGUSR2)
+        log_add(launch->shell.log, LOG_WARN, "launch",
+                "SIGUSR2 has no effect: --signals-to-handle does not name it");
+    return false;
+}
+
 static void on_stop(void *context, bool now)
 {
     (void)now; /* there is nothing else to stop than the ranks */
@@ -144,6 +163,7 @@ static void on_before_sleep(void *context)
 static const struct shell_verb launch_shell = {.name = "launch",
                                                .stop = on_stop,
                                                .kill = on_kill,
+                                               .ends_by = on_other_signal,
                                                .tick = on_tick,
                                                .before_sleep = on_before_sleep};
 
@@ -327,6 +347,9 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                       .limit_ms = request->limit_ms}};
     cleanup_free char *program = NULL;
     struct allocation_wish wish = wish_of(request);
+    sigaddset(&launch.shell.signals.more, SIGUSR2);
+    if (sigismember(&request->signals.handled, SIGQUIT) == 1)
+        sigaddset(&launch.shell.signals.more, SIGQUIT);
     int rc = output_parse(&launch, err);
     rc = rc ? rc : command_check(&launch, &program, err);
     wish.program = program;

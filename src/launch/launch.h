@@ -16,6 +16,8 @@
  */
 #pragma once
 
+#include <signal.h>
+
 #include "base/log.h"
 #include "device/cpu_share.h"
 #include "node/allocation.h"
@@ -95,8 +97,14 @@ struct launch_request {
     uint64_t n_restarts;
     const char *run_id; /* NULL: one that no other run has */
     const char *role;
-    const char *master_addr, *signals;       /* for the environment of the ranks; master_addr NULL,
-                                              * with hosts: one that all hosts reach */
+    struct {
+        const char *names; /* for the environment of the ranks: "SIGTERM,SIGINT" */
+        /* End the run, and are handed on to the ranks. INT, TERM and HUP that are not among them end it
+         * too, and the ranks get TERM. */
+        sigset_t handled;
+    } signals;
+    /* For the environment of the ranks; NULL, with hosts: one that all hosts reach. */
+    const char *master_addr;
     uint64_t master_port;                    /* 0: a free one */
     bool is_module, is_program, is_run_path; /* -m, --no-python, --run-path */
     bool is_virtual;                         /* each rank sees one device, and has LOCAL_RANK 0 */

@@ -111,7 +111,11 @@ static int local_spawn(struct node *node, const struct spawn_request *request,
 
 static void local_end(struct node_worker *worker, enum worker_end how)
 {
-    (how == END_AT_ONCE ? guard_kill : guard_terminate)(&local_of(worker)->guard);
+    struct guard *guard = &local_of(worker)->guard;
+    if (how == END_AT_ONCE)
+        guard_kill(guard);
+    else
+        guard_terminate_by(guard, worker->end_signal ? worker->end_signal : SIGTERM);
 }
 
 static pid_t local_pid(const struct node_worker *worker)

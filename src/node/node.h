@@ -181,7 +181,8 @@ struct node_worker {
     const struct node_ops *ops;
     const struct worker_handlers *handlers;
     void *context;
-    pid_t guard_pid; /* on its machine, for messages and samples; 0: not known yet */
+    pid_t guard_pid;    /* on its machine, for messages and samples; 0: not known yet */
+    uint8_t end_signal; /* END_POLITELY: instead of TERM; 0: TERM */
 };
 struct node_files {
     const struct node_files_ops *ops;
@@ -332,6 +333,13 @@ static inline void node_pause(struct node_worker *worker, enum worker_stream str
 static inline void node_end(struct node_worker *worker, enum worker_end how)
 {
     worker->ops->end(worker, how);
+}
+
+/* END_POLITELY, by another signal than TERM (base/end_signals.h). */
+static inline void node_end_by(struct node_worker *worker, int signal)
+{
+    worker->end_signal = (uint8_t)signal;
+    worker->ops->end(worker, END_POLITELY);
 }
 
 /* For messages; 0 before `started`. */
