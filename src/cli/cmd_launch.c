@@ -13,8 +13,11 @@
 enum {
     PORT_MAX = 65535,
     RESTARTS_MAX = 1000000,
-    THREADS_MAX = 65536
+    THREADS_MAX = 65536,
+    GRACE_DEFAULT_S = 30,
+    GRACE_MAX_S = 1 << 30
 };
+#define GRACE_NOT_SAID UINT64_MAX
 
 static int choice_store(struct str text, void *field, struct err *err)
 {
@@ -131,6 +134,20 @@ static void signals_settle(struct launch_request *request, struct log *log)
     }
 }
 
+/* The default of --shutdown-timeout, as torchrun reads it: whole seconds. */
+static int grace_settle(struct launch_request *request, struct err *err)
+{
+    const char *text = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    uint64_t seconds = GRACE_DEFAULT_S;
+    if (request->grace_ms != GRACE_NOT_SAID)
+        return 0;
+    if (text && *text && u64_parse(str_of(text), 0, GRACE_MAX_S, &seconds, NULL) != 0)
+        return fail(err, ERR_USAGE,
+                    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT: expected seconds, as 30, found '%.40s'", text);
+    request->grace_ms = seconds * 1000;
+    return 0;
+}
+
 static int words_check(const struct launch_request *request, char **command, struct err *err)
 {
     if (!command || !command[0])
@@ -181,6 +198,7 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     app->log.console_quiet = options->is_quiet;
     int rc = words_check(request, command, err);
     signals_settle(request, &app->log);
+    rc = rc ? rc : grace_settle(request, err);
     rc = rc ? rc : local_rank_settle(options, &app->log, err);
     rc = rc ? rc
             : accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
@@ -236,7 +254,7 @@ static const struct opt launch_opts[] = {
     {OPT_DURATION, 0, "wait-after-first", "DURATION", "how long the other ranks may run after the first one has ended with status 0; longer is a failure (default: no limit)", FIELD(linger_ms)},
     {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and print which ranks, and where they stand; 0: never (default 5m)", FIELD(hang.after_ms)},
     {OPT_PARSE, 0, "on-hang", "WHAT", "report: print the hang, and let the ranks go on (default); end: the hang is a failure, with status 124", FIELD(hang.ends), .parse = on_hang_store},
-    {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default 30s)", FIELD(grace_ms)},
+    {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default TORCH_ELASTIC_SHUTDOWN_TIMEOUT, in seconds, or 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124); of several machines, the one that leads counts", FIELD(limit_ms)},
     {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
     {OPT_TEXT, 0, "signals-to-handle", "NAMES", "signals that end the ranks, which get the same signal: of SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 (default TORCHELASTIC_SIGNALS_TO_HANDLE, or the first four)", FIELD(signals.names)},
@@ -267,7 +285,7 @@ static void launch_defaults(void *typed)
     options->request.role = "default";
     const char *signals = getenv("TORCHELASTIC_SIGNALS_TO_HANDLE");
     options->request.signals.names = signals ? signals : "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-    options->request.grace_ms = 30000;
+    options->request.grace_ms = GRACE_NOT_SAID;
     options->request.pause_ms = 100;
     options->request.hang.after_ms = 300000;
     options->request.line_prefix = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");

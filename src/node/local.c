@@ -67,7 +67,8 @@ static int guard_start_for(struct local_worker *w, const struct spawn_request *r
                                     .envp = request->envp,
                                     .cwd = request->cwd,
                                     .cpus = &request->seat->cpus,
-                                    .grace_ms = request->grace_ms,
+                                    .grace_ms =
+                                        MAX(request->grace_ms, 1u), /* 0 is a guard's default */
                                     .stdin_fd = theirs->in,
                                     .stdout_fd = theirs->out,
                                     .stderr_fd = theirs->err,

@@ -106,7 +106,7 @@ struct spawn_request {
     /* Another machine finds its CPUs by this instead, as those of one of the ranks that share the seat. NULL: not. */
     const struct cpu_wish *cpus;
     uint32_t local_rank;
-    uint64_t grace_ms; /* between TERM and KILL */
+    uint64_t grace_ms; /* between TERM and KILL; 0: none */
     bool has_input;    /* false: its standard input is /dev/null */
     bool answers;      /* its output is not read while the node is held */
     enum worker_channel channel;

@@ -154,3 +154,23 @@ END
         hands_on INT TERM 130
     done
 }
+
+# ends_within SECONDS ARGUMENT...: a rank that nothing but KILL ends, of which another one has failed.
+ends_within() {
+    local begin=$SECONDS limit=$1
+    shift
+    run --separate-stderr limited "$MUSTER" launch --nproc 2 "$@" --no-python sh -c 'trap "" TERM; [ $RANK = 0 ] && { while [ ! -e ready ]; do sleep 0.02; done; exit 5; }; touch ready; while :; do sleep 0.1; done'
+    ended_with 5
+    [ $((SECONDS - begin)) -le "$limit" ]
+    rm ready
+}
+
+@test "the time between a signal and KILL: as typed, as torchrun's variable says, and none" {
+    TORCH_ELASTIC_SHUTDOWN_TIMEOUT=1 ends_within 8
+    TORCH_ELASTIC_SHUTDOWN_TIMEOUT=1000 ends_within 8 --shutdown-timeout 0.2s
+    TORCH_ELASTIC_SHUTDOWN_TIMEOUT=0 ends_within 8
+    ends_within 8 --shutdown-timeout 0
+    TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon run --separate-stderr limited "$MUSTER" launch --no-python true
+    ended_with 2
+    [[ $stderr == *"TORCH_ELASTIC_SHUTDOWN_TIMEOUT: expected seconds, as 30, found 'soon'" ]]
+}
