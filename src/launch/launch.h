@@ -68,6 +68,7 @@ struct launch_meeting {
     const char *local_addr;    /* NULL: any */
     struct str token;          /* "": none */
     uint64_t join_ms, more_ms; /* struct gang_config */
+    uint64_t silence_ms;       /* after which a machine is lost; 0: 30 s */
 };
 
 /* The place of the one rank that a muster starts which is a task of a launcher, such as srun. */
