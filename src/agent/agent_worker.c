@@ -9,6 +9,7 @@
 
 #include "agent/agent_impl.h"
 #include "base/cleanup.h"
+#include "base/end_signals.h"
 #include "base/fs.h"
 #include "base/ours.h"
 #include "base/xalloc.h"
@@ -534,12 +535,17 @@ static void take_ask(struct agent_worker *w, const struct frame *frame, struct w
 
 static void take_end(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
 {
-    uint8_t how = END_POLITELY;
+    uint8_t how = END_POLITELY, signal = 0;
     (void)frame;
     wire_u8(body, &how);
+    wire_u8(body, &signal);
     w->was_ended = true;
-    if (!w->is_gone)
-        node_end(w->process, how == END_AT_ONCE ? END_AT_ONCE : END_POLITELY);
+    if (w->is_gone)
+        return;
+    if (how == END_AT_ONCE)
+        node_end(w->process, END_AT_ONCE);
+    else
+        node_end_by(w->process, end_signal_is(signal) ? signal : SIGTERM);
 }
 
 static void take_explained(struct agent_worker *w, const struct frame *frame,

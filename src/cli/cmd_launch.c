@@ -2,8 +2,7 @@
  *
  * muster launch: with the options of torchrun, and a few of its own.
  */
-#include <unistd.h>
-
+#include "base/end_signals.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "cli/accelerate_arg.h"
@@ -14,8 +13,11 @@
 enum {
     PORT_MAX = 65535,
     RESTARTS_MAX = 1000000,
-    THREADS_MAX = 65536
+    THREADS_MAX = 65536,
+    GRACE_DEFAULT_S = 30,
+    GRACE_MAX_S = 1 << 30
 };
+#define GRACE_NOT_SAID UINT64_MAX
 
 static int choice_store(struct str text, void *field, struct err *err)
 {
@@ -115,6 +117,37 @@ static int local_rank_settle(struct launch_options *options, struct log *log, st
     return 0;
 }
 
+/* Names that are none only lose a signal, as with torchrun. */
+static void signals_settle(struct launch_request *request, struct log *log)
+{
+    struct str rest = str_of(request->signals.names), name;
+    sigemptyset(&request->signals.handled);
+    while (rest.len > 0 && str_next(&rest, ',', &name)) {
+        int number = end_signal_find(str_trim(name));
+        if (number)
+            sigaddset(&request->signals.handled, number);
+        else
+            log_add(log, LOG_WARN, "launch",
+                    "--signals-to-handle: '%.*s' is passed over; there are SIGTERM, SIGINT, "
+                    "SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2",
+                    (int)name.len, name.at);
+    }
+}
+
+/* The default of --shutdown-timeout, as torchrun reads it: whole seconds. */
+static int grace_settle(struct launch_request *request, struct err *err)
+{
+    const char *text = getenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+    uint64_t seconds = GRACE_DEFAULT_S;
+    if (request->grace_ms != GRACE_NOT_SAID)
+        return 0;
+    if (text && *text && u64_parse(str_of(text), 0, GRACE_MAX_S, &seconds, NULL) != 0)
+        return fail(err, ERR_USAGE,
+                    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT: expected seconds, as 30, found '%.40s'", text);
+    request->grace_ms = seconds * 1000;
+    return 0;
+}
+
 static int words_check(const struct launch_request *request, char **command, struct err *err)
 {
     if (!command || !command[0])
@@ -147,13 +180,10 @@ static int launch_check(struct app *app, void *typed, int argc, char **argv, cha
     meeting_texts_release(&texts);
     accelerate_texts_release(&accelerate);
     bool is_elsewhere = check->has_setup || request->environment.setup;
-    if (rc || request->is_module || is_elsewhere)
+    if (rc || is_elsewhere)
         return rc;
-    if (request->is_program)
-        return program_check(command[0], err);
-    return access(command[0], R_OK) == 0
-               ? 0
-               : fail_errno_as(err, ERR_USAGE, "the script %s", command[0]);
+    return request->is_program ? program_check(command[0], err)
+                               : launch_script_check(request, command[0], err);
 }
 
 static int launch_verb(struct app *app, void *typed, int argc, char **argv, char **command,
@@ -167,6 +197,8 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     struct accelerate_texts accelerate = {0};
     app->log.console_quiet = options->is_quiet;
     int rc = words_check(request, command, err);
+    signals_settle(request, &app->log);
+    rc = rc ? rc : grace_settle(request, err);
     rc = rc ? rc : local_rank_settle(options, &app->log, err);
     rc = rc ? rc
             : accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
@@ -210,7 +242,7 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "rdzv-backend", "NAME", "static (default) or c10d", MEETING(backend)},
     {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default: a random one, or none with a given port)", FIELD(run_id)},
     {OPT_PATH, 0, "rdzv-token-file", "FILE", "a secret that all machines share; a machine that does not know it is refused", MEETING(token_file)},
-    {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "join_timeout or timeout: seconds to wait for the machines (default 600); last_call_timeout: for more than MIN of them (30); is_host: this machine leads, true or false; others have no effect", MEETING(conf)},
+    {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "join_timeout or timeout: seconds to wait for the machines (default 600); last_call_timeout: for more than MIN of them (30); keep_alive_interval: a third of the silence after which a machine is lost (10); is_host: this machine leads, true or false; others have no effect", MEETING(conf)},
     {OPT_TEXT, 0, "local-addr", "HOST", "the address, name or network interface of this machine, at which it listens or from which it connects (default: any)", MEETING(local_addr)},
     {OPT_HEADING, .help = "Other machines, from one terminal"},
     HOST_LIST_OPTS(FIELD(allocation)),
@@ -222,10 +254,10 @@ static const struct opt launch_opts[] = {
     {OPT_DURATION, 0, "wait-after-first", "DURATION", "how long the other ranks may run after the first one has ended with status 0; longer is a failure (default: no limit)", FIELD(linger_ms)},
     {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and print which ranks, and where they stand; 0: never (default 5m)", FIELD(hang.after_ms)},
     {OPT_PARSE, 0, "on-hang", "WHAT", "report: print the hang, and let the ranks go on (default); end: the hang is a failure, with status 124", FIELD(hang.ends), .parse = on_hang_store},
-    {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default 30s)", FIELD(grace_ms)},
+    {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default TORCH_ELASTIC_SHUTDOWN_TIMEOUT, in seconds, or 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124); of several machines, the one that leads counts", FIELD(limit_ms)},
     {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
-    {OPT_TEXT, 0, "signals-to-handle", "NAMES", "has no effect but on the environment of ranks: SIGTERM, SIGINT and SIGHUP end them", FIELD(signals)},
+    {OPT_TEXT, 0, "signals-to-handle", "NAMES", "signals that end the ranks, which get the same signal: of SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 (default TORCHELASTIC_SIGNALS_TO_HANDLE, or the first four)", FIELD(signals.names)},
     {OPT_PARSE, 0, "monitor-interval", "SECONDS", "has no effect: the end of a rank is known at once", UNUSED, .parse = seconds_check},
     {OPT_HEADING, .help = "Output"},
     {OPT_PARSE, 'r', "redirects", "WHICH", "into files instead of the terminal: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank, as 0:3,1:2", FIELD(redirects), .parse = choice_store},
@@ -251,8 +283,9 @@ static void launch_defaults(void *typed)
     accelerate_defaults(&options->accelerate);
     options->meeting.backend = "static";
     options->request.role = "default";
-    options->request.signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
-    options->request.grace_ms = 30000;
+    const char *signals = getenv("TORCHELASTIC_SIGNALS_TO_HANDLE");
+    options->request.signals.names = signals ? signals : "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+    options->request.grace_ms = GRACE_NOT_SAID;
     options->request.pause_ms = 100;
     options->request.hang.after_ms = 300000;
     options->request.line_prefix = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");

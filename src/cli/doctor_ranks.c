@@ -117,7 +117,7 @@ static int ranks_start(struct app *app, const struct doctor_ranks *opts, const c
     struct launch_request request = {.nproc = n_ranks,
                                      .run_id = buf_text(&id),
                                      .role = "doctor",
-                                     .signals = "",
+                                     .signals.names = "",
                                      .is_program = true,
                                      .log_dir = folder,
                                      .redirects = {.all = STD_OUT},

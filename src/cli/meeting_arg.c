@@ -21,7 +21,9 @@ enum {
     TOKEN_MAX_BYTES = 4096,
     JOIN_MS = 600000, /* torchrun's, as the next one */
     LAST_CALL_MS = 30000,
-    SECONDS_MAX = 30 * 86400
+    SECONDS_MAX = 30 * 86400,
+    KEEP_ALIVE_MAX_S = 3600,
+    KEEP_ALIVES = 3 /* torchrun's keep_alive_max_attempt */
 };
 
 /* ---- values ---- */
@@ -68,6 +70,14 @@ static int conf_seconds(struct str value, uint64_t *ms, struct err *err)
     return rc;
 }
 
+static int conf_keep_alive(struct str value, uint64_t *silence_ms, struct err *err)
+{
+    uint64_t seconds = 0;
+    int rc = u64_parse(value, 1, KEEP_ALIVE_MAX_S, &seconds, err);
+    *silence_ms = KEEP_ALIVES * 1000 * seconds;
+    return rc;
+}
+
 static int conf_is_host(struct str value, enum launch_role *role, struct err *err)
 {
     static const char *const words[][2] = {
@@ -100,6 +110,8 @@ static int conf_parse(const char *text, struct launch_meeting *out, struct err *
             rc = conf_seconds(value, &out->more_ms, err);
         else if (str_equal(name, STR("is_host")))
             rc = conf_is_host(value, &out->role, err);
+        else if (str_equal(name, STR("keep_alive_interval")))
+            rc = conf_keep_alive(value, &out->silence_ms, err);
         if (rc)
             return wrap(err, rc, "--rdzv-conf '%.*s'", (int)entry.len, entry.at);
     }

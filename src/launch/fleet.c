@@ -225,11 +225,11 @@ void fleet_start(struct launch *launch, uint32_t node, const struct rendezvous_s
         next_start(host);
 }
 
-void fleet_end(struct launch *launch, uint32_t node, bool at_once)
+void fleet_end(struct launch *launch, uint32_t node, const struct rendezvous_end *how)
 {
     struct fleet_host *host = &launch->fleet->at[node];
     if (!host->next.is_wanted) {
-        machine_end(&host->machine, at_once);
+        machine_end(&host->machine, how);
         return;
     }
     host->next.is_wanted = false;

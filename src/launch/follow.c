@@ -3,6 +3,7 @@
  * The orders of a leader elsewhere. Its ranks are started anew only when those of the generation before are gone from
  * here: the leader gives up the ranks of a machine that it has lost, and they may still be ending when it is back.
  */
+#include <signal.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -16,6 +17,8 @@ enum {
     WAIT_SAID_MS = 3000, /* the pauses double */
     WAIT_SAID_MAX_MS = 300000
 };
+
+static const struct rendezvous_end politely = {.signal = SIGTERM}, at_once = {.at_once = true};
 
 static void wait_begin(struct launch *launch)
 {
@@ -92,15 +95,16 @@ void follow_on_start(void *context, const struct rendezvous_start *start)
     launch->orders.waits = false;
     launch->orders.has_next = true;
     launch->orders.are_orphans = launch->own.n_alive > 0;
-    machine_end(&launch->own, true); /* no rank of an earlier generation has a right to be here */
+    machine_end(&launch->own,
+                &at_once); /* no rank of an earlier generation has a right to be here */
     next_start(launch);
 }
 
-void follow_on_end(void *context, bool at_once)
+void follow_on_end(void *context, const struct rendezvous_end *how)
 {
     struct launch *launch = context;
     launch->orders.has_next = false;
-    machine_end(&launch->own, at_once);
+    machine_end(&launch->own, how);
 }
 
 /* The answer is told by watch_where(). */
@@ -142,7 +146,7 @@ void follow_on_over(void *context, const struct rendezvous_over *over)
     launch->orders.is_of_rank = over->is_of_rank;
     launch->orders.has_next = false;
     launch->is_over = true;
-    machine_end(&launch->own, true);
+    machine_end(&launch->own, &at_once);
 }
 
 void follow_on_lost(void *context, const struct err *why)
@@ -153,7 +157,7 @@ void follow_on_lost(void *context, const struct err *why)
     launch->orders.are_orphans = launch->own.n_alive > 0;
     launch->orders.is_welcome = false;
     wait_begin(launch);
-    follow_on_end(launch, false);
+    follow_on_end(launch, &politely);
 }
 
 void follow_on_failed(void *context, const struct err *why)
@@ -165,8 +169,9 @@ void follow_on_failed(void *context, const struct err *why)
     shell_abort(&launch->shell, &err);
 }
 
-void follow_stop(struct launch *launch, bool at_once)
+void follow_stop(struct launch *launch, bool is_at_once)
 {
+    const struct rendezvous_end how = launch_end(launch, is_at_once);
     const char *why = launch->shell.end.signal     ? strsignal(launch->shell.end.signal)
                       : launch->shell.end.err.code ? launch->shell.end.err.text
                                                    : "it was stopped";
@@ -175,7 +180,7 @@ void follow_stop(struct launch *launch, bool at_once)
     rendezvous_flush(launch->rendezvous,
                      shell_now(&launch->shell)); /* the loop may not turn again */
     launch->is_over = true;
-    follow_on_end(launch, at_once);
+    follow_on_end(launch, &how);
 }
 
 void follow_tell_exit(struct launch *launch, const struct rank *rank)

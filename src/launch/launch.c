@@ -2,6 +2,7 @@
  *
  * The gang's events and actions, from the request to the exit status.
  */
+#include <errno.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -104,6 +105,25 @@ static void stop(struct launch *launch, bool at_once)
         launch->is_over = true; /* nothing has begun */
 }
 
+struct rendezvous_end launch_end(const struct launch *launch, bool at_once)
+{
+    int signal = launch->shell.end.signal;
+    bool is_handed_on = signal > 0 && sigismember(&launch->request->signals.handled, signal) == 1;
+    return (struct rendezvous_end){.at_once = at_once,
+                                   .signal = (uint8_t)(is_handed_on ? signal : SIGTERM)};
+}
+
+static bool on_other_signal(void *context, int signal)
+{
+    const struct launch *launch = context;
+    if (sigismember(&launch->request->signals.handled, signal) == 1)
+        return true;
+    if (signal == SIGUSR2)
+        log_add(launch->shell.log, LOG_WARN, "launch",
+                "SIGUSR2 has no effect: --signals-to-handle does not name it");
+    return false;
+}
+
 static void on_stop(void *context, bool now)
 {
     (void)now; /* there is nothing else to stop than the ranks */
@@ -143,6 +163,7 @@ static void on_before_sleep(void *context)
 static const struct shell_verb launch_shell = {.name = "launch",
                                                .stop = on_stop,
                                                .kill = on_kill,
+                                               .ends_by = on_other_signal,
                                                .tick = on_tick,
                                                .before_sleep = on_before_sleep};
 
@@ -266,6 +287,25 @@ static struct allocation_wish wish_of(const struct launch_request *request)
     return wish;
 }
 
+/* A word that begins with `-` is an option of Python's; of a folder or a zip archive Python runs __main__.py. */
+int launch_script_check(const struct launch_request *request, const char *script, struct err *err)
+{
+    const char *path = getenv("PATH"), *python = getenv("PYTHON_EXEC");
+    if (request->is_module || request->is_program || script[0] == '-' || (python && *python))
+        return 0;
+    if (access(script, R_OK) != 0)
+        return fail(err, ERR_USAGE, "the script %s: %s%s", script, errno_text(errno),
+                    !strchr(script, '/') && path && path_finds(path, script)
+                        ? "; to run the program of that name, give --no-python"
+                        : "");
+    cleanup_free char *main_file = xasprintf("%s/__main__.py", script);
+    if (folder_exists(script) && !path_exists(main_file))
+        return fail(err, ERR_USAGE,
+                    "the script %s is a folder without a __main__.py; name the file to run",
+                    script);
+    return 0;
+}
+
 /* Before anything is taken: the words of the command, and its program, which hosts look for themselves. */
 static int command_check(const struct launch *launch, char **program, struct err *err)
 {
@@ -275,6 +315,8 @@ static int command_check(const struct launch *launch, char **program, struct err
     bool is_known = rc == 0 && !wish->setup && strcmp(words.at[0], AGENT_PROGRAM) != 0;
     if (is_known && !launch->request->allocation.hosts)
         rc = program_check(words.at[0], err);
+    if (is_known && rc == 0 && !launch->request->allocation.hosts)
+        rc = launch_script_check(launch->request, launch->command[0], err);
     if (is_known && rc == 0)
         *program = xstrdup(words.at[0]);
     env_list_release(&words);
@@ -305,6 +347,9 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                                       .limit_ms = request->limit_ms}};
     cleanup_free char *program = NULL;
     struct allocation_wish wish = wish_of(request);
+    sigaddset(&launch.shell.signals.more, SIGUSR2);
+    if (sigismember(&request->signals.handled, SIGQUIT) == 1)
+        sigaddset(&launch.shell.signals.more, SIGQUIT);
     int rc = output_parse(&launch, err);
     rc = rc ? rc : command_check(&launch, &program, err);
     wish.program = program;

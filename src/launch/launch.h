@@ -16,6 +16,8 @@
  */
 #pragma once
 
+#include <signal.h>
+
 #include "base/log.h"
 #include "device/cpu_share.h"
 #include "node/allocation.h"
@@ -66,6 +68,7 @@ struct launch_meeting {
     const char *local_addr;    /* NULL: any */
     struct str token;          /* "": none */
     uint64_t join_ms, more_ms; /* struct gang_config */
+    uint64_t silence_ms;       /* after which a machine is lost; 0: 30 s */
 };
 
 /* The place of the one rank that a muster starts which is a task of a launcher, such as srun. */
@@ -95,8 +98,14 @@ struct launch_request {
     uint64_t n_restarts;
     const char *run_id; /* NULL: one that no other run has */
     const char *role;
-    const char *master_addr, *signals;       /* for the environment of the ranks; master_addr NULL,
-                                              * with hosts: one that all hosts reach */
+    struct {
+        const char *names; /* for the environment of the ranks: "SIGTERM,SIGINT" */
+        /* End the run, and are handed on to the ranks. INT, TERM and HUP that are not among them end it
+         * too, and the ranks get TERM. */
+        sigset_t handled;
+    } signals;
+    /* For the environment of the ranks; NULL, with hosts: one that all hosts reach. */
+    const char *master_addr;
     uint64_t master_port;                    /* 0: a free one */
     bool is_module, is_program, is_run_path; /* -m, --no-python, --run-path */
     bool is_virtual;                         /* each rank sees one device, and has LOCAL_RANK 0 */
@@ -119,6 +128,11 @@ struct launch_request {
     } hang;
     bool fails_with_one; /* the status of any failure is 1, as torchrun's is */
 };
+
+/* Is the file there that Python is to run here? Modules, programs and what a named interpreter (PYTHON_EXEC) may see elsewhere
+ * are not looked for. ERR_USAGE. */
+MUST_CHECK int launch_script_check(const struct launch_request *request, const char *script,
+                                   struct err *err);
 
 /*
  * Starts the command's ranks, and waits for their end. A program AGENT_PROGRAM (node/wire_body.h) is muster itself, on

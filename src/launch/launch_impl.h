@@ -135,7 +135,7 @@ void ranks_release(struct launch *launch);
 /* `ranks` are among those that were made. If one cannot be started the run is given up (shell_abort). */
 void machine_start(struct machine *machine, const struct rendezvous_start *part,
                    struct rank *ranks);
-void machine_end(const struct machine *machine, bool at_once);
+void machine_end(const struct machine *machine, const struct rendezvous_end *how);
 /* Valid until another host comes. */
 const struct seat *machine_seat(const struct machine *machine);
 /* A rank of a machine is gone: tells the gang, wherever it is. */
@@ -149,7 +149,7 @@ void fleet_tick(struct launch *launch);
 /* The ranks are started when it is known where they meet. */
 void fleet_start(struct launch *launch, uint32_t node, const struct rendezvous_start *part,
                  struct rank *ranks);
-void fleet_end(struct launch *launch, uint32_t node, bool at_once);
+void fleet_end(struct launch *launch, uint32_t node, const struct rendezvous_end *how);
 /* Tells the gang of its loss, if it is lost. True: it is. */
 bool fleet_loss_tell(struct machine *machine);
 /* It is known where the ranks meet. */
@@ -177,6 +177,8 @@ void meet_free(struct meet *meet);
 
 /* launch.c: the devices that ranks without --gpus see. Release with device_list_release(). */
 MUST_CHECK int devices_see(const char *self_path, struct device_list *out, struct err *err);
+/* How ranks are ended now: by the signal that ends the run, if that is handed on. */
+struct rendezvous_end launch_end(const struct launch *launch, bool at_once);
 /* --nproc-per-node on a machine. */
 struct rank_places {
     const char *where; /* in messages: "here", "on node1" */
@@ -214,7 +216,7 @@ void follow_stop(struct launch *launch, bool at_once);
 void follow_tell_exit(struct launch *launch, const struct rank *rank);
 void follow_on_welcomed(void *context, uint32_t node);
 void follow_on_start(void *context, const struct rendezvous_start *start);
-void follow_on_end(void *context, bool at_once);
+void follow_on_end(void *context, const struct rendezvous_end *how);
 void follow_on_asked(void *context, uint32_t local_rank);
 void follow_on_retry(void *context, uint64_t pause_ms, struct str why);
 void follow_on_over(void *context, const struct rendezvous_over *over);

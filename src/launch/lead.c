@@ -59,12 +59,13 @@ static void do_start(struct launch *launch, const struct gang_action *action)
 
 static void do_end(struct launch *launch, const struct gang_action *action)
 {
+    const struct rendezvous_end how = launch_end(launch, action->flag);
     if (launch->fleet)
-        fleet_end(launch, action->node, action->flag);
+        fleet_end(launch, action->node, &how);
     else if (action->node == OWN_NODE)
-        machine_end(&launch->own, action->flag);
+        machine_end(&launch->own, &how);
     else
-        rendezvous_order_end(launch->rendezvous, action->node, action->flag);
+        rendezvous_order_end(launch->rendezvous, action->node, &how);
 }
 
 static void do_fail(struct launch *launch, const struct gang_action *action)

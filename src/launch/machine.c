@@ -65,11 +65,15 @@ const struct seat *machine_seat(const struct machine *machine)
     return &machine->launch->allocation.seats[machine->seat];
 }
 
-void machine_end(const struct machine *machine, bool at_once)
+void machine_end(const struct machine *machine, const struct rendezvous_end *how)
 {
-    for (uint32_t i = 0; machine->n_alive > 0 && i < machine->n_ranks; i++)
-        if (machine->ranks[i].process)
-            node_end(machine->ranks[i].process, at_once ? END_AT_ONCE : END_POLITELY);
+    for (uint32_t i = 0; machine->n_alive > 0 && i < machine->n_ranks; i++) {
+        struct node_worker *process = machine->ranks[i].process;
+        if (process && how->at_once)
+            node_end(process, END_AT_ONCE);
+        else if (process)
+            node_end_by(process, how->signal);
+    }
 }
 
 void machine_lost_rank(const struct rank *rank)

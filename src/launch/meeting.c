@@ -77,7 +77,8 @@ int meeting_open(struct launch *launch, struct err *err)
                                          .token = meeting->token,
                                          .version = MUSTER_VERSION,
                                          .n_nodes_max = meeting->n_nodes_max,
-                                         .silence_limit_ms = SILENCE_MS,
+                                         .silence_limit_ms =
+                                             meeting->silence_ms ? meeting->silence_ms : SILENCE_MS,
                                          .join_ms = meeting->join_ms,
                                          .handlers = &handlers,
                                          .context = launch};

@@ -169,7 +169,7 @@ static void contract_make(const struct rank *rank, struct env_list *env)
     text_set(env, "ROLE_NAME", request->role);
     text_set(env, "MASTER_ADDR", launch->master_addr);
     text_set(env, "TORCHELASTIC_RUN_ID", request->run_id);
-    text_set(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", request->signals);
+    text_set(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", request->signals.names);
     /* The ranks' own library makes the store, in rank 0. */
     text_set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
     if (!machine->is_far) /* there, its agent names one */

@@ -196,6 +196,9 @@ static const struct source sources[] = {
     {"MVAPICH2", NULL,
      {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", NULL, NULL, "MV2_COMM_WORLD_LOCAL_SIZE"},
      NULL, job_more},
+    {"horovodrun", NULL,
+     {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", NULL, NULL, "HOROVOD_LOCAL_SIZE"},
+     NULL, job_more},
     {"flux run", NULL,
      {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", NULL, "FLUX_JOB_NNODES", NULL},
      "FLUX_JOB_ID", NULL},
@@ -372,8 +375,10 @@ void takeover_release(struct takeover *takeover)
 void takeover_environment(struct env_list *env, uint32_t n_ranks)
 {
     /* HYDRA_ is not among them: its variables name no place, and Python's hydra has that beginning as well. */
-    static const char *const places[] = {"OMPI_",     "PMIX_",           "PRTE_",       "PMI_",
-                                         "MPI_LOCAL", "HYDI_CONTROL_FD", "I_MPI_HYDRA_"};
+    static const char *const places[] = {"OMPI_",          "PMIX_",         "PRTE_",
+                                         "PMI_",           "MPI_LOCAL",     "HYDI_CONTROL_FD",
+                                         "I_MPI_HYDRA_",   "HOROVOD_RANK",  "HOROVOD_SIZE",
+                                         "HOROVOD_LOCAL_", "HOROVOD_CROSS_"};
     env_unset(env, "PMI_FD");
     for (size_t i = 0; n_ranks > 1 && i < countof(places); i++)
         env_unset_beginning(env, places[i], NULL);

@@ -115,8 +115,8 @@ static int session_run(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
     int ready_fd = -1;
-    int rc =
-        r->run.detach ? shell_detach(&ready_fd, err) : front_begin(&s->shell.signals.front_fd, err);
+    int rc = r->run.detach ? shell_detach(&ready_fd, err)
+                           : front_begin(&s->shell.signals.front_fd, NULL, err);
     if (rc == 0) /* this may be a forked process now */
         output_claim_renew(s->shell.claim);
     if (rc == 0)

@@ -67,7 +67,8 @@ static int guard_start_for(struct local_worker *w, const struct spawn_request *r
                                     .envp = request->envp,
                                     .cwd = request->cwd,
                                     .cpus = &request->seat->cpus,
-                                    .grace_ms = request->grace_ms,
+                                    .grace_ms =
+                                        MAX(request->grace_ms, 1u), /* 0 is a guard's default */
                                     .stdin_fd = theirs->in,
                                     .stdout_fd = theirs->out,
                                     .stderr_fd = theirs->err,
@@ -111,7 +112,11 @@ static int local_spawn(struct node *node, const struct spawn_request *request,
 
 static void local_end(struct node_worker *worker, enum worker_end how)
 {
-    (how == END_AT_ONCE ? guard_kill : guard_terminate)(&local_of(worker)->guard);
+    struct guard *guard = &local_of(worker)->guard;
+    if (how == END_AT_ONCE)
+        guard_kill(guard);
+    else
+        guard_terminate_by(guard, worker->end_signal ? worker->end_signal : SIGTERM);
 }
 
 static pid_t local_pid(const struct node_worker *worker)

@@ -106,7 +106,7 @@ struct spawn_request {
     /* Another machine finds its CPUs by this instead, as those of one of the ranks that share the seat. NULL: not. */
     const struct cpu_wish *cpus;
     uint32_t local_rank;
-    uint64_t grace_ms; /* between TERM and KILL */
+    uint64_t grace_ms; /* between TERM and KILL; 0: none */
     bool has_input;    /* false: its standard input is /dev/null */
     bool answers;      /* its output is not read while the node is held */
     enum worker_channel channel;
@@ -181,7 +181,8 @@ struct node_worker {
     const struct node_ops *ops;
     const struct worker_handlers *handlers;
     void *context;
-    pid_t guard_pid; /* on its machine, for messages and samples; 0: not known yet */
+    pid_t guard_pid;    /* on its machine, for messages and samples; 0: not known yet */
+    uint8_t end_signal; /* END_POLITELY: instead of TERM; 0: TERM */
 };
 struct node_files {
     const struct node_files_ops *ops;
@@ -332,6 +333,13 @@ static inline void node_pause(struct node_worker *worker, enum worker_stream str
 static inline void node_end(struct node_worker *worker, enum worker_end how)
 {
     worker->ops->end(worker, how);
+}
+
+/* END_POLITELY, by another signal than TERM (base/end_signals.h). */
+static inline void node_end_by(struct node_worker *worker, int signal)
+{
+    worker->end_signal = (uint8_t)signal;
+    worker->ops->end(worker, END_POLITELY);
 }
 
 /* For messages; 0 before `started`. */

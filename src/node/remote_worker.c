@@ -215,6 +215,7 @@ void remote_end(struct node_worker *worker, enum worker_end how)
     struct wire_body body = wire_body_to(&out);
     uint8_t wanted = (uint8_t)how;
     wire_u8(&body, &wanted);
+    wire_u8(&body, &worker->end_signal);
     if (!w->is_gone)
         frame_send(w, FRAME_END, 0, buf_str(&out));
 }

@@ -51,7 +51,7 @@ enum {
     X(CLOSED, 0)                 /* from it */                         \
     X(ASK, 16)                   /* to it: look at the input */        \
     X(INPUT, 16)                 /* from it: what was seen */          \
-    X(END, 1)                    /* to it: end the worker */           \
+    X(END, 2)                    /* to it: end the worker */           \
     X(GONE, 256)                 /* from it: after all its output */   \
     X(RELEASE, 0)                /* to it: the worker is forgotten */  \
     X(WARNED, 4096)              /* from it: text for the user */      \
@@ -75,7 +75,7 @@ enum {
     X(GANG_WELCOME, 64)          /* from it: a member now */           \
     X(GANG_REFUSED, 1024)        /* from it: an error instead */       \
     X(GANG_START, 64)            /* from it: start a generation */     \
-    X(GANG_END, 1)               /* from it: end its ranks */          \
+    X(GANG_END, 2)               /* from it: end its ranks */          \
     X(GANG_RETRY, 16400)         /* from it: the next one comes */     \
     X(GANG_OVER, 16400)          /* from it: the gang is over */       \
     X(GANG_EXIT, 32832)          /* to it: a rank has ended */         \

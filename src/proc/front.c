@@ -22,11 +22,15 @@ struct front {
     bool is_heard; /* the fork reads signals from its end of the socket */
 };
 
-static void signals_choose(sigset_t *chosen)
+/* `more` may be NULL. */
+static void signals_choose(const sigset_t *more, sigset_t *chosen)
 {
     static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     struct sigaction hangup;
-    sigemptyset(chosen);
+    if (more)
+        *chosen = *more;
+    else
+        sigemptyset(chosen);
     for (size_t i = 0; i < countof(numbers); i++)
         sigaddset(chosen, numbers[i]);
     sigaction(SIGHUP, NULL, &hangup);
@@ -86,7 +90,7 @@ static _Noreturn void run(struct front *front, const sigset_t *wanted)
     }
 }
 
-int front_begin(int *signals_fd, struct err *err)
+int front_begin(int *signals_fd, const sigset_t *more, struct err *err)
 {
     int ends[2];
     sigset_t wanted, before;
@@ -96,7 +100,7 @@ int front_begin(int *signals_fd, struct err *err)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         return fail_errno(err, "make a socket pair");
     fflush(NULL);
-    signals_choose(&wanted);
+    signals_choose(more, &wanted);
     signal(SIGCHLD, SIG_DFL); /* if it were ignored, the end of the fork would not be signalled */
     sigprocmask(SIG_BLOCK, &wanted, &before);
     struct front front = {.fd = ends[0]};

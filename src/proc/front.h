@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -18,9 +19,9 @@
 /*
  * Returns in the process that is to do the work: this one, with *signals_fd -1, if it has no
  * children; else a fork of it. Call it while the process has one thread, and before anything is
- * opened that two processes must not both hold.
+ * opened that two processes must not both hold. `more`: signals that are handed on as well; NULL: none.
  */
-MUST_CHECK int front_begin(int *signals_fd, struct err *err);
+MUST_CHECK int front_begin(int *signals_fd, const sigset_t *more, struct err *err);
 /*
  * is_heard: from now on each signal to the front arrives at signals_fd as a byte, its number. If it
  * is false, and before the first call, the front sends the signal on to the fork. A signal to the

@@ -244,7 +244,7 @@ int guard_read(struct guard *guard, struct guard_report *report, struct err *err
 
 /*
  * Gives an order by a signal, for when the socket does not take it (no memory, or a guard that has
- * been stopped). The guard takes TERM for the polite end; after a KILL the reaper ends what the guard
+ * been stopped). The guard takes TERM for the polite end, and asks its worker by TERM; after a KILL the reaper ends what the guard
  * leaves. Returns -1 with errno on failure.
  */
 static int order_by_signal(const struct guard *guard, enum guard_order_kind kind)
@@ -258,9 +258,9 @@ static int order_by_signal(const struct guard *guard, enum guard_order_kind kind
  * cannot be given by a signal either, the socket is shut down, which the guard takes for muster's
  * death.
  */
-static void order(const struct guard *guard, enum guard_order_kind kind)
+static void order(const struct guard *guard, enum guard_order_kind kind, int signal)
 {
-    struct guard_order message = {.kind = (uint8_t)kind};
+    struct guard_order message = {.kind = (uint8_t)kind, .signal = (uint8_t)signal};
     if (guard->control_fd < 0)
         return;
     ssize_t sent =
@@ -271,12 +271,17 @@ static void order(const struct guard *guard, enum guard_order_kind kind)
 
 void guard_terminate(struct guard *guard)
 {
-    order(guard, GUARD_ORDER_TERMINATE);
+    guard_terminate_by(guard, SIGTERM);
+}
+
+void guard_terminate_by(struct guard *guard, int signal)
+{
+    order(guard, GUARD_ORDER_TERMINATE, signal);
 }
 
 void guard_kill(struct guard *guard)
 {
-    order(guard, GUARD_ORDER_KILL);
+    order(guard, GUARD_ORDER_KILL, SIGKILL);
 }
 
 void guard_dismiss(struct guard *guard)

@@ -97,6 +97,8 @@ int guard_read(struct guard *guard, struct guard_report *report, struct err *err
  * guard. */
 void guard_terminate(struct guard *guard);
 void guard_kill(struct guard *guard);
+/* As guard_terminate, with another signal than TERM. What outlives the worker gets TERM then. */
+void guard_terminate_by(struct guard *guard, int signal);
 /* As guard_terminate, and the guard ends after that, even if it was to stay. */
 void guard_dismiss(struct guard *guard);
 void guard_close(struct guard *guard);

@@ -2,7 +2,7 @@
  *
  * muster-guard: stands between muster and one worker so that no process is left running, whichever
  * of them dies. It is the session leader and subreaper of all descendants of the worker. It ends
- * them (TERM, grace period, KILL until none is left) when muster orders it or is gone, and ends the
+ * them (TERM or another signal, grace period, KILL until none is left) when muster orders it or is gone, and ends the
  * processes that a worker leaves behind. When none is left muster may give it another worker: then a
  * worker costs one start of a program, not two. While a worker runs it allocates memory only to read
  * /proc.
@@ -56,6 +56,7 @@ struct guard_state {
     struct guard_report reports[REPORTS_MAX]; /* not written yet */
     size_t n_reports;
     enum phase phase;
+    int asked_by; /* ASKED: the signal */
     uint64_t grace_ms;
     uint64_t deadline_ms; /* ASKED: when to KILL; FORCED: when to report STUCK */
     uint64_t round_at_ms, round_ms;
@@ -147,15 +148,19 @@ static void force(struct guard_state *guard, uint64_t now)
     guard->round_ms = ROUND_FIRST_MS;
 }
 
-static void ask(struct guard_state *guard, uint64_t grace_ms, uint64_t now)
+/* What a shell has put into the background ignores INT and QUIT: what outlives the worker is asked once more, by TERM. */
+static void ask(struct guard_state *guard, int signal, uint64_t grace_ms, uint64_t now)
 {
-    if (guard->phase == PHASE_RUNNING) {
-        guard->phase = PHASE_ASKED;
+    bool is_first = guard->phase == PHASE_RUNNING, is_asked = guard->phase == PHASE_ASKED;
+    bool is_rest =
+        is_asked && !guard->worker_alive && signal == SIGTERM && guard->asked_by != SIGTERM;
+    if (is_first || (is_asked && guard->deadline_ms > now + grace_ms))
         guard->deadline_ms = now + grace_ms;
-        signal_all(guard, SIGTERM, true);
-    } else if (guard->phase == PHASE_ASKED && guard->deadline_ms > now + grace_ms) {
-        guard->deadline_ms = now + grace_ms;
-    }
+    if (!is_first && !is_rest)
+        return;
+    guard->phase = PHASE_ASKED;
+    guard->asked_by = signal;
+    signal_all(guard, signal, true);
 }
 
 /* One of the rounds of KILL: the children of a process that dies become ours; the next round sees
@@ -202,7 +207,7 @@ static void reap(struct guard_state *guard)
 static void muster_is_gone(struct guard_state *guard, uint64_t now)
 {
     guard->muster_alive = false;
-    ask(guard, guard->grace_ms, now);
+    ask(guard, SIGTERM, guard->grace_ms, now);
 }
 
 /* ---- the start of a worker ---- */
@@ -338,7 +343,7 @@ static void take_orders(struct guard_state *guard, uint64_t now)
     ssize_t got;
     while ((got = order_receive(&message, fds, &n_fds)) > 0) {
         if (message.order.kind == GUARD_ORDER_TERMINATE)
-            ask(guard, guard->grace_ms, now);
+            ask(guard, message.order.signal, guard->grace_ms, now);
         else if (message.order.kind == GUARD_ORDER_KILL)
             force(guard, now);
         else if (guard->phase == PHASE_IDLE && !guard->is_leaving)
@@ -364,7 +369,7 @@ static void take_signals(struct guard_state *guard, uint64_t now)
             if (infos[i].ssi_signo == SIGCHLD)
                 continue;
             guard->is_leaving = true;
-            ask(guard, guard->grace_ms, now);
+            ask(guard, SIGTERM, guard->grace_ms, now);
         }
     } while (got == sizeof(infos));
 }
@@ -404,7 +409,7 @@ static void wait_for_news(struct guard_state *guard)
 static void act_on_time(struct guard_state *guard, uint64_t now)
 {
     if (!guard->worker_alive)
-        ask(guard, guard->grace_ms < LEFTOVER_GRACE_MS ? guard->grace_ms : LEFTOVER_GRACE_MS, now);
+        ask(guard, SIGTERM, MIN(guard->grace_ms, (uint64_t)LEFTOVER_GRACE_MS), now);
     if (guard->phase == PHASE_ASKED && now >= guard->deadline_ms)
         force(guard, now);
     if (guard->phase == PHASE_FORCED && now >= guard->round_at_ms)

@@ -40,7 +40,7 @@ enum {
 };
 
 /*
- * All but `kind` is for START. The descriptors come in this order: the file with the texts, the
+ * `signal` is for TERMINATE, all else but `kind` for START. The descriptors come in this order: the file with the texts, the
  * worker's streams, those that are held. The texts, each with its NUL: cwd ("": inherit), argv, envp.
  */
 struct guard_order {
@@ -49,6 +49,7 @@ struct guard_order {
     uint8_t is_last; /* no other worker will come: the guard ends after this one */
     uint8_t has_file;  /* the texts are in a file, because they are too long for a message */
     uint8_t is_pinned; /* to `cpus` */
+    uint8_t signal;    /* by which the worker is asked to end */
     uint32_t n_argv, n_envp, n_text_bytes;
     uint64_t grace_ms;
     cpu_set_t cpus;

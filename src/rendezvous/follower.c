@@ -319,10 +319,10 @@ static void take_start(struct peer *peer, struct wire_body *body)
 static void take_end(struct peer *peer, struct wire_body *body)
 {
     const struct rendezvous *r = peer->rendezvous;
-    bool at_once = false;
-    message_end(body, &at_once);
+    struct rendezvous_end end = {0};
+    message_end(body, &end);
     if (is_order(peer, body))
-        r->opts.handlers->end(r->opts.context, at_once);
+        r->opts.handlers->end(r->opts.context, &end);
 }
 
 static void take_retry(struct peer *peer, struct wire_body *body)

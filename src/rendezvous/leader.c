@@ -415,12 +415,13 @@ void rendezvous_order_start(struct rendezvous *r, uint32_t node,
     peer_send(peer, FRAME_GANG_START, buf_str(&out));
 }
 
-void rendezvous_order_end(struct rendezvous *r, uint32_t node, bool at_once)
+void rendezvous_order_end(struct rendezvous *r, uint32_t node, const struct rendezvous_end *end)
 {
     struct peer *peer = member_of(r, node);
+    struct rendezvous_end copy = *end;
     cleanup_buf struct buf out = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
-    message_end(&body, &at_once);
+    message_end(&body, &copy);
     if (peer)
         peer_send(peer, FRAME_GANG_END, buf_str(&out));
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rendezvous/message.h"
 
+#include "base/end_signals.h"
+
 enum {
     STATUS_MAX = 255,
     SIGNAL_MAX = 64,
@@ -90,9 +92,11 @@ void message_start(struct wire_body *body, struct rendezvous_start *start)
                       start->first_rank < start->world_size);
 }
 
-void message_end(struct wire_body *body, bool *at_once)
+void message_end(struct wire_body *body, struct rendezvous_end *end)
 {
-    wire_flag(body, at_once);
+    wire_flag(body, &end->at_once);
+    wire_u8(body, &end->signal);
+    require(body, end->at_once || end_signal_is(end->signal));
 }
 
 void message_retry(struct wire_body *body, uint64_t *pause_ms, struct str *why)

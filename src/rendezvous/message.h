@@ -17,7 +17,7 @@
 #include "rendezvous/rendezvous.h"
 
 enum {
-    RENDEZVOUS_PROTOCOL = 1,
+    RENDEZVOUS_PROTOCOL = 2,
     NONCE_BYTES = 32,
     VERSION_MAX = 64,
     RUN_ID_MAX = 256,
@@ -62,7 +62,7 @@ struct message_refused {
 void message_refused(struct wire_body *body, struct message_refused *refused);
 
 void message_start(struct wire_body *body, struct rendezvous_start *start);
-void message_end(struct wire_body *body, bool *at_once);
+void message_end(struct wire_body *body, struct rendezvous_end *end);
 void message_retry(struct wire_body *body, uint64_t *pause_ms, struct str *why);
 void message_over(struct wire_body *body, struct rendezvous_over *over);
 void message_exit(struct wire_body *body, struct rendezvous_exit *exit);

@@ -44,6 +44,12 @@ struct rendezvous_start {
     uint16_t master_port; /* of rank 0, on the leader's machine */
 };
 
+/* How the ranks of a node are ended. */
+struct rendezvous_end {
+    bool at_once;
+    uint8_t signal; /* by which they are asked, if not at once (base/end_signals.h) */
+};
+
 /* How a rank of a follower ended. */
 struct rendezvous_exit {
     uint32_t generation, local_rank, pid;
@@ -88,7 +94,7 @@ struct rendezvous_handlers {
     /* ---- of a follower ---- */
     void (*welcomed)(void *context, uint32_t node);
     void (*start)(void *context, const struct rendezvous_start *start);
-    void (*end)(void *context, bool at_once);
+    void (*end)(void *context, const struct rendezvous_end *end);
     /* Where does this rank stand? */
     void (*asked)(void *context, uint32_t local_rank);
     /* The generation has failed, and the next one begins after pause_ms. */
@@ -159,7 +165,8 @@ void rendezvous_close(struct rendezvous *rendezvous);
 
 void rendezvous_order_start(struct rendezvous *rendezvous, uint32_t node,
                             const struct rendezvous_start *start);
-void rendezvous_order_end(struct rendezvous *rendezvous, uint32_t node, bool at_once);
+void rendezvous_order_end(struct rendezvous *rendezvous, uint32_t node,
+                          const struct rendezvous_end *end);
 void rendezvous_ask_where(struct rendezvous *rendezvous, uint32_t node, uint32_t local_rank);
 /* To all members, each of which leaves when it has read that all is over. */
 void rendezvous_say_retry(struct rendezvous *rendezvous, uint64_t pause_ms, struct str why);

@@ -107,7 +107,7 @@ int shell_begin_bare(struct shell *shell, struct str scratch, struct err *err)
     if (rc == 0)
         rc = shell_guard_find(shell, err);
     if (rc == 0)
-        rc = front_begin(&shell->signals.front_fd, err);
+        rc = front_begin(&shell->signals.front_fd, &shell->signals.more, err);
     if (rc == 0)
         rc = shell_loop_open(shell, err);
     return rc ? rc : shell_node_open(shell, scratch, err);

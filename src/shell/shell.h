@@ -33,10 +33,11 @@ struct shell_verb {
     void (*kill)(void *context); /* after a second signal: kill all workers */
     bool says_why_it_ends;       /* `stop` does, to whom it may concern: signals are not shown */
     /* NULL: not called. */
-    void (*tick)(void *context);         /* ten times a second */
-    void (*each_second)(void *context);  /* after the tick */
-    void (*before_sleep)(void *context); /* flush what was collected in this turn */
-    bool takes_seats;                    /* seats may come and go while it runs */
+    bool (*ends_by)(void *context, int signal); /* besides INT, TERM and HUP */
+    void (*tick)(void *context);                /* ten times a second */
+    void (*each_second)(void *context);         /* after the tick */
+    void (*before_sleep)(void *context);        /* flush what was collected in this turn */
+    bool takes_seats;                           /* seats may come and go while it runs */
     bool
         finishes_items; /* on a host that Slurm tells to end, what workers have is finished; else they are told as well */
     bool takes_hosts; /* hosts of the list may come late, with their seats; hosts_view() has them */
@@ -69,14 +70,15 @@ enum signal_way {
 struct shell_signals {
     uv_signal_t handles[8];
     size_t n_handles;
-    int front_fd; /* from which signals of the front come; -1: there is no front */
+    sigset_t more; /* heard as well; all zero: none */
+    int front_fd;  /* from which signals of the front come; -1: there is no front */
     uv_poll_t front_poll;
     unsigned n_ends[SIGNAL_WAYS];
 };
 
 /* Why the run ends before its work is done. */
 struct shell_end {
-    int signal;      /* INT, TERM, HUP: the status is 128 + n */
+    int signal;      /* such as INT: the status is 128 + n */
     int status;      /* 75 or 124, if the reason has an exit status; else 0 */
     struct err err;  /* the first reason */
     bool is_stopped; /* by muster stop, or because its Slurm job ends */

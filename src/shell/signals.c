@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/end_signals.h"
 #include "base/fs.h"
 #include "node/local.h"
 #include "proc/front.h"
@@ -30,13 +31,13 @@ static void child_ended(void *context, pid_t pid, int wait_status)
 
 static void end_begin(struct shell *shell, int signal)
 {
-    const char *name = signal == SIGINT ? "INT" : signal == SIGTERM ? "TERM" : "HUP";
+    const char *name = end_signal_name(signal);
     shell->end.signal = signal;
     if (shell->merge_stop.is_asked)
-        log_add(shell->log, LOG_WARN, shell->verb->name, "SIG%s: ending the merge", name);
+        log_add(shell->log, LOG_WARN, shell->verb->name, "%s: ending the merge", name);
     else
         log_add(shell->log, shell->verb->says_why_it_ends ? LOG_INFO : LOG_WARN, shell->verb->name,
-                "SIG%s: ending the workers; once more ends them at once", name);
+                "%s: ending the workers; once more ends them at once", name);
     shell_stop(shell, true);
 }
 
@@ -53,15 +54,23 @@ static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
         shell->verb->kill(shell->context);
 }
 
+static void signal_take(struct shell *shell, int signal, enum signal_way way)
+{
+    bool (*ends_by)(void *, int) = shell->verb->ends_by;
+    bool is_usual = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+    if (is_usual || (ends_by && ends_by(shell->context, signal)))
+        on_end_signal(shell, signal, way);
+    else if (signal == SIGUSR1)
+        shell_orders_check(shell);
+}
+
 static void on_signal(uv_signal_t *handle, int signal)
 {
     struct shell *shell = handle->data;
     if (signal == SIGCHLD)
         reaper_run(shell->reaper, child_ended, shell);
-    else if (signal == SIGUSR1)
-        shell_orders_check(shell);
     else
-        on_end_signal(shell, signal, SIGNAL_DIRECT);
+        signal_take(shell, signal, SIGNAL_DIRECT);
 }
 
 static void on_handed_on(uv_poll_t *poll, int status, int events)
@@ -70,10 +79,7 @@ static void on_handed_on(uv_poll_t *poll, int status, int events)
     uint8_t number;
     (void)status, (void)events;
     while (read(shell->signals.front_fd, &number, 1) == 1)
-        if (number == SIGUSR1)
-            shell_orders_check(shell);
-        else
-            on_end_signal(shell, number, SIGNAL_HANDED_ON);
+        signal_take(shell, number, SIGNAL_HANDED_ON);
 }
 
 /* Without a front, or if its socket cannot be watched, signals come directly. */
@@ -87,24 +93,33 @@ static void front_watch(struct shell *shell)
     front_listen(shell->signals.front_fd, true);
 }
 
+static int watch(struct shell *shell, int number, struct err *err)
+{
+    ASSERT(shell->signals.n_handles < countof(shell->signals.handles));
+    uv_signal_t *handle = &shell->signals.handles[shell->signals.n_handles++];
+    int sys = -uv_signal_init(&shell->loop, handle);
+    handle->data = shell;
+    if (sys == 0)
+        sys = -uv_signal_start(handle, on_signal, number);
+    return sys ? fail(err, ERR_UNAVAILABLE, "signals cannot be watched: %s", errno_text(sys)) : 0;
+}
+
 int shell_signals_begin(struct shell *shell, struct err *err)
 {
     static const int wanted[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-    for (size_t i = 0; i < countof(wanted); i++) {
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < countof(wanted); i++) {
         struct sigaction old;
         sigaction(wanted[i], NULL, &old);
-        if (wanted[i] == SIGHUP && old.sa_handler == SIG_IGN) /* nohup */
-            continue;
-        uv_signal_t *handle = &shell->signals.handles[shell->signals.n_handles++];
-        int sys = -uv_signal_init(&shell->loop, handle);
-        handle->data = shell;
-        if (sys == 0)
-            sys = -uv_signal_start(handle, on_signal, wanted[i]);
-        if (sys)
-            return fail(err, ERR_UNAVAILABLE, "signals cannot be watched: %s", errno_text(sys));
+        if (wanted[i] != SIGHUP || old.sa_handler != SIG_IGN) /* nohup */
+            rc = watch(shell, wanted[i], err);
     }
-    front_watch(shell);
-    return 0;
+    for (int number = 1; rc == 0 && number < NSIG; number++)
+        if (sigismember(&shell->signals.more, number) == 1)
+            rc = watch(shell, number, err);
+    if (rc == 0)
+        front_watch(shell);
+    return rc;
 }
 
 /* ---- while nothing turns the loop ---- */

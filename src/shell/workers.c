@@ -48,7 +48,7 @@ int shell_begin(struct shell *shell, const struct allocation_wish *wish,
 {
     int rc = shell_guard_find(shell, err);
     if (rc == 0)
-        rc = front_begin(&shell->signals.front_fd, err);
+        rc = front_begin(&shell->signals.front_fd, &shell->signals.more, err);
     if (rc == 0)
         rc = shell_loop_open(shell, err);
     if (rc == 0)

@@ -85,6 +85,29 @@ END
     [[ $stderr == *"there is no python3 in PATH"* ]]
 }
 
+@test "a script that is not there, or is a folder, is refused before anything is started" {
+    launch --nproc 4 --max-restarts 3 nosuch.py
+    ended_with 2
+    [ "$stderr" = "muster: launch: the script nosuch.py: No such file or directory" ]
+    mkdir folder
+    launch --nproc 4 folder
+    ended_with 2
+    [ "$stderr" = "muster: launch: the script folder is a folder without a __main__.py; name the file to run" ]
+    launch --run-path folder
+    ended_with 2
+    launch sh -c 'echo x'
+    ended_with 2
+    [[ $stderr == *"the script sh: No such file or directory; to run the program of that name, give --no-python" ]]
+    echo 'print("main")' >folder/__main__.py
+    launch folder
+    ended_with 0
+    [ "$output" = main ]
+    launch --setup 'echo "print(7)" >made.py' made.py
+    [ "$output" = 7 ]
+    launch -- -c 'print(8)'
+    [ "$output" = 8 ]
+}
+
 @test "a script for torch.distributed.launch has its --local-rank, unless the line says --use-env" {
     launch --nproc 2 --pass-local-rank --no-python sh -c 'echo x'
     ended_with 2

@@ -315,6 +315,33 @@ END
     says "host two was lost with rank 1" "two: given up: it is back with other devices" "1 of 2 hosts can still be had"
 }
 
+@test "while the link to a host is down for longer than --host-timeout, both ends end what they started" {
+    local server link rank
+    "$LINK_RELAY" --serve link 3>&- 4>&- &
+    server=$!
+    KEPT="$KEPT $server"
+    wait_for test -S link
+    worker beats <<'END'
+#!/bin/sh
+echo $$ >"rank.$RANK"
+exec sleep 1000
+END
+    launch_begin --host-timeout 1s --shutdown-timeout 0.5s --hosts one=cpu:1,two=cpu:1 \
+        --via "sh -c '[ \$0 = one ] && exec env \"\$@\"; exec $LINK_RELAY --to link \"\$@\"' {host}" --no-python ./beats
+    wait_for test -s rank.0
+    wait_for test -s rank.1
+    rank=$(cat rank.1)
+    link=$(pgrep -P "$server")
+    kill -STOP "$link"
+    map_end
+    ended_with 69
+    says "host two was lost with rank 1" "nothing was heard for 1.0 s"
+    is_gone "$(cat rank.0)"
+    wait_for is_gone "$rank" # the link is still down
+    kill -KILL "$server" "$link"
+    wait_for nobody_is_left
+}
+
 @test "a signal ends the ranks of all hosts, and hosts that are being connected" {
     launch_begin --hosts one=cpu:1,two=cpu:1 --via './reach {host}' --no-python sh -c 'trap "echo ended >>ends; exit 1" TERM; echo >>runs; while :; do sleep 0.05; done'
     wait_for has_lines runs 2

@@ -308,6 +308,9 @@ END
     launch --nnodes 2 --rdzv-conf join_timeout=soon --no-python touch made
     ended_with 2
     err_says "--rdzv-conf 'join_timeout=soon'"
+    launch --nnodes 2 --rdzv-conf keep_alive_interval=0 --no-python touch made
+    ended_with 2
+    err_says "--rdzv-conf 'keep_alive_interval=0'"
     launch $(static 2 1) --rdzv-conf join_timeout=1 --master-addr no.such.host.invalid --no-python touch made
     ended_with 69
     err_says "no.such.host.invalid"
@@ -358,4 +361,30 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     [ "$kept" = 0 ] || { echo "$output$stderr"; return 1; }
     node_ended_with one 0
     [ "$( (echo "$output"; cat one.out) | sort)" = $'0 4 10.77.0.1\n1 4 10.77.0.1\n2 4 10.77.0.1\n3 4 10.77.0.1' ]
+}
+
+@test "while the link between machines is down, both ends end their ranks, and say which machine was lost" {
+    [ "$(id -u)" -eq 0 ] && ip netns add "mnode$$a" 2>/dev/null || skip "no network namespaces here"
+    ip netns add "mnode$$b"
+    ip link add "mv$$a" netns "mnode$$a" type veth peer name "mv$$b" netns "mnode$$b"
+    ip -n "mnode$$a" addr add 10.77.0.1/24 dev "mv$$a"
+    ip -n "mnode$$b" addr add 10.77.0.2/24 dev "mv$$b"
+    for end in a b; do ip -n "mnode$$$end" link set "mv$$$end" up; ip -n "mnode$$$end" link set lo up; done
+    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 10.77.0.1:29400 --rdzv-conf keep_alive_interval=1,join_timeout=4 --no-python sh -c" script='echo $$ >>ranks; exec sleep 1000'
+    ip netns exec "mnode$$a" "$MUSTER" launch $words "$script" >lead.out 2>lead.err 3>&- 4>&- &
+    PIDS[lead]=$!
+    ip netns exec "mnode$$b" "$MUSTER" launch $words "$script" >one.out 2>one.err 3>&- 4>&- &
+    PIDS[one]=$!
+    wait_for has_lines ranks 2
+    ip -n "mnode$$a" link set "mv$$a" down
+    local left name
+    for name in lead one; do wait_for is_gone "${PIDS[$name]}" || true; done
+    left=$(marked) # the link is still down
+    ip netns del "mnode$$a"
+    ip netns del "mnode$$b"
+    [ -z "$left" ]
+    node_ended_with lead 69
+    node_ended_with one 69
+    output=$(cat lead.err) says "machine 1 (" "is gone: nothing was heard for 3.0 s"
+    output=$(cat one.err) says "the leader is lost: nothing was heard for 3.0 s; asking again"
 }

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/end_signals.h"
 #include "rendezvous/rendezvous_impl.h"
 
 enum {
@@ -110,10 +111,10 @@ static void on_start(void *context, const struct rendezvous_start *start)
     ASSERT(end.is_welcome && start->first_rank < start->world_size && start->master_port > 0);
 }
 
-static void on_end(void *context, bool at_once)
+static void on_end(void *context, const struct rendezvous_end *how)
 {
-    (void)context, (void)at_once;
-    ASSERT(end.is_welcome);
+    (void)context;
+    ASSERT(end.is_welcome && (how->at_once || end_signal_is(how->signal)));
 }
 
 static void on_retry(void *context, uint64_t pause_ms, struct str why)
@@ -360,7 +361,8 @@ static void order(struct str *input)
     } else if (choice % 4 == 0) {
         rendezvous_order_start(end.r, choice / 4 % 8, &start);
     } else if (choice % 4 == 1) {
-        rendezvous_order_end(end.r, choice / 4 % 8, choice & 128);
+        rendezvous_order_end(end.r, choice / 4 % 8,
+                             &(struct rendezvous_end){.at_once = choice & 128, .signal = SIGTERM});
         rendezvous_ask_where(end.r, choice / 4 % 8, 0);
     } else if (choice % 4 == 2) {
         rendezvous_say_retry(end.r, 100, STR("why"));

@@ -77,7 +77,7 @@ void __wrap_reaper_spare(struct reaper *reaper, pid_t pid);
 size_t __wrap_reaper_finish(struct reaper *reaper, uint64_t limit_ms);
 int __wrap_keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
                         const int *held, size_t n_held, struct err *err);
-int __wrap_front_begin(int *signals_fd, struct err *err);
+int __wrap_front_begin(int *signals_fd, const sigset_t *more, struct err *err);
 int __wrap_shell_guard_find(struct shell *shell, struct err *err);
 int __wrap_program_hash(char out[BUNDLE_HASH_BYTES], struct err *err);
 void __wrap_background_start(struct background *background, void (*work)(void *context),
@@ -114,9 +114,9 @@ int __wrap_keeper_start_for_folder(struct keeper *keeper, const char *folder, ui
     return 0;
 }
 
-int __wrap_front_begin(int *signals_fd, struct err *err)
+int __wrap_front_begin(int *signals_fd, const sigset_t *more, struct err *err)
 {
-    (void)err;
+    (void)more, (void)err;
     *signals_fd = -1;
     return 0;
 }

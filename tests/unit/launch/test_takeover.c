@@ -2,7 +2,7 @@
  *
  * What is taken over from a launcher. The environments are those of real tasks, less the variables that do not matter and with
  * addresses as on several machines: of Slurm 22.05, Open MPI 4.1.4 and 5.0.11, MPICH 4.0.2, Intel MPI 2021.19. Those of Flux,
- * MVAPICH2, PALS and SkyPilot, and addresses of no use, are made up from what is known of them.
+ * MVAPICH2, PALS, SkyPilot and Horovod, and addresses of no use, are made up from what is known of them.
  */
 #include "unit/test.h"
 
@@ -126,6 +126,12 @@ static const struct expectation expectations[] = {
     {"MVAPICH2",
      {"MV2_COMM_WORLD_RANK=1", "MV2_COMM_WORLD_SIZE=2", "MV2_COMM_WORLD_LOCAL_RANK=0", "MV2_COMM_WORLD_LOCAL_SIZE=1"},
      {"MVAPICH2", false, 1, 2}},
+    {"Horovod on two machines",
+     {"HOROVOD_RANK=3", "HOROVOD_SIZE=4", "HOROVOD_LOCAL_RANK=1", "HOROVOD_LOCAL_SIZE=2", "HOROVOD_CROSS_RANK=1", "HOROVOD_CROSS_SIZE=2"},
+     {"horovodrun", true, 3, 4, 1, 2}},
+    {"Horovod in a Slurm job, with a task on each machine",
+     {"HOROVOD_RANK=1", "HOROVOD_SIZE=2", "HOROVOD_LOCAL_RANK=0", "HOROVOD_LOCAL_SIZE=1", "SLURM_JOB_ID=9", "SLURM_JOB_NODELIST=n[1-2]"},
+     {"horovodrun", false, 1, 2, .host = host, .run_id = (char[]){"9"}}},
     {"Flux",
      {"FLUX_TASK_RANK=5", "FLUX_JOB_SIZE=8", "FLUX_TASK_LOCAL_ID=1", "FLUX_JOB_NNODES=2", "FLUX_JOB_ID=f4yBboYGo",
       "PMI_RANK=5", "PMI_SIZE=8"},

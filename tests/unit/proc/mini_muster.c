@@ -98,7 +98,7 @@ int main(int argc, char **argv)
     struct err err = {0};
     sigset_t set;
     int signals_fd; /* not listened to: the front sends them on */
-    if (front_begin(&signals_fd, &err) != 0)
+    if (front_begin(&signals_fd, NULL, &err) != 0)
         return 2;
     sigemptyset(&set);
     for (size_t i = 0; i < 4; i++)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/end_signals.h"
 
 static struct end *open_ends[ENDS_MAX];
 static size_t n_ends;
@@ -59,9 +60,10 @@ static void on_start(void *context, const struct rendezvous_start *start)
          start->first_rank, start->world_size, start->master_port);
 }
 
-static void on_end(void *context, bool at_once)
+static void on_end(void *context, const struct rendezvous_end *end)
 {
-    said(context, "end %s", at_once ? "at once" : "politely");
+    said(context, "end %s%s", end->at_once ? "" : "by ",
+         end->at_once ? "at once" : end_signal_name(end->signal));
 }
 
 static void on_retry(void *context, uint64_t pause_ms, struct str why)

@@ -25,9 +25,9 @@ static void a_gang_comes_together_works_and_ends(void **state)
     rendezvous_order_start(leader.r, 5, &start_of_test);
     rendezvous_order_start(leader.r, 7, &start_of_test); /* not there: passed over */
     wait_for(&one, START_HEARD, 1);
-    rendezvous_order_end(leader.r, 5, false);
-    rendezvous_order_end(leader.r, 5, true);
-    wait_for(&one, "end politely\nend at once\n", 1);
+    rendezvous_order_end(leader.r, 5, &(struct rendezvous_end){.signal = SIGINT});
+    rendezvous_order_end(leader.r, 5, &(struct rendezvous_end){.at_once = true});
+    wait_for(&one, "end by SIGINT\nend at once\n", 1);
     struct rendezvous_exit exit = exit_of(3, 2);
     rendezvous_tell_exit(one.r, &exit);
     wait_for(&leader,
@@ -219,7 +219,7 @@ static void who_has_left_hears_nothing_more(void **state)
     pair_open(&leader, &one, opts_of(0));
     rendezvous_leave(one.r, STR("it is told to end"));
     rendezvous_order_start(leader.r, 1, &start_of_test); /* which crosses the message */
-    rendezvous_order_end(leader.r, 1, true);
+    rendezvous_order_end(leader.r, 1, &(struct rendezvous_end){.at_once = true});
     rendezvous_say_over(leader.r, &(struct rendezvous_over){0});
     wait_for(&leader, "left 1: it left: it is told to end\n", 1);
     turn_for(50);

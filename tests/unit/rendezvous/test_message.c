@@ -4,6 +4,8 @@
  */
 #include "unit/test.h"
 
+#include <signal.h>
+
 #include "base/cleanup.h"
 #include "node/wire.h"
 #include "rendezvous/message.h"
@@ -41,7 +43,7 @@ READS(reads_welcome, struct message_welcome, message_welcome)
 READS(reads_proof, struct proof, message_proof)
 READS(reads_refused, struct message_refused, message_refused)
 READS(reads_start, struct rendezvous_start, message_start)
-READS(reads_end, bool, message_end)
+READS(reads_end, struct rendezvous_end, message_end)
 READS(reads_retry, struct retry, retry)
 READS(reads_over, struct rendezvous_over, message_over)
 READS(reads_exit, struct rendezvous_exit, message_exit)
@@ -87,7 +89,7 @@ static void bodies_are_taken_whole_or_not_at_all(void **state)
     struct proof proof = {true, {7, 8, 9}};
     struct message_refused refused = {true, {ERR_USAGE, 0, "no"}};
     struct rendezvous_start start = {1, 2, 3, 4, 5, 6, 7};
-    bool at_once = true;
+    struct rendezvous_end end = {true, SIGTERM};
     uint64_t pause_ms = 500;
     struct rendezvous_over over = {255, true, STR("why")};
     struct rendezvous_exit exit = {1, 2, 3, 139, 11, 6, {"a\0b", 3}, STR("words")};
@@ -110,7 +112,7 @@ static void bodies_are_taken_whole_or_not_at_all(void **state)
     message_proof(&out[3], &proof);
     message_refused(&out[4], &refused);
     message_start(&out[5], &start);
-    message_end(&out[6], &at_once);
+    message_end(&out[6], &end);
     message_retry(&out[7], &pause_ms, &why);
     message_over(&out[8], &over);
     message_exit(&out[9], &exit);
