@@ -134,6 +134,24 @@ reached() { sed -n 's/.*muster: epoch \([0-9]*\) of .*: loss.*/\1/p' log | tail 
     [ ! -e none ]
 }
 
+@test "with --gpus a rank that is killed starts all again, which end with the same bytes; wrong usage and a stop do not" {
+    local epochs=12
+    alone "${SMALL[@]}" --epochs $epochs -o whole
+    for victim in 0 1; do
+        begin "$MUSTER" kge train "${SMALL[@]}" --epochs $epochs --state-every 1ms -o model$victim -g cpu:2
+        wait_for holds log ": loss"
+        kill -KILL "$(rank_of $victim)"
+        wait_for holds log "going on in epoch "
+        its_end
+        ended_with 0
+        says "rank $victim (pid " "all ranks start again in 2.0 s (restart 1 of 3)" "going on in epoch "
+        same_bytes whole model$victim
+    done
+    alone "${SMALL[@]}" --train nowhere.txt --epochs 3 -o none -g cpu:2
+    ended_with 2
+    says_not "start again"
+}
+
 @test "a rank that is killed ends all and is named, and another number goes on to the same bytes" {
     local epochs LAUNCH=()
     for victim in 0 2; do
