@@ -196,6 +196,32 @@ END
     same_bytes whole model
 }
 
+@test "ranks on several hosts train the same bits over TCP, and start again on all of them" {
+    local epochs=12 port far
+    alone "${SMALL[@]}" --epochs $epochs -o whole
+    ended_with 0
+    run limited "$MUSTER" launch --hosts a=cpu:1,b=cpu:2 --via env --no-python "$MUSTER" kge train "${SMALL[@]}" --epochs $epochs -o hosts
+    ended_with 0
+    says "3 ranks of 1 thread"
+    same_bytes whole hosts
+    # Two musters, each of which starts its own ranks.
+    export MUSTER_DIST_BACKEND=tcp
+    port=$(free_port)
+    "$MUSTER" launch --nnodes 2 --node-rank 1 --master-port "$port" --nproc-per-node 2 --no-python \
+        "$MUSTER" kge train "${SMALL[@]}" --epochs $epochs -o model >far 2>&1 3>&- 4>&- &
+    far=$!
+    begin "$MUSTER" launch --nnodes 2 --node-rank 0 --master-port "$port" --max-restarts 1 --no-python \
+        "$MUSTER" kge train "${SMALL[@]}" --epochs $epochs --state-every 1ms -o model
+    wait_for holds log ": loss"
+    kill -KILL "$(rank_of 2)"
+    wait_for holds log "going on in epoch "
+    its_end
+    ended_with 0
+    wait $far
+    says "the process of rank 2 has ended, or cannot be reached" "rank 2 (pid " "failed first: signal 9" "3 ranks of 1 thread"
+    same_bytes whole model
+}
+
 @test "told to stop, ranks save where they stand, and another number goes on" {
     local epochs LAUNCH=()
     launch_begin 2 "${SMALL[@]}" --epochs 100000 -o model
