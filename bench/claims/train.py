@@ -19,8 +19,12 @@ def write(path, text):
 
 
 # In one session: elsewhere the kernel may give each session a share of the processors of its own.
-RANKS = ('for r in 0 1; do RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MUSTER_DIST_TIMEOUT=60 "$@" --threads 1 & done; '
-         "wait")
+RANKS = ('n=$1; shift; for r in $(seq 0 $((n - 1))); do RANK=$r LOCAL_RANK=$r WORLD_SIZE=$n LOCAL_WORLD_SIZE=$n '
+         'MUSTER_DIST_TIMEOUT=60 "$@" --threads 1 & done; wait')
+
+
+def ranks_words(n):
+    return ["sh", "-c", RANKS, "sh", str(n)]
 
 
 def graph(bench):
@@ -58,7 +62,7 @@ def on_ranks(bench):
         return run
 
     rounds = min(bench.rounds, 9)
-    bench.in_turn({"threads": case(1, [], ["--threads", "2"]), "ranks": case(2, ["sh", "-c", RANKS, "sh"], [])}, rounds=rounds)
+    bench.in_turn({"threads": case(1, [], ["--threads", "2"]), "ranks": case(2, ranks_words(2), [])}, rounds=rounds)
     assert losses[1] == losses[2] and len(losses[1]) == 1, losses
     with open(bench.path("ranks1/final_model.safetensors"), "rb") as one, open(bench.path("ranks2/final_model.safetensors"), "rb") as two:
         assert one.read() == two.read()
@@ -68,8 +72,41 @@ def on_ranks(bench):
                "one process of 2 threads: %s s" % spread(seconds[1]).text(), verdict(ratio.median >= 0.95), bench.runs(rounds))
 
 
+def scaling(bench):
+    """The same epoch on more and more ranks of one thread, as far as there are cores."""
+    argv, entities, n_train = graph(bench)
+    sizes = [n for n in (1, 2, 4, 8) if n <= max(2, len(os.sched_getaffinity(0)))]
+    seconds = {n: [] for n in sizes}
+
+    def case(n):
+        folder = bench.path("scale%d" % n)
+
+        def run():
+            sample = bench.timed([*ranks_words(n), *argv, "-o", folder], env={**os.environ, **core()}, stderr=subprocess.DEVNULL)
+            seconds[n].append(epoch_of(folder)["seconds"])
+            return sample
+        return run
+
+    rounds = min(bench.rounds, 5)
+    bench.in_turn({str(n): case(n) for n in sizes}, rounds=rounds)
+    with open(bench.path("scale1/final_model.safetensors"), "rb") as file:
+        alone = file.read()
+    found = []
+    for n in sizes[1:]:
+        with open(bench.path("scale%d/final_model.safetensors" % n), "rb") as file:
+            assert file.read() == alone, n
+        ratio = spread(a / b for a, b in zip(seconds[1], seconds[n]))
+        bar = 0.8 * n
+        found.append(Row("training on %d ranks of 1 thread against 1: %d entities, d = 200, batches of %d, the same bits"
+                         % (n, entities, BATCH), ">= %.1f x the speed of 1 rank" % bar,
+                         "%s x; %s questions/s" % (ratio.text(), spread(n_train / b for b in seconds[n]).text(1, 0)),
+                         "1 rank: %s questions/s" % spread(n_train / a for a in seconds[1]).text(1, 0),
+                         verdict(ratio.median >= bar), bench.runs(rounds)))
+    return found
+
+
 def rows(bench):
-    return [on_torch(bench), on_ranks(bench)]
+    return [on_torch(bench), on_ranks(bench), *scaling(bench)]
 
 
 def on_torch(bench):

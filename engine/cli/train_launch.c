@@ -29,9 +29,17 @@ int train_launch(const struct app *app, const char *gpus, struct err *err)
         "MUSTER_MODULE",      "MUSTER_RUN_PATH", "PET_NNODES",
         "PET_NPROC_PER_NODE", "PET_MODULE",      "PET_RUN_PATH"};
     cleanup_free char *muster = muster_find(app->self_path);
-    const char *const before[] = {
-        "muster", "launch", "--no-python",        "--threads", "share",
-        "--gpus", gpus,     "--shutdown-timeout", "300s",      app->quiet ? "--quiet" : NULL};
+    /* Wrong usage, bad data and a stop would be the same again. The pause is for a lost device to be noticed. */
+    const char *const before[] = {"muster",      "launch",
+                                  "--no-python", "--threads",
+                                  "share",       "--gpus",
+                                  gpus,          "--gpus-min",
+                                  "1",           "--max-restarts",
+                                  "3",           "--healthy-after",
+                                  "10m",         "--restart-pause",
+                                  "2s",          "--no-restart-after",
+                                  "2,65,75",     "--shutdown-timeout",
+                                  "300s",        app->quiet ? "--quiet" : NULL};
     size_t n = countof(before) - !app->quiet;
     cleanup_free const char **words = xcalloc(n + (size_t)app->argc + 1, sizeof(*words));
     for (size_t i = 0; i < countof(of_launch); i++)

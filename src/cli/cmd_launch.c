@@ -85,6 +85,11 @@ static int threads_store(struct str text, void *field, struct err *err)
                 THREADS_MAX, (int)text.len, text.at);
 }
 
+static int final_statuses_store(struct str text, void *field, struct err *err)
+{
+    return final_statuses_parse(text, field, err);
+}
+
 static int binding_store(struct str text, void *field, struct err *err)
 {
     return numa_binding_parse(text, field, err);
@@ -156,6 +161,12 @@ static int words_check(const struct launch_request *request, char **command, str
             "no script: name it after the options, as muster launch --nproc-per-node 2 train.py");
     if (request->is_virtual && request->allocation.hosts)
         return fail(err, ERR_USAGE, "--hosts and --virtual-local-rank exclude each other");
+    if (request->restarts.gpus_min > 0 && (!request->allocation.gpus || request->allocation.hosts))
+        return fail(err, ERR_USAGE,
+                    "--gpus-min is for the devices that --gpus takes on this machine%s",
+                    request->allocation.hosts ? "; --hosts-min is for those of --hosts" : "");
+    if (request->restarts.gpus_min > 0 && request->restarts.n == 0)
+        return fail(err, ERR_USAGE, "--gpus-min needs restarts: add --max-restarts");
     if (request->is_module + request->is_program + request->is_run_path > 1)
         return fail(err, ERR_USAGE, "--module, --no-python and --run-path exclude each other");
     return 0;
@@ -248,9 +259,11 @@ static const struct opt launch_opts[] = {
     HOST_LIST_OPTS(FIELD(allocation)),
     {OPT_U64, 0, "hosts-min", "N", "start, and start again, with N hosts or more (default: all)", FIELD(allocation.hosts_min), 1, 4096},
     {OPT_HEADING, .help = "When a rank fails"},
-    {OPT_U64, 0, "max-restarts", "N", "start all ranks again, N times at most (default 0)", FIELD(n_restarts), 0, RESTARTS_MAX},
-    {OPT_DURATION, 0, "restart-pause", "DURATION", "pause before the first restart; the pause doubles with each restart (default 0.1s)", FIELD(pause_ms)},
-    {OPT_DURATION, 0, "healthy-after", "DURATION", "ranks that ran for so long before one failed get all restarts back (default: never)", FIELD(healthy_ms)},
+    {OPT_U64, 0, "max-restarts", "N", "start all ranks again, N times at most (default 0)", FIELD(restarts.n), 0, RESTARTS_MAX},
+    {OPT_DURATION, 0, "restart-pause", "DURATION", "pause before the first restart; the pause doubles with each restart (default 0.1s)", FIELD(restarts.pause_ms)},
+    {OPT_DURATION, 0, "healthy-after", "DURATION", "ranks that ran for so long before one failed get all restarts back (default: never)", FIELD(restarts.healthy_ms)},
+    {OPT_PARSE, 0, "no-restart-after", "STATUSES", "end, though there are restarts left, if the rank that fails first has one of these statuses, as 2,65: another start would end the same way (default: none)", FIELD(restarts), .parse = final_statuses_store},
+    {OPT_U64, 0, "gpus-min", "N", "start again with N devices of --gpus or more, and a rank on each, if others are lost; one that answers again is used from the next start on (default: all)", FIELD(restarts.gpus_min), 1, SEAT_DEVICES_MAX},
     {OPT_DURATION, 0, "wait-after-first", "DURATION", "how long the other ranks may run after the first one has ended with status 0; longer is a failure (default: no limit)", FIELD(linger_ms)},
     {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and print which ranks, and where they stand; 0: never (default 5m)", FIELD(hang.after_ms)},
     {OPT_PARSE, 0, "on-hang", "WHAT", "report: print the hang, and let the ranks go on (default); end: the hang is a failure, with status 124", FIELD(hang.ends), .parse = on_hang_store},
@@ -286,7 +299,7 @@ static void launch_defaults(void *typed)
     const char *signals = getenv("TORCHELASTIC_SIGNALS_TO_HANDLE");
     options->request.signals.names = signals ? signals : "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
     options->request.grace_ms = GRACE_NOT_SAID;
-    options->request.pause_ms = 100;
+    options->request.restarts.pause_ms = 100;
     options->request.hang.after_ms = 300000;
     options->request.line_prefix = getenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
 }

@@ -49,7 +49,7 @@ struct gang {
     uint64_t started_ms;
     uint64_t first_well_ms; /* when its first rank ended well */
     enum end_level level;
-    bool has_failed;
+    bool has_failed, is_final; /* no generation follows this failure */
 
     bool is_stopping;
     struct {
@@ -190,7 +190,7 @@ static void start(struct gang *g)
     g->started_ms = g->now_ms;
     g->first_well_ms = NEVER;
     g->level = NOT_ENDED;
-    g->has_failed = false;
+    g->has_failed = g->is_final = false;
 }
 
 static void everybody_end(struct gang *g, enum end_level level)
@@ -233,7 +233,7 @@ static void generation_end(struct gang *g)
         over(g, g->view.n_well == g->view.world_size ? GANG_WELL : GANG_STOPPED);
     else if (g->is_stopping)
         over(g, GANG_STOPPED);
-    else if (g->view.n_restarts_used < g->config.n_restarts)
+    else if (!g->is_final && g->view.n_restarts_used < g->config.n_restarts)
         retry(g);
     else
         over(g, GANG_FAILED);
@@ -286,10 +286,12 @@ static void on_rank_exit(struct gang *g, const struct gang_event *ev)
     m->n_left--;
     g->view.n_alive--;
     g->view.n_well += ev->status == 0;
-    if (ev->status == 0)
+    if (ev->status == 0) {
         g->first_well_ms = MIN(g->first_well_ms, g->now_ms);
-    else if (g->view.state == GANG_WORKS)
+    } else if (g->view.state == GANG_WORKS) {
+        g->is_final = ev->flag;
         fail(g, GANG_STATUS, ev->rank, ev->status);
+    }
 }
 
 static void on_hang(struct gang *g, const struct gang_event *ev)

@@ -43,12 +43,14 @@ struct gang_config {
 };
 
 /* The count of a node is 1 … GANG_NODE_RANKS_MAX; another one than before holds from the next generation on. */
-#define GANG_EVENTS(X)                                                                                \
-    X(TICK)      /* time has passed */                                                                \
-    X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                              \
-    X(NODE_GONE) /* `node` is gone, and all ranks on it */                                            \
-    X(EXIT)      /* `rank` of `generation`, and all its descendants, are gone; `status`: 0 well */    \
-    X(HANG) /* `rank` of `generation` stands still, and is given up; `status`: that of the failure */ \
+#define GANG_EVENTS(X)                                                                                   \
+    X(TICK)      /* time has passed */                                                                   \
+    X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                                 \
+    X(NODE_GONE) /* `node` is gone, and all ranks on it */                                               \
+    /* `rank` of `generation`, and all its descendants, are gone; `status`: 0 well; flag: a failure    \
+     * after which another generation would fail as well, so there is none */ \
+    X(EXIT)                                                                                              \
+    X(HANG) /* `rank` of `generation` stands still, and is given up; `status`: that of the failure */    \
     X(STOP) /* end all ranks; flag: at once */
 
 enum gang_event_kind {
@@ -102,7 +104,7 @@ enum gang_state {
 enum gang_outcome {
     GANG_OPEN, /* it is not over */
     GANG_WELL, /* all ranks ended with 0 (some perhaps after END), in a generation without a FAIL */
-    GANG_FAILED,  /* a generation failed, and no restart was left */
+    GANG_FAILED,  /* a generation failed, and no restart was left, or none would have helped */
     GANG_TOO_FEW, /* fewer than n_nodes_min nodes came in time */
     GANG_STOPPED
 };

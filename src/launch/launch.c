@@ -88,6 +88,7 @@ static int own_ranks_count(struct launch *launch, struct err *err)
                  : 0;
     rc = rc ? rc : ranks_count(request, &places, &launch->own.n_ranks, err);
     rc = rc ? rc : virtual_ranks_check(&launch->own, err);
+    rc = rc ? rc : rank_devices_spare(launch, err);
     return rc ? rc : machine_cpus_find(&launch->own, err);
 }
 
@@ -250,8 +251,9 @@ static void launch_release(struct launch *launch)
     fold_say(launch, true);
     rendezvous_close(launch->rendezvous);
     lookup_forget(launch->endpoint);
-    watch_end(launch);
+    rank_devices_end(launch);
     shell_close(&launch->shell);
+    rank_devices_release(launch);
     watch_close(launch);
     ranks_release(launch);
     fold_free(launch->fold);
@@ -331,7 +333,7 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
     struct launch_request named = *request;
     cleanup_free char *made_id = named.run_id ? NULL : run_id_new(err);
     named.run_id = made_id ? made_id : named.run_id;
-    verb.takes_hosts = request->n_restarts > 0; /* they wait for one */
+    verb.takes_hosts = request->restarts.n > 0; /* they wait for one */
     if (!named.run_id)
         return err->code;
     struct launch launch = {.request = &named,

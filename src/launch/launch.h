@@ -12,7 +12,7 @@
  *   reach.c    the same, on each of them           place.c   what they tell, and the choice
  *   cpus.c     the CPUs of ranks, their share of threads
  *   line_copies.c  lines with certain texts        fold.c    lines that several ranks print
- *   watch.c    ranks that stand still
+ *   watch.c    ranks that stand still              rank_devices.c  devices that are lost meanwhile
  */
 #pragma once
 
@@ -26,7 +26,8 @@
 enum {
     STD_OUT = 1, /* bits of what is redirected or copied */
     STD_ERR = 2,
-    STD_CHOICES_MAX = 1024
+    STD_CHOICES_MAX = 1024,
+    STATUSES_MAX = 256
 };
 
 /* What is done with the output of each rank: bits for all, and for local ranks that were named. */
@@ -77,6 +78,16 @@ struct launch_task {
     uint32_t group_rank, n_groups; /* n_groups 0: not known */
 };
 
+struct launch_restarts {
+    uint64_t n, pause_ms, healthy_ms;
+    uint64_t gpus_min; /* devices of this machine that are enough; 0: all */
+    bool
+        is_final[STATUSES_MAX]; /* after such a status of the first rank that fails there is none */
+};
+
+/* As --no-restart-after has it: "2,65". ERR_USAGE. */
+MUST_CHECK int final_statuses_parse(struct str text, struct launch_restarts *out, struct err *err);
+
 struct rank_cpus {
     enum numa_binding binding;
     /* OMP_NUM_THREADS of each rank; n 0: as torchrun has it, 1 for each of several ranks, unless it is set; is_share: of the
@@ -95,7 +106,7 @@ struct launch_request {
     struct allocation_wish allocation;
     const char *nproc; /* as it was typed */
     struct rank_cpus cpus;
-    uint64_t n_restarts;
+    struct launch_restarts restarts;
     const char *run_id; /* NULL: one that no other run has */
     const char *role;
     struct {
@@ -120,7 +131,7 @@ struct launch_request {
         const char *ranks;     /* local ranks whose output is shown: "0,2"; NULL or "": all */
         enum launch_fold fold; /* lines of stderr that several ranks print */
     } shown;
-    uint64_t grace_ms, pause_ms, healthy_ms, linger_ms, limit_ms;
+    uint64_t grace_ms, linger_ms, limit_ms;
     struct {
         uint64_t
             after_ms; /* the silence after which ranks that stand still are looked for; 0: never */

@@ -80,8 +80,12 @@ struct launch {
     struct rendezvous *rendezvous; /* NULL: there is no other muster */
     struct fleet *fleet;           /* NULL: no --hosts */
     struct watch *watch;           /* NULL: nobody looks whether ranks stand still */
-    struct lookup *endpoint;       /* of its name, where this machine leads; NULL: not asked for */
-    const char *master_addr;       /* in the environment of ranks */
+    struct {
+        struct device_watch *watch; /* NULL: nobody looks at them */
+        struct seat *all; /* those that were taken, where fewer may do; NULL: all are needed */
+    } devices;
+    struct lookup *endpoint; /* of its name, where this machine leads; NULL: not asked for */
+    const char *master_addr; /* in the environment of ranks */
     char *mark;        /* an entry there, by which the keeper finds what this muster has started */
     struct gang *gang; /* NULL: a leader elsewhere decides */
     struct {
@@ -195,6 +199,8 @@ void meeting_hint_add(const struct launch *launch, struct buf *out);
 /* lead.c: the gang is here. */
 MUST_CHECK int lead_begin(struct launch *launch, struct err *err);
 void lead_tell(struct launch *launch, struct gang_event event);
+/* A rank of the generation is gone, with rank->status. */
+void lead_tell_exit(struct launch *launch, const struct rank *rank, uint32_t generation);
 void lead_tick(struct launch *launch);
 /* The exit status of the gang, after its end. ERR_UNAVAILABLE: the machines did not come. */
 MUST_CHECK int lead_outcome(struct launch *launch, struct err *err);
@@ -254,10 +260,19 @@ void fold_say(struct launch *launch, bool is_end);
 void rank_output_rest(struct rank *rank);
 void rank_output_close(struct rank *rank);
 
+/* rank_devices.c: the devices of this machine, and which of them are lost. */
+/* Samples come from now on, if they do not yet. */
+void rank_devices_watch(struct launch *launch);
+/* --gpus-min: a generation may have fewer ranks than the one before. ERR_USAGE: they have no device each. */
+MUST_CHECK int rank_devices_spare(struct launch *launch, struct err *err);
+/* The ranks of the next generation, while there is none: one for each device that is left. */
+void rank_devices_settle(struct launch *launch);
+/* Before the loop is closed, and after that. */
+void rank_devices_end(struct launch *launch);
+void rank_devices_release(struct launch *launch);
+
 /* watch.c: whether ranks stand still. launch->watch may be NULL for all of them. */
 void watch_open(struct launch *launch);
-/* Before the loop is closed, and after that. */
-void watch_end(struct launch *launch);
 void watch_close(struct launch *launch);
 /* The ranks of a generation were made. */
 void watch_begin(struct launch *launch);

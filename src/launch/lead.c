@@ -38,7 +38,7 @@ static void do_start(struct launch *launch, const struct gang_action *action)
     bool is_member = gang_member(launch->gang, action->node, &member);
     ASSERT(is_member);
     const struct rendezvous_start part = {.generation = view.generation,
-                                          .n_restarts_max = (uint32_t)launch->request->n_restarts,
+                                          .n_restarts_max = (uint32_t)launch->request->restarts.n,
                                           .group_rank = member.group_rank,
                                           .n_members = view.n_members,
                                           .first_rank = member.first_rank,
@@ -82,7 +82,7 @@ static void do_retry(struct launch *launch, const struct gang_action *action)
     report_print(launch);
     log_add(launch->shell.log, LOG_WARN, "launch",
             "all ranks start again in %s (restart %u of %lu)", pause,
-            gang_view(launch->gang).n_restarts_used, launch->request->n_restarts);
+            gang_view(launch->gang).n_restarts_used, launch->request->restarts.n);
     if (launch->rendezvous)
         rendezvous_say_retry(launch->rendezvous, action->pause_ms, buf_str(&launch->report));
 }
@@ -126,6 +126,18 @@ void lead_tell(struct launch *launch, struct gang_event event)
     }
     launch->events.len = 0;
     launch->events.is_handled = false;
+}
+
+void lead_tell_exit(struct launch *launch, const struct rank *rank, uint32_t generation)
+{
+    const struct launch_restarts *restarts = &launch->request->restarts;
+    int status = rank->status;
+    lead_tell(launch, (struct gang_event){.kind = GEV_EXIT,
+                                          .rank = rank->number,
+                                          .generation = generation,
+                                          .status = status,
+                                          .flag = status > 0 && status < STATUSES_MAX &&
+                                                  restarts->is_final[status]});
 }
 
 /* ---- the other machines ---- */
@@ -202,10 +214,7 @@ void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *
     buf_reset(&rank->tail);
     buf_add_str(&rank->tail, exit->tail);
     watch_ended(rank);
-    lead_tell(launch, (struct gang_event){.kind = GEV_EXIT,
-                                          .rank = rank->number,
-                                          .generation = exit->generation,
-                                          .status = exit->status});
+    lead_tell_exit(launch, rank, exit->generation);
 }
 
 /* Ranks that end slowly would hide what happened from the user. */
@@ -275,6 +284,7 @@ static void missing_say(struct launch *launch, const struct gang_view *view)
 
 void lead_tick(struct launch *launch)
 {
+    rank_devices_settle(launch);
     lead_tell(launch, (struct gang_event){.kind = GEV_TICK});
     const struct gang_view view = gang_view(launch->gang);
     slow_end_say(launch, &view);
@@ -291,9 +301,9 @@ int lead_begin(struct launch *launch, struct err *err)
     const struct gang_config config = {.n_nodes_min = meeting->n_nodes_min,
                                        .n_nodes_max = meeting->n_nodes_max,
                                        .n_nodes_awaited = meeting->n_nodes_awaited,
-                                       .n_restarts = (uint32_t)request->n_restarts,
-                                       .pause_ms = request->pause_ms,
-                                       .healthy_ms = request->healthy_ms,
+                                       .n_restarts = (uint32_t)request->restarts.n,
+                                       .pause_ms = request->restarts.pause_ms,
+                                       .healthy_ms = request->restarts.healthy_ms,
                                        .more_ms = meeting->more_ms,
                                        .join_ms = meeting->join_ms,
                                        .linger_ms = request->linger_ms};

@@ -85,10 +85,7 @@ void machine_lost_rank(const struct rank *rank)
     if (machine->is_far)
         (void)fleet_loss_tell(machine); /* first, so that it is not the rank that failed */
     if (launch->gang)
-        lead_tell(launch, (struct gang_event){.kind = GEV_EXIT,
-                                              .rank = rank->number,
-                                              .generation = machine->part.generation,
-                                              .status = rank->status});
+        lead_tell_exit(launch, rank, machine->part.generation);
     else
         follow_tell_exit(launch, rank);
 }

@@ -27,7 +27,6 @@ enum {
 
 struct watch {
     struct hang *hang; /* of the present generation; NULL: there was none yet */
-    struct device_watch *devices;
     uint64_t judge_ms; /* next */
     bool asks;         /* ranks tell what they do */
     struct {
@@ -55,18 +54,11 @@ void watch_open(struct launch *launch)
         launch->watch = xcalloc(1, sizeof(*launch->watch));
 }
 
-void watch_end(struct launch *launch)
-{
-    if (launch->watch)
-        device_watch_end(launch->watch->devices);
-}
-
 void watch_close(struct launch *launch)
 {
     struct watch *watch = launch->watch;
     if (!watch)
         return;
-    device_watch_free(watch->devices);
     hang_free(watch->hang);
     free(watch);
     launch->watch = NULL;
@@ -107,7 +99,7 @@ void watch_ended(const struct rank *rank)
 static int busy_percent(const struct rank *rank)
 {
     const struct machine *machine = rank->machine;
-    const struct device_watch *devices = rank->launch->watch->devices;
+    const struct device_watch *devices = rank->launch->devices.watch;
     if (!machine)
         return rank->busy_percent;
     bool has_own = devices && machine_seat(machine)->n_devices == machine->n_ranks &&
@@ -187,25 +179,14 @@ void watch_where(struct rank *rank, struct str text)
 
 /* ---- looks ---- */
 
-/* Devices are looked at only when there is a doubt. */
-static void devices_begin(struct launch *launch)
-{
-    static const struct device_handlers nothing = {0}; /* samples are looked up */
-    struct watch *watch = launch->watch;
-    if (watch->devices || launch->allocation.n_chosen == 0)
-        return;
-    watch->devices = device_watch_new(&launch->shell, &launch->allocation, &nothing, launch);
-    device_watch_begin(watch->devices);
-}
-
 static void looks_ask(struct launch *launch, bool are_asked)
 {
     struct watch *watch = launch->watch;
     if (are_asked == watch->asks)
         return;
     watch->asks = are_asked;
-    if (are_asked)
-        devices_begin(launch);
+    if (are_asked) /* devices are looked at only when there is a doubt */
+        rank_devices_watch(launch);
     for (uint32_t i = 0; i < launch->n_ranks; i++)
         if (launch->ranks[i].process)
             node_ask_stand(launch->ranks[i].process, are_asked ? hang_every_ms(watch->hang) : 0);

@@ -134,6 +134,24 @@ reached() { sed -n 's/.*muster: epoch \([0-9]*\) of .*: loss.*/\1/p' log | tail 
     [ ! -e none ]
 }
 
+@test "with --gpus a rank that is killed starts all again, which end with the same bytes; wrong usage and a stop do not" {
+    local epochs=12
+    alone "${SMALL[@]}" --epochs $epochs -o whole
+    for victim in 0 1; do
+        begin "$MUSTER" kge train "${SMALL[@]}" --epochs $epochs --state-every 1ms -o model$victim -g cpu:2
+        wait_for holds log ": loss"
+        kill -KILL "$(rank_of $victim)"
+        wait_for holds log "going on in epoch "
+        its_end
+        ended_with 0
+        says "rank $victim (pid " "all ranks start again in 2.0 s (restart 1 of 3)" "going on in epoch "
+        same_bytes whole model$victim
+    done
+    alone "${SMALL[@]}" --train nowhere.txt --epochs 3 -o none -g cpu:2
+    ended_with 2
+    says_not "start again"
+}
+
 @test "a rank that is killed ends all and is named, and another number goes on to the same bytes" {
     local epochs LAUNCH=()
     for victim in 0 2; do
@@ -175,6 +193,32 @@ END
     ended_with 0
     says "muster: going on in epoch "
     alone "${SMALL[@]}" --epochs $epochs -o whole
+    same_bytes whole model
+}
+
+@test "ranks on several hosts train the same bits over TCP, and start again on all of them" {
+    local epochs=12 port far
+    alone "${SMALL[@]}" --epochs $epochs -o whole
+    ended_with 0
+    run limited "$MUSTER" launch --hosts a=cpu:1,b=cpu:2 --via env --no-python "$MUSTER" kge train "${SMALL[@]}" --epochs $epochs -o hosts
+    ended_with 0
+    says "3 ranks of 1 thread"
+    same_bytes whole hosts
+    # Two musters, each of which starts its own ranks.
+    export MUSTER_DIST_BACKEND=tcp
+    port=$(free_port)
+    "$MUSTER" launch --nnodes 2 --node-rank 1 --master-port "$port" --nproc-per-node 2 --no-python \
+        "$MUSTER" kge train "${SMALL[@]}" --epochs $epochs -o model >far 2>&1 3>&- 4>&- &
+    far=$!
+    begin "$MUSTER" launch --nnodes 2 --node-rank 0 --master-port "$port" --max-restarts 1 --no-python \
+        "$MUSTER" kge train "${SMALL[@]}" --epochs $epochs --state-every 1ms -o model
+    wait_for holds log ": loss"
+    kill -KILL "$(rank_of 2)"
+    wait_for holds log "going on in epoch "
+    its_end
+    ended_with 0
+    wait $far
+    says "the process of rank 2 has ended, or cannot be reached" "rank 2 (pid " "failed first: signal 9" "3 ranks of 1 thread"
     same_bytes whole model
 }
 

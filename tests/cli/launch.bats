@@ -221,6 +221,55 @@ END
     ended_with 143
 }
 
+@test "ranks start again on the devices that are left, and on one that is back" {
+    export MUSTER_FAKE_NVML=gpus=3,lostfile=1:$PWD/lost
+    worker part <<'END'
+#!/bin/sh
+echo "start $TORCHELASTIC_RESTART_COUNT: rank $RANK of $WORLD_SIZE/$LOCAL_WORLD_SIZE on ${CUDA_VISIBLE_DEVICES-none}"
+[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
+[ "$RANK" = 1 ] || exec sleep 100
+touch lost
+sleep "${1-0}"
+exit 3
+END
+    launch -g 0-2 --gpus-min 2 --max-restarts 1 --restart-pause 3s --no-python ./part
+    ended_with 0
+    says "start 0: rank 1 of 3/3 on 0,1,2" "start 1: rank 1 of 2/2 on 0,2"
+    says_not "start 1: rank 2"
+    [[ $stderr == *"2 of 3 devices have a rank from now on; lost: gpu 1"* ]]
+    rm lost
+    launch -g 0-2 --gpus-min 3 --max-restarts 1 --restart-pause 3s --no-python ./part
+    ended_with 69
+    [[ $stderr == *"2 of 3 devices are left (lost: gpu 1), and --gpus-min is 3"* ]]
+    launch -g sim:3xH200:141GiB,lost@1:1s-4s --gpus-min 1 --max-restarts 1 --restart-pause 5s --no-python ./part 2
+    ended_with 0
+    says "start 1: rank 2 of 3/3"
+    [[ $stderr == *"2 of 3 devices have a rank from now on; lost: gpu 1"*"3 of 3 devices have a rank from now on"* ]]
+}
+
+@test "--gpus-min that cannot be is refused" {
+    local wrong
+    for wrong in "" "-g 0" "-g 0-1 --max-restarts 1 --nproc-per-node 1" "-g 0 --max-restarts 1" "--hosts a --max-restarts 1"; do
+        # shellcheck disable=SC2086
+        launch --gpus-min 2 $wrong --no-python true
+        ended_with 2
+        [[ $stderr == *"--gpus-min"* ]]
+    done
+}
+
+@test "after a status that would come again there is no restart" {
+    worker once <<'END'
+#!/bin/sh
+exit $((6 + TORCHELASTIC_RESTART_COUNT))
+END
+    launch --max-restarts 5 --restart-pause 0s --no-restart-after 2,7 --no-python ./once
+    ended_with 7
+    [[ $stderr == *"restart 1 of 5"* ]]
+    [[ $stderr != *"restart 2 of 5"* ]]
+    launch --no-restart-after 2,256 --no-python true
+    ended_with 2
+}
+
 @test "all ranks start again, as often as they may, each time with a count" {
     worker again <<'END'
 #!/bin/sh

@@ -4,6 +4,7 @@
  *
  *   up N C     node N is there, with places for C ranks     gone N       node N is gone
  *   exit R S   rank R ended with status S                   late R S     it was of the generation before
+ *   final R S  the same, and the next generation would end so as well
  *   hang R S   rank R stands still, and fails with S        still R S    it was of the generation before
  *   stop       end all ranks                                kill         at once
  *   wait MS    time passes, unnoticed                       tick MS      time passes, and is told
@@ -82,9 +83,10 @@ static const struct verb {
 } verbs[] = {
     {"up", GEV_NODE_UP, true, false, false}, {"gone", GEV_NODE_GONE, true, false, false},
     {"exit", GEV_EXIT, true, false, false},  {"late", GEV_EXIT, true, true, false},
-    {"hang", GEV_HANG, true, false, false},  {"still", GEV_HANG, true, true, false},
-    {"stop", GEV_STOP, true, false, false},  {"kill", GEV_STOP, true, false, true},
-    {"tick", GEV_TICK, true, false, false},  {"wait", GEV_TICK, false, false, false},
+    {"final", GEV_EXIT, true, false, true},  {"hang", GEV_HANG, true, false, false},
+    {"still", GEV_HANG, true, true, false},  {"stop", GEV_STOP, true, false, false},
+    {"kill", GEV_STOP, true, false, true},   {"tick", GEV_TICK, true, false, false},
+    {"wait", GEV_TICK, false, false, false},
 };
 
 static const struct verb *verb_find(const char *name)
@@ -368,6 +370,18 @@ static void a_gang_without_restarts_left_has_failed(void **state)
     scene_close(&scene);
 }
 
+static void after_a_failure_that_would_come_again_there_is_no_restart(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.n_restarts = 2);
+    play(&scene, "up 0 2", "START 0");
+    play(&scene, "exit 0 1, final 1 2",
+         "FAIL 0, END 0, RETRY in 0, START 0"); /* the first counts */
+    play(&scene, "final 1 2, exit 0 1", "FAIL 0, END 0, OVER FAILED");
+    failed_by(&scene, GANG_STATUS, 1, 0, 2);
+    scene_close(&scene);
+}
+
 static void a_node_that_is_lost_with_ranks_fails_its_generation(void **state)
 {
     (void)state;
@@ -625,6 +639,7 @@ int main(void)
         cmocka_unit_test(an_exit_counts_once_and_only_in_its_generation),
         cmocka_unit_test(a_rank_that_fails_ends_the_others_and_all_start_again),
         cmocka_unit_test(a_gang_without_restarts_left_has_failed),
+        cmocka_unit_test(after_a_failure_that_would_come_again_there_is_no_restart),
         cmocka_unit_test(a_node_that_is_lost_with_ranks_fails_its_generation),
         cmocka_unit_test(a_node_that_is_lost_when_its_ranks_have_ended_well_is_no_failure),
         cmocka_unit_test(a_rank_that_stands_still_fails_its_generation),
