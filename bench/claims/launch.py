@@ -2,12 +2,17 @@
 """Ranks: from exec to the end, and from the death of one until all others are gone. torchrun where it is in PATH."""
 import os
 import shutil
+import signal
+import subprocess
 import time
 
 from harness import Row, spread, verdict
 
 BAR_MS = 20
 BAR_GONE_MS = 100
+BAR_MANY_S = 3
+BAR_MANY_MIB = 256
+RANKS_OF_A_HOST = 16
 # One rank dies after a while; the time is noted just before.
 DIES = 'if [ "$RANK" = 3 ]; then sleep 0.3; date +%s.%N >died; exit 1; fi; exec sleep 1000'
 
@@ -55,5 +60,55 @@ def gone(bench):
                "%s ms" % ms["muster"].text(1e3, 0), text_of(ms), verdict(ms["muster"].median * 1e3 <= BAR_GONE_MS), bench.runs(rounds))
 
 
+def descendants(pid):
+    """(pid, its program) of a process and all below it"""
+    parents = {}
+    for name in os.listdir("/proc"):
+        try:
+            with open("/proc/%s/stat" % name, encoding="utf-8", errors="replace") as file:
+                parents[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue  # no process, or it has ended
+    below = {pid}
+    while more := {child for child, parent in parents.items() if parent in below} - below:
+        below |= more
+    for each in below:
+        yield each, os.path.basename(os.readlink("/proc/%d/exe" % each))
+
+
+def pss_mib(pid):
+    with open("/proc/%d/smaps_rollup" % pid, encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) / 1024
+
+
+def memory_of(argv, n_ranks, folder):
+    """MiB of each of muster's programs while so many ranks sleep: {"muster": of the command and its agents}"""
+    process = subprocess.Popen([*argv, "sh", "-c", "echo; exec sleep 1000"], cwd=folder, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if sum(1 for _ in zip(range(n_ranks), process.stdout)) < n_ranks:
+        raise SystemExit("bench: not all of %d ranks began: %s" % (n_ranks, " ".join(argv)))
+    sums = {}
+    for pid, program in descendants(process.pid):
+        if program.startswith("muster"):
+            sums[program] = sums.get(program, 0) + pss_mib(pid)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    return sums
+
+
+def many(bench):
+    n_hosts = bench.size(64, 4)
+    n_ranks = n_hosts * RANKS_OF_A_HOST
+    argv = [os.path.join(bench.build, "muster"), "launch", "--hosts", ",".join("h%d=cpu:1" % i for i in range(n_hosts)),
+            "--via", "env", "--nproc-per-node", str(RANKS_OF_A_HOST), "--no-python"]
+    samples = bench.in_turn({"muster": lambda: bench.timed([*argv, "true"])}, bench.size(5, 1))
+    seconds = spread(s.wall for s in samples["muster"])
+    mib = memory_of(argv, n_ranks, bench.dir)
+    return Row("%s ranks that do nothing, on %d hosts (agents on this machine, `--via env`)" % (format(n_ranks, ","), n_hosts),
+               "<= %d s, <= %d MiB of muster and its agents (PSS)" % (BAR_MANY_S, BAR_MANY_MIB),
+               "%s s, %.0f MiB" % (seconds.text(), mib["muster"]), "their %d guards %.0f MiB" % (n_ranks + n_hosts, mib["muster-guard"]),
+               verdict(seconds.median <= BAR_MANY_S and mib["muster"] <= BAR_MANY_MIB), bench.runs(bench.size(5, 1)))
+
+
 def rows(bench):
-    return [eight(bench), gone(bench)]
+    return [eight(bench), gone(bench), many(bench)]

@@ -174,3 +174,26 @@ ends_within() {
     ended_with 2
     [[ $stderr == *"TORCH_ELASTIC_SHUTDOWN_TIMEOUT: expected seconds, as 30, found 'soon'" ]]
 }
+
+@test "ranks that are deaf, and what they have started and put elsewhere, are gone after any signal" {
+    worker family <<'END'
+#!/bin/bash
+trap '' HUP INT QUIT TERM
+sleep 1000 &
+setsid sh -c 'sleep 1000 & exec sleep 1000' &
+disown -a
+echo >>here
+while :; do sleep 0.05; done
+END
+    local pair
+    for pair in HUP:129 QUIT:131 INT:130; do
+        rm -f here
+        "$MUSTER" launch --nproc 2 --shutdown-timeout 0.3s --no-python ./family >said 2>&1 3>&- 4>&- &
+        PID=$!
+        wait_for has_lines here 2
+        kill "-${pair%:*}" "$PID"
+        map_end
+        ended_with "${pair#*:}"
+        nobody_is_left
+    done
+}
