@@ -269,14 +269,14 @@ static int script_make(struct submitted *s, const struct app *app, bool is_task,
                                            .options = s->sbatch,
                                            .setup = o->setup,
                                            .words = (const char *const *)s->words.at,
-                                           .has_ledger = s->has_ledger && !s->stage,
+                                           .stage_dir = s->stage ? s->run_dir : NULL,
+                                           .has_ledger = s->has_ledger,
                                            .gains_unseen =
                                                s->cmd == &cmd_graph && o->again != UINT64_MAX,
                                            .drain_s = drain_s,
-                                           .again_max = s->stage                 ? 0
-                                                        : o->again != UINT64_MAX ? o->again
-                                                        : s->has_ledger          ? AGAIN_DEFAULT
-                                                                                 : 0};
+                                           .again_max = o->again != UINT64_MAX ? o->again
+                                                        : s->has_ledger        ? AGAIN_DEFAULT
+                                                                               : 0};
     return script_format(&request, script, err);
 }
 
@@ -498,7 +498,7 @@ static const struct opt submit_opts[] = {
     {OPT_FLAG, 0, "follow", NULL, "wait until the work is complete, and show what the job shows; ctrl-c leaves the job alone", FIELD(follow)},
     {OPT_TEXT, 0, "setup", "LINE", "a line of the script before the verb, such as 'source env.sh'", FIELD(setup)},
     {OPT_DURATION, 0, "drain", "DURATION", "how long before the time limit map and resume begin no new item and graph no new job, and other verbs get SIGTERM (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
-    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map, resume and graph, which lose nothing; 0 for other verbs)", FIELD(again), 0, AGAIN_MAX},
+    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map, resume and graph, which lose nothing; 0 for other verbs); with --stage, of each stage", FIELD(again), 0, AGAIN_MAX},
     {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: a job of its own, which begins when the stage before it has ended with status 0; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
     {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among N tasks of a job array, K of them at once; one more job begins when all tasks have ended, takes their results, runs what is missing, and makes the output", FIELD(array)},
     {OPT_END},

@@ -153,7 +153,13 @@ static void command_add(const struct script_request *r, struct buf *out)
     buf_add_text(out, "exec");
     word_add(out, r->program);
     buf_addf(out, " job --again=%llu", (unsigned long long)r->again_max);
-    buf_add_text(out, r->has_ledger ? " --ledger" : "");
+    buf_add_text(out, r->has_ledger && !r->stage_dir ? " --ledger" : "");
+    if (r->stage_dir)
+        buf_addf(out, " --stage=%s", r->name);
+    if (r->has_ledger && r->stage_dir) {
+        buf_add_text(out, " --ledger-in=");
+        buf_add_shell_word(out, r->stage_dir);
+    }
     buf_add_text(out, r->gains_unseen ? " --gains-unseen" : "");
     buf_add_text(out, r->is_program ? " --program" : "");
     if (r->n_tasks > 0)
