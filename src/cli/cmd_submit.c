@@ -296,7 +296,8 @@ int jobs_add(struct submitted *s, const struct app *app, bool is_task, int argc,
 {
     struct job_script *script = &jobs->scripts[jobs->len++];
     *script = (struct job_script){.role = is_task ? "tasks" : s->stage,
-                                  .verb = s->stage ? "stages" : argv[0]};
+                                  .verb = s->stage ? "stages" : argv[0],
+                                  .options = s->sbatch};
     script->name = is_task    ? xstrdup(TASKS_SCRIPT)
                    : s->stage ? xasprintf("%s.sh", s->stage)
                               : xstrdup("job.sh");
@@ -341,6 +342,7 @@ int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGE
         const struct job_script *script = &jobs->scripts[n];
         const struct batch_wish wish = {.script = script->name,
                                         .verb = script->verb,
+                                        .options = script->options,
                                         .role = script->role,
                                         .after = n > 0 ? numbers[n - 1] : 0,
                                         .needs_success = script->role != NULL};

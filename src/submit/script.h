@@ -32,6 +32,8 @@ struct script_request {
 /* ERR_USAGE for an option that cannot stand in a script. */
 MUST_CHECK int script_format(const struct script_request *request, struct buf *out,
                              struct err *err);
+/* Adds the options that are not in the script, but go with it when the user submits it: --hold, --begin. */
+void script_first_add(const struct env_list *options, struct env_list *out);
 /* How long before the time limit the work is drained, if the user has not said so: two minutes, but a quarter of a short
  * job at most. time_s 0: unknown. */
 uint64_t script_drain_s(uint64_t time_s);

@@ -38,7 +38,8 @@ static int script_of(const char *const *typed, const char *const *words, struct 
 
 static void words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell(void **state)
 {
-    const char *const typed[] = {"--comment=a \"b\" 'c' \\d #e", "-J", "x", "-Q", NULL};
+    const char *const typed[] = {
+        "--comment=a \"b\" 'c' \\d #e", "-J", "x", "-Q", "-H", "--begin=now+1hour", NULL};
     const char *const words[] = {"launch", "it's", "two\nlines", NULL};
     cleanup_buf struct buf out = BUF_INIT;
     struct err err = {0};
