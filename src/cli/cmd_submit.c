@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/parse.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -21,6 +22,7 @@
 #include "slurm/sbatch_request.h"
 #include "store/runs.h"
 #include "submit/batch.h"
+#include "submit/look.h"
 #include "submit/preflight.h"
 #include "submit/script.h"
 #include "submit/stage.h"
@@ -30,6 +32,8 @@ enum {
     AGAIN_DEFAULT = 100,
     AGAIN_MAX = 4096,
     DRAIN_MAX_S = 65535, /* sbatch keeps it in 16 bits */
+    SCRIPT_MAX_BYTES = 4 << 20,
+    TWINS_MAX = 100, /* of the newest runs */
     OWN_MAX = 32
 };
 
@@ -370,6 +374,45 @@ void jobs_numbers_say(const struct app *app, const char *dir, const struct jobs 
         typed);
 }
 
+/* Does the script of that run say the same, but for the name of the run? */
+static bool is_same_script(const char *dir, const char *run_dir, struct str script)
+{
+    cleanup_free char *path = batch_script_path(dir, NULL);
+    cleanup_buf struct buf other = BUF_INIT, same = BUF_INIT;
+    if (!path_exists(path) || plain_file_read(path, SCRIPT_MAX_BYTES, &other, NULL) != 0)
+        return false;
+    const char *at = buf_text(&other);
+    for (const char *found; (found = strstr(at, dir)); at = found + strlen(dir)) {
+        buf_add_str(&same, (struct str){at, (size_t)(found - at)});
+        buf_add_text(&same, run_dir);
+    }
+    buf_add_text(&same, at);
+    return str_equal(buf_str(&same), script);
+}
+
+/* A run whose job waits has nothing yet by which the verb would know it: both would do the same work. */
+static int twin_check(const struct submitted *s, const struct jobs *jobs, struct err *err)
+{
+    cleanup_free char *root = path_dirname(s->run_dir);
+    struct run_names names;
+    struct str script = buf_str(&jobs->scripts[jobs->len - 1].text);
+    int rc = 0;
+    if (!s->has_ledger || !s->is_new || !path_exists(root))
+        return 0;
+    if ((rc = runs_list(root, &names, err)) != 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < MIN(names.len, (size_t)TWINS_MAX); i++) {
+        cleanup_free char *dir = path_join(root, names.at[i]);
+        if (is_same_script(dir, s->run_dir, script) && submitted_goes_on(dir))
+            rc = fail(err, ERR_UNAVAILABLE,
+                      "the same is submitted already, as run %s: muster status %s shows it, muster "
+                      "stop %s ends it",
+                      names.at[i], names.at[i], names.at[i]);
+    }
+    run_names_release(&names);
+    return rc;
+}
+
 static int verb_submit(struct submitted *s, const struct app *app, int argc, char **argv,
                        int64_t wall_ms, struct err *err)
 {
@@ -457,6 +500,8 @@ static int submit_words(struct app *app, struct submit_options *options, struct 
         folder_choose(&s, argv[0], wall_ms);
     if (rc == 0)
         rc = jobs_make(&s, app, argc, argv, &jobs, err);
+    if (rc == 0 && !options->dry_run)
+        rc = twin_check(&s, &jobs, err);
     if (rc == 0)
         rc = options->dry_run ? jobs_print(&jobs, err)
                               : verb_submit(&s, app, argc, argv, wall_ms, err);
