@@ -6,6 +6,7 @@
 #include "submit/job.h"
 
 struct job_options {
+    const char *stage, *ledger_dir;
     bool has_ledger, gains_unseen, is_program;
     uint64_t again, n_tasks;
 };
@@ -21,7 +22,9 @@ static int job_verb(struct app *app, void *request, int argc, char **argv, char 
                     "script that has them");
     const struct job_request job = {.self_path = app->self_path,
                                     .run_dir = command[0],
-                                    .has_ledger = options->has_ledger,
+                                    .ledger_dir =
+                                        options->has_ledger ? command[0] : options->ledger_dir,
+                                    .stage = options->stage,
                                     .gains_unseen = options->gains_unseen,
                                     .is_program = options->is_program,
                                     .n_tasks = options->n_tasks,
@@ -40,6 +43,16 @@ static const struct opt job_opts[] = {
      .name = "ledger",
      .help = "the verb's run is in the folder",
      .offset = offsetof(struct job_options, has_ledger)},
+    {.kind = OPT_PATH,
+     .name = "ledger-in",
+     .arg = "DIR",
+     .help = "the verb's run is there",
+     .offset = offsetof(struct job_options, ledger_dir)},
+    {.kind = OPT_TEXT,
+     .name = "stage",
+     .arg = "NAME",
+     .help = "the folder is that of several stages, of which this is one",
+     .offset = offsetof(struct job_options, stage)},
     {.kind = OPT_FLAG,
      .name = "gains-unseen",
      .help = "what it runs may gain what is in no ledger",

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/parse.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -21,6 +22,7 @@
 #include "slurm/sbatch_request.h"
 #include "store/runs.h"
 #include "submit/batch.h"
+#include "submit/look.h"
 #include "submit/preflight.h"
 #include "submit/script.h"
 #include "submit/stage.h"
@@ -30,6 +32,8 @@ enum {
     AGAIN_DEFAULT = 100,
     AGAIN_MAX = 4096,
     DRAIN_MAX_S = 65535, /* sbatch keeps it in 16 bits */
+    SCRIPT_MAX_BYTES = 4 << 20,
+    TWINS_MAX = 100, /* of the newest runs */
     OWN_MAX = 32
 };
 
@@ -269,14 +273,14 @@ static int script_make(struct submitted *s, const struct app *app, bool is_task,
                                            .options = s->sbatch,
                                            .setup = o->setup,
                                            .words = (const char *const *)s->words.at,
-                                           .has_ledger = s->has_ledger && !s->stage,
+                                           .stage_dir = s->stage ? s->run_dir : NULL,
+                                           .has_ledger = s->has_ledger,
                                            .gains_unseen =
                                                s->cmd == &cmd_graph && o->again != UINT64_MAX,
                                            .drain_s = drain_s,
-                                           .again_max = s->stage                 ? 0
-                                                        : o->again != UINT64_MAX ? o->again
-                                                        : s->has_ledger          ? AGAIN_DEFAULT
-                                                                                 : 0};
+                                           .again_max = o->again != UINT64_MAX ? o->again
+                                                        : s->has_ledger        ? AGAIN_DEFAULT
+                                                                               : 0};
     return script_format(&request, script, err);
 }
 
@@ -296,7 +300,8 @@ int jobs_add(struct submitted *s, const struct app *app, bool is_task, int argc,
 {
     struct job_script *script = &jobs->scripts[jobs->len++];
     *script = (struct job_script){.role = is_task ? "tasks" : s->stage,
-                                  .verb = s->stage ? "stages" : argv[0]};
+                                  .verb = s->stage ? "stages" : argv[0],
+                                  .options = s->sbatch};
     script->name = is_task    ? xstrdup(TASKS_SCRIPT)
                    : s->stage ? xasprintf("%s.sh", s->stage)
                               : xstrdup("job.sh");
@@ -341,6 +346,7 @@ int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGE
         const struct job_script *script = &jobs->scripts[n];
         const struct batch_wish wish = {.script = script->name,
                                         .verb = script->verb,
+                                        .options = script->options,
                                         .role = script->role,
                                         .after = n > 0 ? numbers[n - 1] : 0,
                                         .needs_success = script->role != NULL};
@@ -366,6 +372,45 @@ void jobs_numbers_say(const struct app *app, const char *dir, const struct jobs 
     }
     say(app, "submitted as job%s %s; see: muster status %s", plural(jobs->len), buf_text(&list),
         typed);
+}
+
+/* Does the script of that run say the same, but for the name of the run? */
+static bool is_same_script(const char *dir, const char *run_dir, struct str script)
+{
+    cleanup_free char *path = batch_script_path(dir, NULL);
+    cleanup_buf struct buf other = BUF_INIT, same = BUF_INIT;
+    if (!path_exists(path) || plain_file_read(path, SCRIPT_MAX_BYTES, &other, NULL) != 0)
+        return false;
+    const char *at = buf_text(&other);
+    for (const char *found; (found = strstr(at, dir)); at = found + strlen(dir)) {
+        buf_add_str(&same, (struct str){at, (size_t)(found - at)});
+        buf_add_text(&same, run_dir);
+    }
+    buf_add_text(&same, at);
+    return str_equal(buf_str(&same), script);
+}
+
+/* A run whose job waits has nothing yet by which the verb would know it: both would do the same work. */
+static int twin_check(const struct submitted *s, const struct jobs *jobs, struct err *err)
+{
+    cleanup_free char *root = path_dirname(s->run_dir);
+    struct run_names names;
+    struct str script = buf_str(&jobs->scripts[jobs->len - 1].text);
+    int rc = 0;
+    if (!s->has_ledger || !s->is_new || !path_exists(root))
+        return 0;
+    if ((rc = runs_list(root, &names, err)) != 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < MIN(names.len, (size_t)TWINS_MAX); i++) {
+        cleanup_free char *dir = path_join(root, names.at[i]);
+        if (is_same_script(dir, s->run_dir, script) && submitted_goes_on(dir))
+            rc = fail(err, ERR_UNAVAILABLE,
+                      "the same is submitted already, as run %s: muster status %s shows it, muster "
+                      "stop %s ends it",
+                      names.at[i], names.at[i], names.at[i]);
+    }
+    run_names_release(&names);
+    return rc;
 }
 
 static int verb_submit(struct submitted *s, const struct app *app, int argc, char **argv,
@@ -455,6 +500,8 @@ static int submit_words(struct app *app, struct submit_options *options, struct 
         folder_choose(&s, argv[0], wall_ms);
     if (rc == 0)
         rc = jobs_make(&s, app, argc, argv, &jobs, err);
+    if (rc == 0 && !options->dry_run)
+        rc = twin_check(&s, &jobs, err);
     if (rc == 0)
         rc = options->dry_run ? jobs_print(&jobs, err)
                               : verb_submit(&s, app, argc, argv, wall_ms, err);
@@ -498,7 +545,7 @@ static const struct opt submit_opts[] = {
     {OPT_FLAG, 0, "follow", NULL, "wait until the work is complete, and show what the job shows; ctrl-c leaves the job alone", FIELD(follow)},
     {OPT_TEXT, 0, "setup", "LINE", "a line of the script before the verb, such as 'source env.sh'", FIELD(setup)},
     {OPT_DURATION, 0, "drain", "DURATION", "how long before the time limit map and resume begin no new item and graph no new job, and other verbs get SIGTERM (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
-    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map, resume and graph, which lose nothing; 0 for other verbs)", FIELD(again), 0, AGAIN_MAX},
+    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map, resume and graph, which lose nothing; 0 for other verbs); with --stage, of each stage", FIELD(again), 0, AGAIN_MAX},
     {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: a job of its own, which begins when the stage before it has ended with status 0; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
     {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among N tasks of a job array, K of them at once; one more job begins when all tasks have ended, takes their results, runs what is missing, and makes the output", FIELD(array)},
     {OPT_END},

@@ -48,6 +48,7 @@ struct jobs {
         char *name;       /* of the file */
         const char *role; /* NULL: the only one, or the last behind an array */
         const char *verb;
+        const struct env_list *options; /* sbatch's */
         struct buf text;
     } scripts[STAGES_MAX];
     size_t len;

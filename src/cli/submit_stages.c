@@ -60,7 +60,8 @@ static int stages_script(const struct app *app, const char *dir, struct planned_
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct submitted *verb = &stages[i].verb;
         free(verb->run_dir);
-        verb->run_dir = xasprintf("%s/stages/%s", dir, verb->stage);
+        const char *given = verb->cmd ? cmd_text(verb->cmd, verb->request, "run-dir") : NULL;
+        verb->run_dir = given ? path_absolute(given) : xasprintf("%s/stages/%s", dir, verb->stage);
         verb->script_dir = dir;
         rc = jobs_add(verb, app, false, stages[i].stage.argc, stages[i].stage.argv, jobs, err);
     }
@@ -106,10 +107,10 @@ int submit_stages(struct app *app, const struct submit_options *options,
     if (argc > 0)
         return fail(err, ERR_USAGE,
                     "with --stage the commands stand in the stages: '%s' is too much", argv[0]);
-    if (options->array || options->again != UINT64_MAX)
+    if (options->array)
         return fail(err, ERR_USAGE,
-                    "--%s is not for --stage: a stage is one job, on whose end the next one waits",
-                    options->array ? "array" : "again");
+                    "--array is not for --stage: a stage is one job, on whose end the next one "
+                    "waits");
     if (n > STAGES_MAX)
         return fail(err, ERR_USAGE, "more than %d stages", STAGES_MAX);
     cleanup_free struct planned_stage *stages = xcalloc(n, sizeof(*stages));

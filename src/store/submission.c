@@ -180,17 +180,51 @@ void submission_release(struct submission *submission)
     *submission = (struct submission){0};
 }
 
+static bool has_role(const struct submitted_job *job, const char *role)
+{
+    return job->role && role ? strcmp(job->role, role) == 0 : job->role == role;
+}
+
+const struct submitted_job *submission_stage_at(const struct submission *submission, size_t index)
+{
+    const struct submitted_job *jobs = submission->jobs, *last = &jobs[index];
+    for (size_t i = 0; i < index; i++)
+        if (has_role(&jobs[i], jobs[index].role))
+            return NULL;
+    for (size_t i = index + 1; i < submission->n_jobs; i++)
+        if (has_role(&jobs[i], jobs[index].role))
+            last = &jobs[i];
+    return last;
+}
+
+const struct submitted_job *submission_stage_after(const struct submission *submission,
+                                                   const char *role)
+{
+    bool is_behind = false;
+    for (size_t i = 0; i < submission->n_jobs; i++) {
+        const struct submitted_job *job = submission_stage_at(submission, i);
+        if (job && is_behind)
+            return job;
+        is_behind |= has_role(&submission->jobs[i], role);
+    }
+    return NULL;
+}
+
 const struct submitted_job *submission_last(const struct submission *submission)
 {
     if (submission->n_jobs == 0)
         return NULL;
-    const struct submitted_job *last = &submission->jobs[submission->n_jobs - 1];
-    if (submitted_job_is_array(last)) /* the job behind it is about to be submitted */
+    const struct submitted_job *last = &submission->jobs[submission->n_jobs - 1], *stage = NULL;
+    if (submitted_job_is_array(last) ||
+        !last->role) /* behind an array, the next is about to come */
         return last;
-    for (const struct submitted_job *job = submission->jobs; last->role && job < last; job++)
-        if (job->event != JOB_ENDED || job->status != 0)
-            return job;
-    return last;
+    for (size_t i = 0; i < submission->n_jobs; i++) {
+        const struct submitted_job *job = submission_stage_at(submission, i);
+        stage = job ? job : stage;
+        if (job && (job->event != JOB_ENDED || job->status != 0))
+            break;
+    }
+    return stage;
 }
 
 bool submitted_job_is_array(const struct submitted_job *job)
@@ -198,12 +232,14 @@ bool submitted_job_is_array(const struct submitted_job *job)
     return job->role && strcmp(job->role, "tasks") == 0;
 }
 
-int64_t submission_since_ms(const struct submission *submission)
+int64_t submission_since_ms(const struct submission *submission, const char *role)
 {
     bool has_begun = false;
     int64_t since_ms = 0;
     for (size_t i = 0; i < submission->n_jobs; i++) {
         const struct submitted_job *job = &submission->jobs[i];
+        if (!has_role(job, role))
+            continue;
         bool is_of_user = job->submitted_ms > 0 && !job->is_again;
         since_ms = is_of_user ? job->submitted_ms : since_ms;
         has_begun = (has_begun && !is_of_user) ||
@@ -212,11 +248,11 @@ int64_t submission_since_ms(const struct submission *submission)
     return has_begun ? since_ms : 0;
 }
 
-uint64_t submission_count_again(const struct submission *submission)
+uint64_t submission_count_again(const struct submission *submission, const char *role)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < submission->n_jobs; i++)
-        if (!submission->jobs[i].role)
+        if (has_role(&submission->jobs[i], role))
             n = submission->jobs[i].is_again ? n + 1 : 0;
     return n;
 }

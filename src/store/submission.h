@@ -76,7 +76,12 @@ static inline bool submitted_job_is_open(const struct submitted_job *job)
 {
     return job->event < JOB_ENDED;
 }
-/* When the user submitted the work, if it has begun since then; 0: it has not. */
-int64_t submission_since_ms(const struct submission *submission);
-/* How often jobs have submitted one again since the user did. */
-uint64_t submission_count_again(const struct submission *submission);
+/* When the user submitted the work of that role (NULL: without one), if it has begun since then; 0: it has not. */
+int64_t submission_since_ms(const struct submission *submission, const char *role);
+/* How often jobs of that role (NULL: without one) have submitted one again since the user did. */
+uint64_t submission_count_again(const struct submission *submission, const char *role);
+/* The last job of the stage that was submitted next to this one; NULL: this is the last one. */
+const struct submitted_job *submission_stage_after(const struct submission *submission,
+                                                   const char *role);
+/* Of several jobs of one stage, the first in the list stands for its place. NULL: the job is not the first. */
+const struct submitted_job *submission_stage_at(const struct submission *submission, size_t index);

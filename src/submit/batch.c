@@ -10,6 +10,7 @@
 #include "slurm/command.h"
 #include "store/runs.h"
 #include "store/submission.h"
+#include "submit/script.h"
 
 char *batch_script_path(const char *run_dir, const char *name)
 {
@@ -49,6 +50,8 @@ static void words_make(const struct batch_wish *wish, const char *script, struct
         env_list_add(out, xstrdup("--kill-on-invalid-dep=yes"));
     if (wish->array)
         env_list_add(out, xasprintf("--array=%s", wish->array));
+    if (wish->options)
+        script_first_add(wish->options, out);
     env_list_add(out, xstrdup(script));
     env_end(out);
 }

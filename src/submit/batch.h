@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/env_list.h"
 #include "base/err.h"
 
 /* A script that is to be submitted. */
@@ -17,6 +18,8 @@ struct batch_wish {
     uint64_t after;     /* it begins when that job has ended; 0: at once */
     bool needs_success; /* and only if that ended well */
     const char *array;  /* other tasks than the script says; NULL: those */
+    const struct env_list
+        *options; /* sbatch's, of one that the user submits (script_first_add); NULL: none */
 };
 
 /* A script in the run's folder, by its name (NULL: job.sh); a new string. */

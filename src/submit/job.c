@@ -26,6 +26,7 @@
 #include "submit/batch.h"
 #include "submit/gain.h"
 #include "submit/queue_answer.h"
+#include "submit/stage.h"
 #include "submit/tasks.h"
 
 enum {
@@ -38,6 +39,7 @@ enum {
 
 struct job {
     const struct job_request *request;
+    const char *ledger_dir; /* of the verb's run; NULL: it has none */
     uint64_t number;
     struct run_lock lock; /* of a verb without a ledger */
     sigset_t signals, signals_before;
@@ -56,8 +58,7 @@ struct job {
 static bool is_finished(const struct job *job)
 {
     struct run_summary run = {0};
-    const struct job_request *r = job->request;
-    bool is = r->has_ledger && run_inspect(r->run_dir, &run, NULL) == 0 &&
+    bool is = job->ledger_dir && run_inspect(job->ledger_dir, &run, NULL) == 0 &&
               run.state == RUN_FINISHED &&
               (job->since_ms > 0 || !run.verb || strcmp(run.verb, "graph") != 0);
     run_summary_release(&run);
@@ -97,12 +98,18 @@ static int lock_await(const struct job *job, struct err *err)
     return 0;
 }
 
+/* Are the run's folder and its orders the job's own, and not the verb's? */
+static bool has_folder(const struct job *job)
+{
+    return !job->ledger_dir || job->request->stage;
+}
+
 /* Two jobs never work on one run: a verb with a ledger takes the lock itself. Orders were meant for an earlier job. */
 static int folder_take(struct job *job, struct err *err)
 {
     const char *run_dir = job->request->run_dir;
     int rc = lock_await(job, err);
-    if (rc == 0 && !job->request->has_ledger)
+    if (rc == 0 && has_folder(job))
         rc = run_lock_take(&job->lock, run_dir, err);
     return rc ? rc : run_orders_drop(run_dir, err);
 }
@@ -126,7 +133,7 @@ static int past_look(struct job *job, struct err *err)
     int rc = submission_read(job->request->run_dir, &submission, err);
     if (rc)
         return rc;
-    job->since_ms = submission_since_ms(&submission);
+    job->since_ms = submission_since_ms(&submission, job->request->stage);
     submission_release(&submission);
     return 0;
 }
@@ -154,7 +161,7 @@ static _Noreturn void child_become(const struct job *job, pid_t parent)
     if (!r->is_program)
         argv[n++] = xstrdup(r->self_path);
     argv[n++] = r->words[0];
-    if (r->has_ledger && job->since_ms > 0)
+    if (job->ledger_dir && job->since_ms > 0)
         argv[n++] = xasprintf("--since=%lld", (long long)job->since_ms);
     for (size_t i = 1; i < n_words; i++)
         argv[n++] = r->words[i];
@@ -190,30 +197,29 @@ static void child_reap(struct job *job)
 /* Asks the verb to finish what is in flight. A run that has not taken its lock yet is asked again later. */
 static void drain(struct job *job)
 {
-    const struct job_request *r = job->request;
     struct err err = {0};
     bool was_running = true;
     enum stop_how how;
-    if (!r->has_ledger) {
+    if (!job->ledger_dir) {
         kill(job->child, SIGTERM);
-    } else if (run_stop_asked(r->run_dir, &how)) {
+    } else if (run_stop_asked(job->ledger_dir, &how)) {
         job->facts.is_stopped = true;
-    } else if (run_stop(r->run_dir, STOP_DRAIN, &was_running, &err) != 0) {
+    } else if (run_stop(job->ledger_dir, STOP_DRAIN, &was_running, &err) != 0) {
         talk("%s", err.text);
         kill(job->child, SIGTERM);
     }
     job->drain_is_due = !was_running;
 }
 
-/* Orders to a verb without a ledger come to the job. */
+/* Orders to a verb without a ledger, and to a stage, come to the job. */
 static void orders_look(struct job *job)
 {
     enum stop_how how;
-    if (job->request->has_ledger || !run_stop_asked(job->request->run_dir, &how))
+    if (!has_folder(job) || !run_stop_asked(job->request->run_dir, &how))
         return;
     if (!job->facts.is_stopped) {
         talk("stopped; ending %s", job->request->words[0]);
-        kill(job->child, SIGTERM);
+        drain(job);
     }
     job->facts.is_stopped = true;
     if (how == STOP_NOW)
@@ -225,7 +231,9 @@ static void orders_look(struct job *job)
 /* A controller that is busy or is started again must not end the work. */
 static uint64_t submit_patiently(const struct job *job, struct err *err)
 {
-    const struct batch_wish wish = {.after = job->number};
+    const char *stage = job->request->stage;
+    cleanup_free char *script = stage ? stage_script_new(stage) : NULL;
+    const struct batch_wish wish = {.script = script, .role = stage, .after = job->number};
     uint64_t next = 0;
     int rc = batch_submit(job->request->run_dir, &wish, &next, err);
     for (int i = 1; rc && next == 0 && i < TRIES && !job->facts.is_ended; i++) {
@@ -236,6 +244,21 @@ static uint64_t submit_patiently(const struct job *job, struct err *err)
     return next;
 }
 
+/* What waits for the end of this job waits for that of the next one. */
+static void stages_tie(const struct job *job, uint64_t next)
+{
+    struct err err = {0};
+    const struct job_request *r = job->request;
+    int rc = r->stage ? stage_tie(r->run_dir, r->stage, next, &err) : 0;
+    for (int i = 1; rc && i < TRIES; i++) {
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+        rc = stage_tie(r->run_dir, r->stage, next, &err);
+    }
+    if (rc)
+        talk("the stages behind %s do not wait for job %llu: %s", r->stage,
+             (unsigned long long)next, err.text);
+}
+
 static void follow_up(struct job *job)
 {
     struct err err = {0};
@@ -243,6 +266,8 @@ static void follow_up(struct job *job)
     const char *why = again_why(verdict);
     job->is_over = true;
     uint64_t next = again_goes_on(verdict) ? submit_patiently(job, &err) : 0;
+    if (next > 0)
+        stages_tie(job, next);
     if (next > 0)
         talk("%s; submitted again as job %llu", why, (unsigned long long)next);
     else if (again_goes_on(verdict))
@@ -261,11 +286,10 @@ static void follow_up(struct job *job)
 static void facts_complete(struct job *job)
 {
     enum stop_how how;
-    const struct job_request *r = job->request;
-    if (!r->has_ledger)
+    if (!job->ledger_dir)
         return;
-    job->facts.n_done = gain_count(r->run_dir);
-    if (!job->facts.is_limit_near && !job->facts.is_ended && run_stop_asked(r->run_dir, &how))
+    job->facts.n_done = gain_count(job->ledger_dir);
+    if (!job->facts.is_limit_near && !job->facts.is_ended && run_stop_asked(job->ledger_dir, &how))
         job->facts.is_stopped = true;
 }
 
@@ -315,7 +339,7 @@ static void on_end(struct job *job)
         job->facts.status = 75;
         facts_complete(job);
         follow_up(job);
-    } else if (job->request->has_ledger && !is_drained) {
+    } else if (job->ledger_dir && !is_drained) {
         drain(job);
     }
 }
@@ -345,11 +369,12 @@ static int work(struct job *job, struct err *err)
     int rc = submission_read(job->request->run_dir, &submission, err);
     if (rc)
         return rc;
+    const struct job_request *r = job->request;
     job->facts =
-        (struct again_facts){.knows_gain = job->request->has_ledger && !job->request->gains_unseen,
-                             .n_done_before = gain_count(job->request->run_dir),
-                             .n_again = submission_count_again(&submission),
-                             .again_max = job->request->again_max};
+        (struct again_facts){.knows_gain = job->ledger_dir && !r->gains_unseen,
+                             .n_done_before = job->ledger_dir ? gain_count(job->ledger_dir) : 0,
+                             .n_again = submission_count_again(&submission, r->stage),
+                             .again_max = r->again_max};
     submission_release(&submission);
     rc = child_start(job, err);
     if (rc == 0)
@@ -400,7 +425,10 @@ static int tasks_send_again(const struct job *job, bool *are_sent, struct err *e
 int job_run(const struct job_request *request, struct err *err)
 {
     bool are_sent = false;
-    struct job job = {.request = request, .number = slurm_job_own(), .lock = RUN_LOCK_INIT};
+    struct job job = {.request = request,
+                      .ledger_dir = request->ledger_dir,
+                      .number = slurm_job_own(),
+                      .lock = RUN_LOCK_INIT};
     if (job.number == 0)
         return fail(err, ERR_UNAVAILABLE,
                     "this is what the script of muster submit becomes in its "

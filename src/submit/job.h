@@ -14,7 +14,9 @@
 struct job_request {
     const char *self_path;
     const char *run_dir;
-    bool has_ledger;   /* the verb's run is in run_dir, with a lock of its own */
+    const char *
+        ledger_dir; /* the verb's run, with a lock of its own: run_dir, but of a stage; NULL: it has none */
+    const char *stage; /* its name, if run_dir is that of several; NULL: it is none */
     bool gains_unseen; /* its programs may gain what is in no ledger: they go on from checkpoints */
     bool is_program;   /* the words are those of another program than muster */
     uint64_t n_tasks;  /* of the array that did the work before this job; 0: there is none */

@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "submit/batch.h"
 #include "submit/queue_answer.h"
+#include "submit/stage.h"
 
 enum {
     STATUS_STOPPED = 75
@@ -120,7 +121,7 @@ void look_judge(const struct submission *submission, const struct look_facts *fa
     if (!job)
         return;
     out->job = job->id;
-    out->n_again = submission_count_again(submission);
+    out->n_again = submission_count_again(submission, NULL);
     if (run->started_wall_ms == 0)
         run->started_wall_ms = submission->jobs[0].submitted_ms;
     if (!run->verb && submission->verb)
@@ -158,14 +159,16 @@ static void script_add(const char *dir, const char *name, struct buf *out)
 static void stages_go_on(const char *dir, const struct submission *submission,
                          const struct submitted_job *from, struct buf *out)
 {
-    for (const struct submitted_job *job = from; job < submission->jobs + submission->n_jobs;
-         job++) {
-        cleanup_free char *name = xasprintf("%s.sh", job->role ? job->role : "job");
-        buf_add_text(out, job == from ? "job=$(sbatch --parsable"
-                                      : " && job=$(sbatch --parsable --kill-on-invalid-dep=yes "
-                                        "--dependency=afterok:$job");
+    bool is_first = true;
+    for (const struct submitted_job *job = from; job;
+         job = submission_stage_after(submission, job->role)) {
+        cleanup_free char *name = job->role ? stage_script_new(job->role) : NULL;
+        buf_add_text(out, is_first ? "job=$(sbatch --parsable"
+                                   : " && job=$(sbatch --parsable --kill-on-invalid-dep=yes "
+                                     "--dependency=afterok:$job");
         script_add(dir, name, out);
         buf_add_char(out, ')');
+        is_first = false;
     }
 }
 
@@ -224,8 +227,10 @@ static char *parts_new(const struct submission *submission, const struct submitt
 {
     struct buf out = BUF_INIT;
     for (size_t i = 0; i < submission->n_jobs; i++) {
-        const struct submitted_job *job = &submission->jobs[i];
-        if (job->role)
+        const struct submitted_job *job = submitted_job_is_array(&submission->jobs[i])
+                                              ? &submission->jobs[i]
+                                              : submission_stage_at(submission, i);
+        if (job && job->role)
             buf_addf(&out, "%s%s (%llu) %s", out.len > 0 ? ", " : "", job->role,
                      (unsigned long long)job->id,
                      !facts->is_asked && !submitted_job_is_open(last) && submitted_job_is_open(job)

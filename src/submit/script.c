@@ -30,6 +30,9 @@ static const char *const not_in_a_script[][2] = {
 /* What concerns only the words that sbatch itself prints. */
 static const char *const without_effect[] = {"parsable", "quiet", "verbose"};
 
+/* What concerns the job that the user submits, and none that is submitted again. */
+static const char *const of_the_first[] = {"hold", "begin"};
+
 static bool has(const struct env_list *options, const char *name)
 {
     return sbatch_value(options, name) != NULL;
@@ -95,6 +98,21 @@ static void defaults_add(const struct script_request *r, struct buf *out)
         default_add(r, "requeue", xstrdup("--requeue"), out);
 }
 
+static bool is_of_the_first(const char *word)
+{
+    for (size_t i = 0; i < countof(of_the_first); i++)
+        if (is_option(word, of_the_first[i]))
+            return true;
+    return false;
+}
+
+void script_first_add(const struct env_list *options, struct env_list *out)
+{
+    for (size_t i = 0; i < options->len; i++)
+        if (is_of_the_first(options->at[i]))
+            env_list_add(out, xstrdup(options->at[i]));
+}
+
 static int option_add(const char *word, struct buf *out, struct err *err)
 {
     for (size_t i = 0; i < countof(not_in_a_script); i++)
@@ -104,6 +122,8 @@ static int option_add(const char *word, struct buf *out, struct err *err)
     for (size_t i = 0; i < countof(without_effect); i++)
         if (is_option(word, without_effect[i]))
             return 0;
+    if (is_of_the_first(word))
+        return 0;
     if (strchr(word, '\n'))
         return fail(err, ERR_USAGE, "an option of sbatch cannot have two lines: %s", word);
     line_add(out, word);
@@ -153,7 +173,13 @@ static void command_add(const struct script_request *r, struct buf *out)
     buf_add_text(out, "exec");
     word_add(out, r->program);
     buf_addf(out, " job --again=%llu", (unsigned long long)r->again_max);
-    buf_add_text(out, r->has_ledger ? " --ledger" : "");
+    buf_add_text(out, r->has_ledger && !r->stage_dir ? " --ledger" : "");
+    if (r->stage_dir)
+        buf_addf(out, " --stage=%s", r->name);
+    if (r->has_ledger && r->stage_dir) {
+        buf_add_text(out, " --ledger-in=");
+        buf_add_shell_word(out, r->stage_dir);
+    }
     buf_add_text(out, r->gains_unseen ? " --gains-unseen" : "");
     buf_add_text(out, r->is_program ? " --program" : "");
     if (r->n_tasks > 0)

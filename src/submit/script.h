@@ -21,8 +21,10 @@ struct script_request {
     const char *name;               /* of the job; NULL: the verb's */
     bool is_program;                /* the words are those of another program than muster */
     uint64_t n_tasks;               /* of an array, on which this job's work depends; 0: none */
-    const char *tasks; /* "0-15%4": of the array that this script is; NULL: it is none */
-    bool has_ledger;   /* what the verb has done is in run_dir, and its run goes on there */
+    const char *tasks;     /* "0-15%4": of the array that this script is; NULL: it is none */
+    const char *stage_dir; /* of a stage, the run of its verb; NULL: it is none */
+    bool
+        has_ledger; /* what the verb has done is in run_dir, or stage_dir, and its run goes on there */
     bool gains_unseen; /* its programs may gain what is in no ledger */
     uint64_t drain_s, again_max;
 };
@@ -30,6 +32,8 @@ struct script_request {
 /* ERR_USAGE for an option that cannot stand in a script. */
 MUST_CHECK int script_format(const struct script_request *request, struct buf *out,
                              struct err *err);
+/* Adds the options that are not in the script, but go with it when the user submits it: --hold, --begin. */
+void script_first_add(const struct env_list *options, struct env_list *out);
 /* How long before the time limit the work is drained, if the user has not said so: two minutes, but a quarter of a short
  * job at most. time_s 0: unknown. */
 uint64_t script_drain_s(uint64_t time_s);

@@ -8,8 +8,10 @@
 #include "base/cleanup.h"
 #include "base/shell.h"
 #include "base/xalloc.h"
+#include "slurm/command.h"
 #include "slurm/sbatch_help.h"
 #include "slurm/sbatch_options.h"
+#include "store/submission.h"
 
 enum {
     NAME_MAX_BYTES = 64
@@ -77,4 +79,27 @@ void stage_release(struct stage *stage)
     env_list_release(&stage->options);
     env_list_release(&stage->typed);
     *stage = (struct stage){0};
+}
+
+/* ---- a stage that is submitted again ---- */
+
+char *stage_script_new(const char *stage)
+{
+    return xasprintf("%s.sh", stage);
+}
+
+int stage_tie(const char *run_dir, const char *stage, uint64_t job, struct err *err)
+{
+    struct submission submission;
+    int rc = submission_read(run_dir, &submission, err);
+    const struct submitted_job *next = rc ? NULL : submission_stage_after(&submission, stage);
+    if (next && next->event == JOB_SUBMITTED) {
+        cleanup_free char *which = xasprintf("JobId=%llu", (unsigned long long)next->id);
+        cleanup_free char *after = xasprintf("Dependency=afterok:%llu", (unsigned long long)job);
+        const char *const argv[] = {"scontrol", "update", which, after, NULL};
+        cleanup_buf struct buf nothing = BUF_INIT;
+        rc = slurm_command(argv, &nothing, err);
+    }
+    submission_release(&submission);
+    return rc;
 }

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #include "base/env_list.h"
 #include "base/err.h"
 
@@ -19,3 +21,8 @@ struct stage {
 MUST_CHECK int stage_parse(const char *text, const struct env_list *common, struct stage *out,
                            struct err *err);
 void stage_release(struct stage *stage);
+
+/* The name of its script, a new string. */
+char *stage_script_new(const char *stage);
+/* Makes the stage behind this one wait for that job of it. Without one, does nothing. ERR_UNAVAILABLE, with Slurm's words. */
+MUST_CHECK int stage_tie(const char *run_dir, const char *stage, uint64_t job, struct err *err);

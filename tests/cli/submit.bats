@@ -189,6 +189,36 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     wait_for is_over "$(last_job)"
 }
 
+@test "logs shows a submitted run from the login node: -f from the queue on, over the job that is submitted again, to the end" {
+    seq 1 60 >in.txt
+    worker wordy <<'END2'
+#!/bin/sh
+while read -r item; do
+    echo "begins $item" >&2
+    sleep 0.05
+    echo "$item"
+done
+END2
+    "$MUSTER" submit -H --begin=now+1day map --no-reissue -g cpu:1 -o out.txt in.txt -- ./wordy 2>/dev/null
+    limited "$MUSTER" logs -f >said 2>&1 3>&- 4>&- &
+    PID=$!
+    ! grep -E 'hold|begin' "$(run_dir)/job.sh" # they would be those of the next job as well
+    scontrol update jobid="$(last_job)" starttime=now
+    scontrol release "$(last_job)"
+    wait_for holds said "begins 10"
+    wait_for holds said "muster: job $(last_job) on n"
+    run limited "$MUSTER" logs
+    ended_with 0
+    says "begins 1" "job $(last_job) on n"
+    limit_comes "$(last_job)"
+    wait_for has_events ended 1
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    [ "$(grep -c '^\[cpu 0\] begins' said)" = 60 ] # and once more in what the jobs printed
+    says "begins 60" "submitted again as job $(last_job)" "muster: job $(last_job) on n"
+}
+
 @test "a job that is killed at its limit is followed by another, unless nothing was gained in it" {
     worker patient <<'END2'
 #!/bin/sh

@@ -136,6 +136,8 @@ nested_has_done() { [ "$("$MUSTER" status --json "$(echo muster-runs/latest/runs
     [ ! -e muster-runs ]
     submit -H graph --overwrite g.yaml
     ended_with 0
+    refused 69 "the same is submitted already, as run $(basename "$(run_dir)")" --overwrite g.yaml
+    [ "$(ls -d muster-runs/2* | wc -l)" = 1 ]
     limited "$MUSTER" stop
     submit --follow graph -g cpu:2 -- :::: commands.txt
     ended_with 0

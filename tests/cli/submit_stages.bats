@@ -163,6 +163,68 @@ map_words() { words=(map -g cpu:1 --items 40 "$@" -o out.txt -- sh -c 'echo {sha
     says "state     finished" "dump ($(job_of dump)) has ended, train ($(job_of train)) has ended"
 }
 
+# A filter that notes each item when it begins it.
+noting_filter() {
+    mkdir begun
+    worker noting <<'END'
+#!/bin/sh
+while read -r item; do
+    echo "$item" >>"begun/$$"
+    sleep 0.03
+    echo "$item"
+done
+END
+}
+stage_has_done() { [ "$("$MUSTER" status --json "$(run_dir)/stages/$1" 2>/dev/null | jq '.done // 0')" -ge "$2" ] 2>/dev/null; }
+job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
+
+@test "--stage: a map whose time is over soon goes on in another job, for which the stages behind it wait" {
+    seq 1 120 >in.txt
+    noting_filter
+    "$MUSTER" submit --follow --stage 'a: -- map --no-reissue -g cpu:1 -o a.txt in.txt -- ./noting' --stage 'b: -- sh -c "wc -l <a.txt; echo b >>ran"' \
+        --stage 'c: -- sh -c "echo c >>ran"' >said 2>&1 3>&- 4>&- &
+    PID=$!
+    local first of_b n
+    for n in 1 2; do
+        wait_for stage_has_done a $((n * 20))
+        first=$(job_of a)
+        of_b=$(job_of b)
+        limit_comes "$first"
+        wait_for job_of_differs a "$first"
+    done
+    map_end
+    ended_with 0
+    same in.txt a.txt
+    [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+    [ "$(job_of b)" = "$of_b" ] # it was not submitted again
+    says "the time of job $first is over soon; map finishes what it has in hand" "submitted again as job $(job_of a)" 120
+    wait_for is_over "$(job_of c)"
+    [ "$(cat ran)" = $'b\nc' ]
+    status_now
+    says "state     finished" "a ($(job_of a)) has ended, b ($of_b) has ended, c ("
+    says_not "a ($first)"
+}
+
+@test "--stage: stop lets a map finish what it has in hand, and the way to go on does" {
+    seq 1 100 >in.txt
+    noting_filter
+    submit --stage 'a: -- map --no-reissue -g cpu:1 -o a.txt in.txt -- ./noting' --stage 'b: -- sh -c "echo b >>ran"'
+    wait_for stage_has_done a 10
+    limit_comes "$(job_of a)"
+    wait_for has_events submitted 3
+    wait_for stage_has_done a 30
+    run limited "$MUSTER" stop
+    ended_with 0
+    status_now
+    says "state     stopped" "go on     job=\$(sbatch --parsable $(run_dir)/a.sh) && job=\$(sbatch --parsable --kill-on-invalid-dep=yes --dependency=afterok:\$job $(run_dir)/b.sh)"
+    [ ! -e ran ]
+    eval "$(sed -n 's/^go on *//p' <<<"$output")"
+    wait_for test -e ran
+    same in.txt a.txt
+    [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+    wait_for is_over "$job"
+}
+
 @test "--stage: behind one that fails none begins; stop ends the one that runs and those that wait" {
     submit --follow --stage 'a: -- sh -c "exit 3"' --stage 'b: -- touch begun'
     ended_with 3
@@ -196,8 +258,6 @@ map_words() { words=(map -g cpu:1 --items 40 "$@" -o out.txt -- sh -c 'echo {sha
     submit --stage 'a: -- no-such-program'
     ended_with 69
     submit_said "'no-such-program' is neither a verb of muster nor a program"
-    submit --again 3 --stage 'a: -- true'
-    ended_with 2
     submit --stage 'a: -- true' map
     ended_with 2
     submit_said "'map' is too much"

@@ -9,7 +9,7 @@
 
 static void check_jobs(const struct submission *submission)
 {
-    ASSERT(submission_count_again(submission) <= submission->n_jobs);
+    ASSERT(submission_count_again(submission, NULL) <= submission->n_jobs);
     for (size_t i = 0; i < submission->n_jobs; i++) {
         ASSERT(submission->jobs[i].id > 0);
         for (size_t k = 0; k < MIN(i, (size_t)16); k++)

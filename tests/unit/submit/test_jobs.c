@@ -97,7 +97,7 @@ static uint64_t last_of(const char *text, uint64_t *n_again)
     submission_parse(str_of(text), &submission);
     const struct submitted_job *last = submission_last(&submission);
     uint64_t id = last ? last->id : 0;
-    *n_again = submission_count_again(&submission);
+    *n_again = submission_count_again(&submission, NULL);
     submission_release(&submission);
     return id;
 }

@@ -38,7 +38,8 @@ static int script_of(const char *const *typed, const char *const *words, struct 
 
 static void words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell(void **state)
 {
-    const char *const typed[] = {"--comment=a \"b\" 'c' \\d #e", "-J", "x", "-Q", NULL};
+    const char *const typed[] = {
+        "--comment=a \"b\" 'c' \\d #e", "-J", "x", "-Q", "-H", "--begin=now+1hour", NULL};
     const char *const words[] = {"launch", "it's", "two\nlines", NULL};
     cleanup_buf struct buf out = BUF_INIT;
     struct err err = {0};
@@ -202,8 +203,36 @@ static void lines_that_are_no_records_are_passed_over(void **state)
     assert_string_equal(submission.verb, "map");
     assert_int_equal(submission.jobs[1].event, JOB_STARTED);
     assert_string_equal(submission.jobs[1].nodes, "n2");
-    assert_int_equal(submission_count_again(&submission), 2);
+    assert_int_equal(submission_count_again(&submission, NULL), 2);
     submission_release(&submission);
+}
+
+static void a_stage_that_was_submitted_again_stands_in_its_place(void **state)
+{
+#define STAGE(job, role, verb) \
+    "{\"at\":1,\"job\":" job ",\"event\":\"submitted\"," verb "\"role\":\"" role "\"}\n"
+#define OF_USER          "\"verb\":\"stages\","
+#define END(job, status) "{\"at\":2,\"job\":" job ",\"event\":\"ended\",\"status\":" status "}\n"
+    struct submission s;
+    (void)state;
+    submission_parse(STR(STAGE("1", "a", OF_USER) STAGE("2", "b", OF_USER) STAGE("3", "c", OF_USER)
+                             STAGE("4", "a", "") END("1", "75")),
+                     &s);
+    assert_int_equal(submission_last(&s)->id, 4);
+    assert_int_equal(submission_stage_after(&s, "a")->id, 2);
+    assert_int_equal(submission_stage_after(&s, "b")->id, 3);
+    assert_null(submission_stage_after(&s, "c"));
+    assert_null(submission_stage_at(&s, 3));
+    assert_int_equal(submission_count_again(&s, "a"), 1);
+    assert_int_equal(submission_count_again(&s, "b"), 0);
+    assert_int_equal(submission_since_ms(&s, "a"), 1);
+    assert_int_equal(submission_since_ms(&s, "b"), 0);
+    submission_release(&s);
+    submission_parse(STR(STAGE("1", "a", OF_USER) STAGE("2", "b", OF_USER) STAGE("4", "a", "")
+                             END("1", "75") END("4", "0") END("2", "0")),
+                     &s);
+    assert_int_equal(submission_last(&s)->id, 2);
+    submission_release(&s);
 }
 
 static void work_has_begun_if_a_job_has_started_since_the_user_submitted_it(void **state)
@@ -230,7 +259,7 @@ static void work_has_begun_if_a_job_has_started_since_the_user_submitted_it(void
     for (size_t i = 0; i < countof(cases); i++) {
         struct submission submission;
         submission_parse(str_of(cases[i].lines), &submission);
-        assert_int_equal(submission_since_ms(&submission), cases[i].since_ms);
+        assert_int_equal(submission_since_ms(&submission, NULL), cases[i].since_ms);
         submission_release(&submission);
     }
 }
@@ -244,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_something),
         cmocka_unit_test(the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger),
         cmocka_unit_test(lines_that_are_no_records_are_passed_over),
+        cmocka_unit_test(a_stage_that_was_submitted_again_stands_in_its_place),
         cmocka_unit_test(work_has_begun_if_a_job_has_started_since_the_user_submitted_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
