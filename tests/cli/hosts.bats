@@ -286,6 +286,41 @@ END
     says "bad: ./nosuch: No such file or directory"
 }
 
+@test "before the run begins, a host that refuses is tried three times, unless the reason will not pass" {
+    worker via <<'END'
+#!/bin/sh
+host=$1
+shift
+echo try >>"tries.$host"
+[ "$(wc -l <"tries.$host")" -gt "$REFUSES" ] || { echo "$WORDS" >&2; exit 255; }
+exec "$@"
+END
+    export WORDS="kex_exchange_identification: Connection closed by remote host" REFUSES=2
+    seq 1 100 >in.txt
+    map --hosts one=cpu:1 --via './via {host}' -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    log | grep -q "one: ./via ended with status 255: $WORDS; it is tried again"
+    [ "$(wc -l <tries.one)" = 3 ]
+    rm tries.*
+    run --separate-stderr limited "$MUSTER" launch --hosts two,one -g cpu:1 --via './via {host}' --no-python echo well
+    ended_with 0
+    [ "$output" = $'well\nwell' ]
+    rm tries.*
+    REFUSES=3
+    map --hosts one=cpu:1,local=cpu:1 --hosts-min 2 --via './via {host}' -o out2.txt in.txt -- cat
+    ended_with 69
+    says "1 of 2 hosts can be had; one: ./via ended with status 255: $WORDS"
+    [ "$(wc -l <tries.one)" = 3 ]
+    rm tries.*
+    for WORDS in "me@one: Permission denied (publickey,password)." "ssh: Could not resolve hostname one: Name or service not known"; do
+        map --hosts one=cpu:1 --via './via {host}' -o out2.txt in.txt -- cat
+        ended_with 69
+        [ "$(wc -l <tries.one)" = 1 ]
+        rm tries.*
+    done
+}
+
 @test "a worker's program that is missing on one host is said before items fail there" {
     seq 1 100 >in.txt
     mkdir bin
