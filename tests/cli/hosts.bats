@@ -338,6 +338,33 @@ END
     says "without: cannot be had: the worker's program 'tool' is not in PATH"
 }
 
+@test "a worker's script that is missing on one host is said before items fail there, with the cure" {
+    seq 1 100 >in.txt
+    echo 'while read -r line; do echo "$line"; done' >job.sh
+    mkdir there empty
+    cp job.sh there
+    worker via <<'END'
+#!/bin/sh
+folder=$1
+shift
+exec unshare -m sh -c 'mount --bind "$PWD/'$folder'" "$PWD" && cd "$PWD" && exec "$@"' sh "$@"
+END
+    needs_mounts
+    map --hosts there=cpu:1,empty=cpu:1 --via "$PWD/via {host}" -o out.txt in.txt -- sh job.sh
+    ended_with 0
+    same in.txt out.txt
+    says "empty: cannot be had: the worker's script job.sh in $PWD (copy it to that host, or name it by its whole path): No such file or directory"
+    says_not "died"
+    map --hosts empty=cpu:1 --via "$PWD/via {host}" -o out2.txt in.txt -- bash -e "$PWD/job.sh"
+    ended_with 69
+    says "the worker's script $PWD/job.sh (copy it to that host): No such file or directory"
+    map --hosts empty=cpu:1 --via "$PWD/via {host}" --setup true -r 0 -o out2.txt in.txt -- sh job.sh
+    ended_with 1
+    says_not "cannot be had"
+    run --separate-stderr limited "$MUSTER" each --hosts empty=cpu:1 --via "$PWD/via {host}" -- sh job.sh
+    ended_with 69
+}
+
 @test "bytes that are not muster's end the connection with a sentence" {
     seq 1 10 >in.txt
     map --hosts one --agent-path x --via "sh -c 'printf \"\\n\\001muster-wire-1\\n0123456789abcdef0123456789abcdef\"; sleep 1000'" -o out.txt in.txt -- cat
