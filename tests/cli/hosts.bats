@@ -492,15 +492,19 @@ END
     [ "$(sort outputs)" = "$(for i in 0 1 2 3 4 5; do echo "$(run_dir)/shard-output/shard_$i.txt"; done)" ]
 }
 
-@test "through a real ssh: the bytes, a missing program, a host without muster, one that is not there" {
+# A server on this machine, whose hosts lab1, lab2 and so on are in keys/config; skips where there is none. Behind the port of
+# "csh", tcsh is the login shell. The key of "lab9" is refused without the connection keys/kept.
+sshd_begin() {
     PATH=$PATH:/usr/sbin
     command -v sshd ssh ssh-keygen >/dev/null || skip "no sshd here"
     mkdir -p keys
     ssh-keygen -q -t ed25519 -N '' -f keys/host
     ssh-keygen -q -t ed25519 -N '' -f keys/user
     local port=$((20000 + RANDOM % 10000))
+    local csh_port=$((port + 1))
     cat >keys/sshd_config <<END
 Port $port
+Port $csh_port
 ListenAddress 127.0.0.1
 HostKey $PWD/keys/host
 AuthorizedKeysFile $PWD/keys/user.pub
@@ -508,16 +512,23 @@ PidFile $PWD/keys/sshd.pid
 StrictModes no
 SetEnv XDG_CACHE_HOME=$PWD/far.cache
 UsePAM no
+Match LocalPort $csh_port
+    ForceCommand tcsh -c "\$SSH_ORIGINAL_COMMAND"
 END
     cat >keys/config <<END
-Host lab*
+Host lab* csh
   HostName 127.0.0.1
-  Port $port
   User $(id -un)
   IdentityFile $PWD/keys/user
   UserKnownHostsFile $PWD/keys/known
   StrictHostKeyChecking accept-new
   LogLevel ERROR
+Host csh
+  Port $csh_port
+Host lab*
+  Port $port
+Host lab9
+  ControlPath $PWD/keys/kept
 Host gone
   HostName 127.0.0.1
   Port 1
@@ -526,6 +537,10 @@ END
     "$(command -v sshd)" -D -f "$PWD/keys/sshd_config" 3>&- 4>&- &
     KEPT=$!
     wait_for ssh -o BatchMode=yes -F keys/config lab1 true
+}
+
+@test "through a real ssh: the bytes, a missing program, a host without muster, one that is not there" {
+    sshd_begin
     seq 1 20000 >in.txt
     local via="ssh -o BatchMode=yes -F $PWD/keys/config -T {host}"
     map --hosts lab1=cpu:1,lab2=cpu:1,gone=cpu:1 --via "$via" -o out.txt in.txt -- cat
@@ -540,4 +555,81 @@ END
     map --hosts lab1=cpu:1 --via "$via" --agent-path "/no where/muster" -o out2.txt in.txt -- cat
     ended_with 69
     says "lab1: ssh ended with status 127" "/no where/muster"
+}
+
+@test "the default command is ssh, whatever the login shell is, also through a connection that the user has opened" {
+    sshd_begin
+    mkdir bin
+    printf '#!/bin/sh\nexec "%s" -F "%s" "$@"\n' "$(command -v ssh)" "$PWD/keys/config" >bin/ssh
+    chmod +x bin/ssh
+    PATH=$PWD/bin:$PATH
+    seq 1 2000 >in.txt
+    map --hosts lab1=cpu:1,lab2=cpu:1 -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    if command -v tcsh >/dev/null; then
+        MUSTER_SEND_AGENT=1 map --hosts csh=cpu:1 -o csh.txt in.txt -- cat
+        ended_with 0
+        same in.txt csh.txt
+    fi
+    ssh -fNM -o ControlPersist=yes lab9 >/dev/null 2>&1 3>&- 4>&-
+    mv keys/user keys/away
+    map --hosts lab9=cpu:1 -o kept.txt in.txt -- cat
+    ended_with 0
+    same in.txt kept.txt
+    ssh -O exit lab9
+    map --hosts lab9=cpu:1 -o none.txt in.txt -- cat
+    ended_with 69
+    says "lab9: ssh ended with status 255: " "Permission denied"
+}
+
+# The pids among those given that listen at a TCP port.
+listeners() {
+    local pid inode
+    for pid; do
+        for inode in $(awk '$4 == "0A" { print $10 }' /proc/net/tcp /proc/net/tcp6); do
+            ls -l "/proc/$pid/fd" 2>/dev/null | grep -qF "socket:[$inode]" && echo "$pid"
+        done
+    done
+    true
+}
+
+@test "no port is opened, here or on hosts, and at most eight hosts are starting at once" {
+    worker via <<'END'
+#!/bin/sh
+shift
+mkdir "starting.$$"
+ls -d starting.* | wc -l >>counts
+until [ -e eight ]; do
+    [ "$(ls -d starting.* | wc -l)" -lt 8 ] || touch eight
+    sleep 0.02
+done
+rmdir "starting.$$"
+exec "$@"
+END
+    seq 1 400 >in.txt
+    map_begin --hosts "$(seq -s, 1 12)" --hosts-min 12 -g cpu:1 --via './via {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "attempt 12"
+    local pids
+    pids=$(marked)
+    [ "$(wc -w <<<"$pids")" -ge 25 ]
+    [ -z "$(listeners $pids)" ]
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    [ "$(sort -n counts | tail -1)" -le 8 ]
+    [ "$(wc -l <counts)" = 12 ]
+    "$PYTHON" -c 'import socket, time; s = socket.socket(); s.listen(); open("listens", "w").close(); time.sleep(1000)' 3>&- 4>&- &
+    KEPT=$!
+    wait_for test -e listens
+    [ "$(listeners $KEPT)" = "$KEPT" ] # it would be seen
+}
+
+@test "through mpirun, one for each host" {
+    command -v mpirun >/dev/null || skip "mpirun is not installed"
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    seq 1 2000 >in.txt
+    map --hosts localhost=cpu:2 --via 'mpirun --host {host} -np 1' -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
 }
