@@ -243,7 +243,10 @@ static void take_devices(struct agent *agent, const struct frame *frame)
     agent->was_asked = true;
     agent->tries.until_ms = clock_now_ms() + agent->take.wait_ms;
     folder_enter(agent, agent->take.cwd);
-    if (agent->take.program[0] && program_check(agent->take.program, &err) != 0)
+    int rc = agent->take.program[0] ? program_check(agent->take.program, &err) : 0;
+    if (rc == 0 && agent->take.script[0])
+        rc = script_check(agent->take.script, &err);
+    if (rc)
         agent_error_send(agent, FRAME_REFUSED, WIRE_NO_WORKER, &err); /* waiting would not help */
     else
         devices_try(agent);

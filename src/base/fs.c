@@ -401,3 +401,51 @@ int program_check(const char *program, struct err *err)
         return 0;
     return fail(err, ERR_UNAVAILABLE, "the worker's program '%s' is not in PATH", program);
 }
+
+/* Interpreters, and their options that bring what is run with them. */
+static const struct {
+    const char *name, *code_options;
+} interpreters[] = {
+    {"python", "cm"}, {"pypy", "cm"}, {"bash", "c"}, {"sh", "c"},     {"dash", "c"},
+    {"perl", "eE"},   {"ruby", "e"},  {"lua", "e"},  {"julia", "eE"}, {"Rscript", "e"},
+};
+
+/* NULL: the program is no interpreter. "python3.11" is one. */
+static const char *code_options(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    const char *name = slash ? slash + 1 : program;
+    for (size_t i = 0; i < countof(interpreters); i++) {
+        size_t len = strlen(interpreters[i].name);
+        bool begins = strncmp(name, interpreters[i].name, len) == 0;
+        if (begins && !name[len + strspn(name + len, ".0123456789")])
+            return interpreters[i].code_options;
+    }
+    return NULL;
+}
+
+const char *program_script(const char *const *command)
+{
+    struct stat file;
+    const char *bring_code = code_options(command[0]);
+    for (size_t i = 1; bring_code && command[i]; i++) {
+        const char *word = command[i];
+        if (word[0] != '-')
+            return stat(word, &file) == 0 && S_ISREG(file.st_mode) ? word : NULL;
+        if (strpbrk(word, bring_code))
+            return NULL;
+    }
+    return NULL;
+}
+
+int script_check(const char *script, struct err *err)
+{
+    cleanup_free char *folder = path_cwd();
+    if (access(script, R_OK) == 0)
+        return 0;
+    if (script[0] == '/')
+        return fail_errno(err, "the worker's script %s (copy it to that host)", script);
+    return fail_errno(
+        err, "the worker's script %s in %s (copy it to that host, or name it by its whole path)",
+        script, folder ? folder : ".");
+}

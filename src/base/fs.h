@@ -88,3 +88,8 @@ char *program_find_beside(const char *self_path, const char *name);
 bool path_finds(const char *path_list, const char *program);
 /* ERR_UNAVAILABLE if a program, by its path or its name in PATH, cannot be executed as a worker. */
 MUST_CHECK int program_check(const char *program, struct err *err);
+/* The script in the words of a command, if its program is an interpreter and the script a regular file. Borrowed; NULL:
+ * there is none, or not as far as is known. */
+const char *program_script(const char *const *command);
+/* ERR_UNAVAILABLE, with the cure, if a script that is somewhere else is not here. */
+MUST_CHECK int script_check(const char *script, struct err *err);

@@ -213,6 +213,7 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
         return rc;
     struct allocation_wish wish = ask->allocation;
     wish.program = ask->environment.setup ? NULL : command[0];
+    wish.script = ask->environment.setup ? NULL : program_script((const char *const *)command);
     rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
                      err);
     if (rc == 0)

@@ -271,6 +271,7 @@ static int seats_take(struct session *s, struct err *err)
     s->scratch = xmalloc(SOURCE_SCAN_BYTES);
     struct allocation_wish wish = s->request->allocation;
     wish.program = s->request->environment.setup ? NULL : s->request->command[0];
+    wish.script = s->request->environment.setup ? NULL : program_script(s->request->command);
     int rc = shell_seats_take(&s->shell, &wish, &s->allocation,
                               (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
     if (rc)

@@ -23,6 +23,7 @@ struct allocation_wish {
     const char *hosts, *via, *agent_path; /* NULL: none; ssh; the path of this program */
     const char *slurm_args;               /* for jobs of their own; NULL: none */
     const char *program;                  /* of the workers: it must be there. NULL: not known */
+    const char *script; /* of the workers, a file here: it must be there as well. NULL: not known */
     bool without_devices; /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
     uint64_t hosts_min, host_timeout_ms; /* 0: one, HOSTS_ALL; 0: the default */
     bool grows;                          /* devices that become free are taken as well */

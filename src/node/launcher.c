@@ -99,3 +99,25 @@ int launcher_command(const struct launcher_opts *opts, const struct host *host,
     env_end(env);
     return 0;
 }
+
+/* ssh's words, and those of kubectl and docker, in English whatever the language is. What is not among them may pass: a
+ * server that is starting, or one that refuses some of many connections. */
+static const char *const lasting[] = {
+    "Permission denied",
+    "Host key verification failed",
+    "Too many authentication failures",
+    "Name or service not known",
+    "No address associated with hostname",
+    "Bad configuration option",
+    "No such container",
+    "(NotFound)",
+    "(Forbidden)",
+};
+
+bool launcher_failure_lasts(int exit_status, const char *last_line)
+{
+    bool lasts = exit_status == 126 || exit_status == 127; /* what is to be run cannot be */
+    for (size_t i = 0; i < countof(lasting); i++)
+        lasts = lasts || strstr(last_line, lasting[i]);
+    return lasts;
+}

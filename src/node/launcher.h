@@ -20,3 +20,6 @@ struct launcher_opts {
  * understood. */
 MUST_CHECK int launcher_command(const struct launcher_opts *opts, const struct host *host,
                                 struct env_list *out, struct env_list *env, struct err *err);
+/* The command ended like this, and this was its last line: would it end so again if it were started at once? False
+ * where that is not known. */
+bool launcher_failure_lasts(int exit_status, const char *last_line);

@@ -14,6 +14,7 @@
 #include "base/xalloc.h"
 #include "node/allocation.h"
 #include "node/hello.h"
+#include "node/launcher.h"
 #include "node/remote_impl.h"
 
 enum {
@@ -293,6 +294,7 @@ static void transport_gone(void *context, const struct worker_exit *exit)
     struct err why = {0};
     line_tell(remote, STR(""), true);
     transport_epitaph(remote, exit, &why);
+    remote->may_be_tried = !launcher_failure_lasts(worker_exit_status(exit), remote->last_line);
     node_release(steal_ptr(&remote->transport));
     lose(remote, &why);
 }
@@ -333,6 +335,7 @@ int remote_connect(struct node *node, struct err *err)
     remote->state = REMOTE_STARTED;
     remote->last_line[0] = '\0';
     remote->n_bytes_before = remote_bytes(node);
+    remote->may_be_tried = false;
     remote->has_asked_more = false;
     link_release(&remote->link);
     link_begin(&remote->link, &link_handlers, remote,
@@ -343,6 +346,11 @@ int remote_connect(struct node *node, struct err *err)
     else
         remote_hello_send(remote);
     return 0;
+}
+
+bool remote_may_be_tried(const struct node *node)
+{
+    return ((const struct remote *)node)->may_be_tried;
 }
 
 bool remote_has_transport(const struct node *node)

@@ -220,6 +220,7 @@ void wire_take(struct wire_body *body, struct wire_take *take)
     wire_text(body, take->run_id, sizeof(take->run_id));
     wire_text(body, take->cwd, sizeof(take->cwd));
     wire_text(body, take->program, sizeof(take->program));
+    wire_text(body, take->script, sizeof(take->script));
 }
 
 /* What the head shows of a device and tells its workers. */

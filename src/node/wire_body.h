@@ -75,6 +75,7 @@ struct wire_take {
     char run_id[256];
     char cwd[4096];     /* the head's: that of the workers, where it exists */
     char program[4096]; /* of the workers: refused if it is not there; "": not known */
+    char script[4096];  /* the same of their script */
 };
 void wire_take(struct wire_body *body, struct wire_take *take);
 

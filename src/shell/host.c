@@ -14,9 +14,11 @@
 enum {
     RETRY_MIN_MS = 1000, /* the pauses double */
     RETRY_MAX_MS = 60000,
-    TRIES_MAX = 15,   /* in a row, without success: about ten minutes */
-    SAID_MAX = 200,   /* lines of a transport that are logged */
-    STEADY_MS = 60000 /* after so long a connection, the pauses begin anew */
+    TRIES_MAX = 15,      /* in a row, without success: about ten minutes */
+    SAID_MAX = 200,      /* lines of a transport that are logged */
+    STEADY_MS = 60000,   /* after so long a connection, the pauses begin anew */
+    START_TRIES_MAX = 3, /* before the run begins */
+    START_PAUSE_MS = 500 /* after the first of them; it doubles */
 };
 
 void host_log(const struct remote_host *h, enum log_level level, const char *before,
@@ -262,6 +264,19 @@ void host_retry(struct remote_host *h)
     retry_plan(h);
 }
 
+/* The run has not begun. Whether it can may depend on this host, which may be just starting, or refuse some of many
+ * connections. */
+static void start_failed(struct remote_host *h)
+{
+    bool may_pass = !h->host.is_job && remote_may_be_tried(h->node);
+    h->state = may_pass && ++h->n_tries < START_TRIES_MAX ? HOST_AWAY : HOST_FAILED;
+    if (h->state == HOST_FAILED)
+        return;
+    h->retry_at_ms = clock_now_ms() + ((uint64_t)START_PAUSE_MS << (h->n_tries - 1));
+    if (h->hosts->shell->verb->takes_seats) /* without a log, only the last try is told */
+        buf_addf(&h->hosts->notes, "%s: %s; it is tried again\n", h->host.name, h->why.text);
+}
+
 static void on_lost(void *context, const struct err *why)
 {
     struct remote_host *h = context;
@@ -275,7 +290,7 @@ static void on_lost(void *context, const struct err *why)
         return;
     }
     if (!h->hosts->has_begun) {
-        h->state = HOST_FAILED;
+        start_failed(h);
         return;
     }
     if (before != HOST_UP && ++h->n_tries >= TRIES_MAX) {

@@ -21,6 +21,7 @@ static int take_fill(const struct shell *shell, const struct allocation_wish *wi
                                .visible = (uint8_t)wish->visible};
     snprintf(take->cwd, sizeof(take->cwd), "%s", cwd ? cwd : "");
     snprintf(take->program, sizeof(take->program), "%s", wish->program ? wish->program : "");
+    snprintf(take->script, sizeof(take->script), "%s", wish->script ? wish->script : "");
     snprintf(take->run_id, sizeof(take->run_id), "%s", run_id ? run_id : "");
     if (snprintf(take->gpus, sizeof(take->gpus), "%s", gpus ? gpus : "") >= (int)sizeof(take->gpus))
         return fail(err, ERR_USAGE, "the list of devices is longer than %zu bytes",

@@ -84,12 +84,15 @@ static void failures_log(const struct hosts *hosts)
 }
 
 /* The failure of the hosts that failed, if too few are left. */
-static int failures_judge(const struct hosts *hosts, struct err *err)
+static int failures_judge(struct hosts *hosts, struct err *err)
 {
     const struct remote_host *first = NULL;
-    for (size_t i = 0; i < hosts->len; i++)
+    for (size_t i = 0; i < hosts->len; i++) {
+        if (hosts->at[i]->state == HOST_AWAY) /* enough are there without it */
+            hosts->at[i]->state = HOST_FAILED;
         if (hosts->at[i]->state == HOST_FAILED && !first)
             first = hosts->at[i];
+    }
     if (are_enough(hosts)) {
         failures_log(hosts);
         return 0;
@@ -100,18 +103,20 @@ static int failures_judge(const struct hosts *hosts, struct err *err)
                 first ? first->why.text : "");
 }
 
-/* Jobs that are queued are waited for only as long as there are not enough hosts. */
+/* Jobs that are queued, and hosts that are tried again, are waited for only as long as there are not enough hosts. */
 static bool is_to_wait(struct hosts *hosts)
 {
-    size_t n_starting = n_in_state(hosts, HOST_WAITS) + n_in_state(hosts, HOST_STARTING);
+    size_t n_may_come = n_in_state(hosts, HOST_WAITS) + n_in_state(hosts, HOST_STARTING) +
+                        n_in_state(hosts, HOST_AWAY);
     if (n_expected(hosts) > 0)
         return true;
-    return n_starting > 0 && !are_enough(hosts);
+    return n_may_come > 0 && !are_enough(hosts);
 }
 
 static void queue_say(struct hosts *hosts, uint64_t begin_ms)
 {
-    if (hosts->was_queued || n_expected(hosts) > 0 || clock_now_ms() - begin_ms < QUEUE_SAID_MS)
+    bool is_queued = n_expected(hosts) == 0 && n_in_state(hosts, HOST_STARTING) > 0;
+    if (hosts->was_queued || !is_queued || clock_now_ms() - begin_ms < QUEUE_SAID_MS)
         return;
     hosts->was_queued = true;
     log_add(hosts->shell->log, LOG_WARN, "host",

@@ -286,6 +286,41 @@ END
     says "bad: ./nosuch: No such file or directory"
 }
 
+@test "before the run begins, a host that refuses is tried three times, unless the reason will not pass" {
+    worker via <<'END'
+#!/bin/sh
+host=$1
+shift
+echo try >>"tries.$host"
+[ "$(wc -l <"tries.$host")" -gt "$REFUSES" ] || { echo "$WORDS" >&2; exit 255; }
+exec "$@"
+END
+    export WORDS="kex_exchange_identification: Connection closed by remote host" REFUSES=2
+    seq 1 100 >in.txt
+    map --hosts one=cpu:1 --via './via {host}' -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    log | grep -q "one: ./via ended with status 255: $WORDS; it is tried again"
+    [ "$(wc -l <tries.one)" = 3 ]
+    rm tries.*
+    run --separate-stderr limited "$MUSTER" launch --hosts two,one -g cpu:1 --via './via {host}' --no-python echo well
+    ended_with 0
+    [ "$output" = $'well\nwell' ]
+    rm tries.*
+    REFUSES=3
+    map --hosts one=cpu:1,local=cpu:1 --hosts-min 2 --via './via {host}' -o out2.txt in.txt -- cat
+    ended_with 69
+    says "1 of 2 hosts can be had; one: ./via ended with status 255: $WORDS"
+    [ "$(wc -l <tries.one)" = 3 ]
+    rm tries.*
+    for WORDS in "me@one: Permission denied (publickey,password)." "ssh: Could not resolve hostname one: Name or service not known"; do
+        map --hosts one=cpu:1 --via './via {host}' -o out2.txt in.txt -- cat
+        ended_with 69
+        [ "$(wc -l <tries.one)" = 1 ]
+        rm tries.*
+    done
+}
+
 @test "a worker's program that is missing on one host is said before items fail there" {
     seq 1 100 >in.txt
     mkdir bin
@@ -301,6 +336,33 @@ END
     ended_with 0
     same in.txt out.txt
     says "without: cannot be had: the worker's program 'tool' is not in PATH"
+}
+
+@test "a worker's script that is missing on one host is said before items fail there, with the cure" {
+    seq 1 100 >in.txt
+    echo 'while read -r line; do echo "$line"; done' >job.sh
+    mkdir there empty
+    cp job.sh there
+    worker via <<'END'
+#!/bin/sh
+folder=$1
+shift
+exec unshare -m sh -c 'mount --bind "$PWD/'$folder'" "$PWD" && cd "$PWD" && exec "$@"' sh "$@"
+END
+    needs_mounts
+    map --hosts there=cpu:1,empty=cpu:1 --via "$PWD/via {host}" -o out.txt in.txt -- sh job.sh
+    ended_with 0
+    same in.txt out.txt
+    says "empty: cannot be had: the worker's script job.sh in $PWD (copy it to that host, or name it by its whole path): No such file or directory"
+    says_not "died"
+    map --hosts empty=cpu:1 --via "$PWD/via {host}" -o out2.txt in.txt -- bash -e "$PWD/job.sh"
+    ended_with 69
+    says "the worker's script $PWD/job.sh (copy it to that host): No such file or directory"
+    map --hosts empty=cpu:1 --via "$PWD/via {host}" --setup true -r 0 -o out2.txt in.txt -- sh job.sh
+    ended_with 1
+    says_not "cannot be had"
+    run --separate-stderr limited "$MUSTER" each --hosts empty=cpu:1 --via "$PWD/via {host}" -- sh job.sh
+    ended_with 69
 }
 
 @test "bytes that are not muster's end the connection with a sentence" {
@@ -430,15 +492,19 @@ END
     [ "$(sort outputs)" = "$(for i in 0 1 2 3 4 5; do echo "$(run_dir)/shard-output/shard_$i.txt"; done)" ]
 }
 
-@test "through a real ssh: the bytes, a missing program, a host without muster, one that is not there" {
+# A server on this machine, whose hosts lab1, lab2 and so on are in keys/config; skips where there is none. Behind the port of
+# "csh", tcsh is the login shell. The key of "lab9" is refused without the connection keys/kept.
+sshd_begin() {
     PATH=$PATH:/usr/sbin
     command -v sshd ssh ssh-keygen >/dev/null || skip "no sshd here"
     mkdir -p keys
     ssh-keygen -q -t ed25519 -N '' -f keys/host
     ssh-keygen -q -t ed25519 -N '' -f keys/user
     local port=$((20000 + RANDOM % 10000))
+    local csh_port=$((port + 1))
     cat >keys/sshd_config <<END
 Port $port
+Port $csh_port
 ListenAddress 127.0.0.1
 HostKey $PWD/keys/host
 AuthorizedKeysFile $PWD/keys/user.pub
@@ -446,16 +512,23 @@ PidFile $PWD/keys/sshd.pid
 StrictModes no
 SetEnv XDG_CACHE_HOME=$PWD/far.cache
 UsePAM no
+Match LocalPort $csh_port
+    ForceCommand tcsh -c "\$SSH_ORIGINAL_COMMAND"
 END
     cat >keys/config <<END
-Host lab*
+Host lab* csh
   HostName 127.0.0.1
-  Port $port
   User $(id -un)
   IdentityFile $PWD/keys/user
   UserKnownHostsFile $PWD/keys/known
   StrictHostKeyChecking accept-new
   LogLevel ERROR
+Host csh
+  Port $csh_port
+Host lab*
+  Port $port
+Host lab9
+  ControlPath $PWD/keys/kept
 Host gone
   HostName 127.0.0.1
   Port 1
@@ -464,6 +537,10 @@ END
     "$(command -v sshd)" -D -f "$PWD/keys/sshd_config" 3>&- 4>&- &
     KEPT=$!
     wait_for ssh -o BatchMode=yes -F keys/config lab1 true
+}
+
+@test "through a real ssh: the bytes, a missing program, a host without muster, one that is not there" {
+    sshd_begin
     seq 1 20000 >in.txt
     local via="ssh -o BatchMode=yes -F $PWD/keys/config -T {host}"
     map --hosts lab1=cpu:1,lab2=cpu:1,gone=cpu:1 --via "$via" -o out.txt in.txt -- cat
@@ -478,4 +555,81 @@ END
     map --hosts lab1=cpu:1 --via "$via" --agent-path "/no where/muster" -o out2.txt in.txt -- cat
     ended_with 69
     says "lab1: ssh ended with status 127" "/no where/muster"
+}
+
+@test "the default command is ssh, whatever the login shell is, also through a connection that the user has opened" {
+    sshd_begin
+    mkdir bin
+    printf '#!/bin/sh\nexec "%s" -F "%s" "$@"\n' "$(command -v ssh)" "$PWD/keys/config" >bin/ssh
+    chmod +x bin/ssh
+    PATH=$PWD/bin:$PATH
+    seq 1 2000 >in.txt
+    map --hosts lab1=cpu:1,lab2=cpu:1 -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    if command -v tcsh >/dev/null; then
+        MUSTER_SEND_AGENT=1 map --hosts csh=cpu:1 -o csh.txt in.txt -- cat
+        ended_with 0
+        same in.txt csh.txt
+    fi
+    ssh -fNM -o ControlPersist=yes lab9 >/dev/null 2>&1 3>&- 4>&-
+    mv keys/user keys/away
+    map --hosts lab9=cpu:1 -o kept.txt in.txt -- cat
+    ended_with 0
+    same in.txt kept.txt
+    ssh -O exit lab9
+    map --hosts lab9=cpu:1 -o none.txt in.txt -- cat
+    ended_with 69
+    says "lab9: ssh ended with status 255: " "Permission denied"
+}
+
+# The pids among those given that listen at a TCP port.
+listeners() {
+    local pid inode
+    for pid; do
+        for inode in $(awk '$4 == "0A" { print $10 }' /proc/net/tcp /proc/net/tcp6); do
+            ls -l "/proc/$pid/fd" 2>/dev/null | grep -qF "socket:[$inode]" && echo "$pid"
+        done
+    done
+    true
+}
+
+@test "no port is opened, here or on hosts, and at most eight hosts are starting at once" {
+    worker via <<'END'
+#!/bin/sh
+shift
+mkdir "starting.$$"
+ls -d starting.* | wc -l >>counts
+until [ -e eight ]; do
+    [ "$(ls -d starting.* | wc -l)" -lt 8 ] || touch eight
+    sleep 0.02
+done
+rmdir "starting.$$"
+exec "$@"
+END
+    seq 1 400 >in.txt
+    map_begin --hosts "$(seq -s, 1 12)" --hosts-min 12 -g cpu:1 --via './via {host}' -o out.txt in.txt -- ./slow
+    wait_for has_logged "attempt 12"
+    local pids
+    pids=$(marked)
+    [ "$(wc -w <<<"$pids")" -ge 25 ]
+    [ -z "$(listeners $pids)" ]
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    [ "$(sort -n counts | tail -1)" -le 8 ]
+    [ "$(wc -l <counts)" = 12 ]
+    "$PYTHON" -c 'import socket, time; s = socket.socket(); s.listen(); open("listens", "w").close(); time.sleep(1000)' 3>&- 4>&- &
+    KEPT=$!
+    wait_for test -e listens
+    [ "$(listeners $KEPT)" = "$KEPT" ] # it would be seen
+}
+
+@test "through mpirun, one for each host" {
+    command -v mpirun >/dev/null || skip "mpirun is not installed"
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    seq 1 2000 >in.txt
+    map --hosts localhost=cpu:2 --via 'mpirun --host {host} -np 1' -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
 }
