@@ -371,7 +371,7 @@ static void on_quiet(struct world *w, const struct future *f)
         return;
     a->looks_quiet = false;
     if (!may_work(w, a) && (a->n_in_hand > 0 || a->lines_held > 0))
-        step(w, (struct feed_event){.kind = chance(w, 0.1) ? EV_FULL : EV_HUNGRY,
+        step(w, (struct feed_event){.kind = chance(w, 0.1) ? EV_FULL : EV_IDLE,
                                     .worker = f->worker,
                                     .flag = w->is_steady || chance(w, 0.5)});
     if (a->alive && a->life == f->life && (a->n_in_hand > 0 || a->lines_held > 0))
@@ -597,9 +597,9 @@ static bool is_frozen(const struct world *w, const struct future *f, bool is_ali
 
 void happen(struct world *w, const struct future *f)
 {
-    static const struct deed {
+    static const struct handler {
         void (*happen)(struct world *w, const struct future *f);
-        bool is_alives; /* void when the worker's life is over */
+        bool is_alives; /* void when the worker is gone */
     } handlers[F_KINDS] = {
         [F_STARTED] = {on_started, true},      [F_FINISH] = {on_finish, true},
         [F_EXIT] = {on_exit_fact, false},      [F_EXIT_AGAIN] = {on_exit_again, false},
