@@ -136,13 +136,13 @@ done_so_far() { jq .done stalled-disk/latest/status.json; }
 @test "a disk that stalls: answers wait in their pipes, memory does not grow, and no limit runs" {
     [ -n "${DEAD_FS:-}" ] || skip "nothing can be preloaded into this build"
     backwards
-    seq 0 299999 >in.txt
+    seq 0 149999 >in.txt
     LD_PRELOAD=$DEAD_FS map_begin -q -g cpu:1 --timeout 5s --runs-dir stalled-disk in.txt -o out.txt -- ./backwards
     wait_for holds stalled-disk/latest/orchestrator.log "the disk does not keep up"
     local before
     sleep 1
     before=$(done_so_far)
-    [ "$before" -lt 300000 ]
+    [ "$before" -lt 150000 ]
     sleep 5.5
     [ "$(done_so_far)" -eq "$before" ]
     [ "$(awk '/^VmRSS/ { print $2 }' "/proc/$PID/status")" -lt 250000 ]
