@@ -73,7 +73,7 @@ struct planned_hosts {
 
 /*
  * Prints the schedule on stdout, by the times that earlier runs took, on the devices of `hosts`, or of this machine (NULL);
- * `plot`: an SVG file as well, NULL: none.
+ * `plot`: a file for a drawing of it, as SVG or HTML by its name; NULL: none.
  */
 MUST_CHECK int graph_dry_run(struct log *log, const char *self_path,
                              const struct graph_request *request, struct plan *plan,
