@@ -189,6 +189,8 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
                     "standard input, one a line");
     if (argc == 0 && options->request.file)
         return fail(err, ERR_USAGE, "no file");
+    if (options->plot && !options->dry_run)
+        return fail(err, ERR_USAGE, "--plot draws the schedule of --dry-run; a run draws nothing");
     options->request.prints = argc == 0;
     return argc > 0 ? file_read_plan(options, argc, argv, source, err)
                     : list_read_plan(options, command, source, err);
@@ -259,8 +261,8 @@ int graph_resume(struct app *app, const char *dir, const struct manifest *manife
     if (rc == 0 && chdir(manifest->cwd) != 0)
         rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);
     options.input_fd = input_fd;
-    options.request.resume_dir = dir;
-    options.request.usual_root = root;
+    options.request.resume.dir = dir;
+    options.request.resume.root = root;
     options.request.fresh = false;
     options.request.from.len = options.request.redo.len = 0; /* run.db has what is to run again */
     if (rc == 0)
@@ -330,7 +332,7 @@ static const struct opt graph_opts[] = {
     {OPT_HEADING, .help = "The run"},
     {OPT_FLAG, 0, "print", NULL, "print the jobs as JSON, one a line, and run none", OPTION(prints_plan)},
     {OPT_FLAG, 0, "dry-run", NULL, "print the schedule, by the times of earlier runs, and run nothing", OPTION(dry_run)},
-    {OPT_PATH, 0, "plot", "FILE", "with --dry-run, draw the schedule as a page", OPTION(plot)},
+    {OPT_PATH, 0, "plot", "FILE", "with --dry-run, draw the schedule: as SVG if FILE ends with .svg, else as an HTML page", OPTION(plot)},
     {OPT_FLAG, 0, "explain", NULL, "say of every job why it runs again", REQUEST(explain)},
     {OPT_FLAG, 0, "detach", NULL, "return when the run has begun", REQUEST(detach)},
     {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default: a new one in --runs-dir)", REQUEST(run_dir)},

@@ -166,6 +166,13 @@ void dag_allow(struct dag *dag, uint32_t place, uint32_t host)
     dag->shapes.is_all_due = true;
 }
 
+void dag_deny_device(struct dag *dag, uint32_t place, uint32_t device)
+{
+    ASSERT(place > 0 && place < DAG_PLACES_MAX && device < DAG_DEVICES_MAX);
+    dag->devices.denied[place][device / 64] |= 1ull << device % 64;
+    dag->shapes.is_all_due = true;
+}
+
 /* Other wants than it had, and perhaps another time. */
 static void reshape(struct dag *dag, uint32_t job, const struct dag_want *want,
                     uint64_t expected_ms)

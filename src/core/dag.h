@@ -63,7 +63,7 @@ struct dag_want {
         mem_bytes; /* of each device, reserved; 0: not counted. With share 0, the device is shared with jobs that
                          * reserve memory as well, up to what it has; both 0: the device for itself */
     uint32_t n_cpus; /* of the host; more than any host has are refused as DAG_UNFIT */
-    uint32_t place;  /* which hosts it may use (dag_allow); 0: all */
+    uint32_t place;  /* which hosts and devices it may use (dag_allow, dag_deny_device); 0: all */
 };
 
 struct dag_job {
@@ -222,6 +222,8 @@ uint32_t dag_add_device(struct dag *dag, const struct dag_device *device, uint32
 bool dag_near(struct dag *dag, uint32_t first, uint32_t n, const uint8_t *distance);
 /* Jobs with this place (not 0) may use this host; without a call they may not. */
 void dag_allow(struct dag *dag, uint32_t place, uint32_t host);
+/* They may not use this device, which may come later; without a call they may, if they may use its host. */
+void dag_deny_device(struct dag *dag, uint32_t place, uint32_t device);
 /* What was learned since: for jobs that have not started. */
 void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t mem_bytes);
 /* Of a job at any time: the hosts that it may use from its next start on, as dag_want.place. */

@@ -178,6 +178,7 @@ struct dag {
         uint32_t *ill_jobs; /* [n_devices_max * strikes] */
         uint8_t *distance;  /* NULL: all are equally near */
         uint32_t *fitting;  /* [n_devices_max] the result of one look */
+        uint64_t denied[DAG_PLACES_MAX][DAG_DEVICES_MAX / 64]; /* bits */
     } devices;
     struct {
         struct place_host at[DAG_HOSTS_MAX];

@@ -116,6 +116,11 @@ static bool host_is_allowed(const struct dag *dag, uint32_t place, uint32_t host
     return dag->hosts.allowed[place][host / 64] >> host % 64 & 1;
 }
 
+static bool device_is_denied(const struct dag *dag, uint32_t place, uint32_t device)
+{
+    return dag->devices.denied[place][device / 64] >> device % 64 & 1;
+}
+
 struct look {
     const struct demand *demand;
     const struct room *now, *later; /* later may be NULL */
@@ -134,6 +139,7 @@ static bool device_fits(const struct dag *dag, const struct look *look, uint32_t
     const struct place_device *d = &dag->devices.at[device];
     return !d->is_benched && (d->is_up || look->reach == REACH_EVER) &&
            d->mem_bytes >= look->demand->mem_min &&
+           !device_is_denied(dag, look->demand->want.place, device) &&
            fits_on(look->demand, d, &look->now->loads[device]) &&
            (!look->later || fits_on(look->demand, d, &look->later->loads[device])) &&
            !(look->demand->avoids_ill && dag_is_ill(dag, device, look->demand->job));

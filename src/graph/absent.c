@@ -77,7 +77,7 @@ void absent_forget(struct graph *graph, uint32_t number)
     struct err err = {0};
     uint32_t place;
     name_index_release(&graph->fleet.absent);
-    if (host_place(graph, job->plan->hosts, &place, &err) != 0)
+    if (job_place(graph, job->plan, &place, &err) != 0)
         return;
     job->place = (uint16_t)place;
     dag_move(graph->dag, number, place);

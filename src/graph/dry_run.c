@@ -122,10 +122,14 @@ static void totals_add(struct dry_run *dry, uint64_t end_ms)
     buf_add_char(&dry->out, '\n');
 }
 
-static int page_write(const struct dry_run *dry, const char *path, struct err *err)
+static int plot_write(const struct dry_run *dry, const char *path, struct err *err)
 {
+    static const char title[] = "muster graph --dry-run";
     cleanup_buf struct buf page = BUF_INIT;
-    timeline_page(dry->timeline, "muster graph --dry-run", buf_text(&dry->out), &page);
+    if (str_ends_with(str_of(path), STR(".svg")))
+        timeline_picture(dry->timeline, title, &page);
+    else
+        timeline_page(dry->timeline, title, buf_text(&dry->out), &page);
     return outfile_put(path, buf_str(&page), err);
 }
 
@@ -145,7 +149,7 @@ static int schedule_print(struct graph *graph, const char *plot, struct err *err
         rc = write_all(STDOUT_FILENO, dry.out.at, dry.out.len, err);
     }
     if (rc == 0 && plot)
-        rc = page_write(&dry, plot, err);
+        rc = plot_write(&dry, plot, err);
     timeline_free(dry.timeline);
     buf_release(&dry.out);
     free(dry.started_ms);

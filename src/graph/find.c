@@ -79,14 +79,14 @@ static int named_look(const struct graph_request *request, char **out, struct er
 /* As it was told by `muster resume`. */
 static int resumed_look(const struct graph_request *request, char **out, struct err *err)
 {
-    int rc = run_look(request, request->resume_dir, err);
+    int rc = run_look(request, request->resume.dir, err);
     if (rc == 0)
         return fail(err, ERR_USAGE,
                     "the commands of run %s are others now: a file of arguments that its command "
                     "line names has changed; to begin anew, give that command line to muster graph",
-                    path_basename(request->resume_dir));
+                    path_basename(request->resume.dir));
     if (rc == 1)
-        *out = xstrdup(request->resume_dir);
+        *out = xstrdup(request->resume.dir);
     return MIN(rc, 0);
 }
 
@@ -95,7 +95,7 @@ int graph_run_find(const struct graph_request *request, char **out, struct err *
     cleanup_free char *root = runs_root(request->runs_dir);
     struct run_names names = {0};
     *out = NULL;
-    if (request->resume_dir)
+    if (request->resume.dir)
         return resumed_look(request, out, err);
     if (request->run_dir)
         return request->fresh ? 0 : named_look(request, out, err);
@@ -118,7 +118,7 @@ int graph_run_find(const struct graph_request *request, char **out, struct err *
 int graph_begin_lock(const struct graph_request *request)
 {
     cleanup_free char *root = runs_root(request->runs_dir);
-    if (request->run_dir || request->resume_dir || mkdir_parents(root, 0777, NULL) != 0)
+    if (request->run_dir || request->resume.dir || mkdir_parents(root, 0777, NULL) != 0)
         return -1;
     cleanup_fd int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && i < BEGIN_TRIES_MAX; i++) {

@@ -34,9 +34,11 @@ struct graph_request {
     const char *file;     /* absolute; NULL: the jobs are those of a command line */
     const char *identity; /* what makes two graphs of command lines the same; NULL with a file */
     const char *run_dir, *runs_dir; /* NULL: a new folder below the default */
-    const char *resume_dir;         /* the run to go on with; NULL: it is looked for */
-    const char *usual_root;         /* runs_root(NULL) where the command was typed; NULL: here */
-    bool fresh;                     /* no earlier run is gone on with */
+    struct {
+        const char *dir;  /* the run to go on with; NULL: it is looked for */
+        const char *root; /* runs_root(NULL) where the command was typed; NULL: here */
+    } resume;
+    bool fresh; /* no earlier run is gone on with */
     /* from and redo were asked for then, and are not about what was done later; 0: now. Nor is fresh. */
     uint64_t since_wall_ms;
     bool adopts,
@@ -84,7 +86,7 @@ struct planned_hosts {
 
 /*
  * Prints the schedule on stdout, by the times that earlier runs took, on the devices of `hosts`, or of this machine (NULL);
- * `plot`: an SVG file as well, NULL: none.
+ * `plot`: a file for a drawing of it, as SVG or HTML by its name; NULL: none.
  */
 MUST_CHECK int graph_dry_run(struct log *log, const char *self_path,
                              const struct graph_request *request, struct plan *plan,

@@ -104,6 +104,7 @@ struct graph_host {
 /* A place of the dag: hosts that jobs may use. */
 struct graph_place {
     const char *patterns;                /* of the file, as "node*,big1"; NULL: any */
+    const char *device_names;            /* likewise, as "0,*H100*" */
     uint64_t denied[DAG_HOSTS_MAX / 64]; /* bits: hosts without the jobs' commands */
 };
 
@@ -235,8 +236,12 @@ uint32_t host_cpus(const struct graph *graph, uint32_t node);
 uint64_t host_empty_ms(struct graph *graph);
 /* The last session was killed, and may have had hosts: nothing starts there before its jobs must have ended. */
 void graph_hosts_hold(struct graph *graph);
-/* The place of a list of patterns, for the dag. ERR_USAGE: there are too many different ones. */
-MUST_CHECK int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err);
+/* ERR_USAGE: no device of the run has a name by which the job asks for one. */
+MUST_CHECK int job_devices_check(const struct graph *graph, const struct plan_job *job,
+                                 struct err *err);
+/* The hosts and devices that a job may use, for the dag. ERR_USAGE: there are too many different ones. */
+MUST_CHECK int job_place(struct graph *graph, const struct plan_job *job, uint32_t *out,
+                         struct err *err);
 /* The same hosts without one of them; false: no host remains, or there are too many different places. */
 bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out);
 /* May hosts come that a job waits for? */

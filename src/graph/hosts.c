@@ -116,6 +116,23 @@ static bool host_matches(const struct graph *graph, const char *patterns, uint32
     return name_matches(patterns, own);
 }
 
+/* An index, its name, or its identity. */
+static bool device_matches(const struct graph *graph, const char *names, uint32_t chosen)
+{
+    const struct allocation *a = &graph->allocation;
+    const struct device *device = &a->devices.at[a->chosen[chosen]];
+    cleanup_free char *index = xasprintf("%d", device->index);
+    return name_matches(names, index) || name_matches(names, device->name) ||
+           name_matches(names, device->uuid);
+}
+
+static void device_deny(struct graph *graph, uint32_t place, uint32_t chosen)
+{
+    const char *names = graph->fleet.places[place].device_names;
+    if (names && !device_matches(graph, names, chosen))
+        dag_deny_device(graph->dag, place, chosen);
+}
+
 static bool has_part(const struct graph *graph, uint32_t node)
 {
     bool has = false;
@@ -145,6 +162,8 @@ static void host_allow(struct graph *graph, uint32_t node)
 static bool is_same(const struct graph_place *a, const struct graph_place *b)
 {
     return strcmp(a->patterns ? a->patterns : "", b->patterns ? b->patterns : "") == 0 &&
+           strcmp(a->device_names ? a->device_names : "", b->device_names ? b->device_names : "") ==
+               0 &&
            memcmp(a->denied, b->denied, sizeof(a->denied)) == 0;
 }
 
@@ -162,15 +181,36 @@ static bool place_find(struct graph *graph, const struct graph_place *wanted, ui
     for (uint32_t node = 0; node < fleet->n_hosts; node++)
         if (has_part(graph, node) && place_has(graph, *out, node))
             dag_allow(graph->dag, *out, node);
+    for (uint32_t i = 0; i < fleet->n_devices; i++)
+        device_deny(graph, *out, i);
     return true;
 }
 
-int host_place(struct graph *graph, const char *hosts, uint32_t *out, struct err *err)
+/* On other hosts, and later, there may be some. */
+int job_devices_check(const struct graph *graph, const struct plan_job *job, struct err *err)
 {
-    if (place_find(graph, &(struct graph_place){.patterns = hosts}, out))
+    const char *names = job->device_names;
+    cleanup_buf struct buf there = BUF_INIT;
+    bool is_there = !names || graph->request->allocation.hosts;
+    for (uint32_t i = 0; i < graph->fleet.n_devices && !is_there; i++) {
+        const struct allocation *a = &graph->allocation;
+        is_there = device_matches(graph, names, i);
+        buf_addf(&there, i > 0 ? ", %d (%s)" : "%d (%s)", a->devices.at[a->chosen[i]].index,
+                 a->devices.at[a->chosen[i]].name);
+    }
+    return is_there ? 0
+                    : fail(err, ERR_USAGE, "%s: no device is named so: '%s'; this run has %s",
+                           job->name, names, there.len > 0 ? buf_text(&there) : "none");
+}
+
+int job_place(struct graph *graph, const struct plan_job *job, uint32_t *out, struct err *err)
+{
+    const struct graph_place wanted = {.patterns = job->hosts, .device_names = job->device_names};
+    if (place_find(graph, &wanted, out))
         return 0;
-    return fail(err, ERR_USAGE, "'%s': a graph can have %d different texts for hosts at most",
-                hosts, DAG_PLACES_MAX - 1);
+    return fail(err, ERR_USAGE,
+                "'%s': a graph can have %d different texts for hosts and devices at most",
+                job->hosts ? job->hosts : job->device_names, DAG_PLACES_MAX - 1);
 }
 
 /* This machine may be none of those that take part. */
@@ -270,6 +310,8 @@ static void dag_host_add(struct graph *graph, const struct allocation_host *of)
         uint32_t number = dag_add_device(graph->dag, &device, 0);
         ASSERT(number == i);
         graph->fleet.n_devices++;
+        for (uint32_t place = 1; place < graph->fleet.n_places; place++)
+            device_deny(graph, place, i);
     }
     if (of->distance && !dag_near(graph->dag, of->first_chosen, of->n_chosen, of->distance))
         log_add(graph->shell.log, LOG_WARN, "graph",

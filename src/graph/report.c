@@ -313,7 +313,7 @@ static void hosts_lines(const struct graph *graph, struct buf *out)
 static void next_line(const struct graph *graph, int status, struct buf *out)
 {
     cleanup_free char *root = runs_root(NULL);
-    const char *usual = graph->request->usual_root;
+    const char *usual = graph->request->resume.root;
     cleanup_free char *run = run_typed_new(graph->shell.run_dir, usual ? usual : root);
     if (status != 0)
         buf_addf(out, "  next       muster resume %s; muster logs %s has what was printed\n", run,

@@ -54,7 +54,8 @@ int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
     const struct plan_job *plan = job->plan;
     bool is_done = job->was_done && !job->is_stale;
     uint32_t place;
-    int rc = host_place(graph, plan->hosts, &place, err);
+    int rc = !is_done && job->is_wanted ? job_devices_check(graph, plan, err) : 0;
+    rc = rc ? rc : job_place(graph, plan, &place, err);
     if (rc)
         return rc;
     job->place = (uint16_t)place;

@@ -91,8 +91,7 @@ static const struct look {
     [TIMELINE_LOST] = {"lost", "work for nothing"},
 };
 
-static const char page_head[] =
-    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n<style>\n"
+static const char style[] =
     ":root{color-scheme:light dark;--ink:#1c2024;--paper:#fff;--loading:#e0b04c;--item:#3d7dca;"
     "--lost:#c8413b;--rail:#e9ecef}\n"
     "@media(prefers-color-scheme:dark){:root{--ink:#e3e6e8;--paper:#16191c;--item:#5b9be6;"
@@ -100,7 +99,7 @@ static const char page_head[] =
     "body{font:14px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);"
     "margin:2em auto;max-width:1340px;padding:0 1em}\n"
     "pre{font:13px/1.45 ui-monospace,monospace;overflow-x:auto}\n"
-    ".plot{overflow-x:auto}.plot svg{width:100%%;min-width:900px;height:auto}\n"
+    ".plot{overflow-x:auto}.plot svg{width:100%;min-width:900px;height:auto}\n"
     "text{font-size:11px;fill:var(--ink)}.rail{fill:var(--rail)}.tick,.done{stroke:var(--ink)}\n"
     ".done{stroke-dasharray:4 3}rect.item{stroke:var(--paper);stroke-width:.4}\n";
 
@@ -200,30 +199,62 @@ static void row_add(const struct timeline *t, const struct row *row, uint32_t at
     }
 }
 
-void timeline_page(const struct timeline *timeline, const char *title, const char *text,
-                   struct buf *out)
+static void style_add(const struct timeline *timeline, struct buf *out)
 {
-    uint32_t height = TOP + timeline->n_rows * (ROW + GAP);
-    buf_addf(out, page_head, title);
+    buf_addf(out, "<style>\n%s", style);
     for (int k = 0; k < TIMELINE_KINDS; k++)
         buf_addf(out, "rect.%s{fill:var(--%s)}\n", looks[k].class, looks[k].class);
     if (timeline->has_overlap)
         buf_add_text(out, ".plot rect.item{fill-opacity:.45;stroke:none}\n"
                           ".plot rect.lost{fill-opacity:.75}\n");
-    buf_addf(out, "</style></head><body>\n<h1>%s</h1>\n<pre>", title);
-    markup_text_add(out, str_of(text));
-    buf_add_text(out, "</pre>\n");
-    legend_add(timeline, out);
-    buf_addf(out,
-             "<div class=\"plot\"><svg viewBox=\"0 0 %d %u\" role=\"img\" aria-label=\"%s\">\n",
-             LABEL + WIDTH + 40, height + TICK + 16, title);
+    buf_add_text(out, "</style>");
+}
+
+static void rows_add(const struct timeline *timeline, struct buf *out)
+{
+    uint32_t height = TOP + timeline->n_rows * (ROW + GAP);
     for (uint32_t r = 0; r < timeline->n_rows; r++)
         row_add(timeline, &timeline->rows[r], r, out);
     axis_add(timeline, height, out);
     done_add(timeline, height, out);
-    buf_add_text(out, "</svg></div>\n");
+    buf_add_text(out, "</svg>");
+}
+
+static void svg_begin(const struct timeline *timeline, const char *title, const char *attributes,
+                      struct buf *out)
+{
+    buf_addf(out, "<svg%s viewBox=\"0 0 %d %u\" role=\"img\" aria-label=\"%s\">\n", attributes,
+             LABEL + WIDTH + 40, TOP + timeline->n_rows * (ROW + GAP) + TICK + 16, title);
+}
+
+void timeline_page(const struct timeline *timeline, const char *title, const char *text,
+                   struct buf *out)
+{
+    buf_addf(out,
+             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n",
+             title);
+    style_add(timeline, out);
+    buf_addf(out, "</head><body>\n<h1>%s</h1>\n<pre>", title);
+    markup_text_add(out, str_of(text));
+    buf_add_text(out, "</pre>\n");
+    legend_add(timeline, out);
+    buf_add_text(out, "<div class=\"plot\">");
+    svg_begin(timeline, title, "", out);
+    rows_add(timeline, out);
+    buf_add_text(out, "</div>\n");
     if (timeline->n_rows < timeline->n_workers)
         buf_addf(out, "<p>%u of %u workers are drawn.</p>\n", timeline->n_rows,
                  timeline->n_workers);
     buf_add_text(out, "</body></html>\n");
+}
+
+void timeline_picture(const struct timeline *timeline, const char *title, struct buf *out)
+{
+    svg_begin(timeline, title,
+              " xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" "
+              "font-family=\"system-ui, sans-serif\"",
+              out);
+    style_add(timeline, out);
+    rows_add(timeline, out);
+    buf_add_char(out, '\n');
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A picture of what each worker did when: one bar per worker, as SVG in a self-contained HTML page.
+ * A picture of what each worker did when: one bar per worker, as SVG, alone or in a self-contained HTML page.
  * Of more than TIMELINE_ROWS workers an even selection is drawn. Narrow boxes of one kind without a
  * visible gap between them are drawn as one. Where a worker does several items at the same time,
  * the boxes are translucent.
@@ -34,3 +34,5 @@ void timeline_mark_end(struct timeline *timeline, uint64_t at_us);
 /* The page: a title, lines of text, then the picture. Text is escaped. */
 void timeline_page(const struct timeline *timeline, const char *title, const char *text,
                    struct buf *out);
+/* The picture alone, as an SVG file. */
+void timeline_picture(const struct timeline *timeline, const char *title, struct buf *out);

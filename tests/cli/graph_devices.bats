@@ -106,3 +106,48 @@ END
     [ "$(ask "SELECT kind || ' ' || coalesce(json_extract(json, '\$.job'), json_extract(json, '\$.text')) FROM events ORDER BY id")" = \
         "hold train/n3 release train/n3 cancel train/n3 halt stopped " ]
 }
+
+@test "devices: a job runs on those that it names alone, by index, model or identity" {
+    export MUSTER_FAKE_NVML=gpus=4,mixed
+    cat >g.yaml <<'END'
+jobs:
+  second: {for: {n: 1..3}, run: "sh job second {gpu}", devices: 2}
+  old: {for: {n: 1..4}, run: "sh job old {gpu}", devices: "*A100*"}
+  both: {run: "sh job both {gpus}", gpus: 2, devices: [0, 2]}
+  one: {run: "sh job one {gpu_uuid}", devices: "GPU-a3000000-*"}
+END
+    echo 'echo "$1 $2" >>ran; sleep 0.2' >job
+    graph -q g.yaml
+    ended_with 0
+    [ "$(grep second ran | sort -u | tr '\n' ' ')" = "second 2 " ]
+    [ "$(grep -c '^old [13]$' ran)" -eq 4 ]
+    [[ $(grep both ran) == "both 0,2" || $(grep both ran) == "both 2,0" ]]
+    grep -q 'one GPU-a3000000-' ran
+    graph --fresh --dry-run g.yaml
+    [ "$(grep -c 'gpu 2  *second' <<<"$output")" -eq 3 ]
+}
+
+@test "devices that are not there: an error that says which are, or a job that cannot run" {
+    export MUSTER_FAKE_NVML=gpus=2,mixed
+    printf 'jobs: {train: {run: "touch ran", devices: "*B200*"}}\n' >g.yaml
+    graph -q g.yaml
+    ended_with 2
+    [[ $stderr == *"train: no device is named so: '*B200*'; this run has 0 (Stand-in H200), 1 (Stand-in A100)"* ]]
+    [ ! -e ran ] && [ ! -e muster-runs/latest ]
+    printf 'jobs:\n  train: {run: "touch ran", devices: "*B200*"}\n  other: {run: "true"}\n' >g.yaml
+    graph -q --only other g.yaml
+    ended_with 0
+    rm -r muster-runs
+    printf 'jobs: {train: {run: "touch ran", gpus: 2, devices: "*H200*"}}\n' >g.yaml
+    graph -q g.yaml
+    ended_with 1
+    [[ $stderr == *"train cannot run here: it needs more than there is"* ]]
+    [ ! -e ran ]
+    graph -q --hosts one --via env g.yaml
+    ended_with 1
+    sed -i 's/H200/0/; s/gpus: 2, //' g.yaml
+    sed -i 's/"\*0\*"/0/' g.yaml
+    graph -q --hosts one --via env g.yaml
+    ended_with 0
+    [ -e ran ]
+}

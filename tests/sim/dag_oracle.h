@@ -57,6 +57,7 @@ struct oracle {
     uint32_t host_cpus[WORLD_HOSTS];
     bool host_is_up[WORLD_HOSTS];
     bool is_allowed[DAG_PLACES_MAX][WORLD_HOSTS];
+    bool is_denied[DAG_PLACES_MAX][WORLD_DEVICES];
     bool is_awaiting, is_stopped, is_over, must_end[WORLD_JOBS];
     uint64_t head_ms; /* when it became the head that is there */
     uint32_t head;

@@ -65,7 +65,8 @@ static bool device_takes(const struct oracle *o, const struct question *q, uint3
     const struct oracle_job *j = &o->jobs[q->job];
     enum manner manner = manner_of(o, q->job, device);
     uint64_t mem_bytes = j->given.want.mem_bytes, share = j->given.want.share;
-    if (d->is_benched || (q->only_up && !d->given.is_up) || d->given.mem_bytes < q->mem_min ||
+    if (o->is_denied[j->given.want.place][device] || d->is_benched ||
+        (q->only_up && !d->given.is_up) || d->given.mem_bytes < q->mem_min ||
         (q->avoids_ill && j->is_ill_on[device]))
         return false;
     for (uint32_t i = 0; i < o->n_jobs; i++) {

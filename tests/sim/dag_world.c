@@ -141,6 +141,11 @@ static void dag_begin(struct world *w, uint64_t seed)
                 w->oracle.is_allowed[place][host] = true;
                 dag_allow(w->dag, place, host);
             }
+    for (uint32_t device = 0; device < WORLD_DEVICES; device++)
+        if (world_chance(w, 0.2)) {
+            w->oracle.is_denied[2][device] = true;
+            dag_deny_device(w->dag, 2, device);
+        }
 }
 
 static void job_give(struct world *w, const struct dag_job *job)

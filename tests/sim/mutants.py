@@ -267,6 +267,8 @@ DAG = {
         "dag_place.c", "(d->is_up || look->reach == REACH_EVER)", "true"),
     "a host that is down is used": (
         "dag_place.c", "(look->reach == REACH_UP && !dag->hosts.at[host].is_up)", "false"),
+    "a device that is denied is used": (
+        "dag_place.c", "!device_is_denied(dag, look->demand->want.place, device) &&", ""),
     "a host that is not allowed is used": (
         "dag_place.c", "!host_is_allowed(dag, want->place, host) || ", ""),
     "a benched device is used": (

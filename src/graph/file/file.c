@@ -235,8 +235,8 @@ static uint64_t node_digest(const struct yaml_node *node, uint64_t seed)
 
 static uint64_t stage_signature(const struct graph_file *file, const struct file_stage *stage)
 {
-    static const enum job_key keys[] = {KEY_RUN,   KEY_SHELL, KEY_MAP, KEY_LAUNCH,
-                                        KEY_MERGE, KEY_GPUS,  KEY_CWD, KEY_BATCH};
+    static const enum job_key keys[] = {KEY_RUN,  KEY_SHELL,   KEY_MAP, KEY_LAUNCH, KEY_MERGE,
+                                        KEY_GPUS, KEY_DEVICES, KEY_CWD, KEY_BATCH};
     uint64_t digest = XXH3_64bits(stage->name.at, stage->name.len);
     for (size_t i = 0; i < countof(keys); i++) {
         const struct yaml_node *node = stage_key(file, stage, keys[i]);

@@ -299,6 +299,7 @@ struct file_stage *stage_of_job(const struct graph_file *file, uint32_t job);
     X(GPUS, "gpus")         \
     X(CPUS, "cpus")         \
     X(HOSTS, "hosts")       \
+    X(DEVICES, "devices")   \
     X(PRIORITY, "priority") \
     X(RETRIES, "retries")   \
     X(TIMEOUT, "timeout")   \

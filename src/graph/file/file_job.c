@@ -200,6 +200,8 @@ static void env_make(struct graph_file *file, const struct file_stage *stage, co
 static const struct leaf_kind cwd_kind = {"cwd", "a folder", NULL, texts_compile_leaf, NULL};
 static const struct leaf_kind hosts_kind = {"hosts", "a text or a list of texts", NULL,
                                             texts_compile_leaf, NULL};
+static const struct leaf_kind devices_kind = {"devices", "a text or a list of texts", NULL,
+                                              texts_compile_leaf, NULL};
 static const struct leaf_kind in_kind = {"in", "a path or a list of paths", NULL,
                                          texts_compile_leaf, NULL};
 
@@ -225,8 +227,9 @@ static const char *cwd_make(struct graph_file *file, const struct file_stage *st
     return plan_text(file->plan, str_of(joined));
 }
 
-static const char *hosts_make(struct graph_file *file, const struct file_stage *stage,
-                              const struct text_list *list, const uint32_t *row)
+/* As one text, with commas. */
+static const char *list_make(struct graph_file *file, const struct file_stage *stage,
+                             const struct text_list *list, const uint32_t *row)
 {
     if (!list || list->len == 0)
         return NULL;
@@ -268,6 +271,7 @@ int job_compile(struct graph_file *file, struct file_stage *stage)
         {KEY_PRIORITY, &priority_kind, &def->priority},
         {KEY_CWD, &cwd_kind, &def->cwd},
         {KEY_HOSTS, &hosts_kind, &def->hosts},
+        {KEY_DEVICES, &devices_kind, &def->devices},
         {KEY_IN, &in_kind, &def->in},
         {KEY_OUT, &out_kind, &def->out},
     };
@@ -327,7 +331,8 @@ int job_make(struct graph_file *file, uint32_t position)
                              .line = stage->key->line};
     needs_make(file, number, job);
     job->cwd = cwd_make(file, stage, setting_at(&def->cwd, row), row);
-    job->hosts = hosts_make(file, stage, setting_at(&def->hosts, row), row);
+    job->hosts = list_make(file, stage, setting_at(&def->hosts, row), row);
+    job->device_names = list_make(file, stage, setting_at(&def->devices, row), row);
     job->inputs = inputs_make(file, stage, setting_at(&def->in, row), row);
     env_make(file, stage, row, job);
     int rc = outs_make(file, stage, setting_at(&def->out, row), row, job);

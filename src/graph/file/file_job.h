@@ -58,7 +58,7 @@ struct env_entry {
 
 struct job_def {
     struct command command;
-    struct job_setting cpus, retries, timeout, batch, gpus, priority, cwd, hosts, in, out;
+    struct job_setting cpus, retries, timeout, batch, gpus, priority, cwd, hosts, devices, in, out;
     struct env_entry *env;
     uint32_t n_env;
     struct words words; /* while a job is made */

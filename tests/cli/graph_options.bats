@@ -1,0 +1,90 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Options of `muster graph` that decide how a run begins, how many jobs run, and what is drawn.
+load helpers
+
+graph() { run --separate-stderr limited "$MUSTER" graph -q -g "${DEVICES:-cpu:2}" "$@"; }
+ask() { sqlite3 muster-runs/latest/run.db "$1" | tr '\n' ' '; }
+
+@test "--plot draws the schedule: SVG or a page, as the name of the file says" {
+    printf 'jobs: {train: {for: {n: 1..3}, run: "sleep {n}", gpus: 1}}\n' >g.yaml
+    graph --dry-run --plot p.svg g.yaml
+    ended_with 0
+    "$PYTHON" - <<'END'
+import xml.etree.ElementTree as xml
+root = xml.parse("p.svg").getroot()
+assert root.tag == "{http://www.w3.org/2000/svg}svg", root.tag
+items = [r for r in root.iter("{http://www.w3.org/2000/svg}rect") if r.get("class") == "item"]
+assert len(items) == 3, len(items)
+END
+    graph --dry-run --plot p.html g.yaml
+    ended_with 0
+    [ "$(head -c 15 p.html)" = "<!doctype html>" ]
+    grep -q "3 of 3 jobs would run" p.html
+    grep -q '<svg viewBox' p.html
+    graph --dry-run --plot nowhere/p.svg g.yaml
+    ended_with 2
+    [[ $stderr == *"nowhere/p.svg"*"No such file"* ]]
+    graph --plot p.svg g.yaml
+    ended_with 2
+    [[ $stderr == *"--plot"*"--dry-run"* ]]
+}
+
+@test "--halt starts nothing new after the first failure, and the run goes on without it" {
+    printf 'jobs: {a: {for: {n: 1..4}, run: "sh job {n}"}}\n' >g.yaml
+    echo 'echo $1 >>ran; [ $1 != 1 ] || [ -e cured ]' >job
+    graph -j 1 --halt g.yaml
+    ended_with 1
+    [ "$(tr -d '\n' <ran)" = 1 ]
+    graph -j 1 g.yaml
+    ended_with 1
+    [ "$(tr -d '\n' <ran)" = 11234 ]
+    touch cured
+    graph --halt g.yaml
+    ended_with 0
+    [ "$(tr -d '\n' <ran)" = 112341 ]
+}
+
+@test "-j: no more jobs at a time than that, whatever is free" {
+    echo 'echo b >>log; sleep 0.3; echo e >>log' >job
+    graph -j 1 -- sh job {} ::: 1 2 3
+    ended_with 0
+    [ "$(tr -d '\n' <log)" = bebebe ]
+    rm log
+    graph -j 2 -- sh job {} ::: 1 2 3 4
+    ended_with 0
+    [[ $(tr -d '\n' <log) == bb* && $(tr -d '\n' <log) != *bbb* ]]
+}
+
+@test "--detach returns when the run has begun, and an error before that is told" {
+    printf 'jobs: {a: {run: "sh job"}}\n' >g.yaml
+    echo 'until [ -e over ]; do sleep 0.05; done; echo done' >job
+    graph --detach g.yaml
+    ended_with 0
+    run "$MUSTER" status
+    says "running"
+    graph g.yaml
+    ended_with 69
+    touch over
+    ended() { [ "$(ask "SELECT value FROM facts WHERE key = 'state'")" = "finished " ]; }
+    wait_for ended
+    [ "$(tail -n 1 muster-runs/latest/logs/a_stdout.log)" = done ]
+    graph --detach nosuch.yaml
+    ended_with 2
+    [[ $stderr == *nosuch.yaml* ]]
+}
+
+@test "--header names the sources, and --colsep divides arguments" {
+    printf 'lr,seed\n0.1,7\n0.2,8\n' >table.csv
+    graph --header --colsep , -- echo "lr={lr} seed={seed} {2}" :::: table.csv
+    ended_with 0
+    [ "$(sort <<<"$output")" = "$(printf 'lr=0.1 seed=7 7\nlr=0.2 seed=8 8')" ]
+    [ "$(ask "SELECT name FROM jobs ORDER BY name")" = "job/lr=0.1,seed=7 job/lr=0.2,seed=8 " ]
+    graph --header -- echo "{model}" ::: model a b
+    ended_with 0
+    [ "$(sort <<<"$output" | tr '\n' ' ')" = "a b " ]
+    graph --colsep : -- echo "{2}-{1}" ::: a:b c:d
+    ended_with 0
+    [ "$(sort <<<"$output" | tr '\n' ' ')" = "b-a d-c " ]
+}
