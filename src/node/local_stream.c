@@ -292,7 +292,8 @@ static void channel_accept(struct local_worker *w)
     if (fd < 0)
         return;
     watch(w, STREAM_CHANNEL, 0);
-    if (dup3(fd, listener, O_CLOEXEC) < 0) { /* this connection is lost; the worker may make another */
+    if (dup3(fd, listener, O_CLOEXEC) < 0) {
+        /* This connection is lost; the worker may make another. */
         accept_later(w);
         return;
     }
