@@ -93,16 +93,6 @@ END
     ended_with 0
 }
 
-# ./measured COMMAND...: says how much memory it took.
-measured() {
-    pyworker measured <<'END'
-import resource, subprocess, sys
-status = subprocess.run(sys.argv[1:]).returncode
-print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024, "MiB")
-sys.exit(status)
-END
-}
-
 @test "a worker that asks for more than it reads costs no memory" {
     awk 'BEGIN { s = "x"; while (length(s) < 1000000) s = s s; for (i = 0; i < 400; i++) print substr(s, 1, 1000000) }' </dev/null >in.txt
     speaker greedy <<'END'

@@ -242,3 +242,13 @@ is_harmless() {
     cat -v "$1" | head -20
     return 1
 }
+
+# ./measured COMMAND...: says how much memory it took.
+measured() {
+    pyworker measured <<'END'
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:]).returncode
+print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024, "MiB")
+sys.exit(status)
+END
+}

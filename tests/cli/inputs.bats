@@ -169,3 +169,25 @@ END
     map -g cpu:1 --run-dir run run/in.txt -o - -- cat
     ended_with 0
 }
+
+@test "a long record takes memory by its own size alone, packed or not" {
+    "$PYTHON" - <<'END'
+import gzip
+long = "x" * (32 << 20)
+for name, text in (("in.txt", long + "\nb\n"), ("in.jsonl", '{"a":"' + long + '"}\n{"a":1}\n'), ("in.csv", 'a,b\n1,"' + long + '"\n2,x\n')):
+    open(name, "w").write(text)
+    with gzip.open(name + ".gz", "wt", compresslevel=1) as packed:
+        packed.write(text)
+END
+    measured
+    local name most
+    for name in "in.txt.gz 3" "in.jsonl 3" "in.jsonl.gz 3" "in.csv.gz 4"; do
+        most=$((32 * ${name#* } + 16))
+        name=${name% *}
+        run limited ./measured "$MUSTER" map -f --fresh -g cpu:1 "$name" -o out.jsonl -- cat
+        ended_with 0
+        has_lines out.jsonl 2
+        [[ $output =~ peak\ ([0-9]+)\ MiB ]]
+        [ -z "${DEAD_FS:-}" ] || [ "${BASH_REMATCH[1]}" -le "$most" ] || { echo "$name: ${BASH_REMATCH[1]} MiB of $most"; false; } # a sanitizer takes more
+    done
+}
