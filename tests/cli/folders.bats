@@ -8,14 +8,15 @@ load helpers
 # In a folder of another user, and so on, a muster that hangs is ended with status 137.
 at_once() { run timeout --foreground -s KILL 10 "$MUSTER" "$@"; }
 
-# Within a second, at one of three tries: others may be at work on this machine.
+# Within a second, or LIMIT_MS, at one of three tries: others may be at work on this machine.
+LIMIT_MS=1000
 within_a_second() {
     local begin took_ms=
     for _ in 1 2 3; do
         begin=$EPOCHREALTIME
         at_once "$@"
         took_ms=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
-        [ $took_ms -gt 1000 ] || return 0
+        [ $took_ms -gt $LIMIT_MS ] || return 0
     done
     echo "took $took_ms ms"
     return 1
@@ -72,15 +73,52 @@ planted_files() {
     done
 }
 
-# Each verb that reads or takes runs. $1: what was planted, for messages.
-verbs_end_at_once() {
-    local what=$1 words
-    for words in "ls --runs-dir runs" "status --runs-dir runs latest" \
+# The same of a graph, with the files of a submitted job. A job of it failed.
+interrupted_graph() {
+    printf 'vars: {n: 1..2}\njobs: {job: {for: [n], run: [sh, -c, "touch begun{n}; [ -e go{n} ] || exec sleep 30"], gpus: 0}}\n' >g.yaml
+    touch go1
+    "$MUSTER" graph -q -g cpu:1 --run-dir runs/20260101_000000-graph g.yaml 3>&- 4>&- &
+    PID=$!
+    wait_for has_begun_job
+    kill -KILL $PID
+    wait $PID 2>/dev/null || true
+    wait_for nobody_is_left
+    touch go2
+    local dir=runs/20260101_000000-graph
+    echo '{"at":1,"job":17,"event":"submitted","verb":"graph"}' >$dir/jobs.jsonl
+    echo '{"job":"job/2","why":"job/2: waits"}' >$dir/open_jobs.jsonl
+    echo '{"name":"more","argv":["true"],"gpus":0}' >$dir/added.jsonl
+    ln -sfn 20260101_000000-graph runs/latest
+    mv runs good
+}
+
+has_begun_job() { [ -e begun2 ] && [ -e runs/20260101_000000-graph/jobs.json ]; }
+
+planted_graph_files() {
+    local dir=runs/20260101_000000-graph name
+    for name in order-1-1 order-1-1.new answers.json jobs.json jobs.json.new open_jobs.jsonl job.sh jobs.jsonl stdin folder.begun runs \
+        added.jsonl manifest.json.new logs/job+2_stderr.log; do
+        echo $dir/$name
+    done
+}
+
+GRAPH_VERBS=("ls --json --runs-dir runs" "status --runs-dir runs latest" "status --json --runs-dir runs latest" "hosts --runs-dir runs latest"
+    "hosts --runs-dir runs --add other latest" "why --runs-dir runs --run latest job/2" "retry --runs-dir runs --run latest job" "hold --runs-dir runs --run latest job"
+    "release --runs-dir runs --run latest job" "cancel --runs-dir runs --run latest job" "add --runs-dir runs --run latest --gpus-per-job 0 -- true"
+    "logs --runs-dir runs latest" "stop --now --runs-dir runs latest" "resume --runs-dir runs latest -g cpu:1"
+    "graph -q -g cpu:1 --run-dir runs/20260101_000000-graph g.yaml")
+# Each verb that reads or takes runs.
+MAP_VERBS=("ls --runs-dir runs" "status --runs-dir runs latest" \
         "results --runs-dir runs latest" "logs --runs-dir runs latest" \
         "logs --orchestrator --runs-dir runs latest" "stop --runs-dir runs latest" \
         "resume --runs-dir runs latest -g cpu:1" \
         "map -g cpu:1 --runs-dir runs in.txt -o out-map.txt -- ./work" \
-        "map -g cpu:1 --run-dir runs/20260101_000000-map in.txt -o out.txt --no-reissue -- ./work"; do
+        "map -g cpu:1 --run-dir runs/20260101_000000-map in.txt -o out.txt --no-reissue -- ./work")
+
+# verbs_end_at_once WHAT-WAS-PLANTED VERB…
+verbs_end_at_once() {
+    local what=$1 words
+    for words in "${@:2}"; do
         # shellcheck disable=SC2086
         if ! within_a_second $words || [ "$status" -ge 128 ]; then
             echo "$what: muster $words: status $status"
@@ -96,18 +134,33 @@ verbs_end_at_once() {
 }
 
 table() {
-    local how=$1 path
     interrupted_run
+    planted_table "$1" planted_files "${MAP_VERBS[@]}"
+}
+
+graph_table() {
+    LIMIT_MS=3000 # jobs run in it, and Slurm is asked
+    interrupted_graph
+    mkdir bin
+    printf '#!/bin/sh\nexit 1\n' >bin/squeue
+    chmod +x bin/squeue
+    PATH=$PWD/bin:$PATH
+    planted_table "$1" planted_graph_files "${GRAPH_VERBS[@]}"
+}
+
+# planted_table HOW FILES VERB…
+planted_table() {
+    local how=$1 path
     echo "do not touch" >precious
     chmod 600 precious
     cp precious precious.copy
-    for path in $(planted_files); do
+    for path in $("$2"); do
         rm -rf runs
         cp -a good runs
         if [ "$how" = owner ] && [ ! -e "$path" ]; then : >"$path"; fi
         mkdir -p "$(dirname "$path")"
         plant "$how" "$path"
-        verbs_end_at_once "$how at $path"
+        verbs_end_at_once "$how at $path" "${@:3}"
     done
 }
 
@@ -117,6 +170,14 @@ table() {
 @test "files of another user in the place of a run's files: no verb takes them over" {
     [ "$(id -u)" -eq 0 ] || skip "only root can give a file away"
     table owner
+}
+
+@test "links in the place of a graph's files: no verb follows them" { graph_table link; }
+@test "FIFOs in the place of a graph's files: no verb waits for them" { graph_table fifo; }
+@test "10 GB of zeros in the place of a graph's files: no verb reads them" { graph_table zeros; }
+@test "files of another user in the place of a graph's files: no verb takes them over" {
+    [ "$(id -u)" -eq 0 ] || skip "only root can give a file away"
+    graph_table owner
 }
 
 # SQL that makes something other than tables of the ledger.
@@ -147,7 +208,7 @@ table() {
             WITH RECURSIVE c(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM c)
             SELECT n AS first, 1 AS count, n AS item, n AS id, n AS key, n AS value, n AS ranges,
             n AS items_done, n AS result_bytes, n AS next_part FROM c WHERE n < 0"
-        verbs_end_at_once "a view $table"
+        verbs_end_at_once "a view $table" "${MAP_VERBS[@]}"
     done
     for sql in "CREATE TRIGGER t AFTER INSERT ON facts BEGIN DELETE FROM ranges; END" \
         "ALTER TABLE ranges ADD COLUMN much TEXT AS (hex(zeroblob(100000000)))"; do
@@ -159,6 +220,22 @@ table() {
         says "is no table"
         at_once results --runs-dir runs latest
         ended_with 65
+    done
+}
+
+@test "a graph's ledger that computes: views without end" {
+    local table
+    interrupted_graph
+    echo "do not touch" >precious
+    cp precious precious.copy
+    for table in events samples jobs job_attempts; do
+        rm -rf runs
+        cp -a good runs
+        sqlite3 runs/latest/run.db "DROP TABLE $table; CREATE VIEW $table AS
+            WITH RECURSIVE c(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM c)
+            SELECT n AS name, n AS state, n AS attempts, n AS definition, n AS outs_digest, n AS needs_digest, n AS started_wall_ms,
+            n AS ended_wall_ms, n AS end, n AS attempt, n AS devices, n AS is_well, n AS log, n AS batch, n AS id, n AS at FROM c WHERE n < 0"
+        verbs_end_at_once "a view $table" "${GRAPH_VERBS[@]}"
     done
 }
 
@@ -236,6 +313,22 @@ END
     at_once resume --runs-dir runs latest -g cpu:1
     ended_with 0
     same in.txt out.txt
+}
+
+@test "jobs that everybody can add are not run" {
+    local name
+    interrupted_graph
+    mv good runs
+    echo '{"name":"more","argv":["touch","owned"],"gpus":0}' >runs/latest/added.jsonl
+    for name in added.jsonl stdin; do
+        touch runs/latest/$name
+        chmod o+w runs/latest/$name
+        at_once resume --runs-dir runs latest -g cpu:1
+        ended_with 2
+        says "$name is writable by everybody; run chmod o-w on it"
+        chmod o-w runs/latest/$name
+    done
+    [ ! -e owned ]
 }
 
 @test "a run under umask 0 can be resumed: muster makes nothing that everybody can write to" {
