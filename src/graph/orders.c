@@ -111,12 +111,12 @@ static int cancel_do(struct graph *graph, uint32_t job, struct buf *told)
     return 1;
 }
 
-static const struct deed {
+static const struct job_order {
     const char *word;
     /* How many jobs it concerned: 0 or 1. */
     int (*act)(struct graph *graph, uint32_t job, struct buf *told);
     const char *done, *undone;
-} deeds[] = {
+} job_orders[] = {
     {"why", why_do, NULL, NULL},
     {"retry", retry_do, "tried again", "neither failed nor cancelled"},
     {"hold", hold_do, "held", "neither waiting nor ready"},
@@ -124,8 +124,8 @@ static const struct deed {
     {"cancel", cancel_do, "cancelled", "done, or cancelled before"},
 };
 
-static int deed_do(struct graph *graph, const struct deed *deed, const char *pattern,
-                   struct buf *told, struct err *err)
+static int job_order_do(struct graph *graph, const struct job_order *order, const char *pattern,
+                        struct buf *told, struct err *err)
 {
     const struct texts patterns = {&pattern, 1};
     uint32_t exact = graph_find(graph, pattern), n_matched = 0, n_done = 0;
@@ -134,15 +134,15 @@ static int deed_do(struct graph *graph, const struct deed *deed, const char *pat
                           ? i == exact
                           : graph_selected(&patterns, graph->plan, graph->jobs[i].plan);
         n_matched += is_one;
-        n_done += is_one ? (uint32_t)deed->act(graph, i, told) : 0;
+        n_done += is_one ? (uint32_t)order->act(graph, i, told) : 0;
     }
     if (n_matched == 0)
         return job_unknown(graph, pattern, err);
     if (n_done == 0)
         return fail(err, ERR_USAGE, "%s: %s %s", pattern, n_matched == 1 ? "it is" : "all are",
-                    deed->undone);
-    if (deed->done)
-        buf_addf(told, "%u job%s %s", n_done, plural(n_done), deed->done);
+                    order->undone);
+    if (order->done)
+        buf_addf(told, "%u job%s %s", n_done, plural(n_done), order->done);
     return 0;
 }
 
@@ -165,8 +165,8 @@ int graph_order(void *context, struct str line, struct buf *told, struct err *er
     if (str_equal(word, STR("add")))
         return added_take(graph, rest, told, err);
     cleanup_free char *pattern = xstrndup(rest.at, rest.len);
-    for (size_t i = 0; i < countof(deeds); i++)
-        if (str_equal(word, str_of(deeds[i].word)))
-            return deed_do(graph, &deeds[i], pattern, told, err);
+    for (size_t i = 0; i < countof(job_orders); i++)
+        if (str_equal(word, str_of(job_orders[i].word)))
+            return job_order_do(graph, &job_orders[i], pattern, told, err);
     return fail(err, ERR_DATA, "an order that cannot be understood");
 }

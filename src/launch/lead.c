@@ -97,12 +97,12 @@ static void do_over(struct launch *launch, const struct gang_action *action)
 
 static void actions_do(struct launch *launch, const struct gang_action *actions, size_t n)
 {
-    static void (*const deeds[])(struct launch *, const struct gang_action *) = {
+    static void (*const handlers[])(struct launch *, const struct gang_action *) = {
         [GACT_START] = do_start, [GACT_END] = do_end,   [GACT_FAIL] = do_fail,
         [GACT_RETRY] = do_retry, [GACT_OVER] = do_over,
     };
     for (size_t i = 0; i < n; i++)
-        deeds[actions[i].kind](launch, &actions[i]);
+        handlers[actions[i].kind](launch, &actions[i]);
 }
 
 /* What an action brings about is told after the actions beside it were carried out. */

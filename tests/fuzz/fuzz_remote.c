@@ -3,7 +3,7 @@
  * A head and an agent that means ill: whatever frames come, and in whatever order, a worker's owner hears of its end
  * once and of nothing behind it, what is kept for it stays bounded, and a stream that breaks the protocol is given up.
  *
- * The input is a list of steps: frames of the agent with right checksums, and deeds of the owner. Before them the agent
+ * The input is a list of steps: frames of the agent with right checksums, and actions of the owner. Before them the agent
  * may have to be started by a script, whose words are the input's too.
  */
 #include "fuzz.h"
@@ -200,7 +200,7 @@ static void worker_spawn(struct node *node, struct owner *owner)
         owner->process = NULL;
 }
 
-static void worker_use(struct owner *owner, unsigned deed, unsigned stream)
+static void worker_use(struct owner *owner, unsigned action, unsigned stream)
 {
     static char bytes[100000];
     if (!owner->process)
@@ -209,7 +209,7 @@ static void worker_use(struct owner *owner, unsigned deed, unsigned stream)
         node_release(steal_ptr(&owner->process));
         return;
     }
-    switch (deed) {
+    switch (action) {
     case 0:
         if (node_is_open(owner->process, STREAM_IN))
             ASSERT(node_write(owner->process, STREAM_IN, (struct str){bytes, sizeof(bytes)}) <=
@@ -310,7 +310,7 @@ static void files_begin(struct node *node, struct files_owner *owner)
 }
 
 /* What its owner does next. A file is never whole here: its path is in no folder. */
-static void files_use(struct node *node, struct files_owner *owner, unsigned deed)
+static void files_use(struct node *node, struct files_owner *owner, unsigned action)
 {
     static const struct left_ask asks[] = {{.option = "--collect", .pattern = "a*"}, {.path = "o"}};
     const struct prepare_request request = {
@@ -318,9 +318,9 @@ static void files_use(struct node *node, struct files_owner *owner, unsigned dee
     struct err err = {0};
     if (!owner->files) {
         files_begin(node, owner);
-    } else if (deed == 0 || owner->n_failed > 0) {
+    } else if (action == 0 || owner->n_failed > 0) {
         node_unstage(steal_ptr(&owner->files));
-    } else if (deed == 1 && owner->n_ready == 1 && owner->n_found == 0) {
+    } else if (action == 1 && owner->n_ready == 1 && owner->n_found == 0) {
         if (!owner->is_due)
             node_collect(owner->files);
         owner->is_due = true;

@@ -597,9 +597,9 @@ static bool is_frozen(const struct world *w, const struct future *f, bool is_ali
 
 void happen(struct world *w, const struct future *f)
 {
-    static const struct deed {
+    static const struct handler {
         void (*happen)(struct world *w, const struct future *f);
-        bool is_alives; /* void when the worker's life is over */
+        bool is_alives; /* void when the worker is gone */
     } handlers[F_KINDS] = {
         [F_STARTED] = {on_started, true},      [F_FINISH] = {on_finish, true},
         [F_EXIT] = {on_exit_fact, false},      [F_EXIT_AGAIN] = {on_exit_again, false},

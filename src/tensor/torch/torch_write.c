@@ -348,12 +348,12 @@ static int storage_look(struct writing *w, size_t number, const struct torch_seg
     return rc;
 }
 
-typedef int storage_deed(struct writing *w, size_t number, const struct torch_segment *segments,
-                         size_t n_segments, struct err *err);
+typedef int storage_action(struct writing *w, size_t number, const struct torch_segment *segments,
+                           size_t n_segments, struct err *err);
 
-/* Calls `deed` for each storage: storage_write(), or storage_look() if nothing is to be written. */
+/* Calls `act` for each storage: storage_write(), or storage_look() if nothing is to be written. */
 static int storages_each(struct writing *w, const struct written_storages *storages,
-                         storage_deed *deed, struct err *err)
+                         storage_action *act, struct err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < storages->len && rc == 0; i++) {
@@ -361,7 +361,7 @@ static int storages_each(struct writing *w, const struct written_storages *stora
         size_t n_segments;
         const struct torch_segment *segments =
             segments_of(w->what, &storages->at[i], &whole, &n_segments);
-        rc = deed(w, i, segments, n_segments, err);
+        rc = act(w, i, segments, n_segments, err);
     }
     return rc;
 }
