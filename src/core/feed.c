@@ -236,7 +236,7 @@ static void on_oom(struct feed *f, const struct feed_event *ev)
     w->has_shrunk |= ev->count > 1 && (before == 0 || after < before);
 }
 
-static void on_hungry(struct feed *f, const struct feed_event *ev)
+static void on_idle(struct feed *f, const struct feed_event *ev)
 {
     struct feed_worker *w = &f->workers[ev->worker];
     if (w->mode == MODE_CHANNEL || w->items.in_flight == 0)
@@ -375,7 +375,7 @@ static const struct handler {
     [EV_UNFIT] = {on_unfit, true},
     [EV_PASSED] = {on_passed, true},
     [EV_OOM] = {on_oom, true},
-    [EV_HUNGRY] = {on_hungry, true},
+    [EV_IDLE] = {on_idle, true},
     [EV_RESTS] = {on_rests, true},
     [EV_CLOSED] = {on_closed, true},
     [EV_WORKS] = {on_works, true},

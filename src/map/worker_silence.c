@@ -64,7 +64,7 @@ void worker_input_ask(struct worker *worker)
 static void waits_seen(struct worker *worker, bool is_certain)
 {
     bool is_full = worker->filter.bytes_in_flight > SILENT_BYTES_MAX;
-    session_event(worker->session, (struct feed_event){.kind = is_full ? EV_FULL : EV_HUNGRY,
+    session_event(worker->session, (struct feed_event){.kind = is_full ? EV_FULL : EV_IDLE,
                                                        .worker = worker->seat,
                                                        .flag = is_certain});
 }
@@ -73,7 +73,7 @@ static void rest_seen(struct worker *worker)
 {
     struct feed_worker_view view;
     feed_worker(worker->session->feed, worker->seat, &view);
-    enum feed_event_kind kind = view.is_settling ? EV_RESTS : EV_HUNGRY;
+    enum feed_event_kind kind = view.is_settling ? EV_RESTS : EV_IDLE;
     session_event(worker->session,
                   (struct feed_event){.kind = kind, .worker = worker->seat, .flag = true});
 }

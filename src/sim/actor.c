@@ -329,7 +329,7 @@ static void silence(struct sim *s, const struct future *f)
         return;
     bool waits = a->is_loaded && a->in_work == 0;
     if (waits && s->now_us - a->heard_us >= SILENCE_MS * UINT64_C(1000))
-        world_step(s, (struct feed_event){.kind = EV_HUNGRY, .worker = f->worker, .flag = true});
+        world_step(s, (struct feed_event){.kind = EV_IDLE, .worker = f->worker, .flag = true});
     if (!a->is_alive || a->life != f->life || a->is_watched)
         return;
     a->is_watched = true;

@@ -290,7 +290,7 @@ static void happen(struct world *world, enum feed_event_kind kind, uint32_t work
     case EV_FAIL:
     case EV_OOM:
     case EV_READS:
-    case EV_HUNGRY:
+    case EV_IDLE:
     case EV_RESTS:
     case EV_CLOSED:
     case EV_WORKS:

@@ -371,7 +371,7 @@ static void on_quiet(struct world *w, const struct future *f)
         return;
     a->looks_quiet = false;
     if (!may_work(w, a) && (a->n_in_hand > 0 || a->lines_held > 0))
-        step(w, (struct feed_event){.kind = chance(w, 0.1) ? EV_FULL : EV_HUNGRY,
+        step(w, (struct feed_event){.kind = chance(w, 0.1) ? EV_FULL : EV_IDLE,
                                     .worker = f->worker,
                                     .flag = w->is_steady || chance(w, 0.5)});
     if (a->alive && a->life == f->life && (a->n_in_hand > 0 || a->lines_held > 0))

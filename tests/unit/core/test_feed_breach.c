@@ -132,7 +132,7 @@ static void a_failed_line_of_a_filter_is_passed_over_and_the_others_keep_their_p
     TELL(&scene, .kind = EV_ANSWERS, .count = 1);
     TELL(&scene, .kind = EV_ROOM, .count = 100);
     buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_HUNGRY);
+    TELL(&scene, .kind = EV_IDLE);
     buf_reset(&scene.said);
     TELL(&scene, .kind = EV_FAIL, .item = 1);
     TELL(&scene, .kind = EV_PASSED, .count = 1);

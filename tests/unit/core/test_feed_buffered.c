@@ -34,7 +34,7 @@ static void lives_of_100_ms_items(struct scene *scene)
 {
     filter_up(scene, 10);
     scene->now_ms += 200;
-    TELL(scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(scene, .kind = EV_IDLE, .flag = true);
     filter_down(scene, 1, 5);
     expect(scene, "SPAWN w0; SEND w0 0+1; END w0; COMMIT w0 0+1; SPAWN w0; ");
     filter_up(scene, 10);
@@ -85,14 +85,14 @@ static void what_takes_long_to_start_is_not_ended_to_find_out(void **state)
     buffering_open(&scene, (struct feed_config){0});
     filter_up(&scene, 5000);
     scene.now_ms += 200;
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     expect(&scene, "SPAWN w0; SEND w0 0+1; SEND w0 1+1; ");
     while (scene.now_ms < 1000 + 40 * 5000) {
         scene.now_ms += 20000;
-        TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+        TELL(&scene, .kind = EV_IDLE, .flag = true);
     }
     assert_non_null(strstr(buf_text(&scene.said), "; END w0; "));
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     struct feed_counts counts;
     feed_counts(scene.feed, &counts);
     filter_down(&scene, counts.in_flight, 0);
@@ -114,7 +114,7 @@ static void a_limit_on_silence_or_on_starting_shortens_its_lives(void **state)
         buffering_open(&scene, limits[i]);
         filter_up(&scene, 10);
         scene.now_ms += 200;
-        TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+        TELL(&scene, .kind = EV_IDLE, .flag = true);
         filter_down(&scene, 1, 0);
         filter_up(&scene, 10);
         scene.now_ms += 100;
@@ -133,7 +133,7 @@ static void where_few_may_load_its_input_ends_when_it_has_answered(void **state)
     buffering_open(&scene, (struct feed_config){.loading_max = 1});
     filter_up(&scene, 10);
     scene.now_ms += 200;
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     filter_down(&scene, 1, 0);
     buf_reset(&scene.said);
     filter_up(&scene, 10);
@@ -150,7 +150,7 @@ static void its_lives_are_of_whole_batches(void **state)
     buffering_open(&scene, (struct feed_config){.batch = 4});
     filter_up(&scene, 10);
     scene.now_ms += 200;
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     filter_down(&scene, 4, 0);
     buf_reset(&scene.said);
     filter_up(&scene, 10);
@@ -172,7 +172,7 @@ static void a_load_behind_the_first_line_is_found_in_the_second_life(void **stat
     uint64_t first, life = 1;
     buffering_open(&scene, (struct feed_config){0});
     filter_up(&scene, 10);
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     filter_down(&scene, 1, 5);
     for (int i = 0; i < 4; i++) {
         buf_reset(&scene.said);
@@ -193,7 +193,7 @@ static void with_slow_input_it_is_ended_when_its_time_is_over(void **state)
     TELL(&scene, .kind = EV_INPUT, .count = 3);
     filter_up(&scene, 10);
     scene.now_ms += 200;
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     filter_down(&scene, 1, 0);
     filter_up(&scene, 10);
     scene.now_ms += 100;
@@ -201,10 +201,10 @@ static void with_slow_input_it_is_ended_when_its_time_is_over(void **state)
     buf_reset(&scene.said);
     filter_up(&scene, 10);
     scene.now_ms += 200;
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     expect(&scene, "SEND w0 2+1; ");
     scene.now_ms += 4000;
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     expect(&scene, "END w0; ");
     scene_close(&scene);
 }
@@ -217,7 +217,7 @@ static void at_the_end_of_the_data_nobody_waits_for_its_silence(void **state)
     TELL(&scene, .kind = EV_INPUT, .count = 5, .flag = true);
     filter_up(&scene, 10);
     scene.now_ms += 200;
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     filter_down(&scene, 1, 0);
     filter_up(&scene, 10);
     filter_down(&scene, 1, 0);

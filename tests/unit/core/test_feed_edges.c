@@ -17,7 +17,7 @@ static void a_channel_worker_is_not_heard_as_a_filter(void **state)
     expect(&scene, "SPAWN w0; SEND w0 0+2; ");
     TELL(&scene, .kind = EV_ROOM, .count = 100);
     TELL(&scene, .kind = EV_ANSWERS, .count = 2);
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     TELL(&scene, .kind = EV_FULL);
     TELL(&scene, .kind = EV_KEYED);
     TELL(&scene, .kind = EV_PASSED, .count = 1);
@@ -41,7 +41,7 @@ static void a_keyed_filter_is_not_counted_by_order(void **state)
     scene_close(&scene);
 }
 
-static void a_filter_that_has_nothing_is_neither_hungry_nor_passed_over(void **state)
+static void a_filter_that_has_nothing_is_neither_idle_nor_passed_over(void **state)
 {
     (void)state;
     struct scene scene;
@@ -49,7 +49,7 @@ static void a_filter_that_has_nothing_is_neither_hungry_nor_passed_over(void **s
     TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
     TELL(&scene, .kind = EV_STARTED);
     expect(&scene, "SPAWN w0; ");
-    TELL(&scene, .kind = EV_HUNGRY, .flag = true);
+    TELL(&scene, .kind = EV_IDLE, .flag = true);
     TELL(&scene, .kind = EV_PASSED, .count = 1);
     TELL(&scene, .kind = EV_UNFIT, .item = 1);
     expect(&scene, "");
@@ -275,7 +275,7 @@ static void a_filter_has_so_many_ranges_in_flight_and_no_more(void **state)
     TELL(&scene, .kind = EV_STARTED);
     for (int i = 0; i < 8; i++) {
         TELL(&scene, .kind = EV_ROOM, .count = N_ITEMS);
-        TELL(&scene, .kind = EV_HUNGRY);
+        TELL(&scene, .kind = EV_IDLE);
     }
     struct feed_worker_view view;
     feed_worker(scene.feed, 0, &view);
@@ -294,7 +294,7 @@ int main(void)
         cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
         cmocka_unit_test(a_channel_worker_is_not_heard_as_a_filter),
         cmocka_unit_test(a_keyed_filter_is_not_counted_by_order),
-        cmocka_unit_test(a_filter_that_has_nothing_is_neither_hungry_nor_passed_over),
+        cmocka_unit_test(a_filter_that_has_nothing_is_neither_idle_nor_passed_over),
         cmocka_unit_test(what_is_said_of_unknown_items_is_noted_at_most),
         cmocka_unit_test(a_third_mismatch_after_the_end_halts_nothing),
         cmocka_unit_test(a_share_of_failures_ends_the_run_only_when_it_is_exceeded),

@@ -276,7 +276,7 @@ static void the_limits_hold_after_the_end_of_the_input(void **state)
     TELL(&scene, .kind = EV_STARTED);
     TELL(&scene, .kind = EV_ROOM, .count = 10);
     TELL(&scene, .kind = EV_ANSWERS, .count = 1);
-    TELL(&scene, .kind = EV_HUNGRY);
+    TELL(&scene, .kind = EV_IDLE);
     expect(&scene, "SPAWN w0; SEND w0 0+1; SEND w0 1+1; END w0; ");
     scene.now_ms += 500;
     TELL(&scene, .kind = EV_TICK);
@@ -293,7 +293,7 @@ static void the_limit_for_the_start_holds_after_the_end_of_the_input(void **stat
     TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
     TELL(&scene, .kind = EV_STARTED);
     TELL(&scene, .kind = EV_ROOM, .count = 10);
-    TELL(&scene, .kind = EV_HUNGRY);
+    TELL(&scene, .kind = EV_IDLE);
     expect(&scene, "SPAWN w0; SEND w0 0+1; END w0; ");
     scene.now_ms += 2000;
     TELL(&scene, .kind = EV_TICK);
@@ -462,7 +462,7 @@ static void a_filter_ended_after_its_last_answer_has_its_answers_counted(void **
     TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
     TELL(&scene, .kind = EV_STARTED);
     TELL(&scene, .kind = EV_ROOM, .count = 10);
-    TELL(&scene, .kind = EV_HUNGRY);
+    TELL(&scene, .kind = EV_IDLE);
     TELL(&scene, .kind = EV_ANSWERS, .count = 1);
     buf_reset(&scene.said);
     /* It lingered, and was ended from outside when its time of grace was over. */
@@ -513,7 +513,7 @@ static void a_device_that_only_ever_dies_is_given_up_at_the_end_of_the_input_too
         scene.now_ms += 60000;
         TELL(&scene, .kind = EV_STARTED, .worker = 1);
         TELL(&scene, .kind = EV_ROOM, .worker = 1, .count = 100);
-        TELL(&scene, .kind = EV_HUNGRY, .worker = 1);
+        TELL(&scene, .kind = EV_IDLE, .worker = 1);
         TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_CRASH);
         TELL(&scene, .kind = EV_MEM_BACK, .worker = 1);
     }
@@ -540,7 +540,7 @@ static void a_set_that_is_given_back_is_not_given_up_as_well(void **state)
         scene.now_ms += 60000;
         TELL(&scene, .kind = EV_STARTED, .worker = 1);
         TELL(&scene, .kind = EV_ROOM, .worker = 1, .count = 100);
-        TELL(&scene, .kind = EV_HUNGRY, .worker = 1);
+        TELL(&scene, .kind = EV_IDLE, .worker = 1);
         if (lives == 5)
             TELL(&scene, .kind = EV_SET_DRAIN, .worker = 1);
         TELL(&scene, .kind = EV_EXIT, .worker = 1, .death = GONE_CRASH);

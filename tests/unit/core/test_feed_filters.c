@@ -17,7 +17,7 @@ static void a_filter_that_holds_its_answers_back_is_not_over_the_limit_for_one_i
     TELL(&scene, .kind = EV_STARTED);
     TELL(&scene, .kind = EV_ROOM, .count = 1000);
     for (int i = 0; i < 7; i++)
-        TELL(&scene, .kind = EV_HUNGRY);
+        TELL(&scene, .kind = EV_IDLE);
     /* 100 ms each, but they come by 64: after 6.4 s, which says nothing about one of them. */
     for (int burst = 1; burst <= 3; burst++) {
         for (uint64_t end_ms = 1000 + 6400 * burst; feed_next_ms(scene.feed) < end_ms;) {
