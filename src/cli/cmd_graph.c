@@ -31,7 +31,7 @@ struct graph_options {
     const char *plot, *joblog;
     const char *separator;
     bool dry_run, prints_plan, is_shell, has_header, is_quiet;
-    int input_fd; /* 0, or the copy of what that was */
+    int input_fd;    /* 0, or the copy of what that was */
     bool is_for_job; /* it begins later, in a job, which has no standard input */
 };
 
