@@ -244,15 +244,20 @@ static void on_sampled(void *context, const struct device_sample *sample)
     record_sample(graph, sample);
 }
 
+static bool has_host(const struct graph *graph, uint32_t chosen)
+{
+    const struct allocation *a = &graph->allocation;
+    return host_is_up(graph, a->hosts[allocation_host_of(a, chosen)].node);
+}
+
 static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 {
     struct graph *graph = context;
-    if (!is_awaited) /* else its host is lost */
-        record_device_event(graph, "lost", chosen);
+    (void)is_awaited;
     device_event(graph, DEV_DEVICE_DOWN, chosen);
-    if (!host_is_up(graph,
-                    graph->allocation.hosts[allocation_host_of(&graph->allocation, chosen)].node))
+    if (!has_host(graph, chosen))
         return; /* the end of its jobs will be told */
+    record_device_event(graph, "lost", chosen);
     for (struct process *p = graph->processes; p; p = p->next)
         for (size_t i = 0; i < p->seat.n_devices; i++)
             if (p->devices[i] == chosen && p->worker)
@@ -263,7 +268,8 @@ static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 static void on_back(void *context, uint32_t first)
 {
     struct graph *graph = context;
-    record_device_event(graph, "return", first);
+    if (has_host(graph, first)) /* else it comes back with its host */
+        record_device_event(graph, "return", first);
     graph->devices[first].is_up_due = graph->devices[first].awaits_memory;
     if (!graph->devices[first].awaits_memory)
         device_event(graph, DEV_DEVICE_UP, first);

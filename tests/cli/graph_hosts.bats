@@ -250,6 +250,9 @@ END
     [ "$(sort effects | uniq -c | awk '{ print $1 $2 }' | tr '\n' ' ')" = "2begun1.one 1begun2.one " ] ||
         [ "$(sort effects | uniq -c | awk '{ print $1 $2 }' | tr '\n' ' ')" = "1begun1.one 2begun2.one " ]
     says "one: it is connected again"
+    run sqlite3 muster-runs/latest/run.db "SELECT kind || json FROM events WHERE kind NOT IN ('died', 'join')"
+    [ "$output" = 'host-lost{"host":"one"}
+host-back{"host":"one"}' ]
 }
 
 @test "what one host lacks is tried on another, said once, and not asked of the first again" {
