@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,6 +70,18 @@ static inline unsigned port_find(void)
     return ntohs(at.sin_port);
 }
 
+/*
+ * Ranks of one machine map as many addresses as it has memory, of which Valgrind takes seconds for each GiB. A limit on the
+ * size of files makes that less.
+ */
+static inline void addresses_spare(void)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = 256 << 20;
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
 /* `job` tells worlds apart that may be there at the same time. */
 static inline struct ranks ranks_begin(uint32_t size, unsigned job, rank_main *run, const void *arg)
 {
@@ -79,7 +92,10 @@ static inline struct ranks ranks_begin(uint32_t size, unsigned job, rank_main *r
         ranks.pids[r] = fork();
         assert_true(ranks.pids[r] >= 0);
         if (ranks.pids[r] == 0) {
-            alarm(getenv("UNDER_VALGRIND") ? 0 : RANK_LIMIT_S);
+            if (getenv("UNDER_VALGRIND"))
+                addresses_spare();
+            else
+                alarm(RANK_LIMIT_S);
             ranks_environment(r, size, parent * 100 + job);
             env_number("MUSTER_DIST_PORT", port);
             _exit(run(r, size, arg));
