@@ -219,6 +219,7 @@ int graph_check(const struct graph_request *request, struct plan *plan, char **e
     struct graph graph = {.request = request, .plan = plan, .cwd = path_cwd()};
     *earlier = NULL;
     jobs_number(&graph);
+    record_open(&graph);
     int rc = past_open(&graph, earlier, err);
     rc = rc ? rc : past_check(&graph, err);
     store_close(graph.shell.store);

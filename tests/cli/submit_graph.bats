@@ -25,8 +25,8 @@ wanted() {
 effects_are() { diff <(sort effects) <(wanted "$1"); }
 
 @test "a graph is drained before the limit and submitted again until it is complete, on both nodes: each job's effect once" {
-    local n first
-    jobs_are 24
+    local n jobs
+    jobs_are 60
     "$MUSTER" submit --follow -N2 graph -g cpu:1 g.yaml >said 2>&1 3>&- 4>&- &
     PID=$!
     for n in 1 2; do
@@ -35,16 +35,16 @@ effects_are() { diff <(sort effects) <(wanted "$1"); }
         limit_comes "$(last_job)"
         wait_for has_events ended $n
     done
-    first=$(events submitted | head -1)
+    mapfile -t jobs < <(events submitted)
     map_end
     ended_with 0
-    effects_are 24
+    effects_are 60
     [ "$(sort -u nodes | wc -l)" = 2 ]
-    diff b <(seq 24)
-    says "the time of job $first is over soon; graph finishes what it has in hand" \
-        "its time was over, and work is left; submitted again as job $((first + 1))" "job $((first + 2)) has ended: all is done"
+    diff b <(seq 60)
+    says "the time of job ${jobs[0]} is over soon; graph finishes what it has in hand" \
+        "its time was over, and work is left; submitted again as job ${jobs[1]}" "job ${jobs[2]} has ended: all is done"
     run "$MUSTER" status
-    says "25 of 25" "submitted again 2 times"
+    says "61 of 61" "submitted again 2 times"
     wait_for is_over "$(last_job)"
 }
 

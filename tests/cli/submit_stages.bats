@@ -179,7 +179,7 @@ stage_has_done() { [ "$("$MUSTER" status --json "$(run_dir)/stages/$1" 2>/dev/nu
 job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
 
 @test "--stage: a map whose time is over soon goes on in another job, for which the stages behind it wait" {
-    seq 1 120 >in.txt
+    seq 1 400 >in.txt
     noting_filter
     "$MUSTER" submit --follow --stage 'a: -- map --no-reissue -g cpu:1 -o a.txt in.txt -- ./noting' --stage 'b: -- sh -c "wc -l <a.txt; echo b >>ran"' \
         --stage 'c: -- sh -c "echo c >>ran"' >said 2>&1 3>&- 4>&- &
@@ -197,7 +197,7 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     same in.txt a.txt
     [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
     [ "$(job_of b)" = "$of_b" ] # it was not submitted again
-    says "the time of job $first is over soon; map finishes what it has in hand" "submitted again as job $(job_of a)" 120
+    says "the time of job $first is over soon; map finishes what it has in hand" "submitted again as job $(job_of a)" 400
     wait_for is_over "$(job_of c)"
     [ "$(cat ran)" = $'b\nc' ]
     status_now
@@ -206,7 +206,7 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
 }
 
 @test "--stage: stop lets a map finish what it has in hand, and the way to go on does" {
-    seq 1 100 >in.txt
+    seq 1 400 >in.txt
     noting_filter
     submit --stage 'a: -- map --no-reissue -g cpu:1 -o a.txt in.txt -- ./noting' --stage 'b: -- sh -c "echo b >>ran"'
     wait_for stage_has_done a 10
@@ -215,6 +215,7 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     wait_for stage_has_done a 30
     run limited "$MUSTER" stop
     ended_with 0
+    wait_for is_over "$(job_of a)"
     status_now
     says "state     stopped" "go on     job=\$(sbatch --parsable $(run_dir)/a.sh) && job=\$(sbatch --parsable --kill-on-invalid-dep=yes --dependency=afterok:\$job $(run_dir)/b.sh)"
     [ ! -e ran ]

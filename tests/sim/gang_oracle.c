@@ -132,9 +132,11 @@ static void exit_note(struct oracle *o, const struct gang_event *ev)
         o->ranks[ev->rank] != RANK_ALIVE)
         return;
     o->ranks[ev->rank] = ev->status == 0 ? RANK_WELL : RANK_BAD;
-    if (ev->status != 0)
+    if (ev->status != 0) {
+        if (is_at_work(o) && !o->failure.cause)
+            o->is_final = ev->flag;
         failure_note(o, GANG_STATUS, ev->rank, ev->status);
-    else if (o->first_well_ms == NEVER)
+    } else if (o->first_well_ms == NEVER)
         o->first_well_ms = o->now_ms;
 }
 
@@ -210,7 +212,8 @@ static enum gang_outcome outcome_due(const struct oracle *o)
     if (o->gathers)
         return nodes_up(o) < o->config.n_nodes_min && o->now_ms >= gather_end(o) ? GANG_TOO_FEW
                                                                                  : GANG_OPEN;
-    return o->has_failed && o->n_restarts >= o->config.n_restarts ? GANG_FAILED : GANG_OPEN;
+    bool is_last = o->is_final || o->n_restarts >= o->config.n_restarts;
+    return o->has_failed && is_last ? GANG_FAILED : GANG_OPEN;
 }
 
 /* ---- actions ---- */
@@ -221,7 +224,7 @@ static void generation_begin(struct oracle *o)
     MUST(o, nodes_up(o) >= o->config.n_nodes_min, "too few nodes start");
     MUST(o, o->now_ms >= gather_end(o), "nodes start too early");
     MUST(o, o->stop == 0, "ranks start after a stop");
-    o->gathers = o->has_failed = false;
+    o->gathers = o->has_failed = o->is_final = false;
     o->world_size = 0;
     o->n_generations++;
     o->started_ms = o->now_ms;
@@ -293,6 +296,7 @@ static void retry_judge(struct oracle *o, const struct gang *gang, const struct 
         pause_ms *= 2;
     MUST(o, oracle_alive(o) == 0 && !o->gathers, "a restart while ranks are there");
     MUST(o, o->has_failed && o->stop == 0, "a restart without a reason");
+    MUST(o, !o->is_final, "a restart after a failure that would come again");
     MUST(o, ++o->n_restarts <= o->config.n_restarts, "a restart too many");
     MUST(o, a->pause_ms == pause_ms, "a pause of %lu ms instead of %lu", a->pause_ms, pause_ms);
     o->gathers = true;

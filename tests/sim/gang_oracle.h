@@ -48,7 +48,7 @@ struct oracle {
     enum rank_state ranks[WORLD_RANKS]; /* of the last generation */
     uint32_t world_size;
     uint64_t started_ms, first_well_ms;
-    bool has_failed;
+    bool has_failed, is_final;   /* is_final: by a failure that would come again */
     struct gang_failure failure; /* FAIL must follow in this step; cause 0: it must not */
     struct gang_failure last_failure;
 

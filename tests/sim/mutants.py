@@ -163,7 +163,7 @@ GANG = {
     "a rank that fails counts as one that ended well": (
         "gang.c", "    g->view.n_well += ev->status == 0;\n", "    g->view.n_well++;\n"),
     "what fails because it is ended is blamed": (
-        "gang.c", "    else if (g->view.state == GANG_WORKS)\n        fail(g, GANG_STATUS", "    else\n        fail(g, GANG_STATUS"),
+        "gang.c", "    } else if (g->view.state == GANG_WORKS) {\n        g->is_final", "    } else {\n        g->is_final"),
     "a node that is lost while ranks are ended is blamed": (
         "gang.c", "    if (g->view.state == GANG_WORKS)\n        fail(g, GANG_LOST", "    if (true)\n        fail(g, GANG_LOST"),
     "a node that is lost fails nothing": (
@@ -189,9 +189,11 @@ GANG = {
     "ranks that all ended well were stopped": (
         "gang.c", "g->view.n_well == g->view.world_size ? GANG_WELL : GANG_STOPPED", "g->is_stopping ? GANG_STOPPED : GANG_WELL"),
     "a generation starts as failed": (
-        "gang.c", "    g->has_failed = false;\n", ""),
+        "gang.c", "    g->has_failed = g->is_final = false;\n", "    g->is_final = false;\n"),
     "a generation has the number of the one before": (
         "gang.c", "    g->view.generation += g->view.world_size > 0;", "    g->view.generation += 0;"),
+    "a failure that would come again is followed by another generation": (
+        "gang.c", "!g->is_final && g->view.n_restarts_used", "g->view.n_restarts_used"),
     "one restart too many": (
         "gang.c", "g->view.n_restarts_used < g->config.n_restarts", "g->view.n_restarts_used <= g->config.n_restarts"),
     "one restart too few": (

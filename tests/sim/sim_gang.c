@@ -268,10 +268,19 @@ static uint32_t places_draw(struct world *w, uint32_t before)
     return is_other ? 1 + below(w, w->rates.places_max) : before;
 }
 
+/* Another generation would end as this one. */
+static bool is_final(int status)
+{
+    return status % 32 == 3;
+}
+
 static void rank_exits(struct world *w, uint32_t rank)
 {
-    struct gang_event ev = {
-        .kind = GEV_EXIT, .rank = rank, .generation = generation(w), .status = w->status[rank]};
+    struct gang_event ev = {.kind = GEV_EXIT,
+                            .rank = rank,
+                            .generation = generation(w),
+                            .status = w->status[rank],
+                            .flag = is_final(w->status[rank])};
     w->exit_ms[rank] = NEVER;
     if (chance(w, w->rates.echo)) {
         struct gang_event again = ev;

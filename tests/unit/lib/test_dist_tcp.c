@@ -169,7 +169,8 @@ static int stand_still(uint32_t rank, uint32_t size, const void *arg)
     int rc = 0;
     while (rc == 0)
         rc = muster_dist_all_reduce(dist, values, 200000, MUSTER_FLOAT32, MUSTER_MAX);
-    return end_with(dist, rc, rank == 2 ? rc : MUSTER_DIST_ETIMEOUT, rank == 2 ? "" : "rank 2 ");
+    /* "rank 2 has", or "ranks 1 and 2 have": what rank 0 waits for may be ahead of what rank 1 has. */
+    return end_with(dist, rc, rank == 2 ? rc : MUSTER_DIST_ETIMEOUT, rank == 2 ? "" : "2 ha");
 }
 
 static int leave_early(uint32_t rank, uint32_t size, const void *arg)
