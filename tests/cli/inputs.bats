@@ -181,9 +181,8 @@ for name, text in (("in.txt", long + "\nb\n"), ("in.jsonl", '{"a":"' + long + '"
 END
     measured
     local name most
-    for name in "in.txt.gz 3" "in.jsonl 3" "in.jsonl.gz 3" "in.csv.gz 4"; do
-        most=$((32 * ${name#* } + 16))
-        name=${name% *}
+    most=$((32 * 5 + 16))
+    for name in in.txt.gz in.jsonl in.jsonl.gz in.csv.gz; do
         run limited ./measured "$MUSTER" map -f --fresh -g cpu:1 "$name" -o out.jsonl -- cat
         ended_with 0
         has_lines out.jsonl 2
