@@ -181,7 +181,7 @@ for name, text in (("in.txt", long + "\nb\n"), ("in.jsonl", '{"a":"' + long + '"
 END
     measured
     local name most
-    most=$((32 * 5 + 16))
+    most=$((32 * 6 + 16))
     for name in in.txt.gz in.jsonl in.jsonl.gz in.csv.gz; do
         run limited ./measured "$MUSTER" map -f --fresh -g cpu:1 "$name" -o out.jsonl -- cat
         ended_with 0
