@@ -66,6 +66,12 @@ END
     [[ $stderr == *"(0 of them now)"* ]]
 }
 
+@test "--joblog names the host of each job" {
+    graph -q --hosts one=cpu:1,two=cpu:1 --via "./reach {host}" --joblog log -- sh -c 'echo begun >begun{}; until [ -e begun1 ] && [ -e begun2 ]; do sleep 0.05; done' ::: 1 2
+    ended_with 0
+    [ "$(tail -n +2 log | cut -f 2 | sort | tr '\n' ' ')" = "one two " ]
+}
+
 @test "jobs go to the hosts of their patterns; this machine takes part only if it is named" {
     mkdir there
     cat >g.yaml <<'END'
