@@ -87,10 +87,10 @@ static const struct shell_verb graph_shell = {.name = "graph",
 
 /* ---- the folder ---- */
 
-static int64_t begun_wall_ms(const char *earlier)
+static int64_t begun_wall_ms(const struct graph *graph)
 {
     struct manifest manifest;
-    if (!earlier || manifest_read(earlier, &manifest, NULL) != 0)
+    if (!graph->is_resumed || manifest_read(graph->shell.run_dir, &manifest, NULL) != 0)
         return clock_wall_ms();
     int64_t begun_ms = manifest.started_wall_ms;
     manifest_release(&manifest);
@@ -98,7 +98,7 @@ static int64_t begun_wall_ms(const char *earlier)
 }
 
 /* What was typed last is what a resume does. It needs the standard input of that again. */
-static int manifest_make(const struct graph *graph, const char *earlier, struct err *err)
+static int manifest_make(const struct graph *graph, struct err *err)
 {
     const struct graph_request *request = graph->request;
     const char *const inputs[] = {request->file, NULL};
@@ -114,7 +114,7 @@ static int manifest_make(const struct graph *graph, const char *earlier, struct 
                                                   .inputs = inputs,
                                                   .version = MUSTER_VERSION,
                                                   .options_json = request->identity,
-                                                  .started_wall_ms = begun_wall_ms(earlier)},
+                                                  .started_wall_ms = begun_wall_ms(graph)},
                                err);
 }
 
@@ -154,9 +154,14 @@ static int folder_open(struct graph *graph, struct err *err)
     if (rc)
         return rc;
     shell->folder.is_made = !earlier;
-    rc = manifest_make(graph, earlier, err);
     /* Orders to an earlier session; who sees the lock of this one may give others at once. */
-    return rc || !earlier ? rc : run_orders_drop(shell->run_dir, err);
+    return earlier ? run_orders_drop(shell->run_dir, err) : manifest_make(graph, err);
+}
+
+static int running_note(const struct graph *graph, struct err *err)
+{
+    open_jobs_drop(graph);
+    return store_set(graph->shell.store, "state", "running", err);
 }
 
 static int folder_take(struct graph *graph, struct err *err)
@@ -173,9 +178,7 @@ static int folder_take(struct graph *graph, struct err *err)
         rc = shell_orphans_await(shell, err);
     rc = rc ? rc : log_open(shell->log, log_path, err);
     rc = rc ? rc : store_jobs_begin(shell->store, err);
-    if (rc == 0)
-        open_jobs_drop(graph);
-    return rc ? rc : store_set(shell->store, "state", "running", err);
+    return rc || graph->is_resumed ? rc : running_note(graph, err);
 }
 
 int graph_facts_set(const struct graph *graph, struct err *err)
@@ -209,7 +212,11 @@ static int jobs_make(struct graph *graph, struct err *err)
     rc = rc ? rc : graph_dag_make(graph, err);
     for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
         rc = graph_dag_add(graph, i, err);
-    return rc ? rc : graph_facts_set(graph, err);
+    rc = rc ? rc : graph_facts_set(graph, err);
+    /* Words that are wrong leave the run as it was: a resume does not repeat them. */
+    if (rc == 0 && graph->is_resumed)
+        rc = manifest_make(graph, err);
+    return rc || !graph->is_resumed ? rc : running_note(graph, err);
 }
 
 static int seats_take(struct graph *graph, char *scratch, struct err *err)

@@ -188,7 +188,7 @@ static inline const char *process_name(const struct process *process)
 }
 
 /* graph.c */
-/* Notes in run.db how many jobs there are, and how to go on. */
+/* Notes in run.db how many jobs there are. */
 MUST_CHECK int graph_facts_set(const struct graph *graph, struct err *err);
 /* All but its shell. */
 void graph_release(struct graph *graph);

@@ -22,7 +22,7 @@ struct record {
     size_t n_attempts, attempts_cap;
     struct event_row *events;
     size_t n_events, events_cap;
-    struct sample_row *samples; /* they wait for other rows, or record_samples() */
+    struct sample_row *samples; /* they wait for other rows, or record_flush() */
     size_t n_samples, samples_cap;
     bool is_unsynced; /* something was committed since the last sync */
     uint64_t committed_ms;

@@ -22,8 +22,8 @@ uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *jo
         return wanted;
     /* A margin over what was seen: the next run may need a little more. But never more than there is: that may have been on
      * another machine, and with the margin no device may be large enough. */
-    uint64_t largest = graph_memory_max(graph);
     wanted = job->expected_mem_bytes + job->expected_mem_bytes / 8;
+    uint64_t largest = wanted > 0 ? graph_memory_max(graph) : 0;
     return largest > 0 ? MIN(wanted, largest) : wanted;
 }
 

@@ -46,7 +46,7 @@ int rank_devices_spare(struct launch *launch, struct err *err)
     return 0;
 }
 
-/* *lost: ": gpu 1, gpu 3 are lost". */
+/* *lost: the others, as "gpu 1, gpu 3". */
 static struct seat left_of(const struct launch *launch, struct buf *lost)
 {
     const struct seat *all = launch->devices.all;

@@ -176,7 +176,7 @@ extern const struct shell_verb map_shell;
 void session_event(struct session *s, struct feed_event event);
 /* The input is read to its end; streams and compressed files are now copies in the run's folder. */
 void session_input_copied(struct session *s);
-/* Prints the beginning of a line of --dry-run: the seat, its devices and threads. */
+/* The beginning of a line of --dry-run: the seat, its devices and threads. */
 void seat_describe(const struct session *s, uint32_t number, struct buf *out);
 /* Adds an entry to the run's table of events. seat UINT32_MAX: about no worker. */
 void session_record(struct session *s, const char *kind, uint32_t seat, const char *text);

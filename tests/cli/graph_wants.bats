@@ -123,3 +123,23 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     [ "$(cat e)" = 1 ]
     [ "$(query "SELECT count(*) FROM jobs WHERE state = 'done'")" -eq 3 ]
 }
+
+@test "words that are wrong leave a run as it was: resume does not repeat them" {
+    jobs_are '  a: {run: "[ -e ok ]"}
+  b: {run: "true", needs: a}'
+    graph g.yaml
+    ended_with 1
+    graph --only nothing g.yaml
+    ended_with 2
+    run "$MUSTER" status
+    says "state     failed"
+    run "$MUSTER" why b
+    says "waits for a: failed 1 of 1"
+    touch ok
+    run limited "$MUSTER" resume -q
+    ended_with 0
+    graph --only nothing g.yaml
+    ended_with 2
+    run "$MUSTER" status
+    says "state     finished"
+}
