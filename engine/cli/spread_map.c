@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/console_text.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "cli/spread_files.h"

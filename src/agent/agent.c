@@ -12,6 +12,7 @@
 #include "agent/kept.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/this_host.h"
 #include "base/xalloc.h"

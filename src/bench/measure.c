@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/outfile.h"
 #include "base/talk.h"

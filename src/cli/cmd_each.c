@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"

@@ -3,6 +3,7 @@
  * muster launch: with the options of torchrun, and a few of its own.
  */
 #include "base/end_signals.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "cli/accelerate_arg.h"

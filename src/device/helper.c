@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/executable.h"
 #include "base/fs.h"
 
 enum {

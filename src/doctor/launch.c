@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"

@@ -7,6 +7,7 @@
 
 #include "base/cache_file.h"
 #include "base/cleanup.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/shell.h"
 #include "base/talk.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/talk.h"

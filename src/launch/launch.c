@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/this_host.h"

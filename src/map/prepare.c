@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/outfile.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"

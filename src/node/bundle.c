@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "node/environment.h"
