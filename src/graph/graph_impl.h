@@ -231,19 +231,13 @@ bool host_is_up(const struct graph *graph, uint32_t node);
 const char *host_label(const struct graph *graph, uint32_t node);
 /* Muster's own program there. */
 const char *host_program(const struct graph *graph, uint32_t node);
+/* The name of the machine itself. */
+const char *host_machine_name(const struct graph *graph, uint32_t node);
 uint32_t host_cpus(const struct graph *graph, uint32_t node);
 /* When jobs of a host that is lost now have been ended there for sure, by its agent. */
 uint64_t host_empty_ms(struct graph *graph);
 /* The last session was killed, and may have had hosts: nothing starts there before its jobs must have ended. */
 void graph_hosts_hold(struct graph *graph);
-/* ERR_USAGE: no device of the run has a name by which the job asks for one. */
-MUST_CHECK int job_devices_check(const struct graph *graph, const struct plan_job *job,
-                                 struct err *err);
-/* The hosts and devices that a job may use, for the dag. ERR_USAGE: there are too many different ones. */
-MUST_CHECK int job_place(struct graph *graph, const struct plan_job *job, uint32_t *out,
-                         struct err *err);
-/* The same hosts without one of them; false: no host remains, or there are too many different places. */
-bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out);
 /* May hosts come that a job waits for? */
 bool graph_awaits_hosts(const struct graph *graph);
 /* Leaves hosts that were given back, when they are empty. */
@@ -255,6 +249,19 @@ void graph_host_given_back(void *context, uint32_t part, bool now);
 void graph_hosts_awaited(void *context, bool are_awaited);
 /* For struct shell_verb. */
 uint64_t graph_finish_ms(void *context, uint32_t part);
+
+/* places.c */
+/* ERR_USAGE: no device of the run has a name by which the job asks for one. */
+MUST_CHECK int job_devices_check(const struct graph *graph, const struct plan_job *job,
+                                 struct err *err);
+/* The hosts and devices that a job may use, for the dag. ERR_USAGE: there are too many different ones. */
+MUST_CHECK int job_place(struct graph *graph, const struct plan_job *job, uint32_t *out,
+                         struct err *err);
+/* The same hosts without one of them; false: no host remains, or there are too many different places. */
+bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out);
+/* One that was added to the dag: which jobs may use it. */
+void places_take_host(struct graph *graph, uint32_t node);
+void places_take_device(struct graph *graph, uint32_t chosen);
 
 /* absent.c */
 /* The command could not be executed on this host: what the end of the job is, which may be tried on others. */
