@@ -194,7 +194,7 @@ static int attempt_add(struct store *store, const struct attempt_row *row, struc
     return db_finish(store, statement, err);
 }
 
-int store_event_add(struct store *store, const struct event_row *row, struct err *err)
+static int event_add(struct store *store, const struct event_row *row, struct err *err)
 {
     sqlite3_stmt *statement;
     int rc = db_statement(store, SQL_EVENT_ADD, &statement, err);
@@ -206,7 +206,7 @@ int store_event_add(struct store *store, const struct event_row *row, struct err
     return db_finish(store, statement, err);
 }
 
-int store_sample_add(struct store *store, const struct sample_row *row, struct err *err)
+static int sample_add(struct store *store, const struct sample_row *row, struct err *err)
 {
     sqlite3_stmt *statement;
     int rc = db_statement(store, SQL_SAMPLE_ADD, &statement, err);
@@ -220,6 +220,17 @@ int store_sample_add(struct store *store, const struct sample_row *row, struct e
     return db_finish(store, statement, err);
 }
 
+int store_history_add(struct store *store, const struct event_row *events, size_t n_events,
+                      const struct sample_row *samples, size_t n_samples, struct err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < n_events; i++)
+        rc = event_add(store, &events[i], err);
+    for (size_t i = 0; rc == 0 && i < n_samples; i++)
+        rc = sample_add(store, &samples[i], err);
+    return rc;
+}
+
 static int rows_add(struct store *store, const struct store_batch *batch, struct err *err)
 {
     int rc = ranges_add(store, batch, err);
@@ -227,11 +238,9 @@ static int rows_add(struct store *store, const struct store_batch *batch, struct
         rc = failed_item_add(store, &batch->failed_items[i], err);
     for (size_t i = 0; rc == 0 && i < batch->n_attempts; i++)
         rc = attempt_add(store, &batch->attempts[i], err);
-    for (size_t i = 0; rc == 0 && i < batch->n_events; i++)
-        rc = store_event_add(store, &batch->events[i], err);
-    for (size_t i = 0; rc == 0 && i < batch->n_samples; i++)
-        rc = store_sample_add(store, &batch->samples[i], err);
-    return rc;
+    return rc ? rc
+              : store_history_add(store, batch->events, batch->n_events, batch->samples,
+                                  batch->n_samples, err);
 }
 
 static void rollback(struct store *store, const struct progress *before)

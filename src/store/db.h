@@ -115,9 +115,10 @@ void db_bind_text(sqlite3_stmt *statement, int at, const char *text);
  * back if rc is not 0, and returns it. */
 MUST_CHECK int store_begin_transaction(struct store *store, struct err *err);
 MUST_CHECK int store_end_transaction(struct store *store, int rc, struct err *err);
-/* A row, within a transaction. */
-MUST_CHECK int store_event_add(struct store *store, const struct event_row *row, struct err *err);
-MUST_CHECK int store_sample_add(struct store *store, const struct sample_row *row, struct err *err);
+/* Events and samples, within a transaction. */
+MUST_CHECK int store_history_add(struct store *store, const struct event_row *events,
+                                 size_t n_events, const struct sample_row *samples,
+                                 size_t n_samples, struct err *err);
 
 MUST_CHECK int schema_create(struct store *store, struct err *err);
 MUST_CHECK int schema_check(struct store *store, struct err *err);

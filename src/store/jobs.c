@@ -101,10 +101,9 @@ int store_jobs_commit(struct store *store, const struct job_batch *batch, struct
         rc = job_add(store, &batch->jobs[i], err);
     for (size_t i = 0; rc == 0 && i < batch->n_attempts; i++)
         rc = attempt_add(store, &batch->attempts[i], err);
-    for (size_t i = 0; rc == 0 && i < batch->n_events; i++)
-        rc = store_event_add(store, &batch->events[i], err);
-    for (size_t i = 0; rc == 0 && i < batch->n_samples; i++)
-        rc = store_sample_add(store, &batch->samples[i], err);
+    if (rc == 0)
+        rc = store_history_add(store, batch->events, batch->n_events, batch->samples,
+                               batch->n_samples, err);
     return store_end_transaction(store, rc, err);
 }
 
