@@ -9,9 +9,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/*
- * Adds what is in the file to *out. `name`: "fit.json". 1: it is there; 0: it is not; ERR_DATA, ERR_USAGE: why what is there is not used.
- */
+/* Adds what is in the file to *out. `name`: "fit.json". 1: it is there; 0: it is not; ERR_DATA or
+ * ERR_USAGE: it is damaged, or somebody else's. */
 MUST_CHECK int cache_file_read(const char *name, uint64_t bytes_max, struct buf *out,
                                struct err *err);
 /* What it holds makes no sense. Returns ERR_DATA. */

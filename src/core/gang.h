@@ -43,14 +43,12 @@ struct gang_config {
 };
 
 /* The count of a node is 1 … GANG_NODE_RANKS_MAX; another one than before holds from the next generation on. */
-#define GANG_EVENTS(X)                                                                                   \
-    X(TICK)      /* time has passed */                                                                   \
-    X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                                 \
-    X(NODE_GONE) /* `node` is gone, and all ranks on it */                                               \
-    /* `rank` of `generation`, and all its descendants, are gone; `status`: 0 well; flag: a failure    \
-     * after which another generation would fail as well, so there is none */ \
-    X(EXIT)                                                                                              \
-    X(HANG) /* `rank` of `generation` stands still, and is given up; `status`: that of the failure */    \
+#define GANG_EVENTS(X)                                                                                \
+    X(TICK)      /* time has passed */                                                                \
+    X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                              \
+    X(NODE_GONE) /* `node` is gone, and all ranks on it */                                            \
+    X(EXIT) /* `rank` of `generation` and its descendants are gone; `status`: 0 well; see flag */     \
+    X(HANG) /* `rank` of `generation` stands still, and is given up; `status`: that of the failure */ \
     X(STOP) /* end all ranks; flag: at once */
 
 enum gang_event_kind {
@@ -70,7 +68,7 @@ struct gang_event {
     uint32_t node;   /* below GANG_NODES_MAX */
     uint32_t rank, generation, count;
     int status; /* as a shell gives it: 128 + n after signal n */
-    bool flag;
+    bool flag;  /* EXIT: another generation would fail as well, so there is none; STOP: see there */
 };
 
 /* In a generation a node gets START once, and END at most once politely and at most once at once. */

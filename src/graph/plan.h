@@ -61,8 +61,8 @@ struct plan_job {
     struct plan_devices devices;
     uint32_t n_cpus;
     const char *hosts; /* a list of patterns of names, as "node*,big1"; NULL: any */
-    const char *
-        device_names; /* which devices of its host, by index, name or identity, as "0,*H100*"; NULL: any */
+    /* Which devices of its host, by index, name or identity, as "0,*H100*"; NULL: any. */
+    const char *device_names;
     int32_t priority;
     uint32_t n_retries;
     uint64_t timeout_ms; /* 0: none */

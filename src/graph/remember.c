@@ -147,7 +147,8 @@ void remembered_keep(struct graph *graph)
         return;
     int rc = cache_file_lock(MEMO_FILE, &lock_fd, &err);
     if (rc == 0 && memos_load(memos, &why) != 0)
-        log_keep(graph->shell.log, LOG_WARN, "graph", "it is begun anew: %s", why.text);
+        log_keep(graph->shell.log, LOG_WARN, "graph",
+                 "the memory of what jobs took is begun anew: %s", why.text);
     if (rc == 0) {
         news_put(graph, memos);
         stage_memos_format(memos, &text);

@@ -80,9 +80,8 @@ struct launch_task {
 
 struct launch_restarts {
     uint64_t n, pause_ms, healthy_ms;
-    uint64_t gpus_min; /* devices of this machine that are enough; 0: all */
-    bool
-        is_final[STATUSES_MAX]; /* after such a status of the first rank that fails there is none */
+    uint64_t gpus_min;           /* devices of this machine that are enough; 0: all */
+    bool is_final[STATUSES_MAX]; /* no restart after such a status of the first rank that fails */
 };
 
 /* As --no-restart-after has it: "2,65". ERR_USAGE. */

@@ -50,8 +50,8 @@ struct opt {
     char letter;      /* 0: none */
     const char *name; /* without dashes */
     const char *arg;  /* "SPEC", NULL for flags */
-    const char *
-        help; /* any length, wrapped when printed; with units and default; NULL: it is not listed */
+    /* Any length, wrapped when printed; with units and default. NULL: the option is not listed. */
+    const char *help;
     size_t offset; /* offsetof(struct <verb>_request, field) */
     uint64_t min, max;
     int (*parse)(struct str text, void *field, struct err *err);

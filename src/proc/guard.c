@@ -244,8 +244,8 @@ int guard_read(struct guard *guard, struct guard_report *report, struct err *err
 
 /*
  * Gives an order by a signal, for when the socket does not take it (no memory, or a guard that has
- * been stopped). The guard takes TERM for the polite end, and asks its worker by TERM; after a KILL the reaper ends what the guard
- * leaves. Returns -1 with errno on failure.
+ * been stopped). The guard takes TERM for the polite end, and asks its worker by TERM; after a KILL
+ * the reaper ends what the guard leaves. Returns -1 with errno on failure.
  */
 static int order_by_signal(const struct guard *guard, enum guard_order_kind kind)
 {

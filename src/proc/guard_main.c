@@ -2,10 +2,10 @@
  *
  * muster-guard: stands between muster and one worker so that no process is left running, whichever
  * of them dies. It is the session leader and subreaper of all descendants of the worker. It ends
- * them (TERM or another signal, grace period, KILL until none is left) when muster orders it or is gone, and ends the
- * processes that a worker leaves behind. When none is left muster may give it another worker: then a
- * worker costs one start of a program, not two. While a worker runs it allocates memory only to read
- * /proc.
+ * them (TERM or another signal, grace period, KILL until none is left) when muster orders it or is
+ * gone, and ends the processes that a worker leaves behind. When none is left muster may give it
+ * another worker: then a worker costs one start of a program, not two. While a worker runs it
+ * allocates memory only to read /proc.
  *
  * All signals stay blocked: SIGCHLD and the polite ones arrive through a signalfd.
  */

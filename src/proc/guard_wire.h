@@ -40,8 +40,9 @@ enum {
 };
 
 /*
- * `signal` is for TERMINATE, all else but `kind` for START. The descriptors come in this order: the file with the texts, the
- * worker's streams, those that are held. The texts, each with its NUL: cwd ("": inherit), argv, envp.
+ * `signal` is for TERMINATE, all else but `kind` for START. The descriptors come in this order: the
+ * file with the texts, the worker's streams, those that are held. The texts, each with its NUL: cwd
+ * ("": inherit), argv, envp.
  */
 struct guard_order {
     uint8_t kind;

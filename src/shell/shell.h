@@ -38,8 +38,8 @@ struct shell_verb {
     void (*each_second)(void *context);         /* after the tick */
     void (*before_sleep)(void *context);        /* flush what was collected in this turn */
     bool takes_seats;                           /* seats may come and go while it runs */
-    bool
-        finishes_items; /* on a host that Slurm tells to end, what workers have is finished; else they are told as well */
+    /* On a host that Slurm tells to end, what workers have is finished; else the workers are told as well. */
+    bool finishes_items;
     bool takes_hosts; /* hosts of the list may come late, with their seats; hosts_view() has them */
     /* How long the workers on the seats of hosts[host] may need for what they have, by their times so far. Not NULL
      * with takes_seats. */

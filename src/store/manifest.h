@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * manifest.json: the command of a run with its inputs, options and surroundings, enough to run it
- * again. Written at the start of a run, of a graph also when it goes on; a resume reads it back. Text that is not UTF-8 (a path
- * may be any bytes) is stored as {"bytes": "<hex>"} and is read back unchanged.
+ * again. Written at the start of a run, and of a graph also when it goes on; a resume reads it back.
+ * Text that is not UTF-8 (a path may be any bytes) is stored as {"bytes": "<hex>"} and is read back
+ * unchanged.
  */
 #pragma once
 

@@ -14,8 +14,8 @@
 struct job_request {
     const char *self_path;
     const char *run_dir;
-    const char *
-        ledger_dir; /* the verb's run, with a lock of its own: run_dir, but of a stage; NULL: it has none */
+    /* The verb's run, with a lock of its own: run_dir, but of a stage; NULL: it has none. */
+    const char *ledger_dir;
     const char *stage; /* its name, if run_dir is that of several; NULL: it is none */
     bool gains_unseen; /* its programs may gain what is in no ledger: they go on from checkpoints */
     bool is_program;   /* the words are those of another program than muster */

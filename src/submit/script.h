@@ -23,8 +23,8 @@ struct script_request {
     uint64_t n_tasks;               /* of an array, on which this job's work depends; 0: none */
     const char *tasks;     /* "0-15%4": of the array that this script is; NULL: it is none */
     const char *stage_dir; /* of a stage, the run of its verb; NULL: it is none */
-    bool
-        has_ledger; /* what the verb has done is in run_dir, or stage_dir, and its run goes on there */
+    /* What the verb has done is in run_dir, or stage_dir, and its run goes on there. */
+    bool has_ledger;
     bool gains_unseen; /* its programs may gain what is in no ledger */
     uint64_t drain_s, again_max;
 };
