@@ -15,7 +15,6 @@
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
 #include "cli/triple_json.h"
-#include "cli/word_arg.h"
 
 enum {
     PROGRESS_EVERY_MS = 5000
@@ -31,23 +30,8 @@ struct eval_request {
     bool tails_only, is_raw, json, overwrite;
 };
 
-static const struct word_arg ties_words[] = {
-    {"mean", TIES_MEAN}, {"pessimistic", TIES_PESSIMISTIC}, {"optimistic", TIES_OPTIMISTIC}};
-
-static const char *ties_name(enum rank_ties ties)
-{
-    for (size_t i = 0; i < countof(ties_words); i++)
-        if (ties_words[i].value == (int)ties)
-            return ties_words[i].text;
-    BUG("ties %d", (int)ties);
-}
-
-static int ties_store(struct str text, void *field, struct err *err)
-{
-    int value = 0, rc = word_arg_parse(text, ties_words, countof(ties_words), &value, err);
-    *(enum rank_ties *)field = (enum rank_ties)value;
-    return rc;
-}
+static const struct choice ties_names[] = {
+    {"mean", TIES_MEAN}, {"pessimistic", TIES_PESSIMISTIC}, {"optimistic", TIES_OPTIMISTIC}, {0}};
 
 static const char *const sides[] = {
     [SIDE_TAIL] = "tails", [SIDE_HEAD] = "heads", [SIDE_N] = "both"};
@@ -65,7 +49,7 @@ static void metrics_json(struct buf *out, const char *side, enum rank_ties ties,
     for (size_t i = 0; i < RANK_N_HITS; i++)
         json_out_double(&json, hits[i], metrics->hits[i]);
     json_out_double(&json, "mean_rank", metrics->mean);
-    json_out_text(&json, "ties", str_of(ties_name(ties)));
+    json_out_text(&json, "ties", str_of(choice_word(ties_names, (int)ties)));
     json_out_close(&json, '}');
     buf_add_char(out, '\n');
 }
@@ -88,7 +72,8 @@ static int metrics_print(const struct eval_request *ask,
                      (unsigned long)m->n);
     }
     if (!ask->json)
-        buf_addf(&text, "ties: %s, where entities have the answer's score\n", ties_name(ask->ties));
+        buf_addf(&text, "ties: %s, where entities have the answer's score\n",
+                 choice_word(ties_names, (int)ask->ties));
     return stdout_put(buf_str(&text), err);
 }
 
@@ -219,10 +204,10 @@ static const struct opt eval_opts[] = {
     {OPT_FLAG, 0, "tails-only", NULL,
      "ask for tails only, as TiePin's trainer does; heads need a score of every entity for each relation",
      FIELD(tails_only)},
-    {OPT_PARSE, 0, "ties", "NAME",
+    {OPT_CHOICE, 0, "ties", "NAME",
      "where the answer stands among entities with the same score: mean (default), pessimistic, as "
      "TiePin's trainer has it, or optimistic",
-     FIELD(ties), .parse = ties_store},
+     FIELD(ties), .choices = ties_names},
     {OPT_FLAG, 0, "raw", NULL, "count other true answers in the rank of the right one",
      FIELD(is_raw)},
     {OPT_U64, 0, "max-test-triples", "N", "the first N test triples only", FIELD(max_test_triples),
@@ -243,8 +228,8 @@ static const struct opt eval_opts[] = {
     {OPT_U64, 0, "embedding-width", "N",
      "columns of an embedding as an image; give --embedding-height or --embedding-width",
      FIELD(embedding_width), 1, UINT32_MAX},
-    {OPT_PARSE, 0, "layout", "NAME", "width or height, where the checkpoint leaves it open",
-     FIELD(layout), .parse = kge_layout_store},
+    {OPT_CHOICE, 0, "layout", "NAME", "width or height, where the checkpoint leaves it open",
+     FIELD(layout), .choices = kge_layouts},
     {OPT_TEXT, 0, "backend", "NAME", "blas or ref (default: the fastest that is here)",
      FIELD(backend)},
     {OPT_U64, 0, "threads", "N", "number of threads (default: one per processor)", FIELD(n_threads),

@@ -167,8 +167,8 @@ static const struct opt export_opts[] = {
     {OPT_U64, 0, "embedding-width", "N",
      "columns of an embedding as an image; give --embedding-height or --embedding-width",
      FIELD(embedding_width), 1, UINT32_MAX},
-    {OPT_PARSE, 0, "layout", "NAME", "width or height, where the checkpoint leaves it open",
-     FIELD(layout), .parse = kge_layout_store},
+    {OPT_CHOICE, 0, "layout", "NAME", "width or height, where the checkpoint leaves it open",
+     FIELD(layout), .choices = kge_layouts},
     {OPT_FLAG, 'q', "quiet", NULL, "print only errors on stderr", FIELD(is_quiet)},
     {.kind = OPT_END},
 };

@@ -6,7 +6,6 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "cli/kge_verbs.h"
-#include "cli/precision_arg.h"
 #include "cli/tracin_batch.h"
 #include "cli/tracin_job.h"
 #include "cli/tracin_precision.h"
@@ -14,7 +13,6 @@
 #include "cli/tracin_self.h"
 #include "cli/tracin_spread.h"
 #include "cli/tracin_tests.h"
-#include "cli/word_arg.h"
 
 static void tracin_defaults(void *request)
 {
@@ -22,32 +20,12 @@ static void tracin_defaults(void *request)
     kge_filter_defaults(&ask->filter);
 }
 
-static int mode_store(struct str text, void *field, struct err *err)
-{
-    static const struct word_arg words[] = {
-        {"test", MODE_TEST}, {"self", MODE_SELF}, {"single", MODE_SINGLE}};
-    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
-    *(enum tracin_mode *)field = (enum tracin_mode)value;
-    return rc;
-}
-
-static int order_store(struct str text, void *field, struct err *err)
-{
-    static const struct word_arg words[] = {{"magnitude", TRACIN_BY_MAGNITUDE},
-                                            {"value", TRACIN_BY_VALUE}};
-    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
-    *(enum tracin_order *)field = (enum tracin_order)value;
-    return rc;
-}
-
-static int triples_order_store(struct str text, void *field, struct err *err)
-{
-    static const struct word_arg words[] = {{"file", TRIPLES_AS_IN_FILES},
-                                            {"pykeen", TRIPLES_AS_IN_PYKEEN}};
-    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
-    *(enum triples_order *)field = (enum triples_order)value;
-    return rc;
-}
+static const struct choice modes[] = {
+    {"test", MODE_TEST}, {"self", MODE_SELF}, {"single", MODE_SINGLE}, {0}};
+static const struct choice orders[] = {
+    {"magnitude", TRACIN_BY_MAGNITUDE}, {"value", TRACIN_BY_VALUE}, {0}};
+static const struct choice triples_orders[] = {
+    {"file", TRIPLES_AS_IN_FILES}, {"pykeen", TRIPLES_AS_IN_PYKEEN}, {0}};
 
 /* ---- where the results go ---- */
 
@@ -309,32 +287,32 @@ static const struct opt tracin_opts[] = {
     KGE_FILES_OPTS(struct tracin_request),
     KGE_LABELS_OPTS(struct tracin_request),
     {OPT_HEADING, .help = "What is asked"},
-    {OPT_PARSE, 0, "mode", "NAME",
+    {OPT_CHOICE, 0, "mode", "NAME",
      "test: every test triple (default); single: those of --test-indices; self: every training "
      "triple on itself",
-     FIELD(mode), .parse = mode_store},
+     FIELD(mode), .choices = modes},
     {OPT_WORDS, 0, "test-indices", "N...",
      "places in --test, from 0, as words or with commas (default 0)", FIELD(test_indices)},
     {OPT_WORDS, 0, "test-triple", "H R T",
      "this test triple instead of --test: its names or their indices, or a FILE with one triple",
      FIELD(test_triple), .max = 3},
-    {OPT_PARSE, 0, "triples-order", "NAME",
+    {OPT_CHOICE, 0, "triples-order", "NAME",
      "order of --train and --test: file, as their lines come (default), or pykeen, sorted by index, "
      "each triple once, as PyKEEN counts them for --test-indices",
-     FIELD(triples_order), .parse = triples_order_store},
+     FIELD(triples_order), .choices = triples_orders},
     {OPT_U64, 0, "max-test-triples", "N", "the first N test triples only", FIELD(max_test_triples),
      1},
     {OPT_U64, 0, "top-k", "N", "the N strongest of each test triple (default: all)", FIELD(top_k),
      1, UINT32_MAX},
-    {OPT_PARSE, 0, "order", "NAME",
+    {OPT_CHOICE, 0, "order", "NAME",
      "strongest by magnitude (default), or by value: what helped first, what hurt last",
-     FIELD(order), .parse = order_store},
+     FIELD(order), .choices = orders},
     {OPT_HEADING, .help = "Model"},
     KGE_MODELS_OPTS(struct tracin_request),
-    {OPT_PARSE, 0, "precision", "NAME",
+    {OPT_CHOICE, 0, "precision", "NAME",
      "number format of the factors in the largest products: fp32 (default), bf16 or fp16; sums stay "
      "float32, and the error is measured and printed",
-     FIELD(precision), .parse = precision_store},
+     FIELD(precision), .choices = kge_precisions},
     {OPT_TEXT, 'g', "gpus", "SPEC",
      "compute on these devices, with one worker each, by muster map: all, 0,2-3, any:4, cpu:N "
      "(default: in this process)",

@@ -11,7 +11,6 @@
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
 #include "cli/no_effect.h"
-#include "cli/precision_arg.h"
 #include "cli/train_job.h"
 #include "cli/train_launch.h"
 #include "cli/train_ranks.h"
@@ -238,10 +237,10 @@ static const struct opt train_opts[] = {
      1 << 10},
     {OPT_U64, 0, "kernel-width", "N", "width of a filter, if not square", FIELD(kernel_width), 1,
      1 << 10},
-    {OPT_PARSE, 0, "layout", "NAME",
+    {OPT_CHOICE, 0, "layout", "NAME",
      "head and relation side by side (width, default) or one below the other (height, as the paper "
      "and PyKEEN)",
-     FIELD(layout), .parse = kge_layout_store},
+     FIELD(layout), .choices = kge_layouts},
     {OPT_FLAG, 0, "entity-bias", NULL, "a bias for each entity, as the paper and PyKEEN",
      FIELD(has_entity_bias)},
     {OPT_FLAG, 0, "reciprocal", NULL,
@@ -294,10 +293,10 @@ static const struct opt train_opts[] = {
     {OPT_HEADING, .help = "Computing"},
     {OPT_TEXT, 0, "backend", "NAME",
      "blas, ref or cuda (default: the faster of the first two that is here)", FIELD(backend)},
-    {OPT_PARSE, 0, "precision", "NAME",
+    {OPT_CHOICE, 0, "precision", "NAME",
      "number format of the factors in the largest products: fp32 (default), bf16 or fp16; all else "
      "stays float32, and the error is measured and printed",
-     FIELD(job.train.mode.format), .parse = precision_store},
+     FIELD(job.train.mode.format), .choices = kge_precisions},
     {OPT_U64, 0, "threads", "N",
      "number of threads (default: one per processor, of a rank OMP_NUM_THREADS); the results do "
      "not depend on it",

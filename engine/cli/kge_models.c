@@ -6,7 +6,6 @@
 #include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "cli/word_arg.h"
 #include "num/thread_pool.h"
 
 enum {
@@ -28,30 +27,12 @@ void kge_model_say(const struct app *app, const struct conve *model)
         say(app, "%s has no batch norm, and is computed without", model->path);
 }
 
-int kge_layout_store(struct str text, void *field, struct err *err)
-{
-    static const struct word_arg words[] = {{"width", LAYOUT_WIDTH}, {"height", LAYOUT_HEIGHT}};
-    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
-    *(enum conve_layout *)field = (enum conve_layout)value;
-    return rc;
-}
-
-int kge_loss_store(struct str text, void *field, struct err *err)
-{
-    static const struct word_arg words[] = {{"positive", TRACIN_POSITIVE},
-                                            {"one-vs-all", TRACIN_ONE_VS_ALL}};
-    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
-    *(enum tracin_loss *)field = (enum tracin_loss)value;
-    return rc;
-}
-
-int kge_dtype_store(struct str text, void *field, struct err *err)
-{
-    static const struct word_arg words[] = {{"float32", NUM_F32}, {"float64", NUM_F64}};
-    int value = 0, rc = word_arg_parse(text, words, countof(words), &value, err);
-    *(enum num_dtype *)field = (enum num_dtype)value;
-    return rc;
-}
+const struct choice kge_layouts[] = {{"width", LAYOUT_WIDTH}, {"height", LAYOUT_HEIGHT}, {0}};
+const struct choice kge_losses[] = {
+    {"positive", TRACIN_POSITIVE}, {"one-vs-all", TRACIN_ONE_VS_ALL}, {0}};
+const struct choice kge_dtypes[] = {{"float32", NUM_F32}, {"float64", NUM_F64}, {0}};
+const struct choice kge_precisions[] = {
+    {"fp32", NUM_FULL}, {"bf16", NUM_BF16}, {"fp16", NUM_FP16}, {0}};
 
 static void learning_rate_add(struct kge_models *models, double rate)
 {

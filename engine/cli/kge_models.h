@@ -24,9 +24,7 @@ struct kge_models_ask {
     uint64_t n_threads, memory_bytes;
 };
 
-int kge_layout_store(struct str text, void *field, struct err *err);
-int kge_loss_store(struct str text, void *field, struct err *err);
-int kge_dtype_store(struct str text, void *field, struct err *err);
+extern const struct choice kge_layouts[], kge_losses[], kge_dtypes[], kge_precisions[];
 
 /* Rows of an option table, for a request with a member `struct kge_models_ask models`. */
 #define KGE_MODELS_OPTS(request)                                                                     \
@@ -57,13 +55,13 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .offset = offsetof(request, models.embedding_width),                                        \
          .min = 1,                                                                                   \
          .max = UINT32_MAX},                                                                         \
-        {.kind = OPT_PARSE,                                                                          \
+        {.kind = OPT_CHOICE,                                                                         \
          .name = "layout",                                                                           \
          .arg = "NAME",                                                                              \
          .help = "head and relation side by side (width) or one below the other (height), where "    \
                  "the checkpoint leaves it open",                                                    \
          .offset = offsetof(request, models.layout),                                                 \
-         .parse = kge_layout_store},                                                                 \
+         .choices = kge_layouts},                                                                    \
         {.kind = OPT_TEXT,                                                                           \
          .name = "layers",                                                                           \
          .arg = "NAME[,NAME]...",                                                                    \
@@ -96,14 +94,14 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .arg = "NAME...",                                                                           \
          .help = "as --layers; names separated by spaces, as in TiePin, or by commas",               \
          .offset = offsetof(request, models.layer_names)},                                           \
-        {.kind = OPT_PARSE,                                                                          \
+        {.kind = OPT_CHOICE,                                                                         \
          .name = "loss",                                                                             \
          .arg = "NAME",                                                                              \
          .help =                                                                                     \
              "loss: positive, that of the triple alone as in TiePin (default); one-vs-all, against " \
              "all other tails, as in the training of its models",                                    \
          .offset = offsetof(request, models.loss),                                                   \
-         .parse = kge_loss_store},                                                                   \
+         .choices = kge_losses},                                                                     \
         {.kind = OPT_TEXT,                                                                           \
          .name = "label-smoothing",                                                                  \
          .arg = "X",                                                                                 \
@@ -121,12 +119,12 @@ int kge_dtype_store(struct str text, void *field, struct err *err);
          .help =                                                                                     \
              "cpu (default), or cuda: a GPU if one can be used, otherwise a message says why not",   \
          .offset = offsetof(request, models.device)},                                                \
-        {.kind = OPT_PARSE,                                                                          \
+        {.kind = OPT_CHOICE,                                                                         \
          .name = "dtype",                                                                            \
          .arg = "NAME",                                                                              \
          .help = "float32 (default) or float64",                                                     \
          .offset = offsetof(request, models.dtype),                                                  \
-         .parse = kge_dtype_store},                                                                  \
+         .choices = kge_dtypes},                                                                     \
         {.kind = OPT_U64,                                                                            \
          .name = "threads",                                                                          \
          .arg = "N",                                                                                 \

@@ -2,7 +2,6 @@
 #include "cli/tracin_precision.h"
 
 #include "base/xalloc.h"
-#include "cli/precision_arg.h"
 #include "tracin/rounding.h"
 
 int tracin_precision_check(const struct tracin_request *ask, struct err *err)
@@ -24,7 +23,7 @@ void tracin_precision_report(const struct tracin_request *ask, const struct app 
     struct err err = {0};
     struct tracin_opts opts = models->opts;
     struct tracin_test *tests = xcalloc(data->test.n, sizeof(*tests));
-    const char *name = precision_name(ask->precision);
+    const char *name = choice_word(kge_precisions, (int)ask->precision);
     for (size_t i = 0; i < data->test.n; i++)
         tests[i].triple = data->test.at[i];
     opts.order = ask->order;

@@ -13,7 +13,6 @@
 #include "base/xalloc.h"
 #include "cli/eval_scorer.h"
 #include "cli/kge_models.h"
-#include "cli/precision_arg.h"
 #include "cli/train_folder.h"
 #include "cli/train_precision.h"
 #include "cli/train_ranks.h"
@@ -58,7 +57,8 @@ static void settings_add(struct train_job *job)
              dropout[DROPOUT_INPUT], dropout[DROPOUT_FEATURES], dropout[DROPOUT_OUTPUT],
              train->seed, job->questions.n, triples_hash(&job->questions));
     if (train->mode.format != NUM_FULL)
-        buf_addf(&job->settings, " precision=%s", precision_name(train->mode.format));
+        buf_addf(&job->settings, " precision=%s",
+                 choice_word(kge_precisions, (int)train->mode.format));
 }
 
 /* On processors nothing depends on it. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/train_precision.h"
+#include "cli/kge_models.h"
 
-#include "cli/precision_arg.h"
 #include "train/rounding.h"
 
 void train_precision_report(struct trainer *trainer, const struct app *app)
 {
     struct train_rounding error;
     struct err err = {0};
-    const char *name = precision_name(trainer->opts.mode.format);
+    const char *name = choice_word(kge_precisions, (int)trainer->opts.mode.format);
     if (trainer->opts.mode.format == NUM_FULL)
         return;
     if (train_rounding_measure(trainer, &error, &err) != 0)

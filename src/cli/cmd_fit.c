@@ -45,69 +45,14 @@ static bool margin_text(const void *field, struct buf *out)
     return margin->is_given;
 }
 
-/* A word of a short list; the field is an enum, or a bool for two words. */
-struct choice {
-    const char *words[4];
-};
-
-static int choice_store(struct str text, const struct choice *choice, size_t *out, struct err *err)
-{
-    cleanup_buf struct buf all = BUF_INIT;
-    for (size_t i = 0; i < countof(choice->words) && choice->words[i]; i++) {
-        *out = i;
-        if (str_equal(text, str_of(choice->words[i])))
-            return 0;
-        buf_addf(&all, "%s%s", i > 0 ? ", " : "", choice->words[i]);
-    }
-    return fail(err, ERR_USAGE, "expected %s, found '%.*s'", buf_text(&all), (int)text.len,
-                text.at);
-}
-
-static const struct choice purposes = {{"inference", "training"}};
-static const struct choice optimizers = {{"adam", "adam8bit", "sgd", "none"}};
-static const struct choice recomputes = {{"none", "selective", "full"}};
-
-static int purpose_store(struct str text, void *field, struct err *err)
-{
-    size_t which = 0;
-    int rc = choice_store(text, &purposes, &which, err);
-    *(bool *)field = which == 1;
-    return rc;
-}
-
-static bool purpose_text(const void *field, struct buf *out)
-{
-    buf_add_text(out, purposes.words[*(const bool *)field]);
-    return true;
-}
-
-static int optimizer_store(struct str text, void *field, struct err *err)
-{
-    size_t which = 0;
-    int rc = choice_store(text, &optimizers, &which, err);
-    *(enum estimate_optimizer *)field = (enum estimate_optimizer)which;
-    return rc;
-}
-
-static bool optimizer_text(const void *field, struct buf *out)
-{
-    buf_add_text(out, optimizers.words[*(const enum estimate_optimizer *)field]);
-    return true;
-}
-
-static int recompute_store(struct str text, void *field, struct err *err)
-{
-    size_t which = 0;
-    int rc = choice_store(text, &recomputes, &which, err);
-    *(enum estimate_recompute *)field = (enum estimate_recompute)which;
-    return rc;
-}
-
-static bool recompute_text(const void *field, struct buf *out)
-{
-    buf_add_text(out, recomputes.words[*(const enum estimate_recompute *)field]);
-    return true;
-}
+static const struct choice purposes[] = {{"inference", false}, {"training", true}, {0}};
+static const struct choice optimizers[] = {{"adam", OPTIMIZER_ADAM},
+                                           {"adam8bit", OPTIMIZER_ADAM8BIT},
+                                           {"sgd", OPTIMIZER_SGD},
+                                           {"none", OPTIMIZER_NONE},
+                                           {0}};
+static const struct choice recomputes[] = {
+    {"none", RECOMPUTE_NONE}, {"selective", RECOMPUTE_SELECTIVE}, {"full", RECOMPUTE_FULL}, {0}};
 
 /* ---- what it does ---- */
 
@@ -233,11 +178,11 @@ static const struct opt fit_opts[] = {
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct fit_options, is_quiet)},
     {OPT_HEADING, .help = "Estimate from the headers of a model"},
     {OPT_PATH, 0, "estimate", "MODEL", "run nothing: compute the memory that a model needs, from a file .safetensors, .bin, .pt or .gguf, or the folder of a model with config.json", ESTIMATE(model)},
-    {OPT_PARSE, 0, "for", "inference|training", "weights and KV cache, or weights, gradients, optimizer and activations (default inference)", ESTIMATE(of.is_training), .parse = purpose_store, .format = purpose_text},
+    {OPT_EITHER, 0, "for", "inference|training", "weights and KV cache, or weights, gradients, optimizer and activations (default inference)", ESTIMATE(of.is_training), .choices = purposes},
     {OPT_U64, 0, "context", "N", "tokens of a sequence (default: those of config.json, at most 4096)", ESTIMATE(of.context), 1, 1000000000},
     {OPT_U64, 0, "batch", "N", "sequences at a time (default 1)", ESTIMATE(of.batch), 1, 1000000000},
-    {OPT_PARSE, 0, "optimizer", "NAME", "adam, adam8bit, sgd (with momentum) or none (default adam)", ESTIMATE(of.optimizer), .parse = optimizer_store, .format = optimizer_text},
-    {OPT_PARSE, 0, "recompute", "HOW", "activations that the backward pass computes again: none, selective (also for FlashAttention) or full (default selective)", ESTIMATE(of.recompute), .parse = recompute_store, .format = recompute_text},
+    {OPT_CHOICE, 0, "optimizer", "NAME", "adam, adam8bit, sgd (with momentum) or none (default adam)", ESTIMATE(of.optimizer), .choices = optimizers},
+    {OPT_CHOICE, 0, "recompute", "HOW", "activations that the backward pass computes again: none, selective (also for FlashAttention) or full (default selective)", ESTIMATE(of.recompute), .choices = recomputes},
     {OPT_SIZE, 0, "device-memory", "SIZE", "say whether it fits on a device with so much memory; -g says it for devices of this machine", ESTIMATE(device_bytes)},
     {OPT_END},
 };

@@ -25,37 +25,11 @@ static int choice_store(struct str text, void *field, struct err *err)
     return std_choice_parse(text, field, err);
 }
 
-static int exit_code_store(struct str text, void *field, struct err *err)
-{
-    bool is_torchruns = str_equal(text, STR("torchrun"));
-    if (!is_torchruns && !str_equal(text, STR("rank")))
-        return fail(err, ERR_USAGE, "expected rank or torchrun, found '%.*s'", (int)text.len,
-                    text.at);
-    *(bool *)field = is_torchruns;
-    return 0;
-}
-
-static int on_hang_store(struct str text, void *field, struct err *err)
-{
-    bool ends = str_equal(text, STR("end"));
-    if (!ends && !str_equal(text, STR("report")))
-        return fail(err, ERR_USAGE, "expected report or end, found '%.*s'", (int)text.len, text.at);
-    *(bool *)field = ends;
-    return 0;
-}
-
-static int fold_store(struct str text, void *field, struct err *err)
-{
-    static const char *const names[] = {
-        [FOLD_ON_TERMINAL] = "auto", [FOLD_ALWAYS] = "always", [FOLD_NEVER] = "never"};
-    for (size_t i = 0; i < countof(names); i++)
-        if (str_equal(text, str_of(names[i]))) {
-            *(enum launch_fold *)field = (enum launch_fold)i;
-            return 0;
-        }
-    return fail(err, ERR_USAGE, "expected auto, always or never, found '%.*s'", (int)text.len,
-                text.at);
-}
+static const struct choice exit_codes[] = {{"rank", false}, {"torchrun", true}, {0}};
+static const struct choice hang_ends[] = {{"report", false}, {"end", true}, {0}};
+static const struct choice folds[] = {
+    {"auto", FOLD_ON_TERMINAL}, {"always", FOLD_ALWAYS}, {"never", FOLD_NEVER}, {0}};
+static const struct choice start_methods[] = {{"spawn"}, {"fork"}, {"forkserver"}, {0}};
 
 /* What has no effect here is refused if torchrun refuses it. */
 static int seconds_check(struct str text, void *field, struct err *err)
@@ -63,17 +37,6 @@ static int seconds_check(struct str text, void *field, struct err *err)
     double ignored;
     (void)field;
     return double_parse(text, &ignored, err);
-}
-
-static int start_method_check(struct str text, void *field, struct err *err)
-{
-    static const char *const methods[] = {"spawn", "fork", "forkserver"};
-    (void)field;
-    for (size_t i = 0; i < countof(methods); i++)
-        if (str_equal(text, str_of(methods[i])))
-            return 0;
-    return fail(err, ERR_USAGE, "expected spawn, fork or forkserver, found '%.*s'", (int)text.len,
-                text.at);
 }
 
 static int threads_store(struct str text, void *field, struct err *err)
@@ -91,17 +54,13 @@ static int final_statuses_store(struct str text, void *field, struct err *err)
     return final_statuses_parse(text, field, err);
 }
 
-static int binding_store(struct str text, void *field, struct err *err)
-{
-    return numa_binding_parse(text, field, err);
-}
-
 struct launch_options {
     struct launch_request request;
     bool uses_env, is_quiet;
     struct meeting_options meeting;
     struct accelerate_options accelerate;
     const char *unused; /* what torchrun reads, and what has no meaning here */
+    int start_method;   /* so too */
 };
 
 /* The script's arguments as torch.distributed.launch gives them. */
@@ -240,7 +199,7 @@ static const struct opt launch_opts[] = {
     {OPT_FLAG, 0, "pass-local-rank", NULL, "add --local-rank=N before the script's arguments, as python -m torch.distributed.launch does", FIELD(passes_local_rank)},
     {OPT_FLAG, 0, "use-env", NULL, "as of torch.distributed.launch: undoes --pass-local-rank; LOCAL_RANK is in the environment in any case", OPTION(uses_env)},
     {OPT_FLAG, 0, "virtual-local-rank", NULL, "each rank sees one device, and has LOCAL_RANK 0", FIELD(is_virtual)},
-    {OPT_PARSE, 0, "numa-binding", "WHERE", "bind each rank to CPUs near its GPU: node, those of its NUMA node; socket, those of all nodes of its socket; exclusive, an even share of the node's cores, which no other rank has; core-complex, cores that share a last-level cache; ranks without GPUs are spread over the nodes", FIELD(cpus.binding), .parse = binding_store},
+    {OPT_CHOICE, 0, "numa-binding", "WHERE", "bind each rank to CPUs near its GPU: node, those of its NUMA node; socket, those of all nodes of its socket; exclusive, an even share of the node's cores, which no other rank has; core-complex, cores that share a last-level cache; ranks without GPUs are spread over the nodes", FIELD(cpus.binding), .choices = numa_bindings},
     {OPT_PARSE, 0, "threads", "N", "OMP_NUM_THREADS of each rank: a number, or share, the cores that the ranks may use, divided among them (default: what is set; if nothing is, 1 for each of several ranks)", FIELD(cpus.threads), .parse = threads_store},
     {OPT_TEXT, 0, "role", "NAME", "the role of the ranks (default default)", FIELD(role)},
     ENVIRONMENT_OPTS(FIELD(environment)),
@@ -267,10 +226,10 @@ static const struct opt launch_opts[] = {
     {OPT_U64, 0, "gpus-min", "N", "start again with N devices of --gpus or more, and a rank on each, if others are lost; one that answers again is used from the next start on (default: all)", FIELD(restarts.gpus_min), 1, SEAT_DEVICES_MAX},
     {OPT_DURATION, 0, "wait-after-first", "DURATION", "how long the other ranks may run after the first one has ended with status 0; longer is a failure (default: no limit)", FIELD(linger_ms)},
     {OPT_DURATION, 0, "hang-after", "DURATION", "when no rank has printed anything for so long, look whether some stand still, and print which ranks, and where they stand; 0: never (default 5m)", FIELD(hang.after_ms)},
-    {OPT_PARSE, 0, "on-hang", "WHAT", "report: print the hang, and let the ranks go on (default); end: the hang is a failure, with status 124", FIELD(hang.ends), .parse = on_hang_store},
+    {OPT_EITHER, 0, "on-hang", "WHAT", "report: print the hang, and let the ranks go on (default); end: the hang is a failure, with status 124", FIELD(hang.ends), .choices = hang_ends},
     {OPT_DURATION, 0, "shutdown-timeout", "DURATION", "time between SIGTERM and SIGKILL when ranks are ended (default TORCH_ELASTIC_SHUTDOWN_TIMEOUT, in seconds, or 30s)", FIELD(grace_ms)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all ranks after this time (exit status 124); of several machines, the one that leads counts", FIELD(limit_ms)},
-    {OPT_PARSE, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .parse = exit_code_store},
+    {OPT_EITHER, 0, "exit-code", "WHOSE", "the status after a failure: rank, that of the rank that ended first without success (default); torchrun, always 1", FIELD(fails_with_one), .choices = exit_codes},
     {OPT_TEXT, 0, "signals-to-handle", "NAMES", "signals that end the ranks, which get the same signal: of SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 (default TORCHELASTIC_SIGNALS_TO_HANDLE, or the first four)", FIELD(signals.names)},
     {OPT_PARSE, 0, "monitor-interval", "SECONDS", "has no effect: the end of a rank is known at once", UNUSED, .parse = seconds_check},
     {OPT_HEADING, .help = "Output"},
@@ -280,10 +239,10 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "local-ranks-filter", "RANKS", "show the output of these local ranks only: 0,2", FIELD(shown.ranks)},
     {OPT_TEXT, 0, "duplicate-stdout-filters", "TEXT,...", "copy lines of stdout in which one of these texts occurs, of all ranks that --tee copies and that are shown, into filtered_stdout.log beside the folders of the ranks; ,, is a comma", FIELD(copied.out)},
     {OPT_TEXT, 0, "duplicate-stderr-filters", "TEXT,...", "the same of stderr, into filtered_stderr.log", FIELD(copied.errors)},
-    {OPT_PARSE, 0, "fold", "WHEN", "show lines that several ranks print on stderr once, and say how many did: auto, on a terminal (default); always; never", FIELD(shown.fold), .parse = fold_store},
+    {OPT_CHOICE, 0, "fold", "WHEN", "show lines that several ranks print on stderr once, and say how many did: auto, on a terminal (default); always; never", FIELD(shown.fold), .choices = folds},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
     {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
-    {OPT_PARSE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", UNUSED, .parse = start_method_check},
+    {OPT_CHOICE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", OPTION(start_method), .choices = start_methods},
     {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED},
     ACCELERATE_OPTS(offsetof(struct launch_options, accelerate)),
     {OPT_END},

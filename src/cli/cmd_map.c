@@ -7,7 +7,6 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
-#include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
 #include "cli/verbs.h"
@@ -28,20 +27,9 @@ struct map_options {
 
 #define FIELD(name) offsetof(struct map_options, request.name)
 
-static int visible_store(struct str text, void *field, struct err *err)
-{
-    bool uuid = str_equal(text, STR("uuid"));
-    if (!uuid && !str_equal(text, STR("index")))
-        return fail(err, ERR_USAGE, "expected index or uuid, found '%.*s'", (int)text.len, text.at);
-    *(enum visible_mode *)field = uuid ? VISIBLE_UUID : VISIBLE_INDEX;
-    return 0;
-}
-
-static bool visible_text(const void *field, struct buf *out)
-{
-    buf_add_text(out, *(const enum visible_mode *)field == VISIBLE_UUID ? "uuid" : "index");
-    return true;
-}
+static const struct choice visible_names[] = {
+    {"index", VISIBLE_INDEX}, {"uuid", VISIBLE_UUID}, {0}};
+static const struct choice orders[] = {{"input", false}, {"any", true}, {0}};
 
 enum {
     BATCH_MAX = 100000
@@ -64,21 +52,6 @@ static bool batch_text(const void *field, struct buf *out)
     else
         buf_addf(out, "%lu", batch);
     return batch > 0;
-}
-
-static int order_store(struct str text, void *field, struct err *err)
-{
-    bool any = str_equal(text, STR("any"));
-    if (!any && !str_equal(text, STR("input")))
-        return fail(err, ERR_USAGE, "expected input or any, found '%.*s'", (int)text.len, text.at);
-    *(bool *)field = any;
-    return 0;
-}
-
-static bool order_text(const void *field, struct buf *out)
-{
-    buf_add_text(out, *(const bool *)field ? "any" : "input");
-    return true;
 }
 
 /* "12" or "5%". `field` is failures_max; failures_percent follows it. */
@@ -149,7 +122,7 @@ static bool log_level_text(const void *field, struct buf *out)
     ALLOCATION_OPTS(FIELD(allocation)),                                                                                \
     {OPT_FLAG, 0, "grow", NULL, "while the run lasts, take devices that become free as well, on every host of the run (with -g free, the default)", FIELD(allocation.grows)}, \
     ENVIRONMENT_OPTS(FIELD(environment)),                                                                              \
-    {OPT_PARSE, 0, "visible", "index|uuid", "name a worker's devices by index or by UUID in CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES (default index; MIG instances always by UUID)", FIELD(allocation.visible), .parse = visible_store, .format = visible_text}, \
+    {OPT_CHOICE, 0, "visible", "index|uuid", "name a worker's devices by index or by UUID in CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES (default index; MIG instances always by UUID)", FIELD(allocation.visible), .choices = visible_names}, \
     {OPT_U64, 0, "loading", "N", "let at most N workers load their model at the same time (default: no limit)", FIELD(schedule.loading_max), 1, 65535}, \
     {OPT_DURATION, 0, "stagger", "DURATION", "shortest time between the starts of two workers, such as 1s for programs whose file names hold the time in seconds (default 0)", FIELD(schedule.stagger_ms)}, \
     {OPT_FLAG, 0, "channel-path", NULL, "set MUSTER_CHANNEL to the path of a socket instead of a descriptor, for workers in containers", FIELD(channel_path)}, \
@@ -196,13 +169,13 @@ static const struct opt map_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged results go; - is standard output", FIELD(out_path)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
-    {OPT_PARSE, 0, "format", "FORMAT", "format of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .parse = record_format_store, .format = record_format_text},
-    {OPT_PARSE, 0, "format-out", "FORMAT", "format of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .parse = out_format_store, .format = out_format_text},
+    {OPT_CHOICE, 0, "format", "FORMAT", "format of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .choices = record_formats},
+    {OPT_CHOICE, 0, "format-out", "FORMAT", "format of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .choices = out_formats},
     {OPT_FLAG, 0, "raw", NULL, "hand records to a filter as they stand, without conversion or checks", FIELD(is_raw)},
     {OPT_U64, 'n', "limit", "N", "only the first N items", FIELD(limit), 1, 0},
     {OPT_FLAG, 'j', "join", NULL, "add the fields of the input's record to each result", FIELD(join)},
     {OPT_TEXT, 'k', "key", "FIELD", "match results to items by this field, which each result must hold; results may then come in any order", FIELD(key_field)},
-    {OPT_PARSE, 0, "order", "input|any", "order of the output: that of the input, or as results arrive (default input)", FIELD(any_order), .parse = order_store, .format = order_text},
+    {OPT_EITHER, 0, "order", "input|any", "order of the output: that of the input, or as results arrive (default input)", FIELD(any_order), .choices = orders},
     {OPT_HEADING, .help = "Shard commands"},
     {OPT_U64, 0, "items", "N", "number of items, if the program opens its own data and takes a range by {start} and {count}", FIELD(shards.n_items), 1, 0},
     {OPT_U64, 0, "shards", "N", "cut the items into N shards (default: as many as workers)", FIELD(shards.n_shards), 1, 1000000},

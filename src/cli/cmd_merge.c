@@ -12,7 +12,6 @@
 #include "base/parse.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
-#include "cli/format_arg.h"
 #include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
@@ -331,8 +330,8 @@ static const struct opt merge_opts[] = {
     {OPT_HEADING, .help = "Input and output"},
     {OPT_TEXT, 'o', "output", "FILE", "where the merged records or tensors go; - is standard output, for records only", FIELD(out_path)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(force)},
-    {OPT_PARSE, 0, "format", "FORMAT", "format of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .parse = record_format_store},
-    {OPT_PARSE, 0, "format-out", "FORMAT", "format of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .parse = out_format_store},
+    {OPT_CHOICE, 0, "format", "FORMAT", "format of the files: lines, jsonl, json, csv, tsv (default: by extension, else by the first bytes)", FIELD(format), .choices = record_formats},
+    {OPT_CHOICE, 0, "format-out", "FORMAT", "format of the output: lines, jsonl, json, csv, tsv (default: by extension, else as the files are)", FIELD(format_out), .choices = out_formats},
     {OPT_FLAG, 'u', "union", NULL, "accept files with different columns; a column that a file lacks is empty in its rows", FIELD(options.is_union)},
     {OPT_HEADING, .help = "What must hold"},
     {OPT_TEXT, 'i', "id", "FIELD", "check that every record has this field, and that no two have the same value in it; for .pt files and files of one JSON object each give a path, such as questions.*.question_id", FIELD(options.id_field)},

@@ -26,63 +26,20 @@ struct plan_options {
 
 /* ---- values of options ---- */
 
-struct choice {
-    const char *word;
-    unsigned value;
-};
-
-static int choice_find(struct str text, const struct choice *choices, size_t n, unsigned *out,
-                       struct err *err)
-{
-    cleanup_buf struct buf all = BUF_INIT;
-    for (size_t i = 0; i < n; i++) {
-        if (str_equal(text, str_of(choices[i].word))) {
-            *out = choices[i].value;
-            return 0;
-        }
-        buf_addf(&all, "%s%s", i > 0 ? ", " : "", choices[i].word);
-    }
-    return fail(err, ERR_USAGE, "expected %s, found '%.*s'", buf_text(&all),
-                (int)MIN(text.len, (size_t)40), text.at);
-}
-
 static const struct choice methods[] = {
     {"optimal", PARTITION_OPTIMAL},       {"balanced", PARTITION_BALANCED},
     {"auto", PARTITION_BALANCED},         {"balanced_low_0", PARTITION_BALANCED_LOW_0},
-    {"sequential", PARTITION_SEQUENTIAL},
+    {"sequential", PARTITION_SEQUENTIAL}, {0},
 };
 static const struct choice goals[] = {
     {"memory", PARTITION_LEAST_MEMORY},
     {"stage", PARTITION_LEAST_STAGE},
     {"latency", PARTITION_LEAST_LATENCY},
+    {0},
 };
 static const struct choice types[] = {
-    {"auto", 0}, {"bfloat16", 2}, {"float16", 2}, {"float32", 4}, {"float64", 8},
+    {"auto", 0}, {"bfloat16", 2}, {"float16", 2}, {"float32", 4}, {"float64", 8}, {0},
 };
-
-static int method_store(struct str text, void *field, struct err *err)
-{
-    unsigned value = PARTITION_OPTIMAL;
-    int rc = choice_find(text, methods, countof(methods), &value, err);
-    *(enum partition_method *)field = (enum partition_method)value;
-    return rc;
-}
-
-static int goal_store(struct str text, void *field, struct err *err)
-{
-    unsigned value = PARTITION_LEAST_MEMORY;
-    int rc = choice_find(text, goals, countof(goals), &value, err);
-    *(enum partition_goal *)field = (enum partition_goal)value;
-    return rc;
-}
-
-static int type_store(struct str text, void *field, struct err *err)
-{
-    unsigned value = 0;
-    int rc = choice_find(text, types, countof(types), &value, err);
-    *(uint32_t *)field = value;
-    return rc;
-}
 
 /* ---- what it does ---- */
 
@@ -259,13 +216,13 @@ static const struct opt plan_opts[] = {
     {OPT_FLAG, 0, "disk", NULL, "the rest may be on the disk", DEVICES(has_disk)},
     {OPT_SIZE, 0, "reserve", "SIZE", "memory of each GPU for the driver's context and workspaces (default 512MiB; 0 with Accelerate's methods, for which sizes are max_memory)", FIELD(reserve_bytes)},
     {OPT_HEADING, .help = "The model"},
-    {OPT_PARSE, 0, "dtype", "TYPE", "type in which floats are loaded: float16, bfloat16, float32, or auto, that of config.json, else of the files (default auto)", OF(type_bytes), .parse = type_store},
+    {OPT_CHOICE, 0, "dtype", "TYPE", "type in which floats are loaded: float16, bfloat16, float32, or auto, that of config.json, else of the files (default auto)", OF(type_bytes), .choices = types},
     {OPT_U64, 0, "context", "N", "tokens of a sequence (default: those of config.json, at most 4096)", OF(context), 1, 1000000000},
     {OPT_U64, 0, "batch", "N", "sequences at a time (default 1)", OF(batch), 1, 1000000000},
     {OPT_TEXT, 0, "layout", "MODULES", "the order of modules and which of them are never cut, for an architecture that is not in the table: 'model.embed_tokens model.layers.*! model.norm lm_head=model.embed_tokens'", FIELD(layout)},
     {OPT_HEADING, .help = "The map"},
-    {OPT_PARSE, 0, "method", "NAME", "optimal, or one of Accelerate's: balanced (also auto), balanced_low_0, sequential (default optimal)", OF(method), .parse = method_store},
-    {OPT_PARSE, 0, "goal", "GOAL", "of the optimal map: memory, the fullest GPU as empty as can be; stage, the slowest device as fast as can be; latency, the sum of them (default memory)", OF(goal), .parse = goal_store},
+    {OPT_CHOICE, 0, "method", "NAME", "optimal, or one of Accelerate's: balanced (also auto), balanced_low_0, sequential (default optimal)", OF(method), .choices = methods},
+    {OPT_CHOICE, 0, "goal", "GOAL", "of the optimal map: memory, the fullest GPU as empty as can be; stage, the slowest device as fast as can be; latency, the sum of them (default memory)", OF(goal), .choices = goals},
     {OPT_PATH, 'o', "output", "FILE", "write the device_map, as transformers reads it; - for stdout", FIELD(out)},
     {OPT_PATH, 0, "plot", "FILE", "draw it as SVG", FIELD(plot)},
     {OPT_PATH, 0, "check", "FILE", "make no map: does this one fit the model and the devices?", FIELD(check)},

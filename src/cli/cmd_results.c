@@ -10,7 +10,6 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "cli/format_arg.h"
 #include "cli/run_arg.h"
 #include "data/format.h"
 #include "data/result_merge.h"
@@ -190,12 +189,12 @@ static const struct opt results_opts[] = {
      .arg = "FILE",
      .help = "write to FILE instead of stdout",
      .offset = offsetof(struct results_request, out_path)},
-    {.kind = OPT_PARSE,
+    {.kind = OPT_CHOICE,
      .name = "format-out",
      .arg = "FORMAT",
      .help = "jsonl, json, csv, tsv or lines (default: by FILE's extension)",
      .offset = offsetof(struct results_request, format),
-     .parse = out_format_store},
+     .choices = out_formats},
     {.kind = OPT_FLAG,
      .name = "as-committed",
      .help = "print results in the order in which they were committed, not in input order",

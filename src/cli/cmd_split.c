@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "cli/format_arg.h"
 #include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
 #include "cli/split_tensors.h"
@@ -390,12 +389,12 @@ static const struct opt split_options[] = {
              "cut into more",
      .offset = offsetof(struct split_request, force)},
     {OPT_HEADING, .help = "Other"},
-    {.kind = OPT_PARSE,
+    {.kind = OPT_CHOICE,
      .name = "format",
      .arg = "FORMAT",
      .help = "lines, jsonl, json, csv or tsv (default: by the inputs' extension)",
      .offset = offsetof(struct split_request, format),
-     .parse = record_format_store},
+     .choices = record_formats},
     {.kind = OPT_FLAG,
      .name = "dry-run",
      .help = "read and check everything, print the parts, write nothing",

@@ -25,52 +25,30 @@ static const char *const foreign_extensions[] = {
     ".sqlite3", ".pt",    ".pth",     ".npy", ".npz",  ".safetensors",
 };
 
-static const char *const record_names[] = {[FORMAT_AUTO] = "auto",
-#define X(id, name) [FORMAT_##id] = (name),
-                                           RECORD_FORMATS(X)
+const struct choice record_formats[] = {{"auto", FORMAT_AUTO},
+#define X(id, name) {(name), FORMAT_##id},
+                                        RECORD_FORMATS(X)
 #undef X
+                                            {0}};
+
+const struct choice out_formats[] = {
+    {"auto", OUT_AUTO},
+    {"lines", OUT_LINES},
+    {"jsonl", OUT_JSONL},
+    {"json", OUT_JSON},
+    {"csv", OUT_CSV},
+    {"tsv", OUT_TSV},
+    {0},
 };
-
-static const char *const out_names[] = {
-    [OUT_AUTO] = "auto", [OUT_JSONL] = "jsonl", [OUT_JSON] = "json",
-    [OUT_CSV] = "csv",   [OUT_TSV] = "tsv",     [OUT_LINES] = "lines",
-};
-
-static int name_find(const char *const *names, size_t n_names, struct str text, struct err *err)
-{
-    for (size_t i = 0; i < n_names; i++)
-        if (str_equal(text, str_of(names[i])))
-            return (int)i;
-    return fail(err, ERR_USAGE, "unknown format '%.*s' (lines, jsonl, json, csv and tsv are known)",
-                (int)MIN(text.len, (size_t)60), text.at);
-}
-
-int record_format_parse(struct str text, enum record_format *out, struct err *err)
-{
-    int found = name_find(record_names, countof(record_names), text, err);
-    if (found < 0)
-        return found;
-    *out = (enum record_format)found;
-    return 0;
-}
 
 const char *record_format_name(enum record_format format)
 {
-    return record_names[format];
-}
-
-int out_format_parse(struct str text, enum out_format *out, struct err *err)
-{
-    int found = name_find(out_names, countof(out_names), text, err);
-    if (found < 0)
-        return found;
-    *out = (enum out_format)found;
-    return 0;
+    return choice_word(record_formats, (int)format);
 }
 
 const char *out_format_name(enum out_format format)
 {
-    return out_names[format];
+    return choice_word(out_formats, (int)format);
 }
 
 static bool has_extension(struct str name, const char *extension)

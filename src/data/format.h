@@ -5,8 +5,7 @@
  */
 #pragma once
 
-#include "base/buf.h"
-#include "base/err.h"
+#include "base/choice.h"
 
 /* id, name */
 #define RECORD_FORMATS(X) \
@@ -22,7 +21,7 @@ enum record_format {
     RECORD_FORMATS(X)
 #undef X
 };
-MUST_CHECK int record_format_parse(struct str text, enum record_format *out, struct err *err);
+extern const struct choice record_formats[];
 const char *record_format_name(enum record_format format);
 enum record_format record_format_of_path(const char *path);
 
@@ -34,7 +33,7 @@ enum out_format {
     OUT_TSV,
     OUT_LINES,
 };
-MUST_CHECK int out_format_parse(struct str text, enum out_format *out, struct err *err);
+extern const struct choice out_formats[];
 const char *out_format_name(enum out_format format);
 enum out_format out_format_of_path(const char *path);
 /* ERR_USAGE if an output of this name would be taken for a file that is no text, such as .parquet or .pt. */

@@ -5,23 +5,11 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 
-static const char *const binding_names[NUMA_BINDINGS] = {
-    [NUMA_BINDING_NODE] = "node",
-    [NUMA_BINDING_SOCKET] = "socket",
-    [NUMA_BINDING_EXCLUSIVE] = "exclusive",
-    [NUMA_BINDING_CORE_COMPLEX] = "core-complex",
-};
-
-int numa_binding_parse(struct str text, enum numa_binding *out, struct err *err)
-{
-    for (enum numa_binding binding = NUMA_BINDING_NODE; binding < NUMA_BINDINGS; binding++)
-        if (str_equal(text, str_of(binding_names[binding]))) {
-            *out = binding;
-            return 0;
-        }
-    return fail(err, ERR_USAGE, "expected node, socket, exclusive or core-complex, found '%.*s'",
-                (int)text.len, text.at);
-}
+const struct choice numa_bindings[] = {{"node", NUMA_BINDING_NODE},
+                                       {"socket", NUMA_BINDING_SOCKET},
+                                       {"exclusive", NUMA_BINDING_EXCLUSIVE},
+                                       {"core-complex", NUMA_BINDING_CORE_COMPLEX},
+                                       {0}};
 
 /* ---- the NUMA nodes of the ranks ---- */
 

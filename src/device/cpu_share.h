@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "base/choice.h"
 #include "device/device.h"
 #include "device/topology.h"
 
@@ -29,8 +30,8 @@ enum {
     CPU_RANKS_MAX = 65536
 };
 
-/* As `--numa-binding` has it. ERR_USAGE. */
-MUST_CHECK int numa_binding_parse(struct str text, enum numa_binding *out, struct err *err);
+/* As `--numa-binding` names them. */
+extern const struct choice numa_bindings[];
 
 /* What is wished for the ranks of a machine. */
 struct cpu_wish {

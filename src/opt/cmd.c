@@ -91,6 +91,17 @@ static int u64_store(const struct opt *opt, struct str text, uint64_t *field, st
     return u64_parse(text, opt->min, opt->max > 0 ? opt->max : UINT64_MAX, field, err);
 }
 
+static int choice_store(const struct opt *opt, struct str text, void *field, struct err *err)
+{
+    int value = 0;
+    int rc = choice_parse(text, opt->choices, &value, err);
+    if (rc == 0 && opt->kind == OPT_EITHER)
+        *(bool *)field = value != 0;
+    else if (rc == 0)
+        *(int *)field = value;
+    return rc;
+}
+
 static int value_store(const struct opt *opt, const char *value, void *request, struct err *err)
 {
     void *field = (char *)request + opt->offset;
@@ -128,6 +139,9 @@ static int value_store(const struct opt *opt, const char *value, void *request, 
         return duration_parse(text, field, err);
     case OPT_PARSE:
         return opt->parse(text, field, err);
+    case OPT_CHOICE:
+    case OPT_EITHER:
+        return choice_store(opt, text, field, err);
     case OPT_END:
     case OPT_HEADING:
     case OPT_ALIAS:

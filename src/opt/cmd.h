@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
+#include "base/choice.h"
 #include "base/env_list.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -42,6 +43,8 @@ enum opt_kind {
     OPT_SIZE,     /* uint64_t field in bytes */
     OPT_DURATION, /* uint64_t field in ms */
     OPT_PARSE,    /* parse() stores into the field; format() is the reverse */
+    OPT_CHOICE,   /* enum field: the value of one of the words of `choices` */
+    OPT_EITHER,   /* bool field, the same: 0 or 1 */
     OPT_ALIAS,    /* another name of the option `same_as`, used by other programs */
 };
 
@@ -61,6 +64,7 @@ struct opt {
     /* OPT_TEXT, OPT_TEXTS: refuses a malformed value (ERR_USAGE) when it is typed; NULL: any is good. */
     int (*check)(const char *value, struct err *err);
     bool is_exact; /* its name is not shortened, and no variable is its default */
+    const struct choice *choices;
 };
 
 /* Options of another program that a verb does not have, though users may type them. */

@@ -6,6 +6,13 @@
 #include "base/xalloc.h"
 #include "opt/cmd.h"
 
+static bool choice_format(const struct opt *opt, int value, struct buf *out)
+{
+    const char *word = choice_word(opt->choices, value);
+    buf_add_text(out, word ? word : "");
+    return word != NULL;
+}
+
 /* Adds a field as the text of an option's value. False: it is not set, and nothing is added. */
 static bool value_format(const struct opt *opt, const void *field, struct buf *out)
 {
@@ -30,6 +37,10 @@ static bool value_format(const struct opt *opt, const void *field, struct buf *o
     case OPT_PARSE:
         ASSERT(opt->format);
         return opt->format(field, out);
+    case OPT_CHOICE:
+        return choice_format(opt, *(const int *)field, out);
+    case OPT_EITHER:
+        return choice_format(opt, *(const bool *)field, out);
     case OPT_TEXTS:
     case OPT_WORDS:
     case OPT_END:

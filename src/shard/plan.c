@@ -169,12 +169,14 @@ static int reading_write(struct session *s, const struct shards *shards, struct 
 static int reading_read(struct session *s, struct shards *shards, struct err *err)
 {
     cleanup_free char *format = NULL, *is_union = NULL;
+    int value = FORMAT_AUTO;
     int rc = store_get(s->shell.store, "shard_format", &format, err);
     if (rc == 0)
         rc = store_get(s->shell.store, "shard_union", &is_union, err);
-    if (rc == 0 && format &&
-        record_format_parse(str_of(format), &shards->kinds[0].format, NULL) != 0)
+    if (rc == 0 && format && choice_parse(str_of(format), record_formats, &value, NULL) != 0)
         rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format", s->shell.run_dir);
+    if (rc == 0 && format)
+        shards->kinds[0].format = (enum record_format)value;
     shards->is_union = is_union && strcmp(is_union, "1") == 0;
     return rc;
 }

@@ -356,7 +356,7 @@ END
     refused "{batch}, {gpu} and {gpu_uuid} only" -- ./train {batch} {start}
     refused "--margin" --margin 200% -- ./train {batch} 1 1 1
     refused "leaves nothing" -g sim:1xFake:1GiB --margin 1GiB -- ./train {batch} 1 1 1
-    refused "expected inference, training, found 'fun'" --estimate x --for fun
+    refused "expected inference or training, found 'fun'" --estimate x --for fun
     refused "give one of --estimate, --list and --forget" --list --forget
     refused "runs no command" --estimate x -- ./train
     [ ! -e starts ]

@@ -207,14 +207,12 @@ static void the_nodes_of_gpus_are_those_of_the_device_list(void **state)
 static void modes_have_the_names_of_torchrun(void **state)
 {
     (void)state;
-    enum numa_binding binding;
-    struct err err = {0};
-    assert_int_equal(numa_binding_parse(STR("core-complex"), &binding, NULL), 0);
-    assert_int_equal(binding, NUMA_BINDING_CORE_COMPLEX);
-    assert_int_equal(numa_binding_parse(STR("exclusive"), &binding, NULL), 0);
-    assert_int_equal(binding, NUMA_BINDING_EXCLUSIVE);
-    assert_int_equal(numa_binding_parse(STR("Node"), &binding, &err), ERR_USAGE);
-    assert_string_equal(err.text, "expected node, socket, exclusive or core-complex, found 'Node'");
+    static const char *const names[] = {"node", "socket", "exclusive", "core-complex"};
+    for (size_t i = 0; i < countof(names); i++) {
+        int binding = NUMA_BINDING_NONE;
+        assert_int_equal(choice_parse(str_of(names[i]), numa_bindings, &binding, NULL), 0);
+        assert_int_equal(binding, NUMA_BINDING_NODE + (int)i);
+    }
 }
 
 int main(void)

@@ -28,20 +28,9 @@
 
 extern const struct cmd cmd_ls, cmd_status, cmd_logs, cmd_stop, cmd_results;
 
-int out_format_parse(struct str text, enum out_format *out, struct err *err)
-{
-    (void)text, (void)err;
-    *out = OUT_JSONL;
-    return 0;
-}
+const struct choice out_formats[] = {{"jsonl", OUT_JSONL}, {0}};
 
 /* Of verbs that are not here. */
-int record_format_parse(struct str text, enum record_format *out, struct err *err)
-{
-    (void)text, (void)out;
-    return fail(err, ERR_USAGE, "no verb about runs has it");
-}
-
 const char *record_format_name(enum record_format format)
 {
     (void)format;
