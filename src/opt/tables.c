@@ -31,6 +31,25 @@ static void options_list(const struct cmd *cmd, struct buf *out)
             buf_addf(out, "--%s ", opt->name);
 }
 
+static void words_list(const struct choice *choices, struct buf *out)
+{
+    for (; choices->word; choices++)
+        buf_addf(out, "%s ", choices->word);
+}
+
+/* Part of a verb's case: the words that the option before the cursor may have. */
+static void bash_choices(const struct cmd *cmd, struct buf *out)
+{
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
+        const struct opt *target = opt_target(cmd, opt);
+        if (!target->choices)
+            continue;
+        buf_addf(out, "            [ \"$before\" != --%s ] || values='", opt->name);
+        words_list(target->choices, out);
+        buf_add_text(out, "'\n");
+    }
+}
+
 /* "_muster", "_muster_kge" */
 static char *function_name(const struct program *program)
 {
@@ -54,10 +73,11 @@ static void bash_print(const struct program *program, struct buf *out)
     cleanup_free char *function = function_name(program);
     int at = program->family ? 2 : 1; /* the index of the verb */
     verbs_list(program, &verbs);
-    buf_addf(out,
-             "%s() {\n"
-             "    local cur=${COMP_WORDS[COMP_CWORD]} words\n",
-             function);
+    buf_addf(
+        out,
+        "%s() {\n"
+        "    local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words values\n",
+        function);
     bash_external(program, out);
     buf_addf(out,
              "    if [ \"$COMP_CWORD\" -eq %d ]; then words='%s'; else\n"
@@ -68,11 +88,14 @@ static void bash_print(const struct program *program, struct buf *out)
             continue;
         buf_addf(out, "        %s) words='", (*cmd)->name);
         options_list(*cmd, out);
-        buf_add_text(out, "' ;;\n");
+        buf_add_text(out, "'\n");
+        bash_choices(*cmd, out);
+        buf_add_text(out, "            ;;\n");
     }
     buf_addf(
         out,
         "        esac\n    fi\n"
+        "    if [ -n \"$values\" ]; then COMPREPLY=($(compgen -W \"$values\" -- \"$cur\")); return; fi\n"
         "    case $cur in\n"
         "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
         "    *) if [ \"$COMP_CWORD\" -eq %d ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
@@ -101,6 +124,21 @@ static void fish_verb(const struct program *program, const char *name, const cha
         buf_addf(out, "complete -c muster -n __fish_use_subcommand -a %s -d '%s'\n", name, summary);
 }
 
+static void fish_option(const struct cmd *cmd, const struct opt *opt, struct buf *out)
+{
+    const struct opt *target = opt_target(cmd, opt);
+    buf_addf(out, "complete -c muster -n '__fish_seen_subcommand_from %s' -l %s%s", cmd->name,
+             opt->name,
+             target->choices ? " -x -a '"
+             : target->arg   ? " -r"
+                             : "");
+    if (target->choices) {
+        words_list(target->choices, out);
+        buf_add_char(out, '\'');
+    }
+    buf_add_char(out, '\n');
+}
+
 static void fish_print(const struct program *program, struct buf *out)
 {
     for (const struct cmd *const *cmd = program->verbs; *cmd; cmd++) {
@@ -109,8 +147,7 @@ static void fish_print(const struct program *program, struct buf *out)
         fish_verb(program, (*cmd)->name, (*cmd)->summary, out);
         for (const struct opt *opt = (*cmd)->opts; opt->kind != OPT_END; opt++)
             if (opt->name)
-                buf_addf(out, "complete -c muster -n '__fish_seen_subcommand_from %s' -l %s%s\n",
-                         (*cmd)->name, opt->name, opt_target(*cmd, opt)->arg ? " -r" : "");
+                fish_option(*cmd, opt, out);
     }
     for (const struct external_verb *verb = program->external_verbs; verb && verb->name; verb++)
         fish_verb(program, verb->name, verb->summary, out);

@@ -50,10 +50,14 @@ refused() {
     run bash -c 'eval "$("$MUSTER" completion bash)"; eval "$("$MUSTER" kge completion bash)"
         COMP_WORDS=(muster kge tracin --test-) COMP_CWORD=3; _muster; echo "${COMPREPLY[*]}"
         COMP_WORDS=(muster kge fi) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
-        COMP_WORDS=(muster kg) COMP_CWORD=1; _muster; echo "${COMPREPLY[*]}"'
+        COMP_WORDS=(muster kg) COMP_CWORD=1; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster kge tracin --mode s) COMP_CWORD=4; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster map --order "") COMP_CWORD=3; _muster; echo "${COMPREPLY[*]}"'
     [ "${lines[0]}" = "--test-indices --test-triple --test-triples" ]
     [ "${lines[1]}" = "filter" ]
     [ "${lines[2]}" = "kge" ]
+    [ "${lines[3]}" = "self single" ]
+    [ "${lines[4]}" = "input any" ]
 }
 
 @test "the command of TiePin's guide works, and what changes nothing is said to" {
