@@ -32,64 +32,28 @@ static bool is_no_matter(const char *name)
     return false;
 }
 
-/* Adds a record: "name=value" and a NUL. */
-static void record_add(struct buf *out, const char *name, const char *value)
+/* The value is a path: one that is named from another folder is the same. */
+static bool is_path(const char *name)
 {
-    buf_addf(out, "%s=%s", name, value);
+    const struct opt *opt = cmd_kge_tracin.opts;
+    while (opt->kind != OPT_END && !(opt->name && strcmp(opt->name, name) == 0))
+        opt++;
+    return opt->kind == OPT_PATH || opt->kind == OPT_TEXTS; /* the latter are checkpoints */
+}
+
+/* Adds a word and a NUL, if it matters: "--name=value", "--name", or a further word of the same option. */
+static void word_add(const char *word, struct buf *out)
+{
+    size_t name_len = strcspn(word, "=");
+    cleanup_free char *name = strncmp(word, "--", 2) == 0 ? xstrndup(word + 2, name_len - 2) : NULL;
+    if (name && is_no_matter(name))
+        return;
+    cleanup_free char *path = name && is_path(name) ? path_absolute(word + name_len + 1) : NULL;
+    if (path)
+        buf_addf(out, "--%s=%s", name, path);
+    else
+        buf_add_text(out, word);
     buf_add_char(out, '\0');
-}
-
-static void path_add(struct buf *out, const char *name, const char *path)
-{
-    cleanup_free char *absolute = path ? path_absolute(path) : NULL;
-    record_add(out, name, absolute ? absolute : "");
-}
-
-static void number_add(struct buf *out, const char *name, uint64_t value)
-{
-    char digits[24];
-    snprintf(digits, sizeof(digits), "%" PRIu64, value);
-    record_add(out, name, digits);
-}
-
-static void option_add(const struct opt *opt, const void *field, struct buf *out)
-{
-    const struct texts *texts = field;
-    const char *text;
-    switch (opt->kind) {
-    case OPT_FLAG:
-    case OPT_UNSET:
-        number_add(out, opt->name, *(const bool *)field);
-        return;
-    case OPT_TEXT:
-        text = *(const char *const *)field;
-        record_add(out, opt->name, text ? text : "");
-        return;
-    case OPT_PATH:
-        path_add(out, opt->name, *(const char *const *)field);
-        return;
-    case OPT_WORDS:
-        for (size_t i = 0; i < texts->len; i++)
-            record_add(out, opt->name, texts->at[i]);
-        return;
-    case OPT_TEXTS: /* checkpoints */
-        for (size_t i = 0; i < texts->len; i++)
-            path_add(out, opt->name, texts->at[i]);
-        return;
-    case OPT_U64:
-    case OPT_SIZE:
-    case OPT_DURATION:
-        number_add(out, opt->name, *(const uint64_t *)field);
-        return;
-    case OPT_PARSE: /* an enum: its number */
-        number_add(out, opt->name, (uint64_t) * (const int *)field);
-        return;
-    case OPT_END:
-    case OPT_HEADING:
-    case OPT_ALIAS:
-        break;
-    }
-    BUG("option kind %d", (int)opt->kind);
 }
 
 static int checkpoint_add(const char *path, struct buf *out, struct err *err)
@@ -105,64 +69,32 @@ static int checkpoint_add(const char *path, struct buf *out, struct err *err)
 
 int spread_options_add(const struct tracin_request *ask, struct buf *out, struct err *err)
 {
+    struct env_list words = {0};
     int rc = 0;
-    for (const struct opt *opt = cmd_kge_tracin.opts; opt->kind != OPT_END; opt++)
-        if (opt->kind != OPT_HEADING && opt->kind != OPT_ALIAS && !is_no_matter(opt->name))
-            option_add(opt, (const char *)ask + opt->offset, out);
+    cmd_words(&cmd_kge_tracin, ask, &words);
+    for (size_t i = 0; i < words.len; i++)
+        word_add(words.at[i], out);
+    env_list_release(&words);
+    word_add("--", out);
     for (size_t i = 0; rc == 0 && i < ask->models.paths.len; i++)
         rc = checkpoint_add(ask->models.paths.at[i], out, err);
     return rc;
-}
-
-static const struct opt *option_find(struct str name)
-{
-    for (const struct opt *opt = cmd_kge_tracin.opts; opt->kind != OPT_END; opt++)
-        if (opt->name && str_equal(name, str_of(opt->name)))
-            return opt;
-    return NULL;
-}
-
-static void text_append(struct texts *texts, const char *text)
-{
-    texts->at = xrealloc(texts->at, (texts->len + 1) * sizeof(*texts->at));
-    texts->at[texts->len++] = text;
-}
-
-static int option_take(const struct opt *opt, const char *value, void *field, struct err *err)
-{
-    uint64_t number = 0;
-    bool is_list = opt->kind == OPT_TEXTS || opt->kind == OPT_WORDS;
-    if (is_list)
-        text_append(field, value);
-    if (opt->kind == OPT_TEXT || opt->kind == OPT_PATH)
-        *(const char **)field = *value ? value : NULL;
-    if (is_list || opt->kind == OPT_TEXT || opt->kind == OPT_PATH)
-        return 0;
-    int rc = u64_parse(str_of(value), 0, UINT64_MAX, &number, err);
-    if (opt->kind == OPT_FLAG || opt->kind == OPT_UNSET)
-        *(bool *)field = number != 0;
-    else if (opt->kind == OPT_PARSE)
-        *(int *)field = (int)number;
-    else
-        *(uint64_t *)field = number;
-    return rc ? wrap(err, rc, "--%s", opt->name) : 0;
 }
 
 int spread_options_read(struct tracin_request *ask, const char *dir, struct buf *bytes,
                         struct err *err)
 {
     cleanup_free char *path = path_join(dir, SPREAD_OPTIONS);
+    cleanup_free char **argv = NULL;
+    int argc = 1; /* the first is the verb's name */
     int rc = file_read(path, SIZE_MAX / 2, bytes, err);
-    struct str rest = buf_str(bytes), record;
     *ask = (struct tracin_request){0};
-    while (rc == 0 && str_next(&rest, '\0', &record)) {
-        const char *equals = memchr(record.at, '=', record.len);
-        const struct opt *opt =
-            equals ? option_find((struct str){record.at, (size_t)(equals - record.at)}) : NULL;
-        if (opt)
-            rc = option_take(opt, equals + 1, (char *)ask + opt->offset, err);
-    }
-    return rc;
+    cmd_kge_tracin.defaults(ask);
+    argv = xcalloc(bytes->len + 1, sizeof(*argv));
+    buf_text(bytes); /* ends the last word, should the file be damaged */
+    for (char *word = bytes->at; word < bytes->at + bytes->len; word += strlen(word) + 1)
+        argv[argc++] = word;
+    return rc ? rc : cmd_overlay(&cmd_kge_tracin, argc, argv, ask, err);
 }
 
 /* ---- the plan ---- */
