@@ -13,11 +13,11 @@
 #include "base/console_text.h"
 #include "base/executable.h"
 #include "base/fs.h"
+#include "base/shell.h"
 #include "base/xalloc.h"
 #include "cli/spread_files.h"
 
 enum {
-    WORDS_MAX = 24,
     LOG_BYTES_MAX = 64 << 20
 };
 
@@ -46,29 +46,6 @@ static const char *const kept_from_map[] = {
     "MUSTER_DRY_RUN",      "MUSTER_RUNS_DIR",      "MUSTER_RETRY_FAILED",  "MUSTER_QUIET",
 };
 
-static bool is_plain(const char *word)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=@%+";
-    return *word && word[strspn(word, plain)] == '\0';
-}
-
-/* Adds a word, quoted for a shell. */
-static void word_quoted_add(struct buf *out, const char *word)
-{
-    if (is_plain(word)) {
-        buf_add_text(out, word);
-        return;
-    }
-    buf_add_char(out, '\'');
-    for (; *word; word++)
-        if (*word == '\'')
-            buf_add_text(out, "'\\''");
-        else
-            buf_add_char(out, *word);
-    buf_add_char(out, '\'');
-}
-
 /* The command that continues the run: this one without --force, which would begin anew. */
 static void command_typed_add(const struct app *app, struct buf *out)
 {
@@ -78,7 +55,7 @@ static void command_typed_add(const struct app *app, struct buf *out)
         if (strcmp(app->argv[i], "--force") == 0)
             continue;
         buf_add_char(&command, ' ');
-        word_quoted_add(&command, app->argv[i]);
+        buf_add_shell_word(&command, app->argv[i]);
     }
     console_text_add(out, buf_str(&command), false);
 }
@@ -102,17 +79,6 @@ static int environment_prepare(const struct spread_map *map, struct err *err)
     return 0;
 }
 
-struct words {
-    const char *at[WORDS_MAX];
-    size_t n;
-};
-
-static void word_add(struct words *words, const char *word)
-{
-    ASSERT(words->n + 1 < WORDS_MAX);
-    words->at[words->n++] = word;
-}
-
 /* ---- its process ---- */
 
 /*
@@ -120,14 +86,14 @@ static void word_add(struct words *words, const char *word)
  * ends, and what is done is kept.
  */
 static NORETURN void child_become(const struct spread_map *map, const char *muster,
-                                  const struct words *words, pid_t parent, const sigset_t *mask)
+                                  const char *const *words, pid_t parent, const sigset_t *mask)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
         _exit(128 + SIGTERM);
     if (map->lock_fd >= 0 && fcntl(map->lock_fd, F_SETFD, 0) != 0)
         _exit(1);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    execvp(muster, (char *const *)(uintptr_t)words->at);
+    execvp(muster, (char *const *)(uintptr_t)words);
     dprintf(STDERR_FILENO, "muster: run %s: %s\n", muster, errno_text(errno));
     _exit(err_exit_status(ERR_UNAVAILABLE));
 }
@@ -156,7 +122,7 @@ static int child_await(pid_t child, const sigset_t *awaited)
     return status;
 }
 
-static int words_run(const struct spread_map *map, const char *muster, struct words *words,
+static int words_run(const struct spread_map *map, const char *muster, const char *const *words,
                      int *status, struct err *err)
 {
     static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
@@ -167,7 +133,6 @@ static int words_run(const struct spread_map *map, const char *muster, struct wo
     sigemptyset(&awaited);
     for (size_t i = 0; i < countof(passed_on); i++)
         sigaddset(&awaited, passed_on[i]);
-    words->at[words->n] = NULL;
     signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_BLOCK, &awaited, &before);
     fflush(NULL);
@@ -194,7 +159,8 @@ int spread_map_run(const struct spread_map *map, int *status, struct err *err)
     cleanup_free char *run_dir = path_join(map->dir, SPREAD_MAP);
     cleanup_free char *items = path_join(map->dir, SPREAD_ITEMS);
     cleanup_free char *answers = path_join(map->dir, SPREAD_ANSWERS);
-    const char *const fresh[] = {"map",
+    const char *const fresh[] = {"muster",
+                                 "map",
                                  "--max-failures",
                                  "1",
                                  "--run-dir",
@@ -206,15 +172,13 @@ int spread_map_run(const struct spread_map *map, int *status, struct err *err)
                                  items,
                                  "--",
                                  map->app->self_path,
-                                 SPREAD_WORKER_VERB};
-    const char *const again[] = {"resume", run_dir, "--retry-failed", "--force", "-g", map->gpus};
-    struct words words = {0};
+                                 SPREAD_WORKER_VERB,
+                                 NULL};
+    const char *const again[] = {"muster",  "resume", run_dir,   "--retry-failed",
+                                 "--force", "-g",     map->gpus, NULL};
     bool is_resumed = spread_map_has_begun(map->dir);
     int rc = is_resumed ? 0 : remove_tree(run_dir, err);
-    word_add(&words, "muster");
-    for (size_t i = 0; i < (is_resumed ? countof(again) : countof(fresh)); i++)
-        word_add(&words, is_resumed ? again[i] : fresh[i]);
-    return rc ? rc : words_run(map, muster, &words, status, err);
+    return rc ? rc : words_run(map, muster, is_resumed ? again : fresh, status, err);
 }
 
 /* ---- its log ---- */
