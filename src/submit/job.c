@@ -47,7 +47,8 @@ struct job {
     int status;      /* of the child, when it has ended */
     int64_t limit_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
     bool drain_is_due;
-    bool is_over;     /* a job to follow is submitted, or is not to be */
+    bool is_over; /* a job to follow is submitted, or is not to be */
+    bool has_noted_interruption;
     int64_t since_ms; /* the user submitted it then, and it has begun before; 0: it begins now */
     struct again_facts facts;
 };
@@ -259,6 +260,21 @@ static void stages_tie(const struct job *job, uint64_t next)
              (unsigned long long)next, err.text);
 }
 
+static void note_or_say(const struct job *job, struct job_record record)
+{
+    struct err err = {0};
+    if (note(job, record, &err) != 0)
+        talk("%s", err.text);
+}
+
+static void interruption_note(struct job *job)
+{
+    job->has_noted_interruption = true;
+    note_or_say(job, (struct job_record){.event = JOB_INTERRUPTED,
+                                         .status = job->facts.status,
+                                         .why = again_why(AGAIN_CANCELLED)});
+}
+
 static void follow_up(struct job *job)
 {
     struct err err = {0};
@@ -274,13 +290,13 @@ static void follow_up(struct job *job)
         talk("%s, but the job cannot be submitted again: %s", why, err.text);
     else if (verdict != AGAIN_DONE)
         talk("not submitted again: %s", why);
-    const struct job_record record = {.event =
-                                          verdict == AGAIN_CANCELLED ? JOB_INTERRUPTED : JOB_ENDED,
-                                      .status = job->facts.status,
-                                      .why = again_goes_on(verdict) && next == 0 ? err.text : why};
-    struct err unnoted = {0};
-    if (note(job, record, &unnoted) != 0)
-        talk("%s", unnoted.text);
+    if (verdict != AGAIN_CANCELLED)
+        note_or_say(
+            job, (struct job_record){.event = JOB_ENDED,
+                                     .status = job->facts.status,
+                                     .why = again_goes_on(verdict) && next == 0 ? err.text : why});
+    else if (!job->has_noted_interruption)
+        interruption_note(job);
 }
 
 static void facts_complete(struct job *job)
@@ -336,12 +352,18 @@ static void on_end(struct job *job)
         return;
     if (job->facts.is_limit_near) {
         job->facts.is_killed = true;
-        job->facts.status = 75;
+        job->facts.status = err_exit_status(ERR_STOPPED);
         facts_complete(job);
         follow_up(job);
-    } else if (job->ledger_dir && !is_drained) {
-        drain(job);
+        return;
     }
+    if (job->ledger_dir && !is_drained)
+        drain(job);
+    if (job->facts.is_stopped)
+        return;
+    /* At once: SIGKILL may come before the verb has ended. */
+    job->facts.status = err_exit_status(ERR_STOPPED);
+    interruption_note(job);
 }
 
 static void signal_take(struct job *job, time_t wait_s)
@@ -451,8 +473,7 @@ int job_run(const struct job_request *request, struct err *err)
     run_lock_release(&job.lock);
     const struct job_record failed = {
         .event = JOB_ENDED, .status = err_exit_status(rc), .why = err->text};
-    struct err unnoted = {0};
-    if (rc < 0 && note(&job, failed, &unnoted) != 0)
-        talk("%s", unnoted.text);
+    if (rc < 0)
+        note_or_say(&job, failed);
     return rc;
 }

@@ -171,6 +171,7 @@ noting_filter() {
 while read -r item; do
     echo "$item" >>"begun/$$"
     sleep 0.03
+    [ ! -e slow ] || sleep 0.3
     echo "$item"
 done
 END
@@ -213,12 +214,14 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     limit_comes "$(job_of a)"
     wait_for has_events submitted 3
     wait_for stage_has_done a 30
+    touch slow
     run limited "$MUSTER" stop
     ended_with 0
     wait_for is_over "$(job_of a)"
     status_now
     says "state     stopped" "go on     job=\$(sbatch --parsable $(run_dir)/a.sh) && job=\$(sbatch --parsable --kill-on-invalid-dep=yes --dependency=afterok:\$job $(run_dir)/b.sh)"
     [ ! -e ran ]
+    rm slow
     eval "$(sed -n 's/^go on *//p' <<<"$output")"
     wait_for test -e ran
     same in.txt a.txt
