@@ -62,7 +62,7 @@ struct process {
     } proving;
     char *command; /* for the joblog; NULL: not needed */
     uint64_t
-        not_before_ms; /* it is not settled: until then it may live on, on a host that was lost */
+        not_before_ms; /* it is not settled: until then it may live on, on a host that was lost, or a pause is made */
 };
 
 struct graph_job {

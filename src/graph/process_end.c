@@ -17,7 +17,8 @@ enum {
     STATUS_NO_PROGRAM = 126,           /* of a shell: what it found cannot be executed */
     STATUS_REFUSED = 127,              /* of a shell that finds no such command */
     CLOCK_SLACK_NS = 20 * 1000 * 1000, /* the file system's clock may be behind by a tick */
-    FAR_PATIENCE_MS = 5000 /* until this machine sees files that were written on another one */
+    FAR_PATIENCE_MS = 5000, /* until this machine sees files that were written on another one */
+    PREEMPTED_PAUSE_MS = 1000
 };
 #define SHARED_NOTE " here; its folder may not be on a file system that the two share"
 
@@ -262,6 +263,19 @@ static bool is_usage(const struct process *process)
            process->status == err_exit_status(ERR_USAGE);
 }
 
+/*
+ * Others ended it, as a cluster does that takes a machine back, or it says itself that it is to be tried again, as
+ * muster's verbs do when they were interrupted.
+ */
+static bool is_preempted(const struct process *process, enum death death)
+{
+    static const int statuses[] = {75 /* EX_TEMPFAIL */, 128 + SIGTERM};
+    bool is_it = death == DEATH_CRASHED && process->status == 128 + SIGTERM;
+    for (size_t i = 0; death == DEATH_FAILED && i < countof(statuses); i++)
+        is_it = is_it || process->status == statuses[i];
+    return is_it && !process->is_late;
+}
+
 static enum dag_end end_of(const struct process *process, enum death death)
 {
     static const enum dag_end ends[] = {
@@ -276,7 +290,7 @@ static enum dag_end end_of(const struct process *process, enum death death)
     bool is_refused = process->status == STATUS_NO_PROGRAM || process->status == STATUS_REFUSED;
     if (death == DEATH_FAILED && (is_refused || is_usage(process)))
         return DEND_FATAL;
-    return ends[death];
+    return is_preempted(process, death) ? DEND_LOST : ends[death];
 }
 
 static void death_describe(const struct process *process, enum death death,
@@ -291,6 +305,8 @@ static void death_describe(const struct process *process, enum death death,
         buf_addf(out, "%s could not be executed%s%s: %s", process_job(process)->plan->argv[0],
                  is_far ? " on " : "", is_far ? host_label(process->graph, process->seat.host) : "",
                  errno_text(exit->exec_errno));
+    else if (is_preempted(process, death))
+        buf_addf(out, "%s, as of a job that is preempted", end);
     else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_ENDED_BY_US)
         buf_addf(out, "%s", end);
     else
@@ -346,6 +362,8 @@ void process_gone(void *context, const struct worker_exit *exit)
                 process_name(process), (int)exit->stuck_pid);
     enum dag_end end = was_lost && !process->was_ended ? DEND_LOST : end_of(process, death);
     death_describe(process, death, exit, buf_str(&tail), &how);
+    if (is_preempted(process, death))
+        process->not_before_ms = graph->shell.now_ms + PREEMPTED_PAUSE_MS;
     if (end == DEND_WELL && is_output_lost(process))
         return;
     bool is_same_anywhere = exit->exec_errno == E2BIG || is_usage(process);

@@ -197,6 +197,23 @@ END
     says "third: done" "long: failed 2 of 2" "none: failed 1 of 1"
 }
 
+@test "a job that is preempted runs again, and is not charged with it" {
+    cat >g.yaml <<'END'
+jobs:
+  by-signal: {run: [sh, -c, 'echo x >>signal; [ $(wc -l <signal) -gt 2 ] || kill -TERM $$'], out: signal}
+  by-status: {run: [sh, -c, 'echo x >>status; [ $(wc -l <status) -gt 1 ] || exit 75'], out: status}
+  says-so: {run: [sh, -c, "trap 'exit 143' TERM; echo x >>trapped; [ $(wc -l <trapped) -gt 1 ] || kill -TERM $$"], out: trapped}
+  by-kill: {run: [sh, -c, 'kill -KILL $$']}
+END
+    graph -g cpu:2 g.yaml
+    ended_with 1
+    [ "$(cat signal status trapped | wc -l)" = 7 ]
+    [[ $stderr == *"by-kill failed for good: SIGKILL"* ]]
+    [ "$(query "select count(*) from events where kind = 'died' and json like '%as of a job that is preempted%'")" = 4 ]
+    run "$MUSTER" why by-signal by-status says-so
+    says "by-signal: done" "attempt 3" "by-status: done" "says-so: done"
+}
+
 @test "a job that ran out of device memory is tried alone, and then with smaller batches" {
     cat >g.yaml <<'END'
 jobs:
