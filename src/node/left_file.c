@@ -164,6 +164,7 @@ int left_file_find(const struct left_ask *ask, const struct file_traces *before,
         rc = fail(err, ERR_STOPPED, "its disk is full, and %s may have been cut short",
                   out->trace.path);
         err->sys = ENOSPC;
+        left_file_release(out);
     }
     return rc;
 }

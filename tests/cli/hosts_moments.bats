@@ -76,6 +76,7 @@ END
 }
 
 @test "a host tells of its devices, and is lost, before the run has begun: it is asked again" {
+    local reach
     export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1
     worker late <<'END'
 #!/bin/sh
@@ -86,7 +87,9 @@ END
     map_begin --hosts one,slow=cpu:1 --via './late {host}' -o out.txt in.txt -- ./until_go
     wait_for sh -c 'grep -qs "pid " "$MUSTER_LOCK_DIR"/*.lock'
     sleep 1.5 # samples come once a second
+    reach=$(cat pid.one)
     kill -KILL "$(agent_of one)"
+    wait_for is_gone "$reach" # muster knows
     touch slow.go
     wait_for has_logged "slow_cpu_0: attempt"
     wait_for has_logged "one_gpu_0: attempt"
