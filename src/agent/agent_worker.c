@@ -551,8 +551,10 @@ static void take_end(struct agent_worker *w, const struct frame *frame, struct w
 static void take_explained(struct agent_worker *w, const struct frame *frame,
                            struct wire_body *body)
 {
-    (void)frame, (void)body;
-    if (w->process)
+    (void)body;
+    if (!w->is_gone)
+        agent_break(w->agent, frame, "about a worker that has not ended");
+    else if (w->process)
         node_oom_explained(w->process);
 }
 

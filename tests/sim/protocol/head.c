@@ -334,7 +334,7 @@ static void leave(void)
     node_close(head.remote);
 }
 
-static void agents_await_end(void)
+void agents_await_end(void)
 {
     uint64_t deadline_ms = world_ms() + AGENT_LIMIT_MS;
     while (agents_alive() > 0 && world_ms() < deadline_ms && future_next_ns() != UINT64_MAX) {

@@ -5,6 +5,7 @@
  *   sim_protocol            at each byte of a short session, and at the borders of some frames of a long one
  *   sim_protocol --all      at each byte of both
  *   sim_protocol --long N --fault F --way W --at K --trace     one case
+ *   sim_protocol --wild N [--first SEED] [--trace]             so many sessions with wild heads
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -25,19 +26,26 @@ static const char *const fault_names[FAULTS] = {"none",         "cut",          
                                                 "short delay",  "long delay"};
 static size_t n_cases;
 
-static bool case_play(void)
+/* Does it keep its promises? */
+static bool play_with(uint64_t seed, void (*play_it)(void))
 {
     n_cases++;
     places_begin();
-    world_begin(1);
+    world_begin(seed);
     scripts_begin();
     stream_close();
     uv_forget();
     world.truth->n_events = 0;
-    if (setjmp(world.give_up) == 0) {
-        head_play();
+    if (setjmp(world.give_up) != 0)
+        return false;
+    play_it();
+    return true;
+}
+
+static bool case_play(void)
+{
+    if (play_with(1, head_play))
         return true;
-    }
     fprintf(world.said, "%s session, %s at byte %zu to the %s: %s\n",
             play.is_long ? "long" : "short", fault_names[play.fault], play.at,
             play.way == TO_AGENT ? "agent" : "head", world.truth->broken);
@@ -124,11 +132,32 @@ static bool cases_play(bool is_long, bool all)
     return is_well;
 }
 
+static bool wild_heads_play(uint64_t first, size_t n)
+{
+    bool is_well = true;
+    for (int is_long = 0; is_long < 2; is_long++) {
+        play = (struct play){.is_long = is_long};
+        is_well = is_well && case_play();
+        wild_keep(stream_sent(TO_AGENT));
+    }
+    for (uint64_t seed = first; is_well && seed < first + n; seed++) {
+        play.is_long = seed % 2 == 1;
+        is_well = play_with(seed, wild_play);
+        if (!is_well)
+            fprintf(world.said, "%s\nreplay: sim_protocol --wild 1 --first %llu --trace\n",
+                    world.truth->broken, (unsigned long long)seed);
+    }
+    wild_forget();
+    return is_well;
+}
+
 int main(int argc, char **argv)
 {
     static struct truth truth;
     static char *environment[] = {NULL};
     bool all = false, one = false;
+    size_t n_wild = 0;
+    uint64_t first = 1;
     for (int i = 1; i < argc; i++) {
         unsigned long value = i + 1 < argc ? strtoul(argv[i + 1], NULL, 10) : 0;
         all |= strcmp(argv[i], "--all") == 0;
@@ -141,6 +170,10 @@ int main(int argc, char **argv)
             play.way = (unsigned)value;
         if (strcmp(argv[i], "--at") == 0)
             play.at = value;
+        if (strcmp(argv[i], "--wild") == 0)
+            n_wild = value;
+        if (strcmp(argv[i], "--first") == 0)
+            first = value;
     }
     environ = environment; /* what workers are given is compared with it, and sent if it differs */
     world.truth = &truth;
@@ -152,7 +185,9 @@ int main(int argc, char **argv)
         int null = open("/dev/null", O_RDWR);
         dup2(null, STDOUT_FILENO), dup2(null, STDERR_FILENO);
     }
-    bool is_well = one ? case_play() : cases_play(false, all) && cases_play(true, all);
+    bool is_well = n_wild > 0 ? wild_heads_play(first, n_wild)
+                   : one      ? case_play()
+                              : cases_play(false, all) && cases_play(true, all);
     if (is_well)
         fprintf(world.said, "%zu sessions: every promise was kept\n", n_cases);
     places_begin();

@@ -2,7 +2,7 @@
  *
  * The real protocol between a head and an agent, in one process and in virtual time: node/link, node/remote and src/agent
  * as they are. Invented are the stream between them (stream.c), which has one fault, the workers under the agent
- * (script_node.c), and who orders them (head.c), both of which follow a script.
+ * (script_node.c), and who orders them (head.c), both of which follow a script. A wild head (wild.c) follows none.
  */
 #pragma once
 
@@ -71,3 +71,13 @@ void pattern_add(size_t n_bytes, struct buf *out);
 
 /* One session; promises that are not kept are broken(). */
 void head_play(void);
+/* Both ends are gone, and so are the workers. */
+void agents_await_end(void);
+
+/* ---- wild.c ---- */
+
+/* Keeps the frames of a session, as they were sent to the agent. */
+void wild_keep(struct str sent);
+void wild_forget(void);
+/* One session with a wild head. */
+void wild_play(void);

@@ -103,11 +103,12 @@ static void deliver(void *context, uint64_t stream)
     if (w->out[stream].len > 0 && !w->delivers[stream]) {
         w->delivers[stream] = true;
         after_us(10, deliver, w, stream);
-    } else if (w->closes && stream == STREAM_CHANNEL) {
-        channel_close(w);
-    } else if (w->is_dead) {
-        gone_tell(w);
+        return;
     }
+    if (w->closes && stream == STREAM_CHANNEL)
+        channel_close(w);
+    if (w->is_dead)
+        gone_tell(w);
 }
 
 static void print(struct script_worker *w, enum worker_stream stream, struct str bytes)
@@ -359,6 +360,12 @@ static void started(void *context, uint64_t argument)
     after_ms(20, end_badly, w, SIGKILL);
 }
 
+/* Those of a wild head may have any words. */
+static enum script script_named(const char *const *argv)
+{
+    return argv[0] && argv[1] ? (enum script)(strtoul(argv[1], NULL, 10) % SCRIPTS) : SCRIPT_ECHO;
+}
+
 static int script_spawn(struct node *node, const struct spawn_request *request,
                         struct node_worker **out, struct err *err)
 {
@@ -367,7 +374,7 @@ static int script_spawn(struct node *node, const struct spawn_request *request,
     *w = (struct script_worker){
         .base = {&script_ops, request->handlers, request->context, 1},
         .next = all,
-        .script = (enum script)atoi(request->argv[1]),
+        .script = script_named(request->argv),
         .is_open = {
             [STREAM_IN] = request->has_input, [STREAM_CHANNEL] = request->channel != CHANNEL_NONE}};
     all = w;
