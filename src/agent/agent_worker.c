@@ -422,11 +422,10 @@ static struct agent_worker *worker_new(struct agent *agent, uint32_t id)
     *w = (struct agent_worker){.agent = agent, .id = id};
     for (unsigned stream = 0; stream < WORKER_STREAMS; stream++)
         w->streams[stream].may_send = w->streams[stream].may_come = WIRE_CREDIT_BYTES;
-    for (; agent->n_ids <= id; agent->n_ids++) {
-        agent->workers =
-            xrealloc(agent->workers, (agent->n_ids + 1) * sizeof(struct agent_worker *));
-        agent->workers[agent->n_ids] = NULL;
-    }
+    if (agent->n_ids <= id)
+        agent->workers = xrealloc(agent->workers, (id + 1) * sizeof(struct agent_worker *));
+    while (agent->n_ids <= id)
+        agent->workers[agent->n_ids++] = NULL;
     agent->workers[id] = w;
     return w;
 }
