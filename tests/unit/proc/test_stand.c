@@ -137,6 +137,7 @@ static void who_is_stopped_or_traced_is_seen(void **state)
 static void depths_are_those_of_the_calls(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(); /* the kernel sees its stack */
     pid_t one = begin(wait_still), other = begin(wait_still), deeper = begin(wait_deeper);
     struct proc_stand a, b, c;
     UNTIL(one, a, a.state == 'S');
@@ -153,6 +154,7 @@ static void depths_are_those_of_the_calls(void **state)
 static void threads_are_listed_within_bounds(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(); /* the processes have its name */
     pid_t parent = begin(wait_for_child);
     struct proc_stand stand;
     char first[32], second[32];
