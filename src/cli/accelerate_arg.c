@@ -16,13 +16,8 @@ enum {
     "muster launch starts the ranks and leaves this to the script: "                        \
     "Accelerator(" plugin "=...) sets it up there, or --env NAME=VALUE with the variables " \
     "that accelerate reads"
-#define NO_CONFIGURATION                                                          \
-    "accelerate's configuration is not read; its entries are options here: "      \
-    "--num_processes, --mixed_precision, --main_process_port and others (muster " \
-    "launch --help)"
 
 const struct opt_foreign accelerate_foreign[] = {
-    {"config-file", NO_CONFIGURATION},
     {"use-deepspeed", IN_THE_SCRIPT("deepspeed_plugin")},
     {"deepspeed-", IN_THE_SCRIPT("deepspeed_plugin")},
     {"zero-stage", IN_THE_SCRIPT("deepspeed_plugin")},
@@ -50,8 +45,8 @@ void accelerate_defaults(struct accelerate_options *options)
 static bool is_used(const struct accelerate_options *options)
 {
     const char *const texts[] = {
-        options->ip,          options->gpu_ids,  options->mixed_precision, options->dynamo_backend,
-        options->dynamo_mode, options->no_effect};
+        options->ip,          options->gpu_ids, options->mixed_precision, options->dynamo_backend,
+        options->dynamo_mode, options->config,  options->no_effect};
     const bool flags[] = {options->n_processes > 0,
                           options->n_machines > 0,
                           options->n_threads > 0,
@@ -342,6 +337,7 @@ int accelerate_ranks_settle(const struct accelerate_options *options,
 void accelerate_texts_release(struct accelerate_texts *texts)
 {
     env_list_release(&texts->variables);
+    env_list_release(&texts->config);
     free(texts->nproc);
     free(texts->nnodes);
     buf_release(&texts->said);

@@ -21,12 +21,14 @@ struct accelerate_options {
     const char *mixed_precision, *dynamo_backend, *dynamo_mode;
     bool uses_fullgraph, uses_dynamic, uses_regional_compilation;
     bool is_cpu, is_multi_gpu, has_affinity, is_same_network, is_debug;
+    const char *config;    /* path of a file with more of them */
     const char *no_effect; /* what accelerate itself reads only with DeepSpeed, or for TPUs */
 };
 
 /* What a request borrows, and what is said of it. */
 struct accelerate_texts {
     struct env_list variables;
+    struct env_list config; /* the words of a configuration file */
     char *nproc, *nnodes;
     struct buf said; /* "--num_machines 2 is --nnodes 2; …" */
 };
@@ -50,6 +52,7 @@ extern const struct opt_foreign accelerate_foreign[];
 #define ACCELERATE_FIELD(at, name) ((at) + offsetof(struct accelerate_options, name))
 #define ACCELERATE_OPTS(at)                                                                                            \
     {OPT_HEADING, .help = "Of accelerate launch, written as there; what they become is said"},                           \
+    {OPT_PATH, 0, "config-file", "FILE", "what accelerate config has written: what it says counts where no option does; the one that accelerate takes by itself is not read", ACCELERATE_FIELD(at, config), .is_exact = true}, \
     {OPT_U64, 0, "num-processes", "N", "ranks on all machines together", ACCELERATE_FIELD(at, n_processes), 1, ACCELERATE_RANKS_MAX, .is_exact = true}, \
     {OPT_U64, 0, "num-machines", "N", "--nnodes", ACCELERATE_FIELD(at, n_machines), 1, 4096, .is_exact = true},           \
     {OPT_U64, 0, "machine-rank", "N", "--node-rank", ACCELERATE_FIELD(at, machine_rank), 0, 4095, .is_exact = true},      \

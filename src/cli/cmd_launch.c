@@ -6,7 +6,9 @@
 #include "base/executable.h"
 #include "base/fs.h"
 #include "base/parse.h"
+#include "base/xalloc.h"
 #include "cli/accelerate_arg.h"
+#include "cli/accelerate_config.h"
 #include "cli/allocation_arg.h"
 #include "cli/meeting_arg.h"
 #include "cli/verbs.h"
@@ -132,6 +134,19 @@ static int words_check(const struct launch_request *request, char **command, str
     return 0;
 }
 
+static int config_settle(struct launch_options *options, struct accelerate_texts *texts,
+                         struct err *err)
+{
+    if (!options->accelerate.config)
+        return 0;
+    env_list_add(&texts->config, xstrdup("launch"));
+    int rc = accelerate_config_read(options->accelerate.config, &texts->config, err);
+    env_end(&texts->config);
+    if (rc == 0)
+        rc = cmd_underlay(&cmd_launch, (int)texts->config.len, texts->config.at, options, err);
+    return rc ? wrap(err, rc, "--config_file") : 0;
+}
+
 /* Where the ranks meet is settled on the machine that starts them; of several, nothing may be said about it. */
 static int launch_check(struct app *app, void *typed, int argc, char **argv, char **command,
                         struct cmd_check *check, struct err *err)
@@ -144,6 +159,8 @@ static int launch_check(struct app *app, void *typed, int argc, char **argv, cha
     if (check->has_hosts)
         request->allocation.hosts = "slurm";
     int rc = words_check(request, command, err);
+    if (rc == 0)
+        rc = config_settle(options, &accelerate, err);
     if (rc == 0)
         rc = accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
     if (rc == 0 && request->allocation.hosts)
@@ -171,6 +188,7 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     signals_settle(request, &app->log);
     rc = rc ? rc : grace_settle(request, err);
     rc = rc ? rc : local_rank_settle(options, &app->log, err);
+    rc = rc ? rc : config_settle(options, &accelerate, err);
     rc = rc ? rc
             : accelerate_settle(&options->accelerate, &options->meeting, request, &accelerate, err);
     rc = rc ? rc : meeting_settle(&options->meeting, request, &texts, &app->log, err);

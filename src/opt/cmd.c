@@ -373,6 +373,35 @@ int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, str
     return rc;
 }
 
+/* 0: it is a list, or its verb alone knows. */
+static size_t field_bytes(enum opt_kind kind)
+{
+    static const size_t bytes[] = {[OPT_FLAG] = sizeof(bool),        [OPT_UNSET] = sizeof(bool),
+                                   [OPT_EITHER] = sizeof(bool),      [OPT_CHOICE] = sizeof(int),
+                                   [OPT_TEXT] = sizeof(char *),      [OPT_PATH] = sizeof(char *),
+                                   [OPT_U64] = sizeof(uint64_t),     [OPT_SIZE] = sizeof(uint64_t),
+                                   [OPT_DURATION] = sizeof(uint64_t)};
+    return kind < countof(bytes) ? bytes[kind] : 0;
+}
+
+int cmd_underlay(const struct cmd *cmd, int argc, char **argv, void *request, struct err *err)
+{
+    cleanup_free char *usual = xcalloc(1, cmd->request_size),
+                      *given = xcalloc(1, cmd->request_size);
+    int n_operands;
+    char **command;
+    if (cmd->defaults)
+        cmd->defaults(usual), cmd->defaults(given);
+    int rc = words_parse(cmd, argc, argv, given, &n_operands, &command, err);
+    for (const struct opt *opt = cmd->opts; rc == 0 && opt->kind != OPT_END; opt++) {
+        size_t n_bytes = field_bytes(opt->kind);
+        char *field = (char *)request + opt->offset;
+        if (n_bytes > 0 && memcmp(field, usual + opt->offset, n_bytes) == 0)
+            memcpy(field, given + opt->offset, n_bytes);
+    }
+    return rc;
+}
+
 /* ---- fields by the names of their options ---- */
 
 bool cmd_has(const struct cmd *cmd, const char *name)

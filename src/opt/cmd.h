@@ -149,6 +149,13 @@ MUST_CHECK int cmd_option_check(const struct cmd *cmd, const char *name, struct 
 MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request,
                            struct err *err);
 
+/*
+ * The reverse: argv counts for the options that have their defaults. Not for those that may be repeated, and those that
+ * their verb parses itself.
+ */
+MUST_CHECK int cmd_underlay(const struct cmd *cmd, int argc, char **argv, void *request,
+                            struct err *err);
+
 enum {
     OPT_VARIABLE_MAX = 80
 };

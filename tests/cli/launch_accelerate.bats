@@ -55,6 +55,86 @@ is_said() { [ "$stderr" = "muster: $1" ]; }
     ended_with 69
 }
 
+# As accelerate config writes it, with what it leaves empty.
+config_write() {
+    cat >config.yaml <<'END'
+compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: MULTI_GPU
+downcast_bf16: 'no'
+dynamo_config:
+  dynamo_backend: INDUCTOR
+  dynamo_use_dynamic: true
+enable_cpu_affinity: false
+fsdp_config: {}
+gpu_ids: 1,3
+machine_rank: 0
+main_process_ip: null
+main_training_function: main
+mixed_precision: bf16
+num_machines: 1
+num_processes: 2
+rdzv_backend: static
+same_network: true
+tpu_env: []
+tpu_use_cluster: false
+tpu_use_sudo: false
+use_cpu: false
+END
+}
+
+@test "--config_file: the entries that accelerate config writes are options, which come after those that are typed" {
+    config_write
+    launch --config_file config.yaml ./shows CUDA_VISIBLE_DEVICES ACCELERATE_MIXED_PRECISION ACCELERATE_DYNAMO_BACKEND \
+        ACCELERATE_DYNAMO_USE_DYNAMIC ACCELERATE_USE_CPU
+    ended_with 0
+    ranks_are $'0/2 1,3 bf16 INDUCTOR True -\n1/2 1,3 bf16 INDUCTOR True -'
+    is_said "--gpu_ids is --gpus 1,3; --mixed_precision is --env ACCELERATE_MIXED_PRECISION=bf16; --dynamo_backend is --env ACCELERATE_DYNAMO_BACKEND=INDUCTOR; --dynamo_use_dynamic is --env ACCELERATE_DYNAMO_USE_DYNAMIC=True; --num_processes is --nproc-per-node 2"
+    launch --mixed_precision fp16 --config_file config.yaml --num_processes 1 --gpu_ids 0 ./shows CUDA_VISIBLE_DEVICES \
+        ACCELERATE_MIXED_PRECISION
+    ranks_are "0/1 0 fp16"
+    launch --config_file config.yaml --hosts one=0,two=2 --via env ./shows
+    ended_with 2
+    [[ $stderr == *"with --hosts, --nproc-per-node says that of each"* ]]
+    echo '{"distributed_type": "MULTI_CPU", "num_processes": 3, "use_cpu": true, "main_process_port": 0}' >config.json
+    launch -q --config_file config.json ./shows ACCELERATE_USE_CPU
+    ranks_are $'0/3 True\n1/3 True\n2/3 True'
+    sed 's/^num_machines: 1/num_machines: 2/; s/^main_process_ip: .*/main_process_ip: nowhere.invalid/; s/^machine_rank: .*/machine_rank: 1/' config.yaml >two.yaml
+    launch --config_file two.yaml --rdzv_conf join_timeout=1 ./shows
+    [[ $stderr == *"nowhere.invalid"* ]]
+    [ "$status" -gt 0 ]
+}
+
+@test "--config_file: what cannot be taken is refused with line and column, and starts nothing" {
+    local entry words
+    config_write
+    while IFS='|' read -r entry words; do
+        awk -v key="${entry%%:*}:" '/^[^ ]/ { is_it = $1 == key } !is_it' config.yaml >bad.yaml
+        echo "$entry" >>bad.yaml
+        launch --config_file bad.yaml sh -c 'echo >>ran'
+        ended_with 2
+        if [[ $stderr != *"$words"* ]]; then
+            echo "$entry: $stderr"
+            return 1
+        fi
+    done <<'END'
+fsdp_config: {fsdp_version: 2}|bad.yaml:22:14: fsdp_config: muster launch starts the ranks and leaves this to the script
+distributed_type: FSDP|distributed_type: expected NO, MULTI_GPU or MULTI_CPU, found FSDP
+compute_environment: AMAZON_SAGEMAKER|expected LOCAL_MACHINE, found AMAZON_SAGEMAKER
+num_procesess: 2|bad.yaml:23:1: accelerate has no entry 'num_procesess' (did you mean 'num_processes'?)
+num_processes: many|--num-processes: 
+num_processes: [1, 2]|num_processes: expected a text, found a list
+mixed_precision: fp8|--mixed_precision fp8
+dynamo_config: inductor|dynamo_config: expected a mapping, found a text
+dynamo_config: {backend: inductor}|accelerate has no entry 'backend'
+a: [|bad.yaml:
+END
+    echo 3 >bad.yaml
+    launch --config_file bad.yaml sh -c 'echo >>ran'
+    [[ $stderr == *"expected entries of accelerate, as num_processes: 8, found a text"* ]]
+    [ ! -e ran ]
+}
+
 @test "--cpu: one rank, or as many as are named, and the cores are shared out among them" {
     export HWLOC_SYNTHETIC="pack:1 numa:1 core:6 pu:2"
     launch --cpu ./shows ACCELERATE_USE_CPU OMP_NUM_THREADS
@@ -105,7 +185,7 @@ is_said() { [ "$stderr" = "muster: $1" ]; }
 --mixed_precision fp8|Accelerator(kwargs_handlers=...)
 --dynamo_mode fast|expected default, reduce-overhead or max-autotune
 --dynamo_backend a,b|--dynamo_backend 'a,b': expected a name
---config_file my.yaml|option '--config_file': accelerate's configuration is not read
+--config_file no.yaml|--config_file: open no.yaml: No such file or directory
 --use_deepspeed|option '--use_deepspeed': muster launch starts the ranks and leaves this to the script: Accelerator(deepspeed_plugin=...)
 --fsdp_sharding_strategy 1|Accelerator(fsdp_plugin=...)
 --use-megatron-lm|Accelerator(megatron_lm_plugin=...)

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/accelerate_config.h"
+
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/suggest.h"
+#include "base/xalloc.h"
+#include "cli/accelerate_arg.h"
+#include "graph/file/yaml.h"
+
+enum {
+    CONFIG_BYTES_MAX = 1 << 20
+};
+
+/* What an entry becomes. Entries of accelerate 0.20 to 1.x (its ClusterConfig). */
+enum entry_kind {
+    ENTRY_VALUE,   /* the option of its name, with this value */
+    ENTRY_FLAG,    /* the option `option`, if it is true */
+    ENTRY_TYPE,    /* of parallelism */
+    ENTRY_MACHINE, /* a value that counts if there are several machines */
+    ENTRY_PLACE,   /* only this machine's own will do */
+    ENTRY_DYNAMO,  /* a mapping of further entries */
+    ENTRY_IDLE,    /* changes nothing without a TPU or DeepSpeed */
+    ENTRY_REFUSED, /* unless nothing stands there */
+};
+
+static const struct entry {
+    const char *key;
+    enum entry_kind kind;
+    const char *option; /* NULL: that of the key's name */
+} entries[] = {
+    {"num_processes", ENTRY_VALUE},
+    {"gpu_ids", ENTRY_VALUE},
+    {"mixed_precision", ENTRY_VALUE},
+    {"num_machines", ENTRY_MACHINE},
+    {"machine_rank", ENTRY_MACHINE},
+    {"main_process_ip", ENTRY_MACHINE},
+    {"main_process_port", ENTRY_VALUE},
+    {"rdzv_backend", ENTRY_MACHINE},
+    {"use_cpu", ENTRY_FLAG, "cpu"},
+    {"debug", ENTRY_FLAG},
+    {"enable_cpu_affinity", ENTRY_FLAG},
+    {"distributed_type", ENTRY_TYPE},
+    {"compute_environment", ENTRY_PLACE},
+    {"dynamo_config", ENTRY_DYNAMO},
+    {"same_network", ENTRY_IDLE},
+    {"main_training_function", ENTRY_IDLE},
+    {"downcast_bf16", ENTRY_IDLE},
+    {"tpu_use_cluster", ENTRY_IDLE},
+    {"tpu_use_sudo", ENTRY_IDLE},
+    {"tpu_env", ENTRY_REFUSED},
+    {"tpu_name", ENTRY_REFUSED},
+    {"tpu_zone", ENTRY_REFUSED},
+    {"tpu_vm", ENTRY_REFUSED},
+    {"command_file", ENTRY_REFUSED},
+    {"commands", ENTRY_REFUSED},
+    {"deepspeed_config", ENTRY_REFUSED},
+    {"fsdp_config", ENTRY_REFUSED},
+    {"megatron_lm_config", ENTRY_REFUSED},
+    {"parallelism_config", ENTRY_REFUSED},
+    {"tp_config", ENTRY_REFUSED},
+    {"fp8_config", ENTRY_REFUSED},
+    {"ipex_config", ENTRY_REFUSED},
+    {"mpirun_config", ENTRY_REFUSED},
+};
+
+static const struct entry dynamo_entries[] = {
+    {"dynamo_backend", ENTRY_VALUE},
+    {"dynamo_mode", ENTRY_VALUE},
+    {"dynamo_use_fullgraph", ENTRY_FLAG},
+    {"dynamo_use_dynamic", ENTRY_FLAG},
+    {"dynamo_use_regional_compilation", ENTRY_FLAG},
+};
+
+struct reading {
+    struct env_list *words;
+    bool has_machines; /* several */
+};
+
+static bool is_one_of(struct str text, const char *const *words, size_t n_words)
+{
+    for (size_t i = 0; i < n_words; i++)
+        if (text.len == strlen(words[i]) && strncasecmp(text.at, words[i], text.len) == 0)
+            return true;
+    return false;
+}
+
+/* As PyYAML reads them: None, False and True. */
+static bool is_nothing(const struct yaml_node *value)
+{
+    static const char *const words[] = {"", "null", "~"};
+    return value->kind == YAML_SCALAR
+               ? value->is_plain && is_one_of(value->text, words, countof(words))
+               : value->len == 0;
+}
+
+static bool is_true(const struct yaml_node *value)
+{
+    static const char *const words[] = {"true", "yes", "on"};
+    return value->kind == YAML_SCALAR && is_one_of(value->text, words, countof(words));
+}
+
+static void word_add(const struct entry *entry, const char *value, struct env_list *words)
+{
+    char *word = value ? xasprintf("--%s=%s", entry->option ? entry->option : entry->key, value)
+                       : xasprintf("--%s", entry->option ? entry->option : entry->key);
+    for (char *c = word; *c && *c != '='; c++)
+        *c = *c == '_' ? '-' : *c;
+    env_list_add(words, word);
+}
+
+/* ---- entries ---- */
+
+/* Without --multi_gpu or --cpu the script would be one process, as num_processes then is. */
+static int type_take(const struct yaml_node *value, struct env_list *words, struct err *err)
+{
+    if (str_equal(value->text, STR("NO")))
+        return 0;
+    bool is_cpu = str_equal(value->text, STR("MULTI_CPU"));
+    if (!is_cpu && !str_equal(value->text, STR("MULTI_GPU")))
+        return yaml_fail(err, value,
+                         "distributed_type: expected NO, MULTI_GPU or MULTI_CPU, found %s; what "
+                         "sets up others belongs into the script, as Accelerator(...) there",
+                         value->text.at);
+    word_add(&(struct entry){.key = is_cpu ? "cpu" : "multi-gpu"}, NULL, words);
+    return 0;
+}
+
+static int entry_take(struct reading *reading, const struct entry *entry,
+                      const struct yaml_node *value, struct err *err);
+
+static int entries_take(struct reading *reading, const struct entry *known, size_t n_known,
+                        const struct yaml_node *mapping, struct err *err)
+{
+    const char *names[countof(entries)];
+    int rc = 0;
+    for (size_t i = 0; i < n_known; i++)
+        names[i] = known[i].key;
+    for (uint32_t i = 0; rc == 0 && i < mapping->len; i++) {
+        const struct yaml_node *key = mapping->items[i].key;
+        const struct entry *entry = known;
+        while (entry < known + n_known && !str_equal(key->text, str_of(entry->key)))
+            entry++;
+        const char *near = suggest(key->text.at, names, n_known);
+        rc = entry < known + n_known
+                 ? entry_take(reading, entry, mapping->items[i].value, err)
+                 : yaml_fail(err, key, "accelerate has no entry '%s'%s%s%s", key->text.at,
+                             near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    }
+    return rc;
+}
+
+static int entry_take(struct reading *reading, const struct entry *entry,
+                      const struct yaml_node *value, struct err *err)
+{
+    if (is_nothing(value) || entry->kind == ENTRY_IDLE)
+        return 0;
+    if (entry->kind == ENTRY_REFUSED)
+        return yaml_fail(err, value,
+                         "%s: muster launch starts the ranks and leaves this to the script; "
+                         "remove the entry, and set it up there, as Accelerator(...)",
+                         entry->key);
+    if (entry->kind == ENTRY_DYNAMO && value->kind == YAML_MAPPING)
+        return entries_take(reading, dynamo_entries, countof(dynamo_entries), value, err);
+    if (value->kind != YAML_SCALAR || entry->kind == ENTRY_DYNAMO)
+        return yaml_fail(err, value, "%s: expected %s, found %s", entry->key,
+                         entry->kind == ENTRY_DYNAMO ? "a mapping" : "a text",
+                         yaml_kind_name(value));
+    if (entry->kind == ENTRY_TYPE)
+        return type_take(value, reading->words, err);
+    if (entry->kind == ENTRY_PLACE && !str_equal(value->text, STR("LOCAL_MACHINE")))
+        return yaml_fail(err, value, "compute_environment: expected LOCAL_MACHINE, found %s",
+                         value->text.at);
+    bool is_wanted = entry->kind == ENTRY_VALUE ||
+                     (entry->kind == ENTRY_MACHINE && reading->has_machines) ||
+                     (entry->kind == ENTRY_FLAG && is_true(value));
+    if (is_wanted)
+        word_add(entry, entry->kind == ENTRY_FLAG ? NULL : value->text.at, reading->words);
+    return 0;
+}
+
+static int root_take(const struct yaml_node *root, struct env_list *words, struct err *err)
+{
+    if (root->kind != YAML_MAPPING)
+        return yaml_fail(err, root, "expected entries of accelerate, as num_processes: 8, found %s",
+                         yaml_kind_name(root));
+    const struct yaml_node *n_machines = yaml_get(root, STR("num_machines"));
+    struct reading reading = {.words = words,
+                              .has_machines = n_machines && !is_nothing(n_machines) &&
+                                              !str_equal(n_machines->text, STR("1"))};
+    return entries_take(&reading, entries, countof(entries), root, err);
+}
+
+int accelerate_config_read(const char *path, struct env_list *words, struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    struct arena arena = {0};
+    const struct yaml_node *root = NULL;
+    int rc = file_read(path, CONFIG_BYTES_MAX, &text, err);
+    if (rc)
+        return rc == ERR_SYS ? ERR_USAGE : rc;
+    rc = yaml_parse(&arena, path, buf_str(&text), &root, err);
+    if (rc == 0)
+        rc = root_take(root, words, err);
+    arena_release(&arena);
+    return rc;
+}
