@@ -51,7 +51,7 @@ int md_adopt(struct muster_dist *dist, int code, const char *text)
 
 int md_fail(struct muster_dist *dist, int code, const char *fmt, ...)
 {
-    char text[MD_TEXT_BYTES];
+    char text[MD_TEXT_BYTES] = {0}; /* all of it goes to the other ranks */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);

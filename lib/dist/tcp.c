@@ -37,13 +37,23 @@ static char *received(const struct md_tcp *tcp, uint32_t rank)
     return tcp->receive + rank * tcp->piece_bytes;
 }
 
-/* Nothing, until somebody says more. */
+/*
+ * What is sent and expected is nothing, until somebody says more. With the lock, up to exchange_run(): another thread may
+ * fail meanwhile, and tells so on the same connections.
+ */
 static void exchange_begin(struct md_tcp *tcp)
 {
+    pthread_mutex_lock(&tcp->lock);
     for (uint32_t r = 0; r < tcp->size; r++) {
         tcp->peers[r].out.head.kind = 0;
         tcp->peers[r].in.expected = 0;
     }
+}
+
+static int exchange_run(const struct work *work)
+{
+    pthread_mutex_unlock(&work->tcp->lock);
+    return md_tcp_exchange(work->dist, work->call);
 }
 
 static void combine(const struct work *work, void *out, const void *own, size_t count)
@@ -78,7 +88,7 @@ static int chunk_reduce(struct work *work, size_t begin, size_t count)
                 md_tcp_expect(&tcp->peers[r], TCP_DATA, received(tcp, r), own_len * work->width);
             }
         }
-        int rc = md_tcp_exchange(work->dist, work->call);
+        int rc = exchange_run(work);
         if (rc != 0)
             return rc;
         if (!is_back)
@@ -109,7 +119,7 @@ static int reduce_scatter(struct work *work)
             md_tcp_send(&tcp->peers[r], TCP_DATA, work->in + r * work->bytes + at, len, NULL);
             md_tcp_expect(&tcp->peers[r], TCP_DATA, received(tcp, r), len);
         }
-        rc = md_tcp_exchange(work->dist, work->call);
+        rc = exchange_run(work);
         if (rc == 0)
             combine(work, work->out + at, work->in + tcp->rank * work->bytes + at,
                     len / work->width);
@@ -131,7 +141,7 @@ static int all_gather(struct work *work)
         md_tcp_send(&tcp->peers[r], TCP_DATA, work->in, work->bytes, NULL);
         md_tcp_expect(&tcp->peers[r], TCP_DATA, work->out + r * work->bytes, work->bytes);
     }
-    int rc = md_tcp_exchange(work->dist, work->call);
+    int rc = exchange_run(work);
     if (rc == 0)
         own_copy(work->out + tcp->rank * work->bytes, work->in, work->bytes);
     return rc;
@@ -147,7 +157,7 @@ static int broadcast(struct work *work)
     else
         for (uint32_t r = 0; r < tcp->size; r++)
             md_tcp_send(&tcp->peers[r], TCP_DATA, work->in, work->bytes, NULL);
-    int rc = md_tcp_exchange(work->dist, work->call);
+    int rc = exchange_run(work);
     if (rc == 0 && tcp->rank == root)
         own_copy(work->out, work->in, work->bytes);
     return rc;
@@ -163,6 +173,7 @@ static void call_send(struct work *work, size_t few)
     bool is_broadcast = what->kind == MUSTER_BROADCAST;
     /* Where there are no values there may be no address. */
     size_t stride = work->in && what->kind == MUSTER_REDUCE_SCATTER ? few : 0;
+    exchange_begin(tcp);
     tcp->peers[tcp->rank].last = own;
     for (uint32_t r = 0; r < tcp->size; r++) {
         struct tcp_peer *peer = &tcp->peers[r];
@@ -220,7 +231,7 @@ static int call_do(struct muster_dist *dist, const struct md_call *call)
     bool is_few = has_values && bytes <= MD_TCP_SMALL_BYTES;
     tcp->deadline_ns = md_now_ns() + dist->timeout_ms * 1000000;
     call_send(&work, is_few ? bytes : 0);
-    int rc = md_tcp_exchange(dist, call);
+    int rc = exchange_run(&work);
     rc = rc ? rc : calls_compare(&work);
     rc = rc ? rc : md_tcp_aside(dist, call); /* of those that did not wait for this rank */
     if (rc != 0 || !has_values)

@@ -124,6 +124,8 @@ static enum look peer_read(struct tcp_peer *peer, const struct tcp_signature *ow
                : in->at                    ? in->at + body
                                            : NULL; /* nothing is to come */
     size_t most = is_head ? sizeof(in->head) - in->done : incoming_bytes(in) - body;
+    if (!is_head && in->head.kind != TCP_TOLD && in->head.kind != in->expected)
+        return LOST; /* what came was no head, so nothing behind it is known */
     ssize_t n = recv(peer->fd, to, most, MSG_DONTWAIT);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? IDLE : LOST;
@@ -176,13 +178,33 @@ static int told_adopt(struct muster_dist *dist, struct tcp_peer *peer)
     return md_adopt(dist, told->code < 0 ? told->code : MUSTER_DIST_EFAIL, told->text);
 }
 
+/* The bytes behind the head of a rank that came to another operation are of no use. */
+static enum look odd_pass(struct tcp_peer *peer)
+{
+    char scratch[4096];
+    struct tcp_incoming *in = &peer->in;
+    uint64_t left = in->head.bytes - (in->done - sizeof(in->head));
+    if (left == 0) {
+        peer->is_odd = false;
+        return MOVED;
+    }
+    ssize_t n =
+        recv(peer->fd, scratch, left < sizeof(scratch) ? left : sizeof(scratch), MSG_DONTWAIT);
+    if (n <= 0)
+        return n < 0 && (errno == EAGAIN || errno == EINTR) ? IDLE : LOST;
+    in->done += (size_t)n;
+    return MOVED;
+}
+
 /* Read what has come, up to an error that is told. */
 static enum look told_read(struct md_tcp *tcp, struct tcp_peer *peer)
 {
     enum look look = MOVED;
     const struct tcp_signature own = peer->last;
     pthread_mutex_lock(&tcp->lock);
-    if (has_come(peer))
+    while (look == MOVED && peer->is_odd && has_come(peer))
+        look = odd_pass(peer);
+    if (look == MOVED && has_come(peer))
         md_tcp_expect(peer, TCP_TOLD, NULL, sizeof(peer->in.told));
     while (look == MOVED && !has_come(peer))
         look = peer_read(peer, &own);
