@@ -532,6 +532,7 @@ static int fork_within(uint32_t rank, uint32_t size, const void *arg)
 static void test_faults(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND();
     struct ranks worlds[countof(faults)];
     for (size_t i = 0; i < countof(faults); i++)
         worlds[i] = ranks_begin(2, (unsigned)i, meet_fault, &faults[i]);
@@ -542,6 +543,7 @@ static void test_faults(void **state)
 static void test_told(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND();
     static const bool no = false, yes = true;
     static const struct {
         rank_main *run;
