@@ -18,6 +18,7 @@
 enum {
     LOOK_EVERY_MS = 200
 };
+#define JOB_LOG "job_" /* of what a job of muster submit prints */
 
 struct logs_request {
     const char *runs_dir;
@@ -118,6 +119,18 @@ static void entries_release(struct dirent **entries, int n_entries)
         free(entries);
 }
 
+/* The lines of a worker that is followed here: muster in the job has printed them as well. */
+static bool is_of_another(const void *context, struct str line)
+{
+    const struct tails *tails = context;
+    for (size_t i = 0; i < tails->len; i++) {
+        const char *prefix = tails->at[i].prefix;
+        if (prefix && line.len >= strlen(prefix) && memcmp(line.at, prefix, strlen(prefix)) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void log_add_tail(struct tails *tails, const char *dir, const char *name, struct str worker,
                          struct buf *out)
 {
@@ -129,7 +142,12 @@ static void log_add_tail(struct tails *tails, const char *dir, const char *name,
     cleanup_free char *prefix = xasprintf("[%s] ", shown);
     for (char *at = prefix; (at = strchr(at, '_'));)
         *at = ' ';
-    tail_add_rotated(tails_add(tails, path, prefix), out);
+    struct tail *tail = tails_add(tails, path, prefix);
+    if (strncmp(name, JOB_LOG, strlen(JOB_LOG)) == 0) {
+        tail->is_hidden = is_of_another;
+        tail->context = tails;
+    }
+    tail_add_rotated(tail, out);
 }
 
 /* Adds the wanted logs that are not followed yet: workers may start later. */
@@ -290,7 +308,7 @@ const struct cmd cmd_logs = {
     .args = "[OPTION]... [RUN] [WORKER]...",
     .summary = "print or follow the logs of a run",
     .details =
-        "WORKER is named as its log files are (gpu_0, cpu_3_w1; job_12 for what a job of muster submit printed) or by the part of that "
+        "WORKER is named as its log files are (gpu_0, cpu_3_w1; job_12 for what a job of muster submit printed, but for lines of workers that are shown as well) or by the part of that "
         "name after gpu_, cpu_ or job_. Lines carry the name of their worker; progress bars are folded to their last state.",
     .opts = logs_opts,
     .examples = logs_examples,

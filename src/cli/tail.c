@@ -54,6 +54,8 @@ static struct str last_state(struct str line)
 
 static void line_add(const struct tail *tail, struct str line, struct buf *out)
 {
+    if (tail->is_hidden && tail->is_hidden(tail->context, line))
+        return;
     buf_add_text(out, tail->prefix);
     if (tail->is_shown)
         console_text_add(out, last_state(line), true);

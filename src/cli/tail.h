@@ -15,6 +15,9 @@ struct tail {
     int fd;          /* -1: the file does not exist yet */
     bool is_shown;   /* on a terminal: lines get through as text and colours only */
     bool is_refused; /* it is not a regular file, and that was reported */
+    /* NULL: all are shown; else one for which it is true is not. Only with a prefix. */
+    bool (*is_hidden)(const void *context, struct str line);
+    const void *context;
     struct buf partial;
 };
 
