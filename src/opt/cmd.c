@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a table of options to a filled request, a help text and an mdoc list.
+ * From a table of options to a filled request.
  */
-#include "opt/cmd.h"
+#include "opt/cmd_impl.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -12,13 +12,12 @@
 #include "base/suggest.h"
 #include "base/xalloc.h"
 
-/* What stands before the verb where it is typed: "muster ", "muster kge ". */
-static const char *family_space(const struct cmd *cmd)
+const char *cmd_family_space(const struct cmd *cmd)
 {
     return cmd->family ? " " : "";
 }
 
-static const char *family_name(const struct cmd *cmd)
+const char *cmd_family(const struct cmd *cmd)
 {
     return cmd->family ? cmd->family : "";
 }
@@ -161,8 +160,7 @@ static const struct opt_foreign *foreign_find(const struct cmd *cmd, struct str 
     return found;
 }
 
-/* Muster itself gives it, to a muster that it starts. */
-static bool is_hidden(const struct opt *opt)
+bool opt_is_hidden(const struct opt *opt)
 {
     return !opt->help && opt->kind != OPT_ALIAS;
 }
@@ -172,7 +170,7 @@ static int unknown_option(const struct cmd *cmd, const char *typed, struct err *
     const char *names[128];
     size_t n_names = 0;
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END && n_names < countof(names); opt++)
-        if (opt->name && !is_hidden(opt))
+        if (opt->name && !opt_is_hidden(opt))
             names[n_names++] = opt->name;
     size_t len = strcspn(typed, "=");
     const struct opt_foreign *foreign = foreign_find(cmd, (struct str){typed, len});
@@ -185,7 +183,7 @@ static int unknown_option(const struct cmd *cmd, const char *typed, struct err *
         return fail(err, ERR_USAGE, "unknown option '--%.*s' (did you mean '--%s'?)", (int)len,
                     typed, near);
     return fail(err, ERR_USAGE, "unknown option '--%.*s'; see muster %s%s%s --help", (int)len,
-                typed, family_name(cmd), family_space(cmd), cmd->name);
+                typed, cmd_family(cmd), cmd_family_space(cmd), cmd->name);
 }
 
 int cmd_option_check(const struct cmd *cmd, const char *name, struct err *err)
@@ -237,7 +235,7 @@ static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, 
         const struct opt *named = opt_by_letter(cmd, *letter);
         if (!named)
             return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s%s%s --help", *letter,
-                        family_name(cmd), family_space(cmd), cmd->name);
+                        cmd_family(cmd), cmd_family_space(cmd), cmd->name);
         const struct opt *opt = opt_target(cmd, named);
         const char *value = NULL;
         if (takes_value(opt)) {
@@ -258,7 +256,7 @@ static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, 
 static void prefixed_variable(const struct cmd *cmd, const struct opt *opt, const char *prefix,
                               char out[OPT_VARIABLE_MAX])
 {
-    snprintf(out, OPT_VARIABLE_MAX, "%s%s%s%s", prefix, family_name(cmd), cmd->family ? "_" : "",
+    snprintf(out, OPT_VARIABLE_MAX, "%s%s%s%s", prefix, cmd_family(cmd), cmd->family ? "_" : "",
              opt->name);
     for (char *c = out; *c; c++)
         *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
@@ -452,120 +450,6 @@ bool cmd_wants_help(const struct cmd *cmd, int argc, char **argv)
             i++;
     }
     return false;
-}
-
-enum {
-    HELP_COLUMN = 28,
-    HELP_WIDTH = 79
-};
-
-/* Adds the words of `text` from column HELP_COLUMN on, wrapped at HELP_WIDTH; the line has `column` columns. */
-static void wrapped(struct buf *out, const char *text, size_t column, size_t indent)
-{
-    while (*text) {
-        size_t word = strcspn(text, " ");
-        if (column + word > HELP_WIDTH && column > indent) {
-            buf_addf(out, "\n%*s", (int)indent, "");
-            column = indent;
-        }
-        buf_add(out, text, word);
-        column += word;
-        text += word;
-        if (*text == ' ') {
-            buf_add_char(out, ' ');
-            column++;
-            text++;
-        }
-    }
-    buf_add_char(out, '\n');
-}
-
-static void option_help(const struct cmd *cmd, const struct opt *opt, struct buf *out)
-{
-    char left[64];
-    char letter[8] = "";
-    const char *arg = opt_target(cmd, opt)->arg;
-    if (opt->letter)
-        snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
-    int len = snprintf(left, sizeof(left), "  %s--%s%s%s", letter, opt->name, arg ? " " : "",
-                       arg ? arg : "");
-    buf_addf(out, "%-*s", HELP_COLUMN - 1, left);
-    if (len >= HELP_COLUMN - 1)
-        buf_addf(out, "\n%*s", HELP_COLUMN - 1, "");
-    buf_add_char(out, ' ');
-    if (opt->kind == OPT_ALIAS)
-        buf_addf(out, "the same as --%s\n", opt->same_as);
-    else
-        wrapped(out, opt->help, HELP_COLUMN, HELP_COLUMN);
-}
-
-void cmd_help(const struct cmd *cmd, struct buf *out)
-{
-    buf_addf(out, "usage: muster %s%s%s %s\n\n", family_name(cmd), family_space(cmd), cmd->name,
-             cmd->args);
-    buf_addf(out, "%c%s.\n", toupper((unsigned char)cmd->summary[0]), cmd->summary + 1);
-    if (cmd->details) {
-        buf_add_char(out, '\n');
-        wrapped(out, cmd->details, 0, 0);
-    }
-    buf_add_char(out, '\n');
-    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
-        if (opt->kind == OPT_HEADING)
-            buf_addf(out, "%s%s\n", opt == cmd->opts ? "" : "\n", opt->help);
-        else if (!is_hidden(opt))
-            option_help(cmd, opt, out);
-    }
-    for (const char *const *pair = cmd->examples; pair && pair[0]; pair += 2)
-        buf_addf(out, "%s  # %s\n  %s\n", pair == cmd->examples ? "\nExamples\n" : "", pair[1],
-                 pair[0]);
-    buf_addf(out, "\nSee muster-%s(1); exit status in muster(1).\n",
-             cmd->family ? cmd->family : cmd->name);
-}
-
-/* Text for mdoc: backslashes and a leading dot or quote must not be taken for markup. */
-static void mdoc_text(struct buf *out, const char *text)
-{
-    for (const char *c = text; *c; c++) {
-        if (*c == '\\')
-            buf_add_text(out, "\\e");
-        else if (*c == '-')
-            buf_add_text(out, "\\-");
-        else if ((*c == '.' || *c == '\'') && c == text)
-            buf_addf(out, "\\&%c", *c);
-        else
-            buf_add_char(out, *c);
-    }
-}
-
-void cmd_mdoc(const struct cmd *cmd, struct buf *out)
-{
-    bool list_open = false;
-    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
-        if (opt->kind == OPT_HEADING) {
-            buf_addf(out, "%s.Ss %s\n", list_open ? ".El\n" : "", opt->help);
-            list_open = false;
-            continue;
-        }
-        if (is_hidden(opt))
-            continue;
-        if (!list_open)
-            buf_add_text(out, ".Bl -tag -width Ds\n");
-        list_open = true;
-        buf_add_text(out, ".It ");
-        if (opt->letter)
-            buf_addf(out, "Fl %c , ", opt->letter);
-        buf_addf(out, "Fl \\-%s", opt->name);
-        if (opt_target(cmd, opt)->arg)
-            buf_addf(out, " Ar %s", opt_target(cmd, opt)->arg);
-        buf_add_char(out, '\n');
-        if (opt->kind == OPT_ALIAS)
-            buf_addf(out, "the same as\n.Fl \\-%s", opt->same_as);
-        else
-            mdoc_text(out, opt->help);
-        buf_add_char(out, '\n');
-    }
-    if (list_open)
-        buf_add_text(out, ".El\n");
 }
 
 void cmd_release(const struct cmd *cmd, void *request)

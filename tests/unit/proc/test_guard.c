@@ -390,7 +390,6 @@ static void end_of_file_travels_both_ways_and_not_through_the_guard(void **state
 
 static void orders_do_what_they_say(void **state)
 {
-    (void)state;
     SKIP_UNDER_VALGRIND(); /* it does not know pidfd_send_signal(2) */
     static const struct {
         const char *words[WORDS_MAX];
@@ -622,7 +621,6 @@ static int orders_break(struct guard *guard)
 
 static void an_order_that_cannot_be_sent_is_carried_out_all_the_same(void **state)
 {
-    (void)state;
     SKIP_UNDER_VALGRIND(); /* it does not know pidfd_send_signal(2) */
     for (int forced = 0; forced <= 1; forced++) {
         const char *argv[WORDS_MAX + 2];
