@@ -82,10 +82,10 @@ static int keys_fail(struct graph_file *file, const struct file_stage *stage,
 /* NOLINTBEGIN(misc-no-recursion): as deep as the tree: YAML_DEPTH_MAX, and what overrides name */
 static int by_value(struct graph_file *file, struct file_stage *stage,
                     const struct yaml_node *mapping, uint32_t number, const struct leaf_kind *kind,
-                    struct choice *out)
+                    struct stage_setting *out)
 {
     const struct coord *coord = &stage->coords[number];
-    struct choice *otherwise = NULL;
+    struct stage_setting *otherwise = NULL;
     const struct yaml_node *star = yaml_get(mapping, STR("*"));
     int rc = star ? choice_compile(file, stage, star, kind, &otherwise) : 0;
     out->coord = number;
@@ -94,7 +94,7 @@ static int by_value(struct graph_file *file, struct file_stage *stage,
         out->by_position[i] = otherwise;
     for (uint32_t i = 0; i < mapping->len && rc == 0; i++) {
         uint32_t position;
-        struct choice *branch = NULL;
+        struct stage_setting *branch = NULL;
         if (is_star(mapping->items[i].key))
             continue;
         rc = position_read(file, coord, mapping->items[i].key, &position);
@@ -131,7 +131,7 @@ static bool is_of_others(struct graph_file *file, const struct yaml_node *mappin
 /* NOLINTBEGIN(misc-no-recursion): as above */
 static int mapping_compile(struct graph_file *file, struct file_stage *stage,
                            const struct yaml_node *node, const struct leaf_kind *kind,
-                           struct choice **out)
+                           struct stage_setting **out)
 {
     uint32_t coord, named = named_coord(stage, node);
     uint32_t n = choice_coords(file, stage, node, &coord);
@@ -150,10 +150,10 @@ static int mapping_compile(struct graph_file *file, struct file_stage *stage,
 }
 
 int choice_compile(struct graph_file *file, struct file_stage *stage, const struct yaml_node *node,
-                   const struct leaf_kind *kind, struct choice **out)
+                   const struct leaf_kind *kind, struct stage_setting **out)
 {
-    struct choice *choice = arena_alloc(&file->arena, sizeof(*choice));
-    *choice = (struct choice){.node = node, .coord = NONE};
+    struct stage_setting *choice = arena_alloc(&file->arena, sizeof(*choice));
+    *choice = (struct stage_setting){.node = node, .coord = NONE};
     *out = choice;
     if (node->kind == YAML_MAPPING && !(kind->is_leaf && kind->is_leaf(file, stage, node)))
         return mapping_compile(file, stage, node, kind, out);
@@ -161,7 +161,7 @@ int choice_compile(struct graph_file *file, struct file_stage *stage, const stru
 }
 /* NOLINTEND(misc-no-recursion) */
 
-void *choice_at(const struct choice *choice, const uint32_t *row)
+void *choice_at(const struct stage_setting *choice, const uint32_t *row)
 {
     while (choice && choice->coord != NONE)
         choice = choice->by_position[row[choice->coord]];

@@ -235,7 +235,7 @@ static int stage_resolve(struct graph_file *file, struct file_stage *stage)
 }
 
 /* The tables are large, and not kept. NOLINTNEXTLINE(misc-no-recursion): as deep as the tree, which is YAML_DEPTH_MAX */
-static void tables_release(const struct choice *choice, const struct file_stage *stage)
+static void tables_release(const struct stage_setting *choice, const struct file_stage *stage)
 {
     if (choice && choice->coord != NONE) {
         for (uint32_t i = 0; i < stage->coords[choice->coord].list.len; i++)

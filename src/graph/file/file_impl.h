@@ -85,7 +85,7 @@ struct file_stage {
     uint32_t *rows;
     uint32_t n_rows, first;
     uint64_t n_candidates;
-    struct choice **needs; /* leaves: struct need */
+    struct stage_setting **needs; /* leaves: struct need */
     uint32_t n_needs;
     struct job_def *def;
 };
@@ -204,11 +204,11 @@ const char *text_make(struct graph_file *file, const struct file_stage *stage,
 /* ---- file_choice.c ---- */
 
 /* A setting that is one for all jobs of a stage, or differs by the values of variables. */
-struct choice {
+struct stage_setting {
     const struct yaml_node *node;
     void *leaf; /* coord == NONE */
     uint32_t coord;
-    struct choice **by_position; /* of the coordinate's value; NULL: not set for it */
+    struct stage_setting **by_position; /* of the coordinate's value; NULL: not set for it */
 };
 
 struct leaf_kind {
@@ -225,9 +225,9 @@ struct leaf_kind {
 
 MUST_CHECK int choice_compile(struct graph_file *file, struct file_stage *stage,
                               const struct yaml_node *node, const struct leaf_kind *kind,
-                              struct choice **out);
+                              struct stage_setting **out);
 /* What holds for a row; NULL: nothing is set. `choice` may be NULL. */
-void *choice_at(const struct choice *choice, const uint32_t *row);
+void *choice_at(const struct stage_setting *choice, const uint32_t *row);
 /* The number of coordinates of which all keys of a mapping are values; *coord is the last of them. */
 uint32_t choice_coords(struct graph_file *file, const struct file_stage *stage,
                        const struct yaml_node *mapping, uint32_t *coord);

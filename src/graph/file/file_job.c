@@ -11,8 +11,8 @@
 /* ---- gpus ---- */
 
 struct gpus {
-    struct number *number;                 /* a number or share */
-    struct choice *count, *share, *memory; /* of the mapping */
+    struct number *number;                        /* a number or share */
+    struct stage_setting *count, *share, *memory; /* of the mapping */
 };
 
 static const char *const gpus_keys[] = {"count", "share", "memory"};

@@ -21,7 +21,7 @@ const char *const *words_take(struct graph_file *file, struct words *words);
 
 struct option {
     struct str name; /* without dashes */
-    struct choice *value;
+    struct stage_setting *value;
 };
 
 struct command {
@@ -29,7 +29,7 @@ struct command {
     bool is_shell;
     struct job_setting words; /* of `run`: struct text_list */
     /* Of map, launch and merge, which have one mapping. */
-    struct choice *inputs, *output, *worker;
+    struct stage_setting *inputs, *output, *worker;
     bool is_program; /* launch: `command` instead of `script` */
     struct option *options;
     uint32_t n_options;
@@ -53,7 +53,7 @@ MUST_CHECK int outs_make(struct graph_file *file, const struct file_stage *stage
 
 struct env_entry {
     struct str name;
-    struct choice *own, *inherited;
+    struct stage_setting *own, *inherited;
 };
 
 struct job_def {

@@ -163,7 +163,7 @@ int needs_read(struct graph_file *file, struct file_stage *stage)
     for (uint32_t i = 0; node->kind == YAML_LIST && i < node->len; i++)
         is_split = is_split || is_by_value(file, stage, node->items[i].value);
     stage->n_needs = is_split ? node->len : 1;
-    stage->needs = arena_alloc(&file->arena, stage->n_needs * sizeof(struct choice *));
+    stage->needs = arena_alloc(&file->arena, stage->n_needs * sizeof(struct stage_setting *));
     for (uint32_t i = 0; i < stage->n_needs && rc == 0; i++)
         rc = choice_compile(file, stage, is_split ? node->items[i].value : node, &needs_kind,
                             &stage->needs[i]);

@@ -8,7 +8,7 @@
 #include "graph/file/file_impl.h"
 
 struct job_setting {
-    struct choice *own, *inherited;
+    struct stage_setting *own, *inherited;
 };
 
 /* A number that may have variables in its text. */
