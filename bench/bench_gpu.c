@@ -38,7 +38,7 @@ static double now_s(void)
 
 /* ---- products alone ---- */
 
-/* Operations a second of c = a b' with a side of n numbers; rows are packed where the format wants it. */
+/* Operations a second of c = a b' with a side of n numbers; rows are packed where it is wanted. */
 static int rate_of(const struct num_backend *be, enum num_format format, size_t n, double *rate,
                    struct err *err)
 {
