@@ -3,15 +3,13 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "base/parse.h"
-#include "base/texts.h"
 #include "base/xalloc.h"
 #include "cli/kge_verbs.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/train_precision.h"
+
 #include "cli/kge_models.h"
 
 #include "train/rounding.h"

@@ -38,8 +38,8 @@ static char *received(const struct md_tcp *tcp, uint32_t rank)
 }
 
 /*
- * What is sent and expected is nothing, until somebody says more. With the lock, up to exchange_run(): another thread may
- * fail meanwhile, and tells so on the same connections.
+ * What is sent and expected is nothing, until somebody says more. With the lock, up to exchange_run():
+ * another thread may fail meanwhile, and tells so on the same connections.
  */
 static void exchange_begin(struct md_tcp *tcp)
 {

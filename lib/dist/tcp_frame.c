@@ -124,6 +124,7 @@ static enum look peer_read(struct tcp_peer *peer, const struct tcp_signature *ow
                : in->at                    ? in->at + body
                                            : NULL; /* nothing is to come */
     size_t most = is_head ? sizeof(in->head) - in->done : incoming_bytes(in) - body;
+    errno = EPROTO;
     if (!is_head && in->head.kind != TCP_TOLD && in->head.kind != in->expected)
         return LOST; /* what came was no head, so nothing behind it is known */
     ssize_t n = recv(peer->fd, to, most, MSG_DONTWAIT);
@@ -186,6 +187,7 @@ static enum look odd_pass(struct tcp_peer *peer)
     uint64_t left = in->head.bytes - (in->done - sizeof(in->head));
     if (left == 0) {
         peer->is_odd = false;
+        in->expected = 0; /* it has come */
         return MOVED;
     }
     ssize_t n =

@@ -34,6 +34,8 @@ static const struct entry {
     {"num_processes", ENTRY_VALUE},
     {"gpu_ids", ENTRY_VALUE},
     {"mixed_precision", ENTRY_VALUE},
+    {"fp16", ENTRY_FLAG, "mixed-precision=fp16"}, /* of old, as is the next */
+    {"dynamo_backend", ENTRY_VALUE},
     {"num_machines", ENTRY_MACHINE},
     {"machine_rank", ENTRY_MACHINE},
     {"main_process_ip", ENTRY_MACHINE},
@@ -88,18 +90,32 @@ static bool is_one_of(struct str text, const char *const *words, size_t n_words)
 }
 
 /* As PyYAML reads them: None, False and True. */
-static bool is_nothing(const struct yaml_node *value)
+static bool is_null(const struct yaml_node *value)
 {
     static const char *const words[] = {"", "null", "~"};
-    return value->kind == YAML_SCALAR
-               ? value->is_plain && is_one_of(value->text, words, countof(words))
-               : value->len == 0;
+    return value->kind == YAML_SCALAR && value->is_plain &&
+           is_one_of(value->text, words, countof(words));
+}
+
+static bool is_false(const struct yaml_node *value)
+{
+    static const char *const words[] = {"false", "no", "off", "0"};
+    return value->kind == YAML_SCALAR && is_one_of(value->text, words, countof(words));
 }
 
 static bool is_true(const struct yaml_node *value)
 {
-    static const char *const words[] = {"true", "yes", "on"};
+    static const char *const words[] = {"true", "yes", "on", "1"};
     return value->kind == YAML_SCALAR && is_one_of(value->text, words, countof(words));
+}
+
+/* Neither is {ipex: false}, which accelerate config writes for processors. */
+static bool is_nothing(const struct yaml_node *value)
+{
+    bool is_it = value->kind != YAML_SCALAR || is_null(value);
+    for (uint32_t i = 0; is_it && i < value->len; i++)
+        is_it = is_null(value->items[i].value) || is_false(value->items[i].value);
+    return is_it;
 }
 
 static void word_add(const struct entry *entry, const char *value, struct env_list *words)
@@ -121,8 +137,9 @@ static int type_take(const struct yaml_node *value, struct env_list *words, stru
     bool is_cpu = str_equal(value->text, STR("MULTI_CPU"));
     if (!is_cpu && !str_equal(value->text, STR("MULTI_GPU")))
         return yaml_fail(err, value,
-                         "distributed_type: expected NO, MULTI_GPU or MULTI_CPU, found %s; what "
-                         "sets up others belongs into the script, as Accelerator(...) there",
+                         "distributed_type: expected NO, MULTI_GPU or MULTI_CPU, found %s; "
+                         "DeepSpeed, FSDP and Megatron-LM are set up in the script, by "
+                         "Accelerator(...)",
                          value->text.at);
     word_add(&(struct entry){.key = is_cpu ? "cpu" : "multi-gpu"}, NULL, words);
     return 0;
@@ -160,7 +177,7 @@ static int entry_take(struct reading *reading, const struct entry *entry,
     if (entry->kind == ENTRY_REFUSED)
         return yaml_fail(err, value,
                          "%s: muster launch starts the ranks and leaves this to the script; "
-                         "remove the entry, and set it up there, as Accelerator(...)",
+                         "remove the entry, and set it up there, by Accelerator(...)",
                          entry->key);
     if (entry->kind == ENTRY_DYNAMO && value->kind == YAML_MAPPING)
         return entries_take(reading, dynamo_entries, countof(dynamo_entries), value, err);
@@ -168,12 +185,16 @@ static int entry_take(struct reading *reading, const struct entry *entry,
         return yaml_fail(err, value, "%s: expected %s, found %s", entry->key,
                          entry->kind == ENTRY_DYNAMO ? "a mapping" : "a text",
                          yaml_kind_name(value));
+    if (entry->kind == ENTRY_FLAG && !is_true(value) && !is_false(value))
+        return yaml_fail(err, value, "%s: expected true or false, found '%s'", entry->key,
+                         value->text.at);
     if (entry->kind == ENTRY_TYPE)
         return type_take(value, reading->words, err);
     if (entry->kind == ENTRY_PLACE && !str_equal(value->text, STR("LOCAL_MACHINE")))
         return yaml_fail(err, value, "compute_environment: expected LOCAL_MACHINE, found %s",
                          value->text.at);
-    bool is_wanted = entry->kind == ENTRY_VALUE ||
+    /* -1 is what accelerate takes where nothing stands. */
+    bool is_wanted = (entry->kind == ENTRY_VALUE && !str_equal(value->text, STR("-1"))) ||
                      (entry->kind == ENTRY_MACHINE && reading->has_machines) ||
                      (entry->kind == ENTRY_FLAG && is_true(value));
     if (is_wanted)

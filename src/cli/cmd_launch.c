@@ -134,16 +134,42 @@ static int words_check(const struct launch_request *request, char **command, str
     return 0;
 }
 
+/* What is typed, in whatever words, comes before what a configuration says of the same. */
+static void typed_comes_first(struct launch_options *options,
+                              const struct accelerate_options *typed)
+{
+    struct accelerate_options *given = &options->accelerate;
+    const struct launch_request *request = &options->request;
+    const struct meeting_options *meeting = &options->meeting;
+    bool is_one = typed->n_machines == 1 || meeting->nnodes || request->allocation.hosts;
+    if (request->nproc)
+        given->n_processes = typed->n_processes;
+    if (request->allocation.gpus)
+        given->gpu_ids = typed->gpu_ids;
+    if (is_one)
+        given->n_machines = typed->n_machines;
+    if (is_one || meeting->node_rank != UINT64_MAX)
+        given->machine_rank = typed->machine_rank;
+    if (is_one || meeting->master_addr || meeting->endpoint)
+        given->ip = typed->ip;
+    if (meeting->master_port > 0 || meeting->endpoint)
+        given->port = typed->port;
+    given->is_cpu = typed->is_cpu || (given->is_cpu && !typed->is_multi_gpu);
+    given->is_multi_gpu = typed->is_multi_gpu || (given->is_multi_gpu && !typed->is_cpu);
+}
+
 static int config_settle(struct launch_options *options, struct accelerate_texts *texts,
                          struct err *err)
 {
     if (!options->accelerate.config)
         return 0;
+    const struct accelerate_options typed = options->accelerate;
     env_list_add(&texts->config, xstrdup("launch"));
     int rc = accelerate_config_read(options->accelerate.config, &texts->config, err);
     env_end(&texts->config);
     if (rc == 0)
         rc = cmd_underlay(&cmd_launch, (int)texts->config.len, texts->config.at, options, err);
+    typed_comes_first(options, &typed);
     return rc ? wrap(err, rc, "--config_file") : 0;
 }
 

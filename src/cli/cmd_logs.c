@@ -18,7 +18,6 @@
 enum {
     LOOK_EVERY_MS = 200
 };
-#define JOB_LOG "job_" /* of what a job of muster submit prints */
 
 struct logs_request {
     const char *runs_dir;
@@ -119,16 +118,43 @@ static void entries_release(struct dirent **entries, int n_entries)
         free(entries);
 }
 
-/* The lines of a worker that is followed here: muster in the job has printed them as well. */
+/* Does what stands in the brackets name this worker, with or without others? "cpu 0", "cpu 0,1", "3 workers" */
+static bool is_named(struct str label, struct str worker)
+{
+    static const struct str many = {" workers", sizeof(" workers") - 1};
+    const char *comma = memchr(label.at, ',', label.len);
+    if (comma)
+        label.len = (size_t)(comma - label.at);
+    bool is_same = label.len == worker.len;
+    for (size_t i = 0; is_same && i < label.len; i++)
+        is_same = label.at[i] == worker.at[i] || (label.at[i] == '_' && worker.at[i] == ' ');
+    return is_same || str_ends_with(label, many);
+}
+
+/* The lines of workers that are followed here: muster has printed them in the job as well. */
 static bool is_of_another(const void *context, struct str line)
 {
     const struct tails *tails = context;
-    for (size_t i = 0; i < tails->len; i++) {
-        const char *prefix = tails->at[i].prefix;
-        if (prefix && line.len >= strlen(prefix) && memcmp(line.at, prefix, strlen(prefix)) == 0)
-            return true;
+    const char *end = line.len > 1 && *line.at == '[' ? memchr(line.at, ']', line.len) : NULL;
+    bool is_it = false;
+    for (size_t i = 0; end && !is_it && i < tails->len; i++) {
+        const char *prefix = tails->at[i].prefix; /* "[cpu 0] " */
+        is_it = prefix && !tails->at[i].is_hidden &&
+                is_named((struct str){line.at + 1, (size_t)(end - line.at) - 1},
+                         (struct str){prefix + 1, strlen(prefix) - strlen("[] ")});
     }
-    return false;
+    return is_it;
+}
+
+/* "job_12_stderr.log", "job_12.0_stdout.log": of a job of muster submit. */
+static bool is_of_a_job(const char *name)
+{
+    static const char begin[] = "job_";
+    if (strncmp(name, begin, strlen(begin)) != 0)
+        return false;
+    name += strlen(begin);
+    size_t len = strspn(name, "0123456789.");
+    return len > 0 && name[len] == '_';
 }
 
 static void log_add_tail(struct tails *tails, const char *dir, const char *name, struct str worker,
@@ -143,7 +169,7 @@ static void log_add_tail(struct tails *tails, const char *dir, const char *name,
     for (char *at = prefix; (at = strchr(at, '_'));)
         *at = ' ';
     struct tail *tail = tails_add(tails, path, prefix);
-    if (strncmp(name, JOB_LOG, strlen(JOB_LOG)) == 0) {
+    if (is_of_a_job(name)) {
         tail->is_hidden = is_of_another;
         tail->context = tails;
     }

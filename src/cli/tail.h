@@ -15,7 +15,7 @@ struct tail {
     int fd;          /* -1: the file does not exist yet */
     bool is_shown;   /* on a terminal: lines get through as text and colours only */
     bool is_refused; /* it is not a regular file, and that was reported */
-    /* NULL: all are shown; else one for which it is true is not. Only with a prefix. */
+    /* Lines for which it is true are left out; NULL: none. It needs a prefix. */
     bool (*is_hidden)(const void *context, struct str line);
     const void *context;
     struct buf partial;

@@ -263,17 +263,11 @@ static bool is_usage(const struct process *process)
            process->status == err_exit_status(ERR_USAGE);
 }
 
-/*
- * Others ended it, as a cluster does that takes a machine back, or it says itself that it is to be tried again, as
- * muster's verbs do when they were interrupted.
- */
+/* Others ended it, as a cluster does that takes a machine back: by SIGTERM, of which it died, or which it has noticed. */
 static bool is_preempted(const struct process *process, enum death death)
 {
-    static const int statuses[] = {75 /* EX_TEMPFAIL */, 128 + SIGTERM};
-    bool is_it = death == DEATH_CRASHED && process->status == 128 + SIGTERM;
-    for (size_t i = 0; death == DEATH_FAILED && i < countof(statuses); i++)
-        is_it = is_it || process->status == statuses[i];
-    return is_it && !process->is_late;
+    return (death == DEATH_CRASHED || death == DEATH_FAILED) && !process->is_late &&
+           process->status == 128 + SIGTERM;
 }
 
 static enum dag_end end_of(const struct process *process, enum death death)

@@ -201,7 +201,8 @@ END
     cat >g.yaml <<'END'
 jobs:
   by-signal: {run: [sh, -c, 'echo x >>signal; [ $(wc -l <signal) -gt 2 ] || kill -TERM $$'], out: signal}
-  by-status: {run: [sh, -c, 'echo x >>status; [ $(wc -l <status) -gt 1 ] || exit 75'], out: status}
+  by-status: {run: [sh, -c, 'echo x >>status; [ $(wc -l <status) -gt 1 ] || exit 143'], out: status}
+  own: {run: [sh, -c, 'exit 75']}
   says-so: {run: [sh, -c, "trap 'exit 143' TERM; echo x >>trapped; [ $(wc -l <trapped) -gt 1 ] || kill -TERM $$"], out: trapped}
   by-kill: {run: [sh, -c, 'kill -KILL $$']}
 END
@@ -210,6 +211,8 @@ END
     [ "$(cat signal status trapped | wc -l)" = 7 ]
     [[ $stderr == *"by-kill failed for good: SIGKILL"* ]]
     [ "$(query "select count(*) from events where kind = 'died' and json like '%as of a job that is preempted%'")" = 4 ]
+    run "$MUSTER" why own
+    says "own: failed 1 of 1, status 75"
     run "$MUSTER" why by-signal by-status says-so
     says "by-signal: done" "attempt 3" "by-status: done" "says-so: done"
 }

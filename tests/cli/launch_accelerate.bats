@@ -93,9 +93,13 @@ END
     launch --mixed_precision fp16 --config_file config.yaml --num_processes 1 --gpu_ids 0 ./shows CUDA_VISIBLE_DEVICES \
         ACCELERATE_MIXED_PRECISION
     ranks_are "0/1 0 fp16"
+    launch --config_file config.yaml --nproc-per-node 3 -g 0-2 --cpu ./shows CUDA_VISIBLE_DEVICES ACCELERATE_USE_CPU
+    ranks_are $'0/3 0,1,2 True\n1/3 0,1,2 True\n2/3 0,1,2 True'
     launch --config_file config.yaml --hosts one=0,two=2 --via env ./shows
     ended_with 2
     [[ $stderr == *"with --hosts, --nproc-per-node says that of each"* ]]
+    launch --config_file config.yaml --hosts one=0,two=2 --via env --nproc-per-node 1 ./shows ACCELERATE_MIXED_PRECISION
+    ranks_are $'0/2 bf16\n1/2 bf16'
     echo '{"distributed_type": "MULTI_CPU", "num_processes": 3, "use_cpu": true, "main_process_port": 0}' >config.json
     launch -q --config_file config.json ./shows ACCELERATE_USE_CPU
     ranks_are $'0/3 True\n1/3 True\n2/3 True'
@@ -103,9 +107,14 @@ END
     launch --config_file two.yaml --rdzv_conf join_timeout=1 ./shows
     [[ $stderr == *"nowhere.invalid"* ]]
     [ "$status" -gt 0 ]
+    launch -q --config_file two.yaml --num_machines 1 --num_processes 1 ./shows
+    ranks_are "0/1"
+    printf '%s\n' 'distributed_type: MULTI_GPU' 'fp16: true' 'num_processes: -1' 'ipex_config: {ipex: false}' 'dynamo_backend: "NO"' >old.yaml
+    launch -q --config_file old.yaml ./shows ACCELERATE_MIXED_PRECISION
+    ranks_are $'0/4 fp16\n1/4 fp16\n2/4 fp16\n3/4 fp16'
 }
 
-@test "--config_file: what cannot be taken is refused with line and column, and starts nothing" {
+@test "--config_file: what cannot be taken is refused, and starts nothing" {
     local entry words
     config_write
     while IFS='|' read -r entry words; do
@@ -127,6 +136,7 @@ num_processes: [1, 2]|num_processes: expected a text, found a list
 mixed_precision: fp8|--mixed_precision fp8
 dynamo_config: inductor|dynamo_config: expected a mapping, found a text
 dynamo_config: {backend: inductor}|accelerate has no entry 'backend'
+use_cpu: maybe|use_cpu: expected true or false, found 'maybe'
 a: [|bad.yaml:
 END
     echo 3 >bad.yaml

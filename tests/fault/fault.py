@@ -21,6 +21,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -42,7 +43,8 @@ STAND_IN = "../fixtures/nvml/libfake_nvml.so"
 STATUSES = {0, 1, 2, 65, 69, 75, 124}
 COUNTS = struct.Struct("QQQQ256s")
 
-# glibc 2.36 uses the table of name services without a look whether there was memory for it (global_state_allocate).
+# glibc 2.36 uses the table of name services without a look whether there was memory for it (global_state_allocate), and
+# asserts that there was memory to read it.
 CRASHES_OF_LIBC = ("nss_database.c",)
 
 RUN_FILES = {"lock", "logs", "manifest.json", "orchestrator.log", "run.db", "run.db-shm", "run.db-wal",
@@ -432,7 +434,8 @@ def try_fault(bench: Bench, fault: Fault, n_cases: int, at: int, is_shown: bool)
         except Broken as error:
             where = bench.found()[2]
             place = place_of(where) if where else "no call failed"
-            if status is None and "ended with -11" in str(error) and any(name in place for name in CRASHES_OF_LIBC):
+            is_of_libc = any(name in place or name in bench.said + bench.first_said for name in CRASHES_OF_LIBC)
+            if status is None and is_of_libc and re.search("ended with -(6|11)", str(error)):
                 statuses[-11] += 1
                 bench.marked.kill()
                 bench.nobody_is_left()

@@ -16,7 +16,7 @@ enum {
     FRAMES_MAX = 60,
     IDS = 6,
     GAP_MS = 40,               /* between two frames, at most */
-    HEAP_MAX_BYTES = 64 << 20, /* credit for all streams of all workers, and as much again */
+    HEAP_MAX_BYTES = 64 << 20, /* credit for all streams of all workers is 7 MiB */
     WILD_LIMIT_MS = 200000     /* an agent waits a minute for a hello */
 };
 
@@ -151,8 +151,9 @@ static void go_on(void *context, uint64_t argument)
     (void)context, (void)argument;
     if (wild.is_gone)
         return;
-    if (mallinfo2().uordblks > HEAP_MAX_BYTES)
-        broken("the agent keeps %zu bytes", (size_t)mallinfo2().uordblks);
+    const struct mallinfo2 heap = mallinfo2();
+    if (heap.uordblks + heap.hblkhd > HEAP_MAX_BYTES)
+        broken("the agent keeps %zu bytes", heap.uordblks + heap.hblkhd);
     if (wild.n_left-- == 0) {
         node_finish(wild.transport, STREAM_IN);
         return;
