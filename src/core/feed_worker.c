@@ -120,6 +120,25 @@ static void seat_time_note(const struct feed *f, struct feed_worker *w)
         w->buffering.refill_ms = MIN(w->buffering.refill_ms, empty_ms);
 }
 
+/*
+ * The next seat to be filled. Those of devices where the command has only failed come last: else a few seats would take
+ * all tries of the few items that are left, and whether the command works anywhere would show late.
+ */
+static uint32_t absent_first(struct feed *f)
+{
+    uint32_t first = NONE;
+    for (uint32_t i = f->seats.absent_from; i < f->config.n_workers; i++) {
+        if (f->workers[i].state != WORKER_ABSENT)
+            continue;
+        if (first == NONE)
+            f->seats.absent_from = first = i;
+        if (!f->devices[f->workers[i].device].is_hopeless)
+            return i;
+    }
+    ASSERT(first != NONE);
+    return first;
+}
+
 void seats_fill(struct feed *f)
 {
     if (f->end.is_stopping || f->end.is_complete)
@@ -129,17 +148,15 @@ void seats_fill(struct feed *f)
     if (f->seats.n_absent == 0)
         return;
     uint64_t waiting = work_waiting(f), free_hands = f->idle.len + f->seats.n_hands;
-    for (uint32_t i = f->seats.absent_from; i < f->config.n_workers && free_hands < waiting; i++) {
-        struct feed_worker *w = &f->workers[i];
-        if (w->state != WORKER_ABSENT)
-            continue;
-        f->seats.absent_from = i;
+    while (f->seats.n_absent > 0 && free_hands < waiting) {
         if (f->config.loading_max > 0 && f->seats.n_loading >= f->config.loading_max)
             return;
         if (f->now_ms < f->seats.start_at_ms) {
             wake_at(f, f->seats.start_at_ms);
             return;
         }
+        uint32_t i = absent_first(f);
+        struct feed_worker *w = &f->workers[i];
         life_reset(w);
         feed_worker_state_set(f, w, WORKER_STARTING);
         seat_time_note(f, w);

@@ -171,6 +171,25 @@ static void a_bad_start_on_a_set_that_is_given_back_tells_nothing_about_others(v
     scene_close(&scene);
 }
 
+/* With one item, the first two seats would have all the tries of a command that fails everywhere. */
+static void devices_where_the_command_has_only_failed_are_filled_last(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 3, .n_devices = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    for (uint32_t worker = 0; worker < 3; worker++) {
+        channel_up(&scene, worker, 1);
+        buf_reset(&scene.said);
+        TELL(&scene, .kind = EV_EXIT, .worker = worker, .death = GONE_CRASH);
+        TELL(&scene, .kind = EV_MEM_BACK, .worker = worker);
+        scene.now_ms += 60000;
+        TELL(&scene, .kind = EV_TICK);
+        expect(&scene, worker == 0 ? "SPAWN w1; " : worker == 1 ? "SPAWN w2; " : "HALT; OVER; ");
+    }
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +202,7 @@ int main(void)
         cmocka_unit_test(a_run_whose_last_set_is_given_back_waits_for_seats_that_may_come),
         cmocka_unit_test(the_run_goes_on_while_the_last_set_finishes_its_items),
         cmocka_unit_test(a_bad_start_on_a_set_that_is_given_back_tells_nothing_about_others),
+        cmocka_unit_test(devices_where_the_command_has_only_failed_are_filled_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
