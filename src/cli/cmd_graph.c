@@ -175,6 +175,8 @@ static int run_plan(struct app *app, struct graph_options *options, struct sourc
         rc =
             graph_run(&app->log, app->self_path, app->argc, app->argv, request, &source->plan, err);
     joblog_close(&joblog);
+    request->joblog = NULL;
+    request->list = NULL;
     return rc;
 }
 
@@ -296,7 +298,9 @@ static int graph_verb_check(struct app *app, void *request, int argc, char **arg
     options->request.file = file;
     options->is_for_job = true;
     int rc = source_read(options, argc, argv, command, &source, err);
-    options->request.identity = identity = rc == 0 && !file ? identity_new(&source.plan) : NULL;
+    if (rc == 0 && !file)
+        identity = identity_new(&source.plan);
+    options->request.identity = identity;
     rc = rc ? rc : graph_check(&options->request, &source.plan, &check->run_dir, err);
     rc = rc || !check->run_dir ? rc : idle_check(check->run_dir, err);
     source_release(&source);

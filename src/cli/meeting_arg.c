@@ -74,7 +74,7 @@ static int conf_keep_alive(struct str value, uint64_t *silence_ms, struct err *e
 {
     uint64_t seconds = 0;
     int rc = u64_parse(value, 1, KEEP_ALIVE_MAX_S, &seconds, err);
-    *silence_ms = KEEP_ALIVES * 1000 * seconds;
+    *silence_ms = seconds * 1000 * KEEP_ALIVES;
     return rc;
 }
 

@@ -17,7 +17,7 @@ bool cover_init(struct cover *cover, const uint64_t *values, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         cover->values[cover->n_leaves + i] = values[i];
     for (uint32_t i = cover->n_leaves; --i > 0;)
-        cover->values[i] = MAX(cover->values[2 * i], cover->values[2 * i + 1]);
+        cover->values[i] = MAX(cover->values[2ul * i], cover->values[2ul * i + 1]);
     return true;
 }
 

@@ -125,7 +125,7 @@ bool partition_emit(struct partition_map *map, struct placement *placement, bool
 {
     const struct partition_tree *tree = placement->tree;
     uint32_t *homes = malloc(tree->n_modules * sizeof(*homes));
-    struct below *below = malloc(tree->n_modules * sizeof(*below));
+    struct below *below = calloc(tree->n_modules, sizeof(*below));
     map->entries = malloc((placed_count(placement) + 1) * sizeof(*map->entries));
     map->tensor_devices = malloc((tree->n_tensors + 1ul) * sizeof(*map->tensor_devices));
     bool is_ok = homes && below && map->entries && map->tensor_devices;

@@ -129,8 +129,9 @@ static bool limits_balance(const struct partition_tree *tree, const struct parti
     }
     if (n_used == 0)
         return true;
+    int64_t whole = limits[0] / EIGHTHS;
     if (n_used == 1 && wish->sets_no_limits)
-        limits[0] = (int64_t)((double)(limits[0] / EIGHTHS) * 0.9 * EIGHTHS);
+        limits[0] = (int64_t)((double)whole * 0.9 * EIGHTHS);
     int64_t spare_eighths;
     if (!spare_find(tree, &spare_eighths))
         return false;

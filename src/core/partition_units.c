@@ -85,7 +85,7 @@ bool units_init(struct units *units, const struct partition_tree *tree)
         .kv_bytes = calloc(n_max + 1, sizeof(uint64_t)),
         .anchors = malloc(n_max * sizeof(uint32_t)),
     };
-    uint32_t *unit_of = malloc((tree->n_tensors + 1ul) * sizeof(*unit_of));
+    uint32_t *unit_of = calloc(tree->n_tensors + 1ul, sizeof(*unit_of));
     bool is_ok =
         units->nodes && units->weight_bytes && units->kv_bytes && units->anchors && unit_of;
     if (is_ok) {

@@ -269,7 +269,7 @@ enum dag_end absent_note(struct graph *graph, uint32_t job, uint32_t node, const
 /* It is known that its command is not there: the job, which was to start, has ended. */
 bool absent_is_known(struct graph *graph, uint32_t job, uint32_t node);
 /* All hosts are asked again, for this job at once. */
-void absent_forget(struct graph *graph, uint32_t job);
+void absent_forget(struct graph *graph, uint32_t number);
 
 /* command.c: starts the job, as far as a command can fail before it runs. */
 MUST_CHECK int process_command_start(struct process *process, struct err *err);

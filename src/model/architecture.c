@@ -157,8 +157,9 @@ const struct architecture *architecture_row(size_t i)
 
 static size_t path_len(struct str word)
 {
+    static const char ends[] = {'!', '#', '-', '=', '{'};
     size_t len = 0;
-    while (len < word.len && !memchr("!#-={", word.at[len], 5))
+    while (len < word.len && !memchr(ends, word.at[len], sizeof(ends)))
         len++;
     return len;
 }

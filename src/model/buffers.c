@@ -45,8 +45,10 @@ static uint64_t rope_elements(struct str config, double share)
     double latent = NUMBER("qk_rope_head_dim"); /* of DeepSeek: this part of a head rotates whole */
     if (latent > 0)
         return (uint64_t)latent / 2;
-    if (dim == 0 && heads > 0)
-        dim = (double)((uint64_t)NUMBER("hidden_size", "n_embd", "d_model") / (uint64_t)heads);
+    if (dim == 0 && heads >= 1) {
+        uint64_t whole = (uint64_t)NUMBER("hidden_size", "n_embd", "d_model") / (uint64_t)heads;
+        dim = (double)whole;
+    }
     return ((uint64_t)(dim * (given > 0 ? given : share)) + 1) / 2;
 }
 

@@ -196,7 +196,7 @@ static int tensors_take(struct tree_maker *maker, const struct architecture *of)
         renamed_add(of ? of->renames : NULL, name_index_get(&model->names, i), &plain);
         if (of && is_dropped(buf_str(&plain)))
             continue;
-        if (gets_prefix && !is_head(of, buf_str(&plain)))
+        if (of && gets_prefix && !is_head(of, buf_str(&plain)))
             buf_addf(&name, "%s.", of->prefix);
         buf_add_str(&name, buf_str(&plain));
         const struct tree_tensor tensor = {

@@ -138,6 +138,7 @@ static void tensors_place(struct taking *taking)
     for (size_t i = 0; i < of->n_tensors; i++) {
         struct str name = of->tensors[i].name;
         size_t nearest = 0, n = keys_of(taking, name, &nearest);
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a key has a device */
         taking->tensor_devices[i] = n > 0 ? taking->devices[nearest] : none;
         if (n == 0 && !of->tensors[i].is_buffer)
             problem_add(taking, "'%.*s' has no device", (int)name.len, name.at);

@@ -15,7 +15,7 @@ static void piece_add(struct buf *out, char sign, uint64_t from, uint64_t to, do
 {
     size_t begin = (size_t)((double)from / per_column + 0.5);
     size_t end = (size_t)((double)to / per_column + 0.5);
-    for (size_t i = begin; i < end && i < 4 * BAR_COLUMNS; i++)
+    for (size_t i = begin; i < end && i < 4ul * BAR_COLUMNS; i++)
         buf_add_char(out, sign);
 }
 

@@ -158,6 +158,7 @@ static _Noreturn void child_become(const struct job *job, pid_t parent)
     size_t n_words = 0, n = 0;
     while (r->words[n_words])
         n_words++;
+    ASSERT(n_words > 0);
     char **argv = xcalloc(n_words + 3, sizeof(*argv));
     if (!r->is_program)
         argv[n++] = xstrdup(r->self_path);

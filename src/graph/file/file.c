@@ -223,6 +223,7 @@ static int each_stage(struct graph_file *file,
     return rc;
 }
 
+/* NOLINTNEXTLINE(misc-no-recursion): YAML_DEPTH_MAX at most */
 static uint64_t node_digest(const struct yaml_node *node, uint64_t seed)
 {
     uint64_t digest = XXH3_64bits_withSeed(node->text.at, node->text.len, seed + node->kind);
