@@ -22,7 +22,9 @@ static int devices_choose(const struct gpus_rows *rows, bool is_named, struct de
         rc = spec_select(&is_free, &all, chosen, DEVICES_MAX, &n_chosen, NULL, err);
     for (; (is_named || !has_gpus) && n_chosen < MIN(all.len, (size_t)DEVICES_MAX); n_chosen++)
         chosen[n_chosen] = n_chosen;
-    *out = rc ? (struct device_list){0} : device_list_pick(&all, chosen, n_chosen);
+    *out = (struct device_list){0};
+    if (rc == 0)
+        *out = device_list_pick(&all, chosen, n_chosen);
     device_list_release(&all);
     return rc;
 }

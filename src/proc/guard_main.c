@@ -295,7 +295,7 @@ static void start_order(struct guard_state *guard, const struct order_message *m
     const struct guard_order *order = &message->order;
     struct start start = {.muster_pid = guard->muster_pid,
                           .cpus = order->is_pinned ? &order->cpus : NULL};
-    int n_sent = order->has_file, at = order->has_file;
+    int n_sent = order->has_file, at = n_sent;
     for (int i = 0; i < GUARD_STREAMS; i++)
         n_sent += order->streams >> i & 1;
     guard->grace_ms = order->grace_ms;
