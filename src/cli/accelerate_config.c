@@ -145,6 +145,7 @@ static int type_take(const struct yaml_node *value, struct env_list *words, stru
     return 0;
 }
 
+/* NOLINTBEGIN(misc-no-recursion): two deep */
 static int entry_take(struct reading *reading, const struct entry *entry,
                       const struct yaml_node *value, struct err *err);
 
@@ -201,6 +202,7 @@ static int entry_take(struct reading *reading, const struct entry *entry,
         word_add(entry, entry->kind == ENTRY_FLAG ? NULL : value->text.at, reading->words);
     return 0;
 }
+/* NOLINTEND(misc-no-recursion) */
 
 static int root_take(const struct yaml_node *root, struct env_list *words, struct err *err)
 {
