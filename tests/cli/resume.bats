@@ -175,7 +175,8 @@ stopped() {
     (sleep 0.3; touch go) 3>&- 4>&- &
     run limited "$MUSTER" stop
     ended_with 0
-    is_gone "$PID"
+    [ -e go ] # it waited
+    [ "$("$MUSTER" status --json latest | jq -r .state)" != running ]
     map_end
     [ "$status" -eq 75 ] || [ "$status" -eq 0 ]
 }

@@ -87,7 +87,7 @@ END
     map_end
     ended_with 0
     same in.txt out.txt
-    says "waits to be started again" "started again by Slurm, on n3" "going on with"
+    says "started again by Slurm, on n3" "going on with" # and that it waits, if somebody asked meanwhile
     [ "$(events started restarts | tail -1)" = 1 ]
     [ "$(events submitted | wc -l)" = 1 ]
     scancel -u root -n wrap
