@@ -104,7 +104,8 @@ END
 @test "two spellings of one machine are two hosts, which do not share a GPU" {
     export MUSTER_SYSFS=/nowhere MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=2
     seq 1 50 >in.txt
-    map --hosts one,me@one --via './reach {host}' -o out.txt in.txt -- sh -c 'echo $CUDA_VISIBLE_DEVICES >>seats; exec cat'
+    map --hosts one,me@one --via './reach {host}' -o out.txt in.txt -- sh -c 'echo $CUDA_VISIBLE_DEVICES >>seats
+        until [ "$(wc -l <seats)" -ge 2 ]; do sleep 0.02; done; exec cat'
     ended_with 0
     same in.txt out.txt
     [ "$(sort seats)" = $'0\n1' ]
