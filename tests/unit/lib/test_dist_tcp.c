@@ -8,6 +8,7 @@
 #include "lib/ranks.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -463,12 +464,61 @@ static void test_strangers(void **state)
     ranks_end_well(&ranks);
 }
 
+/* ---- what is told behind the bytes of another operation ---- */
+
+/* The head of another operation, its bytes, and an error. */
+static void odd_rank_writes(int fd, size_t bytes)
+{
+    const struct tcp_head call = {
+        .kind = TCP_CALL, .bytes = bytes, .signature = {.what = 1, .count = 1, .seq = 3}};
+    const struct tcp_head head = {
+        .kind = TCP_TOLD, .bytes = sizeof(struct tcp_told), .signature = {.seq = 2}};
+    const struct tcp_told told = {.code = -77, .text = "the cause"};
+    const char rest[256] = {0};
+    assert_int_equal(write(fd, &call, sizeof(call)), sizeof(call));
+    assert_int_equal(write(fd, rest, bytes), bytes);
+    assert_int_equal(write(fd, &head, sizeof(head)), sizeof(head));
+    assert_int_equal(write(fd, &told, sizeof(told)), sizeof(told));
+}
+
+/* Rank 2 is lost while rank 1, which has failed, was at another operation, with more or fewer bytes. */
+static void test_odd(void **state)
+{
+    (void)state;
+    static const size_t sizes[][2] = {{40, 40}, {40, 80}, {80, 40}, {0, 40}, {40, 0}};
+    static char room[3 * 256];
+    for (size_t i = 0; i < countof(sizes); i++) {
+        int odd[2], lost[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, odd), 0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, lost), 0);
+        struct tcp_peer peers[3] = {{.fd = -1}, {.fd = odd[0]}, {.fd = lost[0]}};
+        struct pollfd polls[3];
+        struct md_tcp tcp = {.size = 3,
+                             .peers = peers,
+                             .polls = polls,
+                             .lock = PTHREAD_MUTEX_INITIALIZER,
+                             .deadline_ns = UINT64_MAX};
+        struct muster_dist dist = {.impl = &tcp, .fail_lock = PTHREAD_MUTEX_INITIALIZER};
+        const struct md_call call = {.what = {.kind = MUSTER_ALL_REDUCE}, .seq = 3};
+        for (int r = 1; r < 3; r++) {
+            md_tcp_send(&peers[r], TCP_CALL, room, sizes[i][1], &(struct tcp_signature){.seq = 3});
+            md_tcp_expect(&peers[r], TCP_CALL, room + r * 256, sizes[i][1]);
+        }
+        odd_rank_writes(odd[1], sizes[i][0]);
+        close(lost[1]);
+        assert_int_equal(md_tcp_exchange(&dist, &call), -77);
+        assert_string_equal(dist.error, "the cause");
+        close(odd[0]), close(odd[1]), close(lost[0]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mac),      cmocka_unit_test(test_killed),
         cmocka_unit_test(test_told),     cmocka_unit_test(test_not_opened),
         cmocka_unit_test(test_attempts), cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_odd),
     };
     setenv("MUSTER_DIST_BACKEND", "tcp", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
