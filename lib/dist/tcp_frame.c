@@ -124,9 +124,10 @@ static enum look peer_read(struct tcp_peer *peer, const struct tcp_signature *ow
                : in->at                    ? in->at + body
                                            : NULL; /* nothing is to come */
     size_t most = is_head ? sizeof(in->head) - in->done : incoming_bytes(in) - body;
-    errno = EPROTO;
-    if (!is_head && in->head.kind != TCP_TOLD && in->head.kind != in->expected)
-        return LOST; /* what came was no head, so nothing behind it is known */
+    if (!is_head && in->head.kind != TCP_TOLD && in->head.kind != in->expected) {
+        errno = EPROTO; /* what came was no head, so nothing behind it is known */
+        return LOST;
+    }
     ssize_t n = recv(peer->fd, to, most, MSG_DONTWAIT);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? IDLE : LOST;

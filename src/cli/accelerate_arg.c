@@ -113,26 +113,21 @@ static int doubles_check(const struct accelerate_options *options,
     return 0;
 }
 
-static int word_check(const char *name, const char *value, const char *const *words,
+static int word_check(const char *name, const char *value, const struct choice *words,
                       struct err *err)
 {
     cleanup_buf struct buf list = BUF_INIT;
-    if (!value)
+    int ignored;
+    if (!value || choice_parse(str_of(value), words, &ignored, NULL) == 0)
         return 0;
-    for (size_t i = 0; words[i]; i++) {
-        if (strcmp(value, words[i]) == 0)
-            return 0;
-        buf_addf(&list, "%s%s", i == 0 ? "" : words[i + 1] ? ", " : " or ", words[i]);
-    }
+    choices_list(words, &list);
     return fail(err, ERR_USAGE, "%s '%s': expected %s", name, value, buf_text(&list));
 }
 
 static int words_check(const struct accelerate_options *options, struct err *err)
 {
-    static const char *const precisions[] = {"no", "fp16", "bf16", NULL}, *const modes[] = {
-                                                                              "default",
-                                                                              "reduce-overhead",
-                                                                              "max-autotune", NULL};
+    static const struct choice precisions[] = {{"no"}, {"fp16"}, {"bf16"}, {0}};
+    static const struct choice modes[] = {{"default"}, {"reduce-overhead"}, {"max-autotune"}, {0}};
     const char *backend = options->dynamo_backend;
     if (options->mixed_precision && strcmp(options->mixed_precision, "fp8") == 0)
         return fail(err, ERR_USAGE, "--mixed_precision fp8: %s", IN_THE_SCRIPT("kwargs_handlers"));

@@ -61,8 +61,9 @@ struct process {
         struct stat *inputs_before, *outs_before; /* [n_inputs], [n_outs], when it started */
     } proving;
     char *command; /* for the joblog; NULL: not needed */
-    uint64_t
-        not_before_ms; /* it is not settled: until then it may live on, on a host that was lost, or a pause is made */
+    /* It is not settled before: on a host that was lost it may live on until then, and a job that was preempted makes a
+     * pause. */
+    uint64_t not_before_ms;
 };
 
 struct graph_job {

@@ -213,6 +213,10 @@ static void modes_have_the_names_of_torchrun(void **state)
         assert_int_equal(choice_parse(str_of(names[i]), numa_bindings, &binding, NULL), 0);
         assert_int_equal(binding, NUMA_BINDING_NODE + (int)i);
     }
+    int binding;
+    struct err err = {0};
+    assert_int_equal(choice_parse(STR("Node"), numa_bindings, &binding, &err), ERR_USAGE);
+    assert_string_equal(err.text, "expected node, socket, exclusive or core-complex, found 'Node'");
 }
 
 int main(void)
