@@ -128,7 +128,7 @@ static bool is_named(struct str label, struct str worker)
     bool is_same = label.len == worker.len;
     for (size_t i = 0; is_same && i < label.len; i++)
         is_same = label.at[i] == worker.at[i] || (label.at[i] == '_' && worker.at[i] == ' ');
-    return is_same || str_ends_with(label, many);
+    return is_same || (label.at[0] >= '1' && label.at[0] <= '9' && str_ends_with(label, many));
 }
 
 /* The lines of workers that are followed here: muster has printed them in the job as well. */
