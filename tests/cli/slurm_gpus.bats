@@ -5,7 +5,7 @@
 load helpers
 load slurm_helpers
 
-setup_file() { cluster_up 26917; }
+setup_file() { cluster_up; }
 teardown_file() { cluster_down; }
 setup() {
     cluster_setup

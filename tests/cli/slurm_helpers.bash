@@ -2,10 +2,10 @@
 #
 # For suites under a Slurm of four nodes on this machine (tests/slurm/cluster), each on ports of its own.
 
-# cluster_up [PORT]: in setup_file. Without Slurm, or without root, every test is skipped.
+# cluster_up: in setup_file. Without Slurm, or without root, every test is skipped.
 cluster_up() {
     local status=0
-    SLURM_TEST_PORT=${1:-} "$BATS_TEST_DIRNAME/../slurm/cluster" up "$BATS_FILE_TMPDIR/slurm" >"$BATS_FILE_TMPDIR/up" 2>&1 3>&- 4>&- || status=$?
+    "$BATS_TEST_DIRNAME/../slurm/cluster" up "$BATS_FILE_TMPDIR/slurm" >"$BATS_FILE_TMPDIR/up" 2>&1 3>&- 4>&- || status=$?
     if [ $status -eq 77 ] || [ "$(id -u)" -ne 0 ]; then
         touch "$BATS_FILE_TMPDIR/none"
     elif [ $status -ne 0 ]; then

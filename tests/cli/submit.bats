@@ -6,7 +6,7 @@ load helpers
 load slurm_helpers
 
 setup_file() {
-    cluster_up 26837
+    cluster_up
     ! has_cluster || long_job
 }
 teardown_file() { cluster_down; }

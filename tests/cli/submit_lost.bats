@@ -10,7 +10,7 @@ setup_file() {
     SLURM_TEST_LINES='SlurmdTimeout=2
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-PartitionName=high Nodes=ALL PriorityTier=10 State=UP OverSubscribe=NO' cluster_up 26877
+PartitionName=high Nodes=ALL PriorityTier=10 State=UP OverSubscribe=NO' cluster_up
 }
 teardown_file() { cluster_down; }
 setup() { cluster_setup; }

@@ -6,7 +6,7 @@ load helpers
 load slurm_helpers
 
 setup_file() {
-    cluster_up 26897
+    cluster_up
 }
 teardown_file() { cluster_down; }
 
