@@ -93,6 +93,19 @@ END
     says "0 of 2 hosts can be had; one: bash ended with status 126: " "far/muster: cannot execute binary file: Exec format error"
 }
 
+@test "an agent of another version is refused with both versions, and the other hosts go on" {
+    seq 1 20 >in.txt
+    local there="muster [0-9.]* ([0-9a-f]*) there speaks protocol 99, muster [0-9.]* ([0-9a-f]*) here protocol [0-9]*; install the same version on both, or leave --agent-path out"
+    map --hosts old,new=cpu:1 --via "sh -c '[ \$0 = new ] || exec $OTHER_AGENT $MUSTER; exec \"\$@\"' {host}" --agent-path "$MUSTER" -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    grep -q "old: cannot be had: $there" <<<"$output"
+    map --hosts old --via "$OTHER_AGENT $MUSTER" --agent-path "$MUSTER" -o out2.txt in.txt -- cat
+    ended_with 69
+    grep -q "0 of 1 hosts can be had; old: $there" <<<"$output"
+    [ ! -e out2.txt ]
+}
+
 @test "a host that prints without end before, or beside, the protocol is given up, in a short sentence" {
     seq 1 5 >in.txt
     map --hosts loud,two=cpu:1 --via "sh -c '[ \$0 = two ] || exec yes muster; exec \"\$@\"' {host}" -o out.txt in.txt -- cat
