@@ -27,7 +27,7 @@ struct grid {
 
 static uint32_t row_of(const struct told *told, bool by_host, uint32_t rank)
 {
-    return by_host ? told->ranks[rank].place.group : rank;
+    return by_host ? told->ranks[rank].machine.group : rank;
 }
 
 static double worse(double a, double b, bool is_more_worse)
@@ -142,17 +142,17 @@ static void worst_add(struct buf *out, const struct told *told, const struct mes
 
 /* ---- where they are ---- */
 
-static void place_add(struct buf *out, const struct rank_place *place, const char *host)
+static void machine_add(struct buf *out, const struct rank_machine *machine, const char *host)
 {
     cleanup_free char *name = console_visible_new(host);
-    cleanup_free char *interface = console_visible_new(place->interface);
-    cleanup_free char *address = console_visible_new(place->address);
-    buf_addf(out, "%6u  %-24s  %-10s", place->rank, address, interface);
-    if (place->speed_mbit > 0)
-        buf_addf(out, "  %7lu", (unsigned long)place->speed_mbit);
+    cleanup_free char *interface = console_visible_new(machine->interface);
+    cleanup_free char *address = console_visible_new(machine->address);
+    buf_addf(out, "%6u  %-24s  %-10s", machine->rank, address, interface);
+    if (machine->speed_mbit > 0)
+        buf_addf(out, "  %7lu", (unsigned long)machine->speed_mbit);
     else
         buf_addf(out, "  %7s", "-");
-    buf_addf(out, "  %6lu  %s\n", (unsigned long)place->mtu, name);
+    buf_addf(out, "  %6lu  %s\n", (unsigned long)machine->mtu, name);
 }
 
 /* Of many ranks, the first of each host. */
@@ -162,12 +162,12 @@ static void places_add(struct buf *out, const struct told *told, const struct me
     buf_addf(out, "%6s  %-24s  %-10s  %7s  %6s  %s\n", "rank", "address", "interface", "Mbit/s",
              "MTU", "host");
     for (uint32_t i = 0; i < told->n_ranks; i++) {
-        const struct rank_place *place = &told->ranks[i].place;
-        bool is_first = i == 0 || told->ranks[i - 1].place.group != place->group;
-        if (!told->ranks[i].has_place || (told->n_ranks > GRID_MAX && !is_first))
+        const struct rank_machine *machine = &told->ranks[i].machine;
+        bool is_first = i == 0 || told->ranks[i - 1].machine.group != machine->group;
+        if (!told->ranks[i].has_machine || (told->n_ranks > GRID_MAX && !is_first))
             continue;
         if (n_shown++ < PLACES_MAX)
-            place_add(out, place, mesh_host_name(hosts, told, i));
+            machine_add(out, machine, mesh_host_name(hosts, told, i));
         else
             n_left++;
     }
@@ -212,15 +212,16 @@ static void number_add(struct buf *out, const char *name, double number)
         buf_addf(out, ",\"%s\":null", name);
 }
 
-static void place_object_add(struct buf *out, const struct rank_place *place, const char *host)
+static void machine_object_add(struct buf *out, const struct rank_machine *machine,
+                               const char *host)
 {
-    buf_addf(out, "{\"rank\":%u", place->rank);
+    buf_addf(out, "{\"rank\":%u", machine->rank);
     member_add(out, "host", host);
-    member_add(out, "name", place->name);
-    member_add(out, "address", place->address);
-    member_add(out, "interface", place->interface);
-    buf_addf(out, ",\"speed_mbit\":%lu,\"mtu\":%lu}", (unsigned long)place->speed_mbit,
-             (unsigned long)place->mtu);
+    member_add(out, "name", machine->name);
+    member_add(out, "address", machine->address);
+    member_add(out, "interface", machine->interface);
+    buf_addf(out, ",\"speed_mbit\":%lu,\"mtu\":%lu}", (unsigned long)machine->speed_mbit,
+             (unsigned long)machine->mtu);
 }
 
 /* A way: its sender knows whether it is open, its receiver how fast it is. */
@@ -269,9 +270,9 @@ void ranks_objects_add(struct buf *out, const struct told *told, const struct me
 {
     cleanup_buf struct buf object = BUF_INIT;
     for (uint32_t i = 0; i < told->n_ranks; i++) {
-        if (!told->ranks[i].has_place)
+        if (!told->ranks[i].has_machine)
             continue;
-        place_object_add(&object, &told->ranks[i].place, mesh_host_name(hosts, told, i));
+        machine_object_add(&object, &told->ranks[i].machine, mesh_host_name(hosts, told, i));
         object_end(out, &object);
     }
     for (size_t i = 0; i < told->n_pairs; i++) {

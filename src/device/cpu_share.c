@@ -13,16 +13,16 @@ const struct choice numa_bindings[] = {{"node", NUMA_BINDING_NODE},
 
 /* ---- the NUMA nodes of the ranks ---- */
 
-/* What takes a place on a NUMA node: the GPUs that ranks see, or where there is none the ranks. */
-struct places {
-    const struct core_places *cores;
+/* What shares the cores of a NUMA node: the GPUs that ranks see, or where there is none the ranks. */
+struct sharers {
+    const struct cpu_cores *cores;
     int *nodes; /* [n], -1: not known */
     size_t n;
     const char *what; /* "GPU", "rank" */
 };
 
 /* The NUMA nodes on which this process may run, ascending. */
-static size_t nodes_list(const struct core_places *cores, int *out)
+static size_t nodes_list(const struct cpu_cores *cores, int *out)
 {
     size_t n = 0;
     for (size_t c = 0; c < cores->len; c++) {
@@ -39,7 +39,7 @@ static size_t nodes_list(const struct core_places *cores, int *out)
     return n;
 }
 
-static bool is_one_node(const struct core_places *cores)
+static bool is_one_node(const struct cpu_cores *cores)
 {
     bool is_one = true;
     for (size_t c = 1; c < cores->len; c++)
@@ -47,32 +47,32 @@ static bool is_one_node(const struct core_places *cores)
     return is_one;
 }
 
-static struct places places_make(const struct core_places *cores, const int *gpu_nodes,
-                                 size_t n_gpus, uint32_t n_ranks)
+static struct sharers sharers_make(const struct cpu_cores *cores, const int *gpu_nodes,
+                                   size_t n_gpus, uint32_t n_ranks)
 {
     cleanup_free int *nodes = xcalloc(cores->len + 1, sizeof(*nodes));
     size_t n_nodes = nodes_list(cores, nodes);
-    struct places places = {
+    struct sharers sharers = {
         .cores = cores, .n = n_gpus > 0 ? n_gpus : n_ranks, .what = n_gpus > 0 ? "GPU" : "rank"};
-    places.nodes = xcalloc(places.n + 1, sizeof(*places.nodes));
-    for (size_t i = 0; i < places.n; i++) {
+    sharers.nodes = xcalloc(sharers.n + 1, sizeof(*sharers.nodes));
+    for (size_t i = 0; i < sharers.n; i++) {
         if (n_gpus == 0)
-            places.nodes[i] = nodes[i * n_nodes / places.n];
+            sharers.nodes[i] = nodes[i * n_nodes / sharers.n];
         else
-            places.nodes[i] =
+            sharers.nodes[i] =
                 gpu_nodes[i] < 0 && is_one_node(cores) ? cores->at[0].node : gpu_nodes[i];
     }
-    return places;
+    return sharers;
 }
 
-/* Which of the places on its node it is, and how many there are. */
-static size_t place_on_node(const struct places *places, size_t place, size_t *n_on_node)
+/* Which of the sharers on its node it is, and how many there are. */
+static size_t sharer_on_node(const struct sharers *sharers, size_t sharer, size_t *n_on_node)
 {
     size_t before = 0;
     *n_on_node = 0;
-    for (size_t i = 0; i < places->n; i++)
-        if (places->nodes[i] == places->nodes[place]) {
-            before += i < place;
+    for (size_t i = 0; i < sharers->n; i++)
+        if (sharers->nodes[i] == sharers->nodes[sharer]) {
+            before += i < sharer;
             (*n_on_node)++;
         }
     return before;
@@ -80,14 +80,14 @@ static size_t place_on_node(const struct places *places, size_t place, size_t *n
 
 /* ---- the modes ---- */
 
-static void node_cpus(const struct core_places *cores, int node, cpu_set_t *out)
+static void node_cpus(const struct cpu_cores *cores, int node, cpu_set_t *out)
 {
     for (size_t c = 0; c < cores->len; c++)
         if (cores->at[c].node == node)
             CPU_OR(out, out, &cores->at[c].cpus);
 }
 
-static void socket_cpus(const struct core_places *cores, int node, cpu_set_t *out)
+static void socket_cpus(const struct cpu_cores *cores, int node, cpu_set_t *out)
 {
     int socket = -1;
     for (size_t c = 0; c < cores->len && socket < 0; c++)
@@ -99,10 +99,10 @@ static void socket_cpus(const struct core_places *cores, int node, cpu_set_t *ou
 }
 
 /* The node's cores that can be had, in the order of `cores`. *n_out of them. */
-static const struct core_place **node_cores_new(const struct core_places *cores, int node,
-                                                size_t *n_out)
+static const struct cpu_core **node_cores_new(const struct cpu_cores *cores, int node,
+                                              size_t *n_out)
 {
-    const struct core_place **out = xcalloc(cores->len + 1, sizeof(*out));
+    const struct cpu_core **out = xcalloc(cores->len + 1, sizeof(*out));
     *n_out = 0;
     for (size_t c = 0; c < cores->len; c++)
         if (cores->at[c].node == node && CPU_COUNT(&cores->at[c].cpus) > 0)
@@ -110,18 +110,18 @@ static const struct core_place **node_cores_new(const struct core_places *cores,
     return out;
 }
 
-/* The first places get one core more if they cannot be divided evenly. */
-static int exclusive_cpus(const struct places *places, size_t place, cpu_set_t *out,
+/* The first sharers get one core more if they cannot be divided evenly. */
+static int exclusive_cpus(const struct sharers *sharers, size_t sharer, cpu_set_t *out,
                           struct err *err)
 {
-    size_t n_cores, n_sharing, number = place_on_node(places, place, &n_sharing);
-    cleanup_free const struct core_place **cores =
-        node_cores_new(places->cores, places->nodes[place], &n_cores);
+    size_t n_cores, n_sharing, number = sharer_on_node(sharers, sharer, &n_sharing);
+    cleanup_free const struct cpu_core **cores =
+        node_cores_new(sharers->cores, sharers->nodes[sharer], &n_cores);
     size_t each = n_cores / n_sharing, n_larger = n_cores % n_sharing;
     if (each == 0)
         return fail(err, ERR_USAGE,
                     "exclusive: NUMA node %d has %zu core%s for %zu %ss, which need one each",
-                    places->nodes[place], n_cores, plural(n_cores), n_sharing, places->what);
+                    sharers->nodes[sharer], n_cores, plural(n_cores), n_sharing, sharers->what);
     size_t first = number * each + MIN(number, n_larger);
     size_t end = first + each + (number < n_larger);
     for (size_t c = first; c < end; c++)
@@ -143,11 +143,11 @@ static void cache_put(struct cache *caches, size_t n_caches, const struct cache 
     caches[at] = *cache;
 }
 
-static void core_complex_cpus(const struct places *places, size_t place, cpu_set_t *out)
+static void core_complex_cpus(const struct sharers *sharers, size_t sharer, cpu_set_t *out)
 {
-    size_t n_cores, n_caches = 0, n_sharing, number = place_on_node(places, place, &n_sharing);
-    cleanup_free const struct core_place **cores =
-        node_cores_new(places->cores, places->nodes[place], &n_cores);
+    size_t n_cores, n_caches = 0, n_sharing, number = sharer_on_node(sharers, sharer, &n_sharing);
+    cleanup_free const struct cpu_core **cores =
+        node_cores_new(sharers->cores, sharers->nodes[sharer], &n_cores);
     cleanup_free struct cache *caches = xcalloc(n_cores + 1, sizeof(*caches));
     for (size_t c = 0; c < n_cores; c++) {
         struct cache cache = {.number = cores[c]->cache};
@@ -160,30 +160,30 @@ static void core_complex_cpus(const struct places *places, size_t place, cpu_set
         if (!is_known)
             cache_put(caches, n_caches++, &cache);
     }
-    ASSERT(n_caches > 0); /* a place is on a node with cores */
+    ASSERT(n_caches > 0); /* a sharer is on a node with cores */
     *out = caches[number % n_caches].cpus;
 }
 
-static int place_cpus(const struct places *places, size_t place, enum numa_binding binding,
-                      cpu_set_t *out, struct err *err)
+static int sharer_cpus(const struct sharers *sharers, size_t sharer, enum numa_binding binding,
+                       cpu_set_t *out, struct err *err)
 {
-    int node = places->nodes[place];
+    int node = sharers->nodes[sharer];
     cpu_set_t near;
     CPU_ZERO(&near);
     CPU_ZERO(out);
-    node_cpus(places->cores, node, &near);
+    node_cpus(sharers->cores, node, &near);
     if (node < 0)
         return fail(err, ERR_UNAVAILABLE, "the system does not say which NUMA node GPU %zu is near",
-                    place);
+                    sharer);
     if (CPU_COUNT(&near) == 0)
         return fail(err, ERR_UNAVAILABLE,
-                    "GPU %zu is near NUMA node %d, where this process may not run", place, node);
+                    "GPU %zu is near NUMA node %d, where this process may not run", sharer, node);
     if (binding == NUMA_BINDING_SOCKET)
-        socket_cpus(places->cores, node, out);
+        socket_cpus(sharers->cores, node, out);
     else if (binding == NUMA_BINDING_CORE_COMPLEX)
-        core_complex_cpus(places, place, out);
+        core_complex_cpus(sharers, sharer, out);
     else if (binding == NUMA_BINDING_EXCLUSIVE)
-        return exclusive_cpus(places, place, out, err);
+        return exclusive_cpus(sharers, sharer, out, err);
     else
         *out = near;
     return 0;
@@ -198,7 +198,7 @@ static bool overlap(const cpu_set_t *a, const cpu_set_t *b)
     return CPU_COUNT(&both) > 0;
 }
 
-static size_t cores_count(const struct core_places *cores, const cpu_set_t *cpus)
+static size_t cores_count(const struct cpu_cores *cores, const cpu_set_t *cpus)
 {
     size_t n = 0;
     for (size_t c = 0; c < cores->len; c++)
@@ -206,7 +206,7 @@ static size_t cores_count(const struct core_places *cores, const cpu_set_t *cpus
     return n;
 }
 
-static void threads_share(const struct core_places *cores, uint32_t n_ranks, struct cpu_share *out)
+static void threads_share(const struct cpu_cores *cores, uint32_t n_ranks, struct cpu_share *out)
 {
     cpu_set_t all;
     CPU_ZERO(&all);
@@ -222,7 +222,7 @@ static void threads_share(const struct core_places *cores, uint32_t n_ranks, str
     }
 }
 
-int cpu_shares_make(const struct cpu_wish *wish, const struct core_places *cores,
+int cpu_shares_make(const struct cpu_wish *wish, const struct cpu_cores *cores,
                     const int *gpu_nodes, size_t n_gpus, struct cpu_share *out, struct err *err)
 {
     bool binds = wish->binding != NUMA_BINDING_NONE;
@@ -233,10 +233,10 @@ int cpu_shares_make(const struct cpu_wish *wish, const struct core_places *cores
         return fail(err, ERR_USAGE,
                     "--numa-binding: %u ranks need a GPU each, and there %s %zu here",
                     wish->n_ranks, n_gpus == 1 ? "is" : "are", n_gpus);
-    struct places places = places_make(cores, gpu_nodes, n_gpus, wish->n_ranks);
+    struct sharers sharers = sharers_make(cores, gpu_nodes, n_gpus, wish->n_ranks);
     for (uint32_t i = 0; rc == 0 && binds && i < wish->n_ranks; i++)
-        rc = place_cpus(&places, i, wish->binding, &out[i].cpus, err);
-    free(places.nodes);
+        rc = sharer_cpus(&sharers, i, wish->binding, &out[i].cpus, err);
+    free(sharers.nodes);
     if (rc)
         return wrap(err, rc, "--numa-binding");
     threads_share(cores, wish->n_ranks, out);
@@ -247,15 +247,15 @@ int cpu_shares_of(const struct cpu_wish *wish, const struct device_list *devices
                   const size_t *positions, size_t n_positions, struct cpu_share **out,
                   struct err *err)
 {
-    struct core_places cores;
+    struct cpu_cores cores;
     size_t n_gpus = 0;
     cleanup_free int *nodes = xcalloc(n_positions + 1, sizeof(*nodes));
     for (size_t i = 0; i < n_positions; i++)
         if (devices->at[positions[i]].kind != DEVICE_CPU)
             nodes[n_gpus++] = devices->at[positions[i]].numa_node;
-    core_places_list(&cores);
+    cpu_cores_list(&cores);
     *out = xcalloc(wish->n_ranks + 1, sizeof(**out));
     int rc = cpu_shares_make(wish, &cores, nodes, n_gpus, *out, err);
-    core_places_release(&cores);
+    cpu_cores_release(&cores);
     return rc;
 }

@@ -9,7 +9,7 @@
  *   core-complex  the cores of one last-level cache of the node; its GPUs take turns, largest caches first
  *
  * Ranks without GPUs are spread over the NUMA nodes in order, an even number on each, and take the place of GPUs; torchrun
- * refuses them. Pure, but for the struct core_places that cpu_shares_make() is given (topology.h reads them).
+ * refuses them. Pure, but for the struct cpu_cores that cpu_shares_make() is given (topology.h reads them).
  */
 #pragma once
 
@@ -50,7 +50,7 @@ struct cpu_share {
  * is not known, and on a machine with one node that one. ERR_USAGE: ranks without a GPU of their own, or more GPUs than
  * cores; ERR_UNAVAILABLE: a node is not known, or this process may not run there.
  */
-MUST_CHECK int cpu_shares_make(const struct cpu_wish *wish, const struct core_places *cores,
+MUST_CHECK int cpu_shares_make(const struct cpu_wish *wish, const struct cpu_cores *cores,
                                const int *gpu_nodes, size_t n_gpus, struct cpu_share *out,
                                struct err *err);
 

@@ -56,27 +56,27 @@ void core_list_release(struct core_list *cores)
 }
 
 /* Where hwloc knows nothing: one NUMA node with all cores. */
-static void core_places_plain(struct core_places *out)
+static void cpu_cores_plain(struct cpu_cores *out)
 {
     struct core_list cores;
     cores_from_sysfs(&cores);
-    *out = (struct core_places){xcalloc(cores.len + 1, sizeof(*out->at)), cores.len};
+    *out = (struct cpu_cores){xcalloc(cores.len + 1, sizeof(*out->at)), cores.len};
     for (size_t i = 0; i < cores.len; i++)
-        out->at[i] = (struct core_place){.cpus = cores.at[i], .first_cpu = (uint32_t)i};
+        out->at[i] = (struct cpu_core){.cpus = cores.at[i], .first_cpu = (uint32_t)i};
     core_list_release(&cores);
 }
 
-void core_places_list(struct core_places *out)
+void cpu_cores_list(struct cpu_cores *out)
 {
     if (!hwloc_core_places_list(out))
-        core_places_plain(out);
+        cpu_cores_plain(out);
     ASSERT(out->len > 0);
 }
 
-void core_places_release(struct core_places *cores)
+void cpu_cores_release(struct cpu_cores *cores)
 {
     free(cores->at);
-    *cores = (struct core_places){0};
+    *cores = (struct cpu_cores){0};
 }
 
 /* The first 4 KiB of /proc/cpuinfo: the whole file takes milliseconds on machines with many cores. */

@@ -24,19 +24,19 @@ void cores_list(struct core_list *out);
 void core_list_release(struct core_list *cores);
 
 /* A physical core: where it is, and its hardware threads that this process may run on, which may be none. */
-struct core_place {
+struct cpu_core {
     cpu_set_t cpus;
     uint32_t first_cpu; /* of all its threads */
     int node;           /* as the system numbers NUMA nodes */
     int socket, cache;  /* any numbers that tell them apart; cache: the last-level one */
 };
-struct core_places {
-    struct core_place *at; /* ascending by first_cpu */
+struct cpu_cores {
+    struct cpu_core *at; /* ascending by first_cpu */
     size_t len;
 };
-/* At least one core. Release with core_places_release(). */
-void core_places_list(struct core_places *out);
-void core_places_release(struct core_places *cores);
+/* At least one core. Release with cpu_cores_release(). */
+void cpu_cores_list(struct cpu_cores *out);
+void cpu_cores_release(struct cpu_cores *cores);
 
 /* Makes n_slots CPU slots (0: one per core). If there are fewer cores, slots share cores. */
 void cpu_devices(uint32_t n_slots, struct device_list *out);

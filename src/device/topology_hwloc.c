@@ -53,8 +53,8 @@ bool hwloc_cores_list(struct core_list *out)
 
 static int by_first_cpu(const void *a, const void *b)
 {
-    uint32_t x = ((const struct core_place *)a)->first_cpu,
-             y = ((const struct core_place *)b)->first_cpu;
+    uint32_t x = ((const struct cpu_core *)a)->first_cpu,
+             y = ((const struct cpu_core *)b)->first_cpu;
     return (x > y) - (x < y);
 }
 
@@ -68,14 +68,14 @@ static int cache_of(hwloc_obj_t core)
     return number;
 }
 
-static struct core_place core_place_of(hwloc_topology_t topology, hwloc_obj_t core)
+static struct cpu_core cpu_core_of(hwloc_topology_t topology, hwloc_obj_t core)
 {
     hwloc_obj_t socket = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, core);
     int node = core->nodeset ? hwloc_bitmap_first(core->nodeset) : -1;
-    struct core_place place = {.first_cpu = (uint32_t)hwloc_bitmap_first(core->cpuset),
-                               .node = MAX(node, 0),
-                               .socket = socket ? (int)socket->gp_index : 0,
-                               .cache = cache_of(core)};
+    struct cpu_core place = {.first_cpu = (uint32_t)hwloc_bitmap_first(core->cpuset),
+                             .node = MAX(node, 0),
+                             .socket = socket ? (int)socket->gp_index : 0,
+                             .cache = cache_of(core)};
     hwloc_cpuset_to_glibc_sched_affinity(topology, core->cpuset, &place.cpus, sizeof(place.cpus));
     narrow(topology, &place.cpus);
     return place;
@@ -87,7 +87,7 @@ static hwloc_obj_type_t core_type(hwloc_topology_t topology)
     return hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
-bool hwloc_core_places_list(struct core_places *out)
+bool hwloc_core_places_list(struct cpu_cores *out)
 {
     hwloc_topology_t topology;
     bool any = false;
@@ -95,15 +95,15 @@ bool hwloc_core_places_list(struct core_places *out)
         return false;
     hwloc_obj_type_t type = core_type(topology);
     int n_cores = MAX(hwloc_get_nbobjs_by_type(topology, type), 0);
-    *out = (struct core_places){xcalloc((size_t)n_cores + 1, sizeof(*out->at)), (size_t)n_cores};
+    *out = (struct cpu_cores){xcalloc((size_t)n_cores + 1, sizeof(*out->at)), (size_t)n_cores};
     for (int i = 0; i < n_cores; i++) {
-        out->at[i] = core_place_of(topology, hwloc_get_obj_by_type(topology, type, (unsigned)i));
+        out->at[i] = cpu_core_of(topology, hwloc_get_obj_by_type(topology, type, (unsigned)i));
         any = any || CPU_COUNT(&out->at[i].cpus) > 0;
     }
     hwloc_topology_destroy(topology);
     qsort(out->at, out->len, sizeof(*out->at), by_first_cpu);
     if (!any)
-        core_places_release(out);
+        cpu_cores_release(out);
     return any;
 }
 

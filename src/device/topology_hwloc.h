@@ -11,6 +11,6 @@
 /* False if hwloc cannot load a topology. */
 bool hwloc_cores_list(struct core_list *out);
 /* The same. */
-bool hwloc_core_places_list(struct core_places *out);
+bool hwloc_core_places_list(struct cpu_cores *out);
 /* False if the topology does not know the device. */
 bool hwloc_locate(struct device *device);

@@ -9,7 +9,7 @@
  *   follow.c   the orders of a leader elsewhere    meeting.c who leads, and who is called when
  *   takeover.c what another launcher tells         master_port.c  the port at which ranks meet
  *   fleet.c    the hosts of --hosts                meet.c    where the ranks of several hosts meet
- *   reach.c    the same, on each of them           place.c   what they tell, and the choice
+ *   reach.c    the same, on each of them           meeting_point.c   what they tell, and the choice
  *   cpus.c     the CPUs of ranks, their share of threads
  *   line_copies.c  lines with certain texts        fold.c    lines that several ranks print
  *   watch.c    ranks that stand still              rank_devices.c  devices that are lost meanwhile

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
-#include "launch/place.h"
+#include "launch/meeting_point.h"
 #include "node/wire_body.h"
 
 enum {
@@ -37,7 +37,7 @@ struct meet {
     uint32_t n, n_running;
     struct machine **wanted; /* [n_wanted], when those of an earlier search have ended */
     uint32_t n_wanted;
-    struct place place;
+    struct meeting_point point;
     char *address; /* that was found */
 };
 
@@ -46,25 +46,25 @@ static void step(struct meet *meet);
 static void give_up(struct meet *meet, const struct err *why)
 {
     meet->state = MEET_NOWHERE;
-    shell_abort(&meet->launch->shell, why);
+    shell_abort(meet->launch->shell, why);
 }
 
 /* ---- what is found ---- */
 
-static void unreached_fail(struct meet *meet, const struct place_answer *answers)
+static void unreached_fail(struct meet *meet, const struct meeting_answer *answers)
 {
-    const struct place *place = &meet->place;
+    const struct meeting_point *point = &meet->point;
     cleanup_buf struct buf text = BUF_INIT;
     struct err err = {0};
-    for (size_t i = 0; i < place->n_addresses; i++)
-        buf_addf(&text, "%s%s", i > 0 ? " " : "", place->addresses[i]);
+    for (size_t i = 0; i < point->n_addresses; i++)
+        buf_addf(&text, "%s%s", i > 0 ? " " : "", point->addresses[i]);
     buf_add_text(&text, "): ");
-    place_unreached_add(place, answers, meet->n - 1, &text);
+    meeting_point_unreached_add(point, answers, meet->n - 1, &text);
     fail(
         &err, ERR_UNAVAILABLE,
         "no address of %s, the host of rank 0, is reached from all other hosts at port %u (%s; a firewall "
         "may be in the way, and --master-addr and --master-port name another place",
-        meet->asks[0].machine->name, place->port, buf_text(&text));
+        meet->asks[0].machine->name, point->port, buf_text(&text));
     give_up(meet, &err);
 }
 
@@ -74,8 +74,8 @@ static void found(struct meet *meet, const char *address)
     free(meet->address);
     meet->address = xstrdup(address);
     meet->state = listens ? MEET_SETTLES : MEET_IS_HELD;
-    log_add(meet->launch->shell.log, LOG_INFO, "launch", "the ranks meet at %s port %u", address,
-            meet->place.port);
+    log_add(shell_log(meet->launch->shell), LOG_INFO, "launch", "the ranks meet at %s port %u",
+            address, meet->point.port);
     buf_reset(&meet->asks[0].out);
     if (listens)
         (void)node_write(meet->asks[0].process, STREAM_IN, STR("\n"));
@@ -85,11 +85,11 @@ static void found(struct meet *meet, const char *address)
 
 static void choose(struct meet *meet)
 {
-    cleanup_free struct place_answer *answers = xcalloc(meet->n, sizeof(*answers));
+    cleanup_free struct meeting_answer *answers = xcalloc(meet->n, sizeof(*answers));
     for (uint32_t i = 1; i < meet->n; i++)
         answers[i - 1] =
-            (struct place_answer){meet->asks[i].machine->name, buf_str(&meet->asks[i].out)};
-    const char *address = place_choose(&meet->place, answers, meet->n - 1);
+            (struct meeting_answer){meet->asks[i].machine->name, buf_str(&meet->asks[i].out)};
+    const char *address = meeting_point_choose(&meet->point, answers, meet->n - 1);
     if (!fleet_waits(meet->launch->fleet)) /* a host was lost meanwhile, and nothing is started */
         meet->state = MEET_NOWHERE;
     else if (address)
@@ -133,7 +133,7 @@ static void on_gone(void *context, const struct worker_exit *exit)
     node_release(steal_ptr(&ask->process));
     meet->n_running--;
     bool is_lost = ask->machine->is_far && fleet_loss_tell(ask->machine);
-    bool is_over = meet->launch->is_over || shell_is_to_end(&meet->launch->shell);
+    bool is_over = meet->launch->is_over || shell_is_to_end(meet->launch->shell);
     bool is_holder = ask == meet->asks;
     bool is_early = is_holder || exit->exit_code || exit->exit_signal;
     bool is_sought = meet->state > MEET_CLEARS && meet->state < MEET_IS_HELD;
@@ -149,13 +149,14 @@ static void on_gone(void *context, const struct worker_exit *exit)
 static void on_failed(void *context, const struct err *why)
 {
     const struct meet_ask *ask = context;
-    shell_abort(&ask->meet->launch->shell, why);
+    shell_abort(ask->meet->launch->shell, why);
 }
 
 static void on_warned(void *context, const char *text)
 {
     const struct meet_ask *ask = context;
-    log_add(ask->meet->launch->shell.log, LOG_WARN, "launch", "%s: %s", ask->machine->name, text);
+    log_add(shell_log(ask->meet->launch->shell), LOG_WARN, "launch", "%s: %s", ask->machine->name,
+            text);
 }
 
 static void ask_start(struct meet_ask *ask, struct env_list *words)
@@ -175,7 +176,7 @@ static void ask_start(struct meet_ask *ask, struct env_list *words)
                                           .has_input = true,
                                           .handlers = &handlers,
                                           .context = ask};
-    int rc = node_spawn(launch->shell.node, &request, &ask->process, &err);
+    int rc = node_spawn(shell_node(launch->shell), &request, &ask->process, &err);
     env_list_release(&env);
     ask->meet->n_running += rc == 0;
     if (rc == 0)
@@ -188,7 +189,8 @@ static void ask_start(struct meet_ask *ask, struct env_list *words)
 
 static void words_begin(const struct meet_ask *ask, struct env_list *words)
 {
-    const char *program = ask->machine->is_far ? AGENT_PROGRAM : ask->meet->launch->shell.self_path;
+    const char *program =
+        ask->machine->is_far ? AGENT_PROGRAM : shell_self_path(ask->meet->launch->shell);
     env_list_add(words, xstrdup(program));
     env_list_add(words, xstrdup("meet"));
 }
@@ -232,13 +234,13 @@ static void reach_begin(struct meet *meet)
 {
     cleanup_buf struct buf list = BUF_INIT;
     meet->state = MEET_REACHES;
-    for (size_t i = 0; i < meet->place.n_addresses; i++)
-        buf_addf(&list, "%s%s", i > 0 ? "," : "", meet->place.addresses[i]);
+    for (size_t i = 0; i < meet->point.n_addresses; i++)
+        buf_addf(&list, "%s%s", i > 0 ? "," : "", meet->point.addresses[i]);
     for (uint32_t i = 1; i < meet->n && meet->state == MEET_REACHES; i++) {
         struct env_list words = {0};
         words_begin(&meet->asks[i], &words);
-        env_list_add(&words, xasprintf("--port=%u", meet->place.port));
-        env_list_add(&words, xasprintf("--token=%s", meet->place.token));
+        env_list_add(&words, xasprintf("--port=%u", meet->point.port));
+        env_list_add(&words, xasprintf("--token=%s", meet->point.token));
         env_list_add(&words, xasprintf("--reach=%s", buf_text(&list)));
         ask_start(&meet->asks[i], &words);
         env_list_release(&words);
@@ -249,7 +251,7 @@ static void taken(struct meet *meet, struct str line)
 {
     const char *given = meet->launch->request->master_addr;
     struct err err = {0};
-    if (!place_read(line, &meet->place)) {
+    if (!meeting_point_read(line, &meet->point)) {
         fail(&err, ERR_DATA, "%s: it told no port where ranks can meet",
              meet->asks[0].machine->name);
         give_up(meet, &err);
@@ -300,7 +302,7 @@ const char *meet_address(const struct meet *meet)
 
 uint16_t meet_port(const struct meet *meet)
 {
-    return meet->place.port;
+    return meet->point.port;
 }
 
 /* ---- the room ---- */
@@ -321,7 +323,7 @@ void meet_close(struct meet *meet)
     asks_end(meet);
     for (uint32_t i = 0; i < meet->n; i++)
         while (meet->asks[i].process && !meet->asks[i].machine->is_far)
-            shell_turn(&meet->launch->shell);
+            shell_turn(meet->launch->shell);
 }
 
 void meet_free(struct meet *meet)

@@ -16,12 +16,12 @@
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "launch/master_port.h"
-#include "launch/place.h"
+#include "launch/meeting_point.h"
 
 enum {
     LIMIT_MS = 2000, /* for all addresses together */
     CALLERS_MAX = 512,
-    TOKEN_LENGTH = PLACE_TOKEN_BYTES - 1,
+    TOKEN_LENGTH = MEETING_TOKEN_BYTES - 1,
     AT_INPUT = 0,
     AT_LISTENER = 1,
     AT_CALLERS = 2
@@ -39,12 +39,12 @@ static int addresses_add(struct buf *out, struct err *err)
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0)
         return fail_errno_as(err, ERR_UNAVAILABLE, "list the addresses of this host");
-    place_addresses_add(all, out);
+    meeting_addresses_add(all, out);
     freeifaddrs(all);
     return 0;
 }
 
-static void token_make(char token[PLACE_TOKEN_BYTES])
+static void token_make(char token[MEETING_TOKEN_BYTES])
 {
     unsigned char bytes[TOKEN_LENGTH / 2] = {0};
     (void)!getrandom(bytes, sizeof(bytes), 0); /* so few bytes always come */
@@ -56,7 +56,7 @@ static void token_make(char token[PLACE_TOKEN_BYTES])
 struct callers {
     struct pollfd at[AT_CALLERS + CALLERS_MAX];
     nfds_t n;
-    char token[PLACE_TOKEN_BYTES];
+    char token[MEETING_TOKEN_BYTES];
 };
 
 static void caller_take(struct callers *callers)
@@ -187,8 +187,8 @@ static void answers_await(struct tried *tried, struct pollfd *at, size_t n)
 
 static int addresses_reach(const struct reach_request *request, struct err *err)
 {
-    struct tried tried[PLACE_ADDRESSES_MAX] = {0};
-    struct pollfd at[PLACE_ADDRESSES_MAX];
+    struct tried tried[MEETING_ADDRESSES_MAX] = {0};
+    struct pollfd at[MEETING_ADDRESSES_MAX];
     struct str rest = str_of(request->addresses), word;
     cleanup_buf struct buf line = BUF_INIT;
     size_t n = 0;

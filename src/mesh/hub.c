@@ -400,7 +400,7 @@ static void own_place_tell(const struct hub *hub)
     }
     if (!seen)
         (void)address_parse("127.0.0.1", 0, &list);
-    place_tell(hub->self, seen ? &seen->hub : &list.at[0]);
+    machine_tell(hub->self, seen ? &seen->hub : &list.at[0]);
 }
 
 static void plan_begin(struct hub *hub)

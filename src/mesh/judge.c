@@ -64,13 +64,13 @@ static const struct trouble *const troubles[] = {[LINK_FINE] = NULL,
 
 static uint32_t group_of(const struct told *told, uint32_t rank)
 {
-    return told->ranks[rank].place.group;
+    return told->ranks[rank].machine.group;
 }
 
 const char *mesh_host_name(const struct mesh_hosts *hosts, const struct told *told, uint32_t rank)
 {
     uint32_t group = group_of(told, rank);
-    return group < hosts->n ? hosts->names[group] : told->ranks[rank].place.name;
+    return group < hosts->n ? hosts->names[group] : told->ranks[rank].machine.name;
 }
 
 static bool is_within(const struct told *told, const struct pair_told *pair)
@@ -113,13 +113,13 @@ static void way_name_add(const struct scene *scene, uint32_t from, uint32_t to, 
 static void meeting_judge(const struct scene *scene)
 {
     const struct told *told = scene->told;
-    const struct rank_place *hub = &told->ranks[0].place;
+    const struct rank_machine *hub = &told->ranks[0].machine;
     size_t n_before = scene->out->len, n_more = 0;
     scene->out->check = "meeting";
     for (uint32_t i = 0; i < told->n_ranks; i++) {
         const struct rank_told *rank = &told->ranks[i];
         cleanup_buf struct buf name = BUF_INIT;
-        if (rank->has_place && !rank->why_absent)
+        if (rank->has_machine && !rank->why_absent)
             continue;
         rank_add(scene, i, &name);
         if (scene->out->len - n_before >= FINDINGS_MAX)
@@ -340,17 +340,17 @@ static struct figures figures_of(const struct told *told, bool within,
                             .most = all[n > 0 ? n - 1 : 0]};
 }
 
-static uint64_t mbit_of(const struct rank_place *place)
+static uint64_t mbit_of(const struct rank_machine *machine)
 {
-    uint64_t mbit = place->speed_mbit > 0 ? place->speed_mbit : JUDGE_MBIT_UNKNOWN;
+    uint64_t mbit = machine->speed_mbit > 0 ? machine->speed_mbit : JUDGE_MBIT_UNKNOWN;
     return MIN(mbit, (uint64_t)JUDGE_MBIT_MAX);
 }
 
 /* What the interfaces of both ends allow; 0: within a host. */
 static double allowed_mib_s(const struct told *told, const struct pair_told *pair)
 {
-    uint64_t one = mbit_of(&told->ranks[pair->from].place);
-    uint64_t two = mbit_of(&told->ranks[pair->to].place);
+    uint64_t one = mbit_of(&told->ranks[pair->from].machine);
+    uint64_t two = mbit_of(&told->ranks[pair->to].machine);
     return is_within(told, pair) ? 0 : (double)MIN(one, two) * 1e6 / 8 / (1 << 20);
 }
 
@@ -375,8 +375,8 @@ static void slow_text(const struct scene *scene, const struct flaw *flaw, struct
     const struct told *told = scene->told;
     double speed = way_mib_s(flaw->by), allowed = allowed_mib_s(told, flaw->by);
     int percent = slow_percent(told, flaw->by);
-    const struct rank_place *from = &told->ranks[flaw->from].place,
-                            *to = &told->ranks[flaw->to].place;
+    const struct rank_machine *from = &told->ranks[flaw->from].machine,
+                              *to = &told->ranks[flaw->to].machine;
     struct figures figures = figures_of(told, is_within(told, flaw->by), way_mib_s);
     buf_addf(out, speed < 10 ? "%.2f MiB/s" : "%.0f MiB/s", speed);
     if (scene->has_hosts && from->interface[0] && to->interface[0])
@@ -470,38 +470,38 @@ static void unlike_judge(const struct scene *scene, const char *what, size_t off
 {
     const struct told *told = scene->told;
     uint32_t least = 0, most = 0;
-#define FIGURE(rank) (*(const uint64_t *)((const char *)&told->ranks[rank].place + offset))
+#define FIGURE(rank) (*(const uint64_t *)((const char *)&told->ranks[rank].machine + offset))
     for (uint32_t i = 0; i < told->n_ranks; i++) {
-        if (!told->ranks[i].has_place || FIGURE(i) == 0)
+        if (!told->ranks[i].has_machine || FIGURE(i) == 0)
             continue;
         least = FIGURE(least) == 0 || FIGURE(i) < FIGURE(least) ? i : least;
         most = FIGURE(i) > FIGURE(most) ? i : most;
     }
     if (FIGURE(least) != FIGURE(most))
         found(scene->out, &unequal, what, "%lu of %s on %s, %lu of %s on %s",
-              (unsigned long)FIGURE(least), told->ranks[least].place.interface,
+              (unsigned long)FIGURE(least), told->ranks[least].machine.interface,
               mesh_host_name(scene->hosts, told, least), (unsigned long)FIGURE(most),
-              told->ranks[most].place.interface, mesh_host_name(scene->hosts, told, most));
+              told->ranks[most].machine.interface, mesh_host_name(scene->hosts, told, most));
 #undef FIGURE
 }
 
 static bool is_name_bad(const struct told *told, uint32_t rank)
 {
-    const char *by_name = told->ranks[rank].place.by_name;
+    const char *by_name = told->ranks[rank].machine.by_name;
     bool is_first = rank == 0 || group_of(told, rank) != group_of(told, rank - 1);
-    return told->ranks[rank].has_place && is_first &&
+    return told->ranks[rank].has_machine && is_first &&
            (by_name[0] == '\0' || strncmp(by_name, "127.", 4) == 0 || strcmp(by_name, "::1") == 0);
 }
 
 /* The name of each host, as the host itself looks it up. */
 static void names_judge(const struct scene *scene)
 {
-    const struct rank_place *first = NULL;
+    const struct rank_machine *first = NULL;
     size_t n_bad = 0;
     for (uint32_t i = 0; i < scene->told->n_ranks; i++) {
         if (!is_name_bad(scene->told, i))
             continue;
-        first = first ? first : &scene->told->ranks[i].place;
+        first = first ? first : &scene->told->ranks[i].machine;
         n_bad++;
     }
     if (!first)
@@ -577,8 +577,8 @@ static void interfaces_judge(const struct scene *scene)
     scene->out->check = "interface";
     if (!scene->has_hosts)
         return;
-    unlike_judge(scene, "MTU", offsetof(struct rank_place, mtu));
-    unlike_judge(scene, "Mbit/s", offsetof(struct rank_place, speed_mbit));
+    unlike_judge(scene, "MTU", offsetof(struct rank_machine, mtu));
+    unlike_judge(scene, "Mbit/s", offsetof(struct rank_machine, speed_mbit));
     names_judge(scene);
     addresses_judge(scene);
 }

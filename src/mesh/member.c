@@ -46,21 +46,21 @@ static int name_look_up(const char *name, uint16_t port, uint64_t end_ms, struct
     return flaw;
 }
 
-void place_tell(const struct self *self, const struct address *own)
+void machine_tell(const struct self *self, const struct address *own)
 {
     cleanup_buf struct buf line = BUF_INIT;
-    struct rank_place place = {.rank = self->rank, .group = self->group};
+    struct rank_machine machine = {.rank = self->rank, .group = self->group};
     struct address_list by_name = {0};
     struct err unknown = {0};
     char name[HOST_NAME_BYTES];
     host_name(name);
-    snprintf(place.name, sizeof(place.name), "%.*s", (int)sizeof(place.name) - 1, name);
-    address_text(own, place.address);
-    interface_look(own, place.interface, &place.speed_mbit, &place.mtu);
+    snprintf(machine.name, sizeof(machine.name), "%.*s", (int)sizeof(machine.name) - 1, name);
+    address_text(own, machine.address);
+    interface_look(own, machine.interface, &machine.speed_mbit, &machine.mtu);
     if (name[0] && name_look_up(name, 0, clock_now_ms() + OWN_NAME_MS, &by_name, &unknown) == 0 &&
         by_name.len > 0)
-        address_text(&by_name.at[0], place.by_name);
-    place_format(&place, &line);
+        address_text(&by_name.at[0], machine.by_name);
+    rank_machine_format(&machine, &line);
     told_print(&line);
 }
 
@@ -208,7 +208,7 @@ static bool arrive(const struct self *self, int fd)
     arrival_format(&arrival, self->token, &line);
     bool is_told = stream_write(fd, line.at, line.len, clock_now_ms() + CONNECT_MS) == LINK_FINE;
     if (stream_own(fd, &own))
-        place_tell(self, &own);
+        machine_tell(self, &own);
     return is_told;
 }
 

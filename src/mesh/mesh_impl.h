@@ -30,7 +30,7 @@ struct self {
 bool order_run(const struct self *self, const struct order *order);
 void told_print(const struct buf *lines);
 /* Prints where this rank is. */
-void place_tell(const struct self *self, const struct address *own);
+void machine_tell(const struct self *self, const struct address *own);
 /* Prints that this rank could not take part. */
 void absence_tell(const struct self *self, const char *why);
 /* Until rank 0 ends it. */

@@ -32,15 +32,15 @@ static void end_add(struct buf *out)
     buf_add_text(out, "}\n");
 }
 
-void place_format(const struct rank_place *place, struct buf *out)
+void rank_machine_format(const struct rank_machine *machine, struct buf *out)
 {
-    buf_addf(out, "{\"rank\":%u,\"group\":%u", place->rank, place->group);
-    text_add(out, "name", place->name);
-    text_add(out, "address", place->address);
-    text_add(out, "interface", place->interface);
-    text_add(out, "by_name", place->by_name);
-    number_add(out, "speed_mbit", place->speed_mbit);
-    number_add(out, "mtu", place->mtu);
+    buf_addf(out, "{\"rank\":%u,\"group\":%u", machine->rank, machine->group);
+    text_add(out, "name", machine->name);
+    text_add(out, "address", machine->address);
+    text_add(out, "interface", machine->interface);
+    text_add(out, "by_name", machine->by_name);
+    number_add(out, "speed_mbit", machine->speed_mbit);
+    number_add(out, "mtu", machine->mtu);
     end_add(out);
 }
 
@@ -149,20 +149,20 @@ static bool group_get(const struct told *told, struct str line, uint32_t *out)
     return u32_get(line, "group", out) && *out < told->n_ranks;
 }
 
-static void place_take(struct told *told, uint32_t rank, struct str line)
+static void machine_take(struct told *told, uint32_t rank, struct str line)
 {
-    struct rank_place place = {0};
-    bool is_whole = u32_get(line, "rank", &place.rank) && place.rank == rank &&
-                    group_get(told, line, &place.group) &&
-                    text_get(line, "name", place.name, sizeof(place.name)) &&
-                    text_get(line, "address", place.address, sizeof(place.address)) &&
-                    text_get(line, "interface", place.interface, sizeof(place.interface)) &&
-                    text_get(line, "by_name", place.by_name, sizeof(place.by_name)) &&
-                    number_get(line, "speed_mbit", &place.speed_mbit) &&
-                    number_get(line, "mtu", &place.mtu);
-    told->ranks[rank].has_place = is_whole;
+    struct rank_machine machine = {0};
+    bool is_whole = u32_get(line, "rank", &machine.rank) && machine.rank == rank &&
+                    group_get(told, line, &machine.group) &&
+                    text_get(line, "name", machine.name, sizeof(machine.name)) &&
+                    text_get(line, "address", machine.address, sizeof(machine.address)) &&
+                    text_get(line, "interface", machine.interface, sizeof(machine.interface)) &&
+                    text_get(line, "by_name", machine.by_name, sizeof(machine.by_name)) &&
+                    number_get(line, "speed_mbit", &machine.speed_mbit) &&
+                    number_get(line, "mtu", &machine.mtu);
+    told->ranks[rank].has_machine = is_whole;
     if (is_whole)
-        told->ranks[rank].place = place;
+        told->ranks[rank].machine = machine;
 }
 
 static void absence_take(struct told *told, uint32_t rank, struct str line)
@@ -171,7 +171,7 @@ static void absence_take(struct told *told, uint32_t rank, struct str line)
     free(told->ranks[rank].why_absent);
     told->ranks[rank].why_absent = json_text_new(line, "absent", WHY_MAX_BYTES);
     if (group_get(told, line, &group))
-        told->ranks[rank].place.group = group;
+        told->ranks[rank].machine.group = group;
 }
 
 static void plan_take(struct told *told, struct str line)
@@ -269,6 +269,6 @@ void told_take(struct told *told, uint32_t rank, struct str lines)
         else if (json_get(line, "plan", &value))
             plan_take(told, line);
         else if (json_get(line, "address", &value))
-            place_take(told, rank, line);
+            machine_take(told, rank, line);
     }
 }

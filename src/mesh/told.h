@@ -10,13 +10,13 @@
 #include "mesh/ring.h"
 
 enum {
-    PLACE_NAME_BYTES = 64
+    MACHINE_NAME_BYTES = 64
 };
 
 /* Where a rank is, on the way to the others. */
-struct rank_place {
+struct rank_machine {
     uint32_t rank, group;
-    char name[PLACE_NAME_BYTES];          /* of its machine, as the machine calls itself */
+    char name[MACHINE_NAME_BYTES];        /* of its machine, as the machine calls itself */
     char address[ADDRESS_TEXT_MAX];       /* by which others reach it */
     char interface[INTERFACE_NAME_BYTES]; /* that has this address; "": not known */
     char by_name[ADDRESS_TEXT_MAX]; /* what the machine's own name leads to, there; "": nothing */
@@ -41,7 +41,7 @@ struct sum_told {
     struct ring_result result;
 };
 
-void place_format(const struct rank_place *place, struct buf *out);
+void rank_machine_format(const struct rank_machine *machine, struct buf *out);
 void absence_format(uint32_t rank, uint32_t group, const char *why, struct buf *out);
 void pair_plan_format(const struct pair_plan *plan, size_t n_left_out, bool is_ring_broken,
                       struct buf *out);
@@ -52,8 +52,8 @@ void sum_format(const struct sum_told *sum, struct buf *out);
 /* ---- all of it ---- */
 
 struct rank_told {
-    bool has_place;
-    struct rank_place place;
+    bool has_machine;
+    struct rank_machine machine;
     char *why_absent; /* it did not meet the others; NULL: it did, or told nothing */
     bool has_sum;
     struct sum_told sum;

@@ -29,12 +29,12 @@ static int machine_forget(void **state)
     return 0;
 }
 
-static struct core_places cores_of(const struct scene *scene)
+static struct cpu_cores cores_of(const struct scene *scene)
 {
-    struct core_places cores;
+    struct cpu_cores cores;
     cpu_set_t allowed;
     setenv("HWLOC_SYNTHETIC", scene->machine, 1);
-    core_places_list(&cores);
+    cpu_cores_list(&cores);
     if (scene->allowed) {
         assert_true(cpulist_parse(str_of(scene->allowed), &allowed));
         for (size_t c = 0; c < cores.len; c++)
@@ -56,7 +56,7 @@ static size_t nodes_of(const char *text, int *out)
 
 static void scene_check(const struct scene *scene)
 {
-    struct core_places cores = cores_of(scene);
+    struct cpu_cores cores = cores_of(scene);
     struct cpu_share shares[16];
     struct err err = {0};
     struct buf text = BUF_INIT;
@@ -72,7 +72,7 @@ static void scene_check(const struct scene *scene)
     }
     assert_string_equal(buf_text(&text), scene->wanted);
     buf_release(&text);
-    core_places_release(&cores);
+    cpu_cores_release(&cores);
 }
 
 static void scenes_check(const struct scene *scenes, size_t n)

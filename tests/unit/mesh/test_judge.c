@@ -19,15 +19,15 @@ static struct told mesh_of(uint32_t n_hosts, uint32_t n_each)
     told.pairs = xcalloc((size_t)told.n_ranks * told.n_ranks + 1, sizeof(*told.pairs));
     told.has_plan = true;
     for (uint32_t i = 0; i < told.n_ranks; i++) {
-        told.ranks[i].has_place = told.ranks[i].has_sum = true;
-        told.ranks[i].place = (struct rank_place){.rank = i,
-                                                  .group = i / n_each,
-                                                  .name = "name",
-                                                  .address = "10.0.0.1",
-                                                  .interface = "eth0",
-                                                  .by_name = "10.0.0.1",
-                                                  .speed_mbit = 10000,
-                                                  .mtu = 1500};
+        told.ranks[i].has_machine = told.ranks[i].has_sum = true;
+        told.ranks[i].machine = (struct rank_machine){.rank = i,
+                                                      .group = i / n_each,
+                                                      .name = "name",
+                                                      .address = "10.0.0.1",
+                                                      .interface = "eth0",
+                                                      .by_name = "10.0.0.1",
+                                                      .speed_mbit = 10000,
+                                                      .mtu = 1500};
         told.ranks[i].sum = (struct sum_told){.rank = i,
                                               .to = (i + 1) % told.n_ranks,
                                               .from = (i + told.n_ranks - 1) % told.n_ranks,
@@ -186,7 +186,7 @@ static void test_a_slow_way_between_two_hosts_is_compared_with_their_interfaces(
                   "of the interfaces' speed of 1192 MiB/s\n");
     told = mesh_of(2, 1);
     for (uint32_t i = 0; i < 2; i++) {
-        told.ranks[i].place.speed_mbit = 0; /* as of most virtual machines */
+        told.ranks[i].machine.speed_mbit = 0; /* as of most virtual machines */
         link_of(&told, i, 1 - i)->n_bytes = 10 << 20;
     }
     expect(&told, "");
@@ -208,13 +208,13 @@ static void test_interfaces_that_differ_are_told(void **state)
 {
     struct told told = mesh_of(2, 1);
     (void)state;
-    told.ranks[1].place.mtu = 9000;
-    told.ranks[0].place.speed_mbit = 25000;
+    told.ranks[1].machine.mtu = 9000;
+    told.ranks[0].machine.speed_mbit = 25000;
     expect(&told, "warn interface MTU: 1500 of eth0 on one, 9000 of eth0 on two\n"
                   "warn interface Mbit/s: 10000 of eth0 on two, 25000 of eth0 on one\n");
     told = mesh_of(3, 2);
     for (uint32_t i = 2; i < 6; i++)
-        snprintf(told.ranks[i].place.by_name, sizeof(told.ranks[i].place.by_name), "127.0.1.1");
+        snprintf(told.ranks[i].machine.by_name, sizeof(told.ranks[i].machine.by_name), "127.0.1.1");
     expect(&told, "warn interface two: its own name, name, is 127.0.1.1 there; the same on 1 more "
                   "host\n");
 }

@@ -120,14 +120,14 @@ static void test_what_ranks_print_is_read_again(void **state)
 {
     struct told told;
     struct buf line = BUF_INIT;
-    const struct rank_place place = {.rank = 1,
-                                     .group = 1,
-                                     .name = "n\"1",
-                                     .address = "10.0.0.1",
-                                     .interface = "eth0",
-                                     .by_name = "127.0.1.1",
-                                     .speed_mbit = 10000,
-                                     .mtu = 1500};
+    const struct rank_machine machine = {.rank = 1,
+                                         .group = 1,
+                                         .name = "n\"1",
+                                         .address = "10.0.0.1",
+                                         .interface = "eth0",
+                                         .by_name = "127.0.1.1",
+                                         .speed_mbit = 10000,
+                                         .mtu = 1500};
     const struct pair_told pair = {.from = 1,
                                    .to = 0,
                                    .address = "10.0.0.2",
@@ -152,7 +152,7 @@ static void test_what_ranks_print_is_read_again(void **state)
     const struct pair_plan plan = {.len = 10, .depth = PLAN_EACH_HOST, .n_possible = 12};
     (void)state;
     told_init(&told, 2);
-    place_format(&place, &line);
+    rank_machine_format(&machine, &line);
     pair_format(&pair, &line);
     sum_format(&sum, &line);
     address_format(&address, &line);
@@ -161,10 +161,10 @@ static void test_what_ranks_print_is_read_again(void **state)
     pair_plan_format(&plan, 1, true, &line);
     absence_format(0, 0, "it is away", &line);
     told_one(&told, 0, &line);
-    assert_true(told.ranks[1].has_place);
+    assert_true(told.ranks[1].has_machine);
     buf_reset(&line);
-    place_format(&told.ranks[1].place, &line);
-    place_format(&place, &line);
+    rank_machine_format(&told.ranks[1].machine, &line);
+    rank_machine_format(&machine, &line);
     assert_memory_equal(line.at, line.at + line.len / 2, line.len / 2);
     assert_int_equal(told.n_pairs, 1);
     buf_reset(&line);
@@ -200,7 +200,7 @@ static void test_lines_of_others_and_garbage_are_passed_over(void **state)
     assert_int_equal(told.n_pairs, 0);
     assert_int_equal(told.n_addresses, 0);
     assert_false(told.has_plan);
-    assert_false(told.ranks[1].has_place);
+    assert_false(told.ranks[1].has_machine);
     assert_false(told.ranks[1].has_sum);
     assert_null(told.ranks[1].why_absent);
     told_release(&told);

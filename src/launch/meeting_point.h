@@ -11,30 +11,31 @@
 #include "base/buf.h"
 
 enum {
-    PLACE_TOKEN_BYTES = 33, /* hexadecimal digits, and a NUL */
-    PLACE_ADDRESSES_MAX = 64
+    MEETING_TOKEN_BYTES = 33, /* hexadecimal digits, and a NUL */
+    MEETING_ADDRESSES_MAX = 64
 };
 
-struct place {
+struct meeting_point {
     uint16_t port;
-    char token[PLACE_TOKEN_BYTES];
-    char addresses[PLACE_ADDRESSES_MAX][INET6_ADDRSTRLEN];
+    char token[MEETING_TOKEN_BYTES];
+    char addresses[MEETING_ADDRESSES_MAX][INET6_ADDRSTRLEN];
     size_t n_addresses;
 };
 
 /* What one of the other hosts says. */
-struct place_answer {
+struct meeting_answer {
     const char *host;
     struct str reached; /* addresses, with spaces between them */
 };
 
 struct ifaddrs;
 /* Adds those by which others may reach this host, each after a space: IPv4, then IPv6, then the loopback. */
-void place_addresses_add(const struct ifaddrs *interfaces, struct buf *out);
+void meeting_addresses_add(const struct ifaddrs *interfaces, struct buf *out);
 /* "PORT TOKEN ADDRESS…". False: it is malformed. */
-bool place_read(struct str line, struct place *out);
+bool meeting_point_read(struct str line, struct meeting_point *out);
 /* The first address that all of them reach; NULL: there is none. */
-const char *place_choose(const struct place *place, const struct place_answer *answers, size_t n);
+const char *meeting_point_choose(const struct meeting_point *point,
+                                 const struct meeting_answer *answers, size_t n);
 /* "node2 reaches none; node3 reaches 10.0.0.1": those that do not reach all. */
-void place_unreached_add(const struct place *place, const struct place_answer *answers, size_t n,
-                         struct buf *out);
+void meeting_point_unreached_add(const struct meeting_point *point,
+                                 const struct meeting_answer *answers, size_t n, struct buf *out);

@@ -10,7 +10,7 @@
 
 #include "base/attr.h"
 #include "base/cleanup.h"
-#include "launch/place.h"
+#include "launch/meeting_point.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
@@ -45,7 +45,7 @@ static void interface_add(struct machine *machine, const char *address, unsigned
 static void lists(const struct machine *machine, const char *expected)
 {
     cleanup_buf struct buf out = BUF_INIT;
-    place_addresses_add(machine->n > 0 ? machine->at : NULL, &out);
+    meeting_addresses_add(machine->n > 0 ? machine->at : NULL, &out);
     assert_string_equal(buf_text(&out), expected);
 }
 
@@ -73,7 +73,7 @@ static void a_host_with_very_many_addresses_lists_as_many_as_are_read(void **sta
 {
     (void)state;
     static struct machine machine;
-    static struct place place;
+    static struct meeting_point point;
     cleanup_buf struct buf line = BUF_INIT;
     char address[32];
     for (unsigned i = 0; i < INTERFACES_MAX; i++) {
@@ -81,22 +81,22 @@ static void a_host_with_very_many_addresses_lists_as_many_as_are_read(void **sta
         interface_add(&machine, address, IFF_UP);
     }
     buf_add_text(&line, "29500 " TOKEN);
-    place_addresses_add(machine.at, &line);
-    assert_true(place_read(buf_str(&line), &place));
-    assert_int_equal(place.n_addresses, PLACE_ADDRESSES_MAX);
-    assert_string_equal(place.addresses[0], "10.0.1.0");
-    assert_string_equal(place.addresses[PLACE_ADDRESSES_MAX - 1], "127.0.0.1");
+    meeting_addresses_add(machine.at, &line);
+    assert_true(meeting_point_read(buf_str(&line), &point));
+    assert_int_equal(point.n_addresses, MEETING_ADDRESSES_MAX);
+    assert_string_equal(point.addresses[0], "10.0.1.0");
+    assert_string_equal(point.addresses[MEETING_ADDRESSES_MAX - 1], "127.0.0.1");
 }
 
 static void a_line_has_a_port_a_token_and_addresses(void **state)
 {
     (void)state;
-    struct place place;
-    assert_true(place_read(STR("65535 " TOKEN " 10.0.0.1 fd00::7 127.0.0.1"), &place));
-    assert_int_equal(place.port, 65535);
-    assert_string_equal(place.token, TOKEN);
-    assert_int_equal(place.n_addresses, 3);
-    assert_string_equal(place.addresses[1], "fd00::7");
+    struct meeting_point point;
+    assert_true(meeting_point_read(STR("65535 " TOKEN " 10.0.0.1 fd00::7 127.0.0.1"), &point));
+    assert_int_equal(point.port, 65535);
+    assert_string_equal(point.token, TOKEN);
+    assert_int_equal(point.n_addresses, 3);
+    assert_string_equal(point.addresses[1], "fd00::7");
 }
 
 static void a_line_that_is_anything_else_is_malformed(void **state)
@@ -124,51 +124,51 @@ static void a_line_that_is_anything_else_is_malformed(void **state)
         "29500 " TOKEN " 10.0.0.1\x1b[31m",
     };
     for (size_t i = 0; i < countof(lines); i++) {
-        struct place place;
-        if (place_read(str_of(lines[i]), &place))
+        struct meeting_point point;
+        if (meeting_point_read(str_of(lines[i]), &point))
             fail_msg("'%s' is taken", lines[i]);
     }
 }
 
-static struct place place_of(const char *addresses)
+static struct meeting_point point_of(const char *addresses)
 {
-    struct place place;
+    struct meeting_point point;
     cleanup_buf struct buf line = BUF_INIT;
     buf_addf(&line, "29500 " TOKEN " %s", addresses);
-    assert_true(place_read(buf_str(&line), &place));
-    return place;
+    assert_true(meeting_point_read(buf_str(&line), &point));
+    return point;
 }
 
 static void the_first_address_that_all_reach_is_chosen(void **state)
 {
     (void)state;
-    const struct place place = place_of("10.0.0.1 10.0.0.10 fd00::7 127.0.0.1");
-    const struct place_answer answers[] = {
+    const struct meeting_point point = point_of("10.0.0.1 10.0.0.10 fd00::7 127.0.0.1");
+    const struct meeting_answer answers[] = {
         {"b", STR("10.0.0.1 10.0.0.10 fd00::7\n")},
         {"c", STR("fd00::7 10.0.0.10\n")},
         {"d", STR("10.0.0.1 10.0.0.10 fd00::7 192.0.2.9\n")},
     };
-    assert_string_equal(place_choose(&place, answers, 0), "10.0.0.1");
-    assert_string_equal(place_choose(&place, answers, 1), "10.0.0.1");
-    assert_string_equal(place_choose(&place, answers, 3), "10.0.0.10");
-    assert_string_equal(place_choose(&place, answers + 1, 1), "10.0.0.10");
+    assert_string_equal(meeting_point_choose(&point, answers, 0), "10.0.0.1");
+    assert_string_equal(meeting_point_choose(&point, answers, 1), "10.0.0.1");
+    assert_string_equal(meeting_point_choose(&point, answers, 3), "10.0.0.10");
+    assert_string_equal(meeting_point_choose(&point, answers + 1, 1), "10.0.0.10");
 }
 
 static void an_address_that_begins_like_another_is_not_that_one(void **state)
 {
     (void)state;
-    const struct place place = place_of("10.0.0.1");
-    const struct place_answer answers[] = {{"b", STR("10.0.0.10 110.0.0.1 10.0.0\n")},
-                                           {"c", STR("")}};
-    assert_null(place_choose(&place, answers, 1));
-    assert_null(place_choose(&place, answers + 1, 1));
+    const struct meeting_point point = point_of("10.0.0.1");
+    const struct meeting_answer answers[] = {{"b", STR("10.0.0.10 110.0.0.1 10.0.0\n")},
+                                             {"c", STR("")}};
+    assert_null(meeting_point_choose(&point, answers, 1));
+    assert_null(meeting_point_choose(&point, answers + 1, 1));
 }
 
-static void says(const struct place *place, const struct place_answer *answers, size_t n,
+static void says(const struct meeting_point *point, const struct meeting_answer *answers, size_t n,
                  const char *expected)
 {
     cleanup_buf struct buf out = BUF_INIT;
-    place_unreached_add(place, answers, n, &out);
+    meeting_point_unreached_add(point, answers, n, &out);
     assert_string_equal(buf_text(&out), expected);
 }
 
@@ -176,8 +176,8 @@ static void
 who_does_not_reach_all_is_named_with_what_it_reaches_and_nothing_else_that_it_says(void **state)
 {
     (void)state;
-    const struct place place = place_of("10.0.0.1 fd00::7");
-    const struct place_answer answers[] = {
+    const struct meeting_point point = point_of("10.0.0.1 fd00::7");
+    const struct meeting_answer answers[] = {
         {"b", STR("10.0.0.1 fd00::7\n")},
         {"c", STR("\n")},
         {"d", STR("fd00::7 \x1b[31mlies\n")},
@@ -186,10 +186,10 @@ who_does_not_reach_all_is_named_with_what_it_reaches_and_nothing_else_that_it_sa
         {"g", STR("")},
         {"h", STR("")},
     };
-    says(&place, answers, 1, "");
-    says(&place, answers, 3, "c reaches none; d reaches fd00::7");
+    says(&point, answers, 1, "");
+    says(&point, answers, 3, "c reaches none; d reaches fd00::7");
     says(
-        &place, answers, 7,
+        &point, answers, 7,
         "c reaches none; d reaches fd00::7; e reaches none; f reaches 10.0.0.1; and so on for 2 more");
 }
 
