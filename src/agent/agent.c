@@ -62,7 +62,7 @@ static struct scratch_owner scratch_owner(const struct agent *agent)
 int agent_scratch_take(struct agent *agent, struct err *err)
 {
     const struct scratch_owner owner = scratch_owner(agent);
-    return scratch_take(&agent->scratch, &owner, agent->shell.reaper, err);
+    return scratch_take(&agent->scratch, &owner, shell_reaper(agent->shell), err);
 }
 
 void agent_run_name(struct agent *agent, const char *run)
@@ -124,7 +124,7 @@ static void taken_send(struct agent *agent, uint32_t part)
                                .n_seats = of->n_seats,
                                .n_cpus = processors_allowed(),
                                .distance = chosen.distance};
-    snprintf(taken.program, sizeof(taken.program), "%s", agent->shell.self_path);
+    snprintf(taken.program, sizeof(taken.program), "%s", shell_self_path(agent->shell));
     wire_taken(&body, &taken);
     agent_send(agent, FRAME_TAKEN, WIRE_NO_WORKER, 0, buf_str(&out));
     device_list_release(&chosen);
@@ -143,7 +143,7 @@ static bool folder_set(const char *folder)
 static void on_came(void *context, uint32_t part)
 {
     struct agent *agent = context;
-    shell_files_allow(&agent->shell, agent->allocation.n_seats);
+    shell_files_allow(agent->shell, agent->allocation.n_seats);
     taken_send(agent, part);
 }
 
@@ -159,15 +159,16 @@ static void folder_enter(struct agent *agent, const char *folder)
     if (folder[0] && folder_set(folder))
         agent->cwd = xstrdup(folder);
     else if (folder[0])
-        log_add(agent->shell.log, LOG_WARN, "agent",
+        log_add(shell_log(agent->shell), LOG_WARN, "agent",
                 "the folder %s is not there; workers start in another one", folder);
 }
 
 static int devices_take(struct agent *agent, struct err *err)
 {
-    struct shell *shell = &agent->shell;
+    struct shell *shell = agent->shell;
     const struct wire_take *take = &agent->take;
-    const struct allocation_holder holder = {shell->self_path, take->run_id, shell->log};
+    const struct allocation_holder holder = {shell_self_path(shell), take->run_id,
+                                             shell_log(shell)};
     agent->wish =
         (struct allocation_wish){.gpus = take->gpus[0] ? take->gpus : NULL,
                                  .gpus_per_worker = take->gpus_per_worker,
@@ -178,7 +179,7 @@ static int devices_take(struct agent *agent, struct err *err)
     if (rc)
         return rc;
     allocation_spare(&agent->allocation);
-    shell->run_id = xstrdup(take->run_id);
+    shell_run_id_set(shell, take->run_id);
     shell_files_allow(shell, agent->allocation.n_seats);
     shell_keeper_start(shell, &agent->allocation, agent->mark, KEEPER_GRACE_MS);
     agent->watch = device_watch_new(shell, &agent->allocation, &device_handlers, agent);
@@ -227,7 +228,7 @@ static void take_hello(struct agent *agent, const struct frame *frame)
 static void take_more(struct agent *agent)
 {
     if (!agent->grow)
-        agent->grow = grow_new(&agent->shell, &agent->allocation, &agent->wish);
+        agent->grow = grow_new(agent->shell, &agent->allocation, &agent->wish);
     if (agent->grow)
         grow_look(agent->grow);
 }
@@ -346,7 +347,7 @@ static void on_writable(uv_poll_t *poll, int status, int events)
 
 static int stream_open(struct agent *agent, struct err *err)
 {
-    uv_loop_t *loop = &agent->shell.loop;
+    uv_loop_t *loop = shell_uv_loop(agent->shell);
     fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
     fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
     int sys = -uv_poll_init(loop, &agent->in_poll, STDIN_FILENO);
@@ -380,7 +381,7 @@ void agent_end_now(struct agent *agent)
 static void on_stop(void *context, bool now)
 {
     struct agent *agent = context;
-    bool ends_soon = agent->shell.end.signal == SIGTERM && slurm_job_own() > 0;
+    bool ends_soon = shell_end(agent->shell)->signal == SIGTERM && slurm_job_own() > 0;
     (void)now;
     if (!ends_soon || !agent->has_devices || agent->is_over) {
         agent_end_now(agent);
@@ -416,7 +417,7 @@ static void on_second(void *context)
     if (agent->watch)
         device_watch_renew(agent->watch);
     if (agent->is_kept && ++agent->n_seconds % TOUCH_S == 0)
-        kept_touch(agent->shell.self_path);
+        kept_touch(shell_self_path(agent->shell));
 }
 
 static void on_look(uv_timer_t *timer)
@@ -427,7 +428,7 @@ static void on_look(uv_timer_t *timer)
 static void on_before_sleep(void *context)
 {
     struct agent *agent = context;
-    uint64_t look_ms = node_look(agent->shell.node), now_ms = clock_now_ms();
+    uint64_t look_ms = node_look(shell_node(agent->shell)), now_ms = clock_now_ms();
     if (look_ms == UINT64_MAX)
         uv_timer_stop(&agent->look_timer);
     else
@@ -447,13 +448,13 @@ static const struct shell_verb agent_shell = {.name = "agent",
                                               .each_second = on_second,
                                               .before_sleep = on_before_sleep};
 
-static int begin(struct agent *agent, struct str scratch, struct err *err)
+static int begin(struct agent *agent, struct err *err)
 {
-    struct shell *shell = &agent->shell;
+    struct shell *shell = agent->shell;
     cleanup_buf struct buf hello = BUF_INIT;
     int rc = program_hash(agent->program, err);
     if (rc == 0)
-        rc = shell_begin_bare(shell, scratch, err);
+        rc = shell_begin_bare(shell, err);
     if (rc == 0)
         rc = stream_open(agent, err);
     if (rc == 0)
@@ -472,19 +473,15 @@ static void reason_log(const struct agent *agent)
     bool has_left = agent->was_greeted && agent->link.broken.code == ERR_UNAVAILABLE &&
                     !agent->link.reader.is_broken && agent->n_alive == 0;
     if (agent->link.broken.code && !has_left)
-        log_add(agent->shell.log, LOG_WARN, "agent", "%s", agent->link.broken.text);
+        log_add(shell_log(agent->shell), LOG_WARN, "agent", "%s", agent->link.broken.text);
 }
 
 int agent_run(struct log *log, const char *self_path, const struct agent_request *request,
               struct err *err)
 {
-    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
-    struct agent agent = {.shell = {.verb = &agent_shell,
-                                    .context = &agent,
-                                    .log = log,
-                                    .self_path = self_path,
-                                    .signals = {.front_fd = -1}},
-                          .scratch = SCRATCH_INIT};
+    struct agent agent = {.scratch = SCRATCH_INIT};
+    agent.shell = shell_new(&(struct shell_setup){
+        .verb = &agent_shell, .context = &agent, .log = log, .self_path = self_path});
     agent.mark = xasprintf("MUSTER_AGENT=%d-%lx", getpid(), clock_now_ns());
     if (request->folder) { /* it was started from the folder in which it is kept */
         unsetenv("OLDPWD");
@@ -493,18 +490,18 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
         agent.is_kept = true;
         kept_touch(self_path);
     }
-    int rc = begin(&agent, (struct str){scratch, SCRATCH_BYTES}, err);
+    int rc = begin(&agent, err);
     while (rc == 0 && (!agent.is_over || agent.n_alive > 0))
-        shell_turn(&agent.shell);
+        shell_turn(agent.shell);
     grow_end(agent.grow);
     if (rc == 0) {
         reason_log(&agent);
-        shell_reap(&agent.shell);
+        shell_reap(agent.shell);
     }
     device_watch_end(agent.watch);
     agent_workers_free(&agent);
     scratch_close(&agent.scratch, agent_files_free(&agent));
-    shell_close(&agent.shell);
+    shell_close(agent.shell);
     device_watch_free(agent.watch);
     grow_free(agent.grow);
     link_release(&agent.link);
@@ -514,6 +511,6 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
     free(agent.mark);
     free(agent.head);
     free(agent.run);
-    free(agent.shell.run_id);
+    shell_free(agent.shell);
     return rc;
 }

@@ -71,7 +71,7 @@ static struct agent_files *files_new(struct agent *agent, uint32_t id)
     struct agent_files *f = xcalloc(1, sizeof(*f));
     *f = (struct agent_files){.agent = agent, .next = agent->files, .id = id};
     agent->files = f;
-    background_open(&f->beside, &agent->shell.loop, f);
+    background_open(&f->beside, shell_uv_loop(agent->shell), f);
     return f;
 }
 
@@ -353,8 +353,8 @@ static void take_prepare(struct agent_files *f, const struct frame *frame, struc
         return;
     }
     f->state = FILES_RECEIVING;
-    f->receiver = file_receiver_new(&f->agent->shell.loop, f->input_path, FILE_ANY_BYTES, false,
-                                    &receiver_handlers, f);
+    f->receiver = file_receiver_new(shell_uv_loop(f->agent->shell), f->input_path, FILE_ANY_BYTES,
+                                    false, &receiver_handlers, f);
 }
 
 static void take_collect(struct agent_files *f, const struct frame *frame, struct wire_body *body)
@@ -383,7 +383,7 @@ static void take_fetch(struct agent_files *f, const struct frame *frame, struct 
     if (left_file_open(&fetch.trace, &fd, &err) != 0) {
         give_up(f, &err);
     } else {
-        f->sender = file_sender_new(&f->agent->shell.loop, fd, &fetch.trace, fetch.from,
+        f->sender = file_sender_new(shell_uv_loop(f->agent->shell), fd, &fetch.trace, fetch.from,
                                     &sender_handlers, f);
         file_sender_pump(f->sender);
     }

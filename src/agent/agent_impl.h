@@ -13,7 +13,7 @@
 #include "shell/shell.h"
 
 struct agent {
-    struct shell shell;
+    struct shell *shell;
     struct link link;
     uv_poll_t in_poll, out_poll;
     uv_timer_t look_timer;

@@ -365,7 +365,7 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, const s
     struct allocation *a = &w->agent->allocation;
     struct env_list env = {0}, changes = {0};
     cleanup_free char *channel_path = NULL, *cwd = path_cwd();
-    int held[LOCK_FDS_MAX], rc = 0;
+    int rc = 0;
     env_inherit(&env);
     env_set(&env, xstrdup(w->agent->mark));
     if (cwd)
@@ -386,24 +386,22 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, const s
     if (channel_path)
         env_set(&env, xasprintf("MUSTER_CHANNEL=%s", channel_path));
     env_end(&env);
-    const struct spawn_request request = {
-        .argv = spawn->argv,
-        .envp = (const char *const *)env.at,
-        .cwd = spawn->cwd[0] ? spawn->cwd : NULL,
-        .seat = seat,
-        .grace_ms = spawn->grace_ms,
-        .has_input = spawn->has_input,
-        .answers = spawn->answers,
-        .channel = spawn->channel,
-        .channel_path = channel_path,
-        .held_fds = held,
-        .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
-        .handlers = &handlers,
-        .context = w};
+    const struct spawn_request request = {.argv = spawn->argv,
+                                          .envp = (const char *const *)env.at,
+                                          .cwd = spawn->cwd[0] ? spawn->cwd : NULL,
+                                          .seat = seat,
+                                          .grace_ms = spawn->grace_ms,
+                                          .has_input = spawn->has_input,
+                                          .answers = spawn->answers,
+                                          .channel = spawn->channel,
+                                          .channel_path = channel_path,
+                                          .locks = &a->locks,
+                                          .handlers = &handlers,
+                                          .context = w};
     /* Inherited by the worker. It is the same for all, and is not set back: other threads may be making files. */
     (void)umask((mode_t)spawn->umask);
     if (rc == 0)
-        rc = node_spawn(w->agent->shell.node, &request, &w->process, err);
+        rc = node_spawn(shell_node(w->agent->shell), &request, &w->process, err);
     env_list_release(&env);
     return rc;
 }
@@ -413,7 +411,7 @@ static void own_program_set(const struct agent *agent, struct wire_spawn *spawn)
     if (strcmp(spawn->argv[0], AGENT_PROGRAM) != 0)
         return;
     free((char *)(uintptr_t)spawn->argv[0]);
-    spawn->argv[0] = xstrdup(agent->shell.self_path);
+    spawn->argv[0] = xstrdup(shell_self_path(agent->shell));
 }
 
 static struct agent_worker *worker_new(struct agent *agent, uint32_t id)

@@ -154,7 +154,7 @@ void way_environment(const struct benching *b, uint32_t way, struct env_list *ou
     env_inherit(out);
     for (size_t i = 0; i < countof(of_workers); i++) /* of a muster which started this one */
         env_unset(out, of_workers[i]);
-    trial_devices_add(&b->session.run.place, w->n_devices, out);
+    trial_devices_add(&b->session.run.setting, w->n_devices, out);
     /* Threads for all devices together would be those of each of the command's processes. */
     if (!getenv("OMP_NUM_THREADS"))
         env_unset(out, "OMP_NUM_THREADS");

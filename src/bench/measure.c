@@ -74,7 +74,7 @@ static void items_check(struct benching *b, const struct contest_run *run)
         return;
     fail(&err, ERR_USAGE, "there are no items in %s%s", b->request->inputs.at[0],
          b->request->inputs.len > 1 ? " and the other inputs" : "");
-    shell_abort(&b->session.shell, &err);
+    shell_abort(b->session.shell, &err);
 }
 
 static void other_work_note(struct benching *b, const struct contest_run *run)
@@ -88,14 +88,14 @@ static void on_ended(void *context, const struct trial_end *end)
 {
     struct benching *b = context;
     struct contest_run run;
-    if (shell_is_to_end(&b->session.shell))
+    if (shell_is_to_end(b->session.shell))
         return;
     if (end->was_late && b->is_out_of_time)
         return;
     b->is_out_of_time = false;
     run_judge(b, end, &run);
     items_check(b, &run);
-    if (shell_is_to_end(&b->session.shell))
+    if (shell_is_to_end(b->session.shell))
         return;
     contest_took(b->contest, &run);
     other_work_note(b, &run);
@@ -139,20 +139,20 @@ static bool run_next(struct benching *b)
     if (step.end != CONTEST_GOES_ON)
         return false;
     if (run_start(b, &err) != 0)
-        shell_abort(&b->session.shell, &err);
+        shell_abort(b->session.shell, &err);
     return true;
 }
 
 static void runs_do(struct benching *b)
 {
     bool goes_on = run_next(b);
-    while (b->session.run.process || (goes_on && !shell_is_to_end(&b->session.shell))) {
-        shell_turn(&b->session.shell);
+    while (b->session.run.process || (goes_on && !shell_is_to_end(b->session.shell))) {
+        shell_turn(b->session.shell);
         if (!b->session.run.process && b->is_out_of_time && b->session.run.is_late) {
             b->ended = CONTEST_TIME;
             return;
         }
-        if (trial_is_ready(&b->session.run) && !shell_is_to_end(&b->session.shell))
+        if (trial_is_ready(&b->session.run) && !shell_is_to_end(b->session.shell))
             goes_on = run_next(b);
     }
 }
@@ -161,12 +161,10 @@ static void runs_do(struct benching *b)
 
 static int end_status(const struct benching *b, struct err *err)
 {
-    const struct shell_end *end = &b->session.shell.end;
     bool any_failed = false;
-    if (end->signal)
-        return 128 + end->signal;
-    if (end->err.code)
-        return fail(err, end->err.code, "%s", end->err.text);
+    int rc = shell_outcome(b->session.shell, err);
+    if (rc)
+        return rc;
     if (b->ended == CONTEST_TIME && contest_n_rounds(b->contest) == 0)
         return fail(err, ERR_TIMEOUT, "the time of --max-time was over before every row had a run");
     for (uint32_t i = 0; i < b->n_ways; i++) {

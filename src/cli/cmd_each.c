@@ -14,10 +14,6 @@
 #include "node/environment.h"
 #include "shell/prefix.h"
 
-enum {
-    SCRATCH_BYTES = 256 * 1024
-};
-
 struct each_request {
     struct allocation_wish allocation;
     struct environment_wish environment;
@@ -35,7 +31,7 @@ struct each_worker {
 };
 
 struct each {
-    struct shell shell;
+    struct shell *shell;
     struct allocation allocation;
     struct each_worker *workers; /* [allocation.n_seats] */
     uint32_t n_alive;
@@ -52,11 +48,12 @@ static void all_end(struct each *each, enum worker_end how)
 
 static void print(struct each_worker *w, enum worker_stream stream, struct str bytes, bool is_end)
 {
-    struct shell *shell = &w->each->shell;
+    struct shell *shell = w->each->shell;
     struct prefix *prefix = stream == STREAM_ERR ? &w->errors : &w->out;
-    if (shell->end.signal == SIGPIPE || prefix_print(shell, prefix, bytes, is_end, NULL) == 0)
+    if (shell_end(shell)->signal == SIGPIPE ||
+        prefix_print(shell, prefix, bytes, is_end, NULL) == 0)
         return;
-    shell->end.signal = SIGPIPE; /* the reader of our output is gone */
+    shell_end_by_signal(shell, SIGPIPE); /* the reader of our output is gone */
     all_end(w->each, END_POLITELY);
 }
 
@@ -74,10 +71,11 @@ static void on_gone(void *context, const struct worker_exit *exit)
     print(w, STREAM_OUT, STR(""), true);
     print(w, STREAM_ERR, STR(""), true);
     if (exit->was_refused)
-        log_add(w->each->shell.log, LOG_ERROR, "each", "%s: could not be executed: %s",
+        log_add(shell_log(w->each->shell), LOG_ERROR, "each", "%s: could not be executed: %s",
                 w->seat->label, errno_text(exit->exec_errno));
-    else if (w->status != 0 && !shell_is_to_end(&w->each->shell))
-        log_add(w->each->shell.log, LOG_WARN, "each", "%s: status %d", w->seat->label, w->status);
+    else if (w->status != 0 && !shell_is_to_end(w->each->shell))
+        log_add(shell_log(w->each->shell), LOG_WARN, "each", "%s: status %d", w->seat->label,
+                w->status);
     prefix_release(&w->out);
     prefix_release(&w->errors);
     node_release(steal_ptr(&w->process));
@@ -87,13 +85,13 @@ static void on_gone(void *context, const struct worker_exit *exit)
 static void on_warned(void *context, const char *text)
 {
     const struct each_worker *w = context;
-    log_add(w->each->shell.log, LOG_WARN, "each", "%s: %s", w->seat->label, text);
+    log_add(shell_log(w->each->shell), LOG_WARN, "each", "%s: %s", w->seat->label, text);
 }
 
 static void on_failed(void *context, const struct err *why)
 {
     struct each_worker *w = context;
-    shell_abort(&w->each->shell, why);
+    shell_abort(w->each->shell, why);
 }
 
 static const struct worker_handlers handlers = {
@@ -119,23 +117,20 @@ static int worker_start(struct each_worker *w, const struct each_request *ask, c
 {
     struct allocation *a = &w->each->allocation;
     struct env_list env = {0}, words = {0};
-    int held[LOCK_FDS_MAX];
     env_inherit(&env);
     seat_environment_add(a, (uint32_t)(w->seat - a->seats), &env);
     environment_wish_apply(&ask->environment, &env);
     env_end(&env);
     environment_command(&ask->environment, (const char *const *)command, &words);
-    const struct spawn_request request = {
-        .argv = (const char *const *)words.at,
-        .envp = (const char *const *)env.at,
-        .seat = w->seat,
-        .sent = &ask->environment.env,
-        .grace_ms = ask->grace_ms,
-        .held_fds = held,
-        .n_held_fds = device_locks_fds(&a->locks, w->seat->devices, w->seat->n_devices, held),
-        .handlers = &handlers,
-        .context = w};
-    int rc = node_spawn(w->each->shell.node, &request, &w->process, err);
+    const struct spawn_request request = {.argv = (const char *const *)words.at,
+                                          .envp = (const char *const *)env.at,
+                                          .seat = w->seat,
+                                          .sent = &ask->environment.env,
+                                          .grace_ms = ask->grace_ms,
+                                          .locks = &a->locks,
+                                          .handlers = &handlers,
+                                          .context = w};
+    int rc = node_spawn(shell_node(w->each->shell), &request, &w->process, err);
     env_list_release(&env);
     env_list_release(&words);
     w->each->n_alive += rc == 0;
@@ -161,31 +156,17 @@ static int workers_run(struct each *each, const struct each_request *ask, char *
     if (rc)
         all_end(each, END_AT_ONCE);
     while (each->n_alive > 0)
-        shell_turn(&each->shell);
+        shell_turn(each->shell);
     return rc;
 }
 
 /* The status of a signal, or the highest of all commands. */
 static int status_of(const struct each *each, struct err *err)
 {
-    const struct shell_end *end = &each->shell.end;
-    int worst = 0;
-    if (end->signal)
-        return 128 + end->signal;
-    if (end->err.code)
-        return fail(err, end->err.code, "%s", end->err.text);
-    for (uint32_t i = 0; i < each->allocation.n_seats; i++)
+    int worst = 0, status = shell_outcome(each->shell, err);
+    for (uint32_t i = 0; status == 0 && i < each->allocation.n_seats; i++)
         worst = MAX(worst, each->workers[i].status);
-    return worst;
-}
-
-static int words_check(int argc, char **argv, char **command, struct err *err)
-{
-    if (argc > 0)
-        return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
-    if (!command || !command[0])
-        return fail(err, ERR_USAGE, "no command; it stands behind --");
-    return 0;
+    return status ? status : worst;
 }
 
 static int each_check(struct app *app, void *request, int argc, char **argv, char **command,
@@ -194,7 +175,7 @@ static int each_check(struct app *app, void *request, int argc, char **argv, cha
     const struct each_request *ask = request;
     bool is_elsewhere = check->has_setup || ask->environment.setup || check->has_hosts;
     (void)app;
-    int rc = words_check(argc, argv, command, err);
+    int rc = cmd_command_check(argc, argv, command, err);
     return rc == 0 && !is_elsewhere ? program_check(command[0], err) : rc;
 }
 
@@ -202,26 +183,25 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
                     struct err *err)
 {
     const struct each_request *ask = request;
-    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
-    struct each each = {.shell = {.verb = &each_shell,
-                                  .context = &each,
-                                  .log = &app->log,
-                                  .self_path = app->self_path,
-                                  .signals = {.front_fd = -1},
-                                  .limit_ms = ask->limit_ms}};
-    int rc = words_check(argc, argv, command, err);
+    struct each each = {0};
+    int rc = cmd_command_check(argc, argv, command, err);
     if (rc)
         return rc;
+    each.shell = shell_new(&(struct shell_setup){.verb = &each_shell,
+                                                 .context = &each,
+                                                 .log = &app->log,
+                                                 .self_path = app->self_path,
+                                                 .limit_ms = ask->limit_ms});
     struct allocation_wish wish = ask->allocation;
     wish.program = ask->environment.setup ? NULL : command[0];
     wish.script = ask->environment.setup ? NULL : program_script((const char *const *)command);
-    rc = shell_begin(&each.shell, &wish, &each.allocation, (struct str){scratch, SCRATCH_BYTES},
-                     err);
+    rc = shell_begin(each.shell, &wish, &each.allocation, err);
     if (rc == 0)
         rc = workers_run(&each, ask, command, err);
     if (rc == 0)
         rc = status_of(&each, err);
-    shell_close(&each.shell);
+    shell_close(each.shell);
+    shell_free(each.shell);
     free(each.workers);
     allocation_release(&each.allocation);
     return rc;

@@ -212,11 +212,8 @@ static int add_run(struct app *app, void *request, int argc, char **argv, char *
     cleanup_free char *dir = NULL, *told = NULL;
     cleanup_buf struct buf job = BUF_INIT, text = BUF_INIT;
     (void)app;
-    if (argc > 0)
-        return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
-    if (!command || !command[0])
-        return fail(err, ERR_USAGE, "no command; it stands behind --");
-    int rc = run_of(ask->order.runs_dir, ask->order.run, &dir, err);
+    int rc = cmd_command_check(argc, argv, command, err);
+    rc = rc ? rc : run_of(ask->order.runs_dir, ask->order.run, &dir, err);
     rc = rc ? rc : job_format(ask, command, &job, err);
     if (rc)
         return rc;

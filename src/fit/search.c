@@ -159,16 +159,16 @@ static bool trial_next(struct fitting *f)
     if (step.kind != FIT_TRY)
         return false;
     if (fit_try(f, step.batch, &err) != 0)
-        shell_abort(&f->session.shell, &err);
+        shell_abort(f->session.shell, &err);
     return true;
 }
 
 static void trials_run(struct fitting *f)
 {
     bool goes_on = trial_next(f);
-    while (f->session.run.process || (goes_on && !shell_is_to_end(&f->session.shell))) {
-        shell_turn(&f->session.shell);
-        if (trial_is_ready(&f->session.run) && !shell_is_to_end(&f->session.shell))
+    while (f->session.run.process || (goes_on && !shell_is_to_end(f->session.shell))) {
+        shell_turn(f->session.shell);
+        if (trial_is_ready(&f->session.run) && !shell_is_to_end(f->session.shell))
             goes_on = trial_next(f);
         else if (!f->session.run.process && fit_next(&f->fit).kind != FIT_TRY)
             goes_on = false; /* nobody waits for the memory of the last one */
@@ -198,14 +198,12 @@ static int search_run(struct fitting *f, const struct fit_signature *signature, 
 {
     struct err why = {0};
     struct fit_memo memo;
-    const struct shell_end *end = &f->session.shell.end;
     trials_run(f);
     if (f->n_rows > 0)
         report_add(f, out);
-    if (end->signal)
-        return 128 + end->signal;
-    if (end->err.code)
-        return fail(err, end->err.code, "%s", end->err.text);
+    int rc = shell_outcome(f->session.shell, err);
+    if (rc)
+        return rc;
     memo_make(f, signature, wish, &memo);
     if (memo.batch > 0 && fit_remember(&memo, &why) != 0)
         talk("the result is not remembered: %s", why.text);

@@ -114,7 +114,7 @@ static void unusable_say(struct fitting *f, const struct trial_row *row,
         return;
     if (end->death != DEATH_NOT_STARTED)
         trial_last_lines_say(&f->session.run);
-    shell_abort(&f->session.shell, &err);
+    shell_abort(f->session.shell, &err);
 }
 
 void fit_tried(void *context, const struct trial_end *end)
@@ -127,7 +127,7 @@ void fit_tried(void *context, const struct trial_end *end)
                                       .peak_bytes = end->peak_bytes,
                                       .rate = is_good ? rate_of(f, end->took_us) : 0},
                             .took_ms = end->took_us / 1000};
-    if (shell_is_to_end(&f->session.shell))
+    if (shell_is_to_end(f->session.shell))
         return;
     end_describe(f, end, outcome, &row);
     f->rows = xrealloc(f->rows, (f->n_rows + 1) * sizeof(*f->rows));

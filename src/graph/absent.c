@@ -50,7 +50,7 @@ enum dag_end absent_note(struct graph *graph, uint32_t job, uint32_t node, const
     if (!job_leaves(graph, job, node))
         return DEND_FATAL;
     if (is_news)
-        log_add(graph->shell.log, LOG_WARN, "graph",
+        log_add(shell_log(graph->shell), LOG_WARN, "graph",
                 "%s: %s; it goes to other hosts, and so do jobs with the same command",
                 graph->jobs[job].plan->name, why);
     return DEND_ABSENT;

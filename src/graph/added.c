@@ -137,7 +137,7 @@ static int job_append(struct graph *graph, struct str text, uint32_t *number, st
 
 static char *added_path_new(const struct graph *graph)
 {
-    return path_join(graph->shell.run_dir, "added.jsonl");
+    return path_join(shell_run_dir(graph->shell), "added.jsonl");
 }
 
 /* A line that a full disk cut is no part of the next one. */
@@ -186,7 +186,7 @@ static int added_keep(struct graph *graph, uint32_t number, struct str job, stru
         wrap(err, rc, "keep the job in %s", path);
     rc = rc ? rc : graph_dag_add(graph, number, err);
     if (rc && ftruncate(fd, len_before) != 0)
-        log_add(graph->shell.log, LOG_WARN, "graph",
+        log_add(shell_log(graph->shell), LOG_WARN, "graph",
                 "%s is still in %s (%s), so the next session will run it",
                 graph->jobs[number].plan->name, path, errno_text(errno));
     return rc;
@@ -211,7 +211,7 @@ static int outs_check(const struct graph *graph, uint32_t number, struct err *er
 int added_take(struct graph *graph, struct str text, struct buf *told, struct err *err)
 {
     uint32_t number = 0;
-    if (shell_is_to_end(&graph->shell) || graph->shell.end.is_stopped)
+    if (shell_is_to_end(graph->shell) || shell_end(graph->shell)->is_stopped)
         return fail(err, ERR_STOPPED, "the run is ending");
     int rc = job_append(graph, text, &number, err);
     if (rc)
@@ -222,9 +222,10 @@ int added_take(struct graph *graph, struct str text, struct buf *told, struct er
         graph->n_jobs--;
         return rc;
     }
-    log_add(graph->shell.log, LOG_INFO, "graph", "%s was added", graph->jobs[number].plan->name);
+    log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s was added",
+            graph->jobs[number].plan->name);
     if (graph_facts_set(graph, err) != 0) /* a count, for muster ls and muster status */
-        log_add(graph->shell.log, LOG_WARN, "graph", "%s", err->text);
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err->text);
     *err = (struct err){0};
     buf_addf(told, "%s", graph->jobs[number].plan->name);
     graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
@@ -243,7 +244,7 @@ int added_read(struct graph *graph, struct err *err)
     rest = buf_str(&text);
     while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line))
         if (line.len > 0 && job_append(graph, line, &number, NULL) != 0)
-            log_add(graph->shell.log, LOG_WARN, "graph",
+            log_add(shell_log(graph->shell), LOG_WARN, "graph",
                     "a job that was added once is left out: %.*s", (int)MIN(line.len, (size_t)120),
                     line.at);
     return rc;

@@ -84,7 +84,7 @@ static int words_fill(const struct process *process, const char *const *template
                                  {"gpus", values->gpus},
                                  {"gpu_uuid", values->gpu_uuid},
                                  {"job", process_name(process)},
-                                 {"run_dir", process->graph->shell.run_dir},
+                                 {"run_dir", shell_run_dir(process->graph->shell)},
                                  {"muster", host_program(process->graph, process->seat.host)}};
     int rc = 0;
     for (size_t i = 0; rc == 0 && templates && templates[i]; i++) {
@@ -117,8 +117,8 @@ static void runs_dir_set(const struct process *process, struct env_list *env)
     cleanup_free char *definition = definition_new(process->graph, job->plan);
     cleanup_free char *name = job_log_name_new(job->plan->name);
     uint64_t work = XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
-    env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs/%s-%016lx", process->graph->shell.run_dir, name,
-                           work));
+    env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs/%s-%016lx",
+                           shell_run_dir(process->graph->shell), name, work));
 }
 
 /* What the job wants. A name alone is to be unset, on another machine too, whatever is set there. */
@@ -163,8 +163,8 @@ static void environment_make(const struct process *process, const struct values 
         locks_hand_down(process, env);
         runs_dir_set(process, env);
     }
-    env_set(env, xasprintf("MUSTER_RUN_ID=%s", graph->shell.run_id));
-    env_set(env, xasprintf("MUSTER_RUN_DIR=%s", graph->shell.run_dir));
+    env_set(env, xasprintf("MUSTER_RUN_ID=%s", shell_run_id(graph->shell)));
+    env_set(env, xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(graph->shell)));
     env_set(env, xasprintf("MUSTER_JOB=%s", process_name(process)));
     env_set(env, xasprintf("MUSTER_SEED=%s", values->seed));
     env_set(env, xasprintf("MUSTER_ATTEMPT=%u", process->attempt));
@@ -235,7 +235,6 @@ static int command_spawn(struct process *process, const struct command *command,
     struct env_list words = {0};
     struct texts sent = sent_make(graph, &command->of_job);
     uint32_t joined[SEAT_DEVICES_MAX];
-    int held[LOCK_FDS_MAX];
     environment_command(&graph->request->environment, (const char *const *)command->words.at,
                         &words);
     struct spawn_request request = {
@@ -250,12 +249,10 @@ static int command_spawn(struct process *process, const struct command *command,
         .n_joined = process_seats_list(process, joined),
         .grace_ms = graph->request->grace_ms,
         .sent = &sent,
-        .held_fds = held,
-        .n_held_fds = device_locks_fds(&graph->allocation.locks, process->seat.devices,
-                                       process->seat.n_devices, held),
+        .locks = &graph->allocation.locks,
         .handlers = &process_handlers,
         .context = process};
-    int rc = node_spawn(graph->shell.node, &request, &process->worker, err);
+    int rc = node_spawn(shell_node(graph->shell), &request, &process->worker, err);
     env_list_release(&words);
     free(sent.at);
     return rc;

@@ -80,8 +80,9 @@ static int past_open(struct graph *graph, char **earlier, struct err *err)
     if (rc || !*earlier)
         return rc;
     graph->is_resumed = true;
-    return store_open(&graph->shell.store, *earlier,
-                      run_is_locked(*earlier, NULL) ? STORE_READ : STORE_PEEK, err);
+    shell_folder_name(graph->shell, xstrdup(*earlier));
+    return shell_store_open(graph->shell, run_is_locked(*earlier, NULL) ? STORE_READ : STORE_PEEK,
+                            err);
 }
 
 static void jobs_number(struct graph *graph)
@@ -184,7 +185,7 @@ static int hosts_take(struct graph *graph, const struct planned_hosts *hosts,
     uint32_t n_far = 0;
     int rc = 0;
     graph->fleet.planned = hosts;
-    allocation_begin(&graph->allocation, wish, graph->shell.self_path);
+    allocation_begin(&graph->allocation, wish, shell_self_path(graph->shell));
     for (size_t i = 0; i < hosts->len && rc == 0; i++) {
         n_far += !hosts->at[i].is_local;
         rc = host_add(graph, &hosts->at[i], hosts->at[i].is_local ? 0 : n_far, err);
@@ -199,7 +200,8 @@ int graph_dry_run(struct log *log, const char *self_path, const struct graph_req
     struct graph graph = {.request = request,
                           .plan = plan,
                           .cwd = path_cwd(),
-                          .shell = {.log = log, .self_path = self_path}};
+                          .shell =
+                              shell_new(&(struct shell_setup){.log = log, .self_path = self_path})};
     struct allocation_wish wish = request->allocation;
     wish.gpus_per_worker = wish.workers_per_gpu = 1;
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
@@ -216,13 +218,16 @@ int graph_dry_run(struct log *log, const char *self_path, const struct graph_req
 int graph_check(const struct graph_request *request, struct plan *plan, char **earlier,
                 struct err *err)
 {
-    struct graph graph = {.request = request, .plan = plan, .cwd = path_cwd()};
+    struct graph graph = {.request = request,
+                          .plan = plan,
+                          .cwd = path_cwd(),
+                          .shell = shell_new(&(struct shell_setup){0})};
     *earlier = NULL;
     jobs_number(&graph);
     record_open(&graph);
     int rc = past_open(&graph, earlier, err);
     rc = rc ? rc : past_check(&graph, err);
-    store_close(graph.shell.store);
+    shell_store_close(graph.shell);
     graph_release(&graph);
     return rc;
 }

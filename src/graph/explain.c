@@ -120,7 +120,7 @@ static void unfit_add(const struct graph *graph, const struct plan_job *job, str
 static void start_add(const struct graph *graph, const struct dag_job_view *view, struct buf *out)
 {
     char left[24];
-    uint64_t now_ms = graph->shell.now_ms;
+    uint64_t now_ms = shell_last_now(graph->shell);
     if (view->start_by_ms == 0)
         return;
     duration_format(left, view->start_by_ms > now_ms ? view->start_by_ms - now_ms : 0);
@@ -168,7 +168,7 @@ static void waits_add(const struct graph *graph, uint32_t job, const struct dag_
 static void log_add_line(const struct graph *graph, uint32_t job, struct buf *out)
 {
     cleanup_free char *name = job_log_name_new(name_at(graph, job));
-    buf_addf(out, "\n   log: %s/logs/%s_stderr.log   again: ", graph->shell.run_dir, name);
+    buf_addf(out, "\n   log: %s/logs/%s_stderr.log   again: ", shell_run_dir(graph->shell), name);
     if (graph->is_over)
         buf_add_text(out, "the same command");
     else
@@ -209,7 +209,7 @@ static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)
     char since[24];
     if (!process)
         return;
-    duration_format(since, graph->shell.now_ms - process->started_ms);
+    duration_format(since, shell_last_now(graph->shell) - process->started_ms);
     buf_addf(out, "runs since %s", since);
     if (process->seat.n_devices > 0) {
         buf_add_text(out, " on ");

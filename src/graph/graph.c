@@ -17,10 +17,6 @@
 #include "store/runs.h"
 #include "version.h"
 
-enum {
-    SCRATCH_BYTES = 256 * 1024
-};
-
 /* ---- the shell's verb ---- */
 
 /* Nothing starts any more, so nothing has to wait until jobs of lost hosts are gone there. */
@@ -54,7 +50,7 @@ static void on_tick(void *context)
     processes_tick(graph);
     graph_hosts_tick(graph);
     record_sync(graph);
-    if (dag_wake_ms(graph->dag) <= graph->shell.now_ms)
+    if (dag_wake_ms(graph->dag) <= shell_last_now(graph->shell))
         graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
     report_progress(graph, false);
 }
@@ -90,7 +86,7 @@ static const struct shell_verb graph_shell = {.name = "graph",
 static int64_t begun_wall_ms(const struct graph *graph)
 {
     struct manifest manifest;
-    if (!graph->is_resumed || manifest_read(graph->shell.run_dir, &manifest, NULL) != 0)
+    if (!graph->is_resumed || manifest_read(shell_run_dir(graph->shell), &manifest, NULL) != 0)
         return clock_wall_ms();
     int64_t begun_ms = manifest.started_wall_ms;
     manifest_release(&manifest);
@@ -102,12 +98,12 @@ static int manifest_make(const struct graph *graph, struct err *err)
 {
     const struct graph_request *request = graph->request;
     const char *const inputs[] = {request->file, NULL};
-    cleanup_free char *input = path_join(graph->shell.run_dir, GRAPH_INPUT);
+    cleanup_free char *input = path_join(shell_run_dir(graph->shell), GRAPH_INPUT);
     int rc = request->list && request->list->input.len > 0
                  ? file_replace(input, request->list->input, err)
                  : 0;
     return rc ? rc
-              : manifest_write(graph->shell.run_dir,
+              : manifest_write(shell_run_dir(graph->shell),
                                &(struct manifest){.verb = "graph",
                                                   .argv = request->words,
                                                   .cwd = graph->cwd,
@@ -139,7 +135,7 @@ static int earlier_find(const struct graph_request *request, char **earlier, str
 /* Locks and opens the run to go on with, or makes a new one, which has a manifest: others find it from then on. */
 static int folder_open(struct graph *graph, struct err *err)
 {
-    struct shell *shell = &graph->shell;
+    struct shell *shell = graph->shell;
     cleanup_free char *earlier = NULL;
     cleanup_fd int begin_fd = graph_begin_lock(graph->request);
     (void)begin_fd; /* held to the end of this function */
@@ -150,40 +146,39 @@ static int folder_open(struct graph *graph, struct err *err)
     graph->is_resumed = earlier != NULL;
     rc = shell_folder_take(shell, &wish, err);
     if (rc == 0)
-        rc = store_open(&shell->store, shell->run_dir, earlier ? STORE_RESUME : STORE_CREATE, err);
+        rc = shell_store_open(shell, earlier ? STORE_RESUME : STORE_CREATE, err);
     if (rc)
         return rc;
-    shell->folder.is_made = !earlier;
     /* Orders to an earlier session; who sees the lock of this one may give others at once. */
-    return earlier ? run_orders_drop(shell->run_dir, err) : manifest_make(graph, err);
+    return earlier ? run_orders_drop(shell_run_dir(shell), err) : manifest_make(graph, err);
 }
 
 static int running_note(const struct graph *graph, struct err *err)
 {
     open_jobs_drop(graph);
-    return store_set(graph->shell.store, "state", "running", err);
+    return store_set(shell_store(graph->shell), "state", "running", err);
 }
 
 static int folder_take(struct graph *graph, struct err *err)
 {
-    struct shell *shell = &graph->shell;
+    struct shell *shell = graph->shell;
     int rc = folder_open(graph, err);
     if (rc)
         return rc;
-    if (!graph->request->run_dir && run_mark_latest(shell->run_dir, err) != 0)
-        log_add(shell->log, LOG_WARN, "graph", "%s", err->text);
+    if (!graph->request->run_dir && run_mark_latest(shell_run_dir(shell), err) != 0)
+        log_add(shell_log(shell), LOG_WARN, "graph", "%s", err->text);
     *err = (struct err){0};
-    cleanup_free char *log_path = path_join(shell->run_dir, "orchestrator.log");
+    cleanup_free char *log_path = path_join(shell_run_dir(shell), "orchestrator.log");
     if (graph->is_resumed)
         rc = shell_orphans_await(shell, err);
-    rc = rc ? rc : log_open(shell->log, log_path, err);
-    rc = rc ? rc : store_jobs_begin(shell->store, err);
+    rc = rc ? rc : log_open(shell_log(shell), log_path, err);
+    rc = rc ? rc : store_jobs_begin(shell_store(shell), err);
     return rc || graph->is_resumed ? rc : running_note(graph, err);
 }
 
 int graph_facts_set(const struct graph *graph, struct err *err)
 {
-    struct store *store = graph->shell.store;
+    struct store *store = shell_store(graph->shell);
     cleanup_free char *n_jobs = xasprintf("%u", graph->n_jobs);
     return store_set(store, "items", n_jobs, err);
 }
@@ -194,9 +189,9 @@ int graph_facts_set(const struct graph *graph, struct err *err)
 static int past_read(struct graph *graph, struct err *err)
 {
     struct sigaction before[END_SIGNALS];
-    shell_signals_end(&graph->shell, before);
+    shell_signals_end(graph->shell, before);
     int rc = past_take(graph, err);
-    shell_signals_restore(&graph->shell, before);
+    shell_signals_restore(graph->shell, before);
     return rc;
 }
 
@@ -219,13 +214,12 @@ static int jobs_make(struct graph *graph, struct err *err)
     return rc || !graph->is_resumed ? rc : running_note(graph, err);
 }
 
-static int seats_take(struct graph *graph, char *scratch, struct err *err)
+static int seats_take(struct graph *graph, struct err *err)
 {
     struct allocation_wish wish = graph->request->allocation;
     wish.gpus_per_worker = wish.workers_per_gpu = 1;
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
-    int rc = shell_begin(&graph->shell, &wish, &graph->allocation,
-                         (struct str){scratch, SCRATCH_BYTES}, err);
+    int rc = shell_begin(graph->shell, &wish, &graph->allocation, err);
     if (rc == 0)
         graph_devices_watch(graph);
     return rc;
@@ -234,18 +228,18 @@ static int seats_take(struct graph *graph, char *scratch, struct err *err)
 /* Before the jobs are made: it is a copy of this process, and to write into memory that is shared with it takes time. */
 static void keeper_begin(struct graph *graph)
 {
-    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", graph->shell.run_dir);
-    shell_keeper_start(&graph->shell, &graph->allocation, entry, graph->request->grace_ms);
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(graph->shell));
+    shell_keeper_start(graph->shell, &graph->allocation, entry, graph->request->grace_ms);
 }
 
 static void run_begin(struct graph *graph)
 {
-    shell_display_open(&graph->shell);
+    shell_display_open(graph->shell);
     device_watch_log(graph->watch);
     device_watch_begin(graph->watch);
     graph_hosts_hold(graph);
-    hosts_losses_tell(graph->shell.machines.hosts);
-    hosts_arrivals_tell(graph->shell.machines.hosts);
+    hosts_losses_tell(shell_hosts(graph->shell));
+    hosts_arrivals_tell(shell_hosts(graph->shell));
     report_memory(graph, "at the start");
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         if (graph->jobs[i].is_cancelled)
@@ -265,7 +259,7 @@ static bool any_left(const struct graph *graph, enum dag_state state, bool is_he
 
 static int outcome(const struct graph *graph)
 {
-    const struct shell_end *end = &graph->shell.end;
+    const struct shell_end *end = shell_end(graph->shell);
     static const enum dag_state bad[] = {DAG_FAILED, DAG_BLOCKED, DAG_UNFIT, DAG_CANCELLED};
     if (end->signal)
         return 128 + end->signal;
@@ -293,13 +287,14 @@ static int run_end(struct graph *graph)
     remembered_keep(graph);
     int status = outcome(graph);
     report_memory(graph, "at the end");
-    console_flush(graph->shell.display.console, shell_now(&graph->shell), true);
-    shell_progress_end(&graph->shell);
-    shell_reap(&graph->shell);
+    console_flush(shell_console(graph->shell), shell_now(graph->shell), true);
+    shell_progress_end(graph->shell);
+    shell_reap(graph->shell);
     snprintf(text, sizeof(text), "%d", status);
-    if (store_set(graph->shell.store, "state", state_of(status), &err) != 0 ||
-        store_set(graph->shell.store, "exit", text, &err) != 0)
-        log_add(graph->shell.log, LOG_WARN, "graph", "the end could not be recorded: %s", err.text);
+    if (store_set(shell_store(graph->shell), "state", state_of(status), &err) != 0 ||
+        store_set(shell_store(graph->shell), "exit", text, &err) != 0)
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "the end could not be recorded: %s",
+                err.text);
     report_status(graph, state_of(status));
     open_jobs_write(graph);
     report_summary(graph, status);
@@ -308,28 +303,27 @@ static int run_end(struct graph *graph)
 
 static int run_all(struct graph *graph, int ready_fd, struct err *err)
 {
-    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
-    int rc = seats_take(graph, scratch, err);
+    int rc = seats_take(graph, err);
     rc = rc ? rc : folder_take(graph, err);
     if (rc == 0)
         keeper_begin(graph);
     rc = rc ? rc : jobs_make(graph, err);
-    bool is_unmade = rc && graph->shell.folder.is_made;
-    if (rc == 0) {
+    bool has_begun = rc == 0;
+    if (has_begun) {
         if (ready_fd >= 0)
-            shell_detach_end(&graph->shell, ready_fd, false);
+            shell_detach_end(graph->shell, ready_fd, false);
         run_begin(graph);
         while (!graph->is_over || graph->n_processes > 0 || graph_awaits_hosts(graph) ||
                print_is_due(graph))
-            shell_turn(&graph->shell);
+            shell_turn(graph->shell);
         rc = run_end(graph);
     }
     device_watch_end(graph->watch);
-    shell_close(&graph->shell);
-    shell_display_close(&graph->shell);
-    log_close(graph->shell.log);
-    if (is_unmade)
-        shell_folder_unmake(graph->shell.run_dir, &graph->shell.folder);
+    shell_close(graph->shell);
+    shell_display_close(graph->shell);
+    log_close(shell_log(graph->shell));
+    if (!has_begun)
+        shell_folder_unmake(graph->shell);
     return rc;
 }
 
@@ -349,34 +343,25 @@ void graph_release(struct graph *graph)
     buf_release(&graph->stale);
     plan_release(&graph->added);
     allocation_release(&graph->allocation);
-    free(graph->shell.run_dir);
-    free(graph->shell.run_id);
-    free(graph->shell.folder.stays);
+    shell_free(graph->shell);
     free(graph->cwd);
 }
 
-int graph_run(struct log *log, const char *self_path, int argc, char **argv,
-              const struct graph_request *request, struct plan *plan, struct err *err)
+int graph_run(struct log *log, const char *self_path, const struct graph_request *request,
+              struct plan *plan, struct err *err)
 {
     cleanup_free char *earlier = NULL;
     int ready_fd = -1;
-    bool quiet = request->is_quiet;
-    log->console_quiet = quiet;
-    struct graph graph = {.request = request,
-                          .plan = plan,
-                          .cwd = path_cwd(),
-                          .shell = {.verb = &graph_shell,
-                                    .context = &graph,
-                                    .log = log,
-                                    .self_path = self_path,
-                                    .argc = argc,
-                                    .argv = argv,
-                                    .display = {.is_quiet = quiet,
-                                                .has_color = request->has_color,
-                                                .is_tty = isatty(STDERR_FILENO) && !quiet},
-                                    .signals = {.front_fd = -1},
-                                    .hook = {.command = request->on_finish},
-                                    .limit_ms = request->limit_ms}};
+    log->console_quiet = request->is_quiet;
+    struct graph graph = {.request = request, .plan = plan, .cwd = path_cwd()};
+    graph.shell = shell_new(&(struct shell_setup){.verb = &graph_shell,
+                                                  .context = &graph,
+                                                  .log = log,
+                                                  .self_path = self_path,
+                                                  .is_quiet = request->is_quiet,
+                                                  .has_color = request->has_color,
+                                                  .on_finish = request->on_finish,
+                                                  .limit_ms = request->limit_ms});
     int rc = shell_files_check(err);
     rc = rc ? rc : earlier_find(request, &earlier, err); /* before the devices are taken */
     if (rc == 0 && request->detach)
@@ -384,7 +369,7 @@ int graph_run(struct log *log, const char *self_path, int argc, char **argv,
     if (rc == 0)
         rc = run_all(&graph, ready_fd, err);
     if (rc >= 0)
-        shell_hook_run(&graph.shell);
+        shell_hook_run(graph.shell);
     graph_release(&graph);
     return rc;
 }

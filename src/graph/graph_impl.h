@@ -149,7 +149,7 @@ struct print;  /* print.c */
 struct graph {
     const struct graph_request *request;
     struct plan *plan;
-    struct shell shell;
+    struct shell *shell;
     struct allocation allocation;
     struct device_watch *watch;
     struct dag *dag;

@@ -58,13 +58,13 @@ static struct host_machine machine_of(const struct graph *graph, uint32_t node)
 {
     if (graph->fleet.planned)
         return planned_machine(graph->fleet.planned, node);
-    return hosts_machine(graph->shell.machines.hosts, node);
+    return hosts_machine(shell_hosts(graph->shell), node);
 }
 
 const char *host_program(const struct graph *graph, uint32_t node)
 {
     if (node == 0)
-        return graph->shell.self_path;
+        return shell_self_path(graph->shell);
     const char *program = machine_of(graph, node).program;
     return program[0] ? program : AGENT_PROGRAM;
 }
@@ -76,7 +76,7 @@ const char *host_machine_name(const struct graph *graph, uint32_t node)
 
 uint32_t host_cpus(const struct graph *graph, uint32_t node)
 {
-    bool has_hosts = graph->fleet.planned || graph->shell.machines.hosts;
+    bool has_hosts = graph->fleet.planned || shell_hosts(graph->shell);
     return has_hosts ? machine_of(graph, node).n_cpus : processors_allowed();
 }
 
@@ -90,7 +90,7 @@ static uint64_t giving_up_ms(const struct graph *graph)
 
 uint64_t host_empty_ms(struct graph *graph)
 {
-    return shell_now(&graph->shell) + giving_up_ms(graph);
+    return shell_now(graph->shell) + giving_up_ms(graph);
 }
 
 /* ---- hosts that come ---- */
@@ -153,7 +153,7 @@ static bool has_room(struct graph *graph, const struct allocation_host *of)
     fleet->is_full = fleet->is_full || of->node >= DAG_HOSTS_MAX ||
                      fleet->n_devices + of->n_chosen > fleet->n_devices_max;
     if (fleet->is_full)
-        log_add(graph->shell.log, LOG_WARN, "graph",
+        log_add(shell_log(graph->shell), LOG_WARN, "graph",
                 "%s is not used: this graph has %u devices, and cannot have more", of->name,
                 fleet->n_devices);
     return !fleet->is_full;
@@ -173,7 +173,7 @@ static void dag_host_add(struct graph *graph, const struct allocation_host *of)
         places_take_device(graph, i);
     }
     if (of->distance && !dag_near(graph->dag, of->first_chosen, of->n_chosen, of->distance))
-        log_add(graph->shell.log, LOG_WARN, "graph",
+        log_add(shell_log(graph->shell), LOG_WARN, "graph",
                 "%s: which devices are near each other is not kept", of->name);
     places_take_host(graph, of->node);
 }
@@ -290,7 +290,8 @@ void graph_hosts_hold(struct graph *graph)
     struct run_status last = {0};
     struct err err = {0};
     char left[24];
-    if (!graph->request->allocation.hosts || status_read(graph->shell.run_dir, &last, &err) != 0)
+    if (!graph->request->allocation.hosts ||
+        status_read(shell_run_dir(graph->shell), &last, &err) != 0)
         return;
     bool was_killed = last.state && strcmp(last.state, "running") == 0;
     int64_t now_ms = clock_wall_ms(),
@@ -300,7 +301,7 @@ void graph_hosts_hold(struct graph *graph)
         return;
     fleet->held_until_ms = MIN(until_ms, now_ms + STATUS_AGE_MS + (int64_t)giving_up_ms(graph));
     duration_format(left, (uint64_t)(fleet->held_until_ms - now_ms));
-    log_add(graph->shell.log, LOG_WARN, "graph",
+    log_add(shell_log(graph->shell), LOG_WARN, "graph",
             "jobs begin on other hosts in %s, when those of the last session must have ended there",
             left);
     for (uint32_t node = 1; node < fleet->n_hosts; node++)
@@ -326,7 +327,7 @@ void graph_hosts_tick(struct graph *graph)
         if (!fleet->parts[part].is_leaving || fleet->parts[part].has_left || !is_empty(graph, part))
             continue;
         fleet->parts[part].has_left = true;
-        hosts_part_vacated(graph->shell.machines.hosts, part);
+        hosts_part_vacated(shell_hosts(graph->shell), part);
     }
 }
 
@@ -335,7 +336,7 @@ uint64_t graph_finish_ms(void *context, uint32_t part)
     const struct graph *graph = context;
     uint64_t longest_ms = 0;
     for (const struct process *p = graph->processes; p; p = p->next) {
-        uint64_t ran_ms = graph->shell.now_ms - p->started_ms;
+        uint64_t ran_ms = shell_last_now(graph->shell) - p->started_ms;
         uint64_t expected_ms = graph->jobs[p->job].expected_ms;
         /* As long again as it has run, if nothing better is known. */
         uint64_t left_ms = expected_ms > ran_ms ? expected_ms - ran_ms : ran_ms;

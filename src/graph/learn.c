@@ -112,7 +112,7 @@ void learned_take(const struct process *process)
     struct stage_past *learned = learned_of(graph, job);
     if (job->plan->stage >= graph->plan->n_stages || process->n_halvings > 0)
         return; /* added jobs are of any kind */
-    take(learned, graph->shell.now_ms - process->started_ms, process->mem_peak_bytes);
+    take(learned, shell_last_now(graph->shell) - process->started_ms, process->mem_peak_bytes);
     bool is_news =
         learned->n >= 2 * learned->told_n ||
         learned->mem_peak_bytes > learned->told_mem_bytes + learned->told_mem_bytes / MARGIN;

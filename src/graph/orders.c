@@ -157,11 +157,11 @@ int graph_order(void *context, struct str line, struct buf *told, struct err *er
 {
     struct graph *graph = context;
     struct str word, rest = line;
-    shell_now(&graph->shell);
+    shell_now(graph->shell);
     if (!str_next(&rest, ' ', &word) || rest.len == 0)
         return fail(err, ERR_DATA, "an order that cannot be understood");
     if (is_about_hosts(word, rest))
-        return hosts_order(graph->shell.machines.hosts, line, err);
+        return hosts_order(shell_hosts(graph->shell), line, err);
     if (str_equal(word, STR("add")))
         return added_take(graph, rest, told, err);
     cleanup_free char *pattern = xstrndup(rest.at, rest.len);

@@ -145,7 +145,7 @@ static int rows_read(struct graph *graph, struct err *err)
 {
     struct row_reader *reader = NULL;
     struct job_row row;
-    int rc = job_reader_open(&reader, graph->shell.store, err);
+    int rc = job_reader_open(&reader, shell_store(graph->shell), err);
     while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
         uint32_t i = row.name ? graph_find(graph, row.name) : UINT32_MAX;
         if (i < graph->n_jobs)
@@ -232,10 +232,11 @@ static void stale_tell(struct graph *graph)
     size_t n = 0;
     while (rest.len > 0 && str_next(&rest, '\n', &line) && line.len > 0)
         if (n++ < STALE_SHOWN || graph->request->explain)
-            log_add(graph->shell.log, LOG_WARN, "graph", "%.*s", (int)line.len - 2, line.at + 2);
+            log_add(shell_log(graph->shell), LOG_WARN, "graph", "%.*s", (int)line.len - 2,
+                    line.at + 2);
     if (n > STALE_SHOWN && !graph->request->explain)
-        log_add(graph->shell.log, LOG_WARN, "graph", "%zu more jobs run again; --explain says why",
-                n - STALE_SHOWN);
+        log_add(shell_log(graph->shell), LOG_WARN, "graph",
+                "%zu more jobs run again; --explain says why", n - STALE_SHOWN);
 }
 
 int past_check(struct graph *graph, struct err *err)

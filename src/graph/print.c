@@ -68,7 +68,7 @@ static struct print *print_of(struct graph *graph)
     *print =
         (struct print){.log_fd = -1, .watched_fd = -1, .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
     if (print->epoll_fd >= 0 &&
-        uv_poll_init(&graph->shell.loop, &print->poll, print->epoll_fd) != 0)
+        uv_poll_init(shell_uv_loop(graph->shell), &print->poll, print->epoll_fd) != 0)
         fd_close(&print->epoll_fd);
     print->poll.data = graph;
     if (print->epoll_fd >= 0)
@@ -85,8 +85,8 @@ static bool has_room(int fd)
 /* What jobs printed is their result: the run ends if it cannot be printed. */
 static void lose(struct graph *graph, const struct err *err)
 {
-    if (graph->shell.end.err.code == 0)
-        shell_abort(&graph->shell, err);
+    if (shell_end(graph->shell)->err.code == 0)
+        shell_abort(graph->shell, err);
 }
 
 /* Its reader has gone, or its terminal: the file has it. */
@@ -180,7 +180,7 @@ void print_add(struct graph *graph, struct printed printed)
 bool print_is_due(const struct graph *graph)
 {
     return graph->print && graph->print->first < graph->print->len &&
-           !shell_is_to_end(&graph->shell);
+           !shell_is_to_end(graph->shell);
 }
 
 void print_free(struct graph *graph)

@@ -25,7 +25,7 @@ char *job_log_path_new(const struct graph *graph, uint32_t job, const char *whic
 {
     cleanup_free char *name = job_log_name_new(graph->jobs[job].plan->name);
     if (!graph->request->results)
-        return xasprintf("%s/logs/%s_%s.log", graph->shell.run_dir, name, which);
+        return xasprintf("%s/logs/%s_%s.log", shell_run_dir(graph->shell), name, which);
     cleanup_free char *dir = results_dir_new(graph->request->list, graph->request->results, job);
     return path_join(dir, which);
 }
@@ -53,8 +53,8 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
         *(stream == STREAM_ERR ? &process->errors_before : &process->out_before) =
             (uint64_t)before.st_size;
     if (logfile_open(file, &opts, err) != 0)
-        log_add(process->graph->shell.log, LOG_WARN, "graph", "%s: its output is not kept: %s",
-                process_name(process), err->text);
+        log_add(shell_log(process->graph->shell), LOG_WARN, "graph",
+                "%s: its output is not kept: %s", process_name(process), err->text);
     return *file;
 }
 
@@ -67,8 +67,8 @@ static void on_output(void *context, enum worker_stream stream, struct str bytes
     if (file)
         logfile_add(file, bytes);
     if (!graph->request->prints)
-        console_add(graph->shell.display.console, process->job * 2 + (stream == STREAM_ERR), prefix,
-                    bytes, graph->shell.now_ms);
+        console_add(shell_console(graph->shell), process->job * 2 + (stream == STREAM_ERR), prefix,
+                    bytes, shell_last_now(graph->shell));
 }
 
 /* ---- start ---- */
@@ -146,7 +146,7 @@ void process_start(struct graph *graph, uint32_t number)
                          .attempt = job->attempts_before + placement.attempt,
                          .batch = MAX(batch_halved(job->plan->batch, placement.n_halvings), 1ul),
                          .n_halvings = placement.n_halvings,
-                         .started_ms = shell_now(&graph->shell),
+                         .started_ms = shell_now(graph->shell),
                          .started_wall_ms = clock_wall_ms()};
     graph->processes = job->process = process;
     graph->n_processes++;
@@ -161,8 +161,8 @@ void process_start(struct graph *graph, uint32_t number)
     rc = rc ? rc : outs_begin(job->plan, &err);
     rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : process_command_start(process, &err);
-    log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u starts%s%s%s", job->plan->name,
-            process->attempt, where.len > 0 ? " on " : "", buf_text(&where),
+    log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s: attempt %u starts%s%s%s",
+            job->plan->name, process->attempt, where.len > 0 ? " on " : "", buf_text(&where),
             placement.oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
             : placement.oom_step > OOM_STEP_NONE ? ", alone on its devices"
                                                  : "");
@@ -173,13 +173,14 @@ void process_start(struct graph *graph, uint32_t number)
 static void on_warned(void *context, const char *text)
 {
     const struct process *process = context;
-    log_add(process->graph->shell.log, LOG_WARN, "graph", "%s: %s", process_name(process), text);
+    log_add(shell_log(process->graph->shell), LOG_WARN, "graph", "%s: %s", process_name(process),
+            text);
 }
 
 static void on_failed(void *context, const struct err *why)
 {
     struct process *process = context;
-    shell_abort(&process->graph->shell, why);
+    shell_abort(process->graph->shell, why);
 }
 
 const struct worker_handlers process_handlers = {
@@ -202,7 +203,7 @@ void processes_tick(struct graph *graph)
     struct process *next;
     for (struct process *process = graph->processes; process; process = next) {
         next = process->next;
-        timeout_check(process, graph->shell.now_ms);
+        timeout_check(process, shell_last_now(graph->shell));
         /* To settle one may start another, which becomes the first of the list. */
         if (process->is_settled && process_may_settle(process))
             process_settle(process);

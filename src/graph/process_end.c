@@ -89,13 +89,13 @@ static void joblog_note(const struct process *process)
                              .host = process->seat.host > 0 ? host_label(graph, process->seat.host)
                                                             : NULL,
                              .start_ms = process->started_wall_ms,
-                             .runtime_ms = graph->shell.now_ms - process->started_ms,
+                             .runtime_ms = shell_last_now(graph->shell) - process->started_ms,
                              .exit_status = signal ? 0 : process->status,
                              .signal = signal,
                              .command = process->command},
         &err);
     if (rc)
-        log_add(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
 }
 
 /* Of a job that leaves no files it is that of its start: when it ran again, so must what needs it. */
@@ -123,15 +123,15 @@ void process_judge(struct process *process, enum dag_end end, const char *text)
         record_job(graph, process->job, JOB_DONE, process);
         learned_take(process);
     } else if (end != DEND_ENDED) {
-        log_add(graph->shell.log, LOG_INFO, "graph", "%s: attempt %u ended: %s", job->plan->name,
-                process->attempt, text ? text : "");
+        log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s: attempt %u ended: %s",
+                job->plan->name, process->attempt, text ? text : "");
     }
     record_attempt(graph, process);
     joblog_note(process);
     if (graph->request->prints)
         output_print(process);
     else if (unwritten_errno(process))
-        log_add(graph->shell.log, LOG_WARN, "graph", "%s: its log is not complete: %s",
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s: its log is not complete: %s",
                 job->plan->name, errno_text(unwritten_errno(process)));
     process_seat_ended(process);
     if (process_may_settle(process))
@@ -149,7 +149,7 @@ static void inputs_compare(struct process *process)
             now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
             now.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
             continue;
-        log_add(process->graph->shell.log, LOG_WARN, "graph",
+        log_add(shell_log(process->graph->shell), LOG_WARN, "graph",
                 "%s: %s changed while the job ran, so the job will run again next time",
                 process_name(process), mark->path);
         mark->hash = 0;
@@ -168,7 +168,7 @@ static void on_proof(void *context)
     struct process *process = context;
     const struct err *why = &process->proof.why;
     char text[END_TEXT_BYTES];
-    shell_now(&process->graph->shell);
+    shell_now(process->graph->shell);
     if (why->code && atomic_load(&process->proving.is_given_up)) {
         process_judge(process, DEND_ENDED, "the proof of its files was given up");
         return;
@@ -213,7 +213,7 @@ static void proof_begin(struct process *process)
                            .outs_before = process->proving.outs_before,
                            .is_given_up = &process->proving.is_given_up,
                            .patience_ms = process->seat.host > 0 ? FAR_PATIENCE_MS : 0};
-    background_open(&process->proving.background, &graph->shell.loop, process);
+    background_open(&process->proving.background, shell_uv_loop(graph->shell), process);
     background_start(&process->proving.background, proof_work, on_proof_made);
 }
 
@@ -328,8 +328,8 @@ static bool is_output_lost(struct process *process)
         return false;
     int rc = err.code ? err.code : fail_errno(&err, "write");
     wrap(&err, rc, "what %s printed could not be kept", process_name(process));
-    if (rc == ERR_STOPPED && graph->shell.end.err.code == 0)
-        shell_abort(&graph->shell, &err);
+    if (rc == ERR_STOPPED && shell_end(graph->shell)->err.code == 0)
+        shell_abort(graph->shell, &err);
     process_judge(process, rc == ERR_STOPPED ? DEND_ENDED : DEND_FAILED, err.text);
     return true;
 }
@@ -339,25 +339,25 @@ void process_gone(void *context, const struct worker_exit *exit)
     struct process *process = context;
     struct graph *graph = process->graph;
     cleanup_buf struct buf tail = BUF_INIT, how = BUF_INIT;
-    shell_now(&graph->shell);
+    shell_now(graph->shell);
     /* Neither: its guard was killed, and the job with it. */
     bool was_lost = !exit->has_exited && !exit->was_refused;
     process->is_gone = true;
     process->status = worker_exit_status(exit);
     process->rss_peak_bytes = exit->rss_peak_bytes;
-    console_end(graph->shell.display.console, process->job * 2, graph->shell.now_ms);
-    console_end(graph->shell.display.console, process->job * 2 + 1, graph->shell.now_ms);
+    console_end(shell_console(graph->shell), process->job * 2, shell_last_now(graph->shell));
+    console_end(shell_console(graph->shell), process->job * 2 + 1, shell_last_now(graph->shell));
     enum death death = verdict(process, exit, &tail);
     if (death == DEATH_HOST_OOM && exit->exit_signal == SIGKILL)
         node_oom_explained(process->worker);
     node_release(steal_ptr(&process->worker));
     if (exit->stuck_pid)
-        log_add(graph->shell.log, LOG_ERROR, "graph", "%s: process %d does not die",
+        log_add(shell_log(graph->shell), LOG_ERROR, "graph", "%s: process %d does not die",
                 process_name(process), (int)exit->stuck_pid);
     enum dag_end end = was_lost && !process->was_ended ? DEND_LOST : end_of(process, death);
     death_describe(process, death, exit, buf_str(&tail), &how);
     if (is_preempted(process, death))
-        process->not_before_ms = graph->shell.now_ms + PREEMPTED_PAUSE_MS;
+        process->not_before_ms = shell_last_now(graph->shell) + PREEMPTED_PAUSE_MS;
     if (end == DEND_WELL && is_output_lost(process))
         return;
     bool is_same_anywhere = exit->exec_errno == E2BIG || is_usage(process);

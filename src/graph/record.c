@@ -93,7 +93,7 @@ int record_begun(struct graph *graph, const struct process *process, struct err 
         return 0;
     record_job(graph, process->job, JOB_NONE, process);
     record_flush(graph);
-    return shell_is_to_end(&graph->shell) ? fail(err, ERR_STOPPED, "the run is ending") : 0;
+    return shell_is_to_end(graph->shell) ? fail(err, ERR_STOPPED, "the run is ending") : 0;
 }
 
 void record_attempt(struct graph *graph, const struct process *process)
@@ -155,11 +155,11 @@ void record_sample(struct graph *graph, const struct device_sample *sample)
 static void failed(struct graph *graph, int rc, struct err *err)
 {
     if (errno_means_full(err->sys))
-        fail(err, ERR_STOPPED, "the run's record in %s: %s", graph->shell.run_dir,
+        fail(err, ERR_STOPPED, "the run's record in %s: %s", shell_run_dir(graph->shell),
              errno_room(err->sys));
     if (rc == ERR_STOPPED)
-        graph->shell.end.status = err_exit_status(ERR_STOPPED);
-    shell_abort(&graph->shell, err);
+        shell_end_with(graph->shell, err_exit_status(ERR_STOPPED));
+    shell_abort(graph->shell, err);
 }
 
 static void text_free(const char *text)
@@ -198,21 +198,21 @@ void record_flush(struct graph *graph)
 {
     struct record *rows = graph->record;
     struct err err = {0};
-    if (!rows || (!has_rows(rows) && rows->n_samples == 0) || !graph->shell.store)
+    if (!rows || (!has_rows(rows) && rows->n_samples == 0) || !shell_store(graph->shell))
         return;
     const struct job_batch batch = {rows->jobs,   rows->n_jobs,   rows->attempts, rows->n_attempts,
                                     rows->events, rows->n_events, rows->samples,  rows->n_samples};
     rows->is_unsynced = rows->is_unsynced || has_rows(rows);
-    int rc = store_jobs_commit(graph->shell.store, &batch, &err);
+    int rc = store_jobs_commit(shell_store(graph->shell), &batch, &err);
     rows_forget(rows);
-    rows->committed_ms = graph->shell.now_ms;
+    rows->committed_ms = shell_last_now(graph->shell);
     if (rc)
         failed(graph, rc, &err);
 }
 
 static void on_due(uv_timer_t *due)
 {
-    shell_now(&((struct graph *)due->data)->shell);
+    shell_now(((struct graph *)due->data)->shell);
     record_flush(due->data);
 }
 
@@ -221,13 +221,13 @@ void record_rest(struct graph *graph)
     struct record *rows = graph->record;
     if (!has_rows(rows))
         return;
-    uint64_t due_ms = rows->committed_ms + TOGETHER_MS, now_ms = shell_now(&graph->shell);
+    uint64_t due_ms = rows->committed_ms + TOGETHER_MS, now_ms = shell_now(graph->shell);
     if (now_ms >= due_ms) {
         record_flush(graph);
         return;
     }
     if (!rows->has_due)
-        uv_timer_init(&graph->shell.loop, &rows->due);
+        uv_timer_init(shell_uv_loop(graph->shell), &rows->due);
     rows->has_due = true;
     rows->due.data = graph;
     if (!uv_is_active((uv_handle_t *)&rows->due))
@@ -237,7 +237,7 @@ void record_rest(struct graph *graph)
 void record_sync(struct graph *graph)
 {
     struct err err = {0};
-    int rc = graph->record->is_unsynced ? store_sync(graph->shell.store, &err) : 0;
+    int rc = graph->record->is_unsynced ? store_sync(shell_store(graph->shell), &err) : 0;
     graph->record->is_unsynced = false;
     if (rc)
         failed(graph, rc, &err);

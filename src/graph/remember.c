@@ -105,7 +105,7 @@ void remembered_take(struct graph *graph)
     cleanup_free struct stage_memos *memos = xmalloc(sizeof(*memos));
     struct err err = {0};
     if (memos_load(memos, &err) != 0)
-        log_add(graph->shell.log, LOG_WARN, "graph",
+        log_add(shell_log(graph->shell), LOG_WARN, "graph",
                 "what jobs took in earlier runs is not used: %s", err.text);
     qsort(memos->at, memos->len, sizeof(memos->at[0]), by_signature);
     for (uint32_t i = 0; memos->len > 0 && i < graph->plan->n_stages; i++) {
@@ -147,7 +147,7 @@ void remembered_keep(struct graph *graph)
         return;
     int rc = cache_file_lock(MEMO_FILE, &lock_fd, &err);
     if (rc == 0 && memos_load(memos, &why) != 0)
-        log_keep(graph->shell.log, LOG_WARN, "graph",
+        log_keep(shell_log(graph->shell), LOG_WARN, "graph",
                  "the memory of what jobs took is begun anew: %s", why.text);
     if (rc == 0) {
         news_put(graph, memos);
@@ -155,6 +155,6 @@ void remembered_keep(struct graph *graph)
         rc = cache_file_write(MEMO_FILE, buf_str(&text), true, &err);
     }
     if (rc)
-        log_keep(graph->shell.log, LOG_WARN, "graph", "what the jobs took is not remembered: %s",
-                 err.text);
+        log_keep(shell_log(graph->shell), LOG_WARN, "graph",
+                 "what the jobs took is not remembered: %s", err.text);
 }

@@ -42,7 +42,7 @@ void report_progress(struct graph *graph, bool is_last)
     struct progress_worker rows[ROWS_SHOWN];
     struct buf labels[ROWS_SHOWN] = {0};
     size_t n_rows = 0;
-    if (!graph->shell.display.progress)
+    if (!shell_progress(graph->shell))
         return;
     for (struct process *p = graph->processes; p && n_rows < ROWS_SHOWN; p = p->next) {
         struct buf *label = &labels[n_rows];
@@ -54,17 +54,17 @@ void report_progress(struct graph *graph, bool is_last)
                                                   .in_flight = 1,
                                                   .last_word = graph->jobs[p->job].plan->name};
     }
-    progress_show(
-        graph->shell.display.progress,
-        &(struct progress_total){.done = view.n_of[DAG_DONE],
-                                 .aside = n_bad(&view),
-                                 .known = view.n_jobs,
-                                 .input_is_final = true,
-                                 .in_flight = count_of(&view, DAG_RUNS, DAG_ENDS),
-                                 .elapsed_ms = graph->shell.now_ms - graph->shell.begin_ms,
-                                 .n_workers = n_rows,
-                                 .workers = rows},
-        graph->shell.now_ms, is_last);
+    progress_show(shell_progress(graph->shell),
+                  &(struct progress_total){.done = view.n_of[DAG_DONE],
+                                           .aside = n_bad(&view),
+                                           .known = view.n_jobs,
+                                           .input_is_final = true,
+                                           .in_flight = count_of(&view, DAG_RUNS, DAG_ENDS),
+                                           .elapsed_ms = shell_last_now(graph->shell) -
+                                                         shell_begin_ms(graph->shell),
+                                           .n_workers = n_rows,
+                                           .workers = rows},
+                  shell_last_now(graph->shell), is_last);
     for (size_t i = 0; i < n_rows; i++)
         buf_release(&labels[i]);
 }
@@ -128,7 +128,7 @@ static void waiting_format(const struct graph *graph, bool goes_on, struct buf *
 /* jobs.json: the stages, and what some jobs wait for. */
 static void jobs_write(const struct graph *graph, bool goes_on)
 {
-    cleanup_free char *path = path_join(graph->shell.run_dir, "jobs.json");
+    cleanup_free char *path = path_join(shell_run_dir(graph->shell), "jobs.json");
     cleanup_free struct stage_counts *counts = stages_count(graph);
     cleanup_buf struct buf text = BUF_INIT;
     bool has_added = graph->n_jobs > graph->plan->n_jobs;
@@ -142,13 +142,13 @@ static void jobs_write(const struct graph *graph, bool goes_on)
     waiting_format(graph, goes_on, &text);
     buf_add_text(&text, "]}\n");
     if (file_replace_fast(path, buf_str(&text), NULL) != 0)
-        log_keep(graph->shell.log, LOG_WARN, "graph", "%s cannot be written", path);
+        log_keep(shell_log(graph->shell), LOG_WARN, "graph", "%s cannot be written", path);
 }
 
 /* Each host of --hosts; free() it. */
 static struct host_status *hosts_new(const struct graph *graph, size_t *n_hosts)
 {
-    const struct hosts *hosts = graph->shell.machines.hosts;
+    const struct hosts *hosts = shell_hosts(graph->shell);
     *n_hosts = hosts_count(hosts);
     struct host_status *out = xcalloc(*n_hosts + 1, sizeof(*out));
     for (size_t i = 0; i < *n_hosts; i++) {
@@ -187,7 +187,7 @@ void report_status(struct graph *graph, const char *state)
             .last_word = graph->jobs[p->job].plan->name};
         n_rows++;
     }
-    int rc = status_write(graph->shell.run_dir,
+    int rc = status_write(shell_run_dir(graph->shell),
                           &(struct run_status){.verb = "graph",
                                                .state = state ? state : "running",
                                                .pid = getpid(),
@@ -204,7 +204,7 @@ void report_status(struct graph *graph, const char *state)
                                                .n_hosts = n_hosts},
                           &err);
     if (rc)
-        log_keep(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
+        log_keep(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
     for (size_t i = 0; i < n_rows; i++)
         buf_release(&labels[i]);
     jobs_write(graph, state == NULL);
@@ -296,8 +296,8 @@ static void devices_keep(struct graph *graph)
     cleanup_buf struct buf json = BUF_INIT;
     struct err err = {0};
     devices_json(graph, &json);
-    if (json.len > 2 && store_set(graph->shell.store, "devices", buf_text(&json), &err) != 0)
-        log_keep(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
+    if (json.len > 2 && store_set(shell_store(graph->shell), "devices", buf_text(&json), &err) != 0)
+        log_keep(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
 }
 
 static void hosts_lines(const struct graph *graph, struct buf *out)
@@ -314,7 +314,7 @@ static void next_line(const struct graph *graph, int status, struct buf *out)
 {
     cleanup_free char *root = runs_root(NULL);
     const char *usual = graph->request->resume.root;
-    cleanup_free char *run = run_typed_new(graph->shell.run_dir, usual ? usual : root);
+    cleanup_free char *run = run_typed_new(shell_run_dir(graph->shell), usual ? usual : root);
     if (status != 0)
         buf_addf(out, "  next       muster resume %s; muster logs %s has what was printed\n", run,
                  run);
@@ -331,14 +331,14 @@ static void summary_json(struct graph *graph, int status, struct buf *out)
 {
     struct dag_view view = dag_view(graph->dag);
     buf_add_text(out, "{\"run\":");
-    buf_add_json(out, str_of(graph->shell.run_dir));
+    buf_add_json(out, str_of(shell_run_dir(graph->shell)));
     buf_addf(out,
              ",\"status\":%d,\"jobs\":%u,\"done\":%u,\"failed\":%u,\"blocked\":%u,"
              "\"cancelled\":%u,\"not_run\":%u,\"wall_ms\":%lu,\"devices\":",
              status, view.n_jobs, view.n_of[DAG_DONE], count_of(&view, DAG_FAILED, DAG_UNFIT),
              view.n_of[DAG_BLOCKED], view.n_of[DAG_CANCELLED],
              count_of(&view, DAG_WAITS, DAG_READY),
-             shell_now(&graph->shell) - graph->shell.begin_ms);
+             shell_now(graph->shell) - shell_begin_ms(graph->shell));
     devices_json(graph, out);
     buf_add_text(out, "}\n");
 }
@@ -348,29 +348,30 @@ void report_summary(struct graph *graph, int status)
     struct dag_view view = dag_view(graph->dag);
     cleanup_buf struct buf out = BUF_INIT, shown = BUF_INIT;
     char wall[24];
-    duration_format(wall, shell_now(&graph->shell) - graph->shell.begin_ms);
+    duration_format(wall, shell_now(graph->shell) - shell_begin_ms(graph->shell));
     buf_addf(&out, "%u of %u jobs are done (%u of them now) in %s", view.n_of[DAG_DONE],
              view.n_jobs, graph->n_done_here, wall);
     count_add(&out, view.n_of[DAG_FAILED] + view.n_of[DAG_UNFIT], "failed");
     count_add(&out, view.n_of[DAG_BLOCKED], "wait for those");
     count_add(&out, view.n_of[DAG_CANCELLED], "cancelled");
     count_add(&out, view.n_of[DAG_WAITS] + view.n_of[DAG_READY], "not run");
-    buf_addf(&out, "\n  run        %s\n", graph->shell.run_dir);
+    buf_addf(&out, "\n  run        %s\n", shell_run_dir(graph->shell));
     failures_add(graph, &out);
     devices_lines(graph, &out);
     hosts_lines(graph, &out);
     next_line(graph, status, &out);
-    log_keep(graph->shell.log, LOG_INFO, "graph", "%s", buf_text(&out));
+    log_keep(shell_log(graph->shell), LOG_INFO, "graph", "%s", buf_text(&out));
     devices_keep(graph);
-    if (graph->shell.hook.command)
-        summary_json(graph, status, &graph->shell.hook.input);
-    if (graph->shell.end.err.code)
-        talk("%s", graph->shell.end.err.text);
-    if (graph->shell.display.is_quiet)
+    if (shell_hook_input(graph->shell))
+        summary_json(graph, status, shell_hook_input(graph->shell));
+    const struct err *why = &shell_end(graph->shell)->err;
+    if (why->code)
+        talk("%s", why->text);
+    if (shell_is_quiet(graph->shell))
         return;
     console_lines_add(&shown, buf_str(&out));
-    if (log_say(graph->shell.log, buf_str(&shown)) < 0)
-        graph->shell.display.is_quiet = true; /* nobody reads it; the log has it */
+    if (log_say(shell_log(graph->shell), buf_str(&shown)) < 0)
+        shell_hush(graph->shell); /* nobody reads it; the log has it */
 }
 
 /* Of the devices, by their latest samples: of the whole device, not of this process, which holds none. */
@@ -383,7 +384,7 @@ void report_memory(const struct graph *graph, const char *when)
         allocation_label_add(&graph->allocation, i, &label);
         size_format(used, MAX(device->used_bytes, device->idle_bytes));
         size_format(total, device->total_bytes);
-        log_add(graph->shell.log, LOG_INFO, "graph", "GPU memory %s: %s: %s used of %s", when,
-                buf_text(&label), used, total);
+        log_add(shell_log(graph->shell), LOG_INFO, "graph", "GPU memory %s: %s: %s used of %s",
+                when, buf_text(&label), used, total);
     }
 }

@@ -170,7 +170,7 @@ bool process_may_settle(const struct process *process)
 {
     const struct graph *graph = process->graph;
     bool is_back = true;
-    if (graph->shell.now_ms < process->not_before_ms)
+    if (shell_last_now(graph->shell) < process->not_before_ms)
         return false;
     if (!host_is_up(graph, process->seat.host))
         return true;
@@ -229,7 +229,7 @@ static void on_sampled(void *context, const struct device_sample *sample)
     struct graph *graph = context;
     uint32_t chosen = (uint32_t)sample->device;
     struct graph_device *device = &graph->devices[chosen];
-    uint64_t now_ms = shell_now(&graph->shell);
+    uint64_t now_ms = shell_now(graph->shell);
     uint64_t since_ms = device->sampled_ms > 0 ? now_ms - device->sampled_ms : 0;
     device->sampled_ms = now_ms;
     device->used_bytes = sample->mem_used_bytes;
@@ -285,5 +285,5 @@ void graph_devices_watch(struct graph *graph)
                                                     .host_changed = graph_host_changed,
                                                     .host_given_back = graph_host_given_back,
                                                     .awaited = graph_hosts_awaited};
-    graph->watch = device_watch_new(&graph->shell, &graph->allocation, &handlers, graph);
+    graph->watch = device_watch_new(graph->shell, &graph->allocation, &handlers, graph);
 }

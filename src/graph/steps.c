@@ -112,15 +112,16 @@ static void on_settled(struct graph *graph, const struct dag_action *action)
     }
     if (row_of[state] != JOB_NONE)
         record_job(graph, action->job, row_of[state], NULL);
-    log_add(graph->shell.log, state == DAG_CANCELLED ? LOG_WARN : LOG_ERROR, "graph", "%s %s%s%s",
-            job->plan->name, settled_text(state), job->end ? ": " : "", job->end ? job->end : "");
+    log_add(shell_log(graph->shell), state == DAG_CANCELLED ? LOG_WARN : LOG_ERROR, "graph",
+            "%s %s%s%s", job->plan->name, settled_text(state), job->end ? ": " : "",
+            job->end ? job->end : "");
 }
 
 static void on_bench(struct graph *graph, const struct dag_action *action)
 {
     cleanup_buf struct buf label = BUF_INIT;
     allocation_label_add(&graph->allocation, action->device, &label);
-    log_add(graph->shell.log, LOG_WARN, "graph",
+    log_add(shell_log(graph->shell), LOG_WARN, "graph",
             "%s is not used any more: several jobs found it ill", buf_text(&label));
     record_device_event(graph, "bench", action->device);
 }
@@ -161,7 +162,8 @@ void graph_tell(struct graph *graph, struct dag_event event)
 {
     const char *kind = kind_of(&event);
     if (event.kind == DEV_STOP)
-        record_event(graph, "halt", "run", graph->shell.run_id, event.flag ? "ended" : "stopped");
+        record_event(graph, "halt", "run", shell_run_id(graph->shell),
+                     event.flag ? "ended" : "stopped");
     if (kind)
         record_event(graph, kind, "job", graph->jobs[event.job].plan->name,
                      event.kind == DEV_ENDED ? graph->jobs[event.job].end : NULL);
@@ -172,14 +174,14 @@ void graph_tell(struct graph *graph, struct dag_event event)
 void graph_tell_again(struct graph *graph, struct dag_event event)
 {
     const struct dag_action *actions;
-    if (graph->shell.phase.is_verb_away) /* the run is over, and its hosts are being left */
+    if (shell_verb_is_away(graph->shell)) /* the run is over, and its hosts are being left */
         return;
     event_keep(graph, &event);
     if (graph->events.is_handled)
         return;
     graph->events.is_handled = true;
     for (size_t at = 0; at < graph->events.len; at++) {
-        graph->events.at[at].now_ms = shell_now(&graph->shell);
+        graph->events.at[at].now_ms = shell_now(graph->shell);
         size_t n_actions = dag_step(graph->dag, &graph->events.at[at], &actions);
         graph->is_over = dag_view(graph->dag).is_over;
         for (size_t i = 0; i < n_actions; i++)

@@ -25,7 +25,7 @@ static char *open_path_new(const char *dir)
 
 void open_jobs_write(const struct graph *graph)
 {
-    cleanup_free char *path = open_path_new(graph->shell.run_dir);
+    cleanup_free char *path = open_path_new(shell_run_dir(graph->shell));
     cleanup_buf struct buf text = BUF_INIT;
     struct err err = {0};
     for (uint32_t i = 0; i < graph->n_jobs; i++) {
@@ -43,14 +43,15 @@ void open_jobs_write(const struct graph *graph)
         buf_add_text(&text, "}\n");
     }
     if (file_replace_fast(path, buf_str(&text), &err) != 0)
-        log_add(graph->shell.log, LOG_WARN, "graph", "%s", err.text);
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
 }
 
 void open_jobs_drop(const struct graph *graph)
 {
-    cleanup_free char *path = open_path_new(graph->shell.run_dir);
+    cleanup_free char *path = open_path_new(shell_run_dir(graph->shell));
     if (unlink(path) != 0 && errno != ENOENT)
-        log_add(graph->shell.log, LOG_WARN, "graph", "remove %s: %s", path, errno_text(errno));
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "remove %s: %s", path,
+                errno_text(errno));
 }
 
 /* True: the run said something of the job. */

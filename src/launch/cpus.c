@@ -20,7 +20,7 @@ static int seen_cpus_find(struct machine *machine, struct err *err)
 {
     struct device_list devices = {0};
     bool binds = machine->cpus.binding != NUMA_BINDING_NONE;
-    int rc = binds ? devices_see(machine->launch->shell.self_path, &devices, err) : 0;
+    int rc = binds ? devices_see(shell_self_path(machine->launch->shell), &devices, err) : 0;
     cleanup_free size_t *positions = positions_all_new(devices.len);
     rc =
         rc ? rc

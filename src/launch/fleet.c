@@ -44,18 +44,18 @@ static int ranks_of_host(struct launch *launch, const struct host_view *view,
 {
     const struct seat *seat = machine_seat(machine);
     cleanup_free char *where = xasprintf("on %s", view->name);
-    struct rank_places places = {.where = where, .n_processors = MAX(seat->threads, 1u)};
+    struct host_counts counts = {.where = where, .n_processors = MAX(seat->threads, 1u)};
     for (size_t i = 0; i < seat->n_devices; i++)
-        places.n_gpus += launch->allocation.devices.at[seat->devices[i]].kind != DEVICE_CPU;
+        counts.n_gpus += launch->allocation.devices.at[seat->devices[i]].kind != DEVICE_CPU;
     bool is_asked = view->gpus || launch->request->allocation.gpus;
-    places.n_usual = MAX(is_asked ? (uint32_t)seat->n_devices : places.n_gpus, 1u);
-    int rc = ranks_count(launch->request, &places, &machine->n_ranks, err);
+    counts.n_usual = MAX(is_asked ? (uint32_t)seat->n_devices : counts.n_gpus, 1u);
+    int rc = ranks_count(launch->request, &counts, &machine->n_ranks, err);
     return rc ? rc : machine_cpus_find(machine, err);
 }
 
 static struct host_view view_of(const struct fleet_host *host)
 {
-    return hosts_view(host->machine.launch->shell.machines.hosts, host->number);
+    return hosts_view(shell_hosts(host->machine.launch->shell), host->number);
 }
 
 /* If it is here. */
@@ -73,7 +73,7 @@ static int host_open(struct fleet_host *host, struct err *err)
 
 int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err *err)
 {
-    const struct hosts *hosts = launch->shell.machines.hosts;
+    const struct hosts *hosts = shell_hosts(launch->shell);
     uint64_t n_min = launch->request->allocation.hosts_min;
     uint32_t n_places = (uint32_t)hosts_count(hosts);
     struct fleet *fleet = launch->fleet = xcalloc(1, sizeof(*fleet));
@@ -107,7 +107,7 @@ static bool has_ranks(struct fleet_host *host)
     struct err err = {0};
     if (host->machine.n_ranks == 0 && !host->is_unfit && host_open(host, &err) != 0) {
         host->is_unfit = true;
-        log_add(host->machine.launch->shell.log, LOG_WARN, "launch", "%s is not used: %s",
+        log_add(shell_log(host->machine.launch->shell), LOG_WARN, "launch", "%s is not used: %s",
                 host->machine.name, err.text);
     }
     return host->machine.n_ranks > 0;
@@ -116,7 +116,7 @@ static bool has_ranks(struct fleet_host *host)
 static void host_look(struct fleet_host *host)
 {
     struct launch *launch = host->machine.launch;
-    bool is_up = hosts_is_up(launch->shell.machines.hosts, host->number) && has_ranks(host);
+    bool is_up = hosts_is_up(shell_hosts(launch->shell), host->number) && has_ranks(host);
     uint32_t node = node_of(host);
     if (is_up == host->is_up)
         return;
@@ -155,7 +155,7 @@ static void rest_check(struct launch *launch)
     const struct launch_meeting *meeting = &launch->request->meeting;
     uint32_t n_left = launch->fleet->n;
     struct err err = {0};
-    if (gang_view(launch->gang).state != GANG_GATHERS || shell_is_to_end(&launch->shell))
+    if (gang_view(launch->gang).state != GANG_GATHERS || shell_is_to_end(launch->shell))
         return;
     for (uint32_t i = 0; i < launch->fleet->n; i++)
         n_left -= launch->fleet->at[i].is_unfit ||
@@ -163,7 +163,7 @@ static void rest_check(struct launch *launch)
     if (n_left >= meeting->n_nodes_min)
         return;
     fail(&err, ERR_UNAVAILABLE, "%u of %u hosts can still be had", n_left, meeting->n_nodes_min);
-    shell_abort(&launch->shell, &err);
+    shell_abort(launch->shell, &err);
 }
 
 void fleet_tick(struct launch *launch)

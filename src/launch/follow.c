@@ -24,19 +24,19 @@ static void wait_begin(struct launch *launch)
 {
     launch->orders.waits = true;
     launch->orders.say_pause_ms = WAIT_SAID_MS;
-    launch->orders.say_at_ms = shell_now(&launch->shell) + WAIT_SAID_MS;
+    launch->orders.say_at_ms = shell_now(launch->shell) + WAIT_SAID_MS;
 }
 
 void follow_begin(struct launch *launch)
 {
-    launch->shell.limit_ms = 0; /* the one that leads looks at the clock, for all */
+    shell_limit_drop(launch->shell); /* the one that leads looks at the clock, for all */
     wait_begin(launch);
 }
 
 static void wait_say(const struct launch *launch)
 {
     const struct launch_meeting *meeting = &launch->request->meeting;
-    struct log *log = launch->shell.log;
+    struct log *log = shell_log(launch->shell);
     if (launch->orders.is_welcome)
         log_add(
             log, LOG_WARN, "launch",
@@ -58,7 +58,7 @@ static void wait_say(const struct launch *launch)
 
 void follow_tick(struct launch *launch)
 {
-    uint64_t now_ms = shell_now(&launch->shell);
+    uint64_t now_ms = shell_now(launch->shell);
     if (!launch->orders.waits || launch->is_over || now_ms < launch->orders.say_at_ms)
         return;
     wait_say(launch);
@@ -70,7 +70,7 @@ void follow_on_welcomed(void *context, uint32_t node)
 {
     struct launch *launch = context;
     launch->orders.is_welcome = true;
-    log_add(launch->shell.log, LOG_INFO, "launch", "this is machine %u; %s leads", node,
+    log_add(shell_log(launch->shell), LOG_INFO, "launch", "this is machine %u; %s leads", node,
             launch->request->meeting.host);
 }
 
@@ -89,7 +89,7 @@ static void next_start(struct launch *launch)
 void follow_on_start(void *context, const struct rendezvous_start *start)
 {
     struct launch *launch = context;
-    if (shell_is_to_end(&launch->shell))
+    if (shell_is_to_end(launch->shell))
         return;
     launch->orders.next = *start;
     launch->orders.waits = false;
@@ -134,7 +134,7 @@ void follow_on_retry(void *context, uint64_t pause_ms, struct str why)
     char pause[24];
     duration_format(pause, pause_ms);
     words_say(launch, why);
-    log_add(launch->shell.log, LOG_WARN, "launch", "all ranks start again in %s", pause);
+    log_add(shell_log(launch->shell), LOG_WARN, "launch", "all ranks start again in %s", pause);
     wait_begin(launch);
 }
 
@@ -152,7 +152,7 @@ void follow_on_over(void *context, const struct rendezvous_over *over)
 void follow_on_lost(void *context, const struct err *why)
 {
     struct launch *launch = context;
-    log_add(launch->shell.log, LOG_WARN, "launch", "the leader is lost: %s; asking again",
+    log_add(shell_log(launch->shell), LOG_WARN, "launch", "the leader is lost: %s; asking again",
             why->text);
     launch->orders.are_orphans = launch->own.n_alive > 0;
     launch->orders.is_welcome = false;
@@ -166,19 +166,20 @@ void follow_on_failed(void *context, const struct err *why)
     struct err err = *why;
     if (err.code == ERR_TIMEOUT) /* not that of --time-limit */
         err.code = ERR_UNAVAILABLE;
-    shell_abort(&launch->shell, &err);
+    shell_abort(launch->shell, &err);
 }
 
 void follow_stop(struct launch *launch, bool is_at_once)
 {
     const struct rendezvous_end how = launch_end(launch, is_at_once);
-    const char *why = launch->shell.end.signal     ? strsignal(launch->shell.end.signal)
-                      : launch->shell.end.err.code ? launch->shell.end.err.text
-                                                   : "it was stopped";
+    const struct shell_end *end = shell_end(launch->shell);
+    const char *why = end->signal     ? strsignal(end->signal)
+                      : end->err.code ? end->err.text
+                                      : "it was stopped";
     if (!launch->is_over)
         rendezvous_leave(launch->rendezvous, str_of(why));
     rendezvous_flush(launch->rendezvous,
-                     shell_now(&launch->shell)); /* the loop may not turn again */
+                     shell_now(launch->shell)); /* the loop may not turn again */
     launch->is_over = true;
     follow_on_end(launch, &how);
 }

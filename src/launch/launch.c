@@ -18,7 +18,6 @@
 #include "rendezvous/address.h"
 
 enum {
-    SCRATCH_BYTES = 256 * 1024,
     RUN_ID_MAX = 64
 };
 
@@ -52,19 +51,19 @@ static bool nproc_is(const struct launch_request *request, const char *word)
 }
 
 /* "8", "gpu", "cpu", "auto", or not given. */
-int ranks_count(const struct launch_request *request, const struct rank_places *places,
+int ranks_count(const struct launch_request *request, const struct host_counts *counts,
                 uint32_t *out, struct err *err)
 {
     bool is_auto = nproc_is(request, "auto"), is_gpu = nproc_is(request, "gpu");
-    uint64_t number = places->n_usual;
-    if (is_gpu && places->n_gpus == 0)
+    uint64_t number = counts->n_usual;
+    if (is_gpu && counts->n_gpus == 0)
         return fail(err, ERR_UNAVAILABLE,
                     "--nproc-per-node gpu: there is no GPU %s; muster gpus says why",
-                    places->where);
-    if (is_gpu || (is_auto && places->n_gpus > 0))
-        number = places->n_gpus;
+                    counts->where);
+    if (is_gpu || (is_auto && counts->n_gpus > 0))
+        number = counts->n_gpus;
     else if (is_auto || nproc_is(request, "cpu"))
-        number = places->n_processors;
+        number = counts->n_processors;
     else if (request->nproc && u64_parse(str_of(request->nproc), 1, UINT32_MAX, &number, NULL) != 0)
         return fail(err, ERR_USAGE, "--nproc-per-node '%s': expected a number, gpu, cpu or auto",
                     request->nproc);
@@ -80,14 +79,14 @@ static int own_ranks_count(struct launch *launch, struct err *err)
     const struct launch_request *request = launch->request;
     bool counts_gpus = nproc_is(request, "auto") || nproc_is(request, "gpu");
     uint32_t n_taken = (uint32_t)launch->allocation.n_chosen;
-    struct rank_places places = {.where = "here",
+    struct host_counts counts = {.where = "here",
                                  .n_usual = MAX(n_taken, 1u),
                                  .n_gpus = n_taken,
                                  .n_processors = processors_allowed()};
     int rc = counts_gpus && !request->allocation.gpus
-                 ? gpus_count(launch->shell.self_path, &places.n_gpus, err)
+                 ? gpus_count(shell_self_path(launch->shell), &counts.n_gpus, err)
                  : 0;
-    rc = rc ? rc : ranks_count(request, &places, &launch->own.n_ranks, err);
+    rc = rc ? rc : ranks_count(request, &counts, &launch->own.n_ranks, err);
     rc = rc ? rc : virtual_ranks_check(&launch->own, err);
     rc = rc ? rc : rank_devices_spare(launch, err);
     return rc ? rc : machine_cpus_find(&launch->own, err);
@@ -109,7 +108,7 @@ static void stop(struct launch *launch, bool at_once)
 
 struct rendezvous_end launch_end(const struct launch *launch, bool at_once)
 {
-    int signal = launch->shell.end.signal;
+    int signal = shell_end(launch->shell)->signal;
     bool is_handed_on = signal > 0 && sigismember(&launch->request->signals.handled, signal) == 1;
     return (struct rendezvous_end){.at_once = at_once,
                                    .signal = (uint8_t)(is_handed_on ? signal : SIGTERM)};
@@ -121,7 +120,7 @@ static bool on_other_signal(void *context, int signal)
     if (sigismember(&launch->request->signals.handled, signal) == 1)
         return true;
     if (signal == SIGUSR2)
-        log_add(launch->shell.log, LOG_WARN, "launch",
+        log_add(shell_log(launch->shell), LOG_WARN, "launch",
                 "SIGUSR2 has no effect: --signals-to-handle does not name it");
     return false;
 }
@@ -152,14 +151,14 @@ static void on_tick(void *context)
         follow_tick(launch);
     watch_tick(launch);
     if (launch->rendezvous)
-        rendezvous_tick(launch->rendezvous, shell_now(&launch->shell));
+        rendezvous_tick(launch->rendezvous, shell_now(launch->shell));
 }
 
 static void on_before_sleep(void *context)
 {
     struct launch *launch = context;
     if (launch->rendezvous)
-        rendezvous_flush(launch->rendezvous, shell_now(&launch->shell));
+        rendezvous_flush(launch->rendezvous, shell_now(launch->shell));
 }
 
 static const struct shell_verb launch_shell = {.name = "launch",
@@ -198,35 +197,33 @@ static int ranks_run(struct launch *launch, struct launch_meeting *meeting, stru
         return rc;
     bool leads = !launch->rendezvous || rendezvous_leads(launch->rendezvous);
     watch_open(launch);
-    shell_files_allow(&launch->shell, launch->own.n_ranks + (leads ? meeting->n_nodes_max : 0));
+    shell_files_allow(launch->shell, launch->own.n_ranks + (leads ? meeting->n_nodes_max : 0));
     if (leads)
         rc = lead_begin(launch, err);
     else
         follow_begin(launch);
     while (rc == 0 && (!launch->is_over || any_rank(launch)))
-        shell_turn(&launch->shell);
+        shell_turn(launch->shell);
     fleet_close(launch);
     return rc;
 }
 
 static int outcome(struct launch *launch, struct err *err)
 {
-    const struct shell_end *end = &launch->shell.end;
-    if (end->signal)
-        return 128 + end->signal;
-    if (end->err.code)
-        return fail(err, end->err.code, "%s", end->err.text);
+    int rc = shell_outcome(launch->shell, err);
+    if (rc)
+        return rc;
     return launch->gang ? lead_outcome(launch, err) : launch->orders.status;
 }
 
 /* For the other machines. */
 static void why_add(const struct launch *launch, int status, const struct err *err, struct buf *out)
 {
+    int signal = shell_end(launch->shell)->signal;
     if (err->code)
         buf_add_text(out, err->text);
-    else if (launch->shell.end.signal)
-        buf_addf(out, "the machine that leads was ended by a signal: %s",
-                 strsignal(launch->shell.end.signal));
+    else if (signal)
+        buf_addf(out, "the machine that leads was ended by a signal: %s", strsignal(signal));
     else if (status)
         buf_add_str(out, buf_str(&launch->report));
 }
@@ -235,7 +232,7 @@ static int status_of(struct launch *launch, struct err *err)
 {
     cleanup_buf struct buf why = BUF_INIT;
     int status = outcome(launch, err);
-    bool is_of_rank = launch->gang ? status != 0 && !err->code && !launch->shell.end.signal
+    bool is_of_rank = launch->gang ? status != 0 && !err->code && !shell_end(launch->shell)->signal
                                    : launch->orders.is_of_rank;
     if (launch->gang && launch->rendezvous) {
         why_add(launch, status, err, &why);
@@ -253,7 +250,7 @@ static void launch_release(struct launch *launch)
     rendezvous_close(launch->rendezvous);
     lookup_forget(launch->endpoint);
     rank_devices_end(launch);
-    shell_close(&launch->shell);
+    shell_close(launch->shell);
     rank_devices_release(launch);
     watch_close(launch);
     ranks_release(launch);
@@ -329,7 +326,6 @@ static int command_check(const struct launch *launch, char **program, struct err
 int launch_run(struct log *log, const char *self_path, const struct launch_request *request,
                const char *const *command, struct err *err)
 {
-    cleanup_free char *scratch = xmalloc(SCRATCH_BYTES);
     struct shell_verb verb = launch_shell;
     struct launch_request named = *request;
     cleanup_free char *made_id = named.run_id ? NULL : run_id_new(err);
@@ -341,31 +337,31 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
                             .command = command,
                             .master_addr = request->master_addr,
                             .own = {.launch = &launch},
-                            .master_port = MASTER_PORT_INIT,
-                            .shell = {.verb = &verb,
-                                      .context = &launch,
-                                      .log = log,
-                                      .self_path = self_path,
-                                      .signals = {.front_fd = -1},
-                                      .limit_ms = request->limit_ms}};
+                            .master_port = MASTER_PORT_INIT};
+    struct shell_setup setup = {.verb = &verb,
+                                .context = &launch,
+                                .log = log,
+                                .self_path = self_path,
+                                .limit_ms = request->limit_ms};
     cleanup_free char *program = NULL;
     struct allocation_wish wish = wish_of(request);
-    sigaddset(&launch.shell.signals.more, SIGUSR2);
+    sigaddset(&setup.more_signals, SIGUSR2);
     if (sigismember(&request->signals.handled, SIGQUIT) == 1)
-        sigaddset(&launch.shell.signals.more, SIGQUIT);
+        sigaddset(&setup.more_signals, SIGQUIT);
+    launch.shell = shell_new(&setup);
     int rc = output_parse(&launch, err);
     rc = rc ? rc : command_check(&launch, &program, err);
     wish.program = program;
     if (rc == 0)
-        rc = shell_begin(&launch.shell, &wish, &launch.allocation,
-                         (struct str){scratch, SCRATCH_BYTES}, err);
+        rc = shell_begin(launch.shell, &wish, &launch.allocation, err);
     if (rc == 0) {
         launch.mark = xasprintf("MUSTER_LAUNCH=%d-%lx", getpid(), clock_now_ns());
-        shell_keeper_start(&launch.shell, &launch.allocation, launch.mark, request->grace_ms);
+        shell_keeper_start(launch.shell, &launch.allocation, launch.mark, request->grace_ms);
     }
     rc = rc ? rc : ranks_run(&launch, &named.meeting, err);
     rc = rc ? rc : status_of(&launch, err);
     launch_release(&launch);
+    shell_free(launch.shell);
     free(launch.mark);
     return rc;
 }

@@ -75,7 +75,7 @@ struct other {
 struct launch {
     const struct launch_request *request;
     const char *const *command;
-    struct shell shell;
+    struct shell *shell;
     struct allocation allocation;
     struct rendezvous *rendezvous; /* NULL: there is no other muster */
     struct fleet *fleet;           /* NULL: no --hosts */
@@ -184,11 +184,11 @@ MUST_CHECK int devices_see(const char *self_path, struct device_list *out, struc
 /* How ranks are ended now: by the signal that ends the run, if that is handed on. */
 struct rendezvous_end launch_end(const struct launch *launch, bool at_once);
 /* --nproc-per-node on a machine. */
-struct rank_places {
+struct host_counts {
     const char *where; /* in messages: "here", "on node1" */
     uint32_t n_usual, n_gpus, n_processors;
 };
-MUST_CHECK int ranks_count(const struct launch_request *request, const struct rank_places *places,
+MUST_CHECK int ranks_count(const struct launch_request *request, const struct host_counts *counts,
                            uint32_t *out, struct err *err);
 
 /* meeting.c: launch->rendezvous. */

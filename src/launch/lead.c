@@ -80,7 +80,7 @@ static void do_retry(struct launch *launch, const struct gang_action *action)
     duration_format(pause, action->pause_ms);
     report_make(launch);
     report_print(launch);
-    log_add(launch->shell.log, LOG_WARN, "launch",
+    log_add(shell_log(launch->shell), LOG_WARN, "launch",
             "all ranks start again in %s (restart %u of %lu)", pause,
             gang_view(launch->gang).n_restarts_used, launch->request->restarts.n);
     if (launch->rendezvous)
@@ -120,7 +120,7 @@ void lead_tell(struct launch *launch, struct gang_event event)
     for (size_t i = 0; i < launch->events.len; i++) {
         const struct gang_action *actions;
         struct gang_event next = launch->events.at[i];
-        next.now_ms = shell_now(&launch->shell);
+        next.now_ms = shell_now(launch->shell);
         size_t n = gang_step(launch->gang, &next, &actions);
         actions_do(launch, actions, n);
     }
@@ -152,7 +152,7 @@ void lead_on_joined(void *context, const struct rendezvous_member *member)
     launch->others.any_came = true;
     if (launch->others.farewell)
         rendezvous_say_over(launch->rendezvous, launch->others.farewell);
-    log_add(launch->shell.log, LOG_INFO, "launch", "machine %u is here: %s, %u rank%s",
+    log_add(shell_log(launch->shell), LOG_INFO, "launch", "machine %u is here: %s, %u rank%s",
             member->node, member->host, member->n_ranks, plural(member->n_ranks));
     lead_tell(launch, (struct gang_event){
                           .kind = GEV_NODE_UP, .node = member->node, .count = member->n_ranks});
@@ -165,7 +165,7 @@ void lead_on_left(void *context, uint32_t node, const struct err *why)
     launch->others.nodes[node].is_here = false;
     free(launch->others.nodes[node].left);
     launch->others.nodes[node].left = xstrdup(why->text);
-    log_add(launch->shell.log, launch->is_over ? LOG_INFO : LOG_WARN, "launch",
+    log_add(shell_log(launch->shell), launch->is_over ? LOG_INFO : LOG_WARN, "launch",
             "machine %u (%s) is gone: %s", node, launch->others.nodes[node].host, why->text);
     lead_tell(launch, (struct gang_event){.kind = GEV_NODE_GONE, .node = node});
 }
@@ -226,11 +226,12 @@ static void slow_end_say(struct launch *launch, const struct gang_view *view)
                                        [GANG_HUNG] = "stands still"};
     bool is_late = view->state == GANG_ENDS && view->first.cause != GANG_NO_CAUSE &&
                    view->first.generation == view->generation &&
-                   shell_now(&launch->shell) - view->first.at_ms >= WAIT_SAID_MS;
+                   shell_now(launch->shell) - view->first.at_ms >= WAIT_SAID_MS;
     if (!is_late || launch->has_said_wait)
         return;
     launch->has_said_wait = true;
-    log_add(launch->shell.log, LOG_WARN, "launch", "%srank %u %s; waiting for %u rank%s to end",
+    log_add(shell_log(launch->shell), LOG_WARN, "launch",
+            "%srank %u %s; waiting for %u rank%s to end",
             view->first.cause == GANG_LOST ? "the machine of " : "", view->first.rank,
             what[view->first.cause], view->n_alive, plural(view->n_alive));
 }
@@ -267,7 +268,7 @@ static void gathering_add(const struct launch *launch, struct buf *out)
 
 static void missing_say(struct launch *launch, const struct gang_view *view)
 {
-    uint64_t now_ms = shell_now(&launch->shell);
+    uint64_t now_ms = shell_now(launch->shell);
     bool is_needed =
         view->state == GANG_GATHERS && view->n_nodes_up < launch->request->meeting.n_nodes_min;
     if (!is_needed || now_ms - launch->others.said_ms < MISSING_SAID_MS) {
@@ -279,7 +280,7 @@ static void missing_say(struct launch *launch, const struct gang_view *view)
     if (launch->rendezvous && !launch->others.any_came)
         meeting_hint_add(launch, &text);
     launch->others.said_ms = now_ms;
-    log_add(launch->shell.log, LOG_WARN, "launch", "waiting: %s", buf_text(&text));
+    log_add(shell_log(launch->shell), LOG_WARN, "launch", "waiting: %s", buf_text(&text));
 }
 
 void lead_tick(struct launch *launch)
@@ -313,7 +314,7 @@ int lead_begin(struct launch *launch, struct err *err)
                     "without --master-port and --rdzv-endpoint a free port is taken");
     launch->gang = xalloc_checked(gang_new(&config), sizeof(config));
     launch->others.nodes = xcalloc(meeting->n_nodes_max, sizeof(*launch->others.nodes));
-    launch->others.said_ms = shell_now(&launch->shell);
+    launch->others.said_ms = shell_now(launch->shell);
     if (launch->fleet) {
         fleet_begin(launch);
         return 0;
@@ -339,11 +340,11 @@ int lead_outcome(struct launch *launch, struct err *err)
 
 void lead_end(struct launch *launch, const struct rendezvous_over *over)
 {
-    uint64_t deadline_ms = shell_now(&launch->shell) + FAREWELL_MS;
+    uint64_t deadline_ms = shell_now(launch->shell) + FAREWELL_MS;
     launch->others.farewell = over;
     rendezvous_say_over(launch->rendezvous, over);
-    while (launch->others.n_here > 0 && shell_now(&launch->shell) < deadline_ms)
-        shell_turn(&launch->shell);
+    while (launch->others.n_here > 0 && shell_now(launch->shell) < deadline_ms)
+        shell_turn(launch->shell);
     launch->others.farewell = NULL;
 }
 

@@ -29,7 +29,7 @@ static void start_failed(struct machine *machine, struct err *err)
     if (err->code == ERR_USAGE) /* a folder that cannot be made while the run lasts */
         err->code = ERR_UNAVAILABLE;
     if (!machine->is_far || !fleet_loss_tell(machine))
-        shell_abort(&machine->launch->shell, err);
+        shell_abort(machine->launch->shell, err);
     /* With --restart-pause 0, what is told may start the next generation. */
     uint32_t generation = machine->part.generation;
     for (uint32_t i = 0; i < machine->n_ranks && machine->part.generation == generation; i++) {

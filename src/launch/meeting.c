@@ -14,7 +14,7 @@ enum {
 static void on_warned(void *context, const char *text)
 {
     struct launch *launch = context;
-    log_add(launch->shell.log, LOG_WARN, "launch", "%s", text);
+    log_add(shell_log(launch->shell), LOG_WARN, "launch", "%s", text);
 }
 
 static const struct rendezvous_handlers handlers = {
@@ -69,7 +69,7 @@ void meeting_hint_add(const struct launch *launch, struct buf *out)
 int meeting_open(struct launch *launch, struct err *err)
 {
     const struct launch_meeting *meeting = &launch->request->meeting;
-    const struct rendezvous_opts opts = {.loop = &launch->shell.loop,
+    const struct rendezvous_opts opts = {.loop = shell_uv_loop(launch->shell),
                                          .host = meeting->host,
                                          .port = meeting->port,
                                          .local_addr = meeting->local_addr,

@@ -127,15 +127,16 @@ int logs_begin(struct launch *launch, struct err *err)
         return fail_errno_as(err, ERR_UNAVAILABLE, "make a folder in %s", base);
     launch->is_temporary = !request->log_dir && !any_file(request);
     if (!launch->is_temporary && !request->log_dir)
-        log_add(launch->shell.log, LOG_WARN, "launch", "the logs are in %s", launch->log_root);
+        log_add(shell_log(launch->shell), LOG_WARN, "launch", "the logs are in %s",
+                launch->log_root);
     return 0;
 }
 
 static void log_failed(struct launch *launch, const char *what, int failed)
 {
     if (failed)
-        log_add(launch->shell.log, LOG_WARN, "launch", "the log of %s is not complete: %s", what,
-                errno_text(failed));
+        log_add(shell_log(launch->shell), LOG_WARN, "launch", "the log of %s is not complete: %s",
+                what, errno_text(failed));
 }
 
 void logs_end(struct launch *launch)
@@ -143,7 +144,7 @@ void logs_end(struct launch *launch)
     struct err err = {0};
     log_failed(launch, "filtered lines", line_copies_close(&launch->copies));
     if (launch->log_root && launch->is_temporary && remove_tree(launch->log_root, &err) != 0)
-        log_add(launch->shell.log, LOG_WARN, "launch", "%s", err.text);
+        log_add(shell_log(launch->shell), LOG_WARN, "launch", "%s", err.text);
     free(launch->log_root);
 }
 
@@ -224,8 +225,8 @@ void fold_say(struct launch *launch, bool is_end)
 {
     cleanup_buf struct buf text = BUF_INIT;
     struct fold_note note;
-    if (!launch->fold || launch->is_mute || launch->shell.log->console_quiet ||
-        !fold_note(launch->fold, shell_now(&launch->shell), is_end, &note))
+    if (!launch->fold || launch->is_mute || shell_log(launch->shell)->console_quiet ||
+        !fold_note(launch->fold, shell_now(launch->shell), is_end, &note))
         return;
     if (note.n_ranks == 1)
         buf_addf(&text, "muster: rank %u printed", launch->ranks[note.rank].number);
@@ -236,7 +237,7 @@ void fold_say(struct launch *launch, bool is_end)
         buf_addf(&text, " (%u to %u)\n", note.n_least, note.n_most);
     else
         buf_addf(&text, note.n_most > 1 ? " (%u)\n" : "\n", note.n_most);
-    (void)!log_say(launch->shell.log, buf_str(&text));
+    (void)!log_say(shell_log(launch->shell), buf_str(&text));
 }
 
 /* ---- bytes ---- */
@@ -255,11 +256,11 @@ static void output_lost(struct launch *launch, const struct err *why)
 {
     launch->is_mute = true;
     if (why->sys != EPIPE) {
-        shell_abort(&launch->shell, why);
+        shell_abort(launch->shell, why);
         return;
     }
-    launch->shell.end.signal = SIGPIPE;
-    shell_stop(&launch->shell, false);
+    shell_end_by_signal(launch->shell, SIGPIPE);
+    shell_stop(launch->shell, false);
 }
 
 static void shown_print(struct rank *rank, struct rank_stream *stream, struct str bytes,
@@ -268,7 +269,7 @@ static void shown_print(struct rank *rank, struct rank_stream *stream, struct st
     struct launch *launch = rank->launch;
     struct err err = {0};
     if (stream->is_shown && !launch->is_mute &&
-        prefix_print(&launch->shell, &stream->shown, bytes, is_end, &err) != 0)
+        prefix_print(launch->shell, &stream->shown, bytes, is_end, &err) != 0)
         output_lost(launch, &err);
 }
 
@@ -278,7 +279,7 @@ static void folded_print(struct rank *rank, struct rank_stream *stream, struct s
 {
     cleanup_buf struct buf shown = BUF_INIT;
     uint32_t number = (uint32_t)(rank - rank->launch->ranks);
-    uint64_t now_ms = shell_now(&rank->launch->shell);
+    uint64_t now_ms = shell_now(rank->launch->shell);
     buf_add_str(&stream->held, bytes);
     struct str rest = buf_str(&stream->held);
     for (const char *end; rest.len > 0 && (end = memchr(rest.at, '\n', rest.len)) != NULL;) {
@@ -335,7 +336,7 @@ void rank_output_rest(struct rank *rank)
             folded_print(rank, stream, STR(""), false);
         }
         if (is_still && stream->is_shown && !rank->launch->is_mute &&
-            prefix_rest_print(&rank->launch->shell, &stream->shown, &err) != 0)
+            prefix_rest_print(rank->launch->shell, &stream->shown, &err) != 0)
             output_lost(rank->launch, &err);
         stream->n_rest = stream->shown.line.len + stream->held.len;
     }

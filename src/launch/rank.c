@@ -280,12 +280,12 @@ static void refused_say(const struct rank *rank, int exec_errno)
 {
     struct err err = {0};
     if (exec_errno)
-        log_add(rank->launch->shell.log, LOG_ERROR, "launch", "rank %u: could not be executed: %s",
-                rank->number, errno_text(exec_errno));
+        log_add(shell_log(rank->launch->shell), LOG_ERROR, "launch",
+                "rank %u: could not be executed: %s", rank->number, errno_text(exec_errno));
     else {
         fail(&err, ERR_UNAVAILABLE, "rank %u cannot be started on %s", rank->number,
              rank->host ? rank->host : "this machine");
-        shell_abort(&rank->launch->shell, &err);
+        shell_abort(rank->launch->shell, &err);
     }
 }
 
@@ -300,7 +300,7 @@ static void on_gone(void *context, const struct worker_exit *exit)
     if (exit->was_refused)
         refused_say(rank, exit->exec_errno);
     if (exit->stuck_pid)
-        log_add(rank->launch->shell.log, LOG_WARN, "launch",
+        log_add(shell_log(rank->launch->shell), LOG_WARN, "launch",
                 "rank %u: process %d does not end, even by SIGKILL, and is left: it is blocked in "
                 "the kernel",
                 rank->number, (int)exit->stuck_pid);
@@ -311,13 +311,13 @@ static void on_gone(void *context, const struct worker_exit *exit)
 static void on_warned(void *context, const char *text)
 {
     const struct rank *rank = context;
-    log_add(rank->launch->shell.log, LOG_WARN, "launch", "rank %u: %s", rank->number, text);
+    log_add(shell_log(rank->launch->shell), LOG_WARN, "launch", "rank %u: %s", rank->number, text);
 }
 
 static void on_failed(void *context, const struct err *why)
 {
     struct rank *rank = context;
-    shell_abort(&rank->launch->shell, why);
+    shell_abort(rank->launch->shell, why);
 }
 
 static int process_start(struct rank *rank, const struct env_list *words,
@@ -339,7 +339,6 @@ static int process_start(struct rank *rank, const struct env_list *words,
     const struct seat *seat = &bound;
     const struct environment_wish *wish = &launch->request->environment;
     struct env_list env = {0};
-    int held[LOCK_FDS_MAX];
     struct texts sent = sent_make(wish, contract);
     if (rank->machine->shares)
         bound.cpus = rank->machine->shares[rank->local_rank].cpus;
@@ -364,12 +363,11 @@ static int process_start(struct rank *rank, const struct env_list *words,
         .local_rank = rank->local_rank,
         .sent = &sent,
         .grace_ms = launch->request->grace_ms,
-        .held_fds = held,
-        .n_held_fds = device_locks_fds(&a->locks, seat->devices, seat->n_devices, held),
+        .locks = &a->locks,
         .error_variable = error_variable,
         .handlers = &handlers,
         .context = rank};
-    int rc = node_spawn(launch->shell.node, &request, &rank->process, err);
+    int rc = node_spawn(shell_node(launch->shell), &request, &rank->process, err);
     env_list_release(&env);
     free(sent.at);
     return rc;
@@ -382,7 +380,7 @@ static void own_program_fill(const struct rank *rank, struct env_list *words)
         return;
     ASSERT(words->at);
     free(words->at[0]);
-    words->at[0] = xstrdup(rank->launch->shell.self_path);
+    words->at[0] = xstrdup(shell_self_path(rank->launch->shell));
 }
 
 int rank_start(struct rank *rank, struct err *err)

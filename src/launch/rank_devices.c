@@ -24,7 +24,7 @@ void rank_devices_watch(struct launch *launch)
     static const struct device_handlers nothing = {0}; /* samples are looked up */
     if (launch->devices.watch || launch->allocation.n_chosen == 0)
         return;
-    launch->devices.watch = device_watch_new(&launch->shell, &launch->allocation, &nothing, launch);
+    launch->devices.watch = device_watch_new(launch->shell, &launch->allocation, &nothing, launch);
     device_watch_begin(launch->devices.watch);
 }
 
@@ -92,11 +92,12 @@ void rank_devices_settle(struct launch *launch)
                    all->n_devices, buf_text(&lost), launch->request->restarts.gpus_min)
             : ranks_settle(launch, &left, &err);
     if (rc != 0) {
-        shell_abort(&launch->shell, &err);
+        shell_abort(launch->shell, &err);
         return;
     }
-    log_add(launch->shell.log, LOG_WARN, "launch", "%zu of %zu devices have a rank from now on%s%s",
-            left.n_devices, all->n_devices, lost.len > 0 ? "; lost: " : "", buf_text(&lost));
+    log_add(shell_log(launch->shell), LOG_WARN, "launch",
+            "%zu of %zu devices have a rank from now on%s%s", left.n_devices, all->n_devices,
+            lost.len > 0 ? "; lost: " : "", buf_text(&lost));
     lead_tell(launch, (struct gang_event){.kind = GEV_NODE_UP, .count = launch->own.n_ranks});
 }
 

@@ -63,7 +63,8 @@ void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms)
     if (rc == 0)
         rc = write_all(fd, bytes.at, bytes.len, &err);
     if (rc)
-        log_add(rank->launch->shell.log, LOG_WARN, "launch", "%s: %s", rank->error_path, err.text);
+        log_add(shell_log(rank->launch->shell), LOG_WARN, "launch", "%s: %s", rank->error_path,
+                err.text);
 }
 
 /*
@@ -217,5 +218,5 @@ void report_print(struct launch *launch)
     cleanup_buf struct buf text = BUF_INIT;
     fold_say(launch, true);
     buf_addf(&text, "muster: %s\n", buf_text(&launch->report));
-    (void)!log_say(launch->shell.log, buf_str(&text));
+    (void)!log_say(shell_log(launch->shell), buf_str(&text));
 }

@@ -71,7 +71,7 @@ void watch_begin(struct launch *launch)
         return;
     hang_free(watch->hang);
     watch->hang = xalloc_checked(
-        hang_new(launch->n_ranks, launch->request->hang.after_ms, shell_now(&launch->shell)),
+        hang_new(launch->n_ranks, launch->request->hang.after_ms, shell_now(launch->shell)),
         launch->n_ranks);
     watch->asks = watch->report.is_made = false;
     watch->said.kind = HANG_NONE;
@@ -83,7 +83,7 @@ void watch_begin(struct launch *launch)
 void watch_spoke(const struct rank *rank, uint64_t silent_ms)
 {
     struct launch *launch = rank->launch;
-    uint64_t now_ms = shell_now(&launch->shell);
+    uint64_t now_ms = shell_now(launch->shell);
     if (launch->watch && launch->watch->hang)
         hang_spoke(launch->watch->hang, index_of(rank), now_ms - MIN(silent_ms, now_ms));
 }
@@ -92,7 +92,7 @@ void watch_ended(const struct rank *rank)
 {
     struct launch *launch = rank->launch;
     if (launch->watch && launch->watch->hang)
-        hang_ended(launch->watch->hang, index_of(rank), shell_now(&launch->shell));
+        hang_ended(launch->watch->hang, index_of(rank), shell_now(launch->shell));
 }
 
 /* Of the rank's own device: if there is one for each rank. */
@@ -130,7 +130,8 @@ static void stand_tell(const struct rank *rank)
         .local_rank = index_of(rank),
         .pid = (uint32_t)rank->pid,
         .busy_percent = MIN(busy_percent(rank), 100),
-        .silent_ms = hang_silent_ms(launch->watch->hang, index_of(rank), launch->shell.now_ms),
+        .silent_ms =
+            hang_silent_ms(launch->watch->hang, index_of(rank), shell_last_now(launch->shell)),
         .stand = rank->stand};
     rendezvous_tell_stand(launch->rendezvous, &stand);
 }
@@ -160,7 +161,7 @@ void watch_stands(struct rank *rank, const struct proc_stand *stand)
                                    .is_paused = is_paused(stand),
                                    .busy_percent = busy_percent(rank)};
     if (rank->launch->gang)
-        hang_looked(watch->hang, index_of(rank), &look, shell_now(&rank->launch->shell));
+        hang_looked(watch->hang, index_of(rank), &look, shell_now(rank->launch->shell));
     else
         stand_tell(rank);
 }
@@ -332,7 +333,7 @@ static void report_begin(struct launch *launch, const struct hang_verdict *verdi
     uint32_t n_named = 0, n_others = 0;
     watch->report.is_made = true;
     watch->report.verdict = *verdict;
-    watch->report.until_ms = shell_now(&launch->shell) + (is_hang(verdict) ? ANSWER_MS : 0);
+    watch->report.until_ms = shell_now(launch->shell) + (is_hang(verdict) ? ANSWER_MS : 0);
     watch->said.kind = verdict->kind;
     watch->said.next_ms = 2 * verdict->silent_ms;
     for (uint32_t i = 0; i < launch->n_ranks && is_hang(verdict); i++) {
@@ -373,7 +374,7 @@ static void report_end(struct launch *launch)
     sentence_add(launch, &text);
     ranks_show(launch, &text);
     buf_add_char(&text, '\n');
-    (void)!log_say(launch->shell.log, buf_str(&text));
+    (void)!log_say(shell_log(launch->shell), buf_str(&text));
     if (!launch->request->hang.ends || !is_hang(v))
         return;
     watch->given_up_ms = v->silent_ms;
@@ -387,7 +388,7 @@ static void said_forget(struct launch *launch)
 {
     struct watch *watch = launch->watch;
     if (watch->said.kind != HANG_NONE)
-        log_add(launch->shell.log, LOG_WARN, "launch", "the ranks go on");
+        log_add(shell_log(launch->shell), LOG_WARN, "launch", "the ranks go on");
     watch->said.kind = HANG_NONE;
     watch->said.next_ms = 0;
 }
@@ -396,7 +397,7 @@ static void judge(struct launch *launch)
 {
     struct watch *watch = launch->watch;
     struct hang_verdict verdict;
-    hang_judge(watch->hang, shell_now(&launch->shell), &verdict);
+    hang_judge(watch->hang, shell_now(launch->shell), &verdict);
     if (verdict.silent_ms < watch->said.next_ms / 2) /* a rank elsewhere has printed something */
         said_forget(launch);
     bool is_worse = verdict.kind > watch->said.kind;
@@ -424,7 +425,7 @@ void watch_tick(struct launch *launch)
     struct watch *watch = launch->watch;
     if (!watch || !watch->hang)
         return;
-    uint64_t now_ms = shell_now(&launch->shell);
+    uint64_t now_ms = shell_now(launch->shell);
     bool leads = launch->gang;
     bool is_at_work = leads ? are_started(launch) : !launch->is_over;
     if (!is_at_work || !hang_wants_looks(watch->hang, now_ms)) {

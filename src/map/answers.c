@@ -49,7 +49,7 @@ static void range_cut(struct worker *worker, const struct answered_items *run, u
         rc = part_lines_skip(worker->part->fd, run->offset, run->bytes, first - run->first + count,
                              &end, &err);
     if (rc)
-        shell_abort(&worker->session->shell, &err);
+        shell_abort(worker->session->shell, &err);
     else
         range_record(worker, first, count, run->offset + begin, end - begin, NULL);
 }

@@ -8,7 +8,7 @@
 
 void session_backpressure(struct session *s, bool is_held)
 {
-    uint64_t now_ms = shell_now(&s->shell);
+    uint64_t now_ms = shell_now(s->shell);
     if (s->backpressure.is_held == is_held)
         return;
     s->backpressure.is_held = is_held;
@@ -20,8 +20,8 @@ void session_backpressure(struct session *s, bool is_held)
         if (s->seats[p].worker)
             s->seats[p].worker->last_output_ms = now_ms;
     }
-    node_hold(s->shell.node, is_held);
-    log_add(s->shell.log, LOG_INFO, "map",
+    node_hold(shell_node(s->shell), is_held);
+    log_add(shell_log(s->shell), LOG_INFO, "map",
             is_held ? "the disk does not keep up: workers' answers wait until it has taken those "
                       "that are there"
                     : "the disk has taken them: answers are read again");
@@ -29,6 +29,6 @@ void session_backpressure(struct session *s, bool is_held)
 
 uint64_t feed_now(struct session *s)
 {
-    uint64_t now_ms = shell_now(&s->shell);
+    uint64_t now_ms = shell_now(s->shell);
     return (s->backpressure.is_held ? s->backpressure.since_ms : now_ms) - s->backpressure.total_ms;
 }

@@ -42,7 +42,7 @@ static bool item_write(struct worker *worker, uint64_t item, uint32_t attempt)
         return true;
     }
     if (rc) {
-        shell_abort(&s->shell, &err);
+        shell_abort(s->shell, &err);
         return false;
     }
     worker_sent(worker, 1);
@@ -93,7 +93,8 @@ static void ignored(struct worker *worker, enum ignored_kind kind, const char *f
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    log_add(s->shell.log, LOG_WARN, "map", "%s: %s; this is said once", worker_label(worker), text);
+    log_add(shell_log(s->shell), LOG_WARN, "map", "%s: %s; this is said once", worker_label(worker),
+            text);
 }
 
 void channel_foreign(struct worker *worker, uint64_t item)
@@ -192,8 +193,8 @@ static void item_failed(struct worker *worker, uint64_t item, const char *why, b
     struct session *s = worker->session;
     worker_answered(worker, 1);
     s->step.error = why;
-    log_add(s->shell.log, LOG_DEBUG, "map", "item %lu failed on %s: %s", item, worker_label(worker),
-            why);
+    log_add(shell_log(s->shell), LOG_DEBUG, "map", "item %lu failed on %s: %s", item,
+            worker_label(worker), why);
     session_event(s, (struct feed_event){
                          .kind = EV_FAIL, .worker = worker->seat, .item = item, .flag = retry});
 }

@@ -65,7 +65,7 @@ void session_seats_make(struct session *s)
     for (uint32_t p = s->n_seats; p < n_seats; p++)
         s->seats[p] = (struct seat_state){.seat = s->allocation.seats[p]};
     s->n_seats = n_seats;
-    shell_files_allow(&s->shell, n_seats);
+    shell_files_allow(s->shell, n_seats);
 }
 
 static void on_came(void *context, uint32_t host)
@@ -122,7 +122,7 @@ void devices_watch(struct session *s)
                                                     .came = on_came,
                                                     .given_back = on_given_back,
                                                     .awaited = on_awaited};
-    s->devices = device_watch_new(&s->shell, &s->allocation, &handlers, s);
+    s->devices = device_watch_new(s->shell, &s->allocation, &handlers, s);
 }
 
 void device_set_benched(struct session *s, uint32_t first, const char *why)
@@ -130,8 +130,9 @@ void device_set_benched(struct session *s, uint32_t first, const char *why)
     cleanup_buf struct buf name = BUF_INIT, lost = BUF_INIT;
     device_watch_name_set(s->devices, first, &name, &lost);
     bool is_away = device_watch_seat_is_away(s->devices, allocation_seat_of(&s->allocation, first));
-    log_add(s->shell.log, is_away ? LOG_INFO : LOG_WARN, "device", "%s gets no more work: %s%s",
-            buf_text(&name), is_away ? "its host is gone" : why, is_away ? "" : buf_text(&lost));
+    log_add(shell_log(s->shell), is_away ? LOG_INFO : LOG_WARN, "device",
+            "%s gets no more work: %s%s", buf_text(&name), is_away ? "its host is gone" : why,
+            is_away ? "" : buf_text(&lost));
     session_record(s, "bench", UINT32_MAX, buf_text(&name));
 }
 
@@ -139,7 +140,7 @@ void device_set_returned(struct session *s, uint32_t first)
 {
     cleanup_buf struct buf name = BUF_INIT, lost = BUF_INIT;
     device_watch_name_set(s->devices, first, &name, &lost);
-    log_add(s->shell.log, LOG_WARN, "device", "%s answers again and gets work again",
+    log_add(shell_log(s->shell), LOG_WARN, "device", "%s answers again and gets work again",
             buf_text(&name));
     session_record(s, "return", UINT32_MAX, buf_text(&name));
 }
@@ -148,8 +149,8 @@ void device_set_vacated(struct session *s, uint32_t first)
 {
     cleanup_buf struct buf name = BUF_INIT, lost = BUF_INIT;
     device_watch_name_set(s->devices, first, &name, &lost);
-    log_add(s->shell.log, LOG_INFO, "device", "%s was given back", buf_text(&name));
+    log_add(shell_log(s->shell), LOG_INFO, "device", "%s was given back", buf_text(&name));
     session_record(s, "give-back", UINT32_MAX, buf_text(&name));
-    if (s->shell.machines.hosts)
-        hosts_vacated(s->shell.machines.hosts, first);
+    if (shell_hosts(s->shell))
+        hosts_vacated(shell_hosts(s->shell), first);
 }

@@ -13,9 +13,9 @@ int earlier_work_match(struct session *s, struct err *err)
     cleanup_free char *count = NULL;
     struct store_totals totals = {0};
     bool is_asked = !s->request->work->keeps_workers;
-    int rc = store_get(s->shell.store, "shards", &count, err);
+    int rc = store_get(shell_store(s->shell), "shards", &count, err);
     if (rc == 0)
-        rc = store_totals(s->shell.store, &totals, err);
+        rc = store_totals(shell_store(s->shell), &totals, err);
     if (rc == 0 && count && !is_asked)
         rc = fail(err, ERR_USAGE,
                   "this is a run of shards: its command needs {start}, {count}, {end}, {shard}, "
@@ -42,7 +42,7 @@ static int failed_items_are_done(struct session *s, struct err *err)
     s->earlier.done = xrealloc(s->earlier.done, (s->earlier.n_done + s->earlier.n_failed) *
                                                     sizeof(*s->earlier.done));
     size_t n = s->earlier.n_done, kept = 0;
-    int rc = failed_item_reader_open(&reader, s->shell.store, err);
+    int rc = failed_item_reader_open(&reader, shell_store(s->shell), err);
     while (rc == 0 && n < s->earlier.n_done + s->earlier.n_failed &&
            (rc = failed_item_reader_next(reader, &row, err)) > 0) {
         s->earlier.done[n++] = (struct item_span){row.item, 1};
@@ -67,18 +67,18 @@ static int done_read(struct session *s, struct err *err)
     uint64_t cleared = 0;
     int rc = 0;
     if (s->request->retry_failed)
-        rc = store_clear_failed_items(s->shell.store, &cleared, err);
+        rc = store_clear_failed_items(shell_store(s->shell), &cleared, err);
     if (rc == 0)
-        rc = store_done(s->shell.store, &s->earlier.done, &s->earlier.n_done, err);
+        rc = store_done(shell_store(s->shell), &s->earlier.done, &s->earlier.n_done, err);
     if (rc == 0)
-        rc = store_totals(s->shell.store, &totals, err);
+        rc = store_totals(shell_store(s->shell), &totals, err);
     if (rc)
         return rc;
     s->earlier.n_failed = totals.items_failed;
     rc = failed_items_are_done(s, err);
     if (rc)
         return rc;
-    log_add(s->shell.log, LOG_INFO, "map", "going on: %lu %ss are done, %lu set aside%s",
+    log_add(shell_log(s->shell), LOG_INFO, "map", "going on: %lu %ss are done, %lu set aside%s",
             totals.items_done, s->request->work->noun, totals.items_failed,
             cleared > 0 ? "; failed ones are tried again" : "");
     return 0;
@@ -88,7 +88,7 @@ static int done_read(struct session *s, struct err *err)
 static int resume_is_sound(struct session *s, struct err *err)
 {
     cleanup_free char *is_changed = NULL, *run = summary_run_new(s);
-    int rc = store_get(s->shell.store, "input_changed", &is_changed, err);
+    int rc = store_get(shell_store(s->shell), "input_changed", &is_changed, err);
     if (rc == 0 && is_changed)
         rc = fail(err, ERR_DATA,
                   "the input was written to while this run read it; start over by muster map, and "
@@ -102,7 +102,7 @@ int earlier_take(struct session *s, struct err *err)
     struct manifest manifest;
     int rc = resume_is_sound(s, err);
     if (rc == 0)
-        rc = manifest_read(s->shell.run_dir, &manifest, err);
+        rc = manifest_read(shell_run_dir(s->shell), &manifest, err);
     if (rc)
         return rc;
     s->base_seed = manifest.seed;
@@ -144,7 +144,8 @@ int earlier_check(const struct session *s, struct err *err)
             span->count > source_known(s->source) - span->first)
             return fail(err, ERR_DATA,
                         "%s/run.db is damaged: item %lu is settled, but there are only %lu items",
-                        s->shell.run_dir, span->first + span->count - 1, source_known(s->source));
+                        shell_run_dir(s->shell), span->first + span->count - 1,
+                        source_known(s->source));
     }
     return 0;
 }
@@ -155,9 +156,9 @@ static int left_read(struct session *s, uint64_t *n_all, struct err *err)
     int rc = s->request->work->recall(s, n_all, err);
     struct store_totals totals = {0};
     if (rc == 0)
-        rc = store_totals(s->shell.store, &totals, err);
+        rc = store_totals(shell_store(s->shell), &totals, err);
     if (rc == 0)
-        rc = store_done(s->shell.store, &s->earlier.done, &s->earlier.n_done, err);
+        rc = store_done(shell_store(s->shell), &s->earlier.done, &s->earlier.n_done, err);
     s->earlier.n_failed = rc == 0 && !s->request->retry_failed ? totals.items_failed : 0;
     return rc ? rc : failed_items_are_done(s, err);
 }
@@ -166,11 +167,12 @@ int session_plan_left(struct session *s, struct err *err)
 {
     const char *noun = s->request->work->noun;
     uint64_t n_all = 0, n_done = 0;
-    int rc = store_open(&s->shell.store, s->request->resume_dir, STORE_PEEK, err);
+    shell_folder_name(s->shell, path_absolute(s->request->resume_dir));
+    int rc = shell_store_open(s->shell, STORE_PEEK, err);
     if (rc)
         return rc;
     rc = left_read(s, &n_all, err);
-    store_close(steal_ptr(&s->shell.store));
+    shell_store_close(s->shell);
     for (size_t i = 0; rc == 0 && i < s->earlier.n_done; i++)
         n_done += s->earlier.done[i].count;
     if (rc == 0 && n_all >= n_done && n_all > 0)

@@ -22,8 +22,8 @@ void worker_environment(const struct worker *worker, uint64_t batch, struct env_
 {
     const struct session *s = worker->session;
     seat_environment_make(s, worker->seat, env);
-    env_set(env, xasprintf("MUSTER_RUN_ID=%s", s->shell.run_id));
-    env_set(env, xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir));
+    env_set(env, xasprintf("MUSTER_RUN_ID=%s", shell_run_id(s->shell)));
+    env_set(env, xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(s->shell)));
     env_set(env, xasprintf("MUSTER_SEED=%lu", s->base_seed));
     env_set(env, xasprintf("MUSTER_ATTEMPT=%u", worker->number));
     env_set(env, xasprintf("MUSTER_BATCH=%lu", batch > 0 ? batch : s->request->schedule.batch));

@@ -16,7 +16,7 @@
 char *failed_items_path(const struct session *s)
 {
     if (output_is_direct(s->request->out_path))
-        return path_join(s->shell.run_dir, "failed.jsonl");
+        return path_join(shell_run_dir(s->shell), "failed.jsonl");
     cleanup_free char *base = output_base_new(s->request->out_path);
     return xasprintf("%s.failed.jsonl", base);
 }
@@ -57,7 +57,7 @@ int failed_items_write(struct session *s, uint64_t *n_out, struct err *err)
     struct outfile file = OUTFILE_INIT;
     struct row_reader *reader;
     *n_out = s->failed.n_malformed = 0;
-    int rc = failed_item_reader_open(&reader, s->shell.store, err);
+    int rc = failed_item_reader_open(&reader, shell_store(s->shell), err);
     if (rc)
         return rc;
     rc = outfile_open(&file, path, true, err);

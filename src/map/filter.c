@@ -113,7 +113,7 @@ static bool load_some(struct worker *worker)
     if (lines_load(worker, items, &n_items, &is_cut, &err) != 0) {
         buf_reset(&worker->to_worker);
         worker->filter.n_unwritten = 0;
-        shell_abort(&worker->session->shell, &err);
+        shell_abort(worker->session->shell, &err);
         return false;
     }
     ASSERT(n_items + is_cut > 0);

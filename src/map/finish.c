@@ -38,10 +38,10 @@ static bool turn(void *context)
     struct turning *turning = context;
     uint64_t now_ms = clock_now_ms();
     if (now_ms - turning->turned_ms >= TURN_MS) {
-        uv_run(&turning->session->shell.loop, UV_RUN_NOWAIT);
+        uv_run(shell_uv_loop(turning->session->shell), UV_RUN_NOWAIT);
         turning->turned_ms = now_ms;
     }
-    return shell_is_to_end(&turning->session->shell);
+    return shell_is_to_end(turning->session->shell);
 }
 
 /* The rows are the first member: the callbacks of rows.c take a pointer to them. */
@@ -54,13 +54,14 @@ static int session_placing(void *context, int fd, struct err *err)
 {
     const struct session *s = ((const struct session_rows *)context)->session;
     int rc = inputs_check(s->inputs, err);
-    return rc ? rc : output_identity_note(s->shell.run_dir, 0, s->request->out_path, fd, err);
+    return rc ? rc
+              : output_identity_note(shell_run_dir(s->shell), 0, s->request->out_path, fd, err);
 }
 
 static int session_range(void *context, struct result_range *range, struct err *err)
 {
     struct session_rows *rows = context;
-    int rc = stop_check(rows->session->shell.merge_stop, err);
+    int rc = stop_check(shell_merge_stop(rows->session->shell), err);
     return rc ? rc : merge_rows_range(&rows->rows, range, err);
 }
 
@@ -68,7 +69,7 @@ int session_merge(struct session *s, struct result_merge_stats *stats, struct er
 {
     const struct map_request *r = s->request;
     struct session_rows rows = {.session = s};
-    int rc = merge_rows_open(&rows.rows, s->shell.store, !r->any_order, err);
+    int rc = merge_rows_open(&rows.rows, shell_store(s->shell), !r->any_order, err);
     if (rc)
         return rc;
     struct result_merge_opts opts = {
@@ -112,12 +113,13 @@ static const char *signal_verb(int signal)
 
 static int status_of(const struct session *s, uint64_t n_failed_items)
 {
-    if (s->shell.end.signal)
-        return 128 + s->shell.end.signal;
-    if (s->shell.end.err.code)
-        return s->shell.end.status ? s->shell.end.status : err_exit_status(s->shell.end.err.code);
-    if (s->shell.end.status)
-        return s->shell.end.status;
+    const struct shell_end *end = shell_end(s->shell);
+    if (end->signal)
+        return 128 + end->signal;
+    if (end->status)
+        return end->status;
+    if (end->err.code)
+        return err_exit_status(end->err.code);
     return s->outcome.was_halted || n_failed_items > 0 ? 1 : 0;
 }
 
@@ -128,16 +130,18 @@ static void state_record(struct session *s, const char *state, int status)
     snprintf(text, sizeof(text), "%d", status);
     if (s->input_is_changed) /* then the same command starts over */
         state = "failed";
-    if ((s->input_is_changed && store_set(s->shell.store, "input_changed", "1", &err) != 0) ||
-        store_set(s->shell.store, "state", state, &err) != 0 ||
-        store_set(s->shell.store, "exit", text, &err) != 0)
-        log_add(s->shell.log, LOG_WARN, "map", "the end could not be recorded: %s", err.text);
+    if ((s->input_is_changed &&
+         store_set(shell_store(s->shell), "input_changed", "1", &err) != 0) ||
+        store_set(shell_store(s->shell), "state", state, &err) != 0 ||
+        store_set(shell_store(s->shell), "exit", text, &err) != 0)
+        log_add(shell_log(s->shell), LOG_WARN, "map", "the end could not be recorded: %s",
+                err.text);
 }
 
 static void parts_drop(struct session *s)
 {
-    cleanup_free char *parts = path_join(s->shell.run_dir, "parts"),
-                      *gone = path_join(s->shell.run_dir, "parts.gone");
+    cleanup_free char *parts = path_join(shell_run_dir(s->shell), "parts"),
+                      *gone = path_join(shell_run_dir(s->shell), "parts.gone");
     struct err err = {0};
     if (s->request->run.keep_parts)
         return;
@@ -146,7 +150,7 @@ static void parts_drop(struct session *s)
     /* Renamed before they are removed, so that some of the parts are never taken for all of them. */
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
-        log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
+        log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
 }
 
 static int unfinished(struct session *s)
@@ -154,15 +158,15 @@ static int unfinished(struct session *s)
     int status = status_of(s, 0);
     /* A resume could not read malformed data either, and if it is corrected it is another input. */
     bool is_hopeless = status == err_exit_status(ERR_DATA);
-    const char *why = s->shell.end.err.code ? s->shell.end.err.text
-                      : s->shell.end.signal ? signal_verb(s->shell.end.signal)
-                                            : halt_texts[s->outcome.halt];
+    const struct shell_end *end = shell_end(s->shell);
+    const char *why = end->err.code ? end->err.text
+                      : end->signal ? signal_verb(end->signal)
+                                    : halt_texts[s->outcome.halt];
     cleanup_free char *sentence = NULL;
     bool is_hopeless_worker =
         s->outcome.halt == HALT_NO_RESULT || s->outcome.halt == HALT_NO_DEVICES;
     bool is_breach = is_hopeless_worker && s->outcome.stray_is_channel && s->outcome.last_stray[0];
-    if (s->outcome.halt == HALT_NO_RESULT && s->outcome.last_words[0] && !is_breach &&
-        !s->shell.end.signal)
+    if (s->outcome.halt == HALT_NO_RESULT && s->outcome.last_words[0] && !is_breach && !end->signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->outcome.last_words);
     cleanup_buf struct buf next = BUF_INIT;
@@ -173,14 +177,12 @@ static int unfinished(struct session *s)
     bool has_begun = counts.done + counts.aside > 0;
     bool can_resume =
         status == 75 || status > 128 || status == 124 || s->outcome.was_halted || has_begun;
-    if (is_breach && !s->shell.end.signal)
+    if (is_breach && !end->signal)
         why = "the worker breaks the protocol of the channel, see muster-worker(7)";
-    if ((s->outcome.halt == HALT_MISMATCH || is_breach) && s->outcome.last_stray[0] &&
-        !s->shell.end.signal)
+    if ((s->outcome.halt == HALT_MISMATCH || is_breach) && s->outcome.last_stray[0] && !end->signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores) */
         why = sentence = xasprintf("%s (%s)", why, s->outcome.last_stray);
-    state_record(s, s->shell.end.signal || status == 75 || has_begun ? "stopped" : "failed",
-                 status);
+    state_record(s, end->signal || status == 75 || has_begun ? "stopped" : "failed", status);
     summary_print(s, NULL);
     if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, run);
@@ -197,12 +199,12 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     struct err settle_err = {0};
     cleanup_free char *run = summary_run_new(s);
     int status = err_exit_status(rc);
-    log_keep(s->shell.log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
-    talk("%s: the results are not merged: %s", s->shell.argv[1], why->text);
+    log_keep(shell_log(s->shell), LOG_ERROR, "map", "the results are not merged: %s", why->text);
+    talk("map: the results are not merged: %s", why->text);
     s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)
-        log_add(s->shell.log, LOG_ERROR, "map", "%s", settle_err.text);
+        log_add(shell_log(s->shell), LOG_ERROR, "map", "%s", settle_err.text);
     else if (s->input_is_changed)
         talk("what is done is printed by: muster results %s", run);
     else
@@ -215,7 +217,7 @@ static int merge_ended(struct session *s)
 {
     struct err err = {0};
     if (ledger_settle(s->ledger, true, &err) != 0)
-        log_add(s->shell.log, LOG_ERROR, "map", "%s", err.text);
+        log_add(shell_log(s->shell), LOG_ERROR, "map", "%s", err.text);
     return ERR_STOPPED;
 }
 
@@ -241,7 +243,7 @@ static int outputs_write(struct session *s, struct result_merge_stats *stats,
     struct store_totals totals = {0};
     int rc;
     if (is_part(s)) {
-        rc = store_totals(s->shell.store, &totals, err);
+        rc = store_totals(shell_store(s->shell), &totals, err);
         *n_failed_items = totals.items_failed;
         return rc;
     }
@@ -256,22 +258,23 @@ static int complete(struct session *s, bool is_direct, struct result_merge_stats
     struct sigaction before[END_SIGNALS];
     uint64_t n_failed_items = 0;
     if (!is_part(s))
-        log_add(s->shell.log, LOG_INFO, "map", "merging the parts into %s", s->request->out_path);
+        log_add(shell_log(s->shell), LOG_INFO, "map", "merging the parts into %s",
+                s->request->out_path);
     int rc = inputs_check(s->inputs, err);
     if (is_direct)
-        shell_signals_end(&s->shell, before);
-    s->shell.merge_stop = (struct stop){turn, &turning};
+        shell_signals_end(s->shell, before);
+    shell_merge_begin(s->shell, (struct stop){turn, &turning});
     if (rc == 0)
         rc = outputs_write(s, stats, &n_failed_items, err);
-    s->shell.merge_stop = (struct stop){0};
+    shell_merge_end(s->shell);
     if (is_direct)
-        shell_signals_restore(&s->shell, before);
-    if (rc == ERR_STOPPED && shell_is_to_end(&s->shell))
+        shell_signals_restore(s->shell, before);
+    if (rc == ERR_STOPPED && shell_is_to_end(s->shell))
         return merge_ended(s);
     if (rc)
         return merge_failed(s, rc, err);
     int status = n_failed_items > 0 ? 1 : 0;
-    s->shell.is_settled = true;
+    shell_settle(s->shell);
     session_progress(s, true);
     state_record(s, n_failed_items > 0 ? "failed" : "finished", status);
     rc = ledger_settle(s->ledger, n_failed_items > 0 || s->request->run.keep_parts || is_part(s),
@@ -290,9 +293,9 @@ static void workers_await(struct session *s)
 {
     struct err err = {0};
     session_loop_end(s);
-    shell_reap(&s->shell);
+    shell_reap(s->shell);
     if (ledger_finish(s->ledger, false, &err) != 0 && s->outcome.is_merged)
-        log_add(s->shell.log, LOG_WARN, "map", "how the workers ended is not recorded: %s",
+        log_add(shell_log(s->shell), LOG_WARN, "map", "how the workers ended is not recorded: %s",
                 err.text);
 }
 
@@ -316,19 +319,19 @@ int session_finish(struct session *s, struct err *err)
     struct result_merge_stats stats = {0};
     int status = 0;
     session_progress(s, true);
-    shell_progress_end(&s->shell);
-    bool merges = s->outcome.is_complete && s->shell.end.err.code == 0;
+    shell_progress_end(s->shell);
+    bool merges = s->outcome.is_complete && shell_end(s->shell)->err.code == 0;
     bool is_direct = merges && writes_directly(s);
     int rc = ledger_finish(s->ledger, merges && !is_direct, err);
-    if (rc && s->shell.end.err.code == 0)
-        s->shell.end.err = *err;
+    if (rc)
+        shell_end_by_error(s->shell, err);
     merges = merges && rc == 0;
     ledger_hold(s->ledger, merges);
     if (merges)
         status = complete(s, is_direct, &stats, err);
-    merges = merges && (s->shell.is_settled || status != ERR_STOPPED);
+    merges = merges && (shell_is_settled(s->shell) || status != ERR_STOPPED);
     workers_await(s);
-    if (!s->shell.is_settled)
+    if (!shell_is_settled(s->shell))
         session_progress(s, true);
     if (!merges)
         status = unfinished(s);
@@ -339,7 +342,7 @@ int session_finish(struct session *s, struct err *err)
                        : 0;
     if (score_rc)
         status = score_rc;
-    if (s->shell.hook.command)
-        summary_json(s, status < 0 ? err_exit_status(status) : status, &s->shell.hook.input);
+    if (shell_hook_input(s->shell))
+        summary_json(s, status < 0 ? err_exit_status(status) : status, shell_hook_input(s->shell));
     return status;
 }

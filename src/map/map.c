@@ -44,7 +44,7 @@ static int dry_run(struct session *s, struct err *err)
         s->request->work->print(s);
         environment_sent_print(s);
     }
-    shell_close(&s->shell);
+    shell_close(s->shell);
     session_plan_release(s);
     return rc;
 }
@@ -111,21 +111,18 @@ static int outputs_claim(struct output_claim *claim, const struct map_request *r
     return rc;
 }
 
-static int session_run(struct session *s, struct err *err)
+static int session_run(struct session *s, const struct output_claim *claim, struct err *err)
 {
     const struct map_request *r = s->request;
     int ready_fd = -1;
-    int rc = r->run.detach ? shell_detach(&ready_fd, err)
-                           : front_begin(&s->shell.signals.front_fd, NULL, err);
+    int rc = r->run.detach ? shell_detach(&ready_fd, err) : shell_front_begin(s->shell, err);
     if (rc == 0) /* this may be a forked process now */
-        output_claim_renew(s->shell.claim);
+        output_claim_renew(claim);
     if (rc == 0)
         rc = session_prepare(s, err);
-    cleanup_free char *unmade = rc && s->shell.folder.is_made ? xstrdup(s->shell.run_dir) : NULL;
-    struct folder_traces traces = s->shell.folder;
-    s->shell.folder.stays = NULL;
+    bool is_prepared = rc == 0;
     if (rc == 0 && r->run.detach)
-        shell_detach_end(&s->shell, ready_fd, reads_stdin(r));
+        shell_detach_end(s->shell, ready_fd, reads_stdin(r));
     if (rc == 0)
         memory_take(s);
     if (rc == 0)
@@ -133,10 +130,9 @@ static int session_run(struct session *s, struct err *err)
     if (rc == 0)
         rc = session_finish(s, err);
     session_release(s);
-    log_close(s->shell.log);
-    if (unmade)
-        shell_folder_unmake(unmade, &traces);
-    free(traces.stays);
+    log_close(shell_log(s->shell));
+    if (!is_prepared)
+        shell_folder_unmake(s->shell);
     return rc;
 }
 
@@ -162,7 +158,7 @@ int map_check(const struct map_request *request, bool quiet, char **again, struc
     return rc ? rc : inputs_readable(&r, err);
 }
 
-int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+int map_run(struct log *log, const char *self_path, bool quiet, bool color,
             const struct map_request *request, struct err *err)
 {
     struct map_request r = *request;
@@ -174,21 +170,19 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     log->console_level = r.run.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.run.explain ? MAX(r.run.log_level, LOG_DEBUG) : r.run.log_level;
     xalloc_share_heap();
-    struct session s = {.request = &r,
-                        .shell = {.verb = &map_shell,
-                                  .phase = {.is_verb_away = true},
-                                  .context = &s,
-                                  .log = log,
-                                  .self_path = self_path,
-                                  .argc = argc,
-                                  .argv = argv,
-                                  .display = {.is_quiet = quiet,
+    cleanup_free char *scratch = xmalloc(SOURCE_SCAN_BYTES);
+    struct session s = {.request = &r, .scratch = scratch};
+    s.shell = shell_new(&(struct shell_setup){.verb = &map_shell,
+                                              .context = &s,
+                                              .log = log,
+                                              .self_path = self_path,
+                                              .is_quiet = quiet,
                                               .has_color = color,
-                                              .is_tty = isatty(STDERR_FILENO) && !quiet},
-                                  .claim = &claim,
-                                  .signals = {.front_fd = -1},
-                                  .hook = {.command = r.run.on_finish},
-                                  .limit_ms = r.run.limit_ms}};
+                                              .claim = &claim,
+                                              .on_finish = r.run.on_finish,
+                                              .limit_ms = r.run.limit_ms,
+                                              .scratch = {scratch, SOURCE_SCAN_BYTES}});
+    shell_verb_leave(s.shell);
     int rc = shell_files_check(err);
     /* Claim the outputs before looking whether they exist: another muster may be about to put one in place. */
     if (rc == 0 && !r.run.dry_run && (rc = outputs_claim(&claim, &r, err)) == ERR_UNAVAILABLE)
@@ -196,8 +190,9 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
     if (rc == 0)
         rc = request_settle(&r, quiet, &again, &named, err);
     if (rc == 0)
-        rc = r.run.dry_run ? dry_run(&s, err) : session_run(&s, err);
+        rc = r.run.dry_run ? dry_run(&s, err) : session_run(&s, &claim, err);
     output_claim_release(&claim);
-    shell_hook_run(&s.shell);
+    shell_hook_run(s.shell);
+    shell_free(s.shell);
     return rc;
 }

@@ -37,14 +37,14 @@ static void terminal_note(struct session *s)
 {
     for (size_t i = 0; i < s->request->n_inputs; i++)
         if (strcmp(s->request->inputs[i], "-") == 0 && isatty(STDIN_FILENO))
-            log_add(s->shell.log, LOG_WARN, "map",
+            log_add(shell_log(s->shell), LOG_WARN, "map",
                     "the items are read from the terminal; Ctrl-D on a line of its own ends them");
 }
 
 static int source_take(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
-    cleanup_free char *spool_dir = path_join(s->shell.run_dir, "input");
+    cleanup_free char *spool_dir = path_join(shell_run_dir(s->shell), "input");
     struct source_opts opts = {.paths = r->inputs,
                                .n_paths = r->n_inputs,
                                .format = r->format,
@@ -108,7 +108,7 @@ static int manifest_make(struct session *s, struct err *err)
                                 .started_wall_ms = clock_wall_ms(),
                                 .devices = devices,
                                 .n_devices = s->allocation.n_chosen};
-    int rc = manifest_write(s->shell.run_dir, &manifest, err);
+    int rc = manifest_write(shell_run_dir(s->shell), &manifest, err);
     for (size_t i = 0; i < r->n_inputs; i++)
         free((void *)(uintptr_t)inputs[i]);
     return rc;
@@ -119,11 +119,11 @@ static void ledger_failed(void *context, const struct err *why)
     struct session *s = context;
     struct err err = *why;
     if (err.code == ERR_STOPPED)
-        s->shell.end.status = 75;
+        shell_end_with(s->shell, 75);
     if (errno_means_full(why->sys))
-        fail(&err, ERR_STOPPED, "the run's results in %s: %s", s->shell.run_dir,
+        fail(&err, ERR_STOPPED, "the run's results in %s: %s", shell_run_dir(s->shell),
              errno_room(why->sys));
-    shell_abort(&s->shell, &err);
+    shell_abort(s->shell, &err);
 }
 
 static void ledger_crowded(void *context, bool is_crowded)
@@ -131,40 +131,27 @@ static void ledger_crowded(void *context, bool is_crowded)
     session_backpressure(context, is_crowded);
 }
 
-/* Takes the run's lock. Before that, no file in the folder may be changed, its copies of streams for example. */
-static int store_claim(struct session *s, struct err *err)
-{
-    int rc = store_open(&s->shell.store, s->shell.run_dir,
-                        s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
-    if (rc == 0)
-        s->shell.folder.is_made = !s->is_resumed;
-    else if (s->shell.folder.was_empty)
-        /* The files there now were made by this process, unless another muster has the run. */
-        s->shell.folder.is_made = rc == ERR_STOPPED || rc == ERR_SYS;
-    return rc;
-}
-
 static int run_take(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
     const struct folder_wish wish = {r->resume_dir, r->run.run_dir, r->run.runs_dir};
-    int rc = shell_folder_take(&s->shell, &wish, err);
+    int rc = shell_folder_take(s->shell, &wish, err);
     if (rc == 0) {
         s->named = *r;
-        rc = outputs_settle(&s->named, s->shell.run_dir, &s->output_name, err);
+        rc = outputs_settle(&s->named, shell_run_dir(s->shell), &s->output_name, err);
         s->request = &s->named;
     }
     if (rc == 0)
-        rc = store_claim(s, err);
-    return rc == 0 && s->is_resumed ? shell_orphans_await(&s->shell, err) : rc;
+        rc = shell_store_open(s->shell, s->is_resumed ? STORE_RESUME : STORE_CREATE, err);
+    return rc == 0 && s->is_resumed ? shell_orphans_await(s->shell, err) : rc;
 }
 
 static int store_begin(struct session *s, struct err *err)
 {
     const struct work *work = s->request->work;
-    cleanup_free char *log_path = path_join(s->shell.run_dir, "orchestrator.log");
+    cleanup_free char *log_path = path_join(shell_run_dir(s->shell), "orchestrator.log");
     bool has_earlier = false;
-    int rc = log_open(s->shell.log, log_path, err);
+    int rc = log_open(shell_log(s->shell), log_path, err);
     if (rc == 0)
         rc = s->is_resumed ? earlier_work_match(s, err) : 0;
     if (rc == 0 && work->begin)
@@ -179,9 +166,9 @@ static int store_begin(struct session *s, struct err *err)
     if (rc)
         return rc;
     earlier_limit(s);
-    s->next_number = (uint32_t)store_next_part(s->shell.store);
-    s->ledger = ledger_new(&(struct ledger_opts){.store = s->shell.store,
-                                                 .loop = &s->shell.loop,
+    s->next_number = (uint32_t)store_next_part(shell_store(s->shell));
+    s->ledger = ledger_new(&(struct ledger_opts){.store = shell_store(s->shell),
+                                                 .loop = shell_uv_loop(s->shell),
                                                  .is_prompt = !work->keeps_workers,
                                                  .failed = ledger_failed,
                                                  .crowded = ledger_crowded,
@@ -190,7 +177,7 @@ static int store_begin(struct session *s, struct err *err)
         !work->keeps_workers || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
     const char *go_on = getenv("MUSTER_GO_ON");
-    rc = store_get(s->shell.store, "results_json", &json_before, err);
+    rc = store_get(shell_store(s->shell), "results_json", &json_before, err);
     if (rc)
         return rc;
     s->results.are_json = s->results.are_json || json_before;
@@ -201,8 +188,8 @@ static int store_begin(struct session *s, struct err *err)
     s->results.need_utf8 = !s->results.are_json && out != OUT_LINES;
     rc = has_earlier ? ledger_metrics_restore(s->ledger, err) : 0;
     if (rc == 0 && go_on && *go_on)
-        rc = store_set(s->shell.store, "go_on", go_on, err);
-    return rc ? rc : store_set(s->shell.store, "state", "running", err);
+        rc = store_set(shell_store(s->shell), "go_on", go_on, err);
+    return rc ? rc : store_set(shell_store(s->shell), "state", "running", err);
 }
 
 /* How long a worker may take to end after its input has ended. 0, no limit, for a shard's program: it ends only when
@@ -228,7 +215,7 @@ static int feed_make(struct session *s, struct err *err)
     const struct map_request *r = s->request;
     int rc = earlier_check(s, err);
     if (rc == 0 && s->is_resumed)
-        rc = store_check_parts(s->shell.store, err);
+        rc = store_check_parts(shell_store(s->shell), err);
     if (rc)
         return rc;
     cleanup_free uint64_t *round_trip_ms = xcalloc(s->n_seats, sizeof(*round_trip_ms));
@@ -269,12 +256,10 @@ static int feed_make(struct session *s, struct err *err)
 /* Takes and locks the devices, and makes a state for each seat. With --wait this may take long. */
 static int seats_take(struct session *s, struct err *err)
 {
-    s->scratch = xmalloc(SOURCE_SCAN_BYTES);
     struct allocation_wish wish = s->request->allocation;
     wish.program = s->request->environment.setup ? NULL : s->request->command[0];
     wish.script = s->request->environment.setup ? NULL : program_script(s->request->command);
-    int rc = shell_seats_take(&s->shell, &wish, &s->allocation,
-                              (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
+    int rc = shell_seats_take(s->shell, &wish, &s->allocation, err);
     if (rc)
         return rc;
     session_seats_make(s);
@@ -284,7 +269,7 @@ static int seats_take(struct session *s, struct err *err)
 
 int session_plan(struct session *s, struct err *err)
 {
-    int rc = shell_guard_find(&s->shell, err);
+    int rc = shell_guard_find(s->shell, err);
     if (rc == 0)
         rc = seats_take(s, err);
     return rc;
@@ -303,22 +288,17 @@ int session_plan_items(struct session *s, struct err *err)
     struct err ignored = {0};
     if (r->n_inputs > 0 && !mkdtemp(spool))
         return fail_errno(err, "make a folder in %s", tmp ? tmp : "/tmp");
-    s->shell.run_dir = xstrdup(spool);
+    shell_folder_name(s->shell, xstrdup(spool));
     s->base_seed = r->schedule.seed;
     int rc = source_take(s, err);
-    free(s->shell.run_dir);
     clock_stamp(stamp, clock_wall_ms());
     cleanup_free char *root = runs_root(r->run.runs_dir);
-    if (r->resume_dir)
-        s->shell.run_dir = path_absolute(r->resume_dir);
-    else
-        s->shell.run_dir =
-            r->run.run_dir ? path_absolute(r->run.run_dir) : xasprintf("%s/%s-map", root, stamp);
-    s->shell.run_id = xstrdup(path_basename(s->shell.run_dir));
+    const char *named = r->resume_dir ? r->resume_dir : r->run.run_dir;
+    shell_folder_name(s->shell, named ? path_absolute(named) : xasprintf("%s/%s-map", root, stamp));
     if (rc == 0)
         rc = r->work->begin(s, err);
     if (r->n_inputs > 0 && remove_tree(spool, &ignored) != 0)
-        log_add(s->shell.log, LOG_WARN, "map", "%s", ignored.text);
+        log_add(shell_log(s->shell), LOG_WARN, "map", "%s", ignored.text);
     return rc;
 }
 
@@ -329,32 +309,27 @@ void session_plan_release(struct session *s)
     inputs_free(s->inputs);
     if (s->request->work->release)
         s->request->work->release(s);
-    free(s->shell.run_dir);
-    free(s->shell.run_id);
     free(s->output_name);
     allocation_release(&s->allocation);
     free(s->seats);
     device_watch_free(s->devices);
-    free(s->shell.guard_path);
-    free(s->shell.folder.stays);
-    free(s->scratch);
 }
 
 int session_prepare(struct session *s, struct err *err)
 {
-    int rc = shell_loop_open(&s->shell, err);
+    int rc = shell_loop_open(s->shell, err);
     if (rc)
         return rc;
     s->base_seed = s->request->schedule.seed;
     s->is_resumed = s->request->resume_dir != NULL;
-    shell_display_open(&s->shell);
+    shell_display_open(s->shell);
     /* A resumed run first waits until the workers of its last session are gone, so that their devices are free. */
     rc = s->is_resumed ? run_take(s, err) : 0;
     if (rc == 0)
         rc = session_plan(s, err);
     if (rc == 0 && !s->is_resumed)
         rc = run_take(s, err);
-    device_locks_sign(&s->allocation.locks, s->shell.run_id);
+    device_locks_sign(&s->allocation.locks, shell_run_id(s->shell));
     if (rc == 0)
         rc = source_take(s, err);
     if (rc == 0)
@@ -362,11 +337,11 @@ int session_prepare(struct session *s, struct err *err)
     if (rc == 0)
         rc = feed_make(s, err);
     if (rc == 0)
-        rc = shell_node_open(&s->shell, (struct str){s->scratch, SOURCE_SCAN_BYTES}, err);
-    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", s->shell.run_dir);
+        rc = shell_node_open(s->shell, err);
+    cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(s->shell));
     if (rc == 0)
-        shell_keeper_start(&s->shell, &s->allocation, entry, s->request->run.grace_ms);
-    if (rc == 0 && !s->request->run.run_dir && run_mark_latest(s->shell.run_dir, err) != 0)
-        log_add(s->shell.log, LOG_WARN, "map", "%s", err->text);
+        shell_keeper_start(s->shell, &s->allocation, entry, s->request->run.grace_ms);
+    if (rc == 0 && !s->request->run.run_dir && run_mark_latest(shell_run_dir(s->shell), err) != 0)
+        log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err->text);
     return rc;
 }

@@ -50,12 +50,12 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
         .items_per_s = view.mean_ms > 0 ? 1000.0 / view.mean_ms : 0,
         .mem_used_bytes = memory.used_bytes,
         .mem_total_bytes = memory.total_bytes,
-        .last_word = console_last(s->shell.display.console, p * 2),
+        .last_word = console_last(shell_console(s->shell), p * 2),
     };
-    uint64_t age_ms =
-        seat_state->worker && view.in_flight > 0
-            ? s->shell.now_ms - MIN(s->shell.now_ms, seat_state->worker->last_output_ms)
-            : 0;
+    uint64_t age_ms = seat_state->worker && view.in_flight > 0
+                          ? shell_last_now(s->shell) -
+                                MIN(shell_last_now(s->shell), seat_state->worker->last_output_ms)
+                          : 0;
     out->total.oldest_ms = MAX(out->total.oldest_ms, age_ms);
 }
 
@@ -78,15 +78,16 @@ void snapshot_take(struct session *s, struct snapshot *out)
     out->workers = xcalloc(s->n_seats, sizeof(*out->workers));
     out->labels = xcalloc(s->n_seats, sizeof(*out->labels));
     out->words = xcalloc(s->n_seats, sizeof(*out->words));
-    out->total = (struct progress_total){.done = counts.done + counts.answered,
-                                         .aside = counts.aside,
-                                         .known = counts.known,
-                                         .input_is_final = counts.input_is_final,
-                                         .in_flight = counts.in_flight,
-                                         .retries = counts.retries,
-                                         .elapsed_ms = s->shell.now_ms - s->shell.begin_ms,
-                                         .n_workers = s->n_seats,
-                                         .workers = out->workers};
+    out->total =
+        (struct progress_total){.done = counts.done + counts.answered,
+                                .aside = counts.aside,
+                                .known = counts.known,
+                                .input_is_final = counts.input_is_final,
+                                .in_flight = counts.in_flight,
+                                .retries = counts.retries,
+                                .elapsed_ms = shell_last_now(s->shell) - shell_begin_ms(s->shell),
+                                .n_workers = s->n_seats,
+                                .workers = out->workers};
     for (uint32_t p = 0; p < s->n_seats; p++)
         worker_take(s, p, out);
     metrics_take(s, &out->total);
@@ -117,7 +118,7 @@ static void host_workers_add(const struct session *s, const struct snapshot *sho
 struct host_status *snapshot_hosts(const struct session *s, const struct snapshot *shot,
                                    size_t *n_hosts)
 {
-    const struct hosts *hosts = s->shell.machines.hosts;
+    const struct hosts *hosts = shell_hosts(s->shell);
     struct host_status *out = NULL;
     *n_hosts = hosts_count(hosts);
     if (*n_hosts > 0)
@@ -155,9 +156,9 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
     }
     uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
     struct run_status status = {.verb = "map",
-                                .state = s->outcome.is_over || s->shell.is_settled ? "ended"
-                                         : s->outcome.is_complete                  ? "merging"
-                                                                                   : "running",
+                                .state = s->outcome.is_over || shell_is_settled(s->shell) ? "ended"
+                                         : s->outcome.is_complete ? "merging"
+                                                                  : "running",
                                 .host = host,
                                 .pid = getpid(),
                                 .items_total = shot->total.known,
@@ -175,8 +176,8 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
                                 .hosts = hosts,
                                 .n_hosts = n_hosts};
     struct err err = {0};
-    if (status_write(s->shell.run_dir, &status, &err) != 0)
-        log_add(s->shell.log, LOG_DEBUG, "map", "%s", err.text);
+    if (status_write(shell_run_dir(s->shell), &status, &err) != 0)
+        log_add(shell_log(s->shell), LOG_DEBUG, "map", "%s", err.text);
     free(workers);
     free(hosts);
 }
@@ -184,20 +185,20 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
 void session_progress(struct session *s, bool last)
 {
     /* The last status is written. If muster were killed during another write, a temporary file would stay. */
-    if (s->shell.is_settled && !last)
+    if (shell_is_settled(s->shell) && !last)
         return;
-    bool status_due = last || s->shell.now_ms - s->shown.status_ms >= STATUS_EVERY_MS;
-    bool drawn_due = last || s->shell.now_ms - s->shown.progress_ms >= PROGRESS_EVERY_MS;
+    bool status_due = last || shell_last_now(s->shell) - s->shown.status_ms >= STATUS_EVERY_MS;
+    bool drawn_due = last || shell_last_now(s->shell) - s->shown.progress_ms >= PROGRESS_EVERY_MS;
     if (!status_due && !drawn_due)
         return;
     struct snapshot shot = {0};
     snapshot_take(s, &shot);
-    if (s->shell.display.progress)
-        progress_show(s->shell.display.progress, &shot.total, s->shell.now_ms, last);
+    if (shell_progress(s->shell))
+        progress_show(shell_progress(s->shell), &shot.total, shell_last_now(s->shell), last);
     if (status_due)
         status_snapshot(s, &shot);
-    s->shown.progress_ms = s->shell.now_ms;
+    s->shown.progress_ms = shell_last_now(s->shell);
     if (status_due)
-        s->shown.status_ms = s->shell.now_ms;
+        s->shown.status_ms = shell_last_now(s->shell);
     snapshot_release(&shot);
 }

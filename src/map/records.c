@@ -42,7 +42,7 @@ static void scan_some(struct session *s)
     struct err err = {0};
     uint64_t known = source_known(s->source);
     if (source_scan(s->source, SCAN_BYTES, &err) != 0) {
-        shell_abort(&s->shell, &err);
+        shell_abort(s->shell, &err);
         scan_stop(records);
         return;
     }
@@ -74,16 +74,16 @@ static void input_begin(struct session *s)
 {
     struct records *records = s->work_data;
     int fd = source_wait_fd(s->source);
-    uv_idle_init(&s->shell.loop, &records->scan_idle);
+    uv_idle_init(shell_uv_loop(s->shell), &records->scan_idle);
     records->scan_idle.data = s;
     scan_some(s);
     if (source_is_complete(s->source))
         return;
-    int sys = fd >= 0 ? -uv_poll_init(&s->shell.loop, &records->source_poll, fd) : EPERM;
+    int sys = fd >= 0 ? -uv_poll_init(shell_uv_loop(s->shell), &records->source_poll, fd) : EPERM;
     if (sys != 0 && sys != EPERM) { /* EPERM: a file, which is always ready */
         struct err err = {0};
         fail(&err, ERR_STOPPED, "the input cannot be watched: %s", errno_text(sys));
-        shell_abort(&s->shell, &err);
+        shell_abort(s->shell, &err);
         return;
     }
     if (sys == 0) {
@@ -151,7 +151,7 @@ static int begin(struct session *s, struct err *err)
 static int recall(struct session *s, uint64_t *n_items, struct err *err)
 {
     cleanup_free char *items = NULL;
-    int rc = store_get(s->shell.store, "items", &items, err);
+    int rc = store_get(shell_store(s->shell), "items", &items, err);
     if (!items || u64_parse(str_of(items), 0, UINT64_MAX, n_items, NULL) != 0)
         *n_items = 0;
     return rc;
@@ -277,9 +277,9 @@ static void safe_say(struct session *s, int rc)
     if (rc == ERR_DATA)
         talk("every result is safe in %s; muster results %s prints them, "
              "in another format with -o FILE or --format-out",
-             s->shell.run_dir, run);
+             shell_run_dir(s->shell), run);
     else
-        talk("every result is safe in %s; to merge them again: %s", s->shell.run_dir,
+        talk("every result is safe in %s; to merge them again: %s", shell_run_dir(s->shell),
              buf_text(&next));
 }
 

@@ -81,7 +81,7 @@ static void do_batch(struct session *s, const struct feed_action *a)
 {
     if (worker_at(s, a->worker))
         s->request->work->worker->batch(worker_at(s, a->worker), a->count);
-    log_add(s->shell.log, LOG_WARN, "map",
+    log_add(shell_log(s->shell), LOG_WARN, "map",
             "%s: out of memory; at most %lu items at once from now on",
             s->seats[a->worker].seat.label, a->count);
     session_record(s, "oom", a->worker, "batch halved");
@@ -155,7 +155,7 @@ static void do_set_aside(struct session *s, const struct feed_action *a)
                                                             .stderr_tail = s->step.stderr_tail,
                                                             .position = buf_text(&position)});
     if (s->failed.n_noted++ < 10)
-        log_add(s->shell.log, LOG_WARN, "map", "set aside: %s: %s", buf_text(&position),
+        log_add(shell_log(s->shell), LOG_WARN, "map", "set aside: %s: %s", buf_text(&position),
                 buf_text(&reason));
     settled_event(s, a->item, 1);
 }
@@ -187,12 +187,13 @@ static void do_note(struct session *s, const struct feed_action *a)
         if (!s->request->work->keeps_workers) /* it gives no answer before its end */
             return;
         duration_format(age, a->count);
-        log_add(s->shell.log, LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label,
+        log_add(shell_log(s->shell), LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label,
                 a->item, a->item == 1 ? "" : "s", age,
                 worker && !worker->is_channel ? ": does the worker flush its output?" : "");
         return;
     case NOTE_REISSUED:
-        log_add(s->shell.log, LOG_DEBUG, "map", "item %lu given to %s as well", a->item, label);
+        log_add(shell_log(s->shell), LOG_DEBUG, "map", "item %lu given to %s as well", a->item,
+                label);
         session_record(s, "reissue", a->worker, "a straggler was given to it as well");
         return;
     case NOTE_FOREIGN:
@@ -200,7 +201,7 @@ static void do_note(struct session *s, const struct feed_action *a)
             channel_foreign(worker, a->item);
         return;
     case NOTE_HALVED:
-        log_add(s->shell.log, LOG_INFO, "map",
+        log_add(shell_log(s->shell), LOG_INFO, "map",
                 "%lu items were in a worker that died; they are halved to find the culprit",
                 a->count);
         return;
@@ -213,7 +214,7 @@ static void do_complete(struct session *s, const struct feed_action *a)
 {
     (void)a;
     s->outcome.is_complete = true;
-    s->outcome.complete_ms = s->shell.now_ms;
+    s->outcome.complete_ms = shell_last_now(s->shell);
 }
 
 static void do_halt(struct session *s, const struct feed_action *a)
@@ -221,10 +222,10 @@ static void do_halt(struct session *s, const struct feed_action *a)
     s->outcome.was_halted = true;
     s->outcome.halt = a->detail;
     if (s->outcome.halt == HALT_UNFIT)
-        s->shell.end.status = err_exit_status(ERR_RECORD);
+        shell_end_with(s->shell, err_exit_status(ERR_RECORD));
     if (s->outcome.halt == HALT_DRAINED)
-        s->shell.end.status = err_exit_status(ERR_STOPPED);
-    log_add(s->shell.log, LOG_INFO, "map", "ending early");
+        shell_end_with(s->shell, err_exit_status(ERR_STOPPED));
+    log_add(shell_log(s->shell), LOG_INFO, "map", "ending early");
     session_record(s, "halt", UINT32_MAX, a->detail == HALT_STOPPED ? "stopped" : "given up");
 }
 
@@ -262,10 +263,10 @@ static void feed_timer_set(struct session *s)
         uv_timer_stop(&s->feed_timer);
         return;
     }
-    uv_update_time(&s->shell.loop);
+    uv_update_time(shell_uv_loop(s->shell));
     uint64_t at_ms =
         MIN(next_ms == UINT64_MAX ? next_ms : next_ms + s->backpressure.total_ms, s->look_ms);
-    uint64_t delay_ms = at_ms > s->shell.now_ms ? at_ms - s->shell.now_ms : 0;
+    uint64_t delay_ms = at_ms > shell_last_now(s->shell) ? at_ms - shell_last_now(s->shell) : 0;
     uv_timer_start(&s->feed_timer, on_feed_timer, delay_ms, 0);
 }
 
@@ -332,14 +333,14 @@ static void on_kill(void *context)
 static void input_changed(struct session *s, const struct err *why)
 {
     s->input_is_changed = true;
-    shell_abort(&s->shell, why);
+    shell_abort(s->shell, why);
 }
 
 /* A changed input is reported while the run lasts, not only at its end. */
 static void inputs_watch(struct session *s)
 {
     struct err err = {0};
-    if (s->shell.end.err.code == 0 && inputs_check_next(s->inputs, &err) != 0)
+    if (shell_end(s->shell)->err.code == 0 && inputs_check_next(s->inputs, &err) != 0)
         input_changed(s, &err);
 }
 
@@ -357,7 +358,7 @@ static void on_tick(void *context)
         if (s->seats[p].worker && !s->backpressure.is_held)
             worker_tick(s->seats[p].worker);
     device_watch_check(s->devices);
-    if (!s->shell.is_settled) /* after that, changes of the input do not matter */
+    if (!shell_is_settled(s->shell)) /* after that, changes of the input do not matter */
         inputs_watch(s);
     session_progress(s, false);
 }
@@ -374,7 +375,7 @@ static void on_before_sleep(void *context)
     for (uint32_t p = 0; p < s->n_seats; p++)
         if (s->seats[p].worker)
             worker_input_ask(s->seats[p].worker);
-    s->look_ms = node_look(s->shell.node);
+    s->look_ms = node_look(shell_node(s->shell));
     for (uint32_t p = 0; p < s->n_seats; p++) {
         struct worker *worker = s->seats[p].worker;
         if (worker && worker->credits_held > 0)
@@ -397,36 +398,36 @@ const struct shell_verb map_shell = {.name = "map",
 
 int session_loop(struct session *s, struct err *err)
 {
-    int rc = shell_loop_begin(&s->shell, err);
+    int rc = shell_loop_begin(s->shell, err);
     if (rc)
         return rc;
-    uv_timer_init(&s->shell.loop, &s->feed_timer);
+    uv_timer_init(shell_uv_loop(s->shell), &s->feed_timer);
     s->feed_timer.data = s;
-    s->shell.phase.is_verb_away = false;
+    shell_verb_return(s->shell);
     device_watch_log(s->devices);
     device_watch_begin(s->devices);
-    if (s->shell.machines.hosts)
-        hosts_losses_tell(s->shell.machines.hosts);
+    if (shell_hosts(s->shell))
+        hosts_losses_tell(shell_hosts(s->shell));
     s->request->work->input_begin(s);
     while (!s->outcome.is_over && !s->outcome.is_complete)
-        shell_turn(&s->shell);
+        shell_turn(s->shell);
     return 0;
 }
 
 void session_loop_end(struct session *s)
 {
     while (!s->outcome.is_over)
-        shell_turn(&s->shell);
-    console_flush(s->shell.display.console, shell_now(&s->shell), true);
+        shell_turn(s->shell);
+    console_flush(shell_console(s->shell), shell_now(s->shell), true);
 }
 
 void session_release(struct session *s)
 {
     device_watch_end(s->devices);
     ledger_free(s->ledger);
-    shell_close(&s->shell);
+    shell_close(s->shell);
     feed_free(s->feed);
-    shell_display_close(&s->shell);
+    shell_display_close(s->shell);
     free(s->order);
     free(s->queue.at);
     session_plan_release(s);

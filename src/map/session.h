@@ -130,7 +130,7 @@ struct session {
     /* the request once the run's folder exists, with the output's name filled in */
     struct map_request named;
     char *output_name; /* the output's name, if it was filled in */
-    struct shell shell;
+    struct shell *shell;
 
     struct ledger *ledger;
     struct source *source; /* NULL with --items */

@@ -38,7 +38,7 @@ static double items_per_s(const struct figures *f, uint64_t n_items)
  */
 static void loaded_take(const struct session *s, struct figures *f)
 {
-    uint64_t begin_us = s->shell.begin_ms * 1000, end_us = s->outcome.complete_ms * 1000;
+    uint64_t begin_us = shell_begin_ms(s->shell) * 1000, end_us = s->outcome.complete_ms * 1000;
     f->was_loaded = f->is_load_known && s->outcome.is_complete;
     for (uint32_t p = 0; p < s->n_seats; p++) {
         const struct seat_state *seat = &s->seats[p];
@@ -55,7 +55,7 @@ static struct figures figures_take(struct session *s)
 {
     struct figures f = {0};
     feed_counts(s->feed, &f.counts);
-    f.wall_ms = shell_now(&s->shell) - s->shell.begin_ms;
+    f.wall_ms = shell_now(s->shell) - shell_begin_ms(s->shell);
     for (uint32_t p = 0; p < s->n_seats; p++) {
         f.busy_ms += s->seats[p].busy_ms;
         f.load_ms += s->seats[p].load_ms;
@@ -63,7 +63,7 @@ static struct figures figures_take(struct session *s)
     }
     f.is_load_known = s->request->work->keeps_workers && s->outcome.first_result_ms > 0;
     f.seat_ms = f.wall_ms * s->n_seats;
-    uint64_t end_ms = s->outcome.is_complete ? s->outcome.complete_ms : shell_now(&s->shell);
+    uint64_t end_ms = s->outcome.is_complete ? s->outcome.complete_ms : shell_now(s->shell);
     f.working_ms = s->outcome.first_result_ms > 0 ? end_ms - s->outcome.first_result_ms : 0;
     f.items_per_s = items_per_s(&f, s->request->work->n_done_here(s));
     f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
@@ -122,7 +122,7 @@ static void devices_line(const struct session *s, const struct figures *f, struc
 
 char *summary_run_new(const struct session *s)
 {
-    return run_typed_new(s->shell.run_dir, s->request->usual_root);
+    return run_typed_new(shell_run_dir(s->shell), s->request->usual_root);
 }
 
 void summary_go_on(const struct session *s, const char *option, struct buf *out)
@@ -188,19 +188,19 @@ static void last_words_write(struct session *s, struct str words)
 {
     struct sigaction before[END_SIGNALS];
     cleanup_buf struct buf out = BUF_INIT;
-    log_unread_add(s->shell.log, &out);
+    log_unread_add(shell_log(s->shell), &out);
     buf_add_str(&out, words);
-    shell_signals_end(&s->shell, before);
+    shell_signals_end(s->shell, before);
     if (write_all(STDERR_FILENO, out.at, out.len, NULL) != 0)
-        s->shell.display.is_quiet = true;
-    shell_signals_restore(&s->shell, before);
+        shell_hush(s->shell);
+    shell_signals_restore(s->shell, before);
 }
 
 /* Each host of --hosts over the whole run: the rate is that of the time in which the run had results. */
 static struct host_status *hosts_take(struct session *s, const struct figures *f, size_t *n_hosts)
 {
     struct snapshot shot = {0};
-    if (!s->shell.machines.hosts) {
+    if (!shell_hosts(s->shell)) {
         *n_hosts = 0;
         return NULL;
     }
@@ -269,12 +269,12 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
     } else if (stats && f.counts.aside > 0)
         buf_add_text(&out,
                      "  next       mend these records, and run them as an input of their own\n");
-    log_add(s->shell.log, LOG_INFO, "map", "%s", buf_text(&out));
-    if (s->shell.display.is_quiet && stats && f.counts.aside > 0)
+    log_add(shell_log(s->shell), LOG_INFO, "map", "%s", buf_text(&out));
+    if (shell_is_quiet(s->shell) && stats && f.counts.aside > 0)
         failed_items_say(s, f.counts.aside, work->noun, failed);
     cleanup_buf struct buf shown = BUF_INIT;
     console_lines_add(&shown, buf_str(&out));
-    if (!s->shell.display.is_quiet)
+    if (!shell_is_quiet(s->shell))
         last_words_write(s, buf_str(&shown));
 }
 
@@ -303,7 +303,7 @@ void summary_json(struct session *s, int status, struct buf *out)
         snprintf(loaded, sizeof(loaded), "%.3f", f.loaded_items_per_s);
     }
     buf_add_text(out, "{\"run\":");
-    buf_add_json(out, str_of(s->shell.run_dir));
+    buf_add_json(out, str_of(shell_run_dir(s->shell)));
     buf_add_text(out, ",\"output\":");
     buf_add_json(out, str_of(s->request->out_path));
     buf_addf(

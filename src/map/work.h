@@ -72,7 +72,7 @@ struct work {
     bool (*own)(const struct session *s, struct item_span *out, uint64_t *n_items);
     /* May be NULL. Takes over what earlier sessions have done. */
     int (*restore)(struct session *s, struct err *err);
-    /* For --dry-run of a resumed run, with s->shell.store open: its number of items; 0: not known. */
+    /* For --dry-run of a resumed run, with shell_store(s->shell) open: its number of items; 0: not known. */
     int (*recall)(struct session *s, uint64_t *n_items, struct err *err);
     /* For --dry-run: prints what would run where. */
     void (*print)(struct session *s);

@@ -74,7 +74,7 @@ void worker_input_broken(struct worker *worker, enum worker_stream stream)
     if (worker->session->outcome.is_complete || worker->was_ended)
         return;
     worker_stray_note(worker, "it closed its input with items in hand", STR(""));
-    log_add(worker->session->shell.log, LOG_INFO, "worker", "%s closed its input early",
+    log_add(shell_log(worker->session->shell), LOG_INFO, "worker", "%s closed its input early",
             worker_label(worker));
     session_event(worker->session, (struct feed_event){.kind = EV_CLOSED, .worker = worker->seat});
 }
@@ -126,7 +126,7 @@ static void words_note(struct worker *worker, enum worker_stream stream, struct 
     snprintf(prefix, sizeof(prefix), "[%s] ", worker_label(worker));
     for (char *c = prefix; *c; c++)
         *c = *c == '_' ? ' ' : *c;
-    console_add(s->shell.display.console, worker->seat * 2, prefix, bytes, s->shell.now_ms);
+    console_add(shell_console(s->shell), worker->seat * 2, prefix, bytes, shell_last_now(s->shell));
 }
 
 void worker_words_end(struct worker *worker)
@@ -159,9 +159,9 @@ static void on_output(void *context, enum worker_stream stream, struct str bytes
         [STREAM_CHANNEL] = channel_read,
     };
     struct worker *worker = context;
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     if (stream != STREAM_ERR)
-        worker->last_output_ms = worker->session->shell.now_ms;
+        worker->last_output_ms = shell_last_now(worker->session->shell);
     readers[stream](worker, bytes);
 }
 
@@ -169,14 +169,14 @@ static void on_writable(void *context, enum worker_stream stream)
 {
     struct worker *worker = context;
     (void)stream;
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     worker_flush(worker);
 }
 
 static void on_closed(void *context, enum worker_stream stream)
 {
     struct worker *worker = context;
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     if (stream == STREAM_IN || worker->is_channel)
         worker_input_broken(worker, stream);
 }
@@ -184,7 +184,8 @@ static void on_closed(void *context, enum worker_stream stream)
 static void on_warned(void *context, const char *text)
 {
     const struct worker *worker = context;
-    log_add(worker->session->shell.log, LOG_WARN, "worker", "%s: %s", worker_label(worker), text);
+    log_add(shell_log(worker->session->shell), LOG_WARN, "worker", "%s: %s", worker_label(worker),
+            text);
 }
 
 static void on_failed(void *context, const struct err *why)
@@ -192,7 +193,7 @@ static void on_failed(void *context, const struct err *why)
     const struct worker *worker = context;
     struct err err = *why;
     wrap(&err, why->code, "%s", worker_label(worker));
-    shell_abort(&worker->session->shell, &err);
+    shell_abort(worker->session->shell, &err);
 }
 
 static const struct worker_handlers handlers = {.started = worker_started,
@@ -212,9 +213,9 @@ static int logs_open(struct worker *worker, struct err *err)
     char headline[160];
     snprintf(headline, sizeof(headline), "attempt %u of %s", worker->number, worker_label(worker));
     cleanup_free char *out =
-        xasprintf("%s/logs/%s_stdout.log", s->shell.run_dir, worker_label(worker));
+        xasprintf("%s/logs/%s_stdout.log", shell_run_dir(s->shell), worker_label(worker));
     cleanup_free char *errors =
-        xasprintf("%s/logs/%s_stderr.log", s->shell.run_dir, worker_label(worker));
+        xasprintf("%s/logs/%s_stderr.log", shell_run_dir(s->shell), worker_label(worker));
     struct logfile_opts opts = {
         .path = out, .cap_bytes = s->request->run.log_cap_bytes, .headline = headline};
     int rc = logfile_open(&worker->stdout_log, &opts, err);
@@ -233,29 +234,27 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
 {
     struct session *s = worker->session;
     struct env_list env = {0}, command = {0};
-    int held[LOCK_FDS_MAX];
     const struct work *work = s->request->work;
     const struct seat *seat = &s->seats[worker->seat].seat;
     if (work->keeps_workers && s->request->channel_path)
-        worker->channel_path = xasprintf("%s/w%u.sock", s->shell.run_dir, worker->number);
+        worker->channel_path = xasprintf("%s/w%u.sock", shell_run_dir(s->shell), worker->number);
     worker_environment(worker, batch, &env);
     environment_command(&s->request->environment, work->worker->command(worker), &command);
-    const struct spawn_request request = {
-        .argv = (const char *const *)command.at,
-        .envp = (const char *const *)env.at,
-        .seat = seat,
-        .grace_ms = s->request->run.grace_ms,
-        .has_input = work->keeps_workers,
-        .answers = work->keeps_workers,
-        .channel = channel_of(worker),
-        .channel_path = worker->channel_path,
-        .sent = &s->request->environment.env,
-        .files = work->worker->files ? work->worker->files(worker) : NULL,
-        .held_fds = held,
-        .n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),
-        .handlers = &handlers,
-        .context = worker};
-    int rc = node_spawn(s->shell.node, &request, &worker->process, err);
+    const struct spawn_request request = {.argv = (const char *const *)command.at,
+                                          .envp = (const char *const *)env.at,
+                                          .seat = seat,
+                                          .grace_ms = s->request->run.grace_ms,
+                                          .has_input = work->keeps_workers,
+                                          .answers = work->keeps_workers,
+                                          .channel = channel_of(worker),
+                                          .channel_path = worker->channel_path,
+                                          .sent = &s->request->environment.env,
+                                          .files = work->worker->files ? work->worker->files(worker)
+                                                                       : NULL,
+                                          .locks = &s->allocation.locks,
+                                          .handlers = &handlers,
+                                          .context = worker};
+    int rc = node_spawn(shell_node(s->shell), &request, &worker->process, err);
     env_list_release(&env);
     env_list_release(&command);
     if (rc == 0)
@@ -268,7 +267,7 @@ struct worker *worker_new(struct session *s, uint32_t seat)
     struct worker *worker = xcalloc(1, sizeof(*worker));
     *worker = (struct worker){.session = s, .seat = seat};
     worker->busy.started_us = clock_now_ns() / 1000;
-    worker->last_output_ms = shell_now(&s->shell);
+    worker->last_output_ms = shell_now(s->shell);
     worker->started_wall_ms = clock_wall_ms();
     s->seats[seat].worker = worker;
     return worker;
@@ -277,13 +276,13 @@ struct worker *worker_new(struct session *s, uint32_t seat)
 void worker_start_failed(struct worker *worker, int rc, const struct err *why)
 {
     struct session *s = worker->session;
-    log_add(s->shell.log, LOG_ERROR, "worker", "%s could not be started: %s", worker_label(worker),
-            why->text);
+    log_add(shell_log(s->shell), LOG_ERROR, "worker", "%s could not be started: %s",
+            worker_label(worker), why->text);
     snprintf(worker->start_error, sizeof(worker->start_error), "%.*s",
              (int)sizeof(worker->start_error) - 1, why->text);
     worker->exit = (struct worker_exit){.was_refused = true, .exec_errno = why->sys};
     if (rc == ERR_STOPPED) /* the next worker would meet the same full disk */
-        shell_abort(&s->shell, why);
+        shell_abort(s->shell, why);
     worker_over(worker);
 }
 
@@ -304,8 +303,8 @@ void worker_start(struct worker *worker, uint64_t batch)
     cleanup_free char *guard = worker->process->guard_pid
                                    ? xasprintf(" under guard %d", worker->process->guard_pid)
                                    : xstrdup("");
-    log_add(s->shell.log, LOG_INFO, "worker", "%s: attempt %u starts%s%s", worker_label(worker),
-            worker->number, guard, buf_text(&what));
+    log_add(shell_log(s->shell), LOG_INFO, "worker", "%s: attempt %u starts%s%s",
+            worker_label(worker), worker->number, guard, buf_text(&what));
 }
 
 void worker_spawn(struct session *s, uint32_t seat, uint64_t batch)
@@ -322,7 +321,7 @@ bool worker_part_ready(struct worker *worker)
         return true;
     if (part_open(worker->session->ledger, worker->number, &worker->part, &err) == 0)
         return true;
-    shell_abort(&worker->session->shell, &err);
+    shell_abort(worker->session->shell, &err);
     return false;
 }
 
@@ -347,5 +346,5 @@ void worker_first_result(struct worker *worker)
     seat_state->load_ms += load_us / 1000;
     worker_ready_note(worker, worker->busy.started_us + load_us);
     if (s->outcome.first_result_ms == 0)
-        s->outcome.first_result_ms = s->shell.now_ms;
+        s->outcome.first_result_ms = shell_last_now(s->shell);
 }

@@ -65,8 +65,8 @@ void worker_terminate(struct worker *worker, enum feed_cause cause)
     if (cause == CAUSE_PROTOCOL && worker->is_channel)
         reason = "it breaks the protocol of the channel, see muster-worker(7)";
     if (reason && !is_away) /* the loss of its host was said */
-        log_add(s->shell.log, LOG_WARN, "worker", "%s is ended: %s%s%s", worker_label(worker),
-                reason, worker->stray[0] ? "; " : "", worker->stray);
+        log_add(shell_log(s->shell), LOG_WARN, "worker", "%s is ended: %s%s%s",
+                worker_label(worker), reason, worker->stray[0] ? "; " : "", worker->stray);
     worker->broke_its_rule = cause == CAUSE_PROTOCOL && worker->stray[0];
     worker->was_ended = true;
     if (worker->process)
@@ -177,8 +177,8 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
                  "%.300s without an answer: does it print one line for each item?", how);
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
         if (worker->number > 0)
-            log_add(s->shell.log, LOG_INFO, "worker", "%s ended (%s)%s", worker_label(worker), how,
-                    buf_text(&work));
+            log_add(shell_log(s->shell), LOG_INFO, "worker", "%s ended (%s)%s",
+                    worker_label(worker), how, buf_text(&work));
         return;
     }
     struct str line = last_line(tail);
@@ -186,7 +186,7 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
              line.len > 0 ? ": " : "", (int)line.len, line.at);
     session_record(s, "died", worker->seat, s->outcome.last_words);
     bool is_away = device_watch_seat_is_away(s->devices, worker->seat);
-    log_add(s->shell.log, is_away ? LOG_INFO : LOG_WARN, "worker", "%s died (%s)%s%s%.*s",
+    log_add(shell_log(s->shell), is_away ? LOG_INFO : LOG_WARN, "worker", "%s died (%s)%s%s%.*s",
             worker_label(worker), how, buf_text(&work), line.len > 0 ? "; its last words: " : "",
             (int)line.len, line.at);
 }
@@ -257,7 +257,7 @@ void worker_started(void *context)
 {
     struct worker *worker = context;
     struct session *s = worker->session;
-    shell_now(&s->shell);
+    shell_now(s->shell);
     attempt_record(worker, NULL);
     session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = worker->seat});
     if (s->request->key_field)
@@ -268,8 +268,8 @@ void worker_started(void *context)
 void worker_gone(void *context, const struct worker_exit *exit)
 {
     struct worker *worker = context;
-    struct log *log = worker->session->shell.log;
-    shell_now(&worker->session->shell);
+    struct log *log = shell_log(worker->session->shell);
+    shell_now(worker->session->shell);
     worker->exit = *exit;
     device_watch_ended(worker->session->devices, worker->seat);
     if (exit->n_left_behind > 0)

@@ -91,7 +91,7 @@ static void work_seen(struct worker *worker)
 void worker_input_seen(void *context, enum input_fact fact)
 {
     struct worker *worker = context;
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     if (worker->is_channel)
         return;
     switch (fact) {

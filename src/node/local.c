@@ -62,6 +62,7 @@ static void local_release(struct node_worker *worker)
 static int guard_start_for(struct local_worker *w, const struct spawn_request *request,
                            const struct worker_ends *theirs, struct err *err)
 {
+    int held[LOCK_FDS_MAX];
     const struct spawn_opts opts = {.guard_path = w->node->opts.guard_path,
                                     .argv = request->argv,
                                     .envp = request->envp,
@@ -73,8 +74,8 @@ static int guard_start_for(struct local_worker *w, const struct spawn_request *r
                                     .stdout_fd = theirs->out,
                                     .stderr_fd = theirs->err,
                                     .channel_fd = theirs->channel,
-                                    .held_fds = request->held_fds,
-                                    .n_held_fds = request->n_held_fds,
+                                    .held_fds = held,
+                                    .n_held_fds = spawn_locks_fds(request, held),
                                     .guard_stays = true};
     return local_guard_take(w, &opts, err);
 }

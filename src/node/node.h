@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/texts.h"
 #include "device/cpu_share.h"
+#include "device/lock.h"
 #include "device/seat.h"
 #include "node/left_file.h"
 #include "proc/oom.h"
@@ -114,15 +115,22 @@ struct spawn_request {
     const struct node_files *files; /* of this worker, staged; NULL: none */
     const struct texts
         *sent; /* NAME or NAME=VALUE: in envp, for another machine as well; NULL: none */
-    /* Locks of its devices: held until the worker and all its descendants are gone. */
-    const int *held_fds;
-    size_t n_held_fds;
+    /* Those of the seat's devices are held until the worker and all its descendants are gone. NULL: none. */
+    const struct device_locks *locks;
     /* For another machine: the variable that names an error file there, which is brought if the worker fails; NULL: none.
      * On this one the owner names a file of its own. */
     const char *error_variable;
     const struct worker_handlers *handlers;
     void *context;
 };
+
+/* The descriptors of the locks that the worker is to hold; returns how many. */
+static inline size_t spawn_locks_fds(const struct spawn_request *request, int out[LOCK_FDS_MAX])
+{
+    const struct seat *seat = request->seat;
+    return request->locks ? device_locks_fds(request->locks, seat->devices, seat->n_devices, out)
+                          : 0;
+}
 
 /*
  * The files of a worker, where its machine does not see those of the owner (remote_files.c). node_stage asks for the

@@ -462,3 +462,10 @@ void cmd_release(const struct cmd *cmd, void *request)
         *texts = (struct texts){0};
     }
 }
+
+int cmd_command_check(int argc, char **argv, char **command, struct err *err)
+{
+    if (argc > 0)
+        return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
+    return command && command[0] ? 0 : fail(err, ERR_USAGE, "no command; it stands behind --");
+}

@@ -125,6 +125,8 @@ struct cmd_check {
  */
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);
+/* For a verb that takes a command and no operands. ERR_USAGE. */
+MUST_CHECK int cmd_command_check(int argc, char **argv, char **command, struct err *err);
 /*
  * The options that make such a request, each as a word: those that differ from the defaults, whether set by argv or
  * by the environment, and all that may be repeated. Without operands and command.

@@ -111,11 +111,11 @@ static int files_bring(struct again *again, struct err *err)
                                           .needs_cwd = shards_have_relative(shards_of(s)),
                                           .handlers = &handlers,
                                           .context = again};
-    rc = node_stage(s->shell.node, &request, &again->files, err);
-    while (rc == 0 && !again->is_over && !shell_is_to_end(&s->shell)) {
-        node_flush(s->shell.node);
-        shell_turn(&s->shell);
-        node_look(s->shell.node);
+    rc = node_stage(shell_node(s->shell), &request, &again->files, err);
+    while (rc == 0 && !again->is_over && !shell_is_to_end(s->shell)) {
+        node_flush(shell_node(s->shell));
+        shell_turn(s->shell);
+        node_look(shell_node(s->shell));
     }
     node_unstage(again->files);
     if (rc == 0 && !again->is_over)

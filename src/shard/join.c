@@ -44,7 +44,7 @@ static int shards_prove(struct session *s, struct err *err)
     struct row_reader *reader;
     struct range_row row;
     struct failed_item_row aside;
-    int rc = range_reader_open(&reader, s->shell.store, RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, shell_store(s->shell), RANGES_BY_ITEM, err);
     if (rc)
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0)
@@ -52,7 +52,7 @@ static int shards_prove(struct session *s, struct err *err)
             break;
     row_reader_close(reader);
     if (rc == 0)
-        rc = failed_item_reader_open(&reader, s->shell.store, err);
+        rc = failed_item_reader_open(&reader, shell_store(s->shell), err);
     if (rc)
         return rc;
     while ((rc = failed_item_reader_next(reader, &aside, err)) > 0)
@@ -111,8 +111,8 @@ static int others_join(const struct joining *from, struct result_merge_stats *st
 static void join_note(void *context, const char *text)
 {
     const struct joining *joining = context;
-    if (joining->s->shell.log) /* muster results has no log */
-        log_add(joining->s->shell.log, LOG_WARN, "map", "%s", text);
+    if (shell_log(joining->s->shell)) /* muster results has no log */
+        log_add(shell_log(joining->s->shell), LOG_WARN, "map", "%s", text);
 }
 
 /*
@@ -131,9 +131,9 @@ static int join_placing(void *context, int fd, struct err *err)
     next.kind++;
     if (joining->takes_next)
         rc = others_join(&next, &stats, err);
-    if (rc || !s->shell.log)
+    if (rc || !shell_log(s->shell))
         return rc;
-    return output_identity_note(s->shell.run_dir, joining->kind, out_path, fd, err);
+    return output_identity_note(shell_run_dir(s->shell), joining->kind, out_path, fd, err);
 }
 
 /* True if the run itself put the file there, and was killed before it could record that. */
@@ -142,7 +142,8 @@ static bool may_replace(const struct joining *joining)
     const struct session *s = joining->s;
     const char *out_path = shards_of(s)->kinds[joining->kind].out_path;
     return s->request->overwrite ||
-           (s->shell.log && output_identity_is(s->shell.run_dir, joining->kind, out_path));
+           (shell_log(s->shell) &&
+            output_identity_is(shell_run_dir(s->shell), joining->kind, out_path));
 }
 
 static int records_join(const struct joining *joining, const struct shard_paths *paths,
@@ -159,7 +160,7 @@ static int records_join(const struct joining *joining, const struct shard_paths 
                                    .expect = paths->n_records,
                                    .force = may_replace(joining),
                                    .note = joining->is_dry ? NULL : join_note,
-                                   .stop = s->shell.merge_stop,
+                                   .stop = shell_merge_stop(s->shell),
                                    .placing = join_placing,
                                    .context = (void *)(uintptr_t)joining};
     struct file_merge_stats joined = {0};
@@ -185,7 +186,7 @@ static int torch_join(const struct joining *joining, const struct shard_paths *p
     opts.dry_run = joining->is_dry;
     opts.is_of_shares = true;
     opts.note = joining->is_dry ? NULL : join_note;
-    opts.stop = s->shell.merge_stop;
+    opts.stop = shell_merge_stop(s->shell);
     opts.placing = join_placing;
     opts.context = (void *)(uintptr_t)joining;
     int rc = torch_merge(&opts, paths->at, paths->len, shards_of(s)->kinds[joining->kind].out_path,
@@ -201,7 +202,7 @@ static int arrays_join(const struct joining *joining, const struct shard_paths *
     const struct array_merge_opts opts = {.rules = joining->rules,
                                           .force = may_replace(joining),
                                           .dry_run = joining->is_dry,
-                                          .stop = joining->s->shell.merge_stop,
+                                          .stop = shell_merge_stop(joining->s->shell),
                                           .placing = join_placing,
                                           .context = (void *)(uintptr_t)joining};
     return array_merge(&opts, kind->tensors, paths->at, paths->len, kind->out_path, n_bytes, err);
@@ -295,7 +296,7 @@ static int file_put(const char *from, const char *folder, bool overwrite, struct
 static int files_put(struct session *s, size_t kind, struct result_merge_stats *stats,
                      struct err *err)
 {
-    const char *run_dir = s->shell.run_dir;
+    const char *run_dir = shell_run_dir(s->shell);
     const char *folder = shards_of(s)->kinds[kind].out_path;
     struct shard_paths paths = {0};
     bool overwrite = s->request->overwrite || output_folder_is_begun(run_dir, kind);
@@ -307,7 +308,8 @@ static int files_put(struct session *s, size_t kind, struct result_merge_stats *
     if (rc == 0)
         rc = output_folder_begin(run_dir, kind, err);
     for (size_t i = 0; rc == 0 && i < paths.len; i++)
-        rc = file_put(paths.at[i], folder, overwrite, s->shell.merge_stop, &stats->bytes_out, err);
+        rc = file_put(paths.at[i], folder, overwrite, shell_merge_stop(s->shell), &stats->bytes_out,
+                      err);
     stats->n_results = paths.n_records;
     free(paths.at);
     return rc;
@@ -444,16 +446,17 @@ static int files_check(const struct session *s, struct err *err)
     for (uint64_t k = 0; k < shards_of(s)->n_shards; k++)
         for (size_t i = 0; rc == 0 && shards_of(s)->results[k].files && i < shards_of(s)->n_kinds;
              i++)
-            rc = run_check_named(s->shell.run_dir, shards_of(s)->results[k].files[i].path, err);
+            rc = run_check_named(shell_run_dir(s->shell), shards_of(s)->results[k].files[i].path,
+                                 err);
     return rc;
 }
 
 int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
                   struct result_merge_stats *stats, struct err *err)
 {
-    struct session s = {.request = request,
-                        .shell = {.store = store, .run_dir = (char *)(uintptr_t)store_dir(store)}};
+    struct session s = {.request = request, .shell = shell_new(&(struct shell_setup){0})};
     uint64_t n_results = 0;
+    shell_store_borrow(s.shell, store);
     int rc = shards_reopen(&s, are_there, err);
     if (rc == 0 && *are_there)
         rc = shard_rows_read(&s, err);
@@ -468,5 +471,6 @@ int shards_so_far(struct store *store, const struct map_request *request, bool *
     if (*are_there)
         stats->n_failed_items = shards_of(&s)->n_shards - n_results;
     shards_free(shards_of(&s));
+    shell_free(s.shell);
     return rc;
 }

@@ -254,7 +254,7 @@ static struct shard_kind kind_make(const char *name, const char *out_path,
 static char *also_path_new(const struct session *s, size_t index)
 {
     const char *path = also_path(s->request, index);
-    char *name = s->shell.run_dir ? output_path_new(path, s->shell.run_dir) : NULL;
+    char *name = shell_run_dir(s->shell) ? output_path_new(path, shell_run_dir(s->shell)) : NULL;
     return name ? name : xstrdup(path);
 }
 

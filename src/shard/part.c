@@ -67,7 +67,7 @@ static int known_read(struct session *s, bool *known, struct err *err)
     struct row_reader *reader;
     struct range_row row;
     struct failed_item_row aside;
-    int rc = range_reader_open(&reader, s->shell.store, RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, shell_store(s->shell), RANGES_BY_ITEM, err);
     while (rc == 0 && (rc = range_reader_next(reader, &row, err)) > 0) {
         for (uint64_t k = row.first; k < row.first + row.count && k < shards_of(s)->n_shards; k++)
             known[k] = true;
@@ -75,7 +75,7 @@ static int known_read(struct session *s, bool *known, struct err *err)
     }
     row_reader_close(reader);
     if (rc == 0)
-        rc = failed_item_reader_open(&reader, s->shell.store, err);
+        rc = failed_item_reader_open(&reader, shell_store(s->shell), err);
     if (rc)
         return rc;
     while ((rc = failed_item_reader_next(reader, &aside, err)) > 0)
@@ -95,13 +95,13 @@ static int result_take(struct session *s, const char *dir, const struct range_ro
     if (rc)
         return rc;
     buf_add_char(&line, '\n');
-    row.part = (uint32_t)store_next_part(s->shell.store);
+    row.part = (uint32_t)store_next_part(shell_store(s->shell));
     row.bytes = line.len;
-    cleanup_free char *path = xasprintf("%s/parts/%u.part", s->shell.run_dir, row.part);
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", shell_run_dir(s->shell), row.part);
     rc = file_replace(path, buf_str(&line), err);
     return rc ? rc
-              : store_commit(s->shell.store, &(struct store_batch){.ranges = &row, .n_ranges = 1},
-                             err);
+              : store_commit(shell_store(s->shell),
+                             &(struct store_batch){.ranges = &row, .n_ranges = 1}, err);
 }
 
 static int results_take(struct session *s, struct store *store, const char *dir, bool *known,
@@ -134,7 +134,7 @@ static int failed_take(struct session *s, struct store *store, bool *known, stru
     while ((rc = failed_item_reader_next(reader, &row, err)) > 0) {
         if (row.item >= shards_of(s)->n_shards || known[row.item])
             continue;
-        rc = store_commit(s->shell.store,
+        rc = store_commit(shell_store(s->shell),
                           &(struct store_batch){.failed_items = &row, .n_failed_items = 1}, err);
         if (rc)
             break;
@@ -199,7 +199,7 @@ int shards_take(struct session *s, bool *has_taken, struct err *err)
         struct err why = {0};
         rc = run_take(s, runs.at[i], known, &why);
         if (rc == ERR_DATA) { /* a run that was killed as it began, or whose ledger is damaged */
-            log_add(s->shell.log, LOG_WARN, "map", "--take passes over %s: %s", runs.at[i],
+            log_add(shell_log(s->shell), LOG_WARN, "map", "--take passes over %s: %s", runs.at[i],
                     why.text);
             rc = 0;
         }
@@ -207,7 +207,7 @@ int shards_take(struct session *s, bool *has_taken, struct err *err)
             *err = why;
     }
     if (rc == 0)
-        log_add(s->shell.log, LOG_INFO, "map", "the results of %zu runs are taken from %s",
+        log_add(shell_log(s->shell), LOG_INFO, "map", "the results of %zu runs are taken from %s",
                 runs.len, s->request->shards.take);
     env_list_release(&runs);
     return rc;
@@ -220,12 +220,12 @@ void shards_taken_drop(const struct session *s)
     struct err err = {0};
     if (!s->request->shards.take || folders_list(s->request->shards.take, &runs, &err) != 0)
         return;
-    cleanup_free char *own = path_join(s->shell.run_dir, "");
+    cleanup_free char *own = path_join(shell_run_dir(s->shell), "");
     for (size_t i = 0; i < runs.len; i++)
         for (size_t k = 0; k < countof(kept); k++) {
             cleanup_free char *path = path_join(runs.at[i], kept[k]);
             if (str_starts_with(str_of(path), str_of(own)) && remove_tree(path, &err) != 0)
-                log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
+                log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
         }
     env_list_release(&runs);
 }

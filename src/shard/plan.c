@@ -59,10 +59,10 @@ static int items_count(struct session *s, uint64_t *n_items, struct err *err)
 /* The name of the run's folder has the stamp, unless the user named the folder. */
 static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
 {
-    if (!s->shell.run_dir)
+    if (!shell_run_dir(s->shell))
         clock_stamp(out, clock_wall_ms());
-    else if (!run_stamp_read(s->shell.run_dir, out))
-        run_stamp_make(s->shell.run_dir, clock_wall_ms(), out);
+    else if (!run_stamp_read(shell_run_dir(s->shell), out))
+        run_stamp_make(shell_run_dir(s->shell), clock_wall_ms(), out);
 }
 
 /* True if there is one shard for each device, which then has the device's name. */
@@ -89,7 +89,7 @@ static int shards_size(struct session *s, struct shards *shards, struct err *err
     uint64_t wanted = s->request->shards.n_shards > 0 ? s->request->shards.n_shards : s->n_seats;
     shards->n_shards = MIN(wanted, shards->n_items);
     if (shards->n_shards < wanted)
-        log_add(s->shell.log, LOG_WARN, "map",
+        log_add(shell_log(s->shell), LOG_WARN, "map",
                 "%lu item%s make %lu shard%s, not %lu: none is empty", shards->n_items,
                 shards->n_items == 1 ? "" : "s", shards->n_shards, shards->n_shards == 1 ? "" : "s",
                 wanted);
@@ -108,15 +108,15 @@ static int facts_write(struct session *s, const struct shards *shards, struct er
     snprintf(count, sizeof(count), "%" PRIu64, shards->n_shards);
     for (uint64_t k = 0; shards->suffixes && k < shards->n_shards; k++)
         buf_addf(&suffixes, "%s%s", k > 0 ? "," : "", shards->suffixes[k]);
-    int rc = store_set(s->shell.store, "shard_run", shards->stamp, err);
+    int rc = store_set(shell_store(s->shell), "shard_run", shards->stamp, err);
     if (rc == 0)
-        rc = store_set(s->shell.store, "shard_items", items, err);
+        rc = store_set(shell_store(s->shell), "shard_items", items, err);
     if (rc == 0)
-        rc = store_set(s->shell.store, "shard_suffixes", buf_text(&suffixes), err);
+        rc = store_set(shell_store(s->shell), "shard_suffixes", buf_text(&suffixes), err);
     if (rc == 0)
-        rc = store_set(s->shell.store, "items", count,
+        rc = store_set(shell_store(s->shell), "items", count,
                        err); /* in the ledger, whose items are shards */
-    return rc ? rc : store_set(s->shell.store, "shards", count, err);
+    return rc ? rc : store_set(shell_store(s->shell), "shards", count, err);
 }
 
 static int facts_parse(const struct session *s, struct shards *shards, const char *items,
@@ -129,7 +129,7 @@ static int facts_parse(const struct session *s, struct shards *shards, const cha
         u64_parse(str_of(count), 1, MIN(shards->n_items, (uint64_t)SHARDS_MAX), &shards->n_shards,
                   NULL) != 0)
         return fail(err, ERR_DATA, "%s/run.db is damaged: the facts about its shards",
-                    s->shell.run_dir);
+                    shell_run_dir(s->shell));
     snprintf(shards->stamp, sizeof(shards->stamp), "%s", stamp);
     if (rest.len == 0)
         return 0;
@@ -138,7 +138,7 @@ static int facts_parse(const struct session *s, struct shards *shards, const cha
         shards->suffixes[n++] = xasprintf("%.*s", (int)suffix.len, suffix.at);
     return n == shards->n_shards ? 0
                                  : fail(err, ERR_DATA, "%s/run.db is damaged: its shards' suffixes",
-                                        s->shell.run_dir);
+                                        shell_run_dir(s->shell));
 }
 
 /* *is_there: the run has facts about shards. */
@@ -148,7 +148,7 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
     char *facts[countof(keys)] = {NULL};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < countof(keys); i++)
-        rc = store_get(s->shell.store, keys[i], &facts[i], err);
+        rc = store_get(shell_store(s->shell), keys[i], &facts[i], err);
     *is_there = rc == 0 && facts[1];
     if (*is_there)
         rc = facts_parse(s, shards, facts[0], facts[1], facts[2], facts[3], err);
@@ -160,9 +160,10 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
 /* Stores how the files are to be read; the muster that joins them may not have the request. */
 static int reading_write(struct session *s, const struct shards *shards, struct err *err)
 {
-    int rc =
-        store_set(s->shell.store, "shard_format", record_format_name(shards->kinds[0].format), err);
-    return rc ? rc : store_set(s->shell.store, "shard_union", shards->is_union ? "1" : "0", err);
+    int rc = store_set(shell_store(s->shell), "shard_format",
+                       record_format_name(shards->kinds[0].format), err);
+    return rc ? rc
+              : store_set(shell_store(s->shell), "shard_union", shards->is_union ? "1" : "0", err);
 }
 
 /* Reads how the files are to be read; in a run without these facts, their names say it. */
@@ -170,11 +171,12 @@ static int reading_read(struct session *s, struct shards *shards, struct err *er
 {
     cleanup_free char *format = NULL, *is_union = NULL;
     int value = FORMAT_AUTO;
-    int rc = store_get(s->shell.store, "shard_format", &format, err);
+    int rc = store_get(shell_store(s->shell), "shard_format", &format, err);
     if (rc == 0)
-        rc = store_get(s->shell.store, "shard_union", &is_union, err);
+        rc = store_get(shell_store(s->shell), "shard_union", &is_union, err);
     if (rc == 0 && format && choice_parse(str_of(format), record_formats, &value, NULL) != 0)
-        rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format", s->shell.run_dir);
+        rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format",
+                  shell_run_dir(s->shell));
     if (rc == 0 && format)
         shards->kinds[0].format = (enum record_format)value;
     shards->is_union = is_union && strcmp(is_union, "1") == 0;
@@ -275,16 +277,16 @@ int shards_begin(struct session *s, struct err *err)
     shards->extension = output_extension(s->request);
     shards->is_union = s->request->merge.is_union;
     shard_kinds_make(s, shards->extension, shards);
-    shards->input_dir = path_join(s->shell.run_dir, "shard-input");
-    shards->output_dir = path_join(s->shell.run_dir, "shard-output");
+    shards->input_dir = path_join(shell_run_dir(s->shell), "shard-input");
+    shards->output_dir = path_join(shell_run_dir(s->shell), "shard-output");
     int rc = s->is_resumed ? shards_resume(s, shards, &is_there, err) : 0;
     if (rc == 0 && !is_there)
         rc = shards_size(s, shards, err);
     if (rc == 0)
         rc = names_check(shards, err);
-    if (rc == 0 && !is_there && s->shell.store)
+    if (rc == 0 && !is_there && shell_store(s->shell))
         rc = facts_write(s, shards, err);
-    if (rc == 0 && s->shell.store)
+    if (rc == 0 && shell_store(s->shell))
         rc = reading_write(s, shards, err);
     if (rc == 0) {
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
@@ -348,7 +350,7 @@ static void file_add(const struct session *s, const struct shard_at *at, const c
     int digits = snprintf(NULL, 0, "%" PRIu64, shards_of(s)->n_shards - 1);
     if (at->folder) {
         buf_add_text(out, at->folder);
-        folder += strlen(s->shell.run_dir);
+        folder += strlen(shell_run_dir(s->shell));
     }
     buf_addf(out, "%s/shard_%0*" PRIu64 "%s", folder, digits, at->shard, extension);
 }
@@ -412,7 +414,7 @@ static void value_add(const struct session *s, const struct shard_at *at, enum p
         buf_add_text(out, shards->stamp);
         return;
     case PLACE_RUN_DIR:
-        buf_add_text(out, at->folder ? at->folder : s->shell.run_dir);
+        buf_add_text(out, at->folder ? at->folder : shell_run_dir(s->shell));
         return;
     case PLACE_ATTEMPT:
         buf_addf(out, "%u", at->number);
@@ -478,7 +480,7 @@ static void leaves_print(const struct session *s, const struct template_values *
 {
     for (size_t i = 0; i < shards_of(s)->n_kinds; i++) {
         const struct shard_kind *kind = &shards_of(s)->kinds[i];
-        cleanup_free char *named = output_path_new(kind->out_path, s->shell.run_dir);
+        cleanup_free char *named = output_path_new(kind->out_path, shell_run_dir(s->shell));
         if (!kind->glob)
             continue;
         cleanup_buf struct buf glob = BUF_INIT;

@@ -80,7 +80,7 @@ static void sharing_log(const struct worker *worker, bool is_shared)
         probe->told[probe->n_told] = 0;
     }
     if (probe->told[part] != 1 + is_shared)
-        log_add(s->shell.log, LOG_INFO, "host", "%s: %s", shard_host_name(worker),
+        log_add(shell_log(s->shell), LOG_INFO, "host", "%s: %s", shard_host_name(worker),
                 sharing_words[is_shared]);
     probe->told[part] = (uint8_t)(1 + is_shared);
 }
@@ -112,7 +112,7 @@ static void give_up(struct worker *worker, const struct err *why)
 {
     struct shard_worker *shard = shard_worker_of(worker);
     cleanup_buf struct buf name = BUF_INIT;
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     shard->err = *why;
     shard->takings[0].found.is_absent = why->code == ERR_DATA && why->sys == ENOENT;
     shard->rc = wrap(&shard->err, code_of(worker, why), "%s", shard_host_name(worker));
@@ -122,7 +122,7 @@ static void give_up(struct worker *worker, const struct err *why)
     }
     shard_name(shards_of(worker->session), shard->shard, &name);
     if (shard->rc == ERR_UNAVAILABLE)
-        log_add(worker->session->shell.log, LOG_WARN, "worker", "%s: %s is run again: %s",
+        log_add(shell_log(worker->session->shell), LOG_WARN, "worker", "%s: %s is run again: %s",
                 worker_label(worker), buf_text(&name), shard->err.text);
     if (shard->phase == SHARD_COLLECTING)
         shard_attempt_settle(worker);
@@ -163,7 +163,7 @@ static void on_staged(void *context, const char *folder)
 {
     struct worker *worker = context;
     struct shard_worker *shard = shard_worker_of(worker);
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     sharing_log(worker, folder == NULL);
     if (!folder) {
         node_unstage(steal_ptr(&shard->files));
@@ -178,7 +178,7 @@ static void on_staged(void *context, const char *folder)
 static void on_ready(void *context, int64_t since_ns)
 {
     struct worker *worker = context;
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     shard_worker_of(worker)->since_ns = since_ns;
     shard_attempt_start(worker);
 }
@@ -255,7 +255,7 @@ static void on_found(void *context, const struct left_file *files, size_t n_file
     struct shard_worker *shard = shard_worker_of(worker);
     bool is_good = n_files == shard->n_takings;
     struct err err = {0};
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     for (size_t i = 0; is_good && i < n_files; i++)
         is_good = shard_found_take(shards_of(worker->session), shard->shard, i,
                                    &shard->takings[i].collect.left, shard_host_name(worker),
@@ -305,7 +305,7 @@ bool shard_transfer_begin(struct worker *worker)
                                           .handlers = &handlers,
                                           .context = worker};
     if (rc == 0)
-        rc = node_stage(s->shell.node, &request, &shard->files, &err);
+        rc = node_stage(shell_node(s->shell), &request, &shard->files, &err);
     if (rc == 0 && !shard->files)
         return false;
     shard->phase = SHARD_STAGING;
@@ -346,12 +346,12 @@ static void host_ask(struct session *s, const struct seat *seat, const struct sh
                                           .context = answer};
     struct node_files *files = NULL;
     struct err err = {0};
-    if (node_stage(s->shell.node, &request, &files, &err) != 0)
+    if (node_stage(shell_node(s->shell), &request, &files, &err) != 0)
         on_no_answer(answer, &err);
-    while (!answer->is_there && !shell_is_to_end(&s->shell)) {
-        node_flush(s->shell.node);
-        shell_turn(&s->shell);
-        node_look(s->shell.node);
+    while (!answer->is_there && !shell_is_to_end(s->shell)) {
+        node_flush(shell_node(s->shell));
+        shell_turn(s->shell);
+        node_look(shell_node(s->shell));
     }
     node_unstage(files);
 }
@@ -362,7 +362,7 @@ void shards_print_sharing(struct session *s)
     const struct allocation *a = &s->allocation;
     struct shard_probe probe = {0};
     struct err err = {0};
-    cleanup_free char *folder = xstrdup(s->shell.run_dir);
+    cleanup_free char *folder = xstrdup(shell_run_dir(s->shell));
     while (a->n_hosts > 1 && !folder_exists(folder)) {
         char *parent = path_dirname(folder);
         free(folder);

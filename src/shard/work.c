@@ -178,7 +178,8 @@ static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
     if (!worker || w->in_flight == 0)
         return;
     struct shard_progress now = shard_progress_of(worker);
-    uint64_t age_ms = s->shell.now_ms - MIN(s->shell.now_ms, worker->busy.started_us / 1000);
+    uint64_t age_ms =
+        shell_last_now(s->shell) - MIN(shell_last_now(s->shell), worker->busy.started_us / 1000);
     w->items_per_s =
         age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
     w->done += now.items_done;
@@ -227,7 +228,7 @@ static void files_drop(struct session *s)
     const char *const folders[] = {shards_of(s)->input_dir, shards_of(s)->output_dir};
     for (size_t i = 0; i < countof(folders); i++)
         if (remove_tree(folders[i], &err) != 0)
-            log_add(s->shell.log, LOG_WARN, "map", "%s", err.text);
+            log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
     shards_taken_drop(s);
 }
 

@@ -150,11 +150,11 @@ void shard_attempt_start(struct worker *worker)
     struct shard_worker *shard = shard_worker_of(worker);
     cleanup_buf struct buf command = BUF_INIT;
     shard->phase = SHARD_RUNNING;
-    shard->started_ms = worker->session->shell.now_ms;
+    shard->started_ms = shell_last_now(worker->session->shell);
     if (!shard->files) /* else it is the host's time */
         shard->since_ns = clock_file_ns();
     shard_command_format(command_of(worker), &command);
-    log_add(worker->session->shell.log, LOG_DEBUG, "worker", "%s: shard %lu runs %s",
+    log_add(shell_log(worker->session->shell), LOG_DEBUG, "worker", "%s: shard %lu runs %s",
             worker_label(worker), shard->shard, buf_text(&command));
     worker_start(worker, shard->batch);
 }
@@ -163,7 +163,7 @@ static void on_prepared(void *context)
 {
     struct worker *worker = context;
     struct shard_worker *shard = shard_worker_of(worker);
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     shard->phase = SHARD_RUNNING;
     if (worker->was_ended)
         worker_over(worker);
@@ -211,11 +211,11 @@ static void give(struct worker *worker, const struct feed_action *a)
     shard_attempt_fill(worker, NULL);
     if (shards_of(s)->uses & 1u << PLACE_INPUT)
         shard->input_path = xstrdup(value(shard, PLACE_INPUT));
-    shell_now(&s->shell);
+    shell_now(s->shell);
     worker->busy.started_us = clock_now_ns() / 1000;
     worker_first_result(worker); /* muster cannot see when the model is loaded */
     worker_sent(worker, 1);
-    background_open(&shard->background, &s->shell.loop, worker);
+    background_open(&shard->background, shell_uv_loop(s->shell), worker);
     worker->open_handles++;
     background_start(&shard->background, prepare_run, on_prepared);
 }
@@ -286,7 +286,7 @@ static void collect_run(void *context)
 
 void shard_attempt_settle(struct worker *worker)
 {
-    shell_now(&worker->session->shell);
+    shell_now(worker->session->shell);
     shard_worker_of(worker)->phase = SHARD_SETTLED;
     worker_over(worker);
 }
@@ -304,7 +304,7 @@ static void work_describe(const struct worker *worker, struct buf *out)
     buf_add_text(out, "\"device\":");
     buf_add_json(out, str_of(worker_label(worker)));
     buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
-             (double)(worker->session->shell.now_ms - shard->started_ms) / 1000.0);
+             (double)(shell_last_now(worker->session->shell) - shard->started_ms) / 1000.0);
     if (progress.seen > 0)
         buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
                  progress.seen);
@@ -407,7 +407,7 @@ static bool is_refused(struct worker *worker, char how[END_TEXT_BYTES])
 {
     struct shard_worker *shard = shard_worker_of(worker);
     if (shard->rc == ERR_STOPPED) /* the next attempt would meet the same full disk */
-        shell_abort(&worker->session->shell, &shard->err);
+        shell_abort(worker->session->shell, &shard->err);
     for (size_t i = 0; i < shard->n_takings; i++)
         shards_of(worker->session)->n_unnamed += shard->takings[i].found.is_absent;
     if (shard->rc) {
@@ -482,14 +482,14 @@ static void judge(struct worker *worker, char how[END_TEXT_BYTES])
     cleanup_buf struct buf work = BUF_INIT;
     describe(worker, &work);
     if (result_give(worker, how)) {
-        log_add(s->shell.log, LOG_INFO, "worker", "%s is done%s", worker_label(worker),
+        log_add(shell_log(s->shell), LOG_INFO, "worker", "%s is done%s", worker_label(worker),
                 buf_text(&work));
         return;
     }
     snprintf(s->outcome.last_words, sizeof(s->outcome.last_words), "%.*s",
              (int)sizeof(s->outcome.last_words) - 1, how);
     session_record(s, "died", worker->seat, s->outcome.last_words);
-    log_add(s->shell.log, LOG_WARN, "worker", "%s failed%s: %s", worker_label(worker),
+    log_add(shell_log(s->shell), LOG_WARN, "worker", "%s failed%s: %s", worker_label(worker),
             buf_text(&work), how);
 }
 

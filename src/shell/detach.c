@@ -9,7 +9,7 @@
 
 #include "base/fs.h"
 #include "base/talk.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 /*
  * The child continues in a session of its own. The parent waits until the child is ready (a byte in the

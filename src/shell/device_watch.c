@@ -7,7 +7,7 @@
 #include "base/xalloc.h"
 #include "core/memory.h"
 #include "proc/guard.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 enum {
     SAMPLE_EVERY_MS = 1000

@@ -4,7 +4,7 @@
  * cleared while a line is printed.
  */
 #include "proc/logfile.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 #include "ui/progress.h"
 
 static void lines_show(void *context, struct str lines)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fs.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 /* The needs of a run with one worker, with some reserve. */
 enum {

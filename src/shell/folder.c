@@ -10,7 +10,7 @@
 #include "base/fs.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 #include "store/runs.h"
 
 static int run_folder_refused(struct err *err)
@@ -57,11 +57,42 @@ int shell_folder_take(struct shell *shell, const struct folder_wish *r, struct e
         shell->folder.is_made = rc == 0;
         shell->folder.stays = path_absolute(root);
     }
-    if (rc == 0) {
-        shell->run_id = xstrdup(path_basename(shell->run_dir));
-    } else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
+    if (rc == 0)
+        shell_run_id_set(shell, path_basename(shell->run_dir));
+    else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
         rc = run_folder_refused(err);
     return rc;
+}
+
+void shell_folder_name(struct shell *shell, char *run_dir)
+{
+    free(shell->run_dir);
+    shell->run_dir = run_dir;
+    shell_run_id_set(shell, path_basename(run_dir));
+}
+
+int shell_store_open(struct shell *shell, enum store_mode mode, struct err *err)
+{
+    int rc = store_open(&shell->store, shell->run_dir, mode, err);
+    if (mode == STORE_PEEK)
+        return rc;
+    if (rc == 0)
+        shell->folder.is_made = mode == STORE_CREATE;
+    else if (shell->folder.was_empty)
+        /* The files there now were made by this process, unless another muster has the run. */
+        shell->folder.is_made = rc == ERR_STOPPED || rc == ERR_SYS;
+    return rc;
+}
+
+void shell_store_borrow(struct shell *shell, struct store *store)
+{
+    shell_folder_name(shell, xstrdup(store_dir(store)));
+    shell->store = store;
+}
+
+void shell_store_close(struct shell *shell)
+{
+    store_close(steal_ptr(&shell->store));
 }
 
 /*
@@ -92,12 +123,14 @@ static void traces_remove(const char *run_dir, bool was_empty)
     }
 }
 
-void shell_folder_unmake(const char *run_dir, const struct folder_traces *traces)
+void shell_folder_unmake(const struct shell *shell)
 {
-    const char *stays = traces->stays;
+    const char *run_dir = shell->run_dir, *stays = shell->folder.stays;
     struct err err = {0};
+    if (!shell->folder.is_made)
+        return;
     if (strcmp(run_dir, stays) == 0) {
-        traces_remove(run_dir, traces->was_empty);
+        traces_remove(run_dir, shell->folder.was_empty);
         return;
     }
     if (remove_tree(run_dir, &err) != 0)

@@ -8,7 +8,7 @@
 #include "shell/device_watch.h"
 #include "shell/host_ask.h"
 #include "shell/local_ask.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 struct grow {
     struct shell *shell;

@@ -8,7 +8,7 @@
 
 #include "base/fs.h"
 #include "base/talk.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 /* Signals that this process ignores must not be ignored by another program: its pipes would not end with
  * their readers. */
@@ -49,6 +49,11 @@ static void hook_run(const char *command, struct str input)
         waitpid(pid, NULL, 0);
     else
         talk("--on-finish: %s", errno_text(rc));
+}
+
+struct buf *shell_hook_input(struct shell *shell)
+{
+    return shell->hook.command ? &shell->hook.input : NULL;
 }
 
 void shell_hook_run(struct shell *shell)

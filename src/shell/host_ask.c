@@ -7,10 +7,9 @@
 #include "base/this_host.h"
 #include "base/xalloc.h"
 #include "shell/host_link.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 enum {
-    SCRATCH_BYTES = 256 * 1024,
     GRACE_MS = 2000 /* for the verb, if it is ended */
 };
 
@@ -35,7 +34,7 @@ struct asked_host {
 };
 
 struct host_ask {
-    struct shell shell;
+    struct shell *shell;
     struct allocation_wish wish;
     uint64_t answer_limit_ms; /* of each host, from its start, without the verb's own */
     struct host_list list;
@@ -43,12 +42,11 @@ struct host_ask {
     struct asked_host *at; /* [list.len] */
     struct host_answer *answers;
     const struct host_question *question;
-    char *scratch;
 };
 
 static struct node *node_of(const struct asked_host *h)
 {
-    return h->link.host->is_local ? h->ask->shell.machines.local : h->link.node;
+    return h->link.host->is_local ? h->ask->shell->machines.local : h->link.node;
 }
 
 static void done(struct asked_host *h, const struct err *why)
@@ -189,7 +187,7 @@ static void words_make(const struct asked_host *h, struct env_list *words)
 {
     const struct host_question *question = h->ask->question;
     const char *gpus = h->link.host->gpus ? h->link.host->gpus : question->gpus;
-    env_list_add(words, xstrdup(h->link.host->is_local ? h->ask->shell.self_path : AGENT_PROGRAM));
+    env_list_add(words, xstrdup(h->link.host->is_local ? h->ask->shell->self_path : AGENT_PROGRAM));
     env_list_add_words(words, question->words);
     if (gpus) {
         env_list_add(words, xstrdup("-g"));
@@ -303,7 +301,7 @@ static void answers_take(struct host_ask *ask)
 
 static int end_status(const struct host_ask *ask)
 {
-    return ask->shell.end.signal ? 128 + ask->shell.end.signal : 0;
+    return ask->shell->end.signal ? 128 + ask->shell->end.signal : 0;
 }
 
 int host_ask(struct host_ask *ask, const struct host_question *question)
@@ -311,8 +309,8 @@ int host_ask(struct host_ask *ask, const struct host_question *question)
     ask->question = question;
     for (size_t i = 0; i < ask->list.len; i++)
         answer_reset(&ask->at[i]);
-    while (hosts_step(ask) > 0 && !shell_is_to_end(&ask->shell))
-        shell_turn(&ask->shell);
+    while (hosts_step(ask) > 0 && !shell_is_to_end(ask->shell))
+        shell_turn(ask->shell);
     answers_take(ask);
     return end_status(ask);
 }
@@ -320,8 +318,8 @@ int host_ask(struct host_ask *ask, const struct host_question *question)
 int host_ask_pause(struct host_ask *ask, uint64_t pause_ms)
 {
     uint64_t until_ms = clock_now_ms() + pause_ms;
-    while (clock_now_ms() < until_ms && !shell_is_to_end(&ask->shell))
-        shell_turn(&ask->shell);
+    while (clock_now_ms() < until_ms && !shell_is_to_end(ask->shell))
+        shell_turn(ask->shell);
     return end_status(ask);
 }
 
@@ -399,7 +397,7 @@ static int links_open(struct host_ask *ask, struct err *err)
                                      .handlers = &link_handlers,
                                      .context = h};
         if (!h->link.host->is_local)
-            rc = host_link_open(&ask->shell, &ask->list.job, &ask->wish, &h->link, err);
+            rc = host_link_open(ask->shell, &ask->list.job, &ask->wish, &h->link, err);
     }
     return rc;
 }
@@ -407,13 +405,9 @@ static int links_open(struct host_ask *ask, struct err *err)
 int host_ask_open(const struct host_ask_opts *opts, struct host_ask **out, struct err *err)
 {
     struct host_ask *ask = *out = xcalloc(1, sizeof(*ask));
-    ask->shell = (struct shell){.verb = &ask_shell,
-                                .context = ask,
-                                .log = opts->log,
-                                .self_path = opts->self_path,
-                                .signals = {.front_fd = -1}};
+    ask->shell = shell_new(&(struct shell_setup){
+        .verb = &ask_shell, .context = ask, .log = opts->log, .self_path = opts->self_path});
     ask->bundles.self_path = opts->self_path;
-    ask->scratch = xmalloc(SCRATCH_BYTES);
     ask->wish = *opts->wish;
     ask->wish.without_devices = true;
     ask->wish.gpus = WISH_NO_DEVICES;
@@ -421,13 +415,13 @@ int host_ask_open(const struct host_ask_opts *opts, struct host_ask **out, struc
     ask->wish.host_timeout_ms = 2 * ask->answer_limit_ms; /* of the link: a look ends before */
     int rc = host_list_parse(ask->wish.hosts, &ask->list, err);
     if (rc == 0)
-        rc = shell_begin_bare(&ask->shell, (struct str){ask->scratch, SCRATCH_BYTES}, err);
+        rc = shell_begin_bare(ask->shell, err);
     if (rc == 0)
         rc = links_open(ask, err);
     if (rc)
         return rc;
-    shell_files_allow(&ask->shell, (uint32_t)ask->list.len);
-    return shell_loop_begin(&ask->shell, err);
+    shell_files_allow(ask->shell, (uint32_t)ask->list.len);
+    return shell_loop_begin(ask->shell, err);
 }
 
 static bool is_anything_left(const struct host_ask *ask)
@@ -454,7 +448,7 @@ static void hosts_end(struct host_ask *ask)
             was_ended = true;
             remotes_each(ask, visit_end);
         }
-        shell_turn(&ask->shell);
+        shell_turn(ask->shell);
     }
 }
 
@@ -469,11 +463,11 @@ void host_ask_close(struct host_ask *ask)
         buf_release(&ask->at[i].answer.out);
         buf_release(&ask->at[i].answer.said);
     }
-    shell_close(&ask->shell);
+    shell_close(ask->shell);
+    shell_free(ask->shell);
     host_list_release(&ask->list);
     bundles_release(&ask->bundles);
     free(ask->at);
     free(ask->answers);
-    free(ask->scratch);
     free(ask);
 }

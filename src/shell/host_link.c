@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "node/launcher.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 #include "version.h"
 
 static int take_fill(const struct shell *shell, const struct allocation_wish *wish,

@@ -18,7 +18,7 @@ struct hosts;
  * ERR_UNAVAILABLE, ERR_USAGE.
  */
 MUST_CHECK int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
-                                struct allocation *allocation, struct str scratch, struct err *err);
+                                struct allocation *allocation, struct err *err);
 /* How a host fares. */
 struct host_view {
     /* State: "up"; "away", lost and asked for again; "missing", asked for and never had; "draining", "left", given

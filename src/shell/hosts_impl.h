@@ -16,7 +16,7 @@
 #include "shell/host_link.h"
 #include "shell/hosts.h"
 #include "shell/local_ask.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 enum {
     GROW_EVERY_MS = 5000,

@@ -199,7 +199,7 @@ static int jobs_show(const struct host_list *list, const char *args, struct err 
 }
 
 static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
-                       struct allocation *allocation, struct str scratch, struct err *err)
+                       struct allocation *allocation, struct err *err)
 {
     struct hosts *hosts = hosts_new(shell, wish, allocation);
     struct host_list list;
@@ -221,7 +221,7 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
     if (rc == 0 && !shell->phase.has_loop)
         rc = shell_loop_open(shell, err);
     if (rc == 0)
-        rc = shell_node_open(shell, scratch, err);
+        rc = shell_node_open(shell, err);
     if (rc == 0)
         rc = shell_loop_begin(shell, err);
     if (rc == 0)
@@ -241,7 +241,7 @@ static void other_nodes_note(struct shell *shell)
 }
 
 int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
-                     struct allocation *allocation, struct str scratch, struct err *err)
+                     struct allocation *allocation, struct err *err)
 {
     const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
     int rc = allocation_wish_check(wish, err);
@@ -249,7 +249,7 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
         return rc;
     if (!wish->hosts)
         other_nodes_note(shell);
-    rc = wish->hosts ? hosts_begin(shell, wish, allocation, scratch, err)
+    rc = wish->hosts ? hosts_begin(shell, wish, allocation, err)
                      : allocation_take(allocation, wish, &holder, err);
     if (rc == 0)
         allocation_spare(allocation);

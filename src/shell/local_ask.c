@@ -2,7 +2,7 @@
 #include "shell/local_ask.h"
 
 #include "base/cleanup.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 enum {
     ANSWER_MAX_BYTES = 4 << 20,

@@ -6,7 +6,7 @@
 #include "proc/front.h"
 #include "proc/logfile.h"
 #include "shell/hosts.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 enum {
     TICK_MS = 100,
@@ -38,6 +38,16 @@ void shell_abort(struct shell *shell, const struct err *why)
 bool shell_is_to_end(const struct shell *shell)
 {
     return shell->end.signal || shell->end.is_at_once || shell->end.err.code;
+}
+
+int shell_outcome(const struct shell *shell, struct err *err)
+{
+    const struct shell_end *end = &shell->end;
+    if (end->signal)
+        return 128 + end->signal;
+    if (end->err.code)
+        *err = end->err;
+    return end->err.code;
 }
 
 static void limit_check(struct shell *shell)
@@ -101,16 +111,21 @@ int shell_loop_open(struct shell *shell, struct err *err)
     return 0;
 }
 
-int shell_begin_bare(struct shell *shell, struct str scratch, struct err *err)
+int shell_front_begin(struct shell *shell, struct err *err)
+{
+    return front_begin(&shell->signals.front_fd, &shell->signals.more, err);
+}
+
+int shell_begin_bare(struct shell *shell, struct err *err)
 {
     int rc = shell_files_check(err);
     if (rc == 0)
         rc = shell_guard_find(shell, err);
     if (rc == 0)
-        rc = front_begin(&shell->signals.front_fd, &shell->signals.more, err);
+        rc = shell_front_begin(shell, err);
     if (rc == 0)
         rc = shell_loop_open(shell, err);
-    return rc ? rc : shell_node_open(shell, scratch, err);
+    return rc ? rc : shell_node_open(shell, err);
 }
 
 int shell_loop_begin(struct shell *shell, struct err *err)

@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "shell/hosts.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 #include "store/order_answer.h"
 
 enum {

@@ -8,6 +8,7 @@
  *   hook.c     --on-finish                     orders.c   orders to a run that goes on
  *   detach.c   --detach                        files.c    the limit on open files
  *   workers.c  the node, the reaper, the keeper display.c  the terminal
+ *   state.c    what the shell knows            shell_impl.h  its state, for this folder alone
  *   device_watch.h  samples and losses of devices  hosts.h  other machines
  *   host_ask.h  a look at other machines       local_ask.h  a command here that is asked something
  */
@@ -20,7 +21,6 @@
 #include "base/stop.h"
 #include "node/allocation.h"
 #include "node/node.h"
-#include "proc/keeper.h"
 #include "shell/claim.h"
 #include "store/orders.h"
 #include "store/store.h"
@@ -48,34 +48,6 @@ struct shell_verb {
     int (*order)(void *context, struct str line, struct buf *told, struct err *err);
 };
 
-enum {
-    ANSWERS_KEPT = 16
-};
-
-/* To an order that was taken. */
-struct given_answer {
-    char order[ORDER_NAME_MAX];
-    bool is_refused;
-    struct err why;
-    char *told; /* NULL: nothing */
-};
-
-/* Whether a signal came to this process, or to its front (proc/front.h). */
-enum signal_way {
-    SIGNAL_DIRECT,
-    SIGNAL_HANDED_ON,
-    SIGNAL_WAYS
-};
-
-struct shell_signals {
-    uv_signal_t handles[8];
-    size_t n_handles;
-    sigset_t more; /* heard as well; all zero: none */
-    int front_fd;  /* from which signals of the front come; -1: there is no front */
-    uv_poll_t front_poll;
-    unsigned n_ends[SIGNAL_WAYS];
-};
-
 /* Why the run ends before its work is done. */
 struct shell_end {
     int signal;      /* such as INT: the status is 128 + n */
@@ -85,76 +57,80 @@ struct shell_end {
     bool is_at_once; /* by muster stop --now */
 };
 
-/* What to undo if the run cannot begin. */
-struct folder_traces {
-    bool is_made;   /* the folder was made by this process, so no other can use it */
-    char *stays;    /* the nearest folder that existed before */
-    bool was_empty; /* with --run-dir: the folder was empty or did not exist */
-};
-
-struct console;
-struct progress;
-struct shell_display {
-    bool is_quiet, has_color, is_tty;
-    struct console *console;   /* lines of workers */
-    struct progress *progress; /* NULL when quiet */
-};
-
-struct shell {
+/* All is borrowed until shell_free. */
+struct shell_setup {
     const struct shell_verb *verb;
     void *context;
     struct log *log;
     const char *self_path;
-    char **argv;
-    int argc;
-    struct shell_display display;
-
-    char *run_dir, *run_id; /* NULL: the run has no folder */
-    struct folder_traces folder;
-    struct store *store;
-    const struct output_claim *claim;
-
-    uv_loop_t loop;
-    struct {
-        bool has_loop, has_begun;
-        bool is_verb_away; /* the loop turns for the hosts alone: the verb is not called */
-    } phase;
-    uv_timer_t tick_timer;
-    uv_prepare_t prepare;
-    struct shell_signals signals;
-    uint64_t now_ms, begin_ms, limit_ms; /* limit_ms: for the whole run; 0: none */
-    struct shell_end end;
-    struct stop merge_stop; /* requests to stop while the output is made */
-    bool is_settled; /* the output is in place, so signals and limits no longer end the run */
-
-    char *guard_path;
-    struct node *node; /* all machines */
-    struct {
-        struct node *local;         /* this machine */
-        struct hosts *hosts;        /* NULL: this machine alone */
-        struct device_watch *watch; /* NULL: none */
-        uint64_t sample_every_ms;   /* of the devices; 0: a second */
-    } machines;
-    struct reaper *reaper;
-    struct keeper keeper;
-    struct {
-        struct given_answer answers[ANSWERS_KEPT]; /* to the last orders, in a ring */
-        size_t n_answers;
-        char left[ORDER_NAME_MAX]; /* the newest that could not be removed; it was logged */
-    } orders;
-    struct {
-        const char *command; /* of --on-finish; NULL: none */
-        struct buf input;    /* the summary as JSON */
-    } hook;
+    const struct output_claim *claim; /* NULL: none */
+    const char *on_finish;            /* NULL: no command */
+    sigset_t more_signals;            /* heard as well; all zero: none */
+    uint64_t limit_ms;                /* for the whole run; 0: none */
+    uint64_t sample_every_ms;         /* of the devices; 0: a second */
+    bool is_quiet, has_color;
+    struct str scratch; /* for one read at a time; empty: the shell makes its own */
 };
+
+struct shell;
+
+/* ---- state.c: what the shell knows, for its verb ---- */
+
+struct shell *shell_new(const struct shell_setup *setup);
+/* After shell_close. NULL: nothing happens. */
+void shell_free(struct shell *shell);
+const char *shell_verb_name(const struct shell *shell);
+struct log *shell_log(const struct shell *shell);
+const char *shell_self_path(const struct shell *shell);
+/* NULL before the folder is known, and for a run that has none. */
+const char *shell_run_dir(const struct shell *shell);
+const char *shell_run_id(const struct shell *shell);
+/* For a run whose folder is another process's. */
+void shell_run_id_set(struct shell *shell, const char *run_id);
+/* NULL: not opened, or closed. */
+struct store *shell_store(const struct shell *shell);
+struct node *shell_node(const struct shell *shell);   /* all machines */
+struct hosts *shell_hosts(const struct shell *shell); /* NULL: this machine alone */
+struct reaper *shell_reaper(const struct shell *shell);
+uv_loop_t *shell_uv_loop(struct shell *shell);
+struct console *shell_console(const struct shell *shell);   /* lines of workers */
+struct progress *shell_progress(const struct shell *shell); /* NULL when quiet */
+bool shell_is_quiet(const struct shell *shell);
+/* From now on nothing is shown. */
+void shell_hush(struct shell *shell);
+uint64_t shell_begin_ms(const struct shell *shell);
+/* What shell_now() returned last. */
+uint64_t shell_last_now(const struct shell *shell);
+const struct shell_end *shell_end(const struct shell *shell);
+/* Notes why the run ends; the verb ends its workers. */
+void shell_end_by_signal(struct shell *shell, int signal);
+/* The first error counts. */
+void shell_end_by_error(struct shell *shell, const struct err *why);
+/* The exit status of a run that ends for a reason of the verb's own. */
+void shell_end_with(struct shell *shell, int status);
+/* Between begin and end the output is made, which looks for requests to stop. */
+void shell_merge_begin(struct shell *shell, struct stop stop);
+struct stop shell_merge_stop(const struct shell *shell);
+void shell_merge_end(struct shell *shell);
+/* The output is in place: signals and limits no longer end the run. */
+void shell_settle(struct shell *shell);
+bool shell_is_settled(const struct shell *shell);
+/* While the verb is away the loop turns for the hosts alone, and the verb is not called. */
+void shell_verb_leave(struct shell *shell);
+void shell_verb_return(struct shell *shell);
+bool shell_verb_is_away(const struct shell *shell);
+/* From now on there is no limit for the whole run. */
+void shell_limit_drop(struct shell *shell);
 
 /* ---- loop.c ---- */
 
 /* Monotonic, and never smaller than before. */
 uint64_t shell_now(struct shell *shell);
 MUST_CHECK int shell_loop_open(struct shell *shell, struct err *err);
+/* In the process that does the work: this one, or a fork of it (proc/front.h). */
+MUST_CHECK int shell_front_begin(struct shell *shell, struct err *err);
 /* Prepares a process that has no devices yet: guard, front, loop and node, in this order. */
-MUST_CHECK int shell_begin_bare(struct shell *shell, struct str scratch, struct err *err);
+MUST_CHECK int shell_begin_bare(struct shell *shell, struct err *err);
 /* Handles signals, and calls tick, from now on. */
 MUST_CHECK int shell_loop_begin(struct shell *shell, struct err *err);
 /* One turn of the loop: waits for events, and handles them. */
@@ -165,6 +141,8 @@ void shell_loop_close(struct shell *shell);
 void shell_stop(struct shell *shell, bool now);
 /* Gives the run up because muster itself cannot go on (disk full, input gone). */
 void shell_abort(struct shell *shell, const struct err *why);
+/* As a verb returns it: 128 + the signal that ended the run, or its error, which is copied into err; 0: neither. */
+MUST_CHECK int shell_outcome(const struct shell *shell, struct err *err);
 /* True if a signal, an order to stop at once, a limit or an error ends the run. */
 bool shell_is_to_end(const struct shell *shell);
 
@@ -172,11 +150,11 @@ bool shell_is_to_end(const struct shell *shell);
 
 /* ERR_UNAVAILABLE if muster's own programs cannot be found. */
 MUST_CHECK int shell_guard_find(struct shell *shell, struct err *err);
-/* shell->node; `scratch` is for one read at a time and stays until shell_close. */
-MUST_CHECK int shell_node_open(struct shell *shell, struct str scratch, struct err *err);
+/* Makes the node. */
+MUST_CHECK int shell_node_open(struct shell *shell, struct err *err);
 /* Prepares a run without a folder: devices, node and loop. */
 MUST_CHECK int shell_begin(struct shell *shell, const struct allocation_wish *wish,
-                           struct allocation *allocation, struct str scratch, struct err *err);
+                           struct allocation *allocation, struct err *err);
 /*
  * Waits for the workers of the run's last session, which guards end if muster was killed: two sessions must not share a
  * device. ERR_UNAVAILABLE if a process does not end.
@@ -190,12 +168,12 @@ void shell_keeper_start(struct shell *shell, const struct allocation *allocation
 void shell_keeper_renew(struct shell *shell, const struct allocation *allocation);
 /* Call it when all workers have ended: ends any process that they left. */
 void shell_reap(struct shell *shell);
-/* Releases everything but run_dir and run_id; harmless if nothing was opened. */
+/* Releases everything but what shell_free does; harmless if nothing was opened. */
 void shell_close(struct shell *shell);
 
 /* ---- display.c ---- */
 
-/* shell->display.console and, unless quiet, shell->display.progress. */
+/* Makes the console and, unless quiet, the progress display. */
 void shell_display_open(struct shell *shell);
 /* Clears the progress display, so that the summary can be printed. */
 void shell_progress_end(struct shell *shell);
@@ -243,17 +221,25 @@ struct folder_wish {
     const char *resume_dir, *run_dir,
         *runs_dir; /* the first that is not NULL counts; all NULL: below the default runs_dir */
 };
-/* Makes the folder, and sets shell->run_dir and run_id. */
+/* Makes the folder, and sets run_dir and run_id. */
 MUST_CHECK int shell_folder_take(struct shell *shell, const struct folder_wish *wish,
                                  struct err *err);
-/* Removes the traces of a run that could not begin. Its store must be closed. */
-void shell_folder_unmake(const char *run_dir, const struct folder_traces *traces);
+/* Sets run_dir, which the shell owns from now on, and run_id. The folder need not exist. */
+void shell_folder_name(struct shell *shell, char *run_dir);
+/* Takes the run's lock. Before that, no file in the folder may be changed. */
+MUST_CHECK int shell_store_open(struct shell *shell, enum store_mode mode, struct err *err);
+/* Instead: a store that somebody else opened, and closes; run_dir is its folder. */
+void shell_store_borrow(struct shell *shell, struct store *store);
+void shell_store_close(struct shell *shell);
+/* Of a run that could not begin: removes its traces, if this process made them. Its store must be closed. */
+void shell_folder_unmake(const struct shell *shell);
 
 /* ---- hook.c ---- */
 
+/* For the summary as JSON; NULL: there is no command of --on-finish. */
+struct buf *shell_hook_input(struct shell *shell);
 /*
- * Runs the user's command of --on-finish by sh, with hook.input, if there is any, on its standard input, and waits for
- * its end. Called when the run has released its folder, its devices and its output, so that the command may start
+ * Runs the user's command of --on-finish by sh, if there is a summary, on its standard input, and waits for its end. Called when the run has released its folder, its devices and its output, so that the command may start
  * another run or resume this one. Failures are reported on stderr.
  */
 void shell_hook_run(struct shell *shell);

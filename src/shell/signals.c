@@ -10,7 +10,7 @@
 #include "node/local.h"
 #include "proc/front.h"
 #include "proc/guard.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 
 void shell_end_stopped(struct shell *shell, bool now)
 {

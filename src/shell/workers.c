@@ -14,7 +14,11 @@
 #include "proc/guard.h"
 #include "proc/orphans.h"
 #include "shell/hosts.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
+
+enum {
+    SCRATCH_BYTES = 256 * 1024
+};
 
 int shell_guard_find(struct shell *shell, struct err *err)
 {
@@ -29,33 +33,35 @@ int shell_guard_find(struct shell *shell, struct err *err)
     return 0;
 }
 
-int shell_node_open(struct shell *shell, struct str scratch, struct err *err)
+int shell_node_open(struct shell *shell, struct err *err)
 {
     if (shell->node)
         return 0;
+    if (!shell->scratch.at)
+        shell->scratch = (struct str){shell->own_scratch = xmalloc(SCRATCH_BYTES), SCRATCH_BYTES};
     int rc = reaper_open(&shell->reaper, err);
     if (rc == 0)
         shell->node = shell->machines.local =
             local_open(&(struct local_opts){.loop = &shell->loop,
                                             .reaper = shell->reaper,
                                             .guard_path = shell->guard_path,
-                                            .scratch = (char *)(uintptr_t)scratch.at,
-                                            .scratch_bytes = scratch.len});
+                                            .scratch = (char *)(uintptr_t)shell->scratch.at,
+                                            .scratch_bytes = shell->scratch.len});
     return rc;
 }
 
 int shell_begin(struct shell *shell, const struct allocation_wish *wish,
-                struct allocation *allocation, struct str scratch, struct err *err)
+                struct allocation *allocation, struct err *err)
 {
     int rc = shell_guard_find(shell, err);
     if (rc == 0)
-        rc = front_begin(&shell->signals.front_fd, &shell->signals.more, err);
+        rc = shell_front_begin(shell, err);
     if (rc == 0)
         rc = shell_loop_open(shell, err);
     if (rc == 0)
-        rc = shell_seats_take(shell, wish, allocation, scratch, err);
+        rc = shell_seats_take(shell, wish, allocation, err);
     if (rc == 0)
-        rc = shell_node_open(shell, scratch, err);
+        rc = shell_node_open(shell, err);
     if (rc)
         return rc;
     shell_files_allow(shell, allocation->n_seats);

@@ -4,10 +4,6 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-enum {
-    SCRATCH_BYTES = 256 * 1024
-};
-
 static void on_sampled(void *context, const struct device_sample *sample)
 {
     struct trial_session *session = context;
@@ -31,7 +27,7 @@ static void on_lost(void *context, uint32_t chosen, bool is_awaited)
         return;
     allocation_label_add(&session->allocation, chosen, &label);
     fail(&err, ERR_UNAVAILABLE, "%s was lost", buf_text(&label));
-    shell_abort(&session->shell, &err);
+    shell_abort(session->shell, &err);
 }
 
 static const struct device_handlers watch_handlers = {
@@ -68,34 +64,32 @@ int trial_session_open(struct trial_session *session, const struct trial_session
 {
     cleanup_free char *gpus = NULL;
     struct allocation_wish allocation = *wish->allocation;
-    *session =
-        (struct trial_session){.shell = {.verb = &session->verb,
-                                         .context = session,
-                                         .log = wish->log,
-                                         .self_path = wish->self_path,
-                                         .signals = {.front_fd = -1},
-                                         .machines = {.sample_every_ms = TRIAL_SAMPLE_EVERY_MS},
-                                         .limit_ms = wish->limit_ms},
-                               .verb = {.name = wish->verb,
-                                        .stop = on_stop,
-                                        .kill = on_kill,
-                                        .tick = on_tick,
-                                        .each_second = on_each_second},
-                               .run = {.place = {&session->shell, &session->allocation, NULL},
-                                       .ended = wish->ended,
-                                       .context = wish->context,
-                                       .input = TRIAL_INPUT_INIT},
-                               .scratch = xmalloc(SCRATCH_BYTES)};
+    const struct shell_setup setup = {.verb = &session->verb,
+                                      .context = session,
+                                      .log = wish->log,
+                                      .self_path = wish->self_path,
+                                      .sample_every_ms = TRIAL_SAMPLE_EVERY_MS,
+                                      .limit_ms = wish->limit_ms};
+    *session = (struct trial_session){.shell = shell_new(&setup),
+                                      .verb = {.name = wish->verb,
+                                               .stop = on_stop,
+                                               .kill = on_kill,
+                                               .tick = on_tick,
+                                               .each_second = on_each_second},
+                                      .run = {.setting = {NULL, &session->allocation, NULL},
+                                              .ended = wish->ended,
+                                              .context = wish->context,
+                                              .input = TRIAL_INPUT_INIT}};
+    session->run.setting.shell = session->shell;
     int rc = trial_spec_new(wish->self_path, allocation.gpus, wish->n_devices, &gpus, err);
     allocation.gpus = gpus;
     if (rc == 0)
-        rc = shell_begin(&session->shell, &allocation, &session->allocation,
-                         (struct str){session->scratch, SCRATCH_BYTES}, err);
+        rc = shell_begin(session->shell, &allocation, &session->allocation, err);
     if (rc)
         return rc;
     session->watch =
-        device_watch_new(&session->shell, &session->allocation, &watch_handlers, session);
-    session->run.place.watch = session->watch;
+        device_watch_new(session->shell, &session->allocation, &watch_handlers, session);
+    session->run.setting.watch = session->watch;
     device_watch_begin(session->watch);
     return 0;
 }
@@ -104,11 +98,11 @@ void trial_session_close(struct trial_session *session)
 {
     if (session->watch) {
         device_watch_end(session->watch);
-        shell_reap(&session->shell); /* what a run left whose guard was killed */
+        shell_reap(session->shell); /* what a run left whose guard was killed */
     }
-    shell_close(&session->shell);
+    shell_close(session->shell);
     device_watch_free(session->watch);
     trial_release(&session->run);
     allocation_release(&session->allocation);
-    free(session->scratch);
+    shell_free(session->shell);
 }

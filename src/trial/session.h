@@ -8,12 +8,11 @@
 #include "trial/trial.h"
 
 struct trial_session {
-    struct shell shell;
+    struct shell *shell;
     struct shell_verb verb;
     struct allocation allocation; /* a seat for each device */
     struct device_watch *watch;
     struct trial_run run; /* the one that goes on, or was the last */
-    char *scratch;        /* of the node */
 };
 
 /* All is borrowed until the session is closed. */

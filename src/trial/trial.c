@@ -38,28 +38,28 @@ static struct seat seat_make(const struct allocation *a, uint32_t n_seats)
     return seat;
 }
 
-void trial_devices_add(const struct trial_place *place, uint32_t n_seats, struct env_list *env)
+void trial_devices_add(const struct trial_setting *setting, uint32_t n_seats, struct env_list *env)
 {
-    const struct seat seat = seat_make(place->allocation, n_seats);
-    seat_devices_add(place->allocation, &seat, env);
+    const struct seat seat = seat_make(setting->allocation, n_seats);
+    seat_devices_add(setting->allocation, &seat, env);
 }
 
 static void devices_begin(struct trial_run *run)
 {
-    const struct trial_place *place = &run->place;
+    const struct trial_setting *setting = &run->setting;
     for (uint32_t i = 0; i < run->seat.n_devices; i++) {
-        const struct device *device = &place->allocation->devices.at[run->seat.devices[i]];
+        const struct device *device = &setting->allocation->devices.at[run->seat.devices[i]];
         uint64_t used_bytes =
             device->mem_total_bytes - MIN(device->mem_free_bytes, device->mem_total_bytes);
-        struct seat_memory memory = device_watch_memory(place->watch, i);
+        struct seat_memory memory = device_watch_memory(setting->watch, i);
         if (memory.total_bytes > 0)
             used_bytes = memory.used_bytes;
-        run->devices[i] = (struct trial_device){.chosen = place->allocation->device_of[i],
+        run->devices[i] = (struct trial_device){.chosen = setting->allocation->device_of[i],
                                                 .before_bytes = used_bytes,
                                                 .peak_bytes = used_bytes,
                                                 .sampled_us = run->begin_us,
                                                 .joules = -1};
-        device_watch_started(place->watch, i);
+        device_watch_started(setting->watch, i);
     }
 }
 
@@ -95,7 +95,7 @@ bool trial_has(const struct trial_run *run, uint32_t chosen)
 
 static bool is_sampled(const struct trial_run *run)
 {
-    enum device_kind kind = run->place.allocation->devices.at[run->seat.devices[0]].kind;
+    enum device_kind kind = run->setting.allocation->devices.at[run->seat.devices[0]].kind;
     return kind != DEVICE_CPU && kind != DEVICE_SIM;
 }
 
@@ -142,7 +142,7 @@ static enum death death_of(const struct trial_run *run, const struct worker_exit
     const struct oom_counts *kills = &exit->oom_kills;
     bool is_lost = false;
     for (uint32_t i = 0; i < run->seat.n_devices; i++)
-        is_lost = is_lost || device_watch_seat_has_lost(run->place.watch, i);
+        is_lost = is_lost || device_watch_seat_has_lost(run->setting.watch, i);
     /*
      * It may have run out of memory in one of its threads and stood still: so what it printed
      * counts although we ended it.
@@ -209,8 +209,8 @@ static void on_gone(void *context, const struct worker_exit *exit)
     node_release(steal_ptr(&run->process));
     for (uint32_t i = 0; i < run->seat.n_devices; i++) {
         run->awaits_memory[i] = true;
-        device_watch_ended(run->place.watch, i);
-        device_watch_left(run->place.watch, i);
+        device_watch_ended(run->setting.watch, i);
+        device_watch_left(run->setting.watch, i);
     }
 }
 
@@ -225,20 +225,21 @@ static void on_output(void *context, enum worker_stream stream, struct str bytes
 static void on_warned(void *context, const char *text)
 {
     const struct trial_run *run = context;
-    log_add(run->place.shell->log, LOG_WARN, run->place.shell->verb->name, "%s", text);
+    log_add(shell_log(run->setting.shell), LOG_WARN, shell_verb_name(run->setting.shell), "%s",
+            text);
 }
 
 static void on_failed(void *context, const struct err *why)
 {
     struct trial_run *run = context;
-    shell_abort(run->place.shell, why);
+    shell_abort(run->setting.shell, why);
 }
 
 static void input_pump(struct trial_run *run)
 {
     struct err err = {0};
     if (trial_input_pump(&run->input, run->process, &err) != 0)
-        shell_abort(run->place.shell, &err);
+        shell_abort(run->setting.shell, &err);
 }
 
 static void on_writable(void *context, enum worker_stream stream)
@@ -270,27 +271,22 @@ static int process_start(struct trial_run *run, const struct trial_request *requ
                                                     .gone = on_gone,
                                                     .warned = on_warned,
                                                     .failed = on_failed};
-    const struct seat *seat = &run->seat;
-    int held[LOCK_FDS_MAX];
-    const struct spawn_request spawn = {
-        .argv = request->argv,
-        .envp = request->envp,
-        .seat = seat,
-        .grace_ms = request->grace_ms,
-        .has_input = request->stdin_path != NULL,
-        .held_fds = held,
-        .n_held_fds =
-            device_locks_fds(&run->place.allocation->locks, seat->devices, seat->n_devices, held),
-        .handlers = &handlers,
-        .context = run};
+    const struct spawn_request spawn = {.argv = request->argv,
+                                        .envp = request->envp,
+                                        .seat = &run->seat,
+                                        .grace_ms = request->grace_ms,
+                                        .has_input = request->stdin_path != NULL,
+                                        .locks = &run->setting.allocation->locks,
+                                        .handlers = &handlers,
+                                        .context = run};
     run->begin_us = now_us();
-    return node_spawn(run->place.shell->node, &spawn, &run->process, err);
+    return node_spawn(shell_node(run->setting.shell), &spawn, &run->process, err);
 }
 
 int trial_start(struct trial_run *run, const struct trial_request *request, struct err *err)
 {
     trial_release(run);
-    run->seat = seat_make(run->place.allocation, request->n_seats);
+    run->seat = seat_make(run->setting.allocation, request->n_seats);
     run->limit_ms = request->limit_ms;
     run->is_late = false;
     for (size_t i = 0; i < countof(run->matches); i++)

@@ -18,7 +18,7 @@ enum {
 };
 
 /* Where all runs of a search are; borrowed. Each seat of the allocation is one device. */
-struct trial_place {
+struct trial_setting {
     struct shell *shell;
     struct allocation *allocation;
     struct device_watch *watch;
@@ -55,7 +55,7 @@ struct trial_device {
 };
 
 struct trial_run {
-    struct trial_place place;
+    struct trial_setting setting;
     void (*ended)(void *context, const struct trial_end *end); /* in which it may not start */
     void *context;
 
@@ -87,7 +87,7 @@ void trial_sampled(struct trial_run *run, const struct device_sample *sample);
 void trial_memory_back(struct trial_run *run, uint32_t seat);
 
 /* What the run has begun with: the devices of its seats in its environment. */
-void trial_devices_add(const struct trial_place *place, uint32_t n_seats, struct env_list *env);
+void trial_devices_add(const struct trial_setting *setting, uint32_t n_seats, struct env_list *env);
 
 /* "status 7: last line", at most cap bytes; the line is made harmless for a terminal. */
 void trial_end_format(const struct trial_run *run, const struct trial_end *end, char *out,

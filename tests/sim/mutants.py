@@ -364,10 +364,9 @@ SHELL = {
         "map/worker.c", "(struct feed_event){.kind = EV_CLOSED,", "(struct feed_event){.kind = EV_TICK,"),
     "one bad message ends the run": (
         "map/channel.c", "        on_flawed(worker, &m, line, item);\n",
-        '        shell_abort(&worker->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),
+        '        shell_abort(worker->session->shell, &(struct err){.code = ERR_DATA, .text = "bad"});\n'),
     "guards do not hold the devices' locks": (
-        "map/worker.c", ".n_held_fds = device_locks_fds(&s->allocation.locks, seat->devices, seat->n_devices, held),",
-        ".n_held_fds = 0,"),
+        "map/worker.c", ".locks = &s->allocation.locks,", ".locks = NULL,"),
     "the memory of our own worker is taken for others'": (
         "core/memory.c", "    if (!is_ours)\n", ""),
     "a sample from before a death is believed": (

@@ -9,7 +9,7 @@
 
 #include "base/xalloc.h"
 #include "device/driver_probe.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 #include "sim/protocol/protocol.h"
 
 enum {
@@ -424,11 +424,11 @@ void fake_orphan(struct fake_worker *w, bool is_at_once)
     (void)w, (void)is_at_once;
 }
 
-int __wrap_shell_node_open(struct shell *shell, struct str scratch, struct err *err);
+int __wrap_shell_node_open(struct shell *shell, struct err *err);
 
-int __wrap_shell_node_open(struct shell *shell, struct str scratch, struct err *err)
+int __wrap_shell_node_open(struct shell *shell, struct err *err)
 {
-    (void)scratch, (void)err;
+    (void)err;
     shell->node = &world.place->node.base;
     world.place->loop = &shell->loop;
     return 0;

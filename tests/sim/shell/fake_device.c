@@ -109,6 +109,7 @@ void fake_place_check(const struct fake_worker *w, const struct spawn_request *r
 {
     const struct scenario *scene = &world.scene;
     bool alone = scene->workers_per_device <= 1;
+    int held[LOCK_FDS_MAX];
     for (uint32_t i = 0; i < w->n_devices; i++)
         if (is_known_as_lost(w, w->devices[i]))
             broken("worker %u is started on device %u, which is lost", w->number, w->devices[i]);
@@ -121,7 +122,7 @@ void fake_place_check(const struct fake_worker *w, const struct spawn_request *r
                        w->devices[i]);
     if (!scene->has_gpus)
         return;
-    if (request->n_held_fds < w->n_devices)
+    if (spawn_locks_fds(request, held) < w->n_devices)
         broken("the guard of worker %u does not hold the locks of its devices", w->number);
     bool shows = scene->rates.no_sample == 0 && scene->memory_lag_ms >= 2 * SAMPLE_MS &&
                  !may_have_been_left(w->host);

@@ -16,7 +16,7 @@
 #include "node/background.h"
 #include "node/bundle.h"
 #include "proc/keeper.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 #include "sim/feed_names.h"
 #include "sim/shell/fake_agent.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/xalloc.h"
-#include "shell/shell.h"
+#include "shell/shell_impl.h"
 #include "sim/shell/fake_agent.h"
 
 enum {
@@ -413,8 +413,10 @@ static void guard_take(struct fake_worker *w, const struct spawn_request *reques
     w->place = world.place;
     w->host = w->place->host;
     w->head = head_worker_of(request, w);
-    for (size_t i = 0; i < request->n_held_fds; i++)
-        w->locks[w->n_locks++] = dup(request->held_fds[i]);
+    int held[LOCK_FDS_MAX];
+    size_t n_held = spawn_locks_fds(request, held);
+    for (size_t i = 0; i < n_held; i++)
+        w->locks[w->n_locks++] = dup(held[i]);
 }
 
 static int fake_spawn(struct node *base, const struct spawn_request *request,
@@ -487,11 +489,11 @@ static const struct node_ops fake_ops = {.spawn = fake_spawn,
                                          .tick = fake_tick,
                                          .close = fake_close};
 
-int __wrap_shell_node_open(struct shell *shell, struct str scratch, struct err *err);
+int __wrap_shell_node_open(struct shell *shell, struct err *err);
 
-int __wrap_shell_node_open(struct shell *shell, struct str scratch, struct err *err)
+int __wrap_shell_node_open(struct shell *shell, struct err *err)
 {
-    (void)scratch, (void)err;
+    (void)err;
     if (shell->node)
         return 0;
     shell->node = shell->machines.local = world.place ? &world.place->node.base : &local.base;

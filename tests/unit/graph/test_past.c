@@ -47,7 +47,7 @@ static void open_session(struct session *s, char *dir, enum store_mode mode)
     s->plan = (struct plan){.jobs = s->jobs, .n_jobs = 3};
     s->graph = (struct graph){.request = &s->request,
                               .plan = &s->plan,
-                              .shell = {.log = &s->log, .run_dir = dir},
+                              .shell = shell_new(&(struct shell_setup){.log = &s->log}),
                               .jobs = s->states,
                               .n_jobs = 3,
                               .is_resumed = mode == STORE_RESUME,
@@ -55,8 +55,9 @@ static void open_session(struct session *s, char *dir, enum store_mode mode)
     for (uint32_t i = 0; i < 3; i++)
         s->states[i].plan = &s->jobs[i];
     assert_int_equal(plan_index(&s->plan, NULL), 0);
-    assert_int_equal(store_open(&s->graph.shell.store, dir, mode, NULL), 0);
-    assert_int_equal(store_jobs_begin(s->graph.shell.store, NULL), 0);
+    shell_folder_name(s->graph.shell, xstrdup(dir));
+    assert_int_equal(shell_store_open(s->graph.shell, mode, NULL), 0);
+    assert_int_equal(store_jobs_begin(shell_store(s->graph.shell), NULL), 0);
     record_open(&s->graph);
 }
 
@@ -65,7 +66,8 @@ static void close_session(struct session *s)
     record_flush(&s->graph);
     record_close(&s->graph);
     learned_close(&s->graph);
-    store_close(s->graph.shell.store);
+    shell_store_close(s->graph.shell);
+    shell_free(s->graph.shell);
     buf_release(&s->graph.stale);
     s->plan.jobs = NULL;
     s->plan.n_jobs = 0;
@@ -235,7 +237,7 @@ static void rows_that_make_no_sense_do_nothing(void **state)
         assert_int_equal(mkdir_parents(dir, 0777, NULL), 0);
         first_session(dir, 0);
         open_session(&s, dir, STORE_RESUME);
-        assert_int_equal(store_jobs_commit(s.graph.shell.store,
+        assert_int_equal(store_jobs_commit(shell_store(s.graph.shell),
                                            &(struct job_batch){.jobs = &rows[i], .n_jobs = 1},
                                            NULL),
                          0);
