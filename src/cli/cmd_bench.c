@@ -4,6 +4,8 @@
  * in src/bench.
  */
 #include "base/cleanup.h"
+#include "base/named_files.h"
+#include "base/xalloc.h"
 #include "bench/bench.h"
 #include "cli/allocation_arg.h"
 #include "cli/verbs.h"
@@ -12,7 +14,7 @@
 
 struct bench_options {
     struct bench_request request;
-    bool is_quiet, is_json, is_markdown;
+    bool is_quiet, is_json, is_markdown, overwrite;
 };
 
 static int counts_store(struct str text, void *field, struct err *err)
@@ -25,6 +27,18 @@ static bool counts_text(const void *field, struct buf *out)
     const struct bench_counts *counts = field;
     bench_counts_format(counts, out);
     return counts->len > 0;
+}
+
+static int plot_check(const struct bench_options *options, struct err *err)
+{
+    const struct bench_request *r = &options->request;
+    size_t n = 0;
+    cleanup_free struct named_file *files = xcalloc(r->inputs.len + 2, sizeof(*files));
+    files[n++] = (struct named_file){r->plot_path, "--plot", true};
+    files[n++] = (struct named_file){r->stdin_path, "--stdin", false};
+    for (size_t i = 0; i < r->inputs.len; i++)
+        files[n++] = (struct named_file){r->inputs.at[i], "--input", false};
+    return named_files_free(files, n, options->overwrite, err);
 }
 
 static int cmd_bench_run(struct app *app, void *request, int argc, char **argv, char **command,
@@ -43,6 +57,7 @@ static int cmd_bench_run(struct app *app, void *request, int argc, char **argv, 
     if (options->is_json && options->is_markdown)
         return fail(err, ERR_USAGE, "give one of --json and --markdown");
     int rc = bench_check(r, err);
+    rc = rc ? rc : plot_check(options, err);
     if (rc)
         return rc;
     rc = bench_run(&caller, r, &out, err);
@@ -81,6 +96,7 @@ static const struct opt bench_opts[] = {
     {OPT_FLAG, 0, "markdown", NULL, "print the table in Markdown", offsetof(struct bench_options, is_markdown)},
     {OPT_FLAG, 0, "json", NULL, "print one JSON object per line instead of a table", offsetof(struct bench_options, is_json)},
     {OPT_PATH, 0, "plot", "FILE", "write a picture of the rates as SVG", FIELD(plot_path)},
+    {OPT_FLAG, 'f', "force", NULL, "replace a picture that exists", offsetof(struct bench_options, overwrite)},
     {OPT_FLAG, 0, "dry-run", NULL, "show what would run, and run nothing", FIELD(is_plan)},
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct bench_options, is_quiet)},
     {OPT_END},

@@ -8,7 +8,9 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/named_files.h"
 #include "base/ours.h"
+#include "base/outfile.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/allocation_arg.h"
@@ -179,6 +181,19 @@ static int run_plan(struct app *app, struct graph_options *options, struct sourc
     return rc;
 }
 
+/* The picture of --dry-run must not replace the graph's file, nor another one without --overwrite. */
+static int plot_check(const struct graph_options *options, const char *file, struct err *err)
+{
+    const struct named_file files[] = {{options->plot, "--plot", true}, {file, "the graph", false}};
+    if (options->plot && !options->dry_run)
+        return fail(err, ERR_USAGE, "--plot draws the schedule of --dry-run; a run draws nothing");
+    int rc = named_files_check(files, countof(files), err);
+    bool is_there = options->plot && !output_is_direct(options->plot) && path_exists(options->plot);
+    return rc == 0 && is_there && !options->request.overwrites
+               ? fail(err, ERR_USAGE, "%s exists; --overwrite replaces it", options->plot)
+               : rc;
+}
+
 static int source_read(struct graph_options *options, int argc, char **argv, char **command,
                        struct source *source, struct err *err)
 {
@@ -190,8 +205,8 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
                     "standard input, one a line");
     if (argc == 0 && options->request.file)
         return fail(err, ERR_USAGE, "no file");
-    if (options->plot && !options->dry_run)
-        return fail(err, ERR_USAGE, "--plot draws the schedule of --dry-run; a run draws nothing");
+    if (plot_check(options, argc > 0 ? argv[0] : NULL, err) != 0)
+        return ERR_USAGE;
     options->request.prints = argc == 0;
     return argc > 0 ? file_read_plan(options, argc, argv, source, err)
                     : list_read_plan(options, command, source, err);
@@ -323,7 +338,7 @@ static const struct opt graph_opts[] = {
     {OPT_TEXTS, 0, "redo", "PATTERN", "the same as --from", REQUEST(redo)},
     {OPT_FLAG, 0, "fresh", NULL, "do not go on with an earlier run of this graph", REQUEST(fresh)},
     {OPT_FLAG, 0, "adopt", NULL, "outputs that are there, and that no run of this graph has made, prove that their jobs are done", REQUEST(adopts)},
-    {OPT_FLAG, 0, "overwrite", NULL, "jobs may write over such outputs", REQUEST(overwrites)},
+    {OPT_FLAG, 0, "overwrite", NULL, "jobs may write over such outputs, and --plot over its FILE", REQUEST(overwrites)},
     {OPT_FLAG, 0, "halt", NULL, "start nothing new after a job has failed for good (default: all that does not need it goes on)", REQUEST(halts)},
     {OPT_HEADING, .help = "Jobs of a command line"},
     JOB_OPTS(OPTION(job)),

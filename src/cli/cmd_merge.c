@@ -9,6 +9,7 @@
 #include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/named_files.h"
 #include "base/parse.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -241,6 +242,19 @@ static int wishes_check(const struct merge_request *ask, enum tensor_kind kind, 
     return 0;
 }
 
+/* The figures must not replace what is read, nor the output. */
+static int figures_check(const struct merge_request *ask, char **argv, size_t n_files,
+                         struct err *err)
+{
+    size_t n = 0;
+    cleanup_free struct named_file *files = xcalloc(n_files + 2, sizeof(*files));
+    files[n++] = (struct named_file){ask->score.out_path, "--score-out", true};
+    files[n++] = (struct named_file){ask->out_path, "-o", false};
+    for (size_t i = 0; i < n_files; i++)
+        files[n++] = (struct named_file){argv[i], "a file to merge", false};
+    return named_files_free(files, n, ask->force, err);
+}
+
 static int formats_check(const struct merge_request *ask, enum tensor_kind kind, struct err *err)
 {
     bool is_said = ask->format != FORMAT_AUTO || ask->format_out != OUT_AUTO;
@@ -298,8 +312,8 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     enum tensor_kind kind = TENSOR_NONE;
     const struct tensors_request tensors = tensors_wanted(ask);
     int rc = score_opts_check(&ask->score, err);
-    if (rc == 0 && ask->score.out_path && path_exists(ask->score.out_path) && !ask->force)
-        rc = fail(err, ERR_USAGE, "%s exists; --force replaces it", ask->score.out_path);
+    if (rc == 0 && ask->score.out_path)
+        rc = figures_check(ask, argv, n_files, err);
     if (rc == 0)
         rc = tensors_look(argv, n_files, &kind, err);
     if (rc == 0)

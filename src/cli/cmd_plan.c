@@ -4,6 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/named_files.h"
 #include "base/outfile.h"
 #include "base/parse.h"
 #include "base/talk.h"
@@ -13,6 +14,7 @@
 #include "device/spec.h"
 #include "opt/say.h"
 #include "plan/plan.h"
+#include "tensor/kind.h"
 
 #define RESERVE_DEFAULT ((uint64_t)512 << 20)
 
@@ -21,7 +23,7 @@ struct plan_options {
     struct plan_wish of;
     const char *layout, *out, *plot, *check;
     uint64_t reserve_bytes; /* UINT64_MAX: the default of the method */
-    bool is_json, explains, is_quiet;
+    bool is_json, explains, is_quiet, overwrite;
 };
 
 /* ---- values of options ---- */
@@ -175,6 +177,29 @@ static int plan_of(const struct app *app, const struct plan_options *options, co
     return rc;
 }
 
+static bool is_of_model(const char *path, const char *model)
+{
+    const char *name = path_basename(path);
+    cleanup_free char *folder = path_dirname(path);
+    return path_is_same(path, model) ||
+           (path_is_same(folder, model) &&
+            (tensor_kind_of_name(name) != TENSOR_NONE || strcmp(name, "config.json") == 0 ||
+             str_ends_with(str_of(name), STR(".index.json"))));
+}
+
+/* Nothing that is read may be replaced, nor anything else without --force. */
+static int outputs_check(const struct plan_options *options, const char *model, struct err *err)
+{
+    const struct named_file files[] = {{options->out, "-o", true},
+                                       {options->plot, "--plot", true},
+                                       {options->check, "the map of --check", false}};
+    for (size_t i = 0; i < countof(files); i++)
+        if (files[i].is_written && files[i].path && is_of_model(files[i].path, model))
+            return fail(err, ERR_USAGE, "%s: %s names a file of the model; name another one",
+                        files[i].path, files[i].name);
+    return named_files_free(files, countof(files), options->overwrite, err);
+}
+
 static int plan_run(struct app *app, void *request, int argc, char **argv, char **command,
                     struct err *err)
 {
@@ -185,13 +210,16 @@ static int plan_run(struct app *app, void *request, int argc, char **argv, char 
     app->quiet = options->is_quiet;
     if (argc != 1)
         return fail(err, ERR_USAGE, "give one model: a folder, or a file of tensors");
+    int rc = outputs_check(options, argv[0], err);
+    if (rc)
+        return rc;
     bool is_optimal = options->of.method == PARTITION_OPTIMAL;
     options->of.reserve_bytes = options->reserve_bytes < UINT64_MAX ? options->reserve_bytes
                                 : is_optimal                        ? RESERVE_DEFAULT
                                                                     : 0;
     options->of.layout = options->layout ? str_of(options->layout) : (struct str){"", 0};
     options->of.sets_no_limits = options->devices.gpus && !is_optimal;
-    int rc = plan_devices_make(app, &options->devices, &devices, err);
+    rc = plan_devices_make(app, &options->devices, &devices, err);
     if (rc == 0)
         rc = model_read(argv[0], &model, err);
     options->of.devices = devices.at;
@@ -225,6 +253,7 @@ static const struct opt plan_opts[] = {
     {OPT_CHOICE, 0, "goal", "GOAL", "of the optimal map: memory, the fullest GPU as empty as can be; stage, the slowest device as fast as can be; latency, the sum of them (default memory)", OF(goal), .choices = goals},
     {OPT_PATH, 'o', "output", "FILE", "write the device_map, as transformers reads it; - for stdout", FIELD(out)},
     {OPT_PATH, 0, "plot", "FILE", "draw it as SVG", FIELD(plot)},
+    {OPT_FLAG, 'f', "force", NULL, "replace files that exist", FIELD(overwrite)},
     {OPT_PATH, 0, "check", "FILE", "make no map: does this one fit the model and the devices?", FIELD(check)},
     {OPT_FLAG, 0, "explain", NULL, "say how the numbers come about", FIELD(explains)},
     {OPT_FLAG, 0, "json", NULL, "print one JSON object per line instead of a table", FIELD(is_json)},

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/idlist.h"
 #include "base/json.h"
+#include "base/named_files.h"
 #include "base/outfile.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -25,7 +26,7 @@ enum {
 struct sim_request {
     const char *runs_dir, *like, *html, *devices;
     struct dist item_time, load;
-    bool has_item_time, has_load, has_crash, json, filter, longest_first, no_reissue;
+    bool has_item_time, has_load, has_crash, json, filter, overwrite, longest_first, no_reissue;
     uint64_t items, workers_per_gpu, concurrency, batch, retries, runs, seed, deadline_ms;
     struct sim_faults faults;
     struct forecast_slow slow;
@@ -116,6 +117,7 @@ static const struct opt sim_opts[] = {
     {OPT_U64, 0, "runs", "N", "simulations of each row, each with its own seed (default 20, fewer for much work)", FIELD(runs), 1, 10000},
     {OPT_U64, 's', "seed", "N", "seed of the first simulation (default 1)", FIELD(seed), 0, 0},
     {OPT_TEXT, 0, "html", "FILE", "write a timeline of the workers in the recommended row", FIELD(html)},
+    {OPT_FLAG, 'f', "force", NULL, "replace a file that exists", FIELD(overwrite)},
     {OPT_FLAG, 0, "json", NULL, "print one JSON object per row instead of the table", FIELD(json)},
     RUNS_DIR_OPT(struct sim_request),
     {OPT_END},
@@ -393,6 +395,9 @@ static int sim_run_verb(struct app *app, void *request, int argc, char **argv, c
     cleanup_free struct learned *learned = xcalloc(1, sizeof(*learned));
     int rc =
         argc > 0 ? fail(err, ERR_USAGE, "'%s' is not expected: sim takes no operands", argv[0]) : 0;
+    if (rc == 0)
+        rc = named_files_free(&(struct named_file){ask->html, "--html", true}, 1, ask->overwrite,
+                              err);
     if (rc == 0 && ask->like)
         rc = like_take(ask, learned, err);
     if (rc == 0)

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/executable.h"
 #include "base/fs.h"
+#include "base/named_files.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
 #include "data/format.h"
@@ -80,6 +81,9 @@ static int input_check_beside(const char *input, const char *path, struct err *e
 /* Files that a run makes in its folder, even in one that existed. */
 static const char *const run_files[] = {"run.db",           "manifest.json", "status.json",
                                         "orchestrator.log", "failed.jsonl",  "output.id"};
+/* Folders in it, whose files are removed when they are merged, or written over. */
+static const char *const run_folders[] = {"parts", "parts.gone",  "logs",
+                                          "input", "shard-input", "shard-output"};
 
 static int input_check_run_dir(const char *input, const char *run_dir, struct err *err)
 {
@@ -113,13 +117,74 @@ static int inputs_differ(const struct map_request *r, struct err *err)
     return rc;
 }
 
+/* All that the run writes outside its folder, then all that it reads. */
+static struct named_file *files_new(const struct map_request *r, const char *failed_list, size_t *n)
+{
+    struct named_file *files = xcalloc(also_len(r) + r->n_inputs + 3, sizeof(*files));
+    *n = 0;
+    files[(*n)++] = (struct named_file){r->out_path, "-o", true};
+    files[(*n)++] = (struct named_file){failed_list, "the list of failed items", true};
+    files[(*n)++] = (struct named_file){r->score.out_path, "--score-out", true};
+    for (size_t i = 0; i < also_len(r); i++)
+        files[(*n)++] = (struct named_file){also_path(r, i), "--also", true};
+    for (size_t i = 0; i < r->n_inputs; i++)
+        files[(*n)++] = (struct named_file){r->inputs[i], "the input", false};
+    return files;
+}
+
+static int outside_check(const struct named_file *file, const char *run_dir, struct err *err)
+{
+    bool is_own = false;
+    for (size_t i = 0; i < countof(run_files); i++) {
+        cleanup_free char *own = path_join(run_dir, run_files[i]);
+        is_own = is_own || path_is_same(file->path, own);
+    }
+    for (size_t i = 0; i < countof(run_folders); i++) {
+        cleanup_free char *own = path_join(run_dir, run_folders[i]);
+        is_own = is_own || path_is_within(file->path, own);
+    }
+    return is_own ? fail(err, ERR_USAGE,
+                         "%s (%s) is where the run keeps its own files; name another place",
+                         file->path, file->name)
+                  : 0;
+}
+
+/* No file that the run writes may be one that it reads, that it writes as well, or its own. */
+static int outputs_differ(const struct map_request *r, struct err *err)
+{
+    size_t n;
+    cleanup_free char *base = output_base_new(r->out_path);
+    cleanup_free char *failed_list =
+        output_is_direct(r->out_path) ? NULL : xasprintf("%s.failed.jsonl", base);
+    cleanup_free struct named_file *files = files_new(r, failed_list, &n);
+    int rc = named_files_check(files, n, err);
+    for (size_t i = 0; rc == 0 && r->run.run_dir && i < n; i++)
+        if (files[i].is_written && files[i].path)
+            rc = outside_check(&files[i], r->run.run_dir, err);
+    return rc;
+}
+
+/* False for a file that muster did not write: another command's output may have such a name. */
+static bool is_failed_list(const char *path)
+{
+    char first[8];
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t got = fd < 0 ? 0 : read(fd, first, sizeof(first));
+    return got == 0 || (got == sizeof(first) && memcmp(first, "{\"item\":", sizeof(first)) == 0);
+}
+
 /* Checks that the list of failed items can be written when all the work is done. Only its final name is checked:
  * if the temporary name, which is longer, is too long, outfile.h takes a short one. */
-static int failed_list_check(const char *out_path, struct err *err)
+static int failed_list_check(const char *out_path, bool overwrite, struct err *err)
 {
     cleanup_free char *base = output_base_new(out_path);
     cleanup_free char *path = xasprintf("%s.failed.jsonl", base);
     struct stat st;
+    if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode) && !overwrite && !is_failed_list(path))
+        return fail(err, ERR_USAGE,
+                    "%s exists and is no list of failed items, which would take its place; move "
+                    "it, name another output, or replace it by --force",
+                    path);
     if (lstat(path, &st) == 0)
         return S_ISDIR(st.st_mode) ? fail(err, ERR_USAGE,
                                           "%s is a folder, and failed items are listed in a file "
@@ -193,10 +258,11 @@ static int output_check(const struct map_request *r, struct err *err)
         return fail(err, ERR_USAGE,
                     "--detach leaves standard output as well: name the output with -o FILE");
     int rc = inputs_differ(r, err);
+    rc = rc ? rc : outputs_differ(r, err);
     if (rc || is_stdout)
         return rc;
     if (!output_is_direct(r->out_path))
-        rc = failed_list_check(r->out_path, err);
+        rc = failed_list_check(r->out_path, r->overwrite, err);
     if (rc)
         return rc;
     if (output_is_folder(r->out_path))

@@ -58,13 +58,6 @@ static char *also_glob_new(const struct map_request *r, size_t index)
     return xstrndup(text, (size_t)(also_path(r, index) - text) - 1);
 }
 
-/* Slashes at the end do not matter. */
-static bool is_same_place(const char *a, const char *b)
-{
-    cleanup_free char *x = output_base_new(a), *y = output_base_new(b);
-    return strcmp(x, y) == 0;
-}
-
 static int also_check(const struct map_request *r, size_t index, struct err *err)
 {
     const char *path = also_path(r, index);
@@ -78,10 +71,7 @@ static int also_check(const struct map_request *r, size_t index, struct err *err
                     "--also '%s': standard output (-) is not possible here; name a file, or a "
                     "folder with a slash at its end",
                     also_text(r, index));
-    bool is_twice = r->out_path && is_same_place(path, r->out_path);
-    for (size_t i = 0; i < index; i++)
-        is_twice = is_twice || is_same_place(path, also_path(r, i));
-    return is_twice ? fail(err, ERR_USAGE, "two outputs are called %s", path) : 0;
+    return 0;
 }
 
 /* ---- what fits together ---- */

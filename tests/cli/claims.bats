@@ -175,3 +175,72 @@ END
     "$MUSTER" logs --stderr >file
     holds file $'\e[2J'
 }
+
+# refused MUSTER'S WORDS…: status 2, and no file has changed. `says` looks at its words.
+refused() {
+    local before after
+    before=$(find . -path ./muster-runs -prune -o -type f -exec cksum {} +)
+    run limited "$MUSTER" "$@"
+    ended_with 2
+    after=$(find . -path ./muster-runs -prune -o -type f -exec cksum {} +)
+    [ "$before" = "$after" ]
+}
+
+@test "no two files that a command names may be one, if it writes one of them" {
+    seq 1 8 | sed 's/.*/{"a":1,"b":1}/' >s.jsonl
+    cp s.jsonl s2.jsonl
+    ln s.jsonl link.jsonl
+    mkdir rw
+    local score=(--score a=b --score-out) shards=(--shards 2 -- cp {input} {output})
+    refused map -g cpu:1 "${score[@]}" so.jsonl -o ./so.jsonl s.jsonl -- cat
+    says "so.jsonl: -o and --score-out are the same file; name another one"
+    refused map -f -g cpu:1 "${score[@]}" link.jsonl -o o.jsonl s.jsonl -- cat
+    says "link.jsonl: the input and --score-out are the same file"
+    refused merge "${score[@]}" rw/../o.jsonl -o o.jsonl s.jsonl s2.jsonl
+    says "rw/../o.jsonl: -o and --score-out are the same file"
+    refused merge -f "${score[@]}" s2.jsonl -o o.jsonl s.jsonl s2.jsonl
+    says "s2.jsonl: a file to merge and --score-out are the same file"
+    refused map -g cpu:1 -f --also 'ex_{shard}=./o.txt' -o o.txt s.jsonl "${shards[@]}"
+    says "./o.txt: -o and --also are the same file"
+    refused map -g cpu:1 --also 'ex_{shard}=o.txt.failed.jsonl' -o o.txt s.jsonl "${shards[@]}"
+    says "o.txt.failed.jsonl: the list of failed items and --also are the same file"
+    refused map -g cpu:1 --run-dir rw -o rw/parts/ s.jsonl "${shards[@]}"
+    says "rw/parts/ (-o) is where the run keeps its own files; name another place"
+    map -g cpu:1 --run-dir rw -o rw/out.txt s.jsonl -- cat
+    ended_with 0
+}
+
+@test "another command's output is not taken for a list of failed items" {
+    seq 1 8 >in.txt
+    map -g cpu:1 -o z.txt.failed.jsonl in.txt -- cat
+    ended_with 0
+    refused map -g cpu:1 -o z.txt in.txt -- cat
+    says "z.txt.failed.jsonl exists and is no list of failed items" "--force"
+    map -g cpu:1 -r 0 -o y.txt in.txt -- awk '$1 == 5 { exit 3 } { print; fflush() }'
+    ended_with 1
+    [ -s y.txt.failed.jsonl ]
+    map -g cpu:1 -f -o y.txt in.txt -- cat
+    ended_with 0
+    [ ! -e y.txt.failed.jsonl ]
+}
+
+@test "maps, pictures and pages replace nothing without --force, and never what is read" {
+    seq 1 8 >in.txt
+    "$PYTHON" "$BATS_TEST_DIRNAME/plan_models.py" llama llama
+    local model=llama sim=(sim --items 10 --item-time 1s --devices 1 --html)
+    refused plan $model --devices 2x12GiB -o in.txt
+    says "in.txt exists; --force replaces it"
+    refused plan $model --devices 2x12GiB -f -o $model/config.json
+    says "$model/config.json: -o names a file of the model"
+    refused plan $model --devices 2x12GiB -o new.json --plot ./new.json
+    says "./new.json: -o and --plot are the same file"
+    refused plan $model --devices 2x12GiB -f --check in.txt --plot in.txt
+    says "in.txt: the map of --check and --plot are the same file"
+    refused "${sim[@]}" in.txt
+    says "in.txt exists; --force replaces it"
+    refused bench -g cpu:1 --force --plot in.txt -i in.txt -- cat
+    says "in.txt: --input and --plot are the same file"
+    run limited "$MUSTER" "${sim[@]}" in.txt -f
+    ended_with 0
+    holds in.txt "<html"
+}

@@ -23,6 +23,16 @@ END
     [ "$(head -c 15 p.html)" = "<!doctype html>" ]
     grep -q "3 of 3 jobs would run" p.html
     grep -q '<svg viewBox' p.html
+    graph --dry-run --plot p.svg g.yaml
+    ended_with 2
+    [[ $stderr == *"p.svg exists; --overwrite replaces it"* ]]
+    graph --dry-run --overwrite --plot p.svg g.yaml
+    ended_with 0
+    cp g.yaml before.yaml
+    graph --dry-run --overwrite --plot ./g.yaml g.yaml
+    ended_with 2
+    [[ $stderr == *"./g.yaml: the graph and --plot are the same file"* ]]
+    cmp g.yaml before.yaml
     graph --dry-run --plot nowhere/p.svg g.yaml
     ended_with 2
     [[ $stderr == *"nowhere/p.svg"*"No such file"* ]]
