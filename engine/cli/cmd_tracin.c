@@ -4,6 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/named_files.h"
 #include "base/xalloc.h"
 #include "cli/kge_verbs.h"
 #include "cli/tracin_batch.h"
@@ -249,7 +250,10 @@ static int results_check(const struct tracin_request *ask, struct err *err)
     struct kge_files files = ask->files;
     if (tracin_triple_file(ask))
         files.test = tracin_triple_file(ask);
-    int rc = kge_output_check(ask->output, &files, &ask->models.paths, err);
+    const struct named_file outputs[] = {{ask->output, "-o", true},
+                                         {ask->csv_output, "--csv-output", true}};
+    int rc = named_files_check(outputs, countof(outputs), err);
+    rc = rc ? rc : kge_output_check(ask->output, &files, &ask->models.paths, err);
     return rc ? rc : kge_output_check(ask->csv_output, &files, &ask->models.paths, err);
 }
 

@@ -181,10 +181,12 @@ static int run_plan(struct app *app, struct graph_options *options, struct sourc
     return rc;
 }
 
-/* The picture of --dry-run must not replace the graph's file, nor another one without --overwrite. */
-static int plot_check(const struct graph_options *options, const char *file, struct err *err)
+/* What is written must not be the graph's file; the picture replaces no other one without --overwrite. */
+static int outputs_check(const struct graph_options *options, const char *file, struct err *err)
 {
-    const struct named_file files[] = {{options->plot, "--plot", true}, {file, "the graph", false}};
+    const struct named_file files[] = {{options->plot, "--plot", true},
+                                       {options->joblog, "--joblog", true},
+                                       {file, "the graph", false}};
     if (options->plot && !options->dry_run)
         return fail(err, ERR_USAGE, "--plot draws the schedule of --dry-run; a run draws nothing");
     int rc = named_files_check(files, countof(files), err);
@@ -205,7 +207,7 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
                     "standard input, one a line");
     if (argc == 0 && options->request.file)
         return fail(err, ERR_USAGE, "no file");
-    if (plot_check(options, argc > 0 ? argv[0] : NULL, err) != 0)
+    if (outputs_check(options, argc > 0 ? argv[0] : NULL, err) != 0)
         return ERR_USAGE;
     options->request.prints = argc == 0;
     return argc > 0 ? file_read_plan(options, argc, argv, source, err)
