@@ -72,25 +72,41 @@ static void item_refuse(struct worker *worker, uint64_t item)
     unfit_pass(worker);
 }
 
-/* Loads the lines of the first *n_out of these items, as many as fit. *is_cut: the item after them is unfit; else
- * *n_out is at least one. */
-static int lines_load(struct worker *worker, struct item_span items, uint64_t *n_out, bool *is_cut,
-                      struct err *err)
+/* It is tried again, when the other item may be answered. */
+static void item_clash(struct worker *worker, uint64_t item)
 {
+    session_event_later(
+        worker->session,
+        (struct feed_event){.kind = EV_FAIL, .worker = worker->seat, .item = item, .flag = true},
+        "its worker had another item with the same value of the --key field, and an answer could "
+        "be meant for either: values of --key must differ");
+}
+
+/* Why the item after those that were loaded is not sent. */
+enum load_end {
+    LOAD_FITS, /* it may be, later */
+    LOAD_UNFIT,
+    LOAD_CLASH
+};
+
+/* Loads the lines of the first *n_out of these items, as many as fit: at least one with LOAD_FITS. */
+static int lines_load(struct worker *worker, struct item_span items, uint64_t *n_out,
+                      enum load_end *end, struct err *err)
+{
+    static const enum load_end ends[] = {
+        [KEY_ALL] = LOAD_FITS, [KEY_MISSING] = LOAD_UNFIT, [KEY_TAKEN] = LOAD_CLASH};
+    enum key_end key_end = KEY_ALL;
     struct session *s = worker->session;
     struct buf *out = &worker->to_worker;
     /* Reserved at once: growing in steps would fragment the heap. */
     buf_reserve(out, LOAD_BYTES + BLOCK_BYTES);
     int rc = source_lines(s->source, items.first, items.count, LOAD_BYTES, out, n_out, err);
-    *is_cut = rc == ERR_RECORD;
-    if (rc && !*is_cut)
+    if (rc && rc != ERR_RECORD)
         return rc;
-    if (s->request->key_field && *n_out > 0) {
-        uint64_t n_keyed = key_index_add(&worker->filter.key_index, s->request->key_field,
-                                         items.first, buf_str(out), &out->len);
-        *is_cut |= n_keyed < *n_out;
-        *n_out = n_keyed;
-    }
+    if (s->request->key_field && *n_out > 0)
+        key_end = key_index_add(&worker->filter.key_index, s->request->key_field, items.first,
+                                buf_str(out), n_out, &out->len);
+    *end = key_end == KEY_ALL && rc == ERR_RECORD ? LOAD_UNFIT : ends[key_end];
     return 0;
 }
 
@@ -109,21 +125,24 @@ static bool load_some(struct worker *worker)
     struct item_span items = worker->filter.unwritten[0];
     struct err err = {0};
     uint64_t n_items = 0;
-    bool is_cut = false;
-    if (lines_load(worker, items, &n_items, &is_cut, &err) != 0) {
+    enum load_end end = LOAD_FITS;
+    if (lines_load(worker, items, &n_items, &end, &err) != 0) {
         buf_reset(&worker->to_worker);
         worker->filter.n_unwritten = 0;
         shell_abort(worker->session->shell, &err);
         return false;
     }
+    bool is_cut = end != LOAD_FITS;
     ASSERT(n_items + is_cut > 0);
     unwritten_pop(worker, n_items + is_cut);
     worker->filter.bytes_in_flight += worker->to_worker.len;
     worker_sent(worker, n_items);
     if (!worker->session->request->key_field) /* with --key, answers are matched by key */
         sent_push(&worker->filter, (struct sent_items){.first = items.first, .count = n_items});
-    if (is_cut)
+    if (end == LOAD_UNFIT)
         item_refuse(worker, items.first + n_items);
+    else if (end == LOAD_CLASH)
+        item_clash(worker, items.first + n_items);
     return true;
 }
 

@@ -47,22 +47,34 @@ static void grow(struct key_index *key_index)
     *key_index = bigger;
 }
 
-uint64_t key_index_add(struct key_index **key_index, const char *field, uint64_t first,
-                       struct str lines, size_t *bytes_out)
+/* The index of the entry with that hash, or of the free one where it would be. */
+static size_t entry_find(const struct key_index *key_index, uint64_t hash)
+{
+    size_t at = hash & (key_index->cap - 1);
+    while (key_index->entries[at].hash && key_index->entries[at].hash != hash)
+        at = (at + 1) & (key_index->cap - 1);
+    return at;
+}
+
+enum key_end key_index_add(struct key_index **key_index, const char *field, uint64_t first,
+                           struct str lines, uint64_t *n_added, size_t *n_bytes)
 {
     struct str rest = lines, line, value;
-    uint64_t n_items = 0;
     if (!*key_index)
         *key_index = xcalloc(1, sizeof(**key_index));
-    *bytes_out = 0;
-    while (rest.len > 0 && str_next(&rest, '\n', &line) && json_get(line, field, &value)) {
+    *n_added = *n_bytes = 0;
+    while (rest.len > 0 && str_next(&rest, '\n', &line)) {
+        if (!json_get(line, field, &value))
+            return KEY_MISSING;
         if (((*key_index)->used + 1) * 2 > (*key_index)->cap)
             grow(*key_index);
-        entry_put(*key_index, value_hash(*key_index, value), first + n_items);
-        n_items++;
-        *bytes_out = (size_t)(line.at + line.len - lines.at) + 1;
+        uint64_t hash = value_hash(*key_index, value);
+        if ((*key_index)->entries[entry_find(*key_index, hash)].hash)
+            return KEY_TAKEN;
+        entry_put(*key_index, hash, first + (*n_added)++);
+        *n_bytes = (size_t)(line.at + line.len - lines.at) + 1;
     }
-    return n_items;
+    return KEY_ALL;
 }
 
 /* Deletion with linear probing: entries that follow are moved up, so that they are still found. */
@@ -90,16 +102,12 @@ bool key_index_take_value(struct key_index *key_index, struct str value, uint64_
 {
     if (!key_index || key_index->cap == 0)
         return false;
-    uint64_t hash = value_hash(key_index, value);
-    size_t mask = key_index->cap - 1;
-    for (size_t at = hash & mask; key_index->entries[at].hash; at = (at + 1) & mask) {
-        if (key_index->entries[at].hash != hash)
-            continue;
-        *item = key_index->entries[at].item;
-        entry_remove(key_index, at);
-        return true;
-    }
-    return false;
+    size_t at = entry_find(key_index, value_hash(key_index, value));
+    if (!key_index->entries[at].hash)
+        return false;
+    *item = key_index->entries[at].item;
+    entry_remove(key_index, at);
+    return true;
 }
 
 void key_index_free(struct key_index *key_index)

@@ -11,12 +11,18 @@
 
 struct key_index;
 
+enum key_end {
+    KEY_ALL,
+    KEY_MISSING, /* the next item has no such field */
+    KEY_TAKEN    /* an item in flight has the same value: an answer could be meant for either */
+};
+
 /*
- * Adds the items first, first+1 …, whose lines these are, up to the first that has no such field.
- * Returns how many were added, and in *bytes_out the length of their lines. Makes *key_index if it is NULL.
+ * Adds the items first, first+1 …, whose lines these are, as far as they can be told apart. *n_added of them were added,
+ * and their lines are *n_bytes long. Makes *key_index if it is NULL.
  */
-uint64_t key_index_add(struct key_index **key_index, const char *field, uint64_t first,
-                       struct str lines, size_t *bytes_out);
+enum key_end key_index_add(struct key_index **key_index, const char *field, uint64_t first,
+                           struct str lines, uint64_t *n_added, size_t *n_bytes);
 /* Finds the item of an answer, and removes it. False: the field is missing, or its value unknown. */
 bool key_index_take(struct key_index *key_index, const char *field, struct str answer,
                     uint64_t *item);

@@ -282,27 +282,48 @@ static void step(struct session *s, struct feed_event *event)
         action_handlers[actions[i].kind](s, &actions[i]);
 }
 
+static void event_put(struct session *s, struct feed_event event, const char *error)
+{
+    if (s->queue.len == s->queue.cap) {
+        s->queue.cap = s->queue.cap ? s->queue.cap * 2 : 64;
+        s->queue.at = xrealloc(s->queue.at, s->queue.cap * sizeof(*s->queue.at));
+    }
+    s->queue.at[s->queue.len++] = (struct queued_event){event, error};
+}
+
+static void queue_drain(struct session *s)
+{
+    for (size_t i = 0; i < s->queue.len;) {
+        struct queued_event next = s->queue.at[i++];
+        /* If it is empty, begin again at the front, so that a chain of events does not grow the queue. */
+        if (i == s->queue.len)
+            i = s->queue.len = 0;
+        /* A step's context belongs to its event alone. */
+        s->step = (struct step_context){.error = next.error};
+        step(s, &next.event);
+    }
+    s->step = (struct step_context){0};
+}
+
 void session_event(struct session *s, struct feed_event event)
 {
     if (s->queue.is_drained) { /* the event of an action: it is handled after the action */
-        if (s->queue.len == s->queue.cap) {
-            s->queue.cap = s->queue.cap ? s->queue.cap * 2 : 64;
-            s->queue.at = xrealloc(s->queue.at, s->queue.cap * sizeof(*s->queue.at));
-        }
-        s->queue.at[s->queue.len++] = event;
+        event_put(s, event, NULL);
         return;
     }
     s->queue.is_drained = true;
     step(s, &event);
-    /* The step's context belonged to this event alone. */
-    s->step = (struct step_context){0};
-    for (size_t i = 0; i < s->queue.len;) {
-        struct feed_event next = s->queue.at[i++];
-        /* If it is empty, begin again at the front, so that a chain of events does not grow the queue. */
-        if (i == s->queue.len)
-            i = s->queue.len = 0;
-        step(s, &next);
-    }
+    queue_drain(s);
+    s->queue.is_drained = false;
+}
+
+void session_event_later(struct session *s, struct feed_event event, const char *error)
+{
+    event_put(s, event, error);
+    if (s->queue.is_drained)
+        return;
+    s->queue.is_drained = true;
+    queue_drain(s);
     s->queue.is_drained = false;
 }
 

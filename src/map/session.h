@@ -101,9 +101,14 @@ struct step_context {
     const char *stderr_tail;
 };
 
+struct queued_event {
+    struct feed_event event;
+    const char *error; /* for step_context; lives as long as the run */
+};
+
 /* Events that arise while an action is carried out; they are handled after it. */
 struct event_queue {
-    struct feed_event *at;
+    struct queued_event *at;
     size_t len, cap;
     bool is_drained; /* events are being handled at this moment */
 };
@@ -174,6 +179,8 @@ struct session {
 /* session.c */
 extern const struct shell_verb map_shell;
 void session_event(struct session *s, struct feed_event event);
+/* Also while an action is carried out; `error` is why an item failed, and lives as long as the run. */
+void session_event_later(struct session *s, struct feed_event event, const char *error);
 /* The input is read to its end; streams and compressed files are now copies in the run's folder. */
 void session_input_copied(struct session *s);
 /* The beginning of a line of --dry-run: the seat, its devices and threads. */

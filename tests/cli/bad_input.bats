@@ -31,6 +31,22 @@ END
     [ "$(wc -l <out.txt)" -eq 3 ]
 }
 
+@test "--key with equal values: no result goes to another item, and the reason names the field" {
+    pyworker backwards <<'END'
+import sys
+for line in reversed(list(sys.stdin)):
+    sys.stdout.write(line)
+END
+    seq 0 39 | awk '{ printf "{\"id\":%d,\"n\":%d}\n", $1 % 3, $1 }' >in.jsonl
+    map -g cpu:1 --key id --join -o out.jsonl in.jsonl -- jq -c '{id, answer: .n}'
+    [ "$(jq -c 'select(.n != .answer)' out.jsonl)" = "" ]
+    map -g cpu:1 -r 0 --key id --join -o back.jsonl in.jsonl -- ./backwards
+    ended_with 1
+    [ "$(jq -c .n back.jsonl | wc -l)" -ge 3 ]
+    [ $(($(wc -l <back.jsonl) + $(wc -l <back.jsonl.failed.jsonl))) -eq 40 ]
+    holds back.jsonl.failed.jsonl "another item with the same value of the --key field, and an answer could be meant for either: values of --key must differ"
+}
+
 @test "one item and many workers, channel" {
     echo_worker
     echo '{"a":1}' >in.jsonl

@@ -79,7 +79,7 @@ static void check_from_worker(struct str line)
         check_metrics(message.metrics);
 }
 
-/* Every item that was noted is found once by its own line, and no more. */
+/* Every item that was noted is found once by its own line, and no more; a value that is in flight is noted once. */
 static void check_keyed(struct str text)
 {
     struct key_index *key_index = NULL;
@@ -87,10 +87,13 @@ static void check_keyed(struct str text)
     uint64_t n_lines = 0, n_found = 0, item;
     while (rest.len > 0 && str_next(&rest, '\n', &line)) {
         size_t bytes = 0;
+        uint64_t n_added = 0;
         bool has_key = line.len > 0 && json_get(line, "k", &value);
-        ASSERT(key_index_add(&key_index, "k", n_lines, line, &bytes) == has_key);
-        ASSERT(bytes == (has_key ? line.len + 1 : 0));
-        n_lines += has_key;
+        enum key_end end = key_index_add(&key_index, "k", n_lines, line, &n_added, &bytes);
+        ASSERT(has_key ? end != KEY_MISSING : end == (line.len > 0 ? KEY_MISSING : KEY_ALL));
+        ASSERT(n_added == (has_key && end == KEY_ALL));
+        ASSERT(bytes == (n_added ? line.len + 1 : 0));
+        n_lines += n_added;
     }
     for (rest = text; rest.len > 0 && str_next(&rest, '\n', &line);)
         n_found += key_index_take(key_index, "k", line, &item) && item < n_lines;

@@ -10,8 +10,10 @@ static void answers_find_their_items_in_any_order(void **state)
     struct buf lines = BUF_INIT, answer = BUF_INIT;
     for (int i = 0; i < 1000; i++)
         buf_addf(&lines, "{\"id\":\"k%d\",\"text\":\"x\"}\n", i);
+    uint64_t n;
     size_t used;
-    assert_int_equal(key_index_add(&key_index, "id", 5000, buf_str(&lines), &used), 1000);
+    assert_int_equal(key_index_add(&key_index, "id", 5000, buf_str(&lines), &n, &used), KEY_ALL);
+    assert_int_equal(n, 1000);
     assert_int_equal(used, lines.len);
     for (int i = 999; i >= 0; i--) {
         uint64_t item = 0;
@@ -26,17 +28,22 @@ static void answers_find_their_items_in_any_order(void **state)
     key_index_free(key_index);
 }
 
-static void one_value_may_stand_for_several_items(void **state)
+static void a_value_stands_for_one_item_in_flight(void **state)
 {
     (void)state;
     struct key_index *key_index = NULL;
-    uint64_t first = 0, second = 0, third = 0;
+    uint64_t n, item = 0;
     size_t used;
-    assert_int_equal(key_index_add(&key_index, "id", 3, STR("{\"id\":1}\n{\"id\":1}\n"), &used), 2);
-    assert_true(key_index_take(key_index, "id", STR("{\"id\":1}"), &first));
-    assert_true(key_index_take(key_index, "id", STR("{\"id\":1}"), &second));
-    assert_false(key_index_take(key_index, "id", STR("{\"id\":1}"), &third));
-    assert_int_equal(first + second, 7);
+    struct str lines = STR("{\"id\":1}\n{\"id\":2}\n{\"id\":1.0}\n{\"id\":3}\n");
+    assert_int_equal(key_index_add(&key_index, "id", 3, lines, &n, &used), KEY_TAKEN);
+    assert_int_equal(n, 2);
+    assert_int_equal(used, strlen("{\"id\":1}\n{\"id\":2}\n"));
+    assert_true(key_index_take(key_index, "id", STR("{\"id\":1}"), &item));
+    assert_int_equal(item, 3);
+    assert_false(key_index_take(key_index, "id", STR("{\"id\":1}"), &item));
+    assert_int_equal(key_index_add(&key_index, "id", 5, STR("{\"id\":1.0}\n"), &n, &used), KEY_ALL);
+    assert_true(key_index_take(key_index, "id", STR("{\"id\":1}"), &item));
+    assert_int_equal(item, 5);
     key_index_free(key_index);
 }
 
@@ -44,13 +51,15 @@ static void an_item_without_the_field_is_where_it_stops(void **state)
 {
     (void)state;
     struct key_index *key_index = NULL;
-    uint64_t item;
+    uint64_t n, item;
     size_t used;
     struct str lines = STR("{\"id\":1}\n{\"ix\":1}\n{\"id\":2}\n");
-    assert_int_equal(key_index_add(&key_index, "id", 41, lines, &used), 1);
+    assert_int_equal(key_index_add(&key_index, "id", 41, lines, &n, &used), KEY_MISSING);
+    assert_int_equal(n, 1);
     assert_int_equal(used, strlen("{\"id\":1}\n"));
     assert_false(key_index_take(key_index, "id", STR("{\"id\":2}"), &item));
-    assert_int_equal(key_index_add(&key_index, "id", 42, STR("[1]\n"), &used), 0);
+    assert_int_equal(key_index_add(&key_index, "id", 42, STR("[1]\n"), &n, &used), KEY_MISSING);
+    assert_int_equal(n, 0);
     assert_int_equal(used, 0);
     assert_false(key_index_take(key_index, "id", STR("{\"ix\":1}"), &item));
     assert_false(key_index_take(NULL, "id", STR("{\"id\":1}"), &item));
@@ -71,10 +80,13 @@ static void a_value_is_found_however_it_is_written(void **state)
         for (int back = 0; back < 2; back++) {
             struct key_index *key_index = NULL;
             struct buf text = BUF_INIT;
+            uint64_t n;
             size_t used;
             uint64_t item = 0;
             buf_addf(&text, "{\"id\":%s}\n", pairs[i][back]);
-            assert_int_equal(key_index_add(&key_index, "id", 7, buf_str(&text), &used), 1);
+            assert_int_equal(key_index_add(&key_index, "id", 7, buf_str(&text), &n, &used),
+                             KEY_ALL);
+            assert_int_equal(n, 1);
             buf_reset(&text);
             buf_addf(&text, "{\"\\u0069d\":%s}", pairs[i][!back]);
             if (!key_index_take(key_index, "id", buf_str(&text), &item))
@@ -89,10 +101,11 @@ static void large_numbers_are_not_rounded(void **state)
 {
     (void)state;
     struct key_index *key_index = NULL;
-    uint64_t item;
+    uint64_t n, item;
     size_t used;
     struct str lines = STR("{\"id\":10000000000000000000001}\n");
-    assert_int_equal(key_index_add(&key_index, "id", 7, lines, &used), 1);
+    assert_int_equal(key_index_add(&key_index, "id", 7, lines, &n, &used), KEY_ALL);
+    assert_int_equal(n, 1);
     assert_false(key_index_take(key_index, "id", STR("{\"id\":10000000000000000000000}"), &item));
     assert_false(key_index_take(key_index, "id", STR("{\"id\":1e22}"), &item));
     assert_false(
@@ -105,7 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_find_their_items_in_any_order),
-        cmocka_unit_test(one_value_may_stand_for_several_items),
+        cmocka_unit_test(a_value_stands_for_one_item_in_flight),
         cmocka_unit_test(an_item_without_the_field_is_where_it_stops),
         cmocka_unit_test(a_value_is_found_however_it_is_written),
         cmocka_unit_test(large_numbers_are_not_rounded),
