@@ -71,6 +71,22 @@ static bool item_spare(struct feed *f, const struct feed_worker *w, uint64_t ite
     return is_spared;
 }
 
+/*
+ * The worker of a fixed batch died: the first time, all of the batch is tried once more, so that an accident changes no
+ * batch. The second time one of its items is as likely the reason, and is sought.
+ */
+static bool batch_is_kept(struct feed *f, const struct sent_range *runs, size_t n_runs)
+{
+    bool is_kept = false;
+    for (size_t i = 0; f->config.fixed_batches && i < n_runs; i++)
+        for (uint32_t k = 0; k < runs[i].count; k++) {
+            struct slot *slot = slot_of(f, runs[i].first + k);
+            is_kept = is_kept || !(slot->flags & WHOLE_AGAIN);
+            slot->flags |= WHOLE_AGAIN;
+        }
+    return is_kept;
+}
+
 /* Decides which of its unanswered items are charged or suspected. */
 static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death death,
                              bool start_failure)
@@ -92,7 +108,7 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
     if (death == GONE_OOM && !f->config.fixed_batches && in_hand > 1)
         device_shrink(f, w->device, limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand);
     bool is_spared = start_failure && (total > 1 || item_spare(f, w, runs[0].first));
-    if (is_spared || !blamed)
+    if (is_spared || !blamed || (total > 1 && batch_is_kept(f, runs, n_runs)))
         runs_to_pool(f, runs, n_runs);
     else if (total == 1)
         item_charge(f, worker, runs[0].first, cause, true);
@@ -154,7 +170,9 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct feed_worker *w = &f->workers[worker];
     if (w->mode != MODE_FILTER) {
-        provisional_revoke(f, worker); /* of a fixed batch that was not completed */
+        if (w->items.provisional >
+            0) /* of a fixed batch, which is then computed as a whole again */
+            provisional_doubt(f, worker);
         return;
     }
     bool all_answered = w->items.in_flight == 0 && w->items.provisional > 0;

@@ -38,7 +38,9 @@ enum slot_state {
 enum slot_flags {
     ANSWERED_FIRST = 1,
     ANSWERED_SECOND = 2,
-    SPARED = 4 /* its worker died alone with it, and the device was blamed, which had no results */
+    SPARED = 4, /* its worker died alone with it, and the device was blamed, which had no results */
+    WHOLE_AGAIN = 8,               /* its fixed batch is tried once more as it was */
+    LASTING = SPARED | WHOLE_AGAIN /* until the item is settled */
 };
 
 /* Links in the list of a worker's items: references made by feed_window.c; NONE at the ends. */

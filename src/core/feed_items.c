@@ -98,7 +98,7 @@ static void item_sent(struct feed *f, uint32_t worker, uint64_t item)
         f->workers[worker].items.copy = item;
         return;
     }
-    slot->flags &= SPARED;
+    slot->flags &= LASTING;
     slot->copy_failed = 0;
     slot->sent_order = f->window.sent_order;
     owned_link(f, worker, item);
@@ -166,10 +166,10 @@ bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
         }
         slot->owner[0] = slot->owner[1];
         slot->flags = (uint8_t)((slot->flags & ANSWERED_SECOND ? ANSWERED_FIRST : 0) |
-                                (slot->flags & SPARED));
+                                (slot->flags & LASTING));
     } else {
         f->workers[worker].items.copy = UINT64_MAX;
-        slot->flags &= ANSWERED_FIRST | SPARED;
+        slot->flags &= ANSWERED_FIRST | LASTING;
     }
     slot->owner[1] = 0;
     if (slot->owner[0] != 0) {
@@ -367,7 +367,8 @@ void provisional_doubt(struct feed *f, uint32_t worker)
     for (uint64_t item; (item = owned_next(f, worker, &at)) != UINT64_MAX;) {
         struct slot *slot = slot_of(f, item);
         if (is_provisional(f, worker, item))
-            slot->flags &= slot->owner[0] == worker + 1 ? ANSWERED_SECOND : ANSWERED_FIRST;
+            slot->flags &=
+                (uint8_t) ~(slot->owner[0] == worker + 1 ? ANSWERED_FIRST : ANSWERED_SECOND);
     }
     w->items.in_flight += w->items.provisional;
     f->counts.in_flight += w->items.provisional;

@@ -244,13 +244,13 @@ static bool batch_must_wait(struct feed *f, const struct feed_worker *w, uint64_
 
 /*
  * With --fixed-batches a batch is sent in one piece, but credits may come one by one. So a worker that has asked
- * for a whole batch before gets time to ask for a whole one again.
+ * for a whole batch before, or for a part of one, gets time to ask for as much again.
  */
 static bool credits_must_wait(struct feed *f, const struct feed_worker *w)
 {
     uint64_t until_ms = MAX(w->time.last_progress_ms, w->time.last_send_ms) + CREDITS_WAIT_MS;
-    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL || w->credits >= f->config.batch ||
-        w->credits_peak < f->config.batch || f->now_ms >= until_ms)
+    if (!f->config.fixed_batches || w->mode != MODE_CHANNEL ||
+        w->credits >= MIN(w->credits_peak, f->config.batch) || f->now_ms >= until_ms)
         return false;
     wake_at(f, until_ms);
     return true;

@@ -119,6 +119,34 @@ END
     for n in 1 2 4; do same out$n.jsonl want.jsonl; done
 }
 
+@test "--fixed-batches puts the same items together after a crash, after one for lack of memory, and in threes" {
+    pyworker company <<'END'
+import muster, os, signal, sys
+for batch in muster.batches(3 if "threes" in sys.argv else None):
+    places = [item.data["place"] for item in batch]
+    if sys.argv[1] in ("crash", "memory") and 16 in places and not os.path.exists(sys.argv[1]):
+        open(sys.argv[1], "w").close()
+        if sys.argv[1] == "crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        sys.exit("RuntimeError: CUDA out of memory")
+    for item in batch:
+        item.done({"company": places})
+END
+    seq 0 79 | sed 's/.*/{"place":&}/' >in.jsonl
+    local how n
+    for how in plain crash memory; do
+        map -f -g cpu:2 --batch 8 --fixed-batches in.jsonl -o $how.jsonl -- ./company $how
+        ended_with 0
+        same plain.jsonl $how.jsonl
+    done
+    [ -e crash ] && [ -e memory ]
+    for n in 1 2 3; do
+        map -f -g cpu:$n --batch 8 --fixed-batches in.jsonl -o threes$n.jsonl -- ./company threes
+        ended_with 0
+        same threes1.jsonl threes$n.jsonl
+    done
+}
+
 @test "--raw hands records over as they stand" {
     printf '{"a": 1}\n{"a":   2}\nnot json\n' >in.jsonl
     map -g cpu:1 --raw in.jsonl -o out.txt -- sed -u 's/$/!/'

@@ -246,6 +246,32 @@ static void fixed_batches_stay_on_their_borders_after_a_retry(void **state)
     scene_close(&scene);
 }
 
+static void a_fixed_batch_whose_worker_dies_is_first_tried_whole_again(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(
+        &scene,
+        &(struct feed_config){
+            .n_workers = 1, .n_devices = 1, .batch = 8, .fixed_batches = true, .retries = 3});
+    TELL(&scene, .kind = EV_INPUT, .count = 16, .flag = true);
+    channel_up(&scene, 0, 8);
+    for (uint64_t i = 0; i < 8; i++)
+        TELL(&scene, .kind = EV_DONE, .item = i);
+    TELL(&scene, .kind = EV_READY, .count = 8);
+    TELL(&scene, .kind = EV_DONE, .item = 8);
+    for (int tries = 0; tries < 2; tries++) {
+        TELL(&scene, .kind = EV_EXIT, .death = GONE_CRASH);
+        TELL(&scene, .kind = EV_MEM_BACK);
+        scene.now_ms += 60000;
+        TELL(&scene, .kind = EV_TICK);
+        buf_reset(&scene.said);
+        channel_up(&scene, 0, 8);
+        expect(&scene, tries == 0 ? "SEND w0 8+8; " : "SEND w0 8+4; ");
+    }
+    scene_close(&scene);
+}
+
 static void a_failure_after_the_result_changes_nothing(void **state)
 {
     (void)state;
@@ -280,6 +306,7 @@ int main(void)
         cmocka_unit_test(workers_start_so_far_apart),
         cmocka_unit_test(a_keyed_filter_never_runs_out_of_places_for_what_it_was_sent),
         cmocka_unit_test(fixed_batches_stay_on_their_borders_after_a_retry),
+        cmocka_unit_test(a_fixed_batch_whose_worker_dies_is_first_tried_whole_again),
         cmocka_unit_test(a_failure_after_the_result_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
