@@ -18,6 +18,7 @@ struct each_request {
     struct allocation_wish allocation;
     struct environment_wish environment;
     uint64_t grace_ms, limit_ms;
+    bool dry_run;
 };
 
 /* The command on one seat. */
@@ -160,11 +161,19 @@ static int workers_run(struct each *each, const struct each_request *ask, char *
     return rc;
 }
 
+static void plan_print(const struct each *each, const struct each_request *ask, char **command)
+{
+    struct env_list words = {0};
+    environment_command(&ask->environment, (const char *const *)command, &words);
+    seats_print(&each->allocation, (const char *const *)words.at);
+    env_list_release(&words);
+}
+
 /* The status of a signal, or the highest of all commands. */
 static int status_of(const struct each *each, struct err *err)
 {
     int worst = 0, status = shell_outcome(each->shell, err);
-    for (uint32_t i = 0; status == 0 && i < each->allocation.n_seats; i++)
+    for (uint32_t i = 0; status == 0 && each->workers && i < each->allocation.n_seats; i++)
         worst = MAX(worst, each->workers[i].status);
     return status ? status : worst;
 }
@@ -193,10 +202,13 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
                                                  .self_path = app->self_path,
                                                  .limit_ms = ask->limit_ms});
     struct allocation_wish wish = ask->allocation;
+    wish.is_plan = ask->dry_run;
     wish.program = ask->environment.setup ? NULL : command[0];
     wish.script = ask->environment.setup ? NULL : program_script((const char *const *)command);
     rc = shell_begin(each.shell, &wish, &each.allocation, err);
-    if (rc == 0)
+    if (rc == 0 && ask->dry_run)
+        plan_print(&each, ask, command);
+    else if (rc == 0)
         rc = workers_run(&each, ask, command, err);
     if (rc == 0)
         rc = status_of(&each, err);
@@ -213,6 +225,7 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
 static const struct opt each_opts[] = {
     ALLOCATION_OPTS(FIELD(allocation)),
     ENVIRONMENT_OPTS(FIELD(environment)),
+    {OPT_FLAG, 0, "dry-run", NULL, "show what would run where, and run nothing", FIELD(dry_run)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all commands after this time (exit status 124)", FIELD(limit_ms)},
     {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", FIELD(grace_ms)},
     {OPT_END},

@@ -207,6 +207,7 @@ static const struct opt resume_opts[] = {
     {OPT_HEADING, .help = "What is resumed"},
     {OPT_FLAG, 0, "retry-failed", NULL, "try the items that were set aside again", FIELD(retry_failed)},
     {OPT_FLAG, 'f', "force", NULL, "replace an output that exists", FIELD(overwrite)},
+    {OPT_FLAG, 0, "dry-run", NULL, "show what is left and which worker would run where, and run nothing", FIELD(run.dry_run)},
     {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are (default muster-runs)", FIELD(run.runs_dir)},
     {OPT_END},
 };
@@ -468,7 +469,7 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
         options.request.command = (const char *const *)command;
     if (typed->request.retry_failed)
         options.request.overwrite = true; /* the output without the failed items is the run's own */
-    options.request.run.dry_run = false;
+    options.request.run.dry_run = typed->request.run.dry_run;
     if (rc == 0)
         rc = request_run(app, &options, err);
     cmd_release(&cmd_map, &options);

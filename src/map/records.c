@@ -159,16 +159,7 @@ static int recall(struct session *s, uint64_t *n_items, struct err *err)
 
 static void print(struct session *s)
 {
-    for (uint32_t p = 0; p < s->n_seats; p++) {
-        cleanup_buf struct buf line = BUF_INIT;
-        seat_describe(s, p, &line);
-        buf_add_char(&line, ':');
-        for (const char *const *word = s->request->command; *word; word++) {
-            buf_add_char(&line, ' ');
-            buf_add_shell_word(&line, *word);
-        }
-        print_line("%s", buf_text(&line));
-    }
+    seats_print(&s->allocation, s->request->command);
 }
 
 static void release(struct session *s)

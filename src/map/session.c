@@ -327,15 +327,6 @@ void session_event_later(struct session *s, struct feed_event event, const char 
     s->queue.is_drained = false;
 }
 
-void seat_describe(const struct session *s, uint32_t number, struct buf *out)
-{
-    const struct seat *seat = &s->seats[number].seat;
-    buf_addf(out, "worker %u: %s", number, seat->label);
-    for (size_t d = 0; d < seat->n_devices; d++)
-        buf_addf(out, " %s", s->allocation.devices.at[seat->devices[d]].uuid);
-    buf_addf(out, ", %u threads", seat->threads);
-}
-
 /* ---- time ---- */
 
 static void on_stop(void *context, bool now)

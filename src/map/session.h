@@ -183,8 +183,6 @@ void session_event(struct session *s, struct feed_event event);
 void session_event_later(struct session *s, struct feed_event event, const char *error);
 /* The input is read to its end; streams and compressed files are now copies in the run's folder. */
 void session_input_copied(struct session *s);
-/* The beginning of a line of --dry-run: the seat, its devices and threads. */
-void seat_describe(const struct session *s, uint32_t number, struct buf *out);
 /* Adds an entry to the run's table of events. seat UINT32_MAX: about no worker. */
 void session_record(struct session *s, const char *kind, uint32_t seat, const char *text);
 /* Runs until every item is settled, or until the run is given up and its workers have ended. */

@@ -7,6 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/shell.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "device/spec.h"
 #include "node/environment.h"
@@ -375,4 +377,21 @@ void allocation_release(struct allocation *a)
     free(a->hosts);
     free(a->python_dir);
     *a = (struct allocation){0};
+}
+
+void seats_print(const struct allocation *a, const char *const *command)
+{
+    for (uint32_t i = 0; i < a->n_seats; i++) {
+        const struct seat *seat = &a->seats[i];
+        cleanup_buf struct buf line = BUF_INIT;
+        buf_addf(&line, "worker %u: %s", i, seat->label);
+        for (size_t d = 0; d < seat->n_devices; d++)
+            buf_addf(&line, " %s", a->devices.at[seat->devices[d]].uuid);
+        buf_addf(&line, ", %u threads%s", seat->threads, command ? ":" : "");
+        for (const char *const *word = command; word && *word; word++) {
+            buf_add_char(&line, ' ');
+            buf_add_shell_word(&line, *word);
+        }
+        print_line("%s", buf_text(&line));
+    }
 }

@@ -104,3 +104,5 @@ int allocation_no_seat(struct err *err);
 /* Adds how a chosen device is called in messages: "gpu 0", on another host "node1 gpu 0". */
 void allocation_label_add(const struct allocation *allocation, uint32_t chosen, struct buf *out);
 void allocation_release(struct allocation *allocation);
+/* For --dry-run: a line for each seat, with its devices, its threads and the command; NULL: without. */
+void seats_print(const struct allocation *allocation, const char *const *command);

@@ -50,11 +50,7 @@ static int recall(struct session *s, uint64_t *n_items, struct err *err)
 
 static void print(struct session *s)
 {
-    for (uint32_t p = 0; p < s->n_seats; p++) {
-        cleanup_buf struct buf line = BUF_INIT;
-        seat_describe(s, p, &line);
-        print_line("%s", buf_text(&line));
-    }
+    seats_print(&s->allocation, NULL);
     shards_print(s);
     shards_print_sharing(s);
 }

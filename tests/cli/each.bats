@@ -72,3 +72,11 @@ END
     ended_with 2
     [[ $stderr == *"unexpected 'file'"* ]]
 }
+
+@test "--dry-run shows what would run where, and runs nothing" {
+    run limited "$MUSTER" each -g sim:2xH200:141GiB --dry-run -- touch "a file"
+    ended_with 0
+    [ "${#lines[@]}" -eq 2 ]
+    [[ ${lines[1]} == "worker 1: gpu_1 SIM-1, "*" threads: touch 'a file'" ]]
+    [ ! -e "a file" ]
+}

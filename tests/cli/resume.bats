@@ -692,3 +692,19 @@ END
     ended_with 0
     [ "$(wc -l <out.txt)" -eq 3 ]
 }
+
+@test "resume --dry-run shows what is left, and runs nothing" {
+    seq 1 40 >in.txt
+    map -g cpu:2 --shards 4 -r 0 -o out.txt in.txt -- sh -c '[ {shard} -lt 2 ] && cp {input} {output}'
+    ended_with 1
+    run limited "$MUSTER" resume --dry-run --retry-failed
+    ended_with 0
+    says "goes on: 2 of 4 shards are left" "shard 3 (items 30 to 39) on cpu_1"
+    [ "$("$MUSTER" ls --json | jq -r .state)" = failed ]
+    printf 'jobs: {a: {run: "true"}, b: {run: "false", needs: a}}\n' >g.yaml
+    run limited "$MUSTER" graph g.yaml
+    ended_with 1
+    run limited "$MUSTER" resume --dry-run
+    ended_with 0
+    says "1 of 2 jobs would run"
+}
