@@ -285,6 +285,7 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "duplicate-stderr-filters", "TEXT,...", "the same of stderr, into filtered_stderr.log", FIELD(copied.errors)},
     {OPT_CHOICE, 0, "fold", "WHEN", "show lines that several ranks print on stderr once, and say how many did: auto, on a terminal (default); always; never", FIELD(shown.fold), .choices = folds},
     {OPT_PATH, 0, "log-dir", "DIR", "where the files are: DIR/ID_RANDOM/attempt_N/RANK/stdout.log, stderr.log, error.json (default: a temporary folder)", FIELD(log_dir)},
+    {OPT_FLAG, 0, "dry-run", NULL, "show the ranks that would be started, with their environment and commands, and start none", FIELD(is_plan)},
     {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
     {OPT_CHOICE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", OPTION(start_method), .choices = start_methods},
     {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED},

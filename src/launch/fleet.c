@@ -258,3 +258,13 @@ void fleet_free(struct fleet *fleet)
     free(fleet->at);
     free(fleet);
 }
+
+uint32_t fleet_len(const struct fleet *fleet)
+{
+    return fleet->n;
+}
+
+struct machine *fleet_machine(const struct fleet *fleet, uint32_t number)
+{
+    return &fleet->at[number].machine;
+}

@@ -184,7 +184,7 @@ static int places_open(struct launch *launch, struct launch_meeting *meeting, st
     if (launch->request->allocation.hosts)
         return fleet_open(launch, meeting, err);
     int rc = own_ranks_count(launch, err);
-    if (rc == 0 && meeting->n_nodes_max > 1)
+    if (rc == 0 && meeting->n_nodes_max > 1 && !launch->request->is_plan)
         rc = meeting_open(launch, err);
     return rc;
 }
@@ -192,6 +192,8 @@ static int places_open(struct launch *launch, struct launch_meeting *meeting, st
 static int ranks_run(struct launch *launch, struct launch_meeting *meeting, struct err *err)
 {
     int rc = places_open(launch, meeting, err);
+    if (rc == 0 && launch->request->is_plan)
+        return launch_dry_run(launch, meeting, err);
     rc = rc ? rc : logs_begin(launch, err);
     if (rc)
         return rc;
@@ -283,6 +285,7 @@ static struct allocation_wish wish_of(const struct launch_request *request)
         wish.gpus = WISH_NO_DEVICES;
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
     wish.gpus_per_worker = SEAT_HAS_ALL;
+    wish.is_plan = request->is_plan;
     wish.hosts_min = wish.hosts_min > 0 ? wish.hosts_min : HOSTS_ALL;
     return wish;
 }

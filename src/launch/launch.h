@@ -10,7 +10,7 @@
  *   takeover.c what another launcher tells         master_port.c  the port at which ranks meet
  *   fleet.c    the hosts of --hosts                meet.c    where the ranks of several hosts meet
  *   reach.c    the same, on each of them           meeting_point.c   what they tell, and the choice
- *   cpus.c     the CPUs of ranks, their share of threads
+ *   cpus.c     the CPUs of ranks, their share of threads  dry_run.c  what would be started
  *   line_copies.c  lines with certain texts        fold.c    lines that several ranks print
  *   watch.c    ranks that stand still              rank_devices.c  devices that are lost meanwhile
  */
@@ -136,6 +136,7 @@ struct launch_request {
             after_ms; /* the silence after which ranks that stand still are looked for; 0: never */
         bool ends;    /* a rank that stands still has failed */
     } hang;
+    bool is_plan;        /* what would be started is printed, and nothing is */
     bool fails_with_one; /* the status of any failure is 1, as torchrun's is */
 };
 

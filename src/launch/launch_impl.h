@@ -163,6 +163,8 @@ bool fleet_waits(const struct fleet *fleet);
 /* Ends what runs beside the ranks. */
 void fleet_close(struct launch *launch);
 void fleet_free(struct fleet *fleet);
+uint32_t fleet_len(const struct fleet *fleet);
+struct machine *fleet_machine(const struct fleet *fleet, uint32_t number);
 
 /*
  * meet.c: where the ranks of --hosts meet. A port is held on the host of rank 0, and all other hosts try which addresses of
@@ -242,6 +244,13 @@ MUST_CHECK int virtual_ranks_check(const struct machine *machine, struct err *er
 /* ERR_UNAVAILABLE if there is no Python. */
 MUST_CHECK int rank_command(const struct launch *launch, uint32_t local_rank, struct env_list *out,
                             struct err *err);
+
+/* Adds what torchrun's scripts find in their environment. */
+void rank_contract(const struct rank *rank, struct env_list *env);
+
+/* dry_run.c: after places are known. */
+MUST_CHECK int launch_dry_run(struct launch *launch, const struct launch_meeting *meeting,
+                              struct err *err);
 
 /* output.c */
 /* What was asked for that is not parsed with the options. */

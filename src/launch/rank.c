@@ -141,7 +141,7 @@ static void threads_set(const struct rank *rank, struct env_list *env)
 }
 
 /* The contract of torchrun with its scripts. */
-static void contract_make(const struct rank *rank, struct env_list *env)
+void rank_contract(const struct rank *rank, struct env_list *env)
 {
     const struct launch *launch = rank->launch;
     const struct launch_request *request = launch->request;
@@ -390,7 +390,7 @@ int rank_start(struct rank *rank, struct err *err)
     rc = rc ? rc : rank_output_open(rank, rank->machine->part.generation, err);
     if (rc == 0) {
         own_program_fill(rank, &words);
-        contract_make(rank, &contract);
+        rank_contract(rank, &contract);
         rc = process_start(rank, &words, &contract, err);
     }
     env_list_release(&contract);

@@ -597,3 +597,19 @@ END
     TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE='${rank}: ' launch --tee 1 --no-python echo hello
     [ "$output" = "0: hello" ]
 }
+
+@test "--dry-run shows each rank's environment and command, and starts none" {
+    printf '#!/bin/sh\ntouch started\n' >mark
+    chmod +x mark
+    run limited "$MUSTER" launch --nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port 29511 --nproc-per-node 2 \
+        --max-restarts 3 --no-python --dry-run ./mark "two words"
+    ended_with 0
+    [ "${#lines[@]}" -eq 3 ]
+    [ "${lines[0]}" = "as machine 1 of 2 with 2 ranks each:" ]
+    [[ ${lines[2]} == "rank 3: RANK=3 LOCAL_RANK=1 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 "*" TORCHELASTIC_MAX_RESTARTS=3 "*" ./mark 'two words'" ]]
+    run limited "$MUSTER" launch --hosts one=cpu:2,two=cpu:1 --via env --no-python --dry-run ./mark
+    ended_with 0
+    [ "${#lines[@]}" -eq 3 ]
+    [[ ${lines[2]} == "rank 2 on two: RANK=2 LOCAL_RANK=0 WORLD_SIZE=3 "* ]]
+    [ ! -e started ]
+}
