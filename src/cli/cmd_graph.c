@@ -172,8 +172,7 @@ static int run_plan(struct app *app, struct graph_options *options, struct sourc
     request->is_quiet = options->is_quiet || app->quiet;
     request->has_color = app->color;
     if (rc == 0)
-        rc =
-            graph_run(&app->log, app->self_path, app->argc, app->argv, request, &source->plan, err);
+        rc = graph_run(&app->log, app->self_path, request, &source->plan, err);
     joblog_close(&joblog);
     request->joblog = NULL;
     request->list = NULL;

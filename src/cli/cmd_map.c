@@ -227,8 +227,8 @@ static int request_run(struct app *app, struct map_options *options, struct err 
     int rc = work_choose(&options->request, err);
     options->request.allocation.is_plan = options->request.run.dry_run;
     return rc ? rc
-              : map_run(&app->log, app->self_path, app->argc, app->argv, options->quiet, app->color,
-                        &options->request, err);
+              : map_run(&app->log, app->self_path, options->quiet, app->color, &options->request,
+                        err);
 }
 
 /* Puts the number in the place of --batch auto, so that it is in the manifest as well. */

@@ -355,8 +355,8 @@ void graph_release(struct graph *graph)
     free(graph->cwd);
 }
 
-int graph_run(struct log *log, const char *self_path, int argc, char **argv,
-              const struct graph_request *request, struct plan *plan, struct err *err)
+int graph_run(struct log *log, const char *self_path, const struct graph_request *request,
+              struct plan *plan, struct err *err)
 {
     cleanup_free char *earlier = NULL;
     int ready_fd = -1;
@@ -369,8 +369,6 @@ int graph_run(struct log *log, const char *self_path, int argc, char **argv,
                                     .context = &graph,
                                     .log = log,
                                     .self_path = self_path,
-                                    .argc = argc,
-                                    .argv = argv,
                                     .display = {.is_quiet = quiet,
                                                 .has_color = request->has_color,
                                                 .is_tty = isatty(STDERR_FILENO) && !quiet},

@@ -64,7 +64,7 @@ struct graph_request {
  * Runs the plan's jobs. Returns 0 if all that were asked for are done; 1 if some failed, or could not run; 75 if it was
  * stopped or jobs are held; 128 + n after a signal; or an error: ERR_USAGE, ERR_UNAVAILABLE, ERR_DATA (run.db).
  */
-MUST_CHECK int graph_run(struct log *log, const char *self_path, int argc, char **argv,
+MUST_CHECK int graph_run(struct log *log, const char *self_path,
                          const struct graph_request *request, struct plan *plan, struct err *err);
 
 /* Refuses what can be known before the run begins. *earlier: the run that it will go on with, a new string; NULL: none. */

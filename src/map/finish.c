@@ -198,7 +198,7 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     cleanup_free char *run = summary_run_new(s);
     int status = err_exit_status(rc);
     log_keep(s->shell.log, LOG_ERROR, "map", "the results are not merged: %s", why->text);
-    talk("%s: the results are not merged: %s", s->shell.argv[1], why->text);
+    talk("%s: the results are not merged: %s", s->shell.verb->name, why->text);
     s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)

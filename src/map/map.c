@@ -162,7 +162,7 @@ int map_check(const struct map_request *request, bool quiet, char **again, struc
     return rc ? rc : inputs_readable(&r, err);
 }
 
-int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+int map_run(struct log *log, const char *self_path, bool quiet, bool color,
             const struct map_request *request, struct err *err)
 {
     struct map_request r = *request;
@@ -180,8 +180,6 @@ int map_run(struct log *log, const char *self_path, int argc, char **argv, bool 
                                   .context = &s,
                                   .log = log,
                                   .self_path = self_path,
-                                  .argc = argc,
-                                  .argv = argv,
                                   .display = {.is_quiet = quiet,
                                               .has_color = color,
                                               .is_tty = isatty(STDERR_FILENO) && !quiet},

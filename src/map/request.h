@@ -85,7 +85,7 @@ struct map_request {
 };
 
 /* Returns an exit status, or a negative err_code with err filled. */
-int map_run(struct log *log, const char *self_path, int argc, char **argv, bool quiet, bool color,
+int map_run(struct log *log, const char *self_path, bool quiet, bool color,
             const struct map_request *request, struct err *err);
 
 /*

@@ -105,8 +105,6 @@ struct shell {
     void *context;
     struct log *log;
     const char *self_path;
-    char **argv;
-    int argc;
     struct shell_display display;
 
     char *run_dir, *run_id; /* NULL: the run has no folder */

@@ -360,8 +360,6 @@ static bool is_finished(void)
 
 int session_play(void)
 {
-    static char name[] = "muster", verb[] = "map", input[] = "in.txt";
-    char *argv[] = {name, verb, input, NULL};
     char gpus[32];
     struct log log = LOG_INIT;
     struct err err = {0};
@@ -380,7 +378,7 @@ int session_play(void)
     struct map_request request = request_make(gpus, hosts);
     int status = work_choose(&request, &err);
     if (status == 0)
-        status = map_run(&log, "/invented/muster", 3, argv, true, false, &request, &err);
+        status = map_run(&log, "/invented/muster", true, false, &request, &err);
     if (status < 0) {
         trace("muster: %s", err.text);
         status = err_exit_status(status);
