@@ -5,9 +5,9 @@
  */
 #include "base/cleanup.h"
 #include "bench/bench.h"
-#include "cli/allocation_arg.h"
 #include "cli/verbs.h"
 #include "core/contest.h"
+#include "node/allocation_arg.h"
 #include "opt/say.h"
 
 struct bench_options {

@@ -84,6 +84,8 @@ struct map_request {
     const char *usual_root;
 };
 
+/* Sets the defaults that are not zero, of a struct map_request that is all zeros. */
+void map_request_defaults(void *request);
 /* Returns an exit status, or a negative err_code with err filled. */
 int map_run(struct log *log, const char *self_path, bool quiet, bool color,
             const struct map_request *request, struct err *err);
