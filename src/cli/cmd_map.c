@@ -154,8 +154,10 @@ static void map_defaults(void *request)
 
 static int request_run(struct app *app, struct map_options *options, struct err *err)
 {
+    const char *go_on = getenv("MUSTER_GO_ON");
     int rc = work_choose(&options->request, err);
     options->request.allocation.is_plan = options->request.run.dry_run;
+    options->request.run.go_on = go_on && *go_on ? go_on : NULL;
     return rc ? rc
               : map_run(&app->log, app->self_path, options->quiet, app->color, &options->request,
                         err);

@@ -44,6 +44,7 @@ struct run_options {
     const char *run_dir;      /* NULL: muster-runs/<stamp>-map */
     const char *runs_dir;     /* NULL: muster-runs */
     const char *on_finish;
+    const char *go_on; /* what is typed to go on with the run; NULL: muster resume */
     uint64_t limit_ms, grace_ms;
     bool fresh, detach, dry_run, explain, keep_parts, json;
     uint64_t log_cap_bytes;
