@@ -158,9 +158,12 @@ static int request_run(struct app *app, struct map_options *options, struct err 
     int rc = work_choose(&options->request, err);
     options->request.allocation.is_plan = options->request.run.dry_run;
     options->request.run.go_on = go_on && *go_on ? go_on : NULL;
-    return rc ? rc
-              : map_run(&app->log, app->self_path, options->quiet, app->color, &options->request,
-                        err);
+    const struct map_caller caller = {.log = &app->log,
+                                      .self_path = app->self_path,
+                                      .is_quiet = options->quiet,
+                                      .has_color = app->color,
+                                      .front_fd = -1};
+    return rc ? rc : map_run(&caller, &options->request, err);
 }
 
 /* Puts the number in the place of --batch auto, so that it is in the manifest as well. */

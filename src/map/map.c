@@ -115,8 +115,11 @@ static int session_run(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
     int ready_fd = -1;
-    int rc = r->run.detach ? shell_detach(&ready_fd, err)
-                           : front_begin(&s->shell.signals.front_fd, NULL, err);
+    int rc = 0;
+    if (r->run.detach)
+        rc = shell_detach(&ready_fd, err);
+    else if (s->shell.signals.front_fd < 0)
+        rc = front_begin(&s->shell.signals.front_fd, NULL, err);
     if (rc == 0) /* this may be a forked process now */
         output_claim_renew(s->shell.claim);
     if (rc == 0)
@@ -162,15 +165,15 @@ int map_check(const struct map_request *request, bool quiet, char **again, struc
     return rc ? rc : inputs_readable(&r, err);
 }
 
-int map_run(struct log *log, const char *self_path, bool quiet, bool color,
-            const struct map_request *request, struct err *err)
+int map_run(const struct map_caller *caller, const struct map_request *request, struct err *err)
 {
     struct map_request r = *request;
+    struct log *log = caller->log;
     struct output_claim claim = OUTPUT_CLAIM_INIT;
     cleanup_free char *again = NULL, *named = NULL, *usual_root = runs_root(NULL);
     if (!r.usual_root)
         r.usual_root = usual_root;
-    log->console_quiet = quiet;
+    log->console_quiet = caller->is_quiet;
     log->console_level = r.run.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.run.explain ? MAX(r.run.log_level, LOG_DEBUG) : r.run.log_level;
     xalloc_share_heap();
@@ -179,12 +182,12 @@ int map_run(struct log *log, const char *self_path, bool quiet, bool color,
                                   .phase = {.is_verb_away = true},
                                   .context = &s,
                                   .log = log,
-                                  .self_path = self_path,
-                                  .display = {.is_quiet = quiet,
-                                              .has_color = color,
-                                              .is_tty = isatty(STDERR_FILENO) && !quiet},
+                                  .self_path = caller->self_path,
+                                  .display = {.is_quiet = caller->is_quiet,
+                                              .has_color = caller->has_color,
+                                              .is_tty = isatty(STDERR_FILENO) && !caller->is_quiet},
                                   .claim = &claim,
-                                  .signals = {.front_fd = -1},
+                                  .signals = {.front_fd = caller->front_fd},
                                   .hook = {.command = r.run.on_finish},
                                   .limit_ms = r.run.limit_ms}};
     int rc = shell_files_check(err);
@@ -192,7 +195,7 @@ int map_run(struct log *log, const char *self_path, bool quiet, bool color,
     if (rc == 0 && !r.run.dry_run && (rc = outputs_claim(&claim, &r, err)) == ERR_UNAVAILABLE)
         rc = claim_refused(&r, err);
     if (rc == 0)
-        rc = request_settle(&r, quiet, &again, &named, err);
+        rc = request_settle(&r, caller->is_quiet, &again, &named, err);
     if (rc == 0)
         rc = r.run.dry_run ? dry_run(&s, err) : session_run(&s, err);
     output_claim_release(&claim);

@@ -87,9 +87,17 @@ struct map_request {
 
 /* Sets the defaults that are not zero, of a struct map_request that is all zeros. */
 void map_request_defaults(void *request);
-/* Returns an exit status, or a negative err_code with err filled. */
-int map_run(struct log *log, const char *self_path, bool quiet, bool color,
-            const struct map_request *request, struct err *err);
+
+/* The process around it. */
+struct map_caller {
+    struct log *log;
+    const char *self_path; /* muster's */
+    bool is_quiet, has_color;
+    int front_fd; /* of the front that the process has already (proc/front.h); -1: none was begun */
+};
+
+/* Returns an exit status, or a negative err_code with err filled. Closes front_fd. */
+int map_run(const struct map_caller *caller, const struct map_request *request, struct err *err);
 
 /*
  * For a run that begins later, where nobody types: what map_run() would refuse before it looks for devices, and changes
