@@ -14,6 +14,8 @@
 #include "cli/tracin_self.h"
 #include "cli/tracin_spread.h"
 #include "cli/tracin_tests.h"
+#include "device/spec.h"
+#include "proc/front.h"
 
 static void tracin_defaults(void *request)
 {
@@ -115,6 +117,7 @@ struct call {
     struct kge_data data;
     struct kge_models models;
     struct tracin_spread *spread; /* NULL: this process computes */
+    int front_fd;                 /* of front_begin(); -1: none */
 };
 
 static int job_run(const struct tracin_request *ask, const struct app *app, struct tracin_job *job,
@@ -199,7 +202,7 @@ static int call_read(struct call *call, struct err *err)
         rc = kge_models_open(&call->models, &ask->models, &call->data, call->app, err);
     call->models.opts.format = ask->precision;
     if (rc == 0 && needs_models(ask) && !ask->is_dry)
-        rc = tracin_spread_open(&call->spread, ask, call->app, err);
+        rc = tracin_spread_open(&call->spread, ask, call->app, call->front_fd, err);
     return rc;
 }
 
@@ -262,7 +265,7 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
 {
     (void)command;
     struct tracin_request *ask = request;
-    struct call call = {.ask = ask, .app = app};
+    struct call call = {.ask = ask, .app = app, .front_fd = -1};
     app->quiet = ask->quiet;
     xalloc_cure("; fewer --threads and a smaller --memory take less");
     if (argc > 0)
@@ -272,6 +275,8 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
         rc = tracin_precision_check(ask, err);
     if (rc == 0)
         rc = results_check(ask, err);
+    if (rc == 0 && ask->gpus) /* before there are threads, and much memory */
+        rc = front_begin(&call.front_fd, NULL, err);
     if (rc == 0)
         rc = call_read(&call, err);
     if (rc == 0)
@@ -318,9 +323,9 @@ static const struct opt tracin_opts[] = {
      "float32, and the error is measured and printed",
      FIELD(precision), .choices = kge_precisions},
     {OPT_TEXT, 'g', "gpus", "SPEC",
-     "compute on these devices, with one worker each, by muster map: all, 0,2-3, any:4, cpu:N "
+     "compute on these devices, with one worker each, as muster map does: all, 0,2-3, any:4, cpu:N "
      "(default: in this process)",
-     FIELD(gpus)},
+     FIELD(gpus), .check = spec_check},
     {OPT_PATH, 0, "run-dir", "DIR",
      "with --gpus: folder for finished work until all results are in place (default: FILE.run beside "
      "--output)",

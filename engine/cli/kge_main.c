@@ -2,8 +2,11 @@
  *
  * The program muster-kge, which users call as `muster kge`.
  */
+#include <uv.h>
+
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/xalloc.h"
 #include "cli/kge_verbs.h"
 #include "num/backend.h"
 
@@ -31,5 +34,6 @@ static const struct program kge = {
 
 int main(int argc, char **argv)
 {
+    uv_replace_allocator(xmalloc, xrealloc, xcalloc, free); /* without memory it would abort */
     return program_main(&kge, argc, argv);
 }

@@ -13,5 +13,5 @@ extern const struct cmd cmd_kge_export;
 extern const struct cmd cmd_kge_filter;
 extern const struct cmd cmd_kge_graph;
 extern const struct cmd cmd_kge_train;
-/* Not shown to users: muster map runs it. */
+/* Not shown to users: tracin starts it. */
 extern const struct cmd cmd_kge_spread_worker;

@@ -119,9 +119,9 @@ int spread_plan_make(struct spread_plan *plan, const struct tracin_request *ask,
 
 /* ---- the folder ---- */
 
-static const char *const names[] = {
-    SPREAD_PLACING, SPREAD_OPTIONS, SPREAD_TRAIN,   SPREAD_TESTS, SPREAD_ITEMS,    SPREAD_MAP,
-    SPREAD_VALUES,  SPREAD_WHY,     SPREAD_ANSWERS, SPREAD_LOCK,  SPREAD_MAP_LOCK, SPREAD_REPLACES};
+static const char *const names[] = {SPREAD_PLACING, SPREAD_OPTIONS, SPREAD_TRAIN,   SPREAD_TESTS,
+                                    SPREAD_ITEMS,   SPREAD_MAP,     SPREAD_VALUES,  SPREAD_WHY,
+                                    SPREAD_ANSWERS, SPREAD_LOCK,    SPREAD_REPLACES};
 
 /* True too for NAME.new, a file being written, and for what muster puts beside its output. */
 static bool is_of_a_run(const char *name)

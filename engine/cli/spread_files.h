@@ -4,15 +4,15 @@
  *
  *   options        the options that the results depend on; a command with the same ones continues
  *   train, tests   triples as indices (32 bits), filters applied
- *   items.jsonl    the items that muster map deals out
- *   map/           the folder of muster map's run
- *   answers.jsonl  the output of muster map
+ *   items.jsonl    the items that the map deals out
+ *   map/           the folder of the map's run, as of muster map
+ *   answers.jsonl  its output
  *   rows           influences that go into no answer: float64, the piece of each item in its place
  *   why            why a worker gave up: an error code and a sentence
  *   placing        exists once results begin to be put in place
  *   replaces       exists if the run was begun with --force: a command that continues it may
  *                  replace existing results, too
- *   lock, map.lock held by muster kge tracin, and by the muster that it started
+ *   lock           held by muster kge tracin
  */
 #pragma once
 
@@ -29,7 +29,6 @@
 #define SPREAD_PLACING  "placing"
 #define SPREAD_REPLACES "replaces"
 #define SPREAD_LOCK     "lock"
-#define SPREAD_MAP_LOCK "map.lock"
 
 #define SPREAD_WORKER_VERB "tracin-worker"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker of `muster kge tracin --gpus`, which muster map starts: it loads the model and the
+ * A worker of `muster kge tracin --gpus`, which starts it: it loads the model and the
  * triples once, and answers items. It is a hidden verb of the same program.
  */
 #include <fcntl.h>

@@ -3,29 +3,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/console_text.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/ours.h"
 #include "base/outfile.h"
 #include "base/parse.h"
-#include "base/talk.h"
 #include "base/xalloc.h"
 #include "cli/json_out.h"
 #include "cli/spread_map.h"
 #include "cli/spread_merge.h"
 
 enum {
-    MAP_WAIT_MS = 60000,
-    MAP_LOOK_MS = 50,
     ITEMS_FEW = 8 /* with fewer items there may be more devices than items */
 };
 
@@ -34,7 +27,7 @@ struct tracin_spread {
     const struct app *app;
     char *dir;
     struct buf options;
-    int lock_fd, map_lock_fd;
+    int lock_fd, front_fd;
     bool is_found; /* the folder has a run that the same command began */
     bool is_placing, is_replacing;
     struct spread_tests tests;
@@ -55,52 +48,21 @@ static char *dir_new(const struct tracin_request *ask)
     return absolute;
 }
 
-/*
- * Returns 1 if the lock was taken, 0 if another process holds it. On a file system without locks it
- * returns 1.
- */
-static int lock_try(const struct tracin_spread *spread, const char *name, int *fd, struct err *err)
-{
-    cleanup_free char *path = path_join(spread->dir, name);
-    if (*fd < 0)
-        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (*fd < 0)
-        return fail_errno_as(err, ERR_USAGE, "open %s", path);
-    return flock(*fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-}
-
-/* The muster of a command that was killed needs a moment to end its workers. */
-static int map_await(struct tracin_spread *spread, struct err *err)
-{
-    const struct timespec pause = {.tv_nsec = MAP_LOOK_MS * 1000000L};
-    uint64_t deadline_ms = clock_now_ms() + MAP_WAIT_MS;
-    bool is_said = false;
-    int rc;
-    while ((rc = lock_try(spread, SPREAD_MAP_LOCK, &spread->map_lock_fd, err)) == 0) {
-        if (clock_now_ms() > deadline_ms)
-            return fail(err, ERR_UNAVAILABLE,
-                        "the last command's muster map is still at work in %s", spread->dir);
-        if (!is_said)
-            say(spread->app, "waiting for the last command's processes to end");
-        is_said = true;
-        nanosleep(&pause, NULL);
-    }
-    return rc < 0 ? rc : 0;
-}
-
 static int folder_lock(struct tracin_spread *spread, struct err *err)
 {
-    int rc = lock_try(spread, SPREAD_LOCK, &spread->lock_fd, err);
-    if (rc == 0)
+    cleanup_free char *path = path_join(spread->dir, SPREAD_LOCK);
+    spread->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (spread->lock_fd < 0)
+        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    if (flock(spread->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return fail(err, ERR_UNAVAILABLE, "another muster kge tracin is at work in %s",
                     spread->dir);
-    return rc < 0 ? rc : map_await(spread, err);
+    return 0; /* also on a file system without locks */
 }
 
 static int folder_clear(struct tracin_spread *spread, struct err *err)
 {
     fd_close(&spread->lock_fd);
-    fd_close(&spread->map_lock_fd);
     spread->is_found = spread->is_placing = spread->is_replacing = false;
     return spread_files_remove(spread->dir, err);
 }
@@ -160,14 +122,14 @@ static int place_check(const struct tracin_request *ask, const char *dir, struct
 }
 
 int tracin_spread_open(struct tracin_spread **out, const struct tracin_request *ask,
-                       const struct app *app, struct err *err)
+                       const struct app *app, int front_fd, struct err *err)
 {
     *out = NULL;
     if (!ask->gpus)
         return 0;
     struct tracin_spread *spread = xmalloc(sizeof(*spread));
     *spread = (struct tracin_spread){
-        .ask = ask, .app = app, .dir = dir_new(ask), .lock_fd = -1, .map_lock_fd = -1};
+        .ask = ask, .app = app, .dir = dir_new(ask), .lock_fd = -1, .front_fd = front_fd};
     int rc = place_check(ask, spread->dir, err);
     if (rc == 0)
         rc = spread_options_add(ask, &spread->options, err);
@@ -187,7 +149,6 @@ void tracin_spread_close(struct tracin_spread *spread)
     if (!spread)
         return;
     fd_close(&spread->lock_fd);
-    fd_close(&spread->map_lock_fd);
     spread_tests_release(&spread->tests);
     spread_plan_release(&spread->plan);
     buf_release(&spread->options);
@@ -332,7 +293,7 @@ static int run_prepare(struct tracin_spread *spread, const struct kge_data *data
     return rc;
 }
 
-/* ---- muster map ---- */
+/* ---- the map ---- */
 
 /* The error that a worker wrote as "4 sentence" (code and text); 0: none. */
 static int worker_why(const struct tracin_spread *spread, struct err *err)
@@ -349,26 +310,12 @@ static int worker_why(const struct tracin_spread *spread, struct err *err)
     return fail(err, -(int)number, "%.*s", (int)sentence.len, sentence.at);
 }
 
-/*
- * If a worker gave a reason, fails with it, as the command would without workers. Else muster has
- * printed the reason, and the last error in its log is repeated.
- */
-static int map_failed(struct tracin_spread *spread, int status, struct err *err)
+/* If a worker gave a reason, fails with it, as the command would without workers. */
+static int map_failed(const struct tracin_spread *spread, int status, struct err *err)
 {
-    cleanup_buf struct buf words = BUF_INIT, clean = BUF_INIT;
-    bool is_ended = status > 128; /* by a signal */
-    bool is_kept = spread->is_found || spread_map_has_begun(spread->dir);
-    int rc = is_ended ? 0 : worker_why(spread, err);
-    if (!is_ended)
-        spread_map_last_words(spread->dir, &words);
-    console_text_add(&clean, buf_str(&words), false);
-    if (!is_kept)
-        is_kept = spread_files_remove(spread->dir, NULL) != 0;
-    if (rc == 0 && is_kept)
-        talk_as("muster kge tracin",
-                "muster map ended with status %d%s%s; run the same command%s to continue from %s",
-                status, clean.len > 0 ? ": " : "", buf_text(&clean),
-                spread->ask->overwrite ? " without --force" : "", spread->dir);
+    int rc = status > 0 && status < 128 ? worker_why(spread, err) : 0;
+    if (!spread->is_found && !spread_map_has_begun(spread->dir))
+        (void)!spread_files_remove(spread->dir, NULL);
     return rc ? rc : status;
 }
 
@@ -382,16 +329,10 @@ static void cut_say(const struct tracin_spread *spread)
             n, plural(n));
 }
 
-static int map_run(struct tracin_spread *spread, struct err *err)
+static int items_compute(struct tracin_spread *spread, struct err *err)
 {
     cleanup_free char *answers = path_join(spread->dir, SPREAD_ANSWERS);
     cleanup_free char *why = path_join(spread->dir, SPREAD_WHY);
-    const struct spread_map map = {.app = spread->app,
-                                   .dir = spread->dir,
-                                   .gpus = spread->ask->gpus,
-                                   .n_threads = spread->ask->models.n_threads,
-                                   .lock_fd = spread->map_lock_fd};
-    int status = 0;
     if (spread->is_placing)
         return 0;
     say(spread->app, "%s%zu item%s; what is done is kept in %s",
@@ -399,13 +340,14 @@ static int map_run(struct tracin_spread *spread, struct err *err)
         plural(spread->plan.n_items), spread->dir);
     cut_say(spread);
     int rc = remove_tree(why, err);
-    if (rc == 0)
-        rc = spread_map_run(&map, &status, err);
-    if (rc == 0 && status != 0)
-        return map_failed(spread, status, err);
-    if (rc == 0 && !path_exists(answers))
-        rc = fail(err, ERR_FAILED, "muster map left no %s (--force begins anew)", answers);
-    return rc ? rc : shared_put(spread, SPREAD_PLACING, STR(""), err);
+    if (rc)
+        return rc;
+    rc = spread_map_run(spread->ask, spread->app, spread->dir, spread->front_fd, err);
+    if (rc)
+        return map_failed(spread, rc, err);
+    return path_exists(answers)
+               ? shared_put(spread, SPREAD_PLACING, STR(""), err)
+               : fail(err, ERR_FAILED, "%s is not there any more (--force begins anew)", answers);
 }
 
 /* ---- results ---- */
@@ -448,7 +390,7 @@ int tracin_spread_run(struct tracin_spread *spread, const struct tracin_job *job
     if (rc == 0)
         rc = tests_match(spread, job, asked, err);
     if (rc == 0)
-        rc = map_run(spread, err);
+        rc = items_compute(spread, err);
     if (rc == 0 && job->matrix)
         rc = spread_times_read(&merge, &spread->times, err);
     else if (rc == 0)
@@ -462,7 +404,7 @@ int tracin_spread_self(struct tracin_spread *spread, const struct kge_data *data
     int rc = run_prepare(spread, data, NULL, models, err);
     const struct spread_merge merge = merge_of(spread, data);
     if (rc == 0)
-        rc = map_run(spread, err);
+        rc = items_compute(spread, err);
     if (rc == 0)
         rc = spread_times_read(&merge, &spread->times, err);
     return rc ? rc : spread_values_read(spread->dir, 0, 0, data->train.n, values, err);

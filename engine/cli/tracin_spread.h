@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `muster kge tracin --gpus`: workers on devices compute the influences instead of this process;
- * muster map runs them. Finished work is kept in a folder beside the output, from which the same
+ * `muster kge tracin --gpus`: workers on devices compute the influences, and this process maps the
+ * items to them. Finished work is kept in a folder beside the output, from which the same
  * command continues.
  */
 #pragma once
@@ -14,10 +14,11 @@ struct tracin_spread;
 /*
  * To be called before anything is written. *out is NULL without --gpus. With --force the run in the
  * folder is removed. ERR_USAGE: the folder has other files, is somebody else's, or was begun by
- * another command. ERR_UNAVAILABLE: another command is at work in it.
+ * another command. ERR_UNAVAILABLE: another command is at work in it. front_fd: as for
+ * spread_map_run().
  */
 MUST_CHECK int tracin_spread_open(struct tracin_spread **out, const struct tracin_request *ask,
-                                  const struct app *app, struct err *err);
+                                  const struct app *app, int front_fd, struct err *err);
 /*
  * True if existing results may be replaced: the command that began the run had --force, or an
  * earlier command was ended while it put results in place. spread may be NULL.
@@ -25,8 +26,8 @@ MUST_CHECK int tracin_spread_open(struct tracin_spread **out, const struct traci
 bool tracin_spread_may_replace(const struct tracin_spread *spread);
 /*
  * Computes, and calls the sink as tracin_run() would; a job with a matrix gets its results there.
- * Unloads the models. A positive result is the exit status of a muster map that did not complete;
- * the messages about it are printed then.
+ * Unloads the models. A positive result is the exit status of a map that did not complete; the
+ * messages about it are printed then.
  */
 MUST_CHECK int tracin_spread_run(struct tracin_spread *spread, const struct tracin_job *job,
                                  const struct tracin_sink *sink, struct err *err);

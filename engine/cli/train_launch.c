@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/executable.h"
 #include "base/xalloc.h"
-#include "cli/spread_map.h"
 
 /* Says to the ranks that they are ranks: they have the same words, --gpus among them. */
 static const char mark[] = "MUSTER_KGE_TRAIN_RANK";
@@ -28,7 +28,7 @@ int train_launch(const struct app *app, const char *gpus, struct err *err)
         "MUSTER_HOSTS",       "MUSTER_NNODES",   "MUSTER_NPROC_PER_NODE",
         "MUSTER_MODULE",      "MUSTER_RUN_PATH", "PET_NNODES",
         "PET_NPROC_PER_NODE", "PET_MODULE",      "PET_RUN_PATH"};
-    cleanup_free char *muster = muster_find(app->self_path);
+    cleanup_free char *muster = program_find_beside(app->self_path, "muster");
     /* Wrong usage, bad data and a stop would be the same again. The pause is for a lost device to be noticed. */
     const char *const before[] = {"muster",      "launch",
                                   "--no-python", "--threads",
@@ -51,8 +51,8 @@ int train_launch(const struct app *app, const char *gpus, struct err *err)
         words[n + (size_t)i] = app->argv[i];
     if (setenv(mark, "1", 1) != 0)
         return fail_errno(err, "set %s", mark);
-    execvp(muster, (char *const *)(uintptr_t)words);
-    return fail_errno_as(err, ERR_UNAVAILABLE, "run %s", muster);
+    execvp(muster ? muster : words[0], (char *const *)(uintptr_t)words);
+    return fail_errno_as(err, ERR_UNAVAILABLE, "run %s", muster ? muster : words[0]);
 }
 
 const char *train_launch_backend(void)

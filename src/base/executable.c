@@ -18,7 +18,8 @@ bool path_is_executable(const char *path)
 
 char *program_find_beside(const char *self_path, const char *name)
 {
-    static const char *const places[] = {".", "../libexec", "../libexec/muster"};
+    static const char *const places[] = {".", "../libexec", "../libexec/muster", "../bin",
+                                         "../../bin"};
     cleanup_free char *folder = path_dirname(self_path);
     for (size_t i = 0; i < countof(places); i++) {
         char *path =

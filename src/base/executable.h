@@ -10,8 +10,8 @@
 
 bool path_is_executable(const char *path);
 /*
- * Where a program that belongs to the one at `self_path` lies: beside it, or under libexec when both are
- * installed. A new string; NULL if it is in neither place.
+ * Where a program that belongs to the one at `self_path` lies: beside it, or when both are installed under libexec, or
+ * in bin. A new string; NULL if it is in none of these places.
  */
 char *program_find_beside(const char *self_path, const char *name);
 /* True if a folder of the list has a program of that name. As in PATH, an empty folder means

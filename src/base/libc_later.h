@@ -10,3 +10,4 @@
 const char *strerrordesc_np(int sys);
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags);
 ssize_t getrandom(void *at, size_t bytes, unsigned flags);
+int memfd_create(const char *name, unsigned flags);

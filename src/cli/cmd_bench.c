@@ -7,9 +7,9 @@
 #include "base/named_files.h"
 #include "base/xalloc.h"
 #include "bench/bench.h"
-#include "cli/allocation_arg.h"
 #include "cli/verbs.h"
 #include "core/contest.h"
+#include "node/allocation_arg.h"
 #include "opt/say.h"
 
 struct bench_options {

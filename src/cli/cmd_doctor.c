@@ -8,7 +8,6 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "cli/allocation_arg.h"
 #include "cli/doctor_hosts.h"
 #include "cli/doctor_print.h"
 #include "cli/doctor_ranks.h"
@@ -16,6 +15,7 @@
 #include "cli/verbs.h"
 #include "doctor/doctor.h"
 #include "doctor/smoke.h"
+#include "node/allocation_arg.h"
 #include "store/runs.h"
 #include "version.h"
 

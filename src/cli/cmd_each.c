@@ -9,8 +9,8 @@
 #include "base/executable.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
-#include "cli/allocation_arg.h"
 #include "cli/verbs.h"
+#include "node/allocation_arg.h"
 #include "node/environment.h"
 #include "shell/prefix.h"
 

@@ -6,11 +6,11 @@
 #include "base/console_text.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "cli/allocation_arg.h"
 #include "cli/fit_estimate.h"
 #include "cli/verbs.h"
 #include "fit/fit.h"
 #include "fit/memo.h"
+#include "node/allocation_arg.h"
 #include "opt/say.h"
 
 struct fit_options {

@@ -7,11 +7,11 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "cli/allocation_arg.h"
 #include "cli/gpus_rows.h"
 #include "cli/host_look.h"
 #include "cli/verbs.h"
 #include "device/probe.h"
+#include "node/allocation_arg.h"
 
 struct gpus_request {
     const char *gpus;

@@ -9,9 +9,9 @@
 #include "base/xalloc.h"
 #include "cli/accelerate_arg.h"
 #include "cli/accelerate_config.h"
-#include "cli/allocation_arg.h"
 #include "cli/meeting_arg.h"
 #include "cli/verbs.h"
+#include "node/allocation_arg.h"
 
 enum {
     PORT_MAX = 65535,

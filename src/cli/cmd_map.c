@@ -6,12 +6,11 @@
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "cli/allocation_arg.h"
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
 #include "cli/verbs.h"
 #include "fit/fit.h"
-#include "map/request.h"
+#include "map/run_opts.h"
 #include "shard/shard.h"
 #include "store/manifest.h"
 #include "store/runs.h"
@@ -27,8 +26,6 @@ struct map_options {
 
 #define FIELD(name) offsetof(struct map_options, request.name)
 
-static const struct choice visible_names[] = {
-    {"index", VISIBLE_INDEX}, {"uuid", VISIBLE_UUID}, {0}};
 static const struct choice orders[] = {{"input", false}, {"any", true}, {0}};
 
 enum {
@@ -54,38 +51,6 @@ static bool batch_text(const void *field, struct buf *out)
     return batch > 0;
 }
 
-/* "12" or "5%". `field` is failures_max; failures_percent follows it. */
-static int failures_store(struct str text, void *field, struct err *err)
-{
-    struct map_options *options =
-        (struct map_options *)(void *)((char *)field - FIELD(schedule.failures_max));
-    uint64_t value = 0;
-    bool percent = text.len > 1 && text.at[text.len - 1] == '%';
-    int rc = u64_parse((struct str){text.at, text.len - percent}, 1, percent ? 100 : UINT32_MAX,
-                       &value, err);
-    options->request.schedule.failures_max = percent ? 0 : value;
-    options->request.schedule.failures_percent = percent ? (uint32_t)value : 0;
-    return rc;
-}
-
-static bool failures_text(const void *field, struct buf *out)
-{
-    const struct map_options *options =
-        (const struct map_options *)(const void *)((const char *)field -
-                                                   FIELD(schedule.failures_max));
-    uint32_t percent = options->request.schedule.failures_percent;
-    if (percent > 0)
-        buf_addf(out, "%u%%", percent);
-    else
-        buf_addf(out, "%lu", options->request.schedule.failures_max);
-    return percent > 0 || options->request.schedule.failures_max > 0;
-}
-
-static int log_level_store(struct str text, void *field, struct err *err)
-{
-    return log_level_parse(text, field, err);
-}
-
 /* "3/16" */
 static int part_store(struct str text, void *field, struct err *err)
 {
@@ -107,42 +72,12 @@ static bool part_text(const void *field, struct buf *out)
     return shards->n_parts > 0;
 }
 
-static bool log_level_text(const void *field, struct buf *out)
-{
-    buf_add_text(out, log_level_name(*(const enum log_level *)field));
-    return true;
-}
-
 /* One option in each line, however long. */
 /* clang-format off */
 
-/* Options that `resume` accepts too: devices, workers, retries, limits, logs. */
+/* Options that `resume` accepts too. */
 #define COMMON_OPTS                                                                                                    \
-    {OPT_HEADING, .help = "Devices and workers"},                                                                      \
-    ALLOCATION_OPTS(FIELD(allocation)),                                                                                \
-    {OPT_FLAG, 0, "grow", NULL, "while the run lasts, take devices that become free as well, on every host of the run (with -g free, the default)", FIELD(allocation.grows)}, \
-    ENVIRONMENT_OPTS(FIELD(environment)),                                                                              \
-    {OPT_CHOICE, 0, "visible", "index|uuid", "name a worker's devices by index or by UUID in CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES (default index; MIG instances always by UUID)", FIELD(allocation.visible), .choices = visible_names}, \
-    {OPT_U64, 0, "loading", "N", "let at most N workers load their model at the same time (default: no limit)", FIELD(schedule.loading_max), 1, 65535}, \
-    {OPT_DURATION, 0, "stagger", "DURATION", "shortest time between the starts of two workers, such as 1s for programs whose file names hold the time in seconds (default 0)", FIELD(schedule.stagger_ms)}, \
-    {OPT_FLAG, 0, "channel-path", NULL, "set MUSTER_CHANNEL to the path of a socket instead of a descriptor, for workers in containers", FIELD(channel_path)}, \
-    {OPT_HEADING, .help = "Retries and limits"},                                                                       \
-    {OPT_U64, 'r', "retries", "N", "try a failed item up to N more times, on another device first (default 2)", FIELD(schedule.retries), 0, 100}, \
-    {OPT_PARSE, 0, "max-failures", "N|P%", "give up when N items, or P percent of those tried, were set aside", FIELD(schedule.failures_max), .parse = failures_store, .format = failures_text}, \
-    {OPT_DURATION, 't', "timeout", "DURATION", "limit for one item; its worker is ended and the item retried", FIELD(schedule.item_limit_ms)}, \
-    {OPT_DURATION, 0, "start-timeout", "DURATION", "time limit until a worker is loaded or gives its first result", FIELD(schedule.start_limit_ms)}, \
-    {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has items and has sent nothing for this long", FIELD(schedule.silence_limit_ms)}, \
-    {OPT_DURATION, 0, "time-limit", "DURATION", "limit for the whole run (exit status 124; can be resumed)", FIELD(run.limit_ms)}, \
-    {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", FIELD(run.grace_ms)},                    \
-    {OPT_FLAG, 0, "no-reissue", NULL, "never give an item to a second worker while the first has it", FIELD(schedule.no_reissue)}, \
-    {OPT_HEADING, .help = "The run"},                                                                                  \
-    {OPT_TEXT, 0, "on-finish", "CMD", "run CMD by sh at the end, with the summary as JSON on its stdin", FIELD(run.on_finish)}, \
-    {OPT_FLAG, 'd', "detach", NULL, "run in the background; see muster status --watch", FIELD(run.detach)},           \
-    {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", FIELD(run.keep_parts)},                        \
-    {OPT_PARSE, 0, "log-level", "LEVEL", "level of messages in orchestrator.log: error, warn, info, debug (default info)", FIELD(run.log_level), .parse = log_level_store, .format = log_level_text}, \
-    {OPT_SIZE, 0, "line-max", "SIZE", "longest line or message of a worker (default 256MiB)", FIELD(run.line_max_bytes)}, \
-    {OPT_SIZE, 0, "log-cap", "SIZE", "size at which a worker's log is rotated (default 64MiB)", FIELD(run.log_cap_bytes)}, \
-    {OPT_FLAG, 0, "explain", NULL, "print each decision and its reason on stderr, as in orchestrator.log", FIELD(run.explain)}, \
+    MAP_RUN_OPTS(offsetof(struct map_options, request)),                                                               \
     {OPT_U64, 0, "since", "MS", .offset = offsetof(struct map_options, since_wall_ms), .is_exact = true}, /* by muster job */ \
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct map_options, quiet)}
 
@@ -215,21 +150,21 @@ static const struct opt resume_opts[] = {
 
 static void map_defaults(void *request)
 {
-    struct map_options *options = request;
-    options->request.schedule.retries = 2;
-    options->request.schedule.seed = 42;
-    options->request.run.grace_ms = 10000;
-    options->request.run.line_max_bytes = (uint64_t)256 << 20;
-    options->request.run.log_level = LOG_INFO;
+    map_request_defaults(&((struct map_options *)request)->request);
 }
 
 static int request_run(struct app *app, struct map_options *options, struct err *err)
 {
+    const char *go_on = getenv("MUSTER_GO_ON");
     int rc = work_choose(&options->request, err);
     options->request.allocation.is_plan = options->request.run.dry_run;
-    return rc ? rc
-              : map_run(&app->log, app->self_path, options->quiet, app->color, &options->request,
-                        err);
+    options->request.run.go_on = go_on && *go_on ? go_on : NULL;
+    const struct map_caller caller = {.log = &app->log,
+                                      .self_path = app->self_path,
+                                      .is_quiet = options->quiet,
+                                      .has_color = app->color,
+                                      .front_fd = -1};
+    return rc ? rc : map_run(&caller, &options->request, err);
 }
 
 /* Puts the number in the place of --batch auto, so that it is in the manifest as well. */

@@ -256,7 +256,7 @@ static void on_flawed(struct worker *worker, const struct message *m, struct str
 {
     cleanup_buf struct buf why = BUF_INIT;
     buf_addf(&why, "its message cannot be taken: ");
-    flaw_add(m->flaw, m->flaw_at, line, &why);
+    message_flaw_add(m->flaw, m->flaw_at, line, &why);
     item_failed(worker, item, buf_text(&why), true);
 }
 
@@ -303,7 +303,7 @@ static void unreadable_add(const struct message *m, enum message_form form, stru
         buf_add_text(why, "a message with a result or an error and without the number of its item");
     } else if (form == MESSAGE_FLAWED && !message_item(m, &item)) {
         buf_add_text(why, "a message that does not say which item it is about; ");
-        flaw_add(m->flaw, m->flaw_at, line, why);
+        message_flaw_add(m->flaw, m->flaw_at, line, why);
     }
 }
 

@@ -299,7 +299,7 @@ static bool line_flaw_add(const struct session *s, struct str line, struct str *
     }
     if (!failed_line_parse(line, s->request->key_field, &failed))
         return false;
-    flaw_add(failed.flaw, failed.flaw_at, str_trim(line), why);
+    message_flaw_add(failed.flaw, failed.flaw_at, str_trim(line), why);
     *key_value = failed.key_value;
     return true;
 }

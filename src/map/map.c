@@ -158,15 +158,15 @@ int map_check(const struct map_request *request, bool quiet, char **again, struc
     return rc ? rc : inputs_readable(&r, err);
 }
 
-int map_run(struct log *log, const char *self_path, bool quiet, bool color,
-            const struct map_request *request, struct err *err)
+int map_run(const struct map_caller *caller, const struct map_request *request, struct err *err)
 {
     struct map_request r = *request;
+    struct log *log = caller->log;
     struct output_claim claim = OUTPUT_CLAIM_INIT;
     cleanup_free char *again = NULL, *named = NULL, *usual_root = runs_root(NULL);
     if (!r.usual_root)
         r.usual_root = usual_root;
-    log->console_quiet = quiet;
+    log->console_quiet = caller->is_quiet;
     log->console_level = r.run.explain ? LOG_DEBUG : LOG_WARN;
     log->file_level = r.run.explain ? MAX(r.run.log_level, LOG_DEBUG) : r.run.log_level;
     xalloc_share_heap();
@@ -175,20 +175,21 @@ int map_run(struct log *log, const char *self_path, bool quiet, bool color,
     s.shell = shell_new(&(struct shell_setup){.verb = &map_shell,
                                               .context = &s,
                                               .log = log,
-                                              .self_path = self_path,
-                                              .is_quiet = quiet,
-                                              .has_color = color,
+                                              .self_path = caller->self_path,
+                                              .is_quiet = caller->is_quiet,
+                                              .has_color = caller->has_color,
                                               .claim = &claim,
                                               .on_finish = r.run.on_finish,
                                               .limit_ms = r.run.limit_ms,
                                               .scratch = {scratch, SOURCE_SCAN_BYTES}});
+    shell_front_take(s.shell, caller->front_fd);
     shell_verb_leave(s.shell);
     int rc = shell_files_check(err);
     /* Claim the outputs before looking whether they exist: another muster may be about to put one in place. */
     if (rc == 0 && !r.run.dry_run && (rc = outputs_claim(&claim, &r, err)) == ERR_UNAVAILABLE)
         rc = claim_refused(&r, err);
     if (rc == 0)
-        rc = request_settle(&r, quiet, &again, &named, err);
+        rc = request_settle(&r, caller->is_quiet, &again, &named, err);
     if (rc == 0)
         rc = r.run.dry_run ? dry_run(&s, err) : session_run(&s, &claim, err);
     output_claim_release(&claim);

@@ -93,7 +93,7 @@ bool failed_line_parse(struct str line, const char *key, struct failed_line *out
     return !walk.malformed && (!key || out->key_value.at);
 }
 
-void flaw_add(const char *flaw, struct str flaw_at, struct str line, struct buf *out)
+void message_flaw_add(const char *flaw, struct str flaw_at, struct str line, struct buf *out)
 {
     const char *at = flaw_at.at, *end = line.at + line.len;
     buf_addf(out, "it %s", flaw);

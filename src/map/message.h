@@ -36,4 +36,4 @@ struct failed_line {
 MUST_CHECK bool failed_line_parse(struct str line, const char *key, struct failed_line *out);
 
 /* Adds "it is not UTF-8: ...": the flaw, and the bytes around it in the line. */
-void flaw_add(const char *flaw, struct str flaw_at, struct str line, struct buf *out);
+void message_flaw_add(const char *flaw, struct str flaw_at, struct str line, struct buf *out);

@@ -176,7 +176,7 @@ static int store_begin(struct session *s, struct err *err)
     s->results.are_json =
         !work->keeps_workers || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
-    const char *go_on = getenv("MUSTER_GO_ON");
+    const char *go_on = s->request->run.go_on;
     rc = store_get(shell_store(s->shell), "results_json", &json_before, err);
     if (rc)
         return rc;
@@ -187,7 +187,7 @@ static int store_begin(struct session *s, struct err *err)
     out = out == OUT_AUTO ? out_format_of_path(s->request->out_path) : out;
     s->results.need_utf8 = !s->results.are_json && out != OUT_LINES;
     rc = has_earlier ? ledger_metrics_restore(s->ledger, err) : 0;
-    if (rc == 0 && go_on && *go_on)
+    if (rc == 0 && go_on)
         rc = store_set(shell_store(s->shell), "go_on", go_on, err);
     return rc ? rc : store_set(shell_store(s->shell), "state", "running", err);
 }

@@ -23,6 +23,16 @@ enum {
     LINE_MAX_LEAST = 4096 /* less might not hold even a message without its result */
 };
 
+void map_request_defaults(void *request)
+{
+    struct map_request *r = request;
+    r->schedule.retries = 2;
+    r->schedule.seed = 42;
+    r->run.grace_ms = 10000;
+    r->run.line_max_bytes = (uint64_t)256 << 20;
+    r->run.log_level = LOG_INFO;
+}
+
 static bool is_one_file(const char *a, const char *b)
 {
     struct stat x, y;

@@ -44,6 +44,7 @@ struct run_options {
     const char *run_dir;      /* NULL: muster-runs/<stamp>-map */
     const char *runs_dir;     /* NULL: muster-runs */
     const char *on_finish;
+    const char *go_on; /* what is typed to go on with the run; NULL: muster resume */
     uint64_t limit_ms, grace_ms;
     bool fresh, detach, dry_run, explain, keep_parts, json;
     uint64_t log_cap_bytes;
@@ -84,9 +85,19 @@ struct map_request {
     const char *usual_root;
 };
 
-/* Returns an exit status, or a negative err_code with err filled. */
-int map_run(struct log *log, const char *self_path, bool quiet, bool color,
-            const struct map_request *request, struct err *err);
+/* Sets the defaults that are not zero, of a struct map_request that is all zeros. */
+void map_request_defaults(void *request);
+
+/* The process around it. */
+struct map_caller {
+    struct log *log;
+    const char *self_path; /* muster's */
+    bool is_quiet, has_color;
+    int front_fd; /* of the front that the process has already (proc/front.h); -1: none was begun */
+};
+
+/* Returns an exit status, or a negative err_code with err filled. Closes front_fd. */
+int map_run(const struct map_caller *caller, const struct map_request *request, struct err *err);
 
 /*
  * For a run that begins later, where nobody types: what map_run() would refuse before it looks for devices, and changes

@@ -127,10 +127,9 @@ char *summary_run_new(const struct session *s)
 
 void summary_go_on(const struct session *s, const char *option, struct buf *out)
 {
-    const char *whole = getenv("MUSTER_GO_ON");
     cleanup_free char *run = summary_run_new(s);
-    if (whole && *whole)
-        buf_add_text(out, whole);
+    if (s->request->run.go_on)
+        buf_add_text(out, s->request->run.go_on);
     else
         buf_addf(out, "muster resume %s%s%s", run, option ? " " : "", option ? option : "");
 }

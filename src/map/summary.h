@@ -12,7 +12,7 @@ void summary_print(struct session *s, const struct result_merge_stats *stats);
 void summary_json(struct session *s, int status, struct buf *out);
 /*
  * Adds the command that resumes the run: `muster resume NAME`, followed by `option` if that is not NULL. If the run is
- * part of another command, which sets MUSTER_GO_ON, adds that command, because it does more than the run.
+ * part of another command (run.go_on), adds that command, because it does more than the run.
  */
 void summary_go_on(const struct session *s, const char *option, struct buf *out);
 /* What to type after `muster resume`; free() it. */

@@ -111,8 +111,15 @@ int shell_loop_open(struct shell *shell, struct err *err)
     return 0;
 }
 
+void shell_front_take(struct shell *shell, int front_fd)
+{
+    shell->signals.front_fd = front_fd;
+}
+
 int shell_front_begin(struct shell *shell, struct err *err)
 {
+    if (shell->signals.front_fd >= 0)
+        return 0;
     return front_begin(&shell->signals.front_fd, &shell->signals.more, err);
 }
 

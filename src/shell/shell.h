@@ -129,6 +129,8 @@ uint64_t shell_now(struct shell *shell);
 MUST_CHECK int shell_loop_open(struct shell *shell, struct err *err);
 /* In the process that does the work: this one, or a fork of it (proc/front.h). */
 MUST_CHECK int shell_front_begin(struct shell *shell, struct err *err);
+/* Before: the front that the process has already; -1: none. The shell closes it. */
+void shell_front_take(struct shell *shell, int front_fd);
 /* Prepares a process that has no devices yet: guard, front, loop and node, in this order. */
 MUST_CHECK int shell_begin_bare(struct shell *shell, struct err *err);
 /* Handles signals, and calls tick, from now on. */

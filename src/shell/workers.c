@@ -85,6 +85,7 @@ void shell_close(struct shell *shell)
     keeper_dismiss(&shell->keeper);
     if (shell->reaper)
         reaper_close(shell->reaper);
+    front_listen(shell->signals.front_fd, false);
     fd_close(&shell->signals.front_fd);
     free(shell->guard_path);
     shell->guard_path = NULL;

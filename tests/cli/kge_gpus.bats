@@ -69,9 +69,7 @@ its_end() {
     output=$(cat said)
 }
 
-child_of() { pgrep -P "$1"; }
-
-# The worker's program, under the guard under muster under muster kge.
+# The worker's program, under the guard under muster kge.
 worker_of() {
     local pid
     for pid in $(marked); do
@@ -139,20 +137,19 @@ worker_of() {
     slow_graph
 
     begin killed.jsonl "${SLOW[@]}" -g cpu:1
-    kill -KILL "$PID" # its muster map ends with it, and the next command waits for that
+    kill -KILL "$PID" # its guard ends its worker, and the next command waits for that
     its_end
     ended_with 137
     [ ! -e killed.jsonl ]
     done_with "${SLOW[@]}" -o killed.jsonl -g cpu:2
     same whole.jsonl killed.jsonl
 
-    begin mapless.jsonl "${SLOW[@]}" -g cpu:1
-    kill -KILL "$(child_of "$PID")"
+    begin alone.jsonl "${SLOW[@]}" -g cpu:1
+    pgrep -P "$PID" | xargs kill -KILL "$PID" # nobody ends its worker but the next command
     its_end
     ended_with 137
-    says "muster map ended with status 137; run the same command to continue from $PWD/mapless.jsonl.run"
-    done_with "${SLOW[@]}" -o mapless.jsonl -g cpu:3
-    same whole.jsonl mapless.jsonl
+    done_with "${SLOW[@]}" -o alone.jsonl -g cpu:3
+    same whole.jsonl alone.jsonl
 }
 
 # typed_again: the command that `said` names is typed, as it stands there.
@@ -164,14 +161,15 @@ typed_again() {
     ended_with 0
 }
 
-@test "what is left of a killed command names the whole command, which goes on when it is typed" {
+@test "a command that is stopped from elsewhere names the whole command, which goes on when it is typed" {
     slow_graph
     mv test.txt "the user's test.txt"
     SLOW=(--test "the user's test.txt" "${SLOW[@]:2}")
     begin out.jsonl "${SLOW[@]}" -g cpu:1
-    kill -KILL "$PID" # its muster map has the last word
+    "$MUSTER" status out.jsonl.run/map | grep -q running
+    "$MUSTER" stop out.jsonl.run/map
     its_end
-    wait_for holds said "go on with: muster kge tracin"
+    ended_with 75
     ! holds said "muster resume"
     typed_again
     same whole.jsonl out.jsonl
@@ -185,7 +183,6 @@ typed_again() {
     kill -TERM "$PID"
     its_end
     ended_with 143
-    says "run the same command without --force to continue from $PWD/out.jsonl.run"
     [ "$(cat out.jsonl)" = old ]
     typed_again
     same whole.jsonl out.jsonl
@@ -206,7 +203,7 @@ typed_again() {
     kill -INT "$PID"
     its_end
     ended_with 130
-    says "run the same command to continue from $PWD/stopped.jsonl.run"
+    says "interrupted; go on with: muster kge tracin"
     wait_for nobody_is_left
     [ ! -e stopped.jsonl ]
     done_with "${SLOW[@]}" -o stopped.jsonl -g cpu:2
@@ -243,7 +240,7 @@ typed_again() {
     cp "$(dirname "$MUSTER")/muster-kge" alone
     run limited ./alone tracin "${DATA[@]}" --test test.txt -o out.json -g cpu:1
     ended_with 69
-    says "run muster: No such file"
+    says "muster-guard is not beside $PWD/alone"
     [ ! -e out.json ]
     echo mine >out.json
     refused 2 "out.json exists; --force replaces it" --test test.txt -o out.json -g cpu:2

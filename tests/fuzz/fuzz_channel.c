@@ -42,7 +42,7 @@ static void check_flaw(const char *flaw, struct str flaw_at, struct str line)
     ASSERT(flaw);
     ASSERT(flaw_at.len == 0 ||
            (flaw_at.at >= line.at && flaw_at.at + flaw_at.len <= line.at + line.len));
-    flaw_add(flaw, flaw_at, line, &why);
+    message_flaw_add(flaw, flaw_at, line, &why);
     ASSERT(why.len < 512 && utf8_is_valid(buf_str(&why)));
 }
 

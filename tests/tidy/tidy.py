@@ -57,14 +57,14 @@ ROOMS = {
     "mesh": {"doctor", "launch", "rendezvous", "base"},
     "cli": {"opt", "agent", "map", "shard", "model", "plan", "fit", "bench", "submit", "slurm", "launch", "graph", "rendezvous", "shell", "node", "ui", "sim", "doctor", "mesh", "core", "device", "data", "tensor", "rule", "store", "base"},
 }
-# The same of the engine's rooms, which may use two of the program's.
+# The same of the engine's rooms.
 ENGINE_ROOMS = {
     "graph": {"base"},
     "num": {"base"},
     "conve": {"num", "graph", "tensor", "base"},
     "tracin": {"conve", "num", "graph", "base"},
     "train": {"muster", "conve", "num", "graph", "tensor", "base"},
-    "cli": {"muster", "tracin", "train", "conve", "num", "graph", "opt", "data", "base"},
+    "cli": {"muster", "tracin", "train", "conve", "num", "graph", "opt", "data", "map", "device", "proc", "store", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

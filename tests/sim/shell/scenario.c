@@ -362,6 +362,8 @@ int session_play(void)
 {
     char gpus[32];
     struct log log = LOG_INIT;
+    const struct map_caller caller = {
+        .log = &log, .self_path = "/invented/muster", .is_quiet = true, .front_fd = -1};
     struct err err = {0};
     cleanup_free char *hosts = hosts_words_new();
     places_begin();
@@ -378,7 +380,7 @@ int session_play(void)
     struct map_request request = request_make(gpus, hosts);
     int status = work_choose(&request, &err);
     if (status == 0)
-        status = map_run(&log, "/invented/muster", true, false, &request, &err);
+        status = map_run(&caller, &request, &err);
     if (status < 0) {
         trace("muster: %s", err.text);
         status = err_exit_status(status);

@@ -86,7 +86,7 @@ static void the_flaw_is_shown_with_what_stands_around_it(void **state)
         buf_add_text(&line, "\u00e9");
     buf_add_text(&line, "\"}}");
     assert_int_equal(message_parse(buf_str(&line), &message), MESSAGE_FLAWED);
-    flaw_add(message.flaw, message.flaw_at, buf_str(&line), &why);
+    message_flaw_add(message.flaw, message.flaw_at, buf_str(&line), &why);
     assert_non_null(strstr(buf_text(&why), "\u00e9\",\"loss\":NaN,\"more\":\""));
     assert_null(strchr(buf_text(&why), '\x1b'));
     assert_true(utf8_is_valid(buf_str(&why)));
