@@ -18,7 +18,7 @@ struct each_request {
     struct allocation_wish allocation;
     struct environment_wish environment;
     uint64_t grace_ms, limit_ms;
-    bool dry_run;
+    bool dry_run, is_quiet;
 };
 
 /* The command on one seat. */
@@ -201,6 +201,7 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
                                                  .log = &app->log,
                                                  .self_path = app->self_path,
                                                  .limit_ms = ask->limit_ms});
+    app->log.console_quiet = app->log.console_quiet || ask->is_quiet;
     struct allocation_wish wish = ask->allocation;
     wish.is_plan = ask->dry_run;
     wish.program = ask->environment.setup ? NULL : command[0];
@@ -226,6 +227,7 @@ static const struct opt each_opts[] = {
     ALLOCATION_OPTS(FIELD(allocation)),
     ENVIRONMENT_OPTS(FIELD(environment)),
     {OPT_FLAG, 0, "dry-run", NULL, "show what would run where, and run nothing", FIELD(dry_run)},
+    {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", FIELD(is_quiet)},
     {OPT_DURATION, 0, "time-limit", "DURATION", "end all commands after this time (exit status 124)", FIELD(limit_ms)},
     {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", FIELD(grace_ms)},
     {OPT_END},
