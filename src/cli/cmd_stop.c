@@ -18,7 +18,7 @@ enum {
 
 struct stop_request {
     const char *runs_dir;
-    bool now, no_wait;
+    bool now, no_wait, is_quiet;
     uint64_t limit_ms;
 };
 
@@ -105,6 +105,7 @@ static int stop_run(struct app *app, void *request, int argc, char **argv, char 
     cleanup_free char *dir = NULL;
     bool was_running = false;
     uint64_t cancelled = 0;
+    app->quiet = app->quiet || ask->is_quiet;
     int rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
     if (rc == 0)
         rc = others_cancel(dir, err);
@@ -137,6 +138,11 @@ static const struct opt stop_opts[] = {
      .arg = "DURATION",
      .help = "longest time to wait for the run to end (default: no limit)",
      .offset = offsetof(struct stop_request, limit_ms)},
+    {.kind = OPT_FLAG,
+     .letter = 'q',
+     .name = "quiet",
+     .help = "nothing on stderr but errors",
+     .offset = offsetof(struct stop_request, is_quiet)},
     RUNS_DIR_OPT(struct stop_request),
     {.kind = OPT_END},
 };
