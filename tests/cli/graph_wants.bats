@@ -60,6 +60,16 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     [ "$(cat usual)" = 7 ]
 }
 
+@test "CPUs are not counted for jobs with devices: more of them run at once than there are CPUs" {
+    local n
+    n=$(($(nproc) + 1))
+    # shellcheck disable=SC2016
+    printf 'defaults: {shell: true}\njobs: {j: {for: {x: 1..%s}, run: %s}}\n' "$n" \
+        '"touch here{x}; until [ $(ls | grep -c here) = '$n' ]; do sleep 0.02; done", timeout: 20s' >g.yaml
+    run limited "$MUSTER" graph -q -g "sim:${n}xH200:141GiB" g.yaml
+    ended_with 0
+}
+
 @test "an option that a verb does not have is refused with its place" {
     printf 'jobs:\n  a: {map: {input: in, output: out, worker: cat, worker-per-gpu: 3}}\n' >g.yaml
     graph g.yaml
