@@ -139,8 +139,8 @@ static int job_order_do(struct graph *graph, const struct job_order *order, cons
     if (n_matched == 0)
         return job_unknown(graph, pattern, err);
     if (n_done == 0)
-        return fail(err, ERR_USAGE, "%s: %s %s", pattern, n_matched == 1 ? "it is" : "all are",
-                    order->undone);
+        return fail(err, ERR_UNAVAILABLE, "%s: %s %s", pattern,
+                    n_matched == 1 ? "it is" : "all are", order->undone);
     if (order->done)
         buf_addf(told, "%u job%s %s", n_done, plural(n_done), order->done);
     return 0;

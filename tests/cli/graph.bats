@@ -396,7 +396,7 @@ END
     run "$MUSTER" cancel never
     says "1 job cancelled"
     run "$MUSTER" cancel nevr
-    ended_with 69
+    ended_with 2
     says "there is no job 'nevr'; did you mean 'never'?"
     run "$MUSTER" add --needs after --name extra --out made -- touch made
     ended_with 0
