@@ -576,8 +576,8 @@ static void test_any_order(void **state)
 static void test_alone(void **state)
 {
     (void)state;
-    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
-                                        "SLURM_STEP_ID"};
+    static const char *const names[] = {"RANK",      "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "PMIX_RANK", "SLURM_STEP_ID",        "WORLD_SIZE"};
     for (size_t i = 0; i < countof(names); i++)
         unsetenv(names[i]);
     struct muster_dist *dist = muster_dist_open(NULL);
