@@ -585,10 +585,19 @@ static void test_alone(void **state)
     assert_string_equal(muster_dist_backend(dist), "self");
     assert_int_equal(muster_dist_all_reduce(dist, &value, 1, MUSTER_FLOAT32, MUSTER_MEAN), 0);
     assert_true(value == 3);
+    const struct muster_dist_call barrier = {.kind = MUSTER_BARRIER};
+    assert_int_equal(muster_dist_start(dist, &barrier, NULL), 0);
     assert_int_equal(muster_dist_fail(dist, MUSTER_DIST_EDATA, "no more rows"), MUSTER_DIST_EDATA);
     assert_string_equal(muster_dist_error(dist), "rank 0: no more rows");
     assert_int_equal(muster_dist_barrier(dist), MUSTER_DIST_EDATA);
     assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EDATA);
+    dist = muster_dist_open(NULL);
+    assert_int_equal(muster_dist_start(dist, NULL, NULL), MUSTER_DIST_EUSE);
+    assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EUSE);
+    dist = muster_dist_open(NULL);
+    assert_int_equal(muster_dist_fail(dist, MUSTER_DIST_EFAIL, NULL), MUSTER_DIST_EFAIL);
+    assert_string_equal(muster_dist_error(dist), "rank 0: it gives no reason");
+    assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EFAIL);
 }
 
 /* As a rank that something else has started: mpirun. */
