@@ -317,7 +317,7 @@ static void job_end(struct dag *dag, uint32_t job)
 static void on_cancel(struct dag *dag, const struct dag_event *ev)
 {
     struct job *j = &dag->jobs.at[ev->job];
-    if (is_final(j->state))
+    if (j->state == DAG_DONE || j->state == DAG_CANCELLED)
         return;
     held_set(dag, j, false);
     j->is_cancelled = has_started(j);

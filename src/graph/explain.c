@@ -111,10 +111,30 @@ static void unfit_add(const struct graph *graph, const struct plan_job *job, str
 {
     buf_add_text(out, "cannot run here: it needs ");
     want_add(graph, job, out);
-    if (plan_job_cpus(job) <= 1)
-        return;
-    buf_add_text(out, "; there are ");
-    cpus_add(graph, false, out);
+    buf_add_text(out, counts_cpus || wants_devices ? "; the run has " : "");
+    if (counts_cpus)
+        cpus_add(graph, false, out);
+    buf_add_text(out, counts_cpus && wants_devices ? " and " : "");
+    if (wants_devices)
+        device_counts_add(graph, job, out);
+}
+
+static void again_add(const char *verb, const char *job, bool has_ended, struct buf *out)
+{
+    buf_addf(out, "; muster %s %s%s lets it run", verb, job,
+             has_ended ? ", then the same command," : "");
+}
+
+void held_explain(const char *job, bool has_ended, struct buf *out)
+{
+    buf_add_text(out, "held");
+    again_add("release", job, has_ended, out);
+}
+
+void cancelled_explain(const char *job, bool has_ended, struct buf *out)
+{
+    buf_add_text(out, "cancelled");
+    again_add("retry", job, has_ended, out);
 }
 
 static void start_add(const struct graph *graph, const struct dag_job_view *view, struct buf *out)
@@ -131,7 +151,7 @@ static void ready_add(const struct graph *graph, uint32_t job, const struct dag_
                       struct buf *out)
 {
     if (view->is_held) {
-        buf_addf(out, "held; muster release %s lets it run", name_at(graph, job));
+        held_explain(name_at(graph, job), graph->is_over, out);
         return;
     }
     buf_add_text(out, "ready; needs ");
@@ -242,7 +262,7 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out)
         unfit_add(graph, graph->jobs[job].plan, out);
         break;
     case DAG_CANCELLED:
-        buf_addf(out, "cancelled; muster retry %s lets it run", name_at(graph, job));
+        cancelled_explain(name_at(graph, job), graph->is_over, out);
         break;
     case DAG_DONE:
     case DAG_STATES:

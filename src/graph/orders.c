@@ -107,6 +107,7 @@ static int cancel_do(struct graph *graph, uint32_t job, struct buf *told)
     if (state == DAG_DONE || state == DAG_CANCELLED)
         return 0;
     graph->jobs[job].is_cancelled = true;
+    row_note(graph, job, JOB_CANCELLED); /* at once: a session that is killed must not undo it */
     graph_tell(graph, (struct dag_event){.kind = DEV_CANCEL, .job = job});
     return 1;
 }

@@ -453,6 +453,76 @@ END
     [ "$(effects finished)" = "1 2 3 4 " ]
 }
 
+@test "hold, release, cancel and retry of a run that has ended hold for the next one" {
+    printf 'jobs:\n  one: {run: sleep 1}\n  two: {run: "touch two", needs: one}\n  three: {run: "touch three", needs: one}\n' >g.yaml
+    "$MUSTER" graph -g cpu:2 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for "$MUSTER" hold two three
+    local rc=0
+    wait $PID || rc=$?
+    [ $rc -eq 75 ]
+    holds said "2 not run, 2 of them held" "two: muster release two lets it run"
+    run "$MUSTER" why two
+    says "two: held; muster release two, then the same command, lets it run"
+    run "$MUSTER" hold tow
+    ended_with 2
+    says "there is no job 'tow'; did you mean 'two'?"
+    run "$MUSTER" retry two
+    ended_with 69
+    says "two: it is neither failed nor cancelled"
+    run "$MUSTER" release 'tw*'
+    ended_with 0
+    says "1 job released, when the run goes on"
+    run "$MUSTER" cancel three
+    says "1 job cancelled, when the run goes on"
+    run "$MUSTER" why three
+    says "three: cancelled; muster retry three, then the same command, lets it run"
+    run "$MUSTER" status
+    says "one 1/1  two 0/1  three 0/1 (1 cancelled)"
+    graph g.yaml
+    ended_with 1
+    [ -e two ] && [ ! -e three ]
+    run "$MUSTER" retry three
+    says "1 job tried again, when the run goes on"
+    graph g.yaml
+    ended_with 0
+    [ -e three ]
+    run "$MUSTER" hold three
+    ended_with 69
+    seq 3 >in
+    "$MUSTER" map -q -g cpu:1 --run-dir other -o out in -- cat
+    run "$MUSTER" hold --run ./other three
+    ended_with 2
+    says "run other is no graph"
+    [ "$(query "SELECT group_concat(kind, ' ') FROM events WHERE kind IN ('hold', 'release', 'cancel', 'retry')")" = "hold hold release cancel retry" ]
+}
+
+@test "a cancel lasts: of a job that had failed, and of an added one, which the run then does not miss" {
+    printf "jobs:\n  one: {run: [sh, -c, 'until [ -e go ]; do sleep 0.02; done']}\n" >g.yaml
+    for go in no yes; do
+        "$MUSTER" graph -q -g cpu:2 g.yaml 3>&- 4>&- 2>said &
+        PID=$!
+        wait_for "$MUSTER" why one
+        [ $go = yes ] || "$MUSTER" add -- sh -c 'echo ran >>added; false'
+        wait_for holds said "added/1 failed for good"
+        [ $go = no ] || "$MUSTER" cancel added/1
+        "$MUSTER" stop --now
+        wait $PID || true
+    done
+    [ "$(wc -l <added)" -eq 2 ]
+    touch go
+    graph g.yaml
+    ended_with 0
+    [ "$(wc -l <added)" -eq 2 ]
+    graph g.yaml
+    ended_with 0
+    run "$MUSTER" retry added/1
+    ended_with 0
+    graph g.yaml
+    ended_with 1
+    [ "$(wc -l <added)" -eq 3 ]
+}
+
 # The words of the newest run's manifest, one a line, without the program.
 manifest_words() { python3 -c 'import json; print("\n".join(json.load(open("muster-runs/latest/manifest.json"))["argv"][1:]))'; }
 

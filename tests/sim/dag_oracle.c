@@ -307,7 +307,7 @@ static void hold_note(struct oracle *o, const struct dag_event *ev)
 static void cancel_note(struct oracle *o, uint32_t job)
 {
     struct oracle_job *j = &o->jobs[job];
-    if (is_final(j->state))
+    if (j->state == DAG_DONE || j->state == DAG_CANCELLED)
         return;
     j->is_held = false;
     if (oracle_runs(o, job)) {

@@ -518,7 +518,7 @@ enum {
     LATE_OF = 3,
     N_LATE = 12,
     LATE_TIMEOUT_MS = 3000, /* also for the ranks to meet */
-    LATE_ASKED_MS = 1000 /* tcp_frame.c: ASK_NS */
+    LATE_ASKED_MS = 1000    /* tcp_frame.c: ASK_NS */
 };
 
 struct late_case {
