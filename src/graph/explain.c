@@ -107,8 +107,43 @@ static void offers_add(const struct graph *graph, const struct plan_job *job, st
         devices_add(graph, out);
 }
 
+static uint32_t devices_of_host(const struct graph *graph, uint32_t host)
+{
+    const struct allocation *a = &graph->allocation;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < graph->fleet.n_devices; i++)
+        n +=
+            a->hosts[allocation_host_of(a, i)].node == host && dag_device_view(graph->dag, i).is_up;
+    return n;
+}
+
+/* "2 devices with at most 141 GiB", of several hosts "node1: 2 devices, node2: 4 devices". */
+static void device_counts_add(const struct graph *graph, const struct plan_job *job,
+                              struct buf *out)
+{
+    uint32_t n_shown = 0;
+    char most[16];
+    for (uint32_t host = 0; host < graph->fleet.n_hosts; host++) {
+        uint32_t n = devices_of_host(graph, host);
+        bool is_one_of_many = graph->fleet.n_hosts > 1;
+        if ((is_one_of_many && n == 0) || n_shown++ >= DEVICES_SHOWN)
+            continue;
+        buf_addf(out, "%s%s%s%u device%s", n_shown > 1 ? ", " : "",
+                 is_one_of_many ? host_label(graph, host) : "", is_one_of_many ? ": " : "", n,
+                 plural(n));
+    }
+    buf_add_text(out, n_shown == 0 ? "0 devices" : "");
+    if (n_shown > DEVICES_SHOWN)
+        buf_addf(out, " and %u hosts more", n_shown - DEVICES_SHOWN);
+    if (job->devices.mem_bytes == 0 || graph_memory_max(graph) == 0)
+        return;
+    size_format(most, graph_memory_max(graph));
+    buf_addf(out, " with at most %s", most);
+}
+
 static void unfit_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
 {
+    bool counts_cpus = plan_job_cpus(job) > 1, wants_devices = job->devices.n_max > 0;
     buf_add_text(out, "cannot run here: it needs ");
     want_add(graph, job, out);
     buf_add_text(out, counts_cpus || wants_devices ? "; the run has " : "");
