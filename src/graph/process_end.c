@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/cleanup.h"
@@ -287,18 +288,38 @@ static enum dag_end end_of(const struct process *process, enum death death)
     return is_preempted(process, death) ? DEND_LOST : ends[death];
 }
 
+/* The folder is entered before the program is looked for. */
+static bool is_folder_missing(const struct process *process)
+{
+    const char *cwd = process_job(process)->plan->cwd;
+    struct stat st;
+    return process->seat.host == 0 && cwd &&
+           (stat(cwd, &st) != 0 || !S_ISDIR(st.st_mode) || access(cwd, X_OK) != 0);
+}
+
+static void not_started_describe(const struct process *process, int exec_errno, struct buf *out)
+{
+    const struct plan_job *plan = process_job(process)->plan;
+    if (is_folder_missing(process))
+        buf_addf(out, "its folder %s: ", plan->cwd);
+    else if (process->seat.host == 0)
+        buf_addf(out, "%s could not be executed: ", plan->argv[0]);
+    else
+        buf_addf(out, "%s could not be executed on %s%s%s: ", plan->argv[0],
+                 host_label(process->graph, process->seat.host), plan->cwd ? " in " : "",
+                 plan->cwd ? plan->cwd : "");
+    buf_add_text(out, errno_text(exec_errno));
+}
+
 static void death_describe(const struct process *process, enum death death,
                            const struct worker_exit *exit, struct str tail, struct buf *out)
 {
     char end[24];
-    bool is_far = process->seat.host > 0;
     exit_format(end, exit->exit_code, exit->exit_signal);
     if (process->is_late)
         buf_addf(out, "it took longer than its timeout");
     else if (death == DEATH_NOT_STARTED)
-        buf_addf(out, "%s could not be executed%s%s: %s", process_job(process)->plan->argv[0],
-                 is_far ? " on " : "", is_far ? host_label(process->graph, process->seat.host) : "",
-                 errno_text(exit->exec_errno));
+        not_started_describe(process, exit->exec_errno, out);
     else if (is_preempted(process, death))
         buf_addf(out, "%s, as of a job that is preempted", end);
     else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_ENDED_BY_US)

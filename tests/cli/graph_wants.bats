@@ -51,7 +51,7 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     run "$MUSTER" why usual
     says "ready; needs 1 CPU: 0 of $n CPUs free" "1 job is before it"
     run "$MUSTER" why none
-    says "cannot run here: it needs 5000 CPUs; there are $n CPUs"
+    says "cannot run here: it needs 5000 CPUs; the run has $n CPUs"
     touch go
     wait $PID || true
     [ "$(cat threads)" = 2 ]
@@ -89,6 +89,24 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     graph g.yaml
     ended_with 1
     [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'wrong'")" -eq 1 ]
+@test "what is missing before a job starts is named: what it reads, its folder, devices" {
+    seq 3 >here
+    jobs_are '
+  reads: {run: "touch ran", in: [here, nothing], retries: 2}
+  makes: {run: "seq 3 >made"}
+  made: {run: "cat made", in: made, needs: makes}
+  folder: {run: pwd, shell: false, cwd: nodir}
+  devices: {run: "true", gpus: 3}'
+    graph g.yaml
+    ended_with 1
+    [ ! -e ran ]
+    run "$MUSTER" why reads folder devices
+    says "reads: failed 1 of 1, it reads nothing, which is not there, and no job leaves it"
+    says "folder: failed 1 of 1, its folder $PWD/nodir: No such file or directory"
+    says "devices: cannot run here: it needs 3 devices; the run has 2 devices"
+    [ "$(state_of made)" = "done" ]
+}
+
     [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'closed'")" -eq 1 ]
     [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'usual'")" -eq 2 ]
     run "$MUSTER" why closed
