@@ -76,19 +76,19 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     ended_with 2
     says "g.yaml:2:50: unknown option '--worker-per-gpu' (did you mean '--workers-per-gpu'?)"
     [ ! -e muster-runs ]
+    printf 'jobs:\n  a: {map: {input: in, output: out, worker: cat, detach: true}}\n' >g.yaml
+    graph g.yaml
+    ended_with 2
+    says "g.yaml:2:50: option '--detach' cannot be that of a job, which ends when its work is done"
+    printf 'jobs:\n  a: {merge: {inputs: in, output: out, dry-run: true}}\n' >g.yaml
+    graph g.yaml
+    ended_with 2
+    says "g.yaml:2:40: option '--dry-run' cannot be that of a job"
     printf 'jobs:\n  a: {launch: {script: [train.py], max-restart: 3}}\n' >g.yaml
     graph --dry-run g.yaml # torchrun's beginnings of names
     ended_with 0
 }
 
-@test "a command that is wrong wherever it runs is not tried again" {
-    seq 3 >in
-    printf 'defaults: {retries: 3}\njobs:\n  wrong: {map: {input: in, output: out, worker: cat, workers-per-gpu: none}}\n' >g.yaml
-    # shellcheck disable=SC2016
-    printf '  closed: {run: "exit 126", shell: true}\n  usual: {run: "exit 2", shell: true, retries: 1}\n' >>g.yaml
-    graph g.yaml
-    ended_with 1
-    [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'wrong'")" -eq 1 ]
 @test "what is missing before a job starts is named: what it reads, its folder, devices" {
     seq 3 >here
     jobs_are '
@@ -107,6 +107,14 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     [ "$(state_of made)" = "done" ]
 }
 
+@test "a command that is wrong wherever it runs is not tried again" {
+    seq 3 >in
+    printf 'defaults: {retries: 3}\njobs:\n  wrong: {map: {input: in, output: out, worker: cat, workers-per-gpu: none}}\n' >g.yaml
+    # shellcheck disable=SC2016
+    printf '  closed: {run: "exit 126", shell: true}\n  usual: {run: "exit 2", shell: true, retries: 1}\n' >>g.yaml
+    graph g.yaml
+    ended_with 1
+    [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'wrong'")" -eq 1 ]
     [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'closed'")" -eq 1 ]
     [ "$(query "SELECT count(*) FROM job_attempts WHERE name = 'usual'")" -eq 2 ]
     run "$MUSTER" why closed
