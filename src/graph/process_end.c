@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "graph/end_words.h"
 #include "graph/graph_impl.h"
 #include "graph/list/joblog.h"
 
@@ -246,17 +247,6 @@ static enum death verdict(const struct process *process, const struct worker_exi
     });
 }
 
-/* The last line that it printed on stderr, cut. */
-static void last_line_add(struct str tail, struct buf *out)
-{
-    struct str last = str_trim(tail);
-    const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
-    line = line ? line + 1 : last.at;
-    size_t len = last.len > 0 ? (size_t)(last.at + last.len - line) : 0;
-    if (len > 0)
-        buf_addf(out, ": %.*s", (int)MIN(len, (size_t)160), line);
-}
-
 /* The command line is wrong, whatever the host: muster's own verbs say so with this status. */
 static bool is_usage(const struct process *process)
 {
@@ -327,7 +317,7 @@ static void death_describe(const struct process *process, enum death death,
     else
         buf_addf(out, "%s, %s", end, death_text(death));
     if (death != DEATH_ENDED_BY_US)
-        last_line_add(tail, out);
+        end_words_add(tail, process_job(process)->plan->kind, out);
 }
 
 /* Why, without a word of its end. */
