@@ -523,6 +523,61 @@ END
     [ "$(wc -l <added)" -eq 3 ]
 }
 
+@test "why muster's own verbs failed is what they say of the cause; a map goes on with what it set aside" {
+    cat >t.py <<'END'
+import os, time
+if os.environ["RANK"] == "1":
+    raise ValueError("bad loss")
+time.sleep(30)
+END
+    seq 5 >in
+    worker w.sh <<'END'
+#!/bin/sh
+while read -r x; do
+    echo "$x" >>seen
+    [ "$x" = 3 ] && [ ! -e mended ] && { echo "no three" >&2; exit 4; }
+    echo "r$x"
+done
+END
+    cat >g.yaml <<'END'
+jobs:
+  ranks: {launch: {script: t.py, nproc-per-node: 2}, gpus: 2}
+  items: {map: {worker: ./w.sh, input: in, output: out}}
+END
+    PYTHON_EXEC=$PYTHON graph g.yaml --only items
+    ended_with 1
+    run "$MUSTER" why items
+    says "status 1: set aside: in line 3: killed its worker (status 4) on cpu_0; 1 item, with reasons in out.failed.jsonl"
+    holds muster-runs/latest/logs/items_stderr.log "muster resume $(run_dir)/runs/"
+    [ "$(cat out | tr '\n' ' ')" = "r1 r2 r4 r5 " ]
+    touch mended
+    : >seen
+    PYTHON_EXEC=$PYTHON graph g.yaml --only items
+    ended_with 0
+    [ "$(cat seen)" = 3 ]
+    [ "$(cat out | tr '\n' ' ')" = "r1 r2 r3 r4 r5 " ]
+    PYTHON_EXEC=$PYTHON graph g.yaml
+    ended_with 1
+    run "$MUSTER" why ranks
+    says "failed first: status 1: ValueError: bad loss"
+}
+
+@test "a map of a graph begins anew if its input was mended" {
+    printf '1\nx\n' >in
+    worker w.sh <<'END'
+#!/bin/sh
+while read -r x; do echo "$x" >>seen; [ "$x" = x ] && exit 4; echo "r$x"; done
+END
+    echo 'jobs: {items: {map: {worker: ./w.sh, input: in, output: out}}}' >g.yaml
+    graph g.yaml
+    ended_with 1
+    printf '1\n2\n' >in
+    : >seen
+    graph g.yaml
+    ended_with 0
+    [ "$(cat out seen | tr '\n' ' ')" = "r1 r2 1 2 " ]
+}
+
 # The words of the newest run's manifest, one a line, without the program.
 manifest_words() { python3 -c 'import json; print("\n".join(json.load(open("muster-runs/latest/manifest.json"))["argv"][1:]))'; }
 
