@@ -405,6 +405,9 @@ void report_memory(const struct graph *graph, const char *when);
 
 /* find.c: the folder of the run to go on with, a new string; NULL: none. */
 MUST_CHECK int graph_run_find(const struct graph_request *request, char **out, struct err *err);
+/* All of our runs of this graph in the folder for runs, whatever became of them. */
+void graph_runs_each(const struct graph_request *request,
+                     void (*take)(void *context, const char *dir), void *context);
 /*
  * A descriptor that locks the folder of runs, while the run to go on with is looked for and taken, or made: of two
  * musters that begin the same graph in the same moment, one finds the run of the other. -1: the file system cannot do that.

@@ -153,6 +153,41 @@ END
     [ "$(cat made1)" = 1 ]
 }
 
+@test "what an earlier run of the graph has made is no file of others: --fresh, a stage renamed, --fresh interrupted" {
+    two_stages
+    graph g.yaml
+    ended_with 0
+    graph --fresh g.yaml
+    ended_with 0
+    [ "$(effects)" = "make1 make1 make2 make2 make3 make3 use1 use1 use2 use2 use3 use3 " ]
+    sed -i 's/^  use:/  apply:/' g.yaml
+    graph g.yaml
+    ended_with 0
+    [ "$(grep -c use effects)" -eq 9 ]
+    cat >g.yaml <<'END'
+jobs:
+  one: {run: [sh, -c, 'touch made begun; until [ -e go ]; do sleep 0.02; done'], out: made}
+  two: {run: touch late, out: late, needs: one}
+END
+    touch go
+    graph --fresh g.yaml
+    ended_with 0
+    rm go begun
+    "$MUSTER" graph -q -g cpu:2 --fresh --overwrite g.yaml 3>&- 4>&- &
+    PID=$!
+    wait_for test -e begun
+    kill -INT $PID
+    wait $PID || true
+    touch go
+    graph g.yaml
+    ended_with 0
+    touch strange
+    sed -i 's/out: late/out: strange/' g.yaml
+    graph --fresh g.yaml
+    ended_with 2
+    [[ $stderr == *"two: strange is there, and no run of this graph has made it"* ]]
+}
+
 @test "kill -9 at any moment: what was done stays done, and nobody is left" {
     cat >g.yaml <<'END'
 vars: {n: 1..12}
