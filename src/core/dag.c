@@ -321,22 +321,33 @@ static void on_cancel(struct dag *dag, const struct dag_event *ev)
         return;
     held_set(dag, j, false);
     j->is_cancelled = has_started(j);
+    j->is_again = false;
     if (j->is_cancelled)
         job_end(dag, ev->job);
     else
         dag_settle(dag, ev->job, DAG_CANCELLED);
 }
 
-static void on_retry(struct dag *dag, const struct dag_event *ev)
+void dag_begin_anew(struct dag *dag, uint32_t job)
 {
-    struct job *j = &dag->jobs.at[ev->job];
-    if (!is_final(j->state) || j->state == DAG_DONE)
-        return;
+    struct job *j = &dag->jobs.at[job];
     j->n_failures = 0;
     j->n_lost = j->n_halvings = 0;
     j->oom_step = OOM_STEP_NONE;
-    j->is_cancelled = false;
-    dag_open(dag, ev->job);
+    j->is_cancelled = j->is_again = false;
+    dag_open(dag, job);
+}
+
+static void on_retry(struct dag *dag, const struct dag_event *ev)
+{
+    struct job *j = &dag->jobs.at[ev->job];
+    if (j->is_cancelled && has_started(j)) {
+        j->is_cancelled = false;
+        j->is_again = true;
+    }
+    if (!is_final(j->state) || j->state == DAG_DONE)
+        return;
+    dag_begin_anew(dag, ev->job);
     if (!dag_is_bad(j->state))
         dag_bad_spread(dag, ev->job, false);
 }

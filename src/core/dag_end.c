@@ -114,6 +114,8 @@ static void end_judge(struct dag *dag, uint32_t job, enum dag_end end)
         dag_settle(dag, job, DAG_DONE);
     else if (dag->jobs.at[job].is_cancelled)
         dag_settle(dag, job, DAG_CANCELLED);
+    else if (dag->jobs.at[job].is_again)
+        dag_begin_anew(dag, job);
     else if (end == DEND_FAILED || end == DEND_FATAL)
         end_counted(dag, job, end == DEND_FATAL);
     else if (end == DEND_OOM)

@@ -260,7 +260,8 @@ static void blocked_add(const struct graph *graph, uint32_t job, struct buf *out
 
 static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)
 {
-    const struct process *process = graph->jobs[job].process;
+    const struct graph_job *of = &graph->jobs[job];
+    const struct process *process = of->process;
     char since[24];
     if (!process)
         return;
@@ -271,6 +272,11 @@ static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)
         process_devices_add(process, out);
     }
     buf_addf(out, ", attempt %u", process->attempt);
+    if (process->is_late)
+        buf_add_text(out, "; its time is over, and it is being ended");
+    else if (process->was_ended)
+        buf_add_text(out, of->is_cancelled ? "; cancelled, and it is being ended"
+                                           : "; it is being ended");
 }
 
 void job_explain(const struct graph *graph, uint32_t job, struct buf *out)

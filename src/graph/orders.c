@@ -66,8 +66,9 @@ static int why_do(struct graph *graph, uint32_t job, struct buf *told)
 static int retry_do(struct graph *graph, uint32_t job, struct buf *told)
 {
     enum dag_state state = dag_job_view(graph->dag, job).state;
+    bool is_leaving = state == DAG_ENDS && graph->jobs[job].is_cancelled;
     (void)told;
-    if (state != DAG_FAILED && state != DAG_CANCELLED && state != DAG_UNFIT)
+    if (state != DAG_FAILED && state != DAG_CANCELLED && state != DAG_UNFIT && !is_leaving)
         return 0;
     graph->jobs[job].is_cancelled = false;
     row_note(graph, job, JOB_NONE);

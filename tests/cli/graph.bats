@@ -613,6 +613,29 @@ END
     [ "$(cat out seen | tr '\n' ' ')" = "r1 r2 1 2 " ]
 }
 
+@test "a job that is being cancelled: why says so, and retry is taken at once" {
+    cat >g.yaml <<'END'
+jobs:
+  slow: {run: [sh, -c, 'trap "" TERM; echo begun >>begun; [ ! -e go ] && sleep 2; exit 0'], out: done/}
+END
+    sed -i 's/exit 0/mkdir -p done/' g.yaml
+    "$MUSTER" graph -q -g cpu:2 --grace 700ms g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for has_lines begun 1
+    run "$MUSTER" cancel slow
+    says "1 job cancelled"
+    run "$MUSTER" why slow
+    says "slow: runs since" "attempt 1; cancelled, and it is being ended"
+    touch go
+    run "$MUSTER" retry slow
+    ended_with 0
+    says "1 job tried again"
+    run "$MUSTER" why slow
+    says "attempt 1; it is being ended"
+    wait $PID
+    [ "$(wc -l <begun)" -eq 2 ]
+}
+
 # The words of the newest run's manifest, one a line, without the program.
 manifest_words() { python3 -c 'import json; print("\n".join(json.load(open("muster-runs/latest/manifest.json"))["argv"][1:]))'; }
 
