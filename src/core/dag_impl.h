@@ -49,6 +49,13 @@ enum {
     SHAPE_SPECIAL = 0
 };
 
+/* What is to become of a job that is being ended. */
+enum job_wish {
+    WISH_NONE,
+    WISH_CANCELLED,
+    WISH_AGAIN /* it was cancelled, and is to start again */
+};
+
 struct job {
     int64_t urgency; /* valid while ready */
     uint64_t expected_ms, path_ms, ready_ms, started_ms;
@@ -65,8 +72,7 @@ struct job {
     int16_t priority;
     uint8_t state, oom_step, n_batch_steps, n_halvings, n_lost;
     bool is_held : 1, is_queued : 1, has_ill : 1;
-    bool is_cancelled : 1,
-        is_again : 1; /* is_again: it was, is being ended, and is to start again then */
+    uint8_t wish : 2; /* enum job_wish */
 };
 
 struct edge {
