@@ -8,6 +8,7 @@
  * The weights are the same bits on 1, 2, 3, 4 or 8 ranks, and after going on from a checkpoint on
  * another number of them.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -107,12 +108,14 @@ static void optimise(struct state *state, const struct network *gradient)
     state->step++;
 }
 
+/* False: it is not what checkpoint_write has written, and to begin anew would write over it. None at all is a beginning. */
 static bool checkpoint_read(struct state *state, const char *path)
 {
     FILE *file = fopen(path, "rb");
-    bool is_whole = file && fread(state, sizeof(*state), 1, file) == 1;
-    if (file)
-        fclose(file);
+    if (!file)
+        return errno == ENOENT;
+    bool is_whole = fread(state, sizeof(*state), 1, file) == 1 && fgetc(file) == EOF;
+    fclose(file);
     return is_whole;
 }
 
@@ -133,8 +136,11 @@ int main(int argc, char **argv)
     static struct network teacher, gradient;
     static struct state state;
     network_fill(&teacher, 1, 0.7f);
-    if (argc < 3 || !checkpoint_read(&state, argv[2]))
-        network_fill(&state.weights, 2, 0.3f);
+    network_fill(&state.weights, 2, 0.3f);
+    if (argc > 2 && !checkpoint_read(&state, argv[2])) {
+        fprintf(stderr, "ddp_train: %s is not a whole checkpoint\n", argv[2]);
+        return 1;
+    }
 
     struct muster_dist *dist = muster_dist_open(NULL);
     const struct muster_param params[] = {

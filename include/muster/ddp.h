@@ -109,8 +109,10 @@ MUSTER_API void muster_ddp_shards(const struct muster_ddp *ddp, uint32_t *first,
 MUSTER_API int muster_ddp_shard(struct muster_ddp *ddp, uint64_t n_samples);
 
 /*
- * The Euclidean norm of all gradients together, after finish; the same bits on all ranks. clip scales
- * them to max_norm if it is greater, and tells what it was; a norm that is not finite changes nothing.
+ * The Euclidean norm of all gradients together, after finish and before the next step; the same bits on
+ * all ranks. clip scales them to max_norm if it is greater, and tells what it was; a norm that is not
+ * finite changes nothing. norm may be NULL. MUSTER_DIST_EUSE: not after finish, or max_norm is negative or
+ * NaN.
  */
 MUSTER_API int muster_ddp_norm(struct muster_ddp *ddp, double *norm);
 MUSTER_API int muster_ddp_clip(struct muster_ddp *ddp, double max_norm, double *norm);

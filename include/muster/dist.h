@@ -168,7 +168,8 @@ MUSTER_API int muster_dist_all_gather(struct muster_dist *dist, const void *in, 
 /*
  * Start an operation, and go on: a thread of the library does it. Operations are done in the order in
  * which they were issued, these and the ones above, so a ticket that is done says that all before it
- * are. in and out must not be touched until then. Waits if a thousand others are under way.
+ * are. in and out must not be touched until then. Waits if a thousand others are under way. ticket: NULL,
+ * if a later one is waited for.
  */
 MUSTER_API int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *call,
                                  uint64_t *ticket);

@@ -222,7 +222,13 @@ int md_start(struct muster_dist *dist, const struct muster_dist_call *what, cons
 int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *what,
                       uint64_t *ticket)
 {
-    return md_start(dist, what, NULL, NULL, ticket);
+    uint64_t unasked;
+    int rc = what ? 0 : md_check(dist);
+    if (!what)
+        return rc ? rc
+                  : md_fail(dist, MUSTER_DIST_EUSE, "rank %u: muster_dist_start of no operation",
+                            dist->place.rank);
+    return md_start(dist, what, NULL, NULL, ticket ? ticket : &unasked);
 }
 
 int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)

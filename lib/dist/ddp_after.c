@@ -59,26 +59,55 @@ static int gradients_scale(struct muster_ddp *ddp, double factor)
     return rc;
 }
 
+/* Before, ranks have different gradients, or the thread is still at work on them. */
+static int finished_check(struct muster_ddp *ddp, const char *function)
+{
+    if (ddp->is_finished)
+        return 0;
+    return md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: %s before muster_ddp_finish",
+                   ddp->dist->place.rank, function);
+}
+
 int muster_ddp_norm(struct muster_ddp *ddp, double *norm)
 {
     int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
-    *norm = 0;
+    double found = 0;
+    if (norm)
+        *norm = 0;
     if (rc != 0)
         return rc;
     pthread_mutex_lock(&ddp->lock);
-    rc = norm_find(ddp, norm);
+    rc = finished_check(ddp, "muster_ddp_norm");
+    rc = rc ? rc : norm_find(ddp, &found);
     pthread_mutex_unlock(&ddp->lock);
+    if (rc == 0 && norm)
+        *norm = found;
     return rc;
+}
+
+static int clip(struct muster_ddp *ddp, double max_norm, double *norm)
+{
+    int rc = finished_check(ddp, "muster_ddp_clip");
+    if (rc == 0 && !(max_norm >= 0))
+        rc = md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: muster_ddp_clip to a norm of %g",
+                     ddp->dist->place.rank, max_norm);
+    rc = rc ? rc : norm_find(ddp, norm);
+    if (rc != 0 || !isfinite(*norm) || *norm <= max_norm)
+        return rc;
+    return gradients_scale(ddp, max_norm / *norm);
 }
 
 int muster_ddp_clip(struct muster_ddp *ddp, double max_norm, double *norm)
 {
-    int rc = muster_ddp_norm(ddp, norm);
-    if (rc != 0 || !isfinite(*norm) || *norm <= max_norm)
-        return rc;
-    pthread_mutex_lock(&ddp->lock);
-    rc = gradients_scale(ddp, max_norm / *norm);
-    pthread_mutex_unlock(&ddp->lock);
+    int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
+    double found = 0;
+    if (rc == 0) {
+        pthread_mutex_lock(&ddp->lock);
+        rc = clip(ddp, max_norm, &found);
+        pthread_mutex_unlock(&ddp->lock);
+    }
+    if (norm)
+        *norm = found;
     return rc;
 }
 

@@ -52,6 +52,7 @@ struct muster_ddp {
     struct ddp_bucket *buckets;
     size_t n_buckets, n_started;
     bool is_begun;
+    bool is_finished;   /* the gradients are those of all ranks */
     uint64_t n_samples; /* of this rank, since the last finish */
     double samples[2]; /* in this step: of this rank, and of all, which the first operation tells */
     uint64_t samples_ticket; /* of that operation */

@@ -164,6 +164,7 @@ static int shard_deposit(struct muster_ddp *ddp, uint64_t n_samples)
     char *sums = sums_new(ddp);
     if (!sums)
         return muster_dist_code(ddp->dist);
+    ddp->is_finished = false;
     ddp->nodes[ddp->n_nodes++] = (struct ddp_node){first + ddp->n_shards_done++, 1, sums};
     ddp->n_samples += n_samples;
     int rc = leaf_fill(ddp, sums, n_samples);

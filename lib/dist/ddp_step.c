@@ -43,6 +43,7 @@ int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples)
         return MUSTER_DIST_ENOMEM;
     pthread_mutex_lock(&ddp->lock);
     ddp->n_samples += n_samples;
+    ddp->is_finished = false;
     pthread_mutex_unlock(&ddp->lock);
     return muster_dist_code(ddp->dist);
 }
@@ -57,6 +58,7 @@ static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
     ddp->samples[0] = (double)ddp->n_samples;
     ddp->n_started = 0;
     ddp->is_begun = true;
+    ddp->is_finished = false;
     for (size_t i = 0; i < ddp->n_params; i++)
         ddp->params[i].is_ready = false;
     for (size_t b = 0; b < ddp->n_buckets; b++)
@@ -252,6 +254,7 @@ int muster_ddp_finish(struct muster_ddp *ddp)
     pthread_mutex_lock(&ddp->lock);
     if (rc == 0)
         rc = ddp->opts.n_shards != 0 ? md_shards_finish(ddp) : step_finish(ddp);
+    ddp->is_finished = rc == 0;
     step_settle(ddp, rc);
     pthread_mutex_unlock(&ddp->lock);
     return rc;

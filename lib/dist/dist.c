@@ -84,7 +84,7 @@ int muster_dist_fail(struct muster_dist *dist, int code, const char *text)
     if (rc != 0)
         return rc;
     return md_fail(dist, code < 0 ? code : MUSTER_DIST_EFAIL, "rank %u: %s", dist->place.rank,
-                   text);
+                   text ? text : "it gives no reason");
 }
 
 int muster_dist_code(const struct muster_dist *dist)

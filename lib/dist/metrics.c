@@ -90,7 +90,7 @@ uint64_t mw_metrics_layout(const struct muster_metrics *metrics, char *text, siz
 static const char *why_not(const struct muster_metrics *metrics, const char *name,
                            const struct muster_metric_opts *opts)
 {
-    size_t len = strlen(name);
+    size_t len = name ? strlen(name) : 0;
     if (metrics->is_closed)
         return "is defined after the first value";
     if (len == 0 || len >= MW_METRIC_NAME_CAP)
@@ -136,7 +136,8 @@ int muster_metrics_define(struct muster_metrics *metrics, const char *name,
         metric.opts = *opts;
     const char *why = why_not(metrics, name, &metric.opts);
     if (why)
-        return mw_metrics_fail(metrics, MUSTER_METRICS_EUSE, "metric '%.63s' %s", name, why);
+        return mw_metrics_fail(metrics, MUSTER_METRICS_EUSE, "metric '%.63s' %s", name ? name : "",
+                               why);
     memcpy(metric.name, name, strlen(name) + 1);
     lay_out(&metric);
     size_t n_words = metrics->n_words + metric.n_words;

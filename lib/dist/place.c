@@ -126,12 +126,27 @@ static int place_check(const struct source *source, const struct md_place *place
     return 0;
 }
 
+/* Without a rank this is a world of its own; but not if somebody says that there are more. */
+static int alone_check(char *error, size_t error_cap)
+{
+    uint32_t size;
+    if (!number_read(sources[0].size, &size, error, error_cap))
+        return MUSTER_DIST_EENV;
+    if (size == UNKNOWN || size == 1)
+        return 0;
+    snprintf(error, error_cap,
+             "%s is %u, and %s, which says which of them this rank is, is not set: set both, or "
+             "neither",
+             sources[0].size, size, sources[0].rank);
+    return MUSTER_DIST_EENV;
+}
+
 int md_place_read(struct md_place *place, char *error, size_t error_cap)
 {
     *place = (struct md_place){.size = 1, .local_size = 1, .launcher = "no launcher"};
     const struct source *source = source_find();
     if (!source)
-        return 0;
+        return alone_check(error, error_cap);
     struct md_place read = {.launcher = source->launcher};
     uint32_t n_machines;
     if (!number_read(source->rank, &read.rank, error, error_cap) ||

@@ -287,7 +287,7 @@ static void tcp_close(struct muster_dist *dist)
     if (!tcp)
         return;
     if (is_ours)
-        md_tcp_leave(tcp, atomic_load(&dist->code) == 0);
+        md_tcp_leave(dist);
     for (uint32_t r = 0; r < tcp->size; r++)
         if (tcp->peers[r].fd >= 0)
             close(tcp->peers[r].fd);

@@ -113,8 +113,11 @@ void md_tcp_fail(struct muster_dist *dist, int *code, char *text);
 int md_tcp_aside(struct muster_dist *dist, const struct md_call *call);
 /* An error of another rank, or a rank that is gone, during an operation in device memory. */
 int md_tcp_look(struct muster_dist *dist, const struct md_call *call);
-/* Say farewell, so that nobody takes it for an accident, and let what was sent arrive. */
-void md_tcp_leave(struct md_tcp *tcp, bool is_well);
+/*
+ * Say farewell, so that nobody takes it for an accident, and let what was sent arrive; and take over an error of an
+ * operation that this rank has done.
+ */
+void md_tcp_leave(struct muster_dist *dist);
 void md_tcp_format(const struct tcp_signature *signature, char *out, size_t cap);
 /* "rank 1", "ranks 1, 3 and 4" of those for which is_missing is set. */
 void md_ranks_format(const bool *is_missing, uint32_t size, char *out, size_t cap);

@@ -439,8 +439,11 @@ int md_tcp_exchange(struct muster_dist *dist, const struct md_call *call)
             return lost_tell(dist, rank, call, error);
         if (atomic_load(&dist->code) != 0)
             return atomic_load(&dist->code);
-        if (now_ns > end_ns && (!call || end_ns > tcp->deadline_ns))
+        if (now_ns > end_ns && (!call || end_ns > tcp->deadline_ns)) {
+            if (is_over(tcp)) /* the last of it has just come */
+                break;
             return call ? late_tell(dist, call) : 1;
+        }
         if (now_ns > end_ns) {
             missing_ask(tcp);
             end_ns += ASK_NS;
@@ -492,16 +495,33 @@ void md_tcp_fail(struct muster_dist *dist, int *code, char *text)
     pthread_mutex_unlock(&tcp->lock);
 }
 
+/*
+ * A rank may have given up an operation in the moment in which the others had it all, and ended it: its error is that of
+ * all, and told before it leaves. One of an operation that this rank has not come to is none of its business.
+ */
+static void told_late_adopt(struct muster_dist *dist, struct tcp_peer *peer)
+{
+    const struct md_tcp *tcp = dist->impl;
+    enum look look = MOVED;
+    while (look == MOVED)
+        look = aside_read(peer, tcp->n_done);
+    if (look == TOLD)
+        told_adopt(dist, peer);
+}
+
 /* Until the other side has ended as well: a socket that is closed with bytes in it takes back others. */
-static void drain(struct md_tcp *tcp)
+static void drain(struct muster_dist *dist)
 {
     char room[4096];
+    struct md_tcp *tcp = dist->impl;
     uint64_t end_ns = md_now_ns() + FAREWELL_NS;
     for (uint32_t n_open = 1; n_open > 0 && md_now_ns() < end_ns;) {
         n_open = 0;
         for (uint32_t r = 0; r < tcp->size; r++) {
             struct tcp_peer *peer = &tcp->peers[r];
             ssize_t n = 0;
+            if (peer->fd >= 0)
+                told_late_adopt(dist, peer);
             while (peer->fd >= 0 && (n = recv(peer->fd, room, sizeof(room), MSG_DONTWAIT)) > 0)
                 continue;
             bool is_open = peer->fd >= 0 && n < 0 && (errno == EAGAIN || errno == EINTR);
@@ -517,8 +537,10 @@ static void drain(struct md_tcp *tcp)
     }
 }
 
-void md_tcp_leave(struct md_tcp *tcp, bool is_well)
+void md_tcp_leave(struct muster_dist *dist)
 {
+    struct md_tcp *tcp = dist->impl;
+    bool is_well = atomic_load(&dist->code) == 0;
     for (uint32_t r = 0; r < tcp->size; r++) {
         struct tcp_peer *peer = &tcp->peers[r];
         if (peer->fd < 0)
@@ -529,5 +551,5 @@ void md_tcp_leave(struct md_tcp *tcp, bool is_well)
         }
         shutdown(peer->fd, SHUT_WR);
     }
-    drain(tcp);
+    drain(dist);
 }

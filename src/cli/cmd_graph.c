@@ -52,13 +52,27 @@ static void source_release(struct source *source)
         graph_list_release(&source->list);
 }
 
+/* The job ends when the work has, and does it: with these it would end before, and have done nothing. */
+static int work_check(const struct cmd *verb, const char *name, struct err *err)
+{
+    static const char *const refused[] = {"detach", "dry-run", "inspect"};
+    for (size_t i = 0; i < countof(refused); i++)
+        if (cmd_option_is(verb, name, refused[i]))
+            return fail(err, ERR_USAGE,
+                        "option '--%s' cannot be that of a job, which ends when its work is done",
+                        refused[i]);
+    return 0;
+}
+
 /* The verbs of which a file may write options. */
 static int option_check(const char *verb, const char *name, struct err *err)
 {
     static const struct cmd *const verbs[] = {&cmd_map, &cmd_launch, &cmd_merge};
     for (size_t i = 0; i < countof(verbs); i++)
-        if (strcmp(verbs[i]->name, verb) == 0)
-            return cmd_option_check(verbs[i], name, err);
+        if (strcmp(verbs[i]->name, verb) == 0) {
+            int rc = cmd_option_check(verbs[i], name, err);
+            return rc ? rc : work_check(verbs[i], name, err);
+        }
     return 0;
 }
 

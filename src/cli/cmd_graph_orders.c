@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster add, why, retry, hold, release and cancel: orders to a graph that runs.
+ * muster add, why, retry, hold, release and cancel: orders to a graph that runs, or, but for add, to one that has ended.
  */
 #include "base/cleanup.h"
 #include "base/console_text.h"
@@ -36,6 +36,23 @@ static int answer_print(const char *told, struct err *err)
     return stdout_put(buf_str(&out), err);
 }
 
+/* A run that has ended is told by its records; while it ends, it may refuse, or not answer any more. */
+static int order_tell(const char *dir, const char *verb, struct str text, const struct texts *jobs,
+                      char **told, struct err *err)
+{
+    cleanup_buf struct buf done = BUF_INIT;
+    int rc = ERR_UNAVAILABLE;
+    if (run_is_locked(dir, NULL))
+        rc = run_order(dir, text, told, err);
+    if (rc != ERR_UNAVAILABLE || strcmp(verb, "why") == 0 || run_is_locked(dir, NULL))
+        return rc;
+    *err = (struct err){0};
+    rc = graph_order_ended(dir, verb, jobs, &done, err);
+    if (rc == 0)
+        *told = buf_steal(&done);
+    return rc;
+}
+
 static int order_give(const char *verb, const struct order_request *ask, int argc, char **argv,
                       struct err *err)
 {
@@ -49,7 +66,8 @@ static int order_give(const char *verb, const struct order_request *ask, int arg
             return fail(err, ERR_USAGE, "'%s' names no job", argv[i]);
         buf_addf(&text, "%s %s\n", verb, argv[i]);
     }
-    rc = rc ? rc : run_order(dir, buf_str(&text), &told, err);
+    const struct texts jobs = {(const char **)(uintptr_t)argv, (size_t)argc};
+    rc = rc ? rc : order_tell(dir, verb, buf_str(&text), &jobs, &told, err);
     return rc ? rc : answer_print(told, err);
 }
 
@@ -127,13 +145,13 @@ static const struct opt order_opts[] = {
 ORDER_CMD(why, "what a job of a graph waits for, or how it ended",
           "muster why evaluate/phi,MATH,PITA,r1",
           "which job it waits for, and what became of that");
-ORDER_CMD(retry, "try failed or cancelled jobs of a running graph again", "muster retry 'train/*'",
+ORDER_CMD(retry, "try failed or cancelled jobs of a graph again", "muster retry 'train/*'",
           "all trainings that failed; what needs them waits again");
-ORDER_CMD(hold, "keep jobs of a running graph from starting", "muster hold evaluate",
+ORDER_CMD(hold, "keep jobs of a graph from starting", "muster hold evaluate",
           "no evaluation starts until muster release evaluate");
-ORDER_CMD(release, "let jobs of a running graph start that were held", "muster release evaluate",
+ORDER_CMD(release, "let jobs of a graph start that were held", "muster release evaluate",
           "evaluations start again");
-ORDER_CMD(cancel, "give up jobs of a running graph", "muster cancel 'train/phi,*'",
+ORDER_CMD(cancel, "give up jobs of a graph", "muster cancel 'train/phi,*'",
           "those that run are ended, and what needs them does not run");
 
 /* ---- a further job ---- */

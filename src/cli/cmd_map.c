@@ -130,6 +130,7 @@ static const struct opt map_opts[] = {
     {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(run.runs_dir)},
     {OPT_FLAG, 0, "fresh", NULL, "start over, even if there is an unfinished run of the same command", FIELD(run.fresh)},
     {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run where, and run nothing", FIELD(run.dry_run)},
+    {OPT_FLAG, 0, "go-on-failed", NULL, NULL, FIELD(goes_on_failed)}, /* muster graph sets MUSTER_GO_ON_FAILED */
     {OPT_END},
 };
 

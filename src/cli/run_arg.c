@@ -28,8 +28,8 @@ int run_arg_find(const char *runs_dir, int argc, char **argv, char **dir_out, st
 static int answer_await(const char *dir, const char *order, char **told, struct err *err)
 {
     uint64_t begin_ms = clock_now_ms();
-    cleanup_free char *refused = NULL;
-    while (!order_answer_find(dir, order, &refused, told)) {
+    struct found_answer answer;
+    while (!order_answer_find(dir, order, &answer)) {
         if (!run_is_locked(dir, NULL))
             return fail(err, ERR_UNAVAILABLE, "run %s has ended", path_basename(dir));
         if (clock_now_ms() - begin_ms >= ANSWER_LIMIT_MS)
@@ -37,7 +37,13 @@ static int answer_await(const char *dir, const char *order, char **told, struct 
                         path_basename(dir), ANSWER_LIMIT_MS / 1000);
         pause_ms(LOOK_EVERY_MS);
     }
-    return refused ? fail(err, ERR_UNAVAILABLE, "%s", refused) : 0;
+    int rc = 0;
+    if (answer.refused)
+        rc = fail(err, answer.is_wrong ? ERR_USAGE : ERR_UNAVAILABLE, "%s", answer.refused);
+    else
+        *told = steal_ptr(&answer.told);
+    found_answer_release(&answer);
+    return rc;
 }
 
 int run_order(const char *dir, struct str text, char **told, struct err *err)

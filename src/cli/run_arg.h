@@ -22,7 +22,8 @@ MUST_CHECK int run_arg_find(const char *runs_dir, int argc, char **argv, char **
                             struct err *err);
 /*
  * Gives an order (store/orders.h) to the muster that works on the run, and waits for its answer. *told: what it says, a
- * new string; NULL: nothing. ERR_UNAVAILABLE if it refuses, or if the run does not go on; ERR_TIMEOUT.
+ * new string; NULL: nothing. ERR_USAGE if it names what is not there, ERR_UNAVAILABLE if it is refused, or
+ * if the run does not go on; ERR_TIMEOUT.
  */
 MUST_CHECK int run_order(const char *dir, struct str text, char **told, struct err *err);
 /* The command line of an earlier run, parsed again. The request borrows from its words. */

@@ -317,26 +317,35 @@ static void job_end(struct dag *dag, uint32_t job)
 static void on_cancel(struct dag *dag, const struct dag_event *ev)
 {
     struct job *j = &dag->jobs.at[ev->job];
-    if (is_final(j->state))
+    if (j->state == DAG_DONE || j->state == DAG_CANCELLED)
         return;
     held_set(dag, j, false);
-    j->is_cancelled = has_started(j);
-    if (j->is_cancelled)
+    if (has_started(j)) {
+        j->wish = WISH_CANCELLED;
         job_end(dag, ev->job);
-    else
+    } else {
         dag_settle(dag, ev->job, DAG_CANCELLED);
+    }
+}
+
+void dag_begin_anew(struct dag *dag, uint32_t job)
+{
+    struct job *j = &dag->jobs.at[job];
+    j->n_failures = 0;
+    j->n_lost = j->n_halvings = 0;
+    j->oom_step = OOM_STEP_NONE;
+    j->wish = WISH_NONE;
+    dag_open(dag, job);
 }
 
 static void on_retry(struct dag *dag, const struct dag_event *ev)
 {
     struct job *j = &dag->jobs.at[ev->job];
+    if (j->wish == WISH_CANCELLED && has_started(j))
+        j->wish = WISH_AGAIN;
     if (!is_final(j->state) || j->state == DAG_DONE)
         return;
-    j->n_failures = 0;
-    j->n_lost = j->n_halvings = 0;
-    j->oom_step = OOM_STEP_NONE;
-    j->is_cancelled = false;
-    dag_open(dag, ev->job);
+    dag_begin_anew(dag, ev->job);
     if (!dag_is_bad(j->state))
         dag_bad_spread(dag, ev->job, false);
 }

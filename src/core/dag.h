@@ -108,18 +108,18 @@ enum dag_end {
 #undef X
 };
 
-#define DAG_EVENTS(X)                                                                                                  \
-    X(TICK)        /* time has passed */                                                                               \
-    X(ENDED)       /* `job` is gone, with all its descendants: `end`; `mem_bytes`: its peak on a device, 0: unknown */ \
-    X(DEVICE_UP)   /* `device` can be used (again) */                                                                  \
-    X(DEVICE_DOWN) /* `device` cannot be used; the end of its jobs comes as DEV_ENDED */                               \
-    X(HOLD)        /* `job` is not started until DEV_RELEASE */                                                        \
-    X(RELEASE)                                                                                                         \
-    X(CANCEL) /* `job` is given up; if it runs, DACT_END */                                                            \
-    X(RETRY) /* `job`, which has failed for good or was cancelled, is tried again, with all its retries */             \
-    X(HOST_UP) /* `device` is the number of a host: it is there (again); all are at the beginning */                   \
-    X(HOST_DOWN) /* the same: nothing starts there, on devices or without; the end of its jobs comes as DEV_ENDED */   \
-    X(AWAIT)     /* `flag`: further devices may come; no job is DAG_UNFIT meanwhile */                                 \
+#define DAG_EVENTS(X)                                                                                                         \
+    X(TICK)        /* time has passed */                                                                                      \
+    X(ENDED)       /* `job` is gone, with all its descendants: `end`; `mem_bytes`: its peak on a device, 0: unknown */        \
+    X(DEVICE_UP)   /* `device` can be used (again) */                                                                         \
+    X(DEVICE_DOWN) /* `device` cannot be used; the end of its jobs comes as DEV_ENDED */                                      \
+    X(HOLD)        /* `job` is not started until DEV_RELEASE */                                                               \
+    X(RELEASE)                                                                                                                \
+    X(CANCEL) /* `job` is given up; if it runs, DACT_END */                                                                   \
+    X(RETRY) /* `job`, which has failed for good or was cancelled, is tried again, with all its retries, when it has ended */ \
+    X(HOST_UP) /* `device` is the number of a host: it is there (again); all are at the beginning */                          \
+    X(HOST_DOWN) /* the same: nothing starts there, on devices or without; the end of its jobs comes as DEV_ENDED */          \
+    X(AWAIT)     /* `flag`: further devices may come; no job is DAG_UNFIT meanwhile */                                        \
     X(STOP)      /* nothing new is started; flag: and what runs is ended */
 
 enum dag_event_kind {

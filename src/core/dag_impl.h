@@ -49,6 +49,13 @@ enum {
     SHAPE_SPECIAL = 0
 };
 
+/* What is to become of a job that is being ended. */
+enum job_wish {
+    WISH_NONE,
+    WISH_CANCELLED,
+    WISH_AGAIN /* it was cancelled, and is to start again */
+};
+
 struct job {
     int64_t urgency; /* valid while ready */
     uint64_t expected_ms, path_ms, ready_ms, started_ms;
@@ -64,7 +71,8 @@ struct job {
     uint8_t n_devices;
     int16_t priority;
     uint8_t state, oom_step, n_batch_steps, n_halvings, n_lost;
-    bool is_held : 1, is_queued : 1, has_ill : 1, is_cancelled : 1;
+    bool is_held : 1, is_queued : 1, has_ill : 1;
+    uint8_t wish : 2; /* enum job_wish */
 };
 
 struct edge {
@@ -224,6 +232,8 @@ void dag_edges_add(struct dag *dag, uint32_t job, const uint32_t *needs, uint32_
 void dag_bad_spread(struct dag *dag, uint32_t job, bool is_bad);
 void dag_done_spread(struct dag *dag, uint32_t job);
 bool dag_is_bad(enum dag_state state);
+/* It waits, is ready or blocked, with all its retries and its whole batch. */
+void dag_begin_anew(struct dag *dag, uint32_t job);
 void dag_paths_refresh(struct dag *dag);
 uint64_t dag_duration_ms(const struct dag *dag, uint32_t job);
 

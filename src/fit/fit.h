@@ -26,6 +26,10 @@ struct fit_margin {
 
 uint64_t fit_margin_bytes(const struct fit_margin *margin, uint64_t total_bytes);
 
+enum {
+    FIT_MAX_USUAL = 65536 /* of `max`, which nobody has chosen */
+};
+
 struct fit_request {
     struct allocation_wish allocation;
     struct environment_wish environment;

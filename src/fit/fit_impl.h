@@ -52,6 +52,8 @@ void trial_words(const struct fitting *f, uint64_t batch, struct env_list *out);
 
 /* "batch 8: 1.25 GiB, 103 items/s" */
 void row_say(const struct fitting *f, const struct trial_row *row);
+/* Nothing was measured that depends on the size, which nobody limited: the largest is no answer. */
+bool is_unmoved(const struct fitting *f);
 /* All that is known when the search has ended, in whatever way. */
 void report_add(const struct fitting *f, struct buf *out);
 void plan_report_add(const struct fitting *f, struct buf *out);

@@ -11,6 +11,7 @@ enum {
 };
 
 static const double level_factor = 1.02;
+#define NOISE_BYTES ((uint64_t)1 << 20) /* by which the peaks of a small process differ */
 
 static const char *const outcome_names[FIT_OUTCOMES] = {
     [FIT_OK] = "ok", [FIT_OOM] = "oom", [FIT_FAILED] = "failed", [FIT_TIMEOUT] = "timeout"};
@@ -100,12 +101,36 @@ static bool is_level(const struct fit *fit)
            (double)last->peak_bytes < level_factor * (double)first->peak_bytes;
 }
 
+/* All peaks are the same, as far as those of one size are. */
+static bool are_peaks_alike(const struct fit *fit)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (size_t i = 0; i < fit->n_sizes; i++) {
+        if (fit->sizes[i].peak_bytes == 0)
+            continue;
+        least = MIN(least, fit->sizes[i].peak_bytes);
+        most = MAX(most, fit->sizes[i].peak_bytes);
+    }
+    return most == 0 || most - least < NOISE_BYTES || (double)most < level_factor * (double)least;
+}
+
+bool is_unmoved(const struct fitting *f)
+{
+    const struct fit_request *r = f->request;
+    struct fit_result result;
+    fit_result(&f->fit, &result);
+    /* --steps takes it for granted that a batch twice as large is twice the work. */
+    bool has_rate = r->rate_pattern || r->n_items > 0;
+    return result.batch > 0 && result.bound == FIT_BOUND_MAX && r->max == FIT_MAX_USUAL &&
+           !has_rate && are_peaks_alike(&f->fit);
+}
+
 static void line_add(const struct fitting *f, const struct fit_result *result, struct buf *out)
 {
     char fixed[16], item[16];
     size_format(fixed, (uint64_t)MAX(result->line.fixed_bytes, 0.0));
     size_format(item, (uint64_t)result->line.item_bytes);
-    if (is_level(&f->fit))
+    if (is_level(&f->fit) || is_unmoved(f))
         buf_add_text(out, "peak memory: it does not grow with the batch; does the command use "
                           "{batch}, or MUSTER_BATCH?\n");
     else if (result->line.is_known)
@@ -158,7 +183,14 @@ static void table_add(const struct fitting *f, const struct fit_result *result, 
     for (size_t i = 0; i < f->n_rows; i++)
         row_add(f, &f->rows[i], out);
     line_add(f, result, out);
-    if (fit_next(&f->fit).kind == FIT_END)
+    if (fit_next(&f->fit).kind != FIT_END)
+        return;
+    if (is_unmoved(f))
+        buf_addf(out,
+                 "no best batch size: nothing that was measured changes with it, up to %d; if "
+                 "that is right, --max names the largest one that makes sense\n",
+                 FIT_MAX_USUAL);
+    else
         best_add(&f->device, result, out);
 }
 
@@ -203,10 +235,10 @@ static void row_json(const struct fitting *f, size_t i, struct buf *out)
 static void best_json(const struct fitting *f, const struct fit_result *result, struct buf *out)
 {
     const struct fit_device *d = &f->device;
-    buf_addf(out, "{\"best\":%lu", result->batch);
+    buf_addf(out, "{\"best\":%lu", is_unmoved(f) ? 0 : result->batch);
     bytes_json(out, "peak_bytes", result->peak_bytes);
     number_json(out, "rate", result->rate, result->rate > 0);
-    text_json(out, "bound", bounds[result->bound].name);
+    text_json(out, "bound", is_unmoved(f) ? "unknown" : bounds[result->bound].name);
     number_json(out, "fixed_bytes", result->line.fixed_bytes, result->line.is_known);
     number_json(out, "item_bytes", result->line.item_bytes, result->line.is_known);
     text_json(out, "device", d->device->name);

@@ -204,6 +204,8 @@ static int search_run(struct fitting *f, const struct fit_signature *signature, 
     int rc = shell_outcome(f->session.shell, err);
     if (rc)
         return rc;
+    if (is_unmoved(f))
+        return err_exit_status(ERR_FAILED);
     memo_make(f, signature, wish, &memo);
     if (memo.batch > 0 && fit_remember(&memo, &why) != 0)
         talk("the result is not remembered: %s", why.text);

@@ -112,7 +112,7 @@ static int job_parse(struct graph *graph, const json_t *root, struct plan_job *j
     };
     outs_take(graph, json_object_get(root, "outs"), job);
     if (graph_find(graph, job->name) != UINT32_MAX)
-        return fail(err, ERR_USAGE, "there is a job %s already", job->name);
+        return fail(err, ERR_UNAVAILABLE, "there is a job %s already", job->name);
     return needs_take(graph, json_object_get(root, "needs"), job, err);
 }
 
@@ -218,6 +218,8 @@ int added_take(struct graph *graph, struct str text, struct buf *told, struct er
         return rc;
     rc = outs_check(graph, number, err);
     rc = rc ? rc : added_keep(graph, number, text, err);
+    if (rc == ERR_USAGE) /* another run might take it */
+        err->code = rc = ERR_UNAVAILABLE;
     if (rc) {
         graph->n_jobs--;
         return rc;

@@ -162,6 +162,7 @@ static void environment_make(const struct process *process, const struct values 
     if (process_job(process)->plan->kind != PLAN_RUN) {
         locks_hand_down(process, env);
         runs_dir_set(process, env);
+        env_set(env, xstrdup("MUSTER_GO_ON_FAILED=1")); /* of map: what is done stays done */
     }
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", shell_run_id(graph->shell)));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(graph->shell)));

@@ -107,14 +107,69 @@ static void offers_add(const struct graph *graph, const struct plan_job *job, st
         devices_add(graph, out);
 }
 
+static uint32_t devices_of_host(const struct graph *graph, uint32_t host)
+{
+    const struct allocation *a = &graph->allocation;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < graph->fleet.n_devices; i++)
+        n +=
+            a->hosts[allocation_host_of(a, i)].node == host && dag_device_view(graph->dag, i).is_up;
+    return n;
+}
+
+/* "2 devices with at most 141 GiB", of several hosts "node1: 2 devices, node2: 4 devices". */
+static void device_counts_add(const struct graph *graph, const struct plan_job *job,
+                              struct buf *out)
+{
+    uint32_t n_shown = 0;
+    char most[16];
+    for (uint32_t host = 0; host < graph->fleet.n_hosts; host++) {
+        uint32_t n = devices_of_host(graph, host);
+        bool is_one_of_many = graph->fleet.n_hosts > 1;
+        if ((is_one_of_many && n == 0) || n_shown++ >= DEVICES_SHOWN)
+            continue;
+        buf_addf(out, "%s%s%s%u device%s", n_shown > 1 ? ", " : "",
+                 is_one_of_many ? host_label(graph, host) : "", is_one_of_many ? ": " : "", n,
+                 plural(n));
+    }
+    buf_add_text(out, n_shown == 0 ? "0 devices" : "");
+    if (n_shown > DEVICES_SHOWN)
+        buf_addf(out, " and %u hosts more", n_shown - DEVICES_SHOWN);
+    if (job->devices.mem_bytes == 0 || graph_memory_max(graph) == 0)
+        return;
+    size_format(most, graph_memory_max(graph));
+    buf_addf(out, " with at most %s", most);
+}
+
 static void unfit_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
 {
+    bool counts_cpus = plan_job_cpus(job) > 1, wants_devices = job->devices.n_max > 0;
     buf_add_text(out, "cannot run here: it needs ");
     want_add(graph, job, out);
-    if (plan_job_cpus(job) <= 1)
-        return;
-    buf_add_text(out, "; there are ");
-    cpus_add(graph, false, out);
+    buf_add_text(out, counts_cpus || wants_devices ? "; the run has " : "");
+    if (counts_cpus)
+        cpus_add(graph, false, out);
+    buf_add_text(out, counts_cpus && wants_devices ? " and " : "");
+    if (wants_devices)
+        device_counts_add(graph, job, out);
+}
+
+static void again_add(const char *verb, const char *job, bool has_ended, struct buf *out)
+{
+    buf_addf(out, "; muster %s %s%s lets it run", verb, job,
+             has_ended ? ", then the same command," : "");
+}
+
+void held_explain(const char *job, bool has_ended, struct buf *out)
+{
+    buf_add_text(out, "held");
+    again_add("release", job, has_ended, out);
+}
+
+void cancelled_explain(const char *job, bool has_ended, struct buf *out)
+{
+    buf_add_text(out, "cancelled");
+    again_add("retry", job, has_ended, out);
 }
 
 static void start_add(const struct graph *graph, const struct dag_job_view *view, struct buf *out)
@@ -131,7 +186,7 @@ static void ready_add(const struct graph *graph, uint32_t job, const struct dag_
                       struct buf *out)
 {
     if (view->is_held) {
-        buf_addf(out, "held; muster release %s lets it run", name_at(graph, job));
+        held_explain(name_at(graph, job), graph->is_over, out);
         return;
     }
     buf_add_text(out, "ready; needs ");
@@ -205,7 +260,8 @@ static void blocked_add(const struct graph *graph, uint32_t job, struct buf *out
 
 static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)
 {
-    const struct process *process = graph->jobs[job].process;
+    const struct graph_job *of = &graph->jobs[job];
+    const struct process *process = of->process;
     char since[24];
     if (!process)
         return;
@@ -216,6 +272,11 @@ static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)
         process_devices_add(process, out);
     }
     buf_addf(out, ", attempt %u", process->attempt);
+    if (process->is_late)
+        buf_add_text(out, "; its time is over, and it is being ended");
+    else if (process->was_ended)
+        buf_add_text(out, of->is_cancelled ? "; cancelled, and it is being ended"
+                                           : "; it is being ended");
 }
 
 void job_explain(const struct graph *graph, uint32_t job, struct buf *out)
@@ -242,7 +303,7 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out)
         unfit_add(graph, graph->jobs[job].plan, out);
         break;
     case DAG_CANCELLED:
-        buf_addf(out, "cancelled; muster retry %s lets it run", name_at(graph, job));
+        cancelled_explain(name_at(graph, job), graph->is_over, out);
         break;
     case DAG_DONE:
     case DAG_STATES:

@@ -115,6 +115,24 @@ int graph_run_find(const struct graph_request *request, char **out, struct err *
     return rc;
 }
 
+void graph_runs_each(const struct graph_request *request,
+                     void (*take)(void *context, const char *dir), void *context)
+{
+    cleanup_free char *root = runs_root(request->runs_dir);
+    struct run_names names = {0};
+    if (runs_list(root, &names, NULL) == 0)
+        for (size_t i = 0; i < names.len; i++) {
+            cleanup_free char *dir = path_join(root, names.at[i]);
+            struct manifest manifest;
+            if (run_check_ours(dir, NULL) != 0 || manifest_read(dir, &manifest, NULL) != 0)
+                continue;
+            if (is_same(request, &manifest))
+                take(context, dir);
+            manifest_release(&manifest);
+        }
+    run_names_release(&names);
+}
+
 int graph_begin_lock(const struct graph_request *request)
 {
     cleanup_free char *root = runs_root(request->runs_dir);

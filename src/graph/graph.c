@@ -247,13 +247,18 @@ static void run_begin(struct graph *graph)
     graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
 }
 
-static bool any_left(const struct graph *graph, enum dag_state state, bool is_held)
+/* A job is there because an order added it, and by another order it is not to be: nothing is missing. */
+static bool is_withdrawn(const struct graph *graph, uint32_t job, enum dag_state state)
 {
-    for (uint32_t i = 0; i < graph->n_jobs; i++) {
-        struct dag_job_view view = dag_job_view(graph->dag, i);
-        if (graph->jobs[i].is_wanted && view.state == state && (!is_held || view.is_held))
+    return job >= graph->plan->n_jobs && state == DAG_CANCELLED;
+}
+
+static bool any_left(const struct graph *graph, enum dag_state state)
+{
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        if (graph->jobs[i].is_wanted && dag_job_view(graph->dag, i).state == state &&
+            !is_withdrawn(graph, i, state))
             return true;
-    }
     return false;
 }
 
@@ -266,9 +271,9 @@ static int outcome(const struct graph *graph)
     if (end->err.code)
         return end->status ? end->status : err_exit_status(end->err.code);
     for (size_t i = 0; i < countof(bad); i++)
-        if (any_left(graph, bad[i], false))
+        if (any_left(graph, bad[i]))
             return end->status ? end->status : 1;
-    if (any_left(graph, DAG_READY, false) || any_left(graph, DAG_WAITS, false))
+    if (any_left(graph, DAG_READY) || any_left(graph, DAG_WAITS))
         return err_exit_status(ERR_STOPPED);
     return 0;
 }

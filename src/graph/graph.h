@@ -12,6 +12,7 @@
  *   find.c     the run to go on with               dry_run.c  the schedule, without a run
  *   why.c      what a run that has ended says      file/file.h, list/list.h  where plans come from
  *   learn.c    what jobs of a stage take           remember.h the same, from one run to the next
+ *   ended.c    orders to a run that has ended
  *   command.c  words and environment of a job  hosts.c    machines that come, are lost and return
  */
 #pragma once
@@ -93,6 +94,12 @@ MUST_CHECK int graph_dry_run(struct log *log, const char *self_path,
                              const struct planned_hosts *hosts, const char *plot, struct err *err);
 /* What a run that does not go on says of a job, by its name. ERR_USAGE: it knows none. */
 MUST_CHECK int graph_why(const char *dir, const char *job, struct buf *out, struct err *err);
+/*
+ * Carries out "retry", "hold", "release" or "cancel" on a run that does not go on, for when it does. *told: what was done.
+ * ERR_USAGE: there is no such job; ERR_UNAVAILABLE: none is in a state for that, or the run goes on.
+ */
+MUST_CHECK int graph_order_ended(const char *dir, const char *word, const struct texts *patterns,
+                                 struct buf *told, struct err *err);
 /* That of jobs which were added by `muster add` is behind those of the plan. */
 const char *stage_name(const struct plan *plan, uint32_t stage);
 /* A pattern is a stage, a job's name, or either with * and ?. */

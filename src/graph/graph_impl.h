@@ -377,10 +377,23 @@ MUST_CHECK int added_read(struct graph *graph, struct err *err);
 /* explain.c: lines on what a job waits for, or how it ended. */
 void job_explain(const struct graph *graph, uint32_t job, struct buf *out);
 
+/* Of a job that is held, or was cancelled; has_ended: the run. */
+void held_explain(const char *job, bool has_ended, struct buf *out);
+void cancelled_explain(const char *job, bool has_ended, struct buf *out);
+
 /* why.c: of every job that is not done, for who asks when the run has ended. */
+struct open_job {
+    const char *name, *stage, *why;
+};
 void open_jobs_write(const struct graph *graph);
 /* What an earlier session wrote is no longer so. */
 void open_jobs_drop(const struct graph *graph);
+char *open_jobs_path_new(const char *dir);
+/* One line. */
+void open_job_format(const struct open_job *job, struct buf *out);
+/* stage NULL: it is not known. False: the run left no such list. */
+bool open_jobs_each(const char *dir, void (*take)(void *context, const struct open_job *job),
+                    void *context);
 
 /* report.c */
 void report_progress(struct graph *graph, bool is_last);
@@ -392,6 +405,9 @@ void report_memory(const struct graph *graph, const char *when);
 
 /* find.c: the folder of the run to go on with, a new string; NULL: none. */
 MUST_CHECK int graph_run_find(const struct graph_request *request, char **out, struct err *err);
+/* All of our runs of this graph in the folder for runs, whatever became of them. */
+void graph_runs_each(const struct graph_request *request,
+                     void (*take)(void *context, const char *dir), void *context);
 /*
  * A descriptor that locks the folder of runs, while the run to go on with is looked for and taken, or made: of two
  * musters that begin the same graph in the same moment, one finds the run of the other. -1: the file system cannot do that.

@@ -66,6 +66,19 @@ static bool mark_parse(struct str object, struct file_mark *out)
     return true;
 }
 
+void marks_paths(const char *text, struct name_index *out)
+{
+    struct str array = str_of(text), element;
+    bool is_begun = false;
+    if (!text || json_kind_of(array) != JSON_ARRAY || !json_is_value(array))
+        return;
+    while (json_element(&array, &is_begun, &element)) {
+        cleanup_free char *path = NULL;
+        if (path_parse(element, &path))
+            name_index_number(out, str_of(path));
+    }
+}
+
 static enum mark_change mark_compare(const struct file_mark *before)
 {
     struct file_mark now = {0}, whole = {0};

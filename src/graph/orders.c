@@ -66,8 +66,9 @@ static int why_do(struct graph *graph, uint32_t job, struct buf *told)
 static int retry_do(struct graph *graph, uint32_t job, struct buf *told)
 {
     enum dag_state state = dag_job_view(graph->dag, job).state;
+    bool is_leaving = state == DAG_ENDS && graph->jobs[job].is_cancelled;
     (void)told;
-    if (state != DAG_FAILED && state != DAG_CANCELLED && state != DAG_UNFIT)
+    if (state != DAG_FAILED && state != DAG_CANCELLED && state != DAG_UNFIT && !is_leaving)
         return 0;
     graph->jobs[job].is_cancelled = false;
     row_note(graph, job, JOB_NONE);
@@ -107,6 +108,7 @@ static int cancel_do(struct graph *graph, uint32_t job, struct buf *told)
     if (state == DAG_DONE || state == DAG_CANCELLED)
         return 0;
     graph->jobs[job].is_cancelled = true;
+    row_note(graph, job, JOB_CANCELLED); /* at once: a session that is killed must not undo it */
     graph_tell(graph, (struct dag_event){.kind = DEV_CANCEL, .job = job});
     return 1;
 }
@@ -139,8 +141,8 @@ static int job_order_do(struct graph *graph, const struct job_order *order, cons
     if (n_matched == 0)
         return job_unknown(graph, pattern, err);
     if (n_done == 0)
-        return fail(err, ERR_USAGE, "%s: %s %s", pattern, n_matched == 1 ? "it is" : "all are",
-                    order->undone);
+        return fail(err, ERR_UNAVAILABLE, "%s: %s %s", pattern,
+                    n_matched == 1 ? "it is" : "all are", order->undone);
     if (order->done)
         buf_addf(told, "%u job%s %s", n_done, plural(n_done), order->done);
     return 0;

@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "graph/made.h"
 
 enum {
     STALE_SHOWN = 10 /* of the lines on why jobs run again */
@@ -193,16 +194,20 @@ const char *stranger_find(const struct graph *graph, const struct plan_job *job)
 /* Files at the places of outs that no run of this graph has made. */
 static int strangers_check(struct graph *graph, struct err *err)
 {
-    for (uint32_t i = 0; i < graph->n_jobs && !graph->request->adopts; i++) {
+    struct made made = {0};
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs && !graph->request->adopts; i++) {
         const struct graph_job *job = &graph->jobs[i];
-        const char *out = !is_own(job) && job->is_wanted ? stranger_find(graph, job->plan) : NULL;
+        const char *out =
+            !is_own(job) && job->is_wanted ? made_stranger(&made, graph, job->plan) : NULL;
         if (out)
-            return fail(err, ERR_USAGE,
-                        "%s: %s is there, and no run of this graph has made it; --adopt takes "
-                        "such files for done, --overwrite lets the jobs write them anew",
-                        job->plan->name, out);
+            rc = fail(err, ERR_USAGE,
+                      "%s: %s is there, and no run of this graph has made it; --adopt takes "
+                      "such files for done, --overwrite lets the jobs write them anew",
+                      job->plan->name, out);
     }
-    return 0;
+    made_release(&made);
+    return rc;
 }
 
 /* --adopt: a job of which all outs are there, and as they have to be, is done. */

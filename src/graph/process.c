@@ -2,6 +2,7 @@
  *
  * A job as a process: its start, its output, and its time limit. Its end is in process_end.c.
  */
+#include <errno.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -9,6 +10,7 @@
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 #include "graph/list/list.h"
+#include "graph/plan_outs.h"
 
 /* ---- output ---- */
 
@@ -96,6 +98,33 @@ static void files_look(struct process *process)
     }
 }
 
+/* A path as that of a plan's out, so that the two are compared alike. */
+static bool does_some_job_leave(const struct graph *graph, const struct plan_job *reader,
+                                const char *path)
+{
+    const struct plan_out out = {.path = path};
+    const struct plan_job read = {
+        .name = reader->name, .cwd = reader->cwd, .outs = &out, .n_outs = 1};
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        if (plan_outs_apart(graph->jobs[i].plan, &read, graph->cwd, NULL) != 0)
+            return true;
+    return false;
+}
+
+/* What it reads is looked at before hours are spent on it. What a job leaves may be on its way here from another machine. */
+static int inputs_check(const struct graph *graph, const struct plan_job *plan, struct err *err)
+{
+    for (size_t i = 0; plan->inputs && plan->inputs[i]; i++) {
+        cleanup_free char *path = path_in_cwd_new(plan, plan->inputs[i]);
+        struct stat st;
+        if (stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR) &&
+            !does_some_job_leave(graph, plan, plan->inputs[i]))
+            return fail(err, ERR_DATA, "it reads %s, which is not there, and no job leaves it",
+                        plan->inputs[i]);
+    }
+    return 0;
+}
+
 /* A job finds the folders that its outputs are in. */
 static int outs_begin(const struct plan_job *plan, struct err *err)
 {
@@ -157,7 +186,8 @@ void process_start(struct graph *graph, uint32_t number)
     process_devices_add(process, &where);
     job->needs_digest = needs_digest(graph, job);
     files_look(process);
-    int rc = record_begun(graph, process, &err);
+    int rc = inputs_check(graph, job->plan, &err);
+    rc = rc ? rc : record_begun(graph, process, &err);
     rc = rc ? rc : outs_begin(job->plan, &err);
     rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : process_command_start(process, &err);

@@ -4,11 +4,13 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "graph/end_words.h"
 #include "graph/graph_impl.h"
 #include "graph/list/joblog.h"
 
@@ -245,17 +247,6 @@ static enum death verdict(const struct process *process, const struct worker_exi
     });
 }
 
-/* The last line that it printed on stderr, cut. */
-static void last_line_add(struct str tail, struct buf *out)
-{
-    struct str last = str_trim(tail);
-    const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
-    line = line ? line + 1 : last.at;
-    size_t len = last.len > 0 ? (size_t)(last.at + last.len - line) : 0;
-    if (len > 0)
-        buf_addf(out, ": %.*s", (int)MIN(len, (size_t)160), line);
-}
-
 /* The command line is wrong, whatever the host: muster's own verbs say so with this status. */
 static bool is_usage(const struct process *process)
 {
@@ -287,18 +278,38 @@ static enum dag_end end_of(const struct process *process, enum death death)
     return is_preempted(process, death) ? DEND_LOST : ends[death];
 }
 
+/* The folder is entered before the program is looked for. */
+static bool is_folder_missing(const struct process *process)
+{
+    const char *cwd = process_job(process)->plan->cwd;
+    struct stat st;
+    return process->seat.host == 0 && cwd &&
+           (stat(cwd, &st) != 0 || !S_ISDIR(st.st_mode) || access(cwd, X_OK) != 0);
+}
+
+static void not_started_describe(const struct process *process, int exec_errno, struct buf *out)
+{
+    const struct plan_job *plan = process_job(process)->plan;
+    if (is_folder_missing(process))
+        buf_addf(out, "its folder %s: ", plan->cwd);
+    else if (process->seat.host == 0)
+        buf_addf(out, "%s could not be executed: ", plan->argv[0]);
+    else
+        buf_addf(out, "%s could not be executed on %s%s%s: ", plan->argv[0],
+                 host_label(process->graph, process->seat.host), plan->cwd ? " in " : "",
+                 plan->cwd ? plan->cwd : "");
+    buf_add_text(out, errno_text(exec_errno));
+}
+
 static void death_describe(const struct process *process, enum death death,
                            const struct worker_exit *exit, struct str tail, struct buf *out)
 {
     char end[24];
-    bool is_far = process->seat.host > 0;
     exit_format(end, exit->exit_code, exit->exit_signal);
     if (process->is_late)
         buf_addf(out, "it took longer than its timeout");
     else if (death == DEATH_NOT_STARTED)
-        buf_addf(out, "%s could not be executed%s%s: %s", process_job(process)->plan->argv[0],
-                 is_far ? " on " : "", is_far ? host_label(process->graph, process->seat.host) : "",
-                 errno_text(exit->exec_errno));
+        not_started_describe(process, exit->exec_errno, out);
     else if (is_preempted(process, death))
         buf_addf(out, "%s, as of a job that is preempted", end);
     else if (death == DEATH_FAILED || death == DEATH_CRASHED || death == DEATH_ENDED_BY_US)
@@ -306,7 +317,7 @@ static void death_describe(const struct process *process, enum death death,
     else
         buf_addf(out, "%s, %s", end, death_text(death));
     if (death != DEATH_ENDED_BY_US)
-        last_line_add(tail, out);
+        end_words_add(tail, process_job(process)->plan->kind, out);
 }
 
 /* Why, without a word of its end. */

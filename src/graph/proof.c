@@ -91,13 +91,18 @@ int mark_take(const char *path, bool reads, const atomic_bool *given_up, struct 
 
 /* ---- what was to be left ---- */
 
-static char *path_of(const struct proof_ask *ask, const char *path)
+char *out_path_new(const char *cwd, const char *path)
 {
-    char *whole = path_join(ask->cwd, path);
+    char *whole = path_join(cwd, path);
     size_t len = strlen(whole);
     while (len > 1 && whole[len - 1] == '/')
         whole[--len] = '\0';
     return whole;
+}
+
+static char *path_of(const struct proof_ask *ask, const char *path)
+{
+    return out_path_new(ask->cwd, path);
 }
 
 static int lines_count(const char *path, uint64_t *out, struct err *err)

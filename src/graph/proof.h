@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "base/name_index.h"
 #include "graph/plan.h"
 
 struct file_mark {
@@ -35,6 +36,8 @@ struct proof_ask {
         patience_ms; /* so long it may take until files are seen here that were written elsewhere */
 };
 
+/* The path of an out in the folder `cwd`, as marks have it: free() it. */
+char *out_path_new(const char *cwd, const char *path);
 /* Looks at the places of the outs; before[i] is zero where nothing is. */
 void outs_look(const struct proof_ask *ask, struct stat *before);
 
@@ -52,6 +55,8 @@ enum mark_change {
     MARK_CHANGED,
     MARK_UNREADABLE /* the text is no such array */
 };
+/* Adds their paths. */
+void marks_paths(const char *text, struct name_index *out);
 /*
  * Are the files of a text by marks_format() as they were? Content is read only where size or time differ. *path: the first
  * that is not, a new string.

@@ -20,6 +20,7 @@ enum {
     ROWS_SHOWN = 16,
     WAITING_SHOWN = 20, /* jobs whose waiting is explained */
     FAILED_SHOWN = 10,
+    HELD_SHOWN = 5,
     DEVICES_SHOWN = 16
 };
 
@@ -310,6 +311,35 @@ static void hosts_lines(const struct graph *graph, struct buf *out)
                  strcmp(hosts[i].state, "up") == 0 ? "" : hosts[i].state);
 }
 
+static bool is_held(const struct graph *graph, uint32_t job)
+{
+    struct dag_job_view view = dag_job_view(graph->dag, job);
+    bool is_open = view.state == DAG_READY || view.state == DAG_WAITS;
+    return graph->jobs[job].is_held && is_open && graph->jobs[job].is_wanted;
+}
+
+static uint32_t held_count(const struct graph *graph)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        n += is_held(graph, i);
+    return n;
+}
+
+/* Nothing else would tell that the same command starts none of these. */
+static void held_lines(const struct graph *graph, struct buf *out)
+{
+    uint32_t n_held = 0;
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        if (!is_held(graph, i) || n_held++ >= HELD_SHOWN)
+            continue;
+        buf_addf(out, "  held       %s: muster release %s lets it run, with the next line\n",
+                 graph->jobs[i].plan->name, graph->jobs[i].plan->name);
+    }
+    if (n_held > HELD_SHOWN)
+        buf_addf(out, "  held       and %u more\n", n_held - HELD_SHOWN);
+}
+
 static void next_line(const struct graph *graph, int status, struct buf *out)
 {
     cleanup_free char *root = runs_root(NULL);
@@ -355,10 +385,13 @@ void report_summary(struct graph *graph, int status)
     count_add(&out, view.n_of[DAG_BLOCKED], "wait for those");
     count_add(&out, view.n_of[DAG_CANCELLED], "cancelled");
     count_add(&out, view.n_of[DAG_WAITS] + view.n_of[DAG_READY], "not run");
+    if (held_count(graph) > 0)
+        buf_addf(&out, ", %u of them held", held_count(graph));
     buf_addf(&out, "\n  run        %s\n", shell_run_dir(graph->shell));
     failures_add(graph, &out);
     devices_lines(graph, &out);
     hosts_lines(graph, &out);
+    held_lines(graph, &out);
     next_line(graph, status, &out);
     log_keep(shell_log(graph->shell), LOG_INFO, "graph", "%s", buf_text(&out));
     devices_keep(graph);

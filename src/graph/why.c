@@ -18,14 +18,25 @@ enum {
     OPEN_BYTES_MAX = 1 << 30
 };
 
-static char *open_path_new(const char *dir)
+char *open_jobs_path_new(const char *dir)
 {
     return path_join(dir, "open_jobs.jsonl");
 }
 
+void open_job_format(const struct open_job *job, struct buf *out)
+{
+    buf_add_text(out, "{\"job\":");
+    buf_add_json(out, str_of(job->name));
+    buf_add_text(out, ",\"stage\":");
+    buf_add_json(out, str_of(job->stage));
+    buf_add_text(out, ",\"why\":");
+    buf_add_json(out, str_of(job->why));
+    buf_add_text(out, "}\n");
+}
+
 void open_jobs_write(const struct graph *graph)
 {
-    cleanup_free char *path = open_path_new(shell_run_dir(graph->shell));
+    cleanup_free char *path = open_jobs_path_new(shell_run_dir(graph->shell));
     cleanup_buf struct buf text = BUF_INIT;
     struct err err = {0};
     for (uint32_t i = 0; i < graph->n_jobs; i++) {
@@ -36,11 +47,10 @@ void open_jobs_write(const struct graph *graph)
             job_explain(graph, i, &why);
         else
             buf_add_text(&why, "not among those of --only");
-        buf_add_text(&text, "{\"job\":");
-        buf_add_json(&text, str_of(graph->jobs[i].plan->name));
-        buf_add_text(&text, ",\"why\":");
-        buf_add_json(&text, buf_str(&why));
-        buf_add_text(&text, "}\n");
+        open_job_format(&(struct open_job){graph->jobs[i].plan->name,
+                                           stage_name(graph->plan, graph->jobs[i].plan->stage),
+                                           buf_text(&why)},
+                        &text);
     }
     if (file_replace_fast(path, buf_str(&text), &err) != 0)
         log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
@@ -48,30 +58,51 @@ void open_jobs_write(const struct graph *graph)
 
 void open_jobs_drop(const struct graph *graph)
 {
-    cleanup_free char *path = open_path_new(shell_run_dir(graph->shell));
+    cleanup_free char *path = open_jobs_path_new(shell_run_dir(graph->shell));
     if (unlink(path) != 0 && errno != ENOENT)
         log_add(shell_log(graph->shell), LOG_WARN, "graph", "remove %s: %s", path,
                 errno_text(errno));
 }
 
-/* True: the run said something of the job. */
-static bool open_look(const char *dir, const char *job, struct buf *out)
+bool open_jobs_each(const char *dir, void (*take)(void *context, const struct open_job *job),
+                    void *context)
 {
-    cleanup_free char *path = open_path_new(dir);
+    cleanup_free char *path = open_jobs_path_new(dir);
     cleanup_buf struct buf text = BUF_INIT;
     struct str rest, line;
-    bool is_found = false;
     if (plain_file_read(path, OPEN_BYTES_MAX, &text, NULL) != 0)
         return false;
     rest = buf_str(&text);
-    while (!is_found && rest.len > 0 && str_next(&rest, '\n', &line)) {
+    while (rest.len > 0 && str_next(&rest, '\n', &line)) {
         cleanup_free char *name = json_text_new(line, "job", PLAN_NAME_BYTES_MAX * 4ul);
+        cleanup_free char *stage = json_text_new(line, "stage", PLAN_NAME_BYTES_MAX * 4ul);
         cleanup_free char *why = json_text_new(line, "why", END_TEXT_BYTES * 16ul);
-        is_found = name && why && strcmp(name, job) == 0;
-        if (is_found)
-            buf_addf(out, "%s: %s", name, why);
+        if (name && why)
+            take(context, &(struct open_job){name, stage, why});
     }
-    return is_found;
+    return true;
+}
+
+struct open_search {
+    const char *name;
+    struct buf *out;
+    bool is_found;
+};
+
+static void open_compare(void *context, const struct open_job *job)
+{
+    struct open_search *search = context;
+    if (search->is_found || strcmp(job->name, search->name) != 0)
+        return;
+    search->is_found = true;
+    buf_addf(search->out, "%s: %s", job->name, job->why);
+}
+
+/* True: the run said something of the job. */
+static bool open_look(const char *dir, const char *job, struct buf *out)
+{
+    struct open_search search = {job, out, false};
+    return open_jobs_each(dir, open_compare, &search) && search.is_found;
 }
 
 static void row_tell(const struct job_row *row, struct buf *out)

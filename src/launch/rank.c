@@ -34,6 +34,8 @@ static const char *interpreter_find(void)
     return NULL;
 }
 
+/* As safe_substitute() of Python's string.Template, by which torchrun fills its arguments in. */
+
 /* The macro that begins at a `$`, and how long it is; NULL: it is none. */
 static const struct macro *macro_find(const char *at, const struct macro *macros, size_t n_macros,
                                       size_t *len)
@@ -56,12 +58,14 @@ char *macros_fill(const char *text, const struct macro *macros, size_t n_macros)
     cleanup_buf struct buf out = BUF_INIT;
     while (*text) {
         size_t len = 1;
-        const struct macro *macro = *text == '$' ? macro_find(text, macros, n_macros, &len) : NULL;
+        bool is_escaped = text[0] == '$' && text[1] == '$';
+        const struct macro *macro =
+            text[0] == '$' && !is_escaped ? macro_find(text, macros, n_macros, &len) : NULL;
         if (macro)
             buf_add_text(&out, macro->value);
         else
             buf_add_char(&out, *text);
-        text += macro ? len : 1;
+        text += macro ? len : is_escaped ? 2 : 1;
     }
     return xstrdup(buf_text(&out));
 }

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/ours.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -17,6 +18,8 @@ struct search {
     const struct map_request *request;
     bool quiet;
     char *found;       /* the folder of the run to go on with */
+    bool is_failed;    /* it has ended, and set items aside */
+    bool has_whole;    /* a newer run has done all of the work */
     size_t n_others;   /* runs of other users that were looked at */
     size_t n_unread;   /* runs whose manifest could not be read */
     struct err unread; /* the error of the first of these */
@@ -116,6 +119,35 @@ static int state_read(const char *dir, enum run_state *state, struct err *err)
     return rc;
 }
 
+/* By size and time: who mends the input, so that no item fails, wants all of it anew. */
+static bool are_inputs_unchanged(const struct map_request *r, const struct manifest *manifest)
+{
+    struct str files, file, value;
+    bool is_begun = false;
+    size_t n = 0;
+    if (!manifest->input_json || !json_get(str_of(manifest->input_json), "files", &files))
+        return false;
+    for (; n < r->n_inputs && json_element(&files, &is_begun, &file); n++) {
+        uint64_t bytes, mtime_ns;
+        struct stat st;
+        if (!json_get(file, "bytes", &value) || !json_to_u64(value, &bytes) ||
+            !json_get(file, "mtime_ns", &value) || !json_to_u64(value, &mtime_ns) ||
+            stat(r->inputs[n], &st) != 0 || (uint64_t)st.st_size != bytes ||
+            (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec != mtime_ns)
+            return false;
+    }
+    return n == r->n_inputs;
+}
+
+static bool can_go_on(struct search *search, enum run_state state, const struct manifest *manifest)
+{
+    if (state == RUN_STOPPED || state == RUN_INTERRUPTED)
+        return true;
+    search->has_whole = search->has_whole || state == RUN_FINISHED;
+    return state == RUN_FAILED && search->request->goes_on_failed && !search->has_whole &&
+           are_inputs_unchanged(search->request, manifest);
+}
+
 /* A run with the same output or the same work: is it running, or can it be resumed? */
 static int like_compare(struct search *search, const char *dir, const struct manifest *manifest,
                         struct err *err)
@@ -132,12 +164,12 @@ static int like_compare(struct search *search, const char *dir, const struct man
                     "run %s is going on and writes to %s; wait for it, end it by muster stop %s, "
                     "or name another output",
                     path_basename(dir), r->out_path, typed);
-    if ((state != RUN_STOPPED && state != RUN_INTERRUPTED) || search->found ||
-        !is_same_work(r, dir, manifest))
+    if (search->found || !is_same_work(r, dir, manifest) || !can_go_on(search, state, manifest))
         return 0;
     rc = run_check_ours(dir, &why);
     if (rc == 0) {
         search->found = xstrdup(dir);
+        search->is_failed = state == RUN_FAILED;
     } else if (why.sys != 0 && !is_no_matter(&why) && !r->run.fresh) {
         *err = why;
         return rc;
@@ -240,5 +272,6 @@ int run_again_find(struct map_request *r, bool quiet, char **again, struct err *
     if (r->run.fresh || rc)
         free(steal_ptr(&search.found));
     r->resume_dir = *again = search.found;
+    r->retry_failed = r->retry_failed || (search.found && search.is_failed);
     return rc;
 }

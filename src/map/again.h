@@ -8,7 +8,8 @@
 
 /*
  * r->resume_dir and *again become the folder of the newest unfinished run of this command into this
- * output; both stay NULL if there is none, or with --fresh. Only a run of our own is resumed
+ * output; both stay NULL if there is none, or with --fresh. With r->goes_on_failed it may be
+ * one that has ended and set items aside, of the same input; then r->retry_failed is set. Only a run of our own is resumed
  * (run_check_ours). Another user's run of the same work, and runs that cannot be read, are named on stderr
  * unless `quiet`.
  * ERR_UNAVAILABLE if a run of our own is writing to this output.

@@ -80,7 +80,9 @@ struct map_request {
     /* resume */
     const char *resume_dir; /* the run folder to go on with */
     bool retry_failed;
-    bool retakes; /* --collect or --also was given: shards' files that exist now are taken */
+    bool
+        goes_on_failed; /* also with a run of the same work that set items aside, which are tried again */
+    bool retakes;       /* --collect or --also was given: shards' files that exist now are taken */
     /* the folder in which `muster resume NAME` looks by default; NULL: not known yet */
     const char *usual_root;
 };

@@ -193,6 +193,13 @@ int cmd_option_check(const struct cmd *cmd, const char *name, struct err *err)
     return rc || named ? rc : unknown_option(cmd, name, err);
 }
 
+bool cmd_option_is(const struct cmd *cmd, const char *typed, const char *name)
+{
+    const struct opt *named = NULL;
+    return opt_typed(cmd, str_of(typed), &named, NULL) == 0 && named &&
+           strcmp(opt_target(cmd, named)->name, name) == 0;
+}
+
 /* The further words of OPT_WORDS. *at moves over them. */
 static void more_words_store(const struct opt *opt, char **argv, int argc, int *at, void *request)
 {

@@ -144,6 +144,8 @@ bool cmd_has(const struct cmd *cmd, const char *name);
 void cmd_release(const struct cmd *cmd, void *request);
 /* ERR_USAGE, with "did you mean", if the verb has no such long option, `name` without dashes. */
 MUST_CHECK int cmd_option_check(const struct cmd *cmd, const char *name, struct err *err);
+/* Does `typed` mean the option `name`? It may be another name of it, or its beginning. */
+bool cmd_option_is(const struct cmd *cmd, const char *typed, const char *name);
 /*
  * Parses only argv, into a request that is filled already: no defaults, no environment. The values of an option that
  * may be repeated replace those that are there.

@@ -162,7 +162,7 @@ bool hosts_take_orders(const struct hosts *hosts)
     return !hosts->is_leaving && hosts->shell->machines.watch;
 }
 
-int hosts_order(struct hosts *hosts, struct str line, struct err *err)
+static int line_do(struct hosts *hosts, struct str line, struct err *err)
 {
     struct str word;
     struct str rest = line;
@@ -174,4 +174,13 @@ int hosts_order(struct hosts *hosts, struct str line, struct err *err)
     if (str_equal(word, STR("drop")) || str_equal(word, STR("drop-now")))
         return host_drop(hosts, str_of(text), str_equal(word, STR("drop-now")), err);
     return fail(err, ERR_DATA, "an order that cannot be understood");
+}
+
+/* muster hosts has checked the words: what is wrong with them here is a refusal of this run. */
+int hosts_order(struct hosts *hosts, struct str line, struct err *err)
+{
+    int rc = line_do(hosts, line, err);
+    if (rc == ERR_USAGE)
+        err->code = rc = ERR_UNAVAILABLE;
+    return rc;
 }

@@ -230,11 +230,12 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
     return rc;
 }
 
-/* A user may take it for granted that all nodes of the job are used. */
+/* A user may take it for granted that all nodes of the job are used. By srun they are: it has started a muster on each. */
 static void other_nodes_note(struct shell *shell)
 {
-    const char *n_nodes = getenv("SLURM_JOB_NUM_NODES");
-    if (n_nodes && strcmp(n_nodes, "1") != 0)
+    const char *n_nodes = getenv("SLURM_JOB_NUM_NODES"), *of_step = getenv("SLURM_STEP_NUM_NODES");
+    bool are_used = n_nodes && of_step && strcmp(n_nodes, of_step) == 0;
+    if (n_nodes && strcmp(n_nodes, "1") != 0 && !are_used)
         log_add(shell->log, LOG_WARN, "host",
                 "this Slurm job has %s nodes, and this run uses one; --hosts slurm takes them all",
                 n_nodes);

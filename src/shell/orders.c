@@ -35,6 +35,7 @@ static void answers_tell(const struct shell *shell)
             .order = given->order,
             .refused = given->is_refused ? given->why.text : NULL,
             .told = given->told,
+            .is_wrong = given->is_refused && given->why.code == ERR_USAGE,
         };
     }
     if (order_answers_write(shell->run_dir, answers, n_answers, &err) != 0)

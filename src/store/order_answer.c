@@ -34,8 +34,9 @@ int order_answers_write(const char *dir, const struct order_answer *answers, siz
         /* Both may repeat words of an order, which are any bytes. */
         cleanup_free char *refused = console_visible_new(answers[i].refused);
         cleanup_free char *told = lines_new(answers[i].told);
-        json_array_append_new(root, json_pack("{s:s, s:s?, s:s?}", "order", answers[i].order,
-                                              "refused", refused, "told", told));
+        json_array_append_new(root, json_pack("{s:s, s:s?, s:s?, s:b}", "order", answers[i].order,
+                                              "refused", refused, "told", told, "is_wrong",
+                                              answers[i].is_wrong));
     }
     char *text = json_dumps(root, JSON_INDENT(1));
     json_decref(root);
@@ -52,12 +53,12 @@ static char *member_new(const json_t *object, const char *key)
 }
 
 /* The file may be anybody's: whatever is not as it should be is no answer. */
-bool order_answer_find(const char *dir, const char *order, char **refused, char **told)
+bool order_answer_find(const char *dir, const char *order, struct found_answer *out)
 {
     cleanup_free char *path = path_join(dir, "answers.json");
     cleanup_buf struct buf text = BUF_INIT;
     bool is_found = false;
-    *refused = *told = NULL;
+    *out = (struct found_answer){0};
     if (plain_file_read(path, ANSWERS_MAX_BYTES, &text, NULL) != 0)
         return false;
     json_t *root = json_loadb(buf_text(&text), text.len, 0, NULL);
@@ -67,9 +68,17 @@ bool order_answer_find(const char *dir, const char *order, char **refused, char 
         is_found = name && strcmp(name, order) == 0;
         if (!is_found)
             continue;
-        *refused = member_new(answer, "refused");
-        *told = member_new(answer, "told");
+        out->refused = member_new(answer, "refused");
+        out->told = member_new(answer, "told");
+        out->is_wrong = json_is_true(json_object_get(answer, "is_wrong"));
     }
     json_decref(root);
     return is_found;
+}
+
+void found_answer_release(struct found_answer *answer)
+{
+    free(answer->refused);
+    free(answer->told);
+    *answer = (struct found_answer){0};
 }

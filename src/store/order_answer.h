@@ -14,9 +14,16 @@ struct order_answer {
     const char *order;   /* its name */
     const char *refused; /* why; NULL: it was carried out */
     const char *told;    /* what was asked for; NULL: nothing */
+    bool is_wrong;       /* refused, and no run would take it: it names what is not there */
 };
 
 MUST_CHECK int order_answers_write(const char *dir, const struct order_answer *answers,
                                    size_t n_answers, struct err *err);
-/* False: the order was not answered yet. *refused, *told: as above; free() them. */
-bool order_answer_find(const char *dir, const char *order, char **refused, char **told);
+/* NULL members: as in struct order_answer. */
+struct found_answer {
+    char *refused, *told;
+    bool is_wrong;
+};
+/* False: the order was not answered yet, and *out is empty. */
+bool order_answer_find(const char *dir, const char *order, struct found_answer *out);
+void found_answer_release(struct found_answer *answer);

@@ -31,7 +31,9 @@ char *run_typed_new(const char *dir, const char *root)
 {
     cleanup_free char *parent = path_dirname(dir);
     struct buf word = BUF_INIT;
-    buf_add_shell_word(&word, strcmp(parent, root) == 0 ? path_basename(dir) : dir);
+    /* A job of a graph has its runs in the graph's folder, of which those who read this know nothing. */
+    bool is_usual = !getenv("MUSTER_JOB") && strcmp(parent, root) == 0;
+    buf_add_shell_word(&word, is_usual ? path_basename(dir) : dir);
     return buf_steal(&word);
 }
 

@@ -58,6 +58,25 @@ n_starts() { wc -l <starts; }
     says_not "1 1 0"
 }
 
+@test "a command that ignores the size has no best one, unless somebody names the largest" {
+    worker same <<'END'
+#!/bin/sh
+true
+END
+    fit -q -g sim:1xFake:64GiB --steps 1 -- ./same {batch}
+    ended_with 1
+    says "does the command use {batch}, or MUSTER_BATCH?" "no best batch size: nothing that was measured changes with it"
+    says_not "best batch size: 65536"
+    fit -q -g sim:1xFake:64GiB --json -- ./same {batch}
+    ended_with 1
+    [ "$(json best)" = 0 ] && [ "$(json bound)" = unknown ]
+    fit --list
+    says_not "./same"
+    fit -q -g sim:1xFake:64GiB --max 64 -- ./same {batch}
+    ended_with 0
+    says "best batch size: 64 "
+}
+
 @test "of sizes that are equally fast the smallest is best, and multiples are kept" {
     fit -g sim:1xFake:64GiB --multiple-of 8 --rate-pattern "$RATE" --json -- ./train {batch} 1 0 10000
     ended_with 0

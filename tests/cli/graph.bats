@@ -153,6 +153,41 @@ END
     [ "$(cat made1)" = 1 ]
 }
 
+@test "what an earlier run of the graph has made is no file of others: --fresh, a stage renamed, --fresh interrupted" {
+    two_stages
+    graph g.yaml
+    ended_with 0
+    graph --fresh g.yaml
+    ended_with 0
+    [ "$(effects)" = "make1 make1 make2 make2 make3 make3 use1 use1 use2 use2 use3 use3 " ]
+    sed -i 's/^  use:/  apply:/' g.yaml
+    graph g.yaml
+    ended_with 0
+    [ "$(grep -c use effects)" -eq 9 ]
+    cat >g.yaml <<'END'
+jobs:
+  one: {run: [sh, -c, 'touch made begun; until [ -e go ]; do sleep 0.02; done'], out: made}
+  two: {run: touch late, out: late, needs: one}
+END
+    touch go
+    graph --fresh g.yaml
+    ended_with 0
+    rm go begun
+    "$MUSTER" graph -q -g cpu:2 --fresh --overwrite g.yaml 3>&- 4>&- &
+    PID=$!
+    wait_for test -e begun
+    kill -INT $PID
+    wait $PID || true
+    touch go
+    graph g.yaml
+    ended_with 0
+    touch strange
+    sed -i 's/out: late/out: strange/' g.yaml
+    graph --fresh g.yaml
+    ended_with 2
+    [[ $stderr == *"two: strange is there, and no run of this graph has made it"* ]]
+}
+
 @test "kill -9 at any moment: what was done stays done, and nobody is left" {
     cat >g.yaml <<'END'
 vars: {n: 1..12}
@@ -396,7 +431,7 @@ END
     run "$MUSTER" cancel never
     says "1 job cancelled"
     run "$MUSTER" cancel nevr
-    ended_with 69
+    ended_with 2
     says "there is no job 'nevr'; did you mean 'never'?"
     run "$MUSTER" add --needs after --name extra --out made -- touch made
     ended_with 0
@@ -451,6 +486,154 @@ END
     graph g.yaml
     ended_with 0
     [ "$(effects finished)" = "1 2 3 4 " ]
+}
+
+@test "hold, release, cancel and retry of a run that has ended hold for the next one" {
+    printf 'jobs:\n  one: {run: sleep 1}\n  two: {run: "touch two", needs: one}\n  three: {run: "touch three", needs: one}\n' >g.yaml
+    "$MUSTER" graph -g cpu:2 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for "$MUSTER" hold two three
+    local rc=0
+    wait $PID || rc=$?
+    [ $rc -eq 75 ]
+    holds said "2 not run, 2 of them held" "two: muster release two lets it run"
+    run "$MUSTER" why two
+    says "two: held; muster release two, then the same command, lets it run"
+    run "$MUSTER" hold tow
+    ended_with 2
+    says "there is no job 'tow'; did you mean 'two'?"
+    run "$MUSTER" retry two
+    ended_with 69
+    says "two: it is neither failed nor cancelled"
+    run "$MUSTER" release 'tw*'
+    ended_with 0
+    says "1 job released, when the run goes on"
+    run "$MUSTER" cancel three
+    says "1 job cancelled, when the run goes on"
+    run "$MUSTER" why three
+    says "three: cancelled; muster retry three, then the same command, lets it run"
+    run "$MUSTER" status
+    says "one 1/1  two 0/1  three 0/1 (1 cancelled)"
+    graph g.yaml
+    ended_with 1
+    [ -e two ] && [ ! -e three ]
+    run "$MUSTER" retry three
+    says "1 job tried again, when the run goes on"
+    graph g.yaml
+    ended_with 0
+    [ -e three ]
+    run "$MUSTER" hold three
+    ended_with 69
+    seq 3 >in
+    "$MUSTER" map -q -g cpu:1 --run-dir other -o out in -- cat
+    run "$MUSTER" hold --run ./other three
+    ended_with 2
+    says "run other is no graph"
+    [ "$(query "SELECT group_concat(kind, ' ') FROM events WHERE kind IN ('hold', 'release', 'cancel', 'retry')")" = "hold hold release cancel retry" ]
+}
+
+@test "a cancel lasts: of a job that had failed, and of an added one, which the run then does not miss" {
+    printf "jobs:\n  one: {run: [sh, -c, 'until [ -e go ]; do sleep 0.02; done']}\n" >g.yaml
+    for go in no yes; do
+        "$MUSTER" graph -q -g cpu:2 g.yaml 3>&- 4>&- 2>said &
+        PID=$!
+        wait_for "$MUSTER" why one
+        [ $go = yes ] || "$MUSTER" add -- sh -c 'echo ran >>added; false'
+        wait_for holds said "added/1 failed for good"
+        [ $go = no ] || "$MUSTER" cancel added/1
+        "$MUSTER" stop --now
+        wait $PID || true
+    done
+    [ "$(wc -l <added)" -eq 2 ]
+    touch go
+    graph g.yaml
+    ended_with 0
+    [ "$(wc -l <added)" -eq 2 ]
+    graph g.yaml
+    ended_with 0
+    run "$MUSTER" retry added/1
+    ended_with 0
+    graph g.yaml
+    ended_with 1
+    [ "$(wc -l <added)" -eq 3 ]
+}
+
+@test "why muster's own verbs failed is what they say of the cause; a map goes on with what it set aside" {
+    cat >t.py <<'END'
+import os, time
+if os.environ["RANK"] == "1":
+    raise ValueError("bad loss")
+time.sleep(30)
+END
+    seq 5 >in
+    worker w.sh <<'END'
+#!/bin/sh
+while read -r x; do
+    echo "$x" >>seen
+    [ "$x" = 3 ] && [ ! -e mended ] && { echo "no three" >&2; exit 4; }
+    echo "r$x"
+done
+END
+    cat >g.yaml <<'END'
+jobs:
+  ranks: {launch: {script: t.py, nproc-per-node: 2}, gpus: 2}
+  items: {map: {worker: ./w.sh, input: in, output: out}}
+END
+    PYTHON_EXEC=$PYTHON graph g.yaml --only items
+    ended_with 1
+    run "$MUSTER" why items
+    says "status 1: set aside: in line 3: killed its worker (status 4) on cpu_0; 1 item, with reasons in out.failed.jsonl"
+    holds muster-runs/latest/logs/items_stderr.log "muster resume $(run_dir)/runs/"
+    [ "$(cat out | tr '\n' ' ')" = "r1 r2 r4 r5 " ]
+    touch mended
+    : >seen
+    PYTHON_EXEC=$PYTHON graph g.yaml --only items
+    ended_with 0
+    [ "$(cat seen)" = 3 ]
+    [ "$(cat out | tr '\n' ' ')" = "r1 r2 r3 r4 r5 " ]
+    PYTHON_EXEC=$PYTHON graph g.yaml
+    ended_with 1
+    run "$MUSTER" why ranks
+    says "failed first: status 1: ValueError: bad loss"
+}
+
+@test "a map of a graph begins anew if its input was mended" {
+    printf '1\nx\n' >in
+    worker w.sh <<'END'
+#!/bin/sh
+while read -r x; do echo "$x" >>seen; [ "$x" = x ] && exit 4; echo "r$x"; done
+END
+    echo 'jobs: {items: {map: {worker: ./w.sh, input: in, output: out}}}' >g.yaml
+    graph g.yaml
+    ended_with 1
+    printf '1\n2\n' >in
+    : >seen
+    graph g.yaml
+    ended_with 0
+    [ "$(cat out seen | tr '\n' ' ')" = "r1 r2 1 2 " ]
+}
+
+@test "a job that is being cancelled: why says so, and retry is taken at once" {
+    cat >g.yaml <<'END'
+jobs:
+  slow: {run: [sh, -c, 'trap "" TERM; echo begun >>begun; [ ! -e go ] && sleep 2; exit 0'], out: done/}
+END
+    sed -i 's/exit 0/mkdir -p done/' g.yaml
+    "$MUSTER" graph -q -g cpu:2 --grace 700ms g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for has_lines begun 1
+    run "$MUSTER" cancel slow
+    says "1 job cancelled"
+    run "$MUSTER" why slow
+    says "slow: runs since" "attempt 1; cancelled, and it is being ended"
+    touch go
+    run "$MUSTER" retry slow
+    ended_with 0
+    says "1 job tried again"
+    run "$MUSTER" why slow
+    says "attempt 1; it is being ended"
+    wait $PID
+    [ "$(wc -l <begun)" -eq 2 ]
 }
 
 # The words of the newest run's manifest, one a line, without the program.

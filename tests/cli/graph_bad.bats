@@ -113,10 +113,17 @@ jobs_are() { printf 'defaults: {shell: true}\njobs:\n%s\n' "$1" >g.yaml; }
     printf '{"argv":["to' >>muster-runs/latest/added.jsonl
     "$MUSTER" add --share 50 -- sh -c 'echo 2 >>added'
     run "$MUSTER" add --name $'two\nlines' -- true
-    ended_with 69
+    ended_with 2
     says "a name has 1 to 200 bytes, and no control characters"
     run "$MUSTER" add --needs nobody -- true
+    ended_with 2
+    says "there is no job 'nobody'"
+    run "$MUSTER" add --name gate -- true
     ended_with 69
+    says "there is a job gate already"
+    run "$MUSTER" release gate
+    ended_with 69
+    says "gate: it is not held"
     mv muster-runs/latest/added.jsonl kept
     mkdir muster-runs/latest/added.jsonl
     run "$MUSTER" add -- sh -c 'echo 3 >>added'

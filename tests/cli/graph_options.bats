@@ -98,3 +98,39 @@ END
     ended_with 0
     [ "$(sort <<<"$output" | tr '\n' ' ')" = "b-a d-c " ]
 }
+
+# Each example is a file of experiments, or lines of which each is a key of a job, or overrides of the first.
+@test "the examples of muster-graph(5) are accepted" {
+    "$PYTHON" - "$BATS_TEST_DIRNAME/../../docs/man/muster-graph.5" <<'END'
+import re
+import sys
+
+page = open(sys.argv[1]).read()
+head = "vars: {data: [MATH, TLDR], model: [gemma, phi], round: 1..2, size: [1, 7]}\njobs:\n  j:\n"
+usual = {"for": "[data, model, round, size]", "run": "x", "out": '"{model}{data}{round}{size}"'}
+n = 0
+for block in re.findall(r"\.Bd -literal[^\n]*\n(.*?)\n\.Ed", page, re.S):
+    if "jobs:" in block:
+        open("whole.yaml", "w").write(block + "\n")
+    elif re.match(r"\w+\.", block):
+        open("overrides", "w").write("\n".join(block.split()) + "\n")
+    else:
+        for line in block.split("\n"):
+            key = line.split(":")[0]
+            left_out = {key} | ({"run"} if key in ("map", "launch") else set()) | ({"out"} if key == "for" else set())
+            others = "".join(f"    {k}: {v}\n" for k, v in usual.items() if k not in left_out)
+            open(f"line{n}.yaml", "w").write(f"{head}    {line}\n{others}")
+            n += 1
+END
+    local file words
+    mapfile -t words <overrides
+    [ "${#words[@]}" -gt 3 ]
+    run limited "$MUSTER" graph --dry-run -g cpu:2 whole.yaml "${words[@]}"
+    ended_with 0
+    local lines=(line*.yaml)
+    [ "${#lines[@]}" -ge 7 ]
+    for file in whole.yaml "${lines[@]}"; do
+        run limited "$MUSTER" graph --dry-run -g cpu:2 "$file"
+        ended_with 0
+    done
+}

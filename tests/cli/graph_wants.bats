@@ -51,7 +51,7 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     run "$MUSTER" why usual
     says "ready; needs 1 CPU: 0 of $n CPUs free" "1 job is before it"
     run "$MUSTER" why none
-    says "cannot run here: it needs 5000 CPUs; there are $n CPUs"
+    says "cannot run here: it needs 5000 CPUs; the run has $n CPUs"
     touch go
     wait $PID || true
     [ "$(cat threads)" = 2 ]
@@ -60,15 +60,51 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     [ "$(cat usual)" = 7 ]
 }
 
+@test "CPUs are not counted for jobs with devices: more of them run at once than there are CPUs" {
+    local n
+    n=$(($(nproc) + 1))
+    # shellcheck disable=SC2016
+    printf 'defaults: {shell: true}\njobs: {j: {for: {x: 1..%s}, run: %s}}\n' "$n" \
+        '"touch here{x}; until [ $(ls | grep -c here) = '$n' ]; do sleep 0.02; done", timeout: 20s' >g.yaml
+    run limited "$MUSTER" graph -q -g "sim:${n}xH200:141GiB" g.yaml
+    ended_with 0
+}
+
 @test "an option that a verb does not have is refused with its place" {
     printf 'jobs:\n  a: {map: {input: in, output: out, worker: cat, worker-per-gpu: 3}}\n' >g.yaml
     graph g.yaml
     ended_with 2
     says "g.yaml:2:50: unknown option '--worker-per-gpu' (did you mean '--workers-per-gpu'?)"
     [ ! -e muster-runs ]
+    printf 'jobs:\n  a: {map: {input: in, output: out, worker: cat, detach: true}}\n' >g.yaml
+    graph g.yaml
+    ended_with 2
+    says "g.yaml:2:50: option '--detach' cannot be that of a job, which ends when its work is done"
+    printf 'jobs:\n  a: {merge: {inputs: in, output: out, dry-run: true}}\n' >g.yaml
+    graph g.yaml
+    ended_with 2
+    says "g.yaml:2:40: option '--dry-run' cannot be that of a job"
     printf 'jobs:\n  a: {launch: {script: [train.py], max-restart: 3}}\n' >g.yaml
     graph --dry-run g.yaml # torchrun's beginnings of names
     ended_with 0
+}
+
+@test "what is missing before a job starts is named: what it reads, its folder, devices" {
+    seq 3 >here
+    jobs_are '
+  reads: {run: "touch ran", in: [here, nothing], retries: 2}
+  makes: {run: "seq 3 >made"}
+  made: {run: "cat made", in: made, needs: makes}
+  folder: {run: pwd, shell: false, cwd: nodir}
+  devices: {run: "true", gpus: 3}'
+    graph g.yaml
+    ended_with 1
+    [ ! -e ran ]
+    run "$MUSTER" why reads folder devices
+    says "reads: failed 1 of 1, it reads nothing, which is not there, and no job leaves it"
+    says "folder: failed 1 of 1, its folder $PWD/nodir: No such file or directory"
+    says "devices: cannot run here: it needs 3 devices; the run has 2 devices"
+    [ "$(state_of made)" = "done" ]
 }
 
 @test "a command that is wrong wherever it runs is not tried again" {

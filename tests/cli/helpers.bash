@@ -198,7 +198,7 @@ ends_by_signals() {
     map_end
     ended_with 143
     wait_for nobody_is_left
-    "$MUSTER" "$@" sh -c 'trap "" INT TERM; touch deaf.$$; while :; do sleep 0.1; done' >said 2>&1 3>&- 4>&- &
+    "$MUSTER" "$@" sh -c 'trap "" INT TERM; mktemp deaf.XXXXXX; while :; do sleep 0.1; done' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for two_are_deaf
     kill -INT "$PID"

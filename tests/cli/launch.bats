@@ -70,6 +70,8 @@ END
     [ "$output" = "__main__  ['--a']" ]
     launch --no-python sh -c 'echo "$RANK $1"' sh 'x${local_rank}$local_rank$local_ranks'
     [ "$output" = "0 x00\$local_ranks" ]
+    launch --no-python sh -c 'echo "$@"' sh '$$x' '$$local_rank' '$$$local_rank' '$ x$$'
+    [ "$output" = '$x $local_rank $0 $ x$' ]
     worker other <<'END'
 #!/bin/sh
 echo "other $*"
@@ -148,7 +150,7 @@ END
     [[ $stderr == "what went wrong"*"muster: rank 2 (pid "*") failed first: status 7"*"3 other ranks ended after it"* ]]
     launch --nproc 4 --exit-code torchrun --no-python ./part
     ended_with 1
-    launch --nproc 2 --no-python sh -c '[ $RANK = 0 ] || kill -SEGV $$; sleep 1000'
+    launch --nproc 2 --no-python sh -c '[ $RANK = 0 ] || kill -SEGV $$$$; sleep 1000' # $$ is $
     ended_with 139
     [[ $stderr == *"rank 1 "*"signal 11"* ]]
 }

@@ -57,7 +57,7 @@ watched() {
     kill -TERM "$PID"
     map_end
     ended_with 143
-    watched 'kill -STOP $$'
+    watched 'kill -STOP $$$$'
     wait_for holds said ", and rank 1 is paused"
     wait_for grep -qE '^  rank 1 \(pid [0-9]+\): stopped by a signal; SIGCONT lets it go on' said
     kill -TERM "$PID"

@@ -128,7 +128,7 @@ END
     launch --hosts one=cpu:2,two=cpu:2 --via env -r 3 --log-dir logs --no-python sh -c '[ $RANK = 3 ] || exec sleep 1000; echo "the reason" >&2; exit 7'
     ended_with 7
     [[ $stderr == *"rank 3 (pid "*" on two) failed first: status 7"*"| the reason"*"3 other ranks ended after it"* ]]
-    launch --exit-code torchrun --hosts one=cpu:1,two=cpu:1 --via env --no-python sh -c '[ $RANK = 1 ] || exec sleep 1000; kill -SEGV $$'
+    launch --exit-code torchrun --hosts one=cpu:1,two=cpu:1 --via env --no-python sh -c '[ $RANK = 1 ] || exec sleep 1000; kill -SEGV $$$$'
     ended_with 1
     [[ $stderr == *"rank 1 (pid "*" on two) failed first: signal 11"* ]]
     launch --hosts one=cpu:1,two=cpu:1 --via env --wait-after-first 0.3s --no-python sh -c '[ $RANK = 1 ] || exec sleep 1000'
@@ -279,7 +279,7 @@ END
     wait_for nobody_is_left
     wait "$PID" || true
     local whom
-    for whom in '$$' '$PPID'; do
+    for whom in '$$$$' '$PPID'; do
         launch --hosts one=cpu:2,two=cpu:1 --via env --no-python sh -c "[ \$RANK = 2 ] || exec sleep 1000; kill -KILL $whom; sleep 1000"
         ended_with 137
         [[ $stderr == *"rank 2 ("*"on two) failed first: signal 9"* ]] # its pid may not be known yet

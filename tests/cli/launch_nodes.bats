@@ -370,7 +370,7 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     ip -n "mnode$$a" addr add 10.77.0.1/24 dev "mv$$a"
     ip -n "mnode$$b" addr add 10.77.0.2/24 dev "mv$$b"
     for end in a b; do ip -n "mnode$$$end" link set "mv$$$end" up; ip -n "mnode$$$end" link set lo up; done
-    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 10.77.0.1:29400 --rdzv-conf keep_alive_interval=1,join_timeout=4 --no-python sh -c" script='echo $$ >>ranks; exec sleep 1000'
+    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 10.77.0.1:29400 --rdzv-conf keep_alive_interval=1,join_timeout=4 --no-python sh -c" script='echo $$$$ >>ranks; exec sleep 1000'
     ip netns exec "mnode$$a" "$MUSTER" launch $words "$script" >lead.out 2>lead.err 3>&- 4>&- &
     PIDS[lead]=$!
     ip netns exec "mnode$$b" "$MUSTER" launch $words "$script" >one.out 2>one.err 3>&- 4>&- &

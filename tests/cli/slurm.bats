@@ -123,6 +123,9 @@ END
     ended_with 0
     [ "$output" = "cpu_0: here" ]
     [ "$stderr" = "muster: this Slurm job has 2 nodes, and this run uses one; --hosts slurm takes them all" ]
+    run --separate-stderr limited salloc -Q -N2 srun -N2 -n2 "$MUSTER" each -g cpu:1 -- echo here
+    ended_with 0
+    [[ $stderr != *"this run uses one"* ]]
 }
 
 # The nodes n1 and n2 are taken by others.

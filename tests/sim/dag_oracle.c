@@ -201,6 +201,14 @@ static void open_again(struct oracle_job *j)
     j->is_new = true;
 }
 
+static void begin_anew(struct oracle_job *j)
+{
+    j->n_failures = j->n_lost = j->n_halvings = 0;
+    j->oom_step = OOM_STEP_NONE;
+    j->is_cancelled = j->is_again = false;
+    open_again(j);
+}
+
 static void failure_note(struct oracle_job *j, bool is_fatal)
 {
     if (++j->n_failures > j->given.n_retries || is_fatal)
@@ -280,6 +288,10 @@ static void ended_note(struct oracle *o, const struct dag_event *ev)
         if (ev->end == DEND_ILL)
             strike_of_cancelled(o, j, ev->device);
         settle(j, DAG_CANCELLED);
+    } else if (j->is_again) {
+        if (ev->end == DEND_ILL)
+            strike_of_cancelled(o, j, ev->device);
+        begin_anew(j);
     } else if (ev->end == DEND_FAILED || ev->end == DEND_FATAL) {
         failure_note(j, ev->end == DEND_FATAL);
     } else if (ev->end == DEND_OOM) {
@@ -307,26 +319,28 @@ static void hold_note(struct oracle *o, const struct dag_event *ev)
 static void cancel_note(struct oracle *o, uint32_t job)
 {
     struct oracle_job *j = &o->jobs[job];
-    if (is_final(j->state))
+    if (j->state == DAG_DONE || j->state == DAG_CANCELLED)
         return;
     j->is_held = false;
     if (oracle_runs(o, job)) {
         o->must_end[job] = j->state == DAG_RUNS;
         j->state = DAG_ENDS;
         j->is_cancelled = true;
+        j->is_again = false;
     } else {
         settle(j, DAG_CANCELLED);
     }
 }
 
-static void retry_note(struct oracle_job *j)
+static void retry_note(struct oracle *o, uint32_t job)
 {
-    if (!is_final(j->state) || j->state == DAG_DONE)
-        return;
-    j->n_failures = j->n_lost = j->n_halvings = 0;
-    j->oom_step = OOM_STEP_NONE;
-    j->is_cancelled = false;
-    open_again(j);
+    struct oracle_job *j = &o->jobs[job];
+    if (oracle_runs(o, job) && j->is_cancelled) {
+        j->is_cancelled = false;
+        j->is_again = true;
+    }
+    if (is_final(j->state) && j->state != DAG_DONE)
+        begin_anew(j);
 }
 
 static void stop_note(struct oracle *o, bool ends)
@@ -363,7 +377,7 @@ static void fact_note(struct oracle *o, const struct dag_event *ev)
         cancel_note(o, ev->job);
         break;
     case DEV_RETRY:
-        retry_note(&o->jobs[ev->job]);
+        retry_note(o, ev->job);
         break;
     case DEV_AWAIT:
         o->is_awaiting = ev->flag;

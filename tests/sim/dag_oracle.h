@@ -30,7 +30,7 @@ struct oracle_job {
     struct dag_job given; /* needs: below */
     uint32_t needs[WORLD_NEEDS];
     enum dag_state state;
-    bool is_held, is_cancelled, is_new;
+    bool is_held, is_cancelled, is_again, is_new;
     bool is_ill_on[WORLD_DEVICES]; /* it was ill there */
     bool was_ill;                  /* also where the device was benched by then */
     uint32_t n_attempts, n_failures, n_lost, n_halvings;

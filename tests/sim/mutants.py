@@ -300,7 +300,9 @@ DAG = {
     "a batch is halved once too often": (
         "dag_end.c", "j->n_halvings < j->n_batch_steps", "j->n_halvings <= j->n_batch_steps"),
     "a cancelled job that fails is tried again": (
-        "dag_end.c", "    else if (dag->jobs.at[job].is_cancelled)\n", "    else if (false)\n"),
+        "dag_end.c", "    else if (dag->jobs.at[job].wish == WISH_CANCELLED)\n", "    else if (false)\n"),
+    "a retry of a job that is being ended is forgotten": (
+        "dag.c", "        j->wish = WISH_AGAIN;\n", "        (void)j;\n"),
     "a held job starts": (
         "dag.c", "    if (!j->is_held)\n", "    if (true)\n"),
     "a released job is forgotten": (

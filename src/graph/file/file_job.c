@@ -304,7 +304,7 @@ static int numbers_make(struct graph_file *file, const struct file_stage *stage,
                         const uint32_t *row, struct plan_job *job)
 {
     const struct job_def *def = stage->def;
-    uint64_t cpus = 1, retries = 0;
+    uint64_t cpus = 0, retries = 0; /* 0: plan_job_cpus() */
     int rc = number_get(file, stage, setting_at(&def->cpus, row), row, &cpus);
     if (rc == 0)
         rc = number_get(file, stage, setting_at(&def->retries, row), row, &retries);

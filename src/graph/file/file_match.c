@@ -70,7 +70,10 @@ int positions_read(struct graph_file *file, const struct coord *coord, const str
 
 /* ---- mappings ---- */
 
-/* `only` with a variable that is none of the stage's: has it one of the values? */
+/*
+ * `only` with a variable that is none of the stage's: has it one of the values? One that is a text has other values on
+ * other command lines, which nobody can list; of a list, a value that is not in it is a slip.
+ */
 static int variable_asks(struct graph_file *file, const struct file_stage *stage,
                          const struct yaml_item *item, bool *has_one)
 {
@@ -86,10 +89,12 @@ static int variable_asks(struct graph_file *file, const struct file_stage *stage
         return 0;
     }
     int rc = list_read(file, item->value, &values);
+    bool is_text = var->node->kind == YAML_SCALAR && var->list.len == 1;
     for (uint32_t i = 0; i < values.len && rc == 0; i++) {
-        uint32_t position;
-        rc = value_locate(file, &var->list, &var->declared_list, var->name.at, values.at[i],
-                          item->value, &position);
+        uint32_t position = list_find(file, &var->list, values.at[i]);
+        if (!is_text)
+            rc = value_locate(file, &var->list, &var->declared_list, var->name.at, values.at[i],
+                              item->value, &position);
         *has_one = *has_one || (rc == 0 && position != NONE);
     }
     return rc;

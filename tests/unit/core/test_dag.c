@@ -242,6 +242,35 @@ static void a_job_that_runs_is_cancelled_when_it_has_ended(void **state)
     scene_close(&scene);
 }
 
+static void a_job_that_is_being_ended_can_be_retried(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    ADD(&scene, ONE);
+    ADD(&scene, ONE, NEEDS(0));
+    play(&scene, "tick 0, cancel 0, retry 0", "0@0, end 0");
+    is_in(&scene, 0, DAG_ENDS);
+    play(&scene, "end 0 ended", "0@0");
+    play(&scene, "cancel 0, retry 0, cancel 0, end 0 ended", "end 0, 0 cancelled, over");
+    is_in(&scene, 1, DAG_BLOCKED);
+    play(&scene, "retry 0, cancel 0, retry 0, end 0 well", "0@0, end 0, 0 done, 1@0");
+    scene_close(&scene);
+}
+
+static void a_job_that_has_failed_can_be_cancelled(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    ADD(&scene, ONE);
+    ADD(&scene, ONE, NEEDS(0));
+    play(&scene, "tick 0, end 0 failed", "0@0, 0 failed, over");
+    play(&scene, "cancel 0", "0 cancelled");
+    is_in(&scene, 0, DAG_CANCELLED);
+    is_in(&scene, 1, DAG_BLOCKED);
+    play(&scene, "retry 0, end 0 well", "0@0, 0 done, 1@0");
+    scene_close(&scene);
+}
+
 static void a_job_that_waits_is_cancelled_at_once(void **state)
 {
     (void)state;
@@ -309,6 +338,8 @@ int main(void)
         cmocka_unit_test(a_device_that_two_jobs_found_ill_is_benched),
         cmocka_unit_test(if_it_is_not_said_which_all_devices_may_be_ill),
         cmocka_unit_test(a_job_that_runs_is_cancelled_when_it_has_ended),
+        cmocka_unit_test(a_job_that_is_being_ended_can_be_retried),
+        cmocka_unit_test(a_job_that_has_failed_can_be_cancelled),
         cmocka_unit_test(a_job_that_waits_is_cancelled_at_once),
         cmocka_unit_test(a_held_job_does_not_start),
         cmocka_unit_test(after_a_stop_nothing_starts),

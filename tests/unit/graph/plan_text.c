@@ -38,7 +38,7 @@ static void add_outs(struct buf *out, const struct plan_job *job)
 
 static void add_numbers(struct buf *out, const struct plan_job *job)
 {
-    if (job->n_cpus != 1)
+    if (job->n_cpus > 0)
         buf_addf(out, " cpus=%u", job->n_cpus);
     if (job->priority != 0)
         buf_addf(out, " priority=%d", job->priority);

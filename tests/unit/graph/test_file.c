@@ -201,6 +201,9 @@ static const struct {
      "defaults: {cpus: {p: 1, \"*\": 2}}\n"
      "jobs: {a: {run: x}}",
      "a: x cpus=2"},
+    {"vars: {mode: fast}\n"
+     "jobs: {a: {run: x, only: {mode: full}}, b: {run: y, only: {mode: [full, fast]}}}",
+     "b: y"},
     {"x-a: &a {run: x}\n"
      "version: 1\n"
      "name: n\n"

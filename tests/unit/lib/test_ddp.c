@@ -440,6 +440,58 @@ static int run_no_samples(struct muster_dist *dist, uint32_t rank)
     return rc;
 }
 
+/* What is done between begin and finish (0), before both (1), or behind them. */
+static int clip_at(struct muster_dist *dist, int when, double max_norm)
+{
+    struct model *model = model_new(true);
+    struct muster_ddp *ddp = ddp_of(dist, model, NULL);
+    int rc = when != 1 ? muster_ddp_begin(ddp, 1) : 0;
+    rc = rc || when < 2 ? rc : muster_ddp_finish(ddp);
+    rc = rc ? rc : muster_ddp_clip(ddp, max_norm, NULL);
+    muster_ddp_free(ddp);
+    free(model);
+    return rc;
+}
+
+static int run_clip_within(struct muster_dist *dist, uint32_t rank)
+{
+    (void)rank;
+    return clip_at(dist, 0, 1);
+}
+
+static int run_clip_before(struct muster_dist *dist, uint32_t rank)
+{
+    (void)rank;
+    return clip_at(dist, 1, 1);
+}
+
+static int run_clip_negative(struct muster_dist *dist, uint32_t rank)
+{
+    (void)rank;
+    return clip_at(dist, 2, -1);
+}
+
+static int run_clip_nan(struct muster_dist *dist, uint32_t rank)
+{
+    (void)rank;
+    return clip_at(dist, 2, NAN);
+}
+
+static int run_norm_after_accumulate(struct muster_dist *dist, uint32_t rank)
+{
+    struct model *model = model_new(true);
+    struct muster_ddp *ddp = ddp_of(dist, model, NULL);
+    (void)rank;
+    int rc = muster_ddp_begin(ddp, 1);
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    rc = rc ? rc : muster_ddp_norm(ddp, NULL);
+    rc = rc ? rc : muster_ddp_accumulate(ddp, 1);
+    rc = rc ? rc : muster_ddp_norm(ddp, NULL);
+    muster_ddp_free(ddp);
+    free(model);
+    return rc;
+}
+
 static int run_replicas(struct muster_dist *dist, uint32_t rank)
 {
     struct model *model = model_new(true);
@@ -480,6 +532,11 @@ static const struct bad_case bad_cases[] = {
     {"rank 1 has 6 parameters, and rank 0 7", MUSTER_DIST_EMISMATCH, run_fewer_params},
     {"rank 1: parameter 2, 'layer2', is ready twice in a step", MUSTER_DIST_EUSE, run_twice},
     {"no rank has samples in this step", MUSTER_DIST_EUSE, run_no_samples},
+    {"muster_ddp_clip before muster_ddp_finish", MUSTER_DIST_EUSE, run_clip_within},
+    {"muster_ddp_clip before muster_ddp_finish", MUSTER_DIST_EUSE, run_clip_before},
+    {"muster_ddp_clip to a norm of -1", MUSTER_DIST_EUSE, run_clip_negative},
+    {"muster_ddp_clip to a norm of nan", MUSTER_DIST_EUSE, run_clip_nan},
+    {"muster_ddp_norm before muster_ddp_finish", MUSTER_DIST_EUSE, run_norm_after_accumulate},
     {"the replicas differ: parameter 'layer3', the first of 2, has other values on rank 1",
      MUSTER_DIST_EDATA, run_replicas},
 };

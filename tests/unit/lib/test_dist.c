@@ -576,8 +576,8 @@ static void test_any_order(void **state)
 static void test_alone(void **state)
 {
     (void)state;
-    static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
-                                        "SLURM_STEP_ID"};
+    static const char *const names[] = {"RANK",      "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "PMIX_RANK", "SLURM_STEP_ID",        "WORLD_SIZE"};
     for (size_t i = 0; i < countof(names); i++)
         unsetenv(names[i]);
     struct muster_dist *dist = muster_dist_open(NULL);
@@ -585,10 +585,19 @@ static void test_alone(void **state)
     assert_string_equal(muster_dist_backend(dist), "self");
     assert_int_equal(muster_dist_all_reduce(dist, &value, 1, MUSTER_FLOAT32, MUSTER_MEAN), 0);
     assert_true(value == 3);
+    const struct muster_dist_call barrier = {.kind = MUSTER_BARRIER};
+    assert_int_equal(muster_dist_start(dist, &barrier, NULL), 0);
     assert_int_equal(muster_dist_fail(dist, MUSTER_DIST_EDATA, "no more rows"), MUSTER_DIST_EDATA);
     assert_string_equal(muster_dist_error(dist), "rank 0: no more rows");
     assert_int_equal(muster_dist_barrier(dist), MUSTER_DIST_EDATA);
     assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EDATA);
+    dist = muster_dist_open(NULL);
+    assert_int_equal(muster_dist_start(dist, NULL, NULL), MUSTER_DIST_EUSE);
+    assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EUSE);
+    dist = muster_dist_open(NULL);
+    assert_int_equal(muster_dist_fail(dist, MUSTER_DIST_EFAIL, NULL), MUSTER_DIST_EFAIL);
+    assert_string_equal(muster_dist_error(dist), "rank 0: it gives no reason");
+    assert_int_equal(muster_dist_close(dist), MUSTER_DIST_EFAIL);
 }
 
 /* As a rank that something else has started: mpirun. */

@@ -512,13 +512,70 @@ static void test_odd(void **state)
     }
 }
 
+/* ---- a rank that comes when the others give up ---- */
+
+enum {
+    LATE_OF = 3,
+    N_LATE = 12,
+    LATE_TIMEOUT_MS = 3000, /* also for the ranks to meet */
+    LATE_ASKED_MS = 1000    /* tcp_frame.c: ASK_NS */
+};
+
+struct late_case {
+    int off_us; /* from the moment when the others give up */
+    struct {
+        int code;
+        char text[256];
+    } * ends; /* [LATE_OF], shared */
+};
+
+static int come_when_given_up(uint32_t rank, uint32_t size, const void *arg)
+{
+    const struct late_case *late = arg;
+    const struct muster_dist_opts opts = {.timeout_ms = LATE_TIMEOUT_MS};
+    struct muster_dist *dist = muster_dist_open(&opts);
+    (void)size;
+    CHECK(muster_dist_barrier(dist) == 0, "%s", muster_dist_error(dist));
+    if (rank == 2)
+        usleep((unsigned)((LATE_TIMEOUT_MS + LATE_ASKED_MS) * 1000 + late->off_us));
+    muster_dist_barrier(dist);
+    snprintf(late->ends[rank].text, sizeof(late->ends[rank].text), "%s", muster_dist_error(dist));
+    late->ends[rank].code = muster_dist_close(dist);
+    return 0;
+}
+
+static void test_late(void **state)
+{
+    (void)state;
+    struct late_case cases[N_LATE];
+    struct ranks ranks[N_LATE];
+    size_t bytes = LATE_OF * sizeof(*cases[0].ends);
+    for (int i = 0; i < N_LATE; i++) {
+        cases[i].off_us = (i - N_LATE / 2) * 1500;
+        cases[i].ends =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_true(cases[i].ends != MAP_FAILED);
+        ranks[i] = ranks_begin(LATE_OF, (unsigned)i, come_when_given_up, &cases[i]);
+    }
+    for (int i = 0; i < N_LATE; i++) {
+        ranks_end_well(&ranks[i]);
+        for (uint32_t r = 0; r < LATE_OF; r++) {
+            const char *text = cases[i].ends[r].text;
+            assert_int_equal(cases[i].ends[r].code, cases[i].ends[0].code);
+            if (*text && !strstr(text, "rank 2 has not come to barrier #2"))
+                fail_msg("%s", text);
+        }
+        munmap(cases[i].ends, bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mac),      cmocka_unit_test(test_killed),
         cmocka_unit_test(test_told),     cmocka_unit_test(test_not_opened),
         cmocka_unit_test(test_attempts), cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_odd),      cmocka_unit_test(test_late),
     };
     setenv("MUSTER_DIST_BACKEND", "tcp", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -238,6 +238,9 @@ static void a_histogram_counts_every_value_once(void **state)
     assert_true(isnan(muster_metrics_percentile(metrics, 0, 50)));
     assert_true(isnan(result_of(metrics, 0).variance));
     muster_metrics_free(metrics);
+    metrics = muster_metrics_new();
+    assert_int_equal(muster_metrics_define(metrics, NULL, NULL), MUSTER_METRICS_EUSE);
+    muster_metrics_free(metrics);
 }
 
 int main(void)

@@ -356,29 +356,31 @@ static void an_order_finds_its_answer_and_no_other(void **state)
 {
     cleanup_free char *dir = make_run(*state, "run", NULL), *path = path_join(dir, "answers.json");
     const struct order_answer answers[] = {{"order-1", NULL, NULL},
-                                           {"order-2", "why \"not\"", NULL},
+                                           {"order-2", "why \"not\"", NULL, true},
                                            {"order-4", "'\xff' is no name", NULL},
                                            {"order-5", NULL, "it waits for x\n  log: y\nforged"}};
-    char *refused = NULL, *told = NULL;
-    assert_false(order_answer_find(dir, "order-1", &refused, &told));
+    struct found_answer found;
+    assert_false(order_answer_find(dir, "order-1", &found));
     assert_int_equal(order_answers_write(dir, answers, countof(answers), NULL), 0);
-    assert_true(order_answer_find(dir, "order-1", &refused, &told));
-    assert_null(refused);
-    assert_true(order_answer_find(dir, "order-2", &refused, &told));
-    assert_string_equal(refused, "why \"not\"");
-    free(refused);
-    assert_true(order_answer_find(dir, "order-4", &refused, &told));
-    assert_string_equal(refused, "'\\xff' is no name");
-    free(refused);
-    assert_null(told);
-    assert_true(order_answer_find(dir, "order-5", &refused, &told));
-    assert_string_equal(told, "it waits for x\n  log: y\\nforged");
-    free(told);
-    assert_false(order_answer_find(dir, "order-3", &refused, &told));
+    assert_true(order_answer_find(dir, "order-1", &found));
+    assert_null(found.refused);
+    assert_false(found.is_wrong);
+    assert_true(order_answer_find(dir, "order-2", &found));
+    assert_string_equal(found.refused, "why \"not\"");
+    assert_true(found.is_wrong);
+    found_answer_release(&found);
+    assert_true(order_answer_find(dir, "order-4", &found));
+    assert_string_equal(found.refused, "'\\xff' is no name");
+    assert_null(found.told);
+    found_answer_release(&found);
+    assert_true(order_answer_find(dir, "order-5", &found));
+    assert_string_equal(found.told, "it waits for x\n  log: y\\nforged");
+    found_answer_release(&found);
+    assert_false(order_answer_find(dir, "order-3", &found));
     assert_int_equal(file_replace_fast(path, STR("{\"order\":7}"), NULL), 0);
-    assert_false(order_answer_find(dir, "order-1", &refused, &told));
+    assert_false(order_answer_find(dir, "order-1", &found));
     assert_int_equal(file_replace_fast(path, STR("[1"), NULL), 0);
-    assert_false(order_answer_find(dir, "order-1", &refused, &told));
+    assert_false(order_answer_find(dir, "order-1", &found));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, temp_setup, temp_teardown)

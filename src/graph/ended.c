@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * muster retry, hold, release and cancel of a run that has ended: they change its rows in run.db, by which the next session
+ * goes, and what the run has left for those who ask about its jobs. Which jobs there are is known from the same files.
+ */
+#include <fnmatch.h>
+#include <jansson.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/name_index.h"
+#include "base/ours.h"
+#include "base/parse.h"
+#include "base/suggest.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+#include "store/runs.h"
+
+enum {
+    JOBS_BYTES_MAX = 16 << 20, /* of jobs.json */
+    SUGGESTED_MAX = 10000
+};
+
+struct ended_job {
+    enum job_state state, before; /* as its row has it; JOB_NONE: it may have none */
+    char *stage;
+    char *why; /* what the run said of it; NULL: nothing */
+};
+
+struct ended {
+    const char *dir;
+    struct name_index names;
+    struct ended_job *jobs; /* [names.len], in the same order */
+    size_t cap;
+    bool has_open; /* it said which jobs are not done */
+    struct buf told;
+};
+
+#define BIT(state) (1u << (state))
+
+static const struct ended_order {
+    const char *word;
+    unsigned from; /* bits of enum job_state */
+    enum job_state to;
+    const char *done, *undone;
+} ended_orders[] = {
+    {"retry", BIT(JOB_FAILED) | BIT(JOB_CANCELLED), JOB_NONE, "tried again",
+     "neither failed nor cancelled"},
+    {"hold", BIT(JOB_NONE) | BIT(JOB_FAILED), JOB_HELD, "held", "done, held or cancelled"},
+    {"release", BIT(JOB_HELD), JOB_NONE, "released", "not held"},
+    {"cancel", BIT(JOB_NONE) | BIT(JOB_FAILED) | BIT(JOB_HELD), JOB_CANCELLED, "cancelled",
+     "done, or cancelled before"},
+};
+
+/* ---- which jobs there are ---- */
+
+static struct ended_job *job_of(struct ended *ended, struct str name)
+{
+    size_t n_before = ended->names.len, i = name_index_number(&ended->names, name);
+    if (ended->names.len == n_before)
+        return &ended->jobs[i];
+    if (i == ended->cap) {
+        ended->cap = MAX(2 * ended->cap, (size_t)64);
+        ended->jobs = xrealloc(ended->jobs, ended->cap * sizeof(*ended->jobs));
+    }
+    ended->jobs[i] = (struct ended_job){0};
+    return &ended->jobs[i];
+}
+
+/* Of a job about which the run said nothing: a name begins with its stage. */
+static char *stage_of_new(const char *name)
+{
+    const char *slash = strchr(name, '/');
+    return xstrndup(name, slash ? (size_t)(slash - name) : strlen(name));
+}
+
+static int rows_take(struct ended *ended, struct store *store, struct err *err)
+{
+    struct row_reader *reader = NULL;
+    struct job_row row;
+    int rc = job_reader_open(&reader, store, err);
+    while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
+        rc = 0;
+        if (!row.name)
+            continue;
+        struct ended_job *job = job_of(ended, str_of(row.name));
+        job->state = job->before = row.state;
+        job->stage = job->stage ? job->stage : stage_of_new(row.name);
+    }
+    row_reader_close(reader);
+    return rc;
+}
+
+static void open_take(void *context, const struct open_job *open)
+{
+    struct ended *ended = context;
+    struct ended_job *job = job_of(ended, str_of(open->name));
+    if (job->state == JOB_DONE) /* and was to run again */
+        job->state = job->before = JOB_NONE;
+    free(job->stage);
+    free(job->why);
+    job->stage = open->stage ? xstrdup(open->stage) : stage_of_new(open->name);
+    job->why = xstrdup(open->why);
+}
+
+static void ended_release(struct ended *ended)
+{
+    for (size_t i = 0; i < ended->names.len; i++) {
+        free(ended->jobs[i].stage);
+        free(ended->jobs[i].why);
+    }
+    free(ended->jobs);
+    name_index_release(&ended->names);
+    buf_release(&ended->told);
+}
+
+static int unknown_fail(const struct ended *ended, const char *pattern, struct err *err)
+{
+    size_t n = MIN(ended->names.len, (size_t)SUGGESTED_MAX);
+    cleanup_free char **names = xcalloc(n + 1, sizeof(*names));
+    if (!ended->has_open)
+        return fail(err, ERR_UNAVAILABLE,
+                    "run %s was killed, and says nothing of a job '%s'; it can be told so when it "
+                    "goes on",
+                    path_basename(ended->dir), pattern);
+    for (size_t i = 0; i < n; i++) {
+        struct str name = name_index_get(&ended->names, i);
+        names[i] = xstrndup(name.at, name.len);
+    }
+    const char *near = suggest(pattern, (const char *const *)names, n);
+    int rc = fail(err, ERR_USAGE, "there is no job '%s'%s%s%s", pattern,
+                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    return rc;
+}
+
+/* ---- an order ---- */
+
+static bool is_meant(const struct ended *ended, size_t i, size_t exact, const char *pattern)
+{
+    struct str name = name_index_get(&ended->names, i);
+    cleanup_free char *whole = xstrndup(name.at, name.len);
+    if (exact != NAME_NONE)
+        return i == exact;
+    return fnmatch(pattern, ended->jobs[i].stage, 0) == 0 || fnmatch(pattern, whole, 0) == 0;
+}
+
+static int order_do(struct ended *ended, const struct ended_order *order, const char *pattern,
+                    struct err *err)
+{
+    size_t exact = name_index_find(&ended->names, str_of(pattern)), n_meant = 0, n_done = 0;
+    for (size_t i = 0; i < ended->names.len; i++) {
+        struct ended_job *job = &ended->jobs[i];
+        bool is_one = is_meant(ended, i, exact, pattern);
+        n_meant += is_one;
+        if (!is_one || !(order->from & BIT(job->state)))
+            continue;
+        n_done++;
+        job->state = order->to;
+    }
+    if (n_meant == 0)
+        return unknown_fail(ended, pattern, err);
+    if (n_done == 0)
+        return fail(err, ERR_UNAVAILABLE, "%s: %s %s", pattern, n_meant == 1 ? "it is" : "all are",
+                    order->undone);
+    buf_addf(&ended->told, "%s%zu job%s %s, when the run goes on", ended->told.len > 0 ? "\n" : "",
+             n_done, plural(n_done), order->done);
+    return 0;
+}
+
+/* ---- its records ---- */
+
+/* All of a row but its state stays. */
+static void row_copy(const struct job_row *row, struct job_row *out)
+{
+    const char **const texts[] = {&out->name,   &out->definition, &out->proof,
+                                  &out->inputs, &out->end,        &out->log};
+    *out = *row;
+    for (size_t i = 0; i < countof(texts); i++)
+        *texts[i] = *texts[i] ? xstrdup(*texts[i]) : NULL;
+}
+
+static void row_free(struct job_row *row)
+{
+    const char *const texts[] = {row->name,   row->definition, row->proof,
+                                 row->inputs, row->end,        row->log};
+    for (size_t i = 0; i < countof(texts); i++)
+        free((void *)(uintptr_t)texts[i]);
+}
+
+static bool is_changed(const struct ended *ended, size_t i)
+{
+    return ended->jobs[i].state != ended->jobs[i].before;
+}
+
+/* rows: [names.len], of which those of changed jobs are filled. */
+static int rows_fill(const struct ended *ended, struct store *store, struct job_row *rows,
+                     struct err *err)
+{
+    struct row_reader *reader = NULL;
+    struct job_row row;
+    int rc = job_reader_open(&reader, store, err);
+    while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
+        size_t i = row.name ? name_index_find(&ended->names, str_of(row.name)) : NAME_NONE;
+        if (i != NAME_NONE && is_changed(ended, i))
+            row_copy(&row, &rows[i]);
+        rc = 0;
+    }
+    row_reader_close(reader);
+    return rc;
+}
+
+static char *event_new(struct str job)
+{
+    json_t *root = json_pack("{s:s%}", "job", job.at, job.len);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    return text ? text : xstrdup("{}");
+}
+
+static int rows_commit(const struct ended *ended, const char *word, struct store *store,
+                       struct err *err)
+{
+    size_t n = ended->names.len, n_changed = 0;
+    cleanup_free struct job_row *rows = xcalloc(n + 1, sizeof(*rows));
+    cleanup_free struct event_row *events = xcalloc(n + 1, sizeof(*events));
+    int rc = rows_fill(ended, store, rows, err);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct str name = name_index_get(&ended->names, i);
+        if (!is_changed(ended, i))
+            continue;
+        struct job_row row = rows[i];
+        rows[i] = (struct job_row){0};
+        row.state = ended->jobs[i].state;
+        row.name = row.name ? row.name : xstrndup(name.at, name.len);
+        events[n_changed] =
+            (struct event_row){.wall_ms = clock_wall_ms(), .kind = word, .json = event_new(name)};
+        rows[n_changed++] = row;
+    }
+    const struct job_batch batch = {
+        .jobs = rows, .n_jobs = n_changed, .events = events, .n_events = n_changed};
+    rc = rc ? rc : store_jobs_begin(store, err);
+    rc = rc ? rc : store_jobs_commit(store, &batch, err);
+    rc = rc ? rc : store_sync(store, err);
+    for (size_t i = 0; i < n; i++) {
+        row_free(&rows[i]);
+        free((void *)(uintptr_t)events[i].json);
+    }
+    return rc;
+}
+
+static void why_add(const struct ended_job *job, const char *name, struct buf *out)
+{
+    if (job->state == JOB_HELD)
+        held_explain(name, true, out);
+    else if (job->state == JOB_CANCELLED)
+        cancelled_explain(name, true, out);
+    else
+        buf_add_text(out, "it runs when the graph goes on");
+}
+
+static int open_rewrite(const struct ended *ended, struct err *err)
+{
+    cleanup_free char *path = open_jobs_path_new(ended->dir);
+    cleanup_buf struct buf text = BUF_INIT;
+    for (size_t i = 0; i < ended->names.len; i++) {
+        const struct ended_job *job = &ended->jobs[i];
+        struct str name = name_index_get(&ended->names, i);
+        cleanup_free char *whole = xstrndup(name.at, name.len);
+        cleanup_buf struct buf why = BUF_INIT;
+        if (is_changed(ended, i))
+            why_add(job, whole, &why);
+        else if (job->why)
+            buf_add_text(&why, job->why);
+        if (why.len > 0)
+            open_job_format(&(struct open_job){whole, job->stage, buf_text(&why)}, &text);
+    }
+    return file_replace_fast(path, buf_str(&text), err);
+}
+
+/* ---- jobs.json ---- */
+
+static void count_change(json_t *stage, const char *key, int by)
+{
+    json_int_t n = MAX(json_integer_value(json_object_get(stage, key)) + by, (json_int_t)0);
+    json_object_set_new(stage, key, json_integer(n));
+}
+
+/* A held job is one that waits or is ready, as well. */
+static void state_count(json_t *stage, enum job_state state, int by)
+{
+    bool any_waits = json_integer_value(json_object_get(stage, "waiting")) > 0;
+    if (state == JOB_FAILED || state == JOB_CANCELLED)
+        count_change(stage, job_state_name(state), by);
+    else
+        count_change(stage, by > 0 || any_waits ? "waiting" : "ready", by);
+    if (state == JOB_HELD)
+        count_change(stage, "held", by);
+}
+
+static void stages_change(const struct ended *ended, json_t *stages)
+{
+    for (size_t i = 0; i < ended->names.len; i++)
+        for (size_t k = 0; is_changed(ended, i) && k < json_array_size(stages); k++) {
+            json_t *stage = json_array_get(stages, k);
+            const char *name = json_string_value(json_object_get(stage, "stage"));
+            if (!name || strcmp(name, ended->jobs[i].stage) != 0)
+                continue;
+            state_count(stage, ended->jobs[i].before, -1);
+            state_count(stage, ended->jobs[i].state, 1);
+        }
+}
+
+static void waiting_change(const struct ended *ended, json_t *waiting)
+{
+    for (size_t k = json_array_size(waiting); k-- > 0;) {
+        const char *name = json_string_value(json_object_get(json_array_get(waiting, k), "job"));
+        size_t i = name ? name_index_find(&ended->names, str_of(name)) : NAME_NONE;
+        if (i != NAME_NONE && is_changed(ended, i))
+            json_array_remove(waiting, k);
+    }
+}
+
+/* What is shown only: a file that is not as it should be is left to the next session, which makes it anew. */
+static int counts_rewrite(const struct ended *ended, struct err *err)
+{
+    cleanup_free char *path = path_join(ended->dir, "jobs.json");
+    cleanup_buf struct buf text = BUF_INIT;
+    if (plain_file_read(path, JOBS_BYTES_MAX, &text, NULL) != 0)
+        return 0;
+    json_t *root = json_loadb(buf_text(&text), text.len, 0, NULL);
+    stages_change(ended, json_object_get(root, "stages"));
+    waiting_change(ended, json_object_get(root, "waiting"));
+    char *changed = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    int rc = changed ? file_replace_fast(path, str_of(changed), err) : 0;
+    free(changed);
+    return rc;
+}
+
+/* ---- */
+
+static int graph_only(const char *dir, struct err *err)
+{
+    struct run_summary summary = {0};
+    int rc = run_check_ours(dir, err);
+    rc = rc ? rc : run_inspect(dir, &summary, err);
+    if (rc == 0 && (!summary.verb || strcmp(summary.verb, "graph") != 0))
+        rc = fail(err, ERR_USAGE, "run %s is no graph, and has no jobs", path_basename(dir));
+    run_summary_release(&summary);
+    return rc;
+}
+
+static int orders_do(struct ended *ended, const struct ended_order *order,
+                     const struct texts *patterns, struct err *err)
+{
+    struct store *store = NULL;
+    int rc = graph_only(ended->dir, err);
+    rc = rc ? rc : store_open(&store, ended->dir, STORE_RESUME, err);
+    rc = rc ? rc : rows_take(ended, store, err);
+    if (rc == 0)
+        ended->has_open = open_jobs_each(ended->dir, open_take, ended);
+    for (size_t i = 0; rc == 0 && i < patterns->len; i++)
+        rc = order_do(ended, order, patterns->at[i], err);
+    rc = rc ? rc : rows_commit(ended, order->word, store, err);
+    if (rc == 0 && ended->has_open)
+        rc = open_rewrite(ended, err);
+    rc = rc ? rc : counts_rewrite(ended, err);
+    store_close(store);
+    return rc;
+}
+
+int graph_order_ended(const char *dir, const char *word, const struct texts *patterns,
+                      struct buf *told, struct err *err)
+{
+    struct ended ended = {.dir = dir};
+    int rc = ERR_DATA;
+    for (size_t i = 0; i < countof(ended_orders); i++)
+        if (strcmp(word, ended_orders[i].word) == 0)
+            rc = orders_do(&ended, &ended_orders[i], patterns, err);
+    if (rc == 0)
+        buf_add_text(told, buf_text(&ended.told));
+    ended_release(&ended);
+    return rc;
+}

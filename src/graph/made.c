@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/made.h"
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "store/lock.h"
+
+/* The parts of a definition that are of its command with its folder, and of its files. Empty: it is none. */
+static char *work_new(const char *definition)
+{
+    const char *first = definition ? strchr(definition, ':') : NULL;
+    const char *last = definition ? strrchr(definition, ':') : NULL;
+    return first ? xasprintf("%.*s%s", (int)(first - definition), definition, last) : xstrdup("");
+}
+
+static void row_take(struct made *made, const struct job_row *row)
+{
+    cleanup_free char *work = work_new(row->definition);
+    if (*work && (row->attempts > 0 || row->started_wall_ms > 0))
+        name_index_number(&made->begun, str_of(work));
+    marks_paths(row->proof, &made->paths);
+}
+
+/* A run that cannot be read has made nothing that is known. */
+static void run_take(void *context, const char *dir)
+{
+    struct made *made = context;
+    struct store *store = NULL;
+    struct row_reader *reader = NULL;
+    struct job_row row;
+    enum store_mode mode = run_is_locked(dir, NULL) ? STORE_READ : STORE_PEEK;
+    if (store_open(&store, dir, mode, NULL) == 0 && job_reader_open(&reader, store, NULL) == 0)
+        while (job_reader_next(reader, &row, NULL) == 1)
+            row_take(made, &row);
+    row_reader_close(reader);
+    store_close(store);
+}
+
+static void made_read(struct made *made, const struct graph *graph)
+{
+    if (made->is_read)
+        return;
+    made->is_read = true;
+    graph_runs_each(graph->request, run_take, made);
+    if (graph->is_resumed) /* it may be in another folder than the others */
+        run_take(made, shell_run_dir(graph->shell));
+}
+
+const char *made_stranger(struct made *made, const struct graph *graph, const struct plan_job *job)
+{
+    const char *cwd = job->cwd ? job->cwd : graph->cwd;
+    if (!stranger_find(graph, job))
+        return NULL;
+    cleanup_free char *definition = definition_new(graph, job), *work = work_new(definition);
+    made_read(made, graph);
+    if (name_index_find(&made->begun, str_of(work)) != NAME_NONE)
+        return NULL;
+    for (uint32_t n = 0; n < job->n_outs; n++) {
+        cleanup_free char *path = out_path_new(cwd, job->outs[n].path);
+        if (path_exists(path) && name_index_find(&made->paths, str_of(path)) == NAME_NONE)
+            return job->outs[n].path;
+    }
+    return NULL;
+}
+
+void made_release(struct made *made)
+{
+    name_index_release(&made->paths);
+    name_index_release(&made->begun);
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What runs of a graph have made, in all their sessions: of the run that is gone on with, and of others of the same file or
+ * command line, which --fresh leaves behind.
+ */
+#pragma once
+
+#include "base/name_index.h"
+#include "graph/graph_impl.h"
+
+struct made {
+    struct name_index paths; /* absolute, of files and folders that jobs have left */
+    struct name_index begun; /* jobs, by what they run, where, and leave, though it be half of it */
+    bool is_read;
+};
+
+/* The first of the job's outs that is there and that no such run has made; NULL: none. Reads the runs when it has to. */
+const char *made_stranger(struct made *made, const struct graph *graph, const struct plan_job *job);
+void made_release(struct made *made);
