@@ -58,6 +58,17 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
 
 @test "a part that was ended goes on in its folder" {
     touch bad.1
+@test "a resume may have another command than the parts that it took" {
+    touch bad.4
+    part --retries 0 --part 1/3 --run-dir tasks/1
+    part --retries 0 --take tasks --run-dir whole
+    ended_with 1
+    seq 0 19 >wanted.txt
+    run limited "$MUSTER" resume whole --retry-failed -- sh -c 'seq {start} $(({start}+{count}-1)) >{output}'
+    ended_with 0
+    same wanted.txt out.txt
+}
+
     part --part 0/3 --run-dir tasks/0
     ended_with 1
     rm bad.1
