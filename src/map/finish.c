@@ -153,6 +153,16 @@ static void parts_drop(struct session *s)
         log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
 }
 
+/* Of a run that ends with items left: those that were set aside are listed as they are at the end of all. */
+static void failed_items_list(struct session *s)
+{
+    struct err err = {0};
+    uint64_t n_failed_items;
+    if (failed_items_write(s, &n_failed_items, &err) != 0)
+        log_add(shell_log(s->shell), LOG_WARN, "map", "the failed items are not listed: %s",
+                err.text);
+}
+
 static int unfinished(struct session *s)
 {
     int status = status_of(s, 0);
@@ -183,6 +193,8 @@ static int unfinished(struct session *s)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores) */
         why = sentence = xasprintf("%s (%s)", why, s->outcome.last_stray);
     state_record(s, end->signal || status == 75 || has_begun ? "stopped" : "failed", status);
+    if (counts.aside > 0)
+        failed_items_list(s);
     summary_print(s, NULL);
     if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, run);
@@ -240,14 +252,7 @@ static bool is_part(const struct session *s)
 static int outputs_write(struct session *s, struct result_merge_stats *stats,
                          uint64_t *n_failed_items, struct err *err)
 {
-    struct store_totals totals = {0};
-    int rc;
-    if (is_part(s)) {
-        rc = store_totals(shell_store(s->shell), &totals, err);
-        *n_failed_items = totals.items_failed;
-        return rc;
-    }
-    rc = s->request->work->merge(s, stats, err);
+    int rc = is_part(s) ? 0 : s->request->work->merge(s, stats, err);
     return rc ? rc : failed_items_write(s, n_failed_items, err);
 }
 

@@ -166,6 +166,7 @@ struct session {
         uint64_t n_noted;     /* failed items that were logged */
         uint64_t n_malformed; /* failed items whose record is malformed: a retry cannot help */
     } failed;
+        bool are_listed;      /* the file of failed_items_path() is there */
     struct {
         uint64_t status_ms, progress_ms;
     } shown; /* when they were last written */

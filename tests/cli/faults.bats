@@ -82,8 +82,12 @@ script() {
     seq 400 | sed 's/.*/{"do":"fail for good"}/' >in.jsonl
     map -g cpu:2 --max-failures 5 in.jsonl -o out.jsonl -- ./obedient
     ended_with 1
-    says "--max-failures" "muster resume"
+    says "--max-failures" "muster resume" "reasons in out.jsonl.failed.jsonl"
     [ ! -e out.jsonl ]
+    [ "$(wc -l <out.jsonl.failed.jsonl)" = "$(query 'select count(*) from asides')" ]
+    jq -e '.reason and .data' out.jsonl.failed.jsonl
+    run "$MUSTER" ls
+    says "stopped"
     [ "$(query 'select count(*) < 50 from asides')" = 1 ]
 }
 

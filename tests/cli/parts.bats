@@ -44,6 +44,8 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
     touch bad.4
     part --retries 1 --part 1/3 --run-dir tasks/1
     ended_with 1
+    says "reasons in $PWD/tasks/1/failed.jsonl"
+    [ "$(jq .shard tasks/1/failed.jsonl)" = 4 ]
     : >ran
     part --retries 1 --take tasks --run-dir whole
     ended_with 1
@@ -56,8 +58,6 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
     same wanted.txt out.txt
 }
 
-@test "a part that was ended goes on in its folder" {
-    touch bad.1
 @test "a resume may have another command than the parts that it took" {
     touch bad.4
     part --retries 0 --part 1/3 --run-dir tasks/1
@@ -69,6 +69,8 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
     same wanted.txt out.txt
 }
 
+@test "a part that was ended goes on in its folder" {
+    touch bad.1
     part --part 0/3 --run-dir tasks/0
     ended_with 1
     rm bad.1
