@@ -97,6 +97,15 @@ script() {
     map -g cpu:2 --max-failures 10% in.jsonl -o out.jsonl -- ./obedient
     ended_with 1
     says "--max-failures"
+    head -n 30 in.jsonl >few.jsonl
+    map -g cpu:2 --max-failures 10% few.jsonl -o few.out.jsonl -- ./obedient
+    ended_with 1
+    says "--max-failures"
+    [ "$(query 'select count(*) from asides')" -lt 10 ]
+    map -g cpu:2 --items 12 --shards 6 --retries 0 --max-failures 20% -o shards.txt -- \
+        sh -c 'if [ {shard} -ge 2 ]; then exit 1; fi; seq {count} >{output}'
+    ended_with 1
+    says "--max-failures"
 }
 
 @test "a worker's own end is named: status 7, with its last words" {
