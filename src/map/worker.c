@@ -68,8 +68,7 @@ bool worker_room_is_there(struct worker *worker)
 
 void worker_input_broken(struct worker *worker, enum worker_stream stream)
 {
-    worker->to_worker.len = 0;
-    worker->filter.n_unwritten = 0;
+    worker_unwritten_drop(worker);
     node_drop(worker->process, stream);
     if (worker->session->outcome.is_complete || worker->was_ended)
         return;
@@ -82,18 +81,31 @@ void worker_input_broken(struct worker *worker, enum worker_stream stream)
 /* Writes as much of to_worker as the stream takes. False: its reader is gone. */
 static bool put_some(struct worker *worker, enum worker_stream stream)
 {
-    ssize_t put = node_write(worker->process, stream, buf_str(&worker->to_worker));
+    struct buf *out = &worker->to_worker;
+    struct str rest = {buf_text(out) + worker->n_put, out->len - worker->n_put};
+    ssize_t put = node_write(worker->process, stream, rest);
     if (put > 0)
-        buf_consume(&worker->to_worker, (size_t)put);
+        worker->n_put += (size_t)put;
+    /* Moved only when that frees at least half: a long line is taken in thousands of small pieces. */
+    if (worker->n_put >= out->len - worker->n_put) {
+        buf_consume(out, worker->n_put);
+        worker->n_put = 0;
+    }
     return put >= 0;
+}
+
+void worker_unwritten_drop(struct worker *worker)
+{
+    buf_reset(&worker->to_worker);
+    worker->n_put = 0;
+    worker->filter.n_unwritten = 0;
 }
 
 void worker_flush(struct worker *worker)
 {
     enum worker_stream stream = worker->is_channel ? STREAM_CHANNEL : STREAM_IN;
     if (!node_is_open(worker->process, stream)) {
-        buf_reset(&worker->to_worker);
-        worker->filter.n_unwritten = 0;
+        worker_unwritten_drop(worker);
         return;
     }
     do {
