@@ -612,6 +612,36 @@ END
     ended_with 2
 }
 
+@test "a signal while --on-finish runs ends its command, and not what the run has done" {
+    seq 5 >in.txt
+    map_begin -g cpu:1 in.txt -o out.txt --on-finish 'touch runs; sleep 1000; touch after' -- cat
+    wait_for test -e runs
+    kill -TERM "$PID"
+    map_end
+    ended_with 0
+    says "--on-finish: the command ended with SIGTERM"
+    wait_for nobody_is_left
+    [ ! -e after ]
+    map_begin -f -g cpu:1 in.txt -o out.txt --on-finish 'trap "" TERM; touch deaf; while :; do sleep 0.1; done' -- cat
+    wait_for test -e deaf
+    kill -TERM "$PID"
+    sleep 0.3
+    kill -TERM "$PID"
+    map_end
+    ended_with 0
+    wait_for nobody_is_left
+}
+
+@test "a command of --on-finish that fails is reported, also with --quiet" {
+    seq 5 >in.txt
+    map -q -g cpu:1 in.txt -o out.txt --on-finish 'exit 9' -- cat
+    ended_with 0
+    says "--on-finish: the command ended with status 9"
+    map -f -g cpu:1 in.txt -o out.txt --on-finish no-such-program -- cat
+    ended_with 0
+    says "--on-finish: the command ended with status 127"
+}
+
 @test "--on-finish may go on with the run that has ended, and start the next one" {
     seq 4 >in.txt
     worker picky <<'END'
