@@ -627,6 +627,19 @@ END
     complete
 }
 
+@test "a resume stays in the foreground, though the run was begun with --detach" {
+    gated
+    run limited "$MUSTER" map -g cpu:2 --detach in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    wait_for results_are 15
+    run limited "$MUSTER" stop --now
+    touch go
+    run limited "$MUSTER" resume
+    ended_with 0
+    [ -e out.jsonl ]
+    complete
+}
+
 @test "--detach still says what is wrong here and now" {
     seq 5 >in.txt
     map -g cpu:1 --detach in.txt -o out.txt -- no-such-program
