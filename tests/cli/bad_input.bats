@@ -308,7 +308,7 @@ END
     says "stdout" "every result is safe"
     run limited sh -c '"$MUSTER" map -g cpu:1 - -o out2.txt -- cat <&-'
     [ "$status" -ne 0 ]
-    says "stdin"
+    says "standard input, is closed"
     [ ! -e out2.txt ]
 }
 

@@ -66,6 +66,19 @@ gate_end() {
     [ ! -e out.txt ]
 }
 
+@test "a standard input that cannot be read is refused before anything begins" {
+    run limited sh -c '"$MUSTER" map -g cpu:1 -o out.txt - -- cat <&-'
+    ended_with 2
+    says "standard input, is closed"
+    run limited sh -c '"$MUSTER" map -g cpu:1 -o out.txt - -- cat <.'
+    ended_with 2
+    says "standard input, is a folder"
+    run limited sh -c '"$MUSTER" map -g cpu:1 -o out.txt - -- cat 0>written'
+    ended_with 2
+    says "or open for writing only"
+    [ ! -e muster-runs ]
+}
+
 @test "a shard's input that was written to gives no output either" {
     seq 10 >in.txt
     worker shard <<'END'
