@@ -185,8 +185,9 @@ static int unfinished(struct session *s)
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
-    bool can_resume =
-        status == 75 || status > 128 || status == 124 || s->outcome.was_halted || has_begun;
+    bool is_gone = !folder_exists(shell_run_dir(s->shell));
+    bool can_resume = !is_gone && (status == 75 || status > 128 || status == 124 ||
+                                   s->outcome.was_halted || has_begun);
     if (is_breach && !end->signal)
         why = "the worker breaks the protocol of the channel, see muster-worker(7)";
     if ((s->outcome.halt == HALT_MISMATCH || is_breach) && s->outcome.last_stray[0] && !end->signal)
@@ -196,7 +197,9 @@ static int unfinished(struct session *s)
     if (counts.aside > 0)
         failed_items_list(s);
     summary_print(s, NULL);
-    if (is_hopeless && has_begun)
+    if (is_gone)
+        talk("%s; the run's folder is gone, and what was done with it", why);
+    else if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, run);
     else if (can_resume && !is_hopeless)
         talk("%s; go on with: %s", why, buf_text(&next));

@@ -79,6 +79,15 @@ gate_end() {
     [ ! -e muster-runs ]
 }
 
+@test "a run whose folder is removed while it goes on is not one to resume" {
+    seq 600 >in.txt
+    gate_begin -g cpu:1 in.txt -o out.txt -- ./gate
+    rm -rf muster-runs
+    gate_end
+    says_not "muster resume"
+    says "the run's folder is gone"
+}
+
 @test "a shard's input that was written to gives no output either" {
     seq 10 >in.txt
     worker shard <<'END'
