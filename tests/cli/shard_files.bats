@@ -28,6 +28,28 @@ END
     says "answers_cpu_0.jsonl holds 3 records, expected 4, one for each item: the program lost 1"
 }
 
+@test "a disk that is full keeps all outputs away, those in folders too" {
+    mkdir disk
+    mount -t tmpfs -o size=256k tmpfs disk 2>/dev/null || skip "needs root and a tmpfs mount"
+    local folders=(--also 'small_{shard}.txt=disk/small/' --also 'large_{shard}.bin=disk/all/')
+    map --items 4 --shards 4 -g cpu:2 -o disk/out.txt "${folders[@]}" -- \
+        sh -c 'seq {count} >{output}; echo {shard} >small_{shard}.txt; head -c 100000 /dev/zero >large_{shard}.bin'
+    ended_with 75
+    find disk -type f >left
+    mount -o remount,size=1m disk
+    run limited "$MUSTER" resume
+    ended_with 0
+    find disk -type f | sort >put
+    umount disk
+    [ ! -s left ]
+    [ "$(tr '\n' ' ' <put)" = "$(printf 'disk/%s ' all/large_{0..3}.bin out.txt small/small_{0..3}.txt)" ]
+    mkdir more
+    map --items 4 --shards 4 -g cpu:2 -o main/ "${folders[@]/disk/more}" -- \
+        sh -c 'seq {count} >{output}; echo {shard} >small_{shard}.txt; touch large_{shard}.bin'
+    ended_with 0
+    [ "$(find main more | wc -l)" = 16 ]
+}
+
 @test "a link to {input} is no file that a shard leaves" {
     seq 6 >in.txt
     map in.txt --shards 3 -g cpu:2 -r 0 -o out.txt -- sh -c 'if [ {shard} = 1 ]; then ln -s {input} {output}; else cp {input} {output}; fi'
