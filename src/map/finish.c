@@ -148,6 +148,7 @@ static void parts_drop(struct session *s)
     if (s->request->work->files_drop)
         s->request->work->files_drop(s);
     /* Renamed before they are removed, so that some of the parts are never taken for all of them. */
+    log_add(shell_log(s->shell), LOG_DEBUG, "map", "%s is removed", parts);
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
         log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);

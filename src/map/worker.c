@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/shell.h"
 #include "base/xalloc.h"
 #include "map/environment.h"
 #include "map/work.h"
@@ -298,6 +299,18 @@ void worker_start_failed(struct worker *worker, int rc, const struct err *why)
     worker_over(worker);
 }
 
+static void command_log(const struct worker *worker)
+{
+    const struct session *s = worker->session;
+    cleanup_buf struct buf words = BUF_INIT;
+    for (const char *const *word = s->request->command; *word; word++) {
+        buf_add_char(&words, ' ');
+        buf_add_shell_word(&words, *word);
+    }
+    log_add(shell_log(s->shell), LOG_DEBUG, "worker", "%s runs%s", worker_label(worker),
+            buf_text(&words));
+}
+
 void worker_start(struct worker *worker, uint64_t batch)
 {
     struct session *s = worker->session;
@@ -317,6 +330,8 @@ void worker_start(struct worker *worker, uint64_t batch)
                                    : xstrdup("");
     log_add(shell_log(s->shell), LOG_INFO, "worker", "%s: attempt %u starts%s%s",
             worker_label(worker), worker->number, guard, buf_text(&what));
+    if (s->request->work->keeps_workers)
+        command_log(worker);
 }
 
 void worker_spawn(struct session *s, uint32_t seat, uint64_t batch)
@@ -331,8 +346,11 @@ bool worker_part_ready(struct worker *worker)
     struct err err = {0};
     if (worker->part)
         return true;
-    if (part_open(worker->session->ledger, worker->number, &worker->part, &err) == 0)
+    if (part_open(worker->session->ledger, worker->number, &worker->part, &err) == 0) {
+        log_add(shell_log(worker->session->shell), LOG_DEBUG, "map", "%s writes parts/%u.part",
+                worker_label(worker), worker->number);
         return true;
+    }
     shell_abort(worker->session->shell, &err);
     return false;
 }
