@@ -167,8 +167,8 @@ static int devices_take(struct agent *agent, struct err *err)
 {
     struct shell *shell = agent->shell;
     const struct wire_take *take = &agent->take;
-    const struct allocation_holder holder = {shell_self_path(shell), take->run_id,
-                                             shell_log(shell)};
+    const struct allocation_holder holder = {
+        .self_path = shell_self_path(shell), .run_id = take->run_id, .log = shell_log(shell)};
     agent->wish =
         (struct allocation_wish){.gpus = take->gpus[0] ? take->gpus : NULL,
                                  .gpus_per_worker = take->gpus_per_worker,

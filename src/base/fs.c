@@ -223,7 +223,12 @@ int spool_open(int *fd, struct err *err)
 {
     const char *named = getenv("TMPDIR"), *folder = named && *named ? named : "/tmp";
     *fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    return *fd < 0 ? fail_errno(err, "make a spool in %s", folder) : 0;
+    if (*fd >= 0)
+        return 0;
+    bool is_unfit = errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS ||
+                    errno == EOPNOTSUPP;
+    return fail_errno_as(err, is_unfit ? ERR_USAGE : ERR_SYS, "make a spool in %s (TMPDIR)",
+                         folder);
 }
 
 int fsync_parent(const char *path, struct err *err)

@@ -46,7 +46,7 @@ MUST_CHECK int write_patiently(int fd, const void *at, size_t len, int patience_
                                struct err *err);
 MUST_CHECK int pwrite_all(int fd, const void *at, size_t len, off_t offset, struct err *err);
 /* A file without a name in TMPDIR, or in /tmp where that is not set; it is gone when it is
- * closed. */
+ * closed. ERR_USAGE for a folder that cannot have one. */
 MUST_CHECK int spool_open(int *fd, struct err *err);
 /* fsync of the folder that holds `path`, so that a rename or unlink in it is durable. */
 MUST_CHECK int fsync_parent(const char *path, struct err *err);

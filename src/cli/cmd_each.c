@@ -2,6 +2,7 @@
  *
  * muster each: one command on every seat; each line of its output has the seat's name before it.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@ struct each {
     struct allocation allocation;
     struct each_worker *workers; /* [allocation.n_seats] */
     uint32_t n_alive;
+    bool is_mute; /* what it prints cannot be written */
 };
 
 static void all_end(struct each *each, enum worker_end how)
@@ -51,10 +53,14 @@ static void print(struct each_worker *w, enum worker_stream stream, struct str b
 {
     struct shell *shell = w->each->shell;
     struct prefix *prefix = stream == STREAM_ERR ? &w->errors : &w->out;
-    if (shell_end(shell)->signal == SIGPIPE ||
-        prefix_print(shell, prefix, bytes, is_end, NULL) == 0)
+    struct err err = {0};
+    if (w->each->is_mute || prefix_print(shell, prefix, bytes, is_end, &err) == 0)
         return;
-    shell_end_by_signal(shell, SIGPIPE); /* the reader of our output is gone */
+    w->each->is_mute = true;
+    if (err.sys == EPIPE) /* the reader of our output is gone */
+        shell_end_by_signal(shell, SIGPIPE);
+    else
+        shell_end_by_error(shell, &err);
     all_end(w->each, END_POLITELY);
 }
 

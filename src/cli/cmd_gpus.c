@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -9,6 +8,7 @@
 #include "base/xalloc.h"
 #include "cli/gpus_rows.h"
 #include "cli/host_look.h"
+#include "cli/run_arg.h"
 #include "cli/verbs.h"
 #include "device/probe.h"
 #include "node/allocation_arg.h"
@@ -110,14 +110,6 @@ static int show(struct app *app, const struct gpus_request *request, const struc
     return rc;
 }
 
-/* Wait a period, or until nobody reads any more. */
-static bool wait_period(uint64_t period_ms)
-{
-    struct pollfd reader = {.fd = STDOUT_FILENO};
-    int n_ready = poll(&reader, 1, (int)MIN(period_ms, (uint64_t)3600000));
-    return n_ready == 0;
-}
-
 /* ---- other hosts ---- */
 
 static int hosts_show(const struct app *app, const struct gpus_request *request,
@@ -149,7 +141,7 @@ static int hosts_watch(struct app *app, const struct gpus_request *request, uint
 {
     int rc = hosts_look(app, request, ask, look, true, err);
     while (request->watch && (rc == 0 || rc == err_exit_status(ERR_UNAVAILABLE)) &&
-           wait_period(0)) {
+           reader_pause_ms(0)) {
         int ended = host_ask_pause(ask, period_ms);
         rc = ended ? ended : hosts_look(app, request, ask, look, false, err);
     }
@@ -192,7 +184,7 @@ static int gpus_run(struct app *app, void *request_, int argc, char **argv, char
         return hosts_run(app, request, period_ms, err);
     if (rc == 0)
         rc = show(app, request, spec, true, err);
-    while (rc == 0 && request->watch && wait_period(period_ms))
+    while (rc == 0 && request->watch && reader_pause_ms(period_ms))
         rc = show(app, request, spec, false, err);
     return rc;
 }

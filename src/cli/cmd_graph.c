@@ -289,6 +289,7 @@ int graph_resume(struct app *app, const char *dir, const struct manifest *manife
     cleanup_free char *root = runs_root(NULL); /* before the working folder becomes the run's */
     int rc = input_open(dir, &input_fd, err);
     rc = rc ? rc : replay_parse(&replay, &cmd_graph, manifest, &options, err);
+    options.request.detach = false; /* it was about another terminal */
     rc = rc ? rc : replay_overlay(&replay, &cmd_graph, app, &options, err);
     if (rc == 0 && chdir(manifest->cwd) != 0)
         rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);

@@ -261,8 +261,7 @@ static int print(const struct logs_request *ask, const char *dir, int n_wanted, 
         if (rc == 0)
             rc = stdout_put(buf_str(&out), err);
         buf_reset(&out);
-        if (rc == 0 && goes_on)
-            pause_ms(LOOK_EVERY_MS);
+        goes_on = goes_on && (rc != 0 || reader_pause_ms(LOOK_EVERY_MS));
     }
     tails_release(&tails);
     return rc;

@@ -321,6 +321,7 @@ static int options_replay(struct map_options *options, struct replay *replay,
     options->request.inputs = (const char *const *)replay->operands;
     options->request.n_inputs = (size_t)replay->n_operands;
     options->request.command = (const char *const *)replay->command;
+    options->request.run.detach = false; /* it was about another terminal */
     if (since->len > 0)
         rc = cmd_overlay(&cmd_resume, since->len, since->at, options, err);
     return rc ? rc : replay_overlay(replay, &cmd_resume, app, options, err);

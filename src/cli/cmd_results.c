@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
+#include "data/file_merge/file_merge.h"
 #include "data/format.h"
 #include "data/result_merge.h"
 #include "map/rows.h"
@@ -80,10 +81,49 @@ static int shards_stream(struct app *app, const struct results_request *ask, str
     return 0;
 }
 
+static int output_print(const char *output, int fd, struct err *err)
+{
+    for (;;) {
+        char block[65536];
+        ssize_t got = read(fd, block, sizeof(block));
+        if (got < 0)
+            return fail_errno(err, "read %s", output);
+        if (got == 0)
+            return 0;
+        int rc = write_all(STDOUT_FILENO, block, (size_t)got, err);
+        if (rc)
+            return rc;
+    }
+}
+
+/* Writes the records of the output in another format, or to another file. */
+static int output_convert(const char *dir, const char *output, const struct results_request *ask,
+                          struct err *err)
+{
+    struct result_merge_opts facts = {0};
+    struct file_merge_stats stats = {0};
+    struct store *store;
+    int rc = store_open(&store, dir, STORE_READ, err);
+    if (rc)
+        return rc;
+    rc = facts_read(store, &facts, err);
+    store_close(store);
+    struct file_merge_opts opts = {.format = record_format_of_path(output),
+                                   .out_format = ask->format,
+                                   .expect = UINT64_MAX,
+                                   .force = ask->force};
+    if (opts.format == FORMAT_LINES && facts.results_are_json)
+        opts.format = FORMAT_AUTO; /* the run may have had a --format-out */
+    if (opts.format == FORMAT_JSONL && opts.out_format == OUT_LINES)
+        opts.out_format = OUT_JSONL;
+    return rc ? rc : file_merge_write(&opts, &output, 1, ask->out_path, &stats, err);
+}
+
 /* After a complete merge the parts are removed: copies the output. */
 static int merged_copy(const char *dir, const struct results_request *ask, struct err *err)
 {
     struct manifest manifest;
+    bool is_print = strcmp(ask->out_path, "-") == 0 && ask->format == OUT_AUTO;
     int rc = manifest_read(dir, &manifest, err);
     if (rc)
         return rc;
@@ -96,18 +136,8 @@ static int merged_copy(const char *dir, const struct results_request *ask, struc
         rc = fail(err, ERR_USAGE, "the shards' files are in %s", output);
     else
         rc = run_check_named(dir, output, err);
-    if (rc == 0 && strcmp(ask->out_path, "-") != 0)
-        rc = fail(err, ERR_USAGE, "the results were merged into %s: copy that", output);
-    while (rc == 0) {
-        char block[65536];
-        ssize_t got = read(fd, block, sizeof(block));
-        if (got < 0)
-            rc = fail_errno(err, "read %s", output);
-        else if (got == 0)
-            break;
-        else
-            rc = write_all(STDOUT_FILENO, block, (size_t)got, err);
-    }
+    if (rc == 0)
+        rc = is_print ? output_print(output, fd, err) : output_convert(dir, output, ask, err);
     manifest_release(&manifest);
     return rc;
 }

@@ -297,8 +297,7 @@ static int watch(const struct status_request *ask, const char *dir, struct err *
         buf_reset(&before);
         buf_add_str(&before, buf_str(&frame));
         rc = stdout_put(buf_str(&out), err);
-        if (rc == 0 && is_running)
-            pause_ms(WATCH_EVERY_MS);
+        is_running = rc == 0 && is_running && reader_pause_ms(WATCH_EVERY_MS);
     }
     return rc;
 }

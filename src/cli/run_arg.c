@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_arg.h"
 
+#include <poll.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -92,6 +94,12 @@ void replay_release(struct replay *replay)
 {
     free(replay->old);
     free(replay->again);
+}
+
+bool reader_pause_ms(uint64_t ms)
+{
+    struct pollfd reader = {.fd = STDOUT_FILENO};
+    return poll(&reader, 1, (int)MIN(ms, (uint64_t)3600000)) == 0;
 }
 
 void pause_ms(unsigned ms)

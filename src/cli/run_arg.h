@@ -41,3 +41,5 @@ MUST_CHECK int replay_overlay(struct replay *replay, const struct cmd *cmd, cons
 void replay_release(struct replay *replay);
 /* Waits between two looks at something that sends no event. */
 void pause_ms(unsigned ms);
+/* Waits so long, or until nobody reads stdout any more; then false. */
+bool reader_pause_ms(uint64_t ms);

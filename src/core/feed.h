@@ -176,8 +176,8 @@ struct feed_config {
     uint64_t item_limit_ms, start_limit_ms, silence_limit_ms; /* 0 = none */
     uint64_t end_limit_ms; /* from ACT_END, or its last answer after that, to its exit; 0 = none */
     uint64_t failures_max; /* items set aside before the run is given up; 0 = no limit */
-    uint32_t
-        failures_percent; /* of the items settled so far, if they are at least 100; 0 = no limit */
+    /* Of all items, once their number is known, and of those settled so far, if they are at least 100; 0 = no limit. */
+    uint32_t failures_percent;
     uint64_t seed;
     uint64_t failed_before; /* set aside by earlier sessions of this run */
 

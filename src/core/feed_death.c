@@ -198,6 +198,17 @@ static bool has_babbled(const struct feed_worker *w)
     return w->ended_for == CAUSE_PROTOCOL && w->mode == MODE_CHANNEL && w->blame == UINT64_MAX;
 }
 
+/*
+ * True if a death without a result may be the device's fault, and not that of the items in hand. What cannot be read is an
+ * item's fault where workers have given results; where they have given none, it is the command's as likely.
+ */
+static bool is_devices_death(const struct feed *f, const struct feed_worker *w, bool babbled,
+                             bool was_suspect_work)
+{
+    bool is_blamed = w->ended_for == CAUSE_PROTOCOL && w->blame != UINT64_MAX;
+    return babbled || is_blamed ? f->devices[w->device].results == 0 : !was_suspect_work;
+}
+
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct feed_worker *w = &f->workers[worker];
@@ -232,9 +243,8 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         f->suspects.quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
         device_lost(f, w->device, w->time.started_ms);
-    bool broke_its_rule = babbled || (w->ended_for == CAUSE_PROTOCOL && w->blame != UINT64_MAX);
     w->deaths_in_row +=
-        gave_nothing && !is_normal && (!was_suspect_work || broke_its_rule) && !shrank;
+        gave_nothing && !is_normal && !shrank && is_devices_death(f, w, babbled, was_suspect_work);
     bool is_drained =
         f->devices[w->device].is_drained; /* then it tells nothing about other devices */
     if (start_failure && !is_drained && !f->end.is_complete && !f->end.is_stopping)

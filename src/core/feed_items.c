@@ -4,6 +4,10 @@
  */
 #include "core/feed_impl.h"
 
+enum {
+    RATE_LEAST = 100 /* items tried, of which a share is judged */
+};
+
 bool is_in_window(const struct feed *f, uint64_t item)
 {
     return f->config.order ? item < f->window.known
@@ -237,6 +241,19 @@ static uint64_t backoff_ms(struct feed *f, uint32_t failures)
     return base * 3 / 4 + rng_below(&f->rng, base / 2 + 1);
 }
 
+/*
+ * Of all items, once it is known how many there are: whatever comes, it will be more than that share. Of those tried by
+ * then, if they are enough to tell a rate.
+ */
+static bool is_share_exceeded(const struct feed *f)
+{
+    uint64_t percent = f->config.failures_percent;
+    uint64_t here = f->counts.failed_items, all = here + f->config.failed_before;
+    uint64_t seen = f->counts.committed + here;
+    bool is_of_all = f->window.input_is_final && all * 100 > f->window.known * percent;
+    return percent > 0 && (is_of_all || (seen >= RATE_LEAST && here * 100 > seen * percent));
+}
+
 void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause)
 {
     struct slot *slot = slot_of(f, item);
@@ -245,12 +262,10 @@ void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_ca
     f->counts.failed_items++;
     f->counts.committing++;
     emit(f, ACT_SET_ASIDE, worker, item, slot->failures, cause);
-    uint64_t seen = f->counts.committed + f->counts.failed_items;
     uint64_t failed_items = f->counts.failed_items + f->config.failed_before;
     if (f->config.failures_max > 0 && failed_items >= f->config.failures_max)
         halt(f, HALT_FAILURES);
-    if (f->config.failures_percent > 0 && seen >= 100 &&
-        f->counts.failed_items * 100 > seen * f->config.failures_percent)
+    if (is_share_exceeded(f))
         halt(f, HALT_FAILURES);
 }
 

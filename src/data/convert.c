@@ -20,7 +20,7 @@ static bool blank_line_cut(struct str *record, const char *blanks)
     return true;
 }
 
-struct str record_trim(const struct source *source, struct str record, bool has_end,
+struct str record_trim(const struct source *source, struct str record, bool has_end, bool keeps_cr,
                        uint64_t *n_lines_before)
 {
     *n_lines_before = 0;
@@ -30,7 +30,7 @@ struct str record_trim(const struct source *source, struct str record, bool has_
         while (blank_line_cut(&record, source->separator ? "\r" : " \t\r"))
             ++*n_lines_before;
     /* A CR before the LF belongs to the line end; before the end of a text file it is content. */
-    if (record.len > 0 && record.at[record.len - 1] == '\r' &&
+    if (!keeps_cr && record.len > 0 && record.at[record.len - 1] == '\r' &&
         (has_end || source->format != FORMAT_LINES))
         record.len--;
     return record;

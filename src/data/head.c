@@ -182,7 +182,7 @@ static int csv_begin(struct source *source, struct source_file *file, struct err
         return rc;
     uint64_t blank_lines;
     struct str text =
-        record_trim(source, (struct str){bytes.at, after - has_end}, has_end, &blank_lines);
+        record_trim(source, (struct str){bytes.at, after - has_end}, has_end, false, &blank_lines);
     file->begin_at += after;
     file->is_begun = true;
     if (is_all_crs(text))

@@ -191,8 +191,8 @@ int cursor_at(struct source *source, uint64_t item, struct cursor **out, struct 
     return 0;
 }
 
-int cursor_take(struct source *source, struct cursor *c, struct str *record, uint64_t *line,
-                struct err *err)
+static int record_take(struct source *source, struct cursor *c, bool keeps_cr, struct str *record,
+                       uint64_t *line, struct err *err)
 {
     struct find find = {.ends_max = 1, .bytes_max = SIZE_MAX};
     int rc = cursor_find(source, c, &find, err);
@@ -200,10 +200,22 @@ int cursor_take(struct source *source, struct cursor *c, struct str *record, uin
         return rc;
     uint64_t n_lines_before;
     struct str whole = {cursor_text(c), find.tally.after_end - find.has_end};
-    *record = record_trim(source, whole, find.has_end, &n_lines_before);
+    *record = record_trim(source, whole, find.has_end, keeps_cr, &n_lines_before);
     *line = c->line + n_lines_before;
     cursor_advance(c, &find.tally);
     return 0;
+}
+
+int cursor_take(struct source *source, struct cursor *c, struct str *record, uint64_t *line,
+                struct err *err)
+{
+    return record_take(source, c, false, record, line, err);
+}
+
+/* Text lines as they stand have whatever is before their LF; in other formats a CR there is no part of a record. */
+static bool has_raw_lines(const struct source *source)
+{
+    return source->opts.is_raw && source->format == FORMAT_LINES;
 }
 
 void cursor_seek(struct cursor *c, size_t file, uint64_t offset)
@@ -224,7 +236,7 @@ static int item_take(struct source *source, struct cursor *c, struct buf *out, s
 {
     struct str record;
     uint64_t line, item = c->item;
-    int rc = cursor_take(source, c, &record, &line, err);
+    int rc = record_take(source, c, has_raw_lines(source), &record, &line, err);
     if (rc)
         return rc;
     rc = record_convert(source, record, out, err);
@@ -240,8 +252,9 @@ static int item_take(struct source *source, struct cursor *c, struct buf *out, s
 /* True if the found records are, byte for byte, what is asked for: plain lines ended by LF. */
 static bool is_verbatim(const struct source *source, const struct find *find)
 {
-    return find->has_end && !find->tally.has_cr && find->tally.n_newlines == find->tally.n_ends &&
-           !source->is_converted && source->format != FORMAT_JSON;
+    return find->has_end && (!find->tally.has_cr || has_raw_lines(source)) &&
+           find->tally.n_newlines == find->tally.n_ends && !source->is_converted &&
+           source->format != FORMAT_JSON;
 }
 
 /* Cuts the found lines of JSONL before the first malformed one; true if there is one. */
@@ -366,7 +379,7 @@ int source_record(struct source *source, uint64_t item, struct buf *out, struct 
     uint64_t line;
     int rc = cursor_at(source, item, &c, err);
     if (rc == 0)
-        rc = cursor_take(source, c, &record, &line, err);
+        rc = record_take(source, c, source->format == FORMAT_LINES, &record, &line, err);
     if (rc == 0)
         buf_add_str(out, record);
     return rc;

@@ -24,11 +24,11 @@ struct source_opts {
     const char *const *paths; /* "-" is stdin */
     size_t n_paths;
     enum record_format format;
-    bool is_raw;           /* records as they are: CSV rows stay CSV text, nothing is converted */
-    uint64_t limit;        /* the first N items only; 0 = all */
-    const char *spool_dir; /* where spools live; made when first needed */
-    bool reuse_spool;      /* resume: read the earlier run's spool instead of stdin */
-    bool in_any_order;     /* items will be read in any order: index more places */
+    bool is_raw;    /* records as they are: CSV rows stay CSV text, lines keep a CR at their end */
+    uint64_t limit; /* the first N items only; 0 = all */
+    const char *spool_dir;    /* where spools live; made when first needed */
+    bool reuse_spool;         /* resume: read the earlier run's spool instead of stdin */
+    bool in_any_order;        /* items will be read in any order: index more places */
     const char *weight_field; /* of JSON objects or CSV rows, for source_weight(); NULL = bytes */
     char *scratch; /* [SOURCE_SCAN_BYTES], borrowed during each scan; NULL: it takes its own */
 };
@@ -84,7 +84,7 @@ MUST_CHECK int source_item(struct source *source, uint64_t item, struct buf *out
  */
 MUST_CHECK int source_item_json(struct source *source, uint64_t item, struct buf *out,
                                 const char **key_out, struct err *err);
-/* The bytes of the record as they are in the file, well-formed or not. */
+/* The bytes of the record as they are in the file, well-formed or not; of a text line also the CR before its LF. */
 MUST_CHECK int source_record(struct source *source, uint64_t item, struct buf *out,
                              struct err *err);
 /* Adds the columns' names as a line, for CSV and TSV; adds nothing for other formats. */

@@ -138,8 +138,9 @@ MUST_CHECK int head_check_last(struct source *source, struct source_file *file, 
 /* ERR_DATA for a CSV file that ends inside quotes: reads it again to say where. */
 int head_blame_quotes(struct source *source, struct source_file *file, struct err *err);
 
-/* A record's bytes without line end and blank lines before it; *n_lines_before counts those. */
-struct str record_trim(const struct source *source, struct str record, bool has_end,
+/* A record's bytes without line end and blank lines before it; *n_lines_before counts those. `keeps_cr`: a line's end is
+ * its LF alone. */
+struct str record_trim(const struct source *source, struct str record, bool has_end, bool keeps_cr,
                        uint64_t *n_lines_before);
 /* Is this a line of JSONL that is not a JSON value? False for other formats and raw sources. */
 bool line_is_malformed(const struct source *source, struct str line);

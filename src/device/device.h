@@ -43,7 +43,7 @@ enum {
     DEVICES_MAX = 1024
 };
 
-/* Filled only with probe_opts.wants_details. 0, "" and false may also mean unknown. */
+/* But for the driver, filled only with probe_opts.wants_details. 0, "" and false may also mean unknown. */
 struct device_details {
     char driver[32]; /* its version */
     bool is_persistence_off;

@@ -76,8 +76,8 @@ static void ask_state(const struct driver_probe *probe, nvml_device handle, stru
 
 static void ask_driver(const struct driver_probe *probe, struct device *device)
 {
-    if (probe->wants_details && ASK(probe, driver_version, device->details.driver,
-                                    sizeof(device->details.driver)) != NVML_OK)
+    if (ASK(probe, driver_version, device->details.driver, sizeof(device->details.driver)) !=
+        NVML_OK)
         device->details.driver[0] = '\0';
 }
 
@@ -86,7 +86,6 @@ static void ask_details(const struct driver_probe *probe, nvml_device handle, st
 {
     unsigned mode = 0, number = 0, is_up = 0;
     unsigned long long reasons = 0;
-    ask_driver(probe, device);
     if (ASK(probe, persistence, handle, &mode) == NVML_OK)
         device->details.is_persistence_off = mode == 0;
     if (ASK(probe, compute_mode, handle, &mode) == NVML_OK)
@@ -201,6 +200,8 @@ static void list_gpu(struct driver_probe *probe, unsigned physical, bool is_brie
     if (!device->is_lost) {
         if (ASK(probe, ecc_errors, handle, NVML_UNCORRECTED, NVML_VOLATILE, &errors) == NVML_OK)
             device->ecc_uncorrected_count = (long)errors;
+        if (!is_brief)
+            ask_driver(probe, device);
         if (probe->wants_details)
             ask_details(probe, handle, device);
         ask_processes(probe, handle, device);

@@ -12,6 +12,7 @@
 #include "base/shell.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
+#include "map/template.h"
 
 #define MEMO_FILE "fit.json"
 
@@ -50,7 +51,7 @@ static void program_identify(const char *const *command, struct buf *out)
     if (program)
         file_identify(program, out);
     for (const char *const *word = command + 1; command[0] && *word; word++) {
-        if (stat(*word, &st) != 0 || !S_ISREG(st.st_mode))
+        if (template_uses(str_of(*word)) != 0 || stat(*word, &st) != 0 || !S_ISREG(st.st_mode))
             continue;
         file_identify(*word, out);
         return;
@@ -69,8 +70,11 @@ void fit_signature_make(struct fit_signature *out, const char *const *command,
     if (environment->setup)
         buf_addf(&words, "%s; ", environment->setup);
     for (const char *const *word = command; *word; word++) {
+        /* In fit, {{output}} is what {output} is in a shard command. */
+        cleanup_buf struct buf bare = BUF_INIT;
+        template_bare(str_of(*word), &bare);
         buf_add_text(&words, word > command ? " " : "");
-        buf_add_shell_word(&words, *word);
+        buf_add_shell_word(&words, buf_text(&bare));
     }
     program_identify(command, &program);
     buf_reserve(&program, 0);

@@ -97,6 +97,15 @@ static int resume_is_sound(struct session *s, struct err *err)
     return rc;
 }
 
+static int input_verify(const struct session *s, const char *input_json, struct err *err)
+{
+    struct err why = {0};
+    int rc = source_verify(s->source, str_of(input_json), &why);
+    return rc == ERR_USAGE ? fail(err, rc, "%s; muster map --fresh starts over", why.text)
+           : rc            ? fail(err, rc, "%s", why.text)
+                           : 0;
+}
+
 int earlier_take(struct session *s, struct err *err)
 {
     struct manifest manifest;
@@ -107,7 +116,7 @@ int earlier_take(struct session *s, struct err *err)
         return rc;
     s->base_seed = manifest.seed;
     if (manifest.input_json && s->source)
-        rc = source_verify(s->source, str_of(manifest.input_json), err);
+        rc = input_verify(s, manifest.input_json, err);
     manifest_release(&manifest);
     if (rc == 0 && s->request->work->restore)
         rc = s->request->work->restore(s, err);

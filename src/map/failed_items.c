@@ -15,7 +15,8 @@
 
 char *failed_items_path(const struct session *s)
 {
-    if (output_is_direct(s->request->out_path))
+    /* A part has no output of its own, and other parts have the same name for it. */
+    if (output_is_direct(s->request->out_path) || s->request->shards.n_parts > 0)
         return path_join(shell_run_dir(s->shell), "failed.jsonl");
     cleanup_free char *base = output_base_new(s->request->out_path);
     return xasprintf("%s.failed.jsonl", base);
@@ -57,6 +58,7 @@ int failed_items_write(struct session *s, uint64_t *n_out, struct err *err)
     struct outfile file = OUTFILE_INIT;
     struct row_reader *reader;
     *n_out = s->failed.n_malformed = 0;
+    s->failed.are_listed = false;
     int rc = failed_item_reader_open(&reader, shell_store(s->shell), err);
     if (rc)
         return rc;
@@ -67,6 +69,7 @@ int failed_items_write(struct session *s, uint64_t *n_out, struct err *err)
     if (rc == 0 && *n_out > 0)
         rc = outfile_commit(&file, err);
     outfile_close(&file);
+    s->failed.are_listed = rc == 0 && *n_out > 0;
     if (rc == 0 && *n_out == 0)
         unlink(path);
     return rc;

@@ -127,8 +127,7 @@ static bool load_some(struct worker *worker)
     uint64_t n_items = 0;
     enum load_end end = LOAD_FITS;
     if (lines_load(worker, items, &n_items, &end, &err) != 0) {
-        buf_reset(&worker->to_worker);
-        worker->filter.n_unwritten = 0;
+        worker_unwritten_drop(worker);
         shell_abort(worker->session->shell, &err);
         return false;
     }
@@ -464,10 +463,10 @@ void filter_eof(struct worker *worker)
 
 void filter_to_channel(struct worker *worker)
 {
-    worker->filter.n_sent = worker->filter.n_unwritten = 0;
+    worker->filter.n_sent = 0;
     answers_forget(worker);
     worker->busy.n_sent = worker->busy.n_answered = worker->filter.n_unsaid = 0;
-    buf_reset(&worker->to_worker);
+    worker_unwritten_drop(worker);
     if (worker->filter.early_stdout.len > 0)
         logfile_add(worker->stdout_log, buf_str(&worker->filter.early_stdout));
     buf_release(&worker->filter.early_stdout);

@@ -148,9 +148,20 @@ static void parts_drop(struct session *s)
     if (s->request->work->files_drop)
         s->request->work->files_drop(s);
     /* Renamed before they are removed, so that some of the parts are never taken for all of them. */
+    log_add(shell_log(s->shell), LOG_DEBUG, "map", "%s is removed", parts);
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
         log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
+}
+
+/* Of a run that ends with items left: those that were set aside are listed as they are at the end of all. */
+static void failed_items_list(struct session *s)
+{
+    struct err err = {0};
+    uint64_t n_failed_items;
+    if (failed_items_write(s, &n_failed_items, &err) != 0)
+        log_add(shell_log(s->shell), LOG_WARN, "map", "the failed items are not listed: %s",
+                err.text);
 }
 
 static int unfinished(struct session *s)
@@ -175,16 +186,21 @@ static int unfinished(struct session *s)
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
-    bool can_resume =
-        status == 75 || status > 128 || status == 124 || s->outcome.was_halted || has_begun;
+    bool is_gone = !folder_exists(shell_run_dir(s->shell));
+    bool can_resume = !is_gone && (status == 75 || status > 128 || status == 124 ||
+                                   s->outcome.was_halted || has_begun);
     if (is_breach && !end->signal)
         why = "the worker breaks the protocol of the channel, see muster-worker(7)";
     if ((s->outcome.halt == HALT_MISMATCH || is_breach) && s->outcome.last_stray[0] && !end->signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores) */
         why = sentence = xasprintf("%s (%s)", why, s->outcome.last_stray);
     state_record(s, end->signal || status == 75 || has_begun ? "stopped" : "failed", status);
+    if (counts.aside > 0)
+        failed_items_list(s);
     summary_print(s, NULL);
-    if (is_hopeless && has_begun)
+    if (is_gone)
+        talk("%s; the run's folder is gone, and what was done with it", why);
+    else if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, run);
     else if (can_resume && !is_hopeless)
         talk("%s; go on with: %s", why, buf_text(&next));
@@ -240,14 +256,7 @@ static bool is_part(const struct session *s)
 static int outputs_write(struct session *s, struct result_merge_stats *stats,
                          uint64_t *n_failed_items, struct err *err)
 {
-    struct store_totals totals = {0};
-    int rc;
-    if (is_part(s)) {
-        rc = store_totals(shell_store(s->shell), &totals, err);
-        *n_failed_items = totals.items_failed;
-        return rc;
-    }
-    rc = s->request->work->merge(s, stats, err);
+    int rc = is_part(s) ? 0 : s->request->work->merge(s, stats, err);
     return rc ? rc : failed_items_write(s, n_failed_items, err);
 }
 

@@ -80,6 +80,17 @@ static void devices_describe(const struct session *s, struct manifest_device *ou
     }
 }
 
+/* NULL: it is not known, as of CPU slots. */
+static const char *driver_of(const struct session *s)
+{
+    const char *driver = NULL;
+    for (size_t i = 0; i < s->allocation.n_chosen && !driver; i++) {
+        const char *own = s->allocation.devices.at[s->allocation.chosen[i]].details.driver;
+        driver = own[0] ? own : NULL;
+    }
+    return driver;
+}
+
 static int manifest_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
@@ -106,6 +117,7 @@ static int manifest_make(struct session *s, struct err *err)
                                 .input_json = identity.len > 0 ? buf_text(&identity) : NULL,
                                 .seed = s->base_seed,
                                 .started_wall_ms = clock_wall_ms(),
+                                .driver = driver_of(s),
                                 .devices = devices,
                                 .n_devices = s->allocation.n_chosen};
     int rc = manifest_write(shell_run_dir(s->shell), &manifest, err);

@@ -313,6 +313,26 @@ static int score_check_request(const struct map_request *r, struct err *err)
     return r->score.out_path ? place_check(r->score.out_path, r->overwrite, err) : 0;
 }
 
+/* A resume reads the copy in the run's folder. */
+static int stdin_check(const struct map_request *r, struct err *err)
+{
+    struct stat st;
+    bool is_read = false;
+    for (size_t i = 0; i < r->n_inputs; i++)
+        is_read = is_read || strcmp(r->inputs[i], "-") == 0;
+    if (!is_read || r->resume_dir)
+        return 0;
+    int flags = fcntl(STDIN_FILENO, F_GETFL);
+    /* Where it was closed, the program's start has put a descriptor that only writes. */
+    if (flags < 0 || fstat(STDIN_FILENO, &st) != 0 || (flags & O_ACCMODE) == O_WRONLY)
+        return fail(err, ERR_USAGE,
+                    "the input -, standard input, is closed, or open for writing only");
+    return S_ISDIR(st.st_mode)
+               ? fail(err, ERR_USAGE,
+                      "the input -, standard input, is a folder; name the files in it")
+               : 0;
+}
+
 int request_check(const struct map_request *r, struct err *err)
 {
     if (!r->command || !r->command[0])
@@ -322,6 +342,9 @@ int request_check(const struct map_request *r, struct err *err)
         return rc;
     if (r->n_inputs == 0 && r->work->keeps_workers)
         return fail(err, ERR_USAGE, "no input: name a data file (- is standard input)");
+    rc = stdin_check(r, err);
+    if (rc)
+        return rc;
     if (r->run.line_max_bytes < LINE_MAX_LEAST)
         return fail(err, ERR_USAGE, "--line-max: at least %d bytes are needed", LINE_MAX_LEAST);
     if (r->schedule.fixed_batches && r->schedule.batch == 0)

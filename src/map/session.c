@@ -61,8 +61,13 @@ static void do_spawn(struct session *s, const struct feed_action *a)
 
 static void do_send(struct session *s, const struct feed_action *a)
 {
-    if (worker_at(s, a->worker))
-        s->request->work->worker->send(worker_at(s, a->worker), a);
+    struct worker *worker = worker_at(s, a->worker);
+    if (!worker)
+        return;
+    if (s->request->work->keeps_workers)
+        log_add(shell_log(s->shell), LOG_DEBUG, "map", "%s is given items %lu to %lu, attempt %u",
+                worker_label(worker), a->item, a->item + a->count - 1, a->detail);
+    s->request->work->worker->send(worker, a);
 }
 
 static void do_end(struct session *s, const struct feed_action *a)

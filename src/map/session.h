@@ -59,9 +59,10 @@ struct worker {
     unsigned open_handles;
     char *channel_path;
 
-    bool broke_its_rule;   /* it was ended because it broke a rule; `stray` says which */
-    bool is_unreadable;    /* a message could not be understood; no more are read */
-    struct buf to_worker;  /* bytes to write to its stdin or channel */
+    bool broke_its_rule;  /* it was ended because it broke a rule; `stray` says which */
+    bool is_unreadable;   /* a message could not be understood; no more are read */
+    struct buf to_worker; /* bytes to write to its stdin or channel */
+    size_t n_put; /* of these, from the front, which are written already; 0 if to_worker is empty */
     struct buf channel_in; /* an unfinished message */
     bool input_must_close;
     uint64_t credits_held; /* asked for over the channel, and not passed on to the feeder yet */
@@ -170,6 +171,7 @@ struct session {
     struct {
         uint64_t n_noted;     /* failed items that were logged */
         uint64_t n_malformed; /* failed items whose record is malformed: a retry cannot help */
+        bool are_listed;      /* the file of failed_items_path() is there */
     } failed;
     struct {
         uint64_t status_ms, progress_ms;
@@ -201,6 +203,8 @@ void worker_finish(struct worker *worker);
 void worker_terminate(struct worker *worker, enum feed_cause cause);
 /* Writes pending bytes to its stdin or channel. When a filter's are all written, asks the feeder for more items. */
 void worker_flush(struct worker *worker);
+/* Forgets what was to be written to the worker and is not yet. */
+void worker_unwritten_drop(struct worker *worker);
 /* To be called ten times a second. */
 void worker_tick(struct worker *worker);
 /* Before the loop sleeps: asks the node for the facts about a filter's input that are needed now. */

@@ -238,6 +238,19 @@ static void host_lines(struct session *s, const struct figures *f, struct buf *o
         host_line(&hosts[i], out);
 }
 
+static void failed_line(const struct session *s, uint64_t n_failed_items, struct buf *out)
+{
+    cleanup_free char *failed = failed_items_path(s);
+    if (n_failed_items == 0)
+        return;
+    buf_addf(out, "  failed     %lu %s%s", n_failed_items, s->request->work->noun,
+             n_failed_items == 1 ? "" : "s");
+    if (s->failed.are_listed)
+        buf_addf(out, ", with reasons in %s\n", failed);
+    else
+        buf_add_text(out, ", whose reasons could not be listed\n");
+}
+
 void summary_print(struct session *s, const struct result_merge_stats *stats)
 {
     struct figures f = figures_take(s);
@@ -245,9 +258,7 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
     const struct work *work = s->request->work;
     cleanup_free char *failed = failed_items_path(s);
     work->result_line(s, stats, &out);
-    if (f.counts.aside > 0)
-        buf_addf(&out, "  failed     %lu %s%s, with reasons in %s\n", f.counts.aside, work->noun,
-                 f.counts.aside == 1 ? "" : "s", failed);
+    failed_line(s, f.counts.aside, &out);
     wall_line(s, &f, &out);
     items_line(&f, work->a_noun, &out);
     devices_line(s, &f, &out);

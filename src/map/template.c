@@ -198,6 +198,16 @@ void template_fill(struct str text, const struct template_values *values, struct
     fill(text, values, false, out);
 }
 
+void template_bare(struct str text, struct buf *out)
+{
+    static const struct template_values names = {.of = {
+#define X(id, name, makes_shard, differs) [PLACE_##id] = {"{" name "}", sizeof("{" name "}") - 1},
+                                                     PLACEHOLDERS(X)
+#undef X
+                                                 }};
+    fill(text, &names, false, out);
+}
+
 void template_fill_glob(struct str text, const struct template_values *values, struct buf *out)
 {
     fill(text, values, true, out);

@@ -59,3 +59,5 @@ MUST_CHECK int template_check(struct str text, struct err *err);
 void template_fill(struct str text, const struct template_values *values, struct buf *out);
 /* The same as a pattern for glob(); special characters in the values are escaped. */
 void template_fill_glob(struct str text, const struct template_values *values, struct buf *out);
+/* The text with all braces single, whether they hold a placeholder or are doubled to stand for themselves. */
+void template_bare(struct str text, struct buf *out);

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/shell.h"
 #include "base/xalloc.h"
 #include "map/environment.h"
 #include "map/work.h"
@@ -68,8 +69,7 @@ bool worker_room_is_there(struct worker *worker)
 
 void worker_input_broken(struct worker *worker, enum worker_stream stream)
 {
-    worker->to_worker.len = 0;
-    worker->filter.n_unwritten = 0;
+    worker_unwritten_drop(worker);
     node_drop(worker->process, stream);
     if (worker->session->outcome.is_complete || worker->was_ended)
         return;
@@ -82,18 +82,31 @@ void worker_input_broken(struct worker *worker, enum worker_stream stream)
 /* Writes as much of to_worker as the stream takes. False: its reader is gone. */
 static bool put_some(struct worker *worker, enum worker_stream stream)
 {
-    ssize_t put = node_write(worker->process, stream, buf_str(&worker->to_worker));
+    struct buf *out = &worker->to_worker;
+    struct str rest = {buf_text(out) + worker->n_put, out->len - worker->n_put};
+    ssize_t put = node_write(worker->process, stream, rest);
     if (put > 0)
-        buf_consume(&worker->to_worker, (size_t)put);
+        worker->n_put += (size_t)put;
+    /* Moved only when that frees at least half: a long line is taken in thousands of small pieces. */
+    if (worker->n_put >= out->len - worker->n_put) {
+        buf_consume(out, worker->n_put);
+        worker->n_put = 0;
+    }
     return put >= 0;
+}
+
+void worker_unwritten_drop(struct worker *worker)
+{
+    buf_reset(&worker->to_worker);
+    worker->n_put = 0;
+    worker->filter.n_unwritten = 0;
 }
 
 void worker_flush(struct worker *worker)
 {
     enum worker_stream stream = worker->is_channel ? STREAM_CHANNEL : STREAM_IN;
     if (!node_is_open(worker->process, stream)) {
-        buf_reset(&worker->to_worker);
-        worker->filter.n_unwritten = 0;
+        worker_unwritten_drop(worker);
         return;
     }
     do {
@@ -286,6 +299,18 @@ void worker_start_failed(struct worker *worker, int rc, const struct err *why)
     worker_over(worker);
 }
 
+static void command_log(const struct worker *worker)
+{
+    const struct session *s = worker->session;
+    cleanup_buf struct buf words = BUF_INIT;
+    for (const char *const *word = s->request->command; *word; word++) {
+        buf_add_char(&words, ' ');
+        buf_add_shell_word(&words, *word);
+    }
+    log_add(shell_log(s->shell), LOG_DEBUG, "worker", "%s runs%s", worker_label(worker),
+            buf_text(&words));
+}
+
 void worker_start(struct worker *worker, uint64_t batch)
 {
     struct session *s = worker->session;
@@ -305,6 +330,8 @@ void worker_start(struct worker *worker, uint64_t batch)
                                    : xstrdup("");
     log_add(shell_log(s->shell), LOG_INFO, "worker", "%s: attempt %u starts%s%s",
             worker_label(worker), worker->number, guard, buf_text(&what));
+    if (s->request->work->keeps_workers)
+        command_log(worker);
 }
 
 void worker_spawn(struct session *s, uint32_t seat, uint64_t batch)
@@ -319,8 +346,11 @@ bool worker_part_ready(struct worker *worker)
     struct err err = {0};
     if (worker->part)
         return true;
-    if (part_open(worker->session->ledger, worker->number, &worker->part, &err) == 0)
+    if (part_open(worker->session->ledger, worker->number, &worker->part, &err) == 0) {
+        log_add(shell_log(worker->session->shell), LOG_DEBUG, "map", "%s writes parts/%u.part",
+                worker_label(worker), worker->number);
         return true;
+    }
     shell_abort(worker->session->shell, &err);
     return false;
 }

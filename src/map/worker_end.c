@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/parse.h"
 #include "map/session.h"
 #include "map/work.h"
 
@@ -191,6 +192,22 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
             (int)line.len, line.at);
 }
 
+static void memory_log(const struct worker *worker)
+{
+    const struct session *s = worker->session;
+    const struct seat *seat = &s->seats[worker->seat].seat;
+    char used[16], total[16];
+    for (size_t d = 0; d < seat->n_devices; d++) {
+        const struct device_sample *sample = device_watch_sample(s->devices, seat->devices[d]);
+        if (sample->mem_total_bytes == 0)
+            continue;
+        size_format(used, sample->mem_used_bytes);
+        size_format(total, sample->mem_total_bytes);
+        log_add(shell_log(s->shell), LOG_DEBUG, "device", "%s: %s of %s used in its last sample",
+                worker_label(worker), used, total);
+    }
+}
+
 static void resources_close(struct worker *worker)
 {
     if (worker->process)
@@ -228,6 +245,7 @@ void worker_over(struct worker *worker)
         ops->judge(worker, how);
     else
         death_log(worker, death, how, buf_str(&tail));
+    memory_log(worker);
     if (ops->ended)
         ops->ended(worker, death_of[death] == GONE_OOM);
     worker->is_over = true;

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/parse.h"
 #include "base/shell.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -84,6 +85,22 @@ int allocation_wish_check(const struct allocation_wish *wish, struct err *err)
     return rc;
 }
 
+static uint64_t limit_left_ms(const struct allocation_holder *holder)
+{
+    uint64_t age_ms = clock_now_ms() - holder->limit_from_ms;
+    return holder->limit_ms > 0 ? holder->limit_ms - MIN(age_ms, holder->limit_ms) : UINT64_MAX;
+}
+
+/* `err` says what was waited for. */
+static int limit_reached(const struct allocation_holder *holder, struct err *err)
+{
+    const struct err why = *err;
+    char limit[24];
+    duration_format(limit, holder->limit_ms);
+    return fail(err, ERR_TIMEOUT, "the limit of %s on the whole run was reached: %s", limit,
+                why.text);
+}
+
 /* With a time to wait, tries again every two seconds until the devices are free or the time is over. */
 static int devices_take(struct allocation *a, const struct allocation_wish *wish,
                         const struct allocation_holder *holder, struct err *err)
@@ -102,10 +119,13 @@ static int devices_take(struct allocation *a, const struct allocation_wish *wish
             lines_log(holder->log, &notes);
         if (rc != ERR_UNAVAILABLE || waited_ms >= wait_ms)
             return rc;
+        uint64_t left_ms = limit_left_ms(holder);
+        if (left_ms == 0)
+            return limit_reached(holder, err);
         if (!said)
             log_add(holder->log, LOG_WARN, "device", "waiting: %s", err->text);
         said = true;
-        uint64_t pause_ms = is_left ? LEFT_LOOK_MS : WAIT_LOOK_MS;
+        uint64_t pause_ms = MIN((uint64_t)(is_left ? LEFT_LOOK_MS : WAIT_LOOK_MS), left_ms);
         nanosleep(&(struct timespec){.tv_sec = (time_t)(pause_ms / 1000),
                                      .tv_nsec = (long)(pause_ms % 1000) * 1000000},
                   NULL);

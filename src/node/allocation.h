@@ -30,10 +30,11 @@ struct allocation_wish {
     bool is_plan;                        /* nothing will run: no Slurm job is asked for */
 };
 
-/* Who takes the devices: the program, the run named to others (NULL: not known yet), and its log. */
+/* Who takes the devices: the program, the run named to others (NULL: not known yet), its log, and its limit. */
 struct allocation_holder {
     const char *self_path, *run_id;
     struct log *log;
+    uint64_t limit_ms, limit_from_ms; /* for the run, and since when (clock_now_ms); 0: none */
 };
 
 /* Devices of one machine that were taken together, and the seats on them. */
@@ -75,7 +76,8 @@ struct allocation {
 
 /* ERR_USAGE for options that contradict each other, whatever devices there are. */
 MUST_CHECK int allocation_wish_check(const struct allocation_wish *wish, struct err *err);
-/* May take as long as wish->wait_ms. Messages for the user are logged. ERR_UNAVAILABLE, ERR_USAGE. */
+/* May take as long as wish->wait_ms. Messages for the user are logged. ERR_UNAVAILABLE, ERR_USAGE; ERR_TIMEOUT if the
+ * limit for the run is over before the devices are free. */
 MUST_CHECK int allocation_take(struct allocation *allocation, const struct allocation_wish *wish,
                                const struct allocation_holder *holder, struct err *err);
 /* An allocation without devices of this machine, to which those of other hosts are added. */

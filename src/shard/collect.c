@@ -16,8 +16,15 @@ int collect_before(const struct collect *ask, struct file_traces *before, struct
     return left_files_before(&ask->left, before, err);
 }
 
+static bool leads_to(const char *path, const struct stat *file, const char *other)
+{
+    struct stat link, st;
+    return other && lstat(path, &link) == 0 && S_ISLNK(link.st_mode) && stat(other, &st) == 0 &&
+           st.st_dev == file->st_dev && st.st_ino == file->st_ino;
+}
+
 /* Syncs the file and its name to disk: a row that names it will be committed next. */
-static int file_settle(const char *path, uint64_t *bytes, struct err *err)
+static int file_settle(const char *path, const char *passing_path, uint64_t *bytes, struct err *err)
 {
     struct stat st;
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -25,6 +32,8 @@ static int file_settle(const char *path, uint64_t *bytes, struct err *err)
         return fail_errno(err, "open %s", path);
     if (!S_ISREG(st.st_mode))
         return fail(err, ERR_DATA, "%s is no regular file", path);
+    if (leads_to(path, &st, passing_path))
+        return fail(err, ERR_DATA, "%s is a link to {input}, which is removed; copy it", path);
     if (fsync(fd) != 0)
         return fail_errno(err, "sync %s", path);
     *bytes = (uint64_t)st.st_size;
@@ -101,7 +110,7 @@ int collect_find(const struct collect *ask, const struct file_traces *before, st
         return rc;
     out->path = steal_ptr(&left.trace.path);
     out->name = steal_ptr(&left.name);
-    rc = file_settle(out->path, &out->bytes, err);
+    rc = file_settle(out->path, ask->passing_path, &out->bytes, err);
     if (rc == 0)
         rc = collect_count(ask, out, err);
     if (rc)

@@ -21,6 +21,7 @@ struct collect {
     bool is_as_it_is;          /* it is not parsed, so its extension does not matter */
     const struct texts *rules; /* PATH=VERB: of counts that are taken as they are; NULL: none */
     const char *rules_path;    /* a file with further rules; NULL: none */
+    const char *passing_path;  /* the {input} that muster removes at the end; NULL: none */
     enum record_format format;
     uint64_t expect;
 };

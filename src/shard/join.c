@@ -272,19 +272,34 @@ static int bytes_copy(int fd, const char *name, struct stop stop, struct outfile
     return 0;
 }
 
-static int file_put(const char *from, const char *folder, bool overwrite, struct stop stop,
-                    uint64_t *bytes, struct err *err)
+/* Files are copied into a folder of the run's own within the output folder, and get their names by renames alone. */
+static char *staging_new(const struct session *s, size_t kind)
 {
-    cleanup_free char *to = path_join(folder, path_basename(from));
+    cleanup_free char *base = output_base_new(shards_of(s)->kinds[kind].out_path);
+    return xasprintf("%s/.muster-%s-%zu", base, shell_run_id(s->shell), kind);
+}
+
+/* The program has put it there itself. */
+static bool is_in_place(const struct stat *source, const char *to)
+{
+    struct stat target;
+    return stat(to, &target) == 0 && target.st_dev == source->st_dev &&
+           target.st_ino == source->st_ino;
+}
+
+static int file_stage(const char *from, const char *to, const char *staging, struct stop stop,
+                      uint64_t *bytes, struct err *err)
+{
+    cleanup_free char *staged = path_join(staging, path_basename(from));
     struct outfile file = OUTFILE_INIT;
-    struct stat source, target;
+    struct stat source;
     cleanup_fd int fd = open(from, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &source) != 0)
         return fail_errno(err, "open %s", from);
     *bytes += (uint64_t)source.st_size;
-    if (stat(to, &target) == 0 && target.st_dev == source.st_dev && target.st_ino == source.st_ino)
-        return 0; /* the program has put it there itself */
-    int rc = outfile_open(&file, to, overwrite, err);
+    if (is_in_place(&source, to))
+        return 0;
+    int rc = outfile_open(&file, staged, false, err);
     if (rc == 0)
         rc = bytes_copy(fd, from, stop, &file, err);
     if (rc == 0)
@@ -293,31 +308,94 @@ static int file_put(const char *from, const char *folder, bool overwrite, struct
     return rc;
 }
 
-static int files_put(struct session *s, size_t kind, struct result_merge_stats *stats,
-                     struct err *err)
+static bool may_fill(const struct session *s, size_t kind)
 {
-    const char *run_dir = shell_run_dir(s->shell);
-    const char *folder = shards_of(s)->kinds[kind].out_path;
+    return s->request->overwrite || output_folder_is_begun(shell_run_dir(s->shell), kind);
+}
+
+static int file_stage_new(const struct session *s, size_t kind, const char *from,
+                          const char *staging, bool may_replace, uint64_t *bytes, struct err *err)
+{
+    cleanup_free char *to = path_join(shards_of(s)->kinds[kind].out_path, path_basename(from));
+    struct stat source;
+    if (!may_replace && path_exists(to) && !(stat(from, &source) == 0 && is_in_place(&source, to)))
+        return fail(err, ERR_USAGE, "%s exists; --force replaces it", to);
+    return file_stage(from, to, staging, shell_merge_stop(s->shell), bytes, err);
+}
+
+/* Copies the files of one kind to where they can be put in place by renames. */
+static int files_stage(struct session *s, size_t kind, struct result_merge_stats *stats,
+                       struct err *err)
+{
+    cleanup_free char *staging = staging_new(s, kind);
     struct shard_paths paths = {0};
-    bool overwrite = s->request->overwrite || output_folder_is_begun(run_dir, kind);
+    bool may_replace_any = may_fill(s, kind);
     int rc = paths_gather(s, kind, &paths, err);
     if (rc == 0)
         rc = names_differ(&paths, err);
     if (rc == 0)
-        rc = mkdir_parents(folder, 0777, err);
+        rc = mkdir_parents(shards_of(s)->kinds[kind].out_path, 0777, err);
     if (rc == 0)
-        rc = output_folder_begin(run_dir, kind, err);
+        rc = output_folder_begin(shell_run_dir(s->shell), kind, err);
+    if (rc == 0)
+        rc = remove_tree(staging, err); /* of a session that was killed */
+    if (rc == 0 && mkdir(staging, 0777) != 0)
+        rc = fail_errno(err, "make %s", staging);
     for (size_t i = 0; rc == 0 && i < paths.len; i++)
-        rc = file_put(paths.at[i], folder, overwrite, shell_merge_stop(s->shell), &stats->bytes_out,
-                      err);
+        rc = file_stage_new(s, kind, paths.at[i], staging, may_replace_any, &stats->bytes_out, err);
     stats->n_results = paths.n_records;
     free(paths.at);
     return rc;
 }
 
+static void files_unstage(const struct session *s, size_t kind)
+{
+    cleanup_free char *staging = staging_new(s, kind);
+    struct err err = {0};
+    if (remove_tree(staging, &err) != 0)
+        log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
+}
+
+/* Gives the copies their names. */
+static int files_place(const struct session *s, size_t kind, struct err *err)
+{
+    cleanup_free char *staging = staging_new(s, kind);
+    const char *folder = shards_of(s)->kinds[kind].out_path;
+    for (uint64_t k = 0; k < shards_of(s)->n_shards; k++) {
+        if (!shards_of(s)->results[k].files)
+            continue;
+        const char *name = path_basename(shards_of(s)->results[k].files[kind].path);
+        cleanup_free char *staged = path_join(staging, name), *to = path_join(folder, name);
+        if (rename(staged, to) != 0 && errno != ENOENT) /* ENOENT: it was in its place */
+            return fail_errno(err, "put %s into its place", to);
+    }
+    files_unstage(s, kind);
+    return fsync_parent(staging, err);
+}
+
+/* Folders of --also: all are staged before one of them is filled. */
+static int folders_put(struct session *s, struct result_merge_stats *stats, struct err *err)
+{
+    const struct shards *shards = shards_of(s);
+    size_t n_staged = 1;
+    int rc = 0;
+    for (; rc == 0 && n_staged < shards->n_kinds; n_staged++)
+        if (output_is_folder(shards->kinds[n_staged].out_path))
+            rc = files_stage(s, n_staged, stats, err);
+    for (size_t kind = 1; kind < n_staged; kind++) {
+        if (!output_is_folder(shards->kinds[kind].out_path))
+            continue;
+        if (rc == 0)
+            rc = files_place(s, kind, err);
+        else
+            files_unstage(s, kind);
+    }
+    return rc;
+}
+
 /*
  * Joins the kinds from from->kind on. Each output is written while those before it wait for their names.
- * Folders are filled when all files are written, because files put into a folder cannot be taken back.
+ * Folders are filled when all files are written, because files in a folder get their names one after the other.
  */
 /* NOLINTNEXTLINE(misc-no-recursion): see join_placing */
 static int others_join(const struct joining *from, struct result_merge_stats *stats,
@@ -329,32 +407,25 @@ static int others_join(const struct joining *from, struct result_merge_stats *st
         next.kind++;
     if (next.kind < shards->n_kinds)
         return kind_join(&next, stats, err);
-    int rc = 0;
-    for (size_t kind = 1; rc == 0 && kind < shards->n_kinds; kind++)
-        if (output_is_folder(shards->kinds[kind].out_path))
-            rc = files_put(from->s, kind, stats, err);
-    return rc;
+    return folders_put(from->s, stats, err);
 }
 
-/*
- * Files put into a folder, and bytes written to a pipe, cannot be taken back, so they come last. They are
- * checked before any other output is put in place.
- */
+/* The main files are staged first and get their names last. */
 static int folder_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
 {
     struct joining others = *joining;
     struct result_merge_stats of_others = {0};
-    struct shard_paths paths = {0};
     others.kind = 1;
-    int rc = paths_gather(joining->s, 0, &paths, err);
-    if (rc == 0)
-        rc = names_differ(&paths, err);
-    free(paths.at);
+    int rc = files_stage(joining->s, 0, stats, err);
     if (rc == 0)
         rc = others_join(&others, &of_others, err);
-    return rc ? rc : files_put(joining->s, 0, stats, err);
+    if (rc == 0)
+        return files_place(joining->s, 0, err);
+    files_unstage(joining->s, 0);
+    return rc;
 }
 
+/* Bytes written to a pipe cannot be taken back: they come last, and are checked before any other output is put in place. */
 static int pipe_join(struct joining *joining, struct result_merge_stats *stats, struct err *err)
 {
     struct joining others = *joining, look = *joining;

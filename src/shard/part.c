@@ -40,23 +40,41 @@ static bool is_number(struct store *store, const char *key, uint64_t wanted)
     return store_get(store, key, &value, NULL) == 0 && value && strcmp(value, text) == 0;
 }
 
+/* The command of this run: the one that was typed, or in a resume the one with which the run began as well. */
+static int command_compare(const struct session *s, const char *const *command, bool *is_same,
+                           struct err *err)
+{
+    struct manifest own;
+    *is_same = lists_equal(command, s->request->command);
+    if (*is_same || !s->is_resumed)
+        return 0;
+    int rc = manifest_read(shell_run_dir(s->shell), &own, err);
+    if (rc)
+        return rc;
+    *is_same = lists_equal(command, own.command);
+    manifest_release(&own);
+    return 0;
+}
+
 static int work_compare(const struct session *s, struct store *store, const char *dir,
                         struct err *err)
 {
     struct manifest manifest;
+    bool is_same = false;
     int rc = manifest_read(dir, &manifest, err);
     if (rc)
         return rc;
-    bool is_same = lists_equal(manifest.command, s->request->command) &&
-                   manifest.seed == s->base_seed &&
-                   is_number(store, "shard_items", shards_of(s)->n_items) &&
-                   is_number(store, "shards", shards_of(s)->n_shards);
+    rc = command_compare(s, manifest.command, &is_same, err);
+    is_same = is_same && manifest.seed == s->base_seed &&
+              is_number(store, "shard_items", shards_of(s)->n_items) &&
+              is_number(store, "shards", shards_of(s)->n_shards);
     manifest_release(&manifest);
-    return is_same ? 0
-                   : fail(err, ERR_USAGE,
-                          "--take: the run in %s is about other shards, another command or another "
-                          "seed; nothing was taken",
-                          dir);
+    return rc || is_same
+               ? rc
+               : fail(err, ERR_USAGE,
+                      "--take: the run in %s is about other shards, another command or another "
+                      "seed; nothing was taken",
+                      dir);
 }
 
 /* ---- its results ---- */

@@ -154,13 +154,29 @@ static void advice_add(struct session *s, bool are_left, struct buf *out)
             run, s->request->shards.collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
 }
 
+static bool are_all_there(const struct shards *shards)
+{
+    bool are_there = true;
+    for (uint64_t k = 0; k < shards->n_shards; k++)
+        for (size_t i = 0; shards->results[k].files && i < shards->n_kinds; i++) {
+            cleanup_buf struct buf why = BUF_INIT;
+            are_there = are_there && shard_file_is_intact(&shards->results[k].files[i], &why);
+        }
+    return are_there;
+}
+
 static void safe_say(struct session *s, int rc)
 {
     cleanup_free char *run = summary_run_new(s);
     (void)rc;
-    talk("every shard's file is safe; muster resume %s joins them again, also with "
-         "another --rule, --union or --id; muster merge joins any files",
-         run);
+    if (!are_all_there(shards_of(s)))
+        talk("the files of the other shards are safe; muster resume %s runs again what has lost "
+             "its file, and joins them",
+             run);
+    else
+        talk("every shard's file is safe; muster resume %s joins them again, also with "
+             "another --rule, --union or --id; muster merge joins any files",
+             run);
 }
 
 /* ---- the display ---- */

@@ -280,6 +280,7 @@ static void collect_run(void *context)
     shard->rc = 0;
     for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++) {
         struct shard_taking *taking = &shard->takings[i];
+        taking->collect.passing_path = shard->input_path;
         shard->rc = collect_find(&taking->collect, &taking->before, &taking->found, &shard->err);
     }
 }

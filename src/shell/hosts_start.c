@@ -45,10 +45,19 @@ static int hosts_open(struct hosts *hosts, struct host_list *list, struct err *e
     return rc;
 }
 
+static struct allocation_holder holder_of(const struct shell *shell)
+{
+    return (struct allocation_holder){.self_path = shell->self_path,
+                                      .run_id = shell->run_id,
+                                      .log = shell->log,
+                                      .limit_ms = shell->limit.ms,
+                                      .limit_from_ms = shell->limit.from_ms};
+}
+
 static int local_take(struct hosts *hosts, const struct host_list *list, struct err *err)
 {
     struct shell *shell = hosts->shell;
-    const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
+    const struct allocation_holder holder = holder_of(shell);
     struct allocation_wish *own = &hosts->local_wish;
     for (size_t i = 0; i < list->len; i++) {
         hosts->has_local = hosts->has_local || list->at[i].is_local;
@@ -244,7 +253,7 @@ static void other_nodes_note(struct shell *shell)
 int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
                      struct allocation *allocation, struct err *err)
 {
-    const struct allocation_holder holder = {shell->self_path, shell->run_id, shell->log};
+    const struct allocation_holder holder = holder_of(shell);
     int rc = allocation_wish_check(wish, err);
     if (rc)
         return rc;

@@ -52,11 +52,11 @@ int shell_outcome(const struct shell *shell, struct err *err)
 
 static void limit_check(struct shell *shell)
 {
-    if (shell->limit_ms == 0 || shell->now_ms - shell->begin_ms < shell->limit_ms ||
+    if (shell->limit.ms == 0 || shell->now_ms - shell->limit.from_ms < shell->limit.ms ||
         shell->end.err.code != 0)
         return;
     char limit[24];
-    duration_format(limit, shell->limit_ms);
+    duration_format(limit, shell->limit.ms);
     fail(&shell->end.err, ERR_TIMEOUT, "the limit of %s on the whole run was reached", limit);
     shell_stop(shell, true);
 }

@@ -242,6 +242,7 @@ void shell_folder_unmake(const struct shell *shell);
 struct buf *shell_hook_input(struct shell *shell);
 /*
  * Runs the user's command of --on-finish by sh, if there is a summary, on its standard input, and waits for its end. Called when the run has released its folder, its devices and its output, so that the command may start
- * another run or resume this one. Failures are reported on stderr.
+ * another run or resume this one. Failures are reported on stderr, and change no status. A signal is handed on to the
+ * command; a second one kills it.
  */
 void shell_hook_run(struct shell *shell);

@@ -70,7 +70,10 @@ struct shell {
     uv_timer_t tick_timer;
     uv_prepare_t prepare;
     struct shell_signals signals;
-    uint64_t now_ms, begin_ms, limit_ms; /* limit_ms: for the whole run; 0: none */
+    uint64_t now_ms, begin_ms;
+    struct {
+        uint64_t ms, from_ms;
+    } limit; /* for the whole run, with its wait for devices; 0: none */
     struct shell_end end;
     struct stop merge_stop; /* requests to stop while the output is made */
     bool is_settled; /* the output is in place, so signals and limits no longer end the run */

@@ -4,6 +4,7 @@
  */
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "shell/shell_impl.h"
@@ -22,7 +23,7 @@ struct shell *shell_new(const struct shell_setup *setup)
                             .signals = {.front_fd = -1, .more = setup->more_signals},
                             .machines = {.sample_every_ms = setup->sample_every_ms},
                             .hook = {.command = setup->on_finish},
-                            .limit_ms = setup->limit_ms,
+                            .limit = {setup->limit_ms, clock_now_ms()},
                             .scratch = setup->scratch};
     return shell;
 }
@@ -188,5 +189,5 @@ bool shell_verb_is_away(const struct shell *shell)
 
 void shell_limit_drop(struct shell *shell)
 {
-    shell->limit_ms = 0;
+    shell->limit.ms = 0;
 }

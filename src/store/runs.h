@@ -15,12 +15,12 @@
 #include "store/lock.h"
 
 /* id, name */
-#define RUN_STATES(X)                                                                              \
-    X(RUNNING, "running")         /* a muster holds its lock */                                    \
-    X(FINISHED, "finished")       /* all done */                                                   \
-    X(FAILED, "failed")           /* ended by itself, with something missing */                    \
-    X(STOPPED, "stopped")         /* by `muster stop`, a signal, or a full disk; can be resumed */ \
-    X(INTERRUPTED, "interrupted") /* its muster died; can be resumed */                            \
+#define RUN_STATES(X)                                                                           \
+    X(RUNNING, "running")   /* a muster holds its lock */                                       \
+    X(FINISHED, "finished") /* all done */                                                      \
+    X(FAILED, "failed")     /* ended by itself, with something missing */                       \
+    X(STOPPED, "stopped")   /* with work left: by `muster stop`, a signal, given up; resumed */ \
+    X(INTERRUPTED, "interrupted") /* its muster died; can be resumed */                         \
     X(QUEUED, "queued")           /* its Slurm job waits (submit/look.h); not of run_inspect() */
 
 enum run_state {

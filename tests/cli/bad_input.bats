@@ -124,6 +124,19 @@ END
     same out2.jsonl want.jsonl
 }
 
+@test "CRLF: a line keeps its CR with --raw and in {input}, and has none otherwise" {
+    printf 'a\r\nb\r\r\nc\n\r\nd' >in.txt
+    map -g cpu:1 --raw in.txt -o raw.txt -- cat
+    ended_with 0
+    printf 'a\r\nb\r\r\nc\n\r\nd\n' | cmp - raw.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ended_with 0
+    printf 'a\nb\r\nc\n\nd\n' | cmp - out.txt
+    map -g cpu:1 --shards 2 in.txt -o shards.txt -- sh -c 'cp {input} seen.{shard}; cp {input} {output}'
+    ended_with 0
+    cat seen.0 seen.1 | cmp - raw.txt
+}
+
 @test "a truncated last record is refused, with the offset and the cure" {
     printf '{"a":1}\n{"a":2}\n{"a":' >in.jsonl
     map -g cpu:1 in.jsonl -o out.jsonl -- cat
@@ -311,7 +324,7 @@ END
     says "stdout" "every result is safe"
     run limited sh -c '"$MUSTER" map -g cpu:1 - -o out2.txt -- cat <&-'
     [ "$status" -ne 0 ]
-    says "stdin"
+    says "standard input, is closed"
     [ ! -e out2.txt ]
 }
 

@@ -154,6 +154,28 @@ END
     says "--line-max"
 }
 
+@test "answers that are too long cost their items, not the devices" {
+    seq 0 299 >in.txt
+    pyworker long <<'END'
+import sys
+for line in sys.stdin:
+    n = int(line)
+    print("x" * (300000 if n // 12 == 10 else 1), flush=True)
+END
+    speaker babbler <<'END'
+for message in items():
+    say(b"what?\n" if message["item"] // 12 == 10 else b'{"done":%d,"result":{}}\n' % message["item"])
+END
+    local filter
+    for filter in long babbler; do
+        map --fresh -f -g cpu:2 --line-max 64KiB in.txt -o out.txt -- ./$filter
+        ended_with 1
+        says_not "no device is left"
+        [ "$(jq '.item / 12 | floor' out.txt.failed.jsonl | sort | uniq -c | xargs)" = "12 10" ]
+        [ "$(wc -l <out.txt)" -eq 288 ]
+    done
+}
+
 @test "what is as long as --line-max allows is taken" {
     seq 0 1 >in.txt
     speaker long <<'END'

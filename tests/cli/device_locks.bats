@@ -164,6 +164,24 @@ named() {
     ended_with 0
 }
 
+@test "the time for which a GPU is waited for counts for --time-limit" {
+    holding_worker
+    seq 8 >in.txt
+    map_begin -g 0 in.txt -o first.txt -- ./hold
+    wait_for test -e holding
+    local words
+    for words in "map in.txt -o second.txt -g 0 -- cat" "each -g 0 -- true" "launch -g 0 --no-python true" \
+        "graph -g 0 -- true" "fit -g 0 -- echo {batch}"; do
+        # shellcheck disable=SC2086
+        run limited "$MUSTER" ${words%% *} --wait 1h --time-limit 1s ${words#* }
+        ended_with 124
+        says "the limit of 1.0 s on the whole run was reached: gpu 0 is taken by pid "
+    done
+    touch go
+    map_end
+    ended_with 0
+}
+
 @test "--wait takes a GPU as soon as it is free" {
     holding_worker
     seq 8 >in.txt

@@ -28,6 +28,16 @@ each() { run --separate-stderr limited "$MUSTER" each "$@"; }
     [[ $stderr == *"cpu_1: could not be executed: No such file or directory"* ]]
 }
 
+@test "an output that cannot be written is told" {
+    export -f limited
+    run --separate-stderr bash -c 'limited "$MUSTER" each -g cpu:2 -- echo x >/dev/full'
+    ended_with 75
+    [[ $stderr == *"No space left on device"* ]]
+    run --separate-stderr bash -c 'limited "$MUSTER" each -g cpu:2 -- echo x >&-'
+    ended_with 1
+    [[ $stderr == *"Bad file descriptor"* ]]
+}
+
 @test "lines stay whole, whatever the pieces they come in, and a last one gets its newline" {
     pyworker pieces <<'END'
 import os, sys, time

@@ -82,8 +82,12 @@ script() {
     seq 400 | sed 's/.*/{"do":"fail for good"}/' >in.jsonl
     map -g cpu:2 --max-failures 5 in.jsonl -o out.jsonl -- ./obedient
     ended_with 1
-    says "--max-failures" "muster resume"
+    says "--max-failures" "muster resume" "reasons in out.jsonl.failed.jsonl"
     [ ! -e out.jsonl ]
+    [ "$(wc -l <out.jsonl.failed.jsonl)" = "$(query 'select count(*) from asides')" ]
+    jq -e '.reason and .data' out.jsonl.failed.jsonl
+    run "$MUSTER" ls
+    says "stopped"
     [ "$(query 'select count(*) < 50 from asides')" = 1 ]
 }
 
@@ -91,6 +95,15 @@ script() {
     obedient
     seq 600 | sed 's/.*/{"do":"fail for good"}/' >in.jsonl
     map -g cpu:2 --max-failures 10% in.jsonl -o out.jsonl -- ./obedient
+    ended_with 1
+    says "--max-failures"
+    head -n 30 in.jsonl >few.jsonl
+    map -g cpu:2 --max-failures 10% few.jsonl -o few.out.jsonl -- ./obedient
+    ended_with 1
+    says "--max-failures"
+    [ "$(query 'select count(*) from asides')" -lt 10 ]
+    map -g cpu:2 --items 12 --shards 6 --retries 0 --max-failures 20% -o shards.txt -- \
+        sh -c 'if [ {shard} -ge 2 ]; then exit 1; fi; seq {count} >{output}'
     ended_with 1
     says "--max-failures"
 }

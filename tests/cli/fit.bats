@@ -404,6 +404,19 @@ END
     ended_with 2
 }
 
+@test "a shard command has its batch size from fit as well" {
+    worker part <<'END'
+#!/bin/sh
+echo "$1 of $2" >"$2"
+END
+    fit -q -g cpu:2 --start 3 --max 3 -- ./part {batch} {{output}}
+    ended_with 0
+    [ "$(cat '{output}')" = '3 of {output}' ]
+    map -g cpu:2 --items 2 --shards 2 --batch auto -o out.txt -- ./part {batch} {output}
+    ended_with 0
+    [ "$(cut -d' ' -f1 out.txt | tr '\n' ' ')" = "3 3 " ]
+}
+
 # model FOLDER: Llama 3 8B in two files of holes, with the headers that the real ones have.
 model() {
     "$PYTHON" - "$1" <<'END'

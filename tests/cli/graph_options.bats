@@ -80,6 +80,13 @@ END
     ended() { [ "$(ask "SELECT value FROM facts WHERE key = 'state'")" = "finished " ]; }
     wait_for ended
     [ "$(tail -n 1 muster-runs/latest/logs/a_stdout.log)" = done ]
+    rm over
+    graph --detach --redo a g.yaml
+    run limited "$MUSTER" stop --now
+    echo 'sleep 1; echo done' >job
+    run limited "$MUSTER" resume
+    ended_with 0
+    [ "$(ask "SELECT value FROM facts WHERE key = 'state'")" = "finished " ]
     graph --detach nosuch.yaml
     ended_with 2
     [[ $stderr == *nosuch.yaml* ]]

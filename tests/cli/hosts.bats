@@ -23,6 +23,16 @@ log() { cat muster-runs/latest/orchestrator.log; }
     [ -e muster-runs/latest/logs/two_cpu_0_stderr.log ]
 }
 
+@test "the work for a line on its way to a host grows with its length, not with the square of it" {
+    head -c 100000000 /dev/zero | tr '\0' x >in.txt
+    echo >>in.txt
+    # Of processor time: a sanitizer takes more.
+    [ -z "${DEAD_FS:-}" ] || ulimit -t 4
+    map --hosts one=cpu:1 --via env -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+}
+
 @test "each runs on every seat of every host, with the numbers of the whole run" {
     run --separate-stderr limited "$MUSTER" each --hosts one=cpu:2,two=cpu:1 --via env -- sh -c 'echo $MUSTER_WORKER of $MUSTER_WORKERS in "$PWD"'
     ended_with 0

@@ -66,6 +66,43 @@ gate_end() {
     [ ! -e out.txt ]
 }
 
+@test "an unfinished run whose input has grown since names the way to start over" {
+    seq 600 >in.txt
+    gate_begin -g cpu:1 in.txt -o out.txt -- ./gate
+    run limited "$MUSTER" stop --now
+    map_end
+    echo 601 >>in.txt
+    map -g cpu:1 in.txt -o out.txt -- ./gate
+    ended_with 2
+    says "in.txt has grown" "muster map --fresh starts over"
+    touch go
+    map --fresh -g cpu:1 in.txt -o out.txt -- ./gate
+    ended_with 0
+    same in.txt out.txt
+}
+
+@test "a standard input that cannot be read is refused before anything begins" {
+    run limited sh -c '"$MUSTER" map -g cpu:1 -o out.txt - -- cat <&-'
+    ended_with 2
+    says "standard input, is closed"
+    run limited sh -c '"$MUSTER" map -g cpu:1 -o out.txt - -- cat <.'
+    ended_with 2
+    says "standard input, is a folder"
+    run limited sh -c '"$MUSTER" map -g cpu:1 -o out.txt - -- cat 0>written'
+    ended_with 2
+    says "or open for writing only"
+    [ ! -e muster-runs ]
+}
+
+@test "a run whose folder is removed while it goes on is not one to resume" {
+    seq 600 >in.txt
+    gate_begin -g cpu:1 in.txt -o out.txt -- ./gate
+    rm -rf muster-runs
+    gate_end
+    says_not "muster resume"
+    says "the run's folder is gone"
+}
+
 @test "a shard's input that was written to gives no output either" {
     seq 10 >in.txt
     worker shard <<'END'

@@ -640,6 +640,51 @@ END
     ended_with 2
 }
 
+@test "the log at level debug has commands, items, files and memory; the manifest has the driver" {
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1 MUSTER_SYSFS=/nowhere
+    seq 5 >in.txt
+    map -g 0 --log-level debug in.txt -o out.txt -- sh -c 'exec cat'
+    ended_with 0
+    has_logged "DEBUG worker: gpu_0 runs sh -c 'exec cat'"
+    has_logged "DEBUG map: gpu_0 is given items 0 to "
+    has_logged "DEBUG map: gpu_0 writes parts/1.part"
+    has_logged "DEBUG device: gpu_0: 512 MiB of 141 GiB used"
+    has_logged "/parts is removed"
+    [ -n "$(jq -er .driver muster-runs/latest/manifest.json)" ]
+    map -g 0 in.txt -o other.txt -- cat
+    ! has_logged DEBUG
+}
+
+@test "a signal while --on-finish runs ends its command, and not what the run has done" {
+    seq 5 >in.txt
+    map_begin -g cpu:1 in.txt -o out.txt --on-finish 'touch runs; sleep 1000; touch after' -- cat
+    wait_for test -e runs
+    kill -TERM "$PID"
+    map_end
+    ended_with 0
+    says "--on-finish: the command ended with SIGTERM"
+    wait_for nobody_is_left
+    [ ! -e after ]
+    map_begin -f -g cpu:1 in.txt -o out.txt --on-finish 'trap "" TERM; touch deaf; while :; do sleep 0.1; done' -- cat
+    wait_for test -e deaf
+    kill -TERM "$PID"
+    sleep 0.3
+    kill -TERM "$PID"
+    map_end
+    ended_with 0
+    wait_for nobody_is_left
+}
+
+@test "a command of --on-finish that fails is reported, also with --quiet" {
+    seq 5 >in.txt
+    map -q -g cpu:1 in.txt -o out.txt --on-finish 'exit 9' -- cat
+    ended_with 0
+    says "--on-finish: the command ended with status 9"
+    map -f -g cpu:1 in.txt -o out.txt --on-finish no-such-program -- cat
+    ended_with 0
+    says "--on-finish: the command ended with status 127"
+}
+
 @test "--on-finish may go on with the run that has ended, and start the next one" {
     seq 4 >in.txt
     worker picky <<'END'

@@ -44,6 +44,8 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
     touch bad.4
     part --retries 1 --part 1/3 --run-dir tasks/1
     ended_with 1
+    says "reasons in $PWD/tasks/1/failed.jsonl"
+    [ "$(jq .shard tasks/1/failed.jsonl)" = 4 ]
     : >ran
     part --retries 1 --take tasks --run-dir whole
     ended_with 1
@@ -52,6 +54,17 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
     rm bad.4
     seq 0 19 >wanted.txt
     run limited "$MUSTER" resume whole --retry-failed -f
+    ended_with 0
+    same wanted.txt out.txt
+}
+
+@test "a resume may have another command than the parts that it took" {
+    touch bad.4
+    part --retries 0 --part 1/3 --run-dir tasks/1
+    part --retries 0 --take tasks --run-dir whole
+    ended_with 1
+    seq 0 19 >wanted.txt
+    run limited "$MUSTER" resume whole --retry-failed -- sh -c 'seq {start} $(({start}+{count}-1)) >{output}'
     ended_with 0
     same wanted.txt out.txt
 }

@@ -578,6 +578,35 @@ END
     same before after
 }
 
+@test "a status that is watched ends with its reader" {
+    gated_begin
+    export -f limited
+    run bash -c 'set -o pipefail; limited "$MUSTER" status -w | head -n 1'
+    ended_with 0
+    says_not "Broken pipe"
+    touch go
+    map_end
+}
+
+@test "results of a finished run come in the format that is asked for" {
+    seq 3 | sed 's/.*/{"n":&}/' >in.jsonl
+    seq 3 >in.txt
+    map -g cpu:1 in.jsonl -o out.jsonl -- cat
+    run --separate-stderr "$MUSTER" results --format-out csv
+    [ "$output" = $'n\n1\n2\n3' ]
+    [ "$("$MUSTER" results --format-out json | jq -c 'map(.n)')" = "[1,2,3]" ]
+    "$MUSTER" results --format-out lines | cmp - out.jsonl
+    "$MUSTER" results -o copy.tsv
+    [ "$(head -n 1 copy.tsv)" = n ]
+    run "$MUSTER" results -o copy.tsv
+    ended_with 2
+    map -g cpu:1 in.jsonl -o json.txt -- cat
+    [ "$("$MUSTER" results --format-out csv | wc -l)" = 4 ]
+    map -g cpu:1 in.txt -o out.txt -- cat
+    [ "$("$MUSTER" results --format-out jsonl | tr '\n' ' ')" = '"1" "2" "3" ' ]
+    "$MUSTER" results | cmp - out.txt
+}
+
 @test "--detach leaves the terminal; status and results work while it runs" {
     gated
     run limited "$MUSTER" map -g cpu:2 --detach in.txt -o out.jsonl -- ./gated
@@ -595,6 +624,19 @@ END
     ended_with 0
     says "finished"
     wait_for test -e out.jsonl
+    complete
+}
+
+@test "a resume stays in the foreground, though the run was begun with --detach" {
+    gated
+    run limited "$MUSTER" map -g cpu:2 --detach in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    wait_for results_are 15
+    run limited "$MUSTER" stop --now
+    touch go
+    run limited "$MUSTER" resume
+    ended_with 0
+    [ -e out.jsonl ]
     complete
 }
 

@@ -28,6 +28,47 @@ END
     says "answers_cpu_0.jsonl holds 3 records, expected 4, one for each item: the program lost 1"
 }
 
+@test "a disk that is full keeps all outputs away, those in folders too" {
+    mkdir disk
+    mount -t tmpfs -o size=256k tmpfs disk 2>/dev/null || skip "needs root and a tmpfs mount"
+    local folders=(--also 'small_{shard}.txt=disk/small/' --also 'large_{shard}.bin=disk/all/')
+    map --items 4 --shards 4 -g cpu:2 -o disk/out.txt "${folders[@]}" -- \
+        sh -c 'seq {count} >{output}; echo {shard} >small_{shard}.txt; head -c 100000 /dev/zero >large_{shard}.bin'
+    ended_with 75
+    find disk -type f >left
+    mount -o remount,size=1m disk
+    run limited "$MUSTER" resume
+    ended_with 0
+    find disk -type f | sort >put
+    umount disk
+    [ ! -s left ]
+    [ "$(tr '\n' ' ' <put)" = "$(printf 'disk/%s ' all/large_{0..3}.bin out.txt small/small_{0..3}.txt)" ]
+    mkdir more
+    map --items 4 --shards 4 -g cpu:2 -o main/ "${folders[@]/disk/more}" -- \
+        sh -c 'seq {count} >{output}; echo {shard} >small_{shard}.txt; touch large_{shard}.bin'
+    ended_with 0
+    [ "$(find main more | wc -l)" = 16 ]
+}
+
+@test "a link to {input} is no file that a shard leaves" {
+    seq 6 >in.txt
+    map in.txt --shards 3 -g cpu:2 -r 0 -o out.txt -- sh -c 'if [ {shard} = 1 ]; then ln -s {input} {output}; else cp {input} {output}; fi'
+    ended_with 1
+    says "is a link to {input}, which is removed; copy it"
+    [ "$(jq .shard out.txt.failed.jsonl)" = 1 ]
+    [ "$(tr '\n' ' ' <out.txt)" = "1 2 5 6 " ]
+}
+
+@test "a file of a shard that is gone when they are joined is not called safe" {
+    seq 6 >in.txt
+    map in.txt --shards 3 -g cpu:1 -o out.txt -- sh -c 'cp {input} {output}; [ {shard} != 2 ] || rm "$MUSTER_RUN_DIR"/shard-output/*_0.txt'
+    ended_with 1
+    says "is gone; the shard is run again by a resume" "the files of the other shards are safe"
+    run limited "$MUSTER" resume
+    ended_with 0
+    same in.txt out.txt
+}
+
 @test "--also-counted asks for a record for each item, whatever --any-count says of the main file" {
     evaluator
     map --items 7 -g cpu:2 -r 0 -o all.jsonl --any-count --collect 'out/answers_{suffix}.jsonl' \

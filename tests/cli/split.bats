@@ -139,6 +139,16 @@ csv_rows() {
     diff -r one two
 }
 
+@test "a folder for temporary files that is not there is wrong usage" {
+    seq 9 | sed 's/.*/{"id":&}/' | gzip >in.jsonl.gz
+    TMPDIR=/nowhere run "$MUSTER" split -n 3 in.jsonl.gz
+    ended_with 2
+    says "/nowhere (TMPDIR)"
+    TMPDIR=/nowhere run "$MUSTER" merge in.jsonl.gz -o out.jsonl
+    ended_with 2
+    says "/nowhere (TMPDIR)"
+}
+
 @test "a table that cannot be written does not undo the parts, and says so" {
     seq 9 >in.txt
     status=0

@@ -217,7 +217,8 @@ static bool may_give_up(const struct world *w)
 {
     bool has_killers = w->poison != UINT64_MAX || w->oom_above > 0;
     bool starts_failed = w->halt == HALT_NO_RESULT || w->halt == HALT_NO_DEVICES;
-    return (w->halt == HALT_FAILURES && w->config.failures_max > 0) ||
+    bool has_limit = w->config.failures_max > 0 || w->config.failures_percent > 0;
+    return (w->halt == HALT_FAILURES && has_limit) ||
            (starts_failed && (has_killers || w->config.start_limit_ms > 0));
 }
 

@@ -157,6 +157,7 @@ struct world {
     uint32_t n_loading;
     uint64_t next_start_ms; /* by config.stagger_ms */
     bool is_over, is_complete, is_halted, was_killed;
+    bool input_is_final, must_halt; /* must_halt: in this step, for --max-failures */
     enum feed_halt halt;
 
     struct feed_event *journal; /* all that this session's feeder was told */

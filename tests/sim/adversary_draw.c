@@ -61,6 +61,7 @@ enum {
     HOSTS_SALT = 0x4873,
     HOSTS_MAX = 3,
     FROST_SALT = 0x4672,
+    PERCENT_SALT = 0x5063,
     FROST_ONE_IN = 5, /* worlds */
     GUESTS_MAX = 3,   /* arrivals in a session */
     STAGGER_MAX_MS = 2000
@@ -83,6 +84,8 @@ static void config_draw(struct world *w)
     w->config.seed = w->seed;
     /* Not drawn from the stream: worlds without it stay what they were. */
     uint64_t stagger = mix64(w->seed ^ STAGGER_SALT);
+    uint64_t percent = mix64(w->seed ^ PERCENT_SALT);
+    w->config.failures_percent = percent % 8 == 0 ? 1 + (uint32_t)(percent / 8 % 30) : 0;
     w->config.stagger_ms = stagger % 5 == 0 ? 1 + stagger / 5 % STAGGER_MAX_MS : 0;
 }
 
@@ -356,6 +359,7 @@ void session_draw(struct world *w, bool is_last)
     w->session_steps = w->writes = w->n_journal = 0;
     w->known = w->frontier = w->n_loading = 0;
     w->next_start_ms = 0;
+    w->input_is_final = w->must_halt = false;
     w->is_over = w->is_complete = w->is_halted = w->was_killed = w->disk_is_full = false;
     w->halt = HALT_NONE;
     w->kill_at = w->disk_full_at = UINT64_MAX;

@@ -32,6 +32,10 @@ SIMULATORS = {
 
 # what it breaks: (file of src/core, text, replacement)
 FEED = {
+    "a share of failures is judged by what was tried alone": (
+        "feed_items.c", "all * 100 > f->window.known * percent", "all * 100 > f->window.known * 100"),
+    "a share of failures ends the run an item too soon": (
+        "feed_items.c", "all * 100 > f->window.known * percent", "(all + 1) * 100 > f->window.known * percent"),
     "a late copy is committed as well": (
         "feed_worker.c", "emit(f, ACT_DROP, worker, item, 1, 0);", "emit(f, ACT_COMMIT, worker, item, 1, 0);"),
     "an item that waits for its retry wakes nobody": (

@@ -99,6 +99,8 @@ static bool is_on_any(const struct world *w, uint32_t worker, const bool *device
  */
 void oracle_step_over(struct world *w)
 {
+    if (w->must_halt)
+        unsafe(w, "it goes on, though more items were set aside than --max-failures allows");
     for (uint32_t worker = 0; worker < w->n_workers && !w->is_over; worker++)
         if (w->actors[worker].may_get && is_on_any(w, worker, w->device_is_lost))
             unsafe(w, "worker %u goes on, though a device of its set is lost", worker);
@@ -213,11 +215,25 @@ void oracle_event(struct world *w, const struct feed_event *ev)
     }
     loss_note(w, ev);
     drain_note(w, ev);
+    w->input_is_final |= ev->kind == EV_INPUT && ev->flag;
     if (ev->kind == EV_INPUT)
         w->known = MAX(w->known, ev->count);
 }
 
 /* ---- what it answers with ---- */
+
+/* Have more items been set aside than --max-failures allows, so that no other can be wanted? `has_rate`: it may be so. */
+static bool is_over_limit(const struct world *w, bool *has_rate)
+{
+    uint64_t n_aside = 0, n_settled = 0, percent = w->config.failures_percent;
+    for (uint64_t i = 0; i < w->n_items; i++) {
+        n_aside += w->items[i].outcome == 2;
+        n_settled += w->items[i].outcome != 0;
+    }
+    *has_rate = percent > 0 && n_settled >= 100;
+    return (w->config.failures_max > 0 && n_aside >= w->config.failures_max) ||
+           (percent > 0 && w->input_is_final && n_aside * 100 > w->known * percent);
+}
 
 static void check_send(struct world *w, const struct feed_action *action)
 {
@@ -325,7 +341,9 @@ static void check_return(struct world *w, uint32_t set)
 
 static void check_halt(struct world *w, enum feed_halt why)
 {
-    bool is_for_lack = why == HALT_NO_DEVICES || why == HALT_DRAINED;
+    bool is_for_lack = why == HALT_NO_DEVICES || why == HALT_DRAINED, has_rate;
+    if (why == HALT_FAILURES && !is_over_limit(w, &has_rate) && !has_rate)
+        unsafe(w, "given up for failures, and there are not so many");
     for (uint32_t set = 0; set < w->n_devices && is_for_lack; set++)
         if (w->set_is_awaited[set] && w->set_is_lost[set])
             unsafe(w, "given up for lack of devices, and set %u may be back with its host", set);
@@ -374,6 +392,8 @@ static void check_aside(struct world *w, const struct feed_action *action)
         unsafe(w, "item %lu was set aside after %lu failures", action->item, action->count);
     for (uint32_t worker = 0; worker < WORKERS_MAX; worker++)
         held_drop(w, worker, action->item);
+    bool has_rate;
+    w->must_halt = !w->is_halted && !w->is_complete && is_over_limit(w, &has_rate);
 }
 
 void oracle_action(struct world *w, const struct feed_action *action)
@@ -425,6 +445,7 @@ void oracle_action(struct world *w, const struct feed_action *action)
                 unsafe(w, "complete, and item %lu is open", i);
         break;
     case ACT_HALT:
+        w->must_halt = false;
         check_halt(w, action->detail);
         break;
     case ACT_VACATED:

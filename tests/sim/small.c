@@ -284,7 +284,7 @@ static void schedule_begin(struct small *s, uint32_t faults, uint32_t guests)
     w->steps = w->known = w->frontier = w->n_loading = 0;
     w->next_start_ms = 0;
     w->now_ms = 1000;
-    w->is_over = w->is_complete = w->is_halted = false;
+    w->is_over = w->is_complete = w->is_halted = w->input_is_final = w->must_halt = false;
     w->feed = feed_new(&w->config);
 }
 

@@ -69,6 +69,34 @@ static void a_worker_that_can_never_be_read_ends_the_run(void **state)
     scene_close(&scene);
 }
 
+/* A device on which workers have given results is not benched for its items. */
+static void items_that_cannot_be_read_do_not_bench_a_device_that_works(void **state)
+{
+    bool has_item = *state != NULL;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .retries = 2, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 20, .flag = true);
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_COMMITTED, .item = 0, .count = 1);
+    for (int life = 0; life < 3 * 19; life++) {
+        channel_up(&scene, 0, 1);
+        const char *sent = strstr(buf_text(&scene.said), "SEND w0 ");
+        assert_non_null(sent);
+        uint64_t item = strtoull(sent + strlen("SEND w0 "), NULL, 10);
+        TELL(&scene, .kind = EV_STRAY, .item = item, .flag = has_item);
+        buf_reset(&scene.said);
+        exit_and_return(&scene, GONE_ENDED);
+        assert_null(strstr(buf_text(&scene.said), "BENCH"));
+        assert_null(strstr(buf_text(&scene.said), "HALT"));
+    }
+    struct feed_counts counts;
+    feed_counts(scene.feed, &counts);
+    assert_int_equal(counts.aside, 19);
+    scene_close(&scene);
+}
+
 static void what_cannot_be_read_before_the_first_item_is_a_failure_to_start(void **state)
 {
     (void)state;
@@ -163,10 +191,14 @@ static void a_failure_of_an_item_far_away_is_noted_at_most(void **state)
 
 int main(void)
 {
+    bool has_item = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_that_cannot_be_read_makes_suspects_of_what_is_in_hand),
         cmocka_unit_test(the_first_item_of_one_device_may_be_the_one_that_cannot_be_read),
         cmocka_unit_test(a_worker_that_can_never_be_read_ends_the_run),
+        cmocka_unit_test(items_that_cannot_be_read_do_not_bench_a_device_that_works),
+        cmocka_unit_test_prestate(items_that_cannot_be_read_do_not_bench_a_device_that_works,
+                                  &has_item),
         cmocka_unit_test(what_cannot_be_read_before_the_first_item_is_a_failure_to_start),
         cmocka_unit_test(an_item_that_is_known_to_be_to_blame_is_charged_alone),
         cmocka_unit_test(a_filters_line_without_an_end_charges_its_item_and_mismatches_nothing),

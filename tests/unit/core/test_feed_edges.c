@@ -128,6 +128,38 @@ static void a_share_of_failures_ends_the_run_only_when_it_is_exceeded(void **sta
     assert_true(is_halted_by(11));
 }
 
+/* Items fail one after the other; how many failed before the run was given up. */
+static uint64_t failures_until_halt(const struct feed_config *config, uint64_t n_items,
+                                    bool is_final)
+{
+    struct scene scene;
+    uint64_t n_failed = 0;
+    scene_open(&scene, config);
+    TELL(&scene, .kind = EV_INPUT, .count = n_items, .flag = is_final);
+    channel_up(&scene, 0, n_items);
+    for (; n_failed < n_items && !strstr(buf_text(&scene.said), "HALT"); n_failed++) {
+        TELL(&scene, .kind = EV_FAIL, .item = n_failed);
+        TELL(&scene, .kind = EV_COMMITTED, .item = n_failed, .count = 1);
+    }
+    scene_close(&scene);
+    return n_failed;
+}
+
+static void a_share_of_all_items_ends_the_run_as_soon_as_it_is_certain(void **state)
+{
+    (void)state;
+    struct feed_config config = {
+        .n_workers = 1, .n_devices = 1, .no_reissue = true, .failures_percent = 10};
+    assert_int_equal(failures_until_halt(&config, 40, true), 5);
+    assert_int_equal(failures_until_halt(&config, 5, true), 1);
+    assert_int_equal(failures_until_halt(&config, 40, false), 40);
+    assert_int_equal(failures_until_halt(&config, 400, false), 100); /* by the rate */
+    config.failed_before = 3;
+    config.done = &(struct item_interval){.first = 37, .count = 3};
+    config.n_done = 1;
+    assert_int_equal(failures_until_halt(&config, 40, true), 2);
+}
+
 /* A thousand unfit items behind n_results results, `more` items in hand besides. */
 static bool is_unfit(const struct feed_config *config, uint64_t n_results, uint64_t more)
 {
@@ -298,6 +330,7 @@ int main(void)
         cmocka_unit_test(what_is_said_of_unknown_items_is_noted_at_most),
         cmocka_unit_test(a_third_mismatch_after_the_end_halts_nothing),
         cmocka_unit_test(a_share_of_failures_ends_the_run_only_when_it_is_exceeded),
+        cmocka_unit_test(a_share_of_all_items_ends_the_run_as_soon_as_it_is_certain),
         cmocka_unit_test(nothing_but_unfit_records_ends_the_run),
         cmocka_unit_test(a_worker_may_speak_before_its_start_is_told),
         cmocka_unit_test(the_last_device_may_be_lost_when_all_is_done),

@@ -55,6 +55,8 @@ static void each_format_gives_its_items(void **state)
         {"a.txt", STR("one\r\ntwo\r\n"), false, 2, "one\ntwo\n"},
         {"a.txt", STR("o\rne\r\r\n\r\n"), false, 2, "o\rne\r\n\n"},
         {"a.txt", STR("end\r"), false, 1, "end\r\n"},
+        {"a.txt", STR("o\rne\r\r\n\r\nend\r"), true, 3, "o\rne\r\r\n\r\nend\r\n"},
+        {"a.jsonl", STR("1\r\n2\r\n"), true, 2, "1\n2\n"},
         {"a.txt", STR(""), false, 0, ""},
         {"a.txt", STR("\n"), false, 1, "\n"},
         {"a.txt", STR("\xef\xbb\xbfone\n"), false, 1, "one\n"},
