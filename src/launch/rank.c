@@ -34,8 +34,6 @@ static const char *interpreter_find(void)
     return NULL;
 }
 
-/* As safe_substitute() of Python's string.Template, by which torchrun fills its arguments in. */
-
 /* The macro that begins at a `$`, and how long it is; NULL: it is none. */
 static const struct macro *macro_find(const char *at, const struct macro *macros, size_t n_macros,
                                       size_t *len)
@@ -53,6 +51,7 @@ static const struct macro *macro_find(const char *at, const struct macro *macros
     return NULL;
 }
 
+/* As safe_substitute() of Python's string.Template, by which torchrun fills its arguments in. */
 char *macros_fill(const char *text, const struct macro *macros, size_t n_macros)
 {
     cleanup_buf struct buf out = BUF_INIT;
