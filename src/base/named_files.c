@@ -40,6 +40,15 @@ bool path_is_within(const char *path, const char *folder)
     return strncmp(x, y, len) == 0 && (x[len] == '\0' || x[len] == '/' || y[len - 1] == '/');
 }
 
+static int same_fail(const struct named_file *one, const struct named_file *other, struct err *err)
+{
+    if (strcmp(one->name, other->name) == 0)
+        return fail(err, ERR_USAGE, "%s: two of %s are the same file; name another one",
+                    other->path, one->name);
+    return fail(err, ERR_USAGE, "%s: %s and %s are the same file; name another one", other->path,
+                one->name, other->name);
+}
+
 int named_files_check(const struct named_file *files, size_t n, struct err *err)
 {
     for (size_t i = 0; i < n; i++) {
@@ -49,8 +58,7 @@ int named_files_check(const struct named_file *files, size_t n, struct err *err)
         for (size_t k = 0; k < n; k++)
             if (k != i && files[k].path && (k < i || !files[k].is_written) &&
                 !output_is_direct(files[k].path) && path_is_same(written->path, files[k].path))
-                return fail(err, ERR_USAGE, "%s: %s and %s are the same file; name another one",
-                            written->path, files[k].name, written->name);
+                return same_fail(&files[k], written, err);
     }
     return 0;
 }

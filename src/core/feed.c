@@ -155,6 +155,8 @@ static void on_input(struct feed *f, const struct feed_event *ev)
 {
     f->window.known = MAX(f->window.known, ev->count);
     f->window.input_is_final = f->window.input_is_final || ev->flag;
+    if (f->counts.failed_items > 0) /* in this session: those of earlier ones were judged then */
+        failures_judge(f);
 }
 
 static void on_started(struct feed *f, const struct feed_event *ev)

@@ -203,10 +203,12 @@ static bool has_babbled(const struct feed_worker *w)
  * item's fault where workers have given results; where they have given none, it is the command's as likely.
  */
 static bool is_devices_death(const struct feed *f, const struct feed_worker *w, bool babbled,
-                             bool was_suspect_work)
+                             bool had_items, bool was_suspect_work)
 {
     bool is_blamed = w->ended_for == CAUSE_PROTOCOL && w->blame != UINT64_MAX;
-    return babbled || is_blamed ? f->devices[w->device].results == 0 : !was_suspect_work;
+    if (babbled || is_blamed)
+        return !had_items || f->devices[w->device].results == 0;
+    return !was_suspect_work;
 }
 
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
@@ -218,7 +220,7 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     if (w->ended_for != CAUSE_NONE && death != GONE_DEVICE_LOST)
         death = babbled ? GONE_CRASH : GONE_ENDED;
     bool was_suspect_work = w->group != NONE;
-    bool gave_nothing = w->answered_in_life == 0;
+    bool gave_nothing = w->answered_in_life == 0, had_items = w->items.in_flight > 0;
     bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->items.in_flight == 0;
     /* This is bounded by how often the limit can be halved. */
     bool shrank = death == GONE_OOM && w->has_shrunk;
@@ -243,8 +245,8 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         f->suspects.quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
         device_lost(f, w->device, w->time.started_ms);
-    w->deaths_in_row +=
-        gave_nothing && !is_normal && !shrank && is_devices_death(f, w, babbled, was_suspect_work);
+    w->deaths_in_row += gave_nothing && !is_normal && !shrank &&
+                        is_devices_death(f, w, babbled, had_items, was_suspect_work);
     bool is_drained =
         f->devices[w->device].is_drained; /* then it tells nothing about other devices */
     if (start_failure && !is_drained && !f->end.is_complete && !f->end.is_stopping)

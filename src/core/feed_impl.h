@@ -366,6 +366,8 @@ void item_charge(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause
 /* One of two copies failed. The item is not copied again, since two workers could pass an item that always fails
  * to each other without end. */
 void item_copy_failed(struct feed *f, uint64_t item, bool retry);
+/* Ends the run if more items were set aside than may be. */
+void failures_judge(struct feed *f);
 void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);
 void items_committed(struct feed *f, uint64_t first, uint64_t count);
 /* Its items wait again, and none is charged; an item of which another copy is left does not wait. */

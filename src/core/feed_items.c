@@ -254,6 +254,14 @@ static bool is_share_exceeded(const struct feed *f)
     return percent > 0 && (is_of_all || (seen >= RATE_LEAST && here * 100 > seen * percent));
 }
 
+void failures_judge(struct feed *f)
+{
+    uint64_t failed_items = f->counts.failed_items + f->config.failed_before;
+    bool is_over = f->config.failures_max > 0 && failed_items >= f->config.failures_max;
+    if (is_over || is_share_exceeded(f))
+        halt(f, HALT_FAILURES);
+}
+
 void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause)
 {
     struct slot *slot = slot_of(f, item);
@@ -262,11 +270,7 @@ void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_ca
     f->counts.failed_items++;
     f->counts.committing++;
     emit(f, ACT_SET_ASIDE, worker, item, slot->failures, cause);
-    uint64_t failed_items = f->counts.failed_items + f->config.failed_before;
-    if (f->config.failures_max > 0 && failed_items >= f->config.failures_max)
-        halt(f, HALT_FAILURES);
-    if (is_share_exceeded(f))
-        halt(f, HALT_FAILURES);
+    failures_judge(f);
 }
 
 /* Precondition: the slot is WAITING. */

@@ -178,8 +178,11 @@ static int outputs_differ(const struct map_request *r, struct err *err)
 static bool is_failed_list(const char *path)
 {
     char first[8];
+    struct stat st;
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t got = fd < 0 ? 0 : read(fd, first, sizeof(first));
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    ssize_t got = read(fd, first, sizeof(first));
     return got == 0 || (got == sizeof(first) && memcmp(first, "{\"item\":", sizeof(first)) == 0);
 }
 

@@ -8,14 +8,34 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/talk.h"
 #include "core/verdict.h"
 #include "shell/shell_impl.h"
 
+enum {
+    SAME_SIGNAL_MS =
+        200 /* one that comes again so soon is the same: a front hands it on, and the group has it */
+};
+
+/* A command of --on-finish that runs. */
+struct hook {
+    pid_t pid;
+    /* Without a terminal it has a process group of its own, to which the signals are handed on that end muster. In
+     * another group than this one it could not use the terminal, whose signals it gets in any case. */
+    bool has_group;
+};
+
+static bool has_terminal(void)
+{
+    cleanup_fd int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    return fd >= 0;
+}
+
 /* Signals that this process ignores must not be ignored by another program: its pipes would not end with
- * their readers. It has a process group of its own, to which the signals are handed on that end muster. */
-static void attributes_set(posix_spawnattr_t *attributes, const sigset_t *mask)
+ * their readers. */
+static void attributes_set(posix_spawnattr_t *attributes, bool has_group, const sigset_t *mask)
 {
     sigset_t ignored;
     sigemptyset(&ignored);
@@ -27,40 +47,59 @@ static void attributes_set(posix_spawnattr_t *attributes, const sigset_t *mask)
     posix_spawnattr_setsigdefault(attributes, &ignored);
     posix_spawnattr_setsigmask(attributes, &theirs);
     posix_spawnattr_setpgroup(attributes, 0);
-    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
-                                             POSIX_SPAWN_SETPGROUP);
+    int group = has_group ? POSIX_SPAWN_SETPGROUP : 0;
+    posix_spawnattr_setflags(attributes,
+                             (short)(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | group));
 }
 
 /* Starts the command with this file as its standard input. Returns an errno. */
-static int hook_start(const char *command, int input_fd, const sigset_t *mask, pid_t *pid)
+static int hook_start(const char *command, int input_fd, const sigset_t *mask, struct hook *hook)
 {
     const char *argv[] = {"sh", "-c", command, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, input_fd, STDIN_FILENO);
-    attributes_set(&attributes, mask);
-    int rc =
-        posix_spawn(pid, "/bin/sh", &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
+    hook->has_group = !has_terminal();
+    attributes_set(&attributes, hook->has_group, mask);
+    int rc = posix_spawn(&hook->pid, "/bin/sh", &actions, &attributes,
+                         (char *const *)(uintptr_t)argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return rc;
 }
 
 /* The first signal is handed on, and what comes after it kills the command. Returns the wait status. */
-static int hook_await(pid_t pid, const sigset_t *heard)
+static int hook_await(const struct hook *hook, const sigset_t *heard)
 {
     int status = 0;
-    bool was_told = false;
+    uint64_t told_ms = 0; /* 0: not yet */
     for (;;) {
-        pid_t got = waitpid(pid, &status, WNOHANG);
-        if (got == pid || (got < 0 && errno != EINTR))
+        siginfo_t info;
+        pid_t got = waitpid(hook->pid, &status, WNOHANG);
+        if (got == hook->pid || (got < 0 && errno != EINTR))
             return status;
-        int number = sigwaitinfo(heard, NULL);
-        if (number <= 0 || number == SIGCHLD)
+        int number = sigwaitinfo(heard, &info);
+        bool is_of_terminal = info.si_code > 0 && !hook->has_group;
+        if (number <= 0 || number == SIGCHLD || is_of_terminal ||
+            (told_ms > 0 && clock_now_ms() < told_ms + SAME_SIGNAL_MS))
             continue;
-        killpg(pid, was_told ? SIGKILL : number); /* not waited for yet, so the group is its own */
-        was_told = true;
+        /* It is not waited for yet, so the pid is its own. */
+        kill(hook->has_group ? -hook->pid : hook->pid, told_ms > 0 ? SIGKILL : number);
+        told_ms = clock_now_ms();
+    }
+}
+
+/* What ends muster; what it ignores, as under nohup, ends nothing. */
+static void heard_set(sigset_t *heard)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    sigemptyset(heard);
+    sigaddset(heard, SIGCHLD);
+    for (size_t i = 0; i < countof(ends); i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(heard, ends[i]);
     }
 }
 
@@ -90,20 +129,16 @@ static void hook_run(const char *command, struct str input)
     cleanup_fd int input_fd = -1;
     sigset_t heard, before;
     struct err err = {0};
-    pid_t pid;
+    struct hook hook;
     if (input_open(input, &input_fd, &err) != 0) {
         talk("--on-finish: %s", err.text);
         return;
     }
-    sigemptyset(&heard);
-    sigaddset(&heard, SIGINT);
-    sigaddset(&heard, SIGTERM);
-    sigaddset(&heard, SIGHUP);
-    sigaddset(&heard, SIGCHLD);
+    heard_set(&heard);
     sigprocmask(SIG_BLOCK, &heard, &before);
-    int rc = hook_start(command, input_fd, &before, &pid);
+    int rc = hook_start(command, input_fd, &before, &hook);
     if (rc == 0)
-        end_say(hook_await(pid, &heard));
+        end_say(hook_await(&hook, &heard));
     else
         talk("--on-finish: %s", errno_text(rc));
     sigprocmask(SIG_SETMASK, &before, NULL);

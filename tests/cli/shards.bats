@@ -843,13 +843,13 @@ refused() {
         refused "--also is for shard commands" in.txt --also 'x*=y' -o o.txt -- cat
         refused "--also 'x{shard}' does not say where its files go; write GLOB=FILE" --items 4 --also 'x{shard}' -o o.txt $run
         refused "--also 'x{shard}=-': standard output (-) is not possible here; name a file" --items 4 --also 'x{shard}=-' -o o.txt $run
-    refused "two outputs are called y/" --items 4 --also 'x{shard}=y' --also 'z{shard}=y/' -o o.txt $run
+    refused "y/: two of --also are the same file" --items 4 --also 'x{shard}=y' --also 'z{shard}=y/' -o o.txt $run
         refused "o.jsonl.gz: the output is not packed; name it without .gz" in.txt -o o.jsonl.gz -- cat
         refused "y.json.zst: the output is not packed" --items 4 --also 'x{shard}=y.json.zst' -o o.txt $run
         refused "o_{shard}.txt: all shards become this one file, so {run} alone can stand in its name" --items 4 -o 'o_{shard}.txt' $run
         refused "--run-dir names another; say the output's name as well" --items 4 --run-dir d -o 'o_{run}.txt' $run
         refused "--also: .png files cannot be joined into one; GLOB=FOLDER/" --items 4 --also 'x{shard}.png=y.png' -o o.txt $run
-        refused "two outputs are called o.txt" --items 4 --also 'x{shard}=o.txt' -o o.txt $run
+        refused "o.txt: -o and --also are the same file" --items 4 --also 'x{shard}=o.txt' -o o.txt $run
         refused "--also: unknown placeholder {sufix} (did you mean {suffix}?" --items 4 --also 'x{sufix}=y.txt' -o o.txt $run
         refused "the output in.txt exists; --force replaces it" --items 4 --also 'x{shard}=in.txt' -o o.txt $run
         refused "the input in.txt is the output as well" in.txt -f --also 'x{shard}=in.txt' -o o.txt $run

@@ -52,6 +52,26 @@ static void the_first_item_of_one_device_may_be_the_one_that_cannot_be_read(void
     scene_close(&scene);
 }
 
+static void a_worker_that_gives_up_without_items_is_no_fault_of_items(void **state)
+{
+    (void)state;
+    struct scene scene;
+    int lives = 0;
+    scene_open(&scene, &(struct feed_config){
+                           .n_workers = 1, .n_devices = 1, .retries = 2, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 9, .flag = true);
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    exit_and_return(&scene, GONE_CRASH);
+    for (; lives < 20 && !strstr(buf_text(&scene.said), "HALT"); lives++) {
+        channel_up(&scene, 0, 0); /* it says that it loads, and then that it cannot */
+        TELL(&scene, .kind = EV_STRAY);
+        exit_and_return(&scene, GONE_ENDED);
+    }
+    assert_in_range(lives, 2, 10);
+    scene_close(&scene);
+}
+
 static void a_worker_that_can_never_be_read_ends_the_run(void **state)
 {
     (void)state;
@@ -195,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_that_cannot_be_read_makes_suspects_of_what_is_in_hand),
         cmocka_unit_test(the_first_item_of_one_device_may_be_the_one_that_cannot_be_read),
+        cmocka_unit_test(a_worker_that_gives_up_without_items_is_no_fault_of_items),
         cmocka_unit_test(a_worker_that_can_never_be_read_ends_the_run),
         cmocka_unit_test(items_that_cannot_be_read_do_not_bench_a_device_that_works),
         cmocka_unit_test_prestate(items_that_cannot_be_read_do_not_bench_a_device_that_works,
