@@ -170,8 +170,8 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct feed_worker *w = &f->workers[worker];
     if (w->mode != MODE_FILTER) {
-        if (w->items.provisional >
-            0) /* of a fixed batch, which is then computed as a whole again */
+        /* Of a fixed batch, which is then computed as a whole again. */
+        if (w->items.provisional > 0)
             provisional_doubt(f, worker);
         return;
     }

@@ -33,13 +33,6 @@ void map_request_defaults(void *request)
     r->run.log_level = LOG_INFO;
 }
 
-static bool is_one_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
-
 /* Files that are written beside the output, and what they are. */
 static const struct {
     const char *suffix, *what;
@@ -55,7 +48,7 @@ static int input_check(const char *input, const char *out_path, struct err *err)
     cleanup_free char *base = output_base_new(out_path);
     for (size_t i = 0; i < countof(replaced); i++) {
         cleanup_free char *path = xasprintf("%s%s", base, replaced[i].suffix);
-        if (is_one_file(input, path))
+        if (!output_is_direct(path) && path_is_same(input, path))
             return fail(err, ERR_USAGE,
                         "the input %s is %s (-o %s); rename it, or name another output", input,
                         replaced[i].what, out_path);
@@ -66,9 +59,7 @@ static int input_check(const char *input, const char *out_path, struct err *err)
 static bool folder_holds(const char *folder, const char *path)
 {
     cleanup_free char *parent = path_dirname(path);
-    struct stat x, y;
-    return stat(folder, &x) == 0 && stat(parent, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    return path_exists(folder) && path_is_same(folder, parent);
 }
 
 /* Refuses an input in a folder for shards' files, whose names are not known yet. */
@@ -99,7 +90,7 @@ static int input_check_run_dir(const char *input, const char *run_dir, struct er
 {
     for (size_t i = 0; i < countof(run_files); i++) {
         cleanup_free char *path = path_join(run_dir, run_files[i]);
-        if (is_one_file(input, path))
+        if (path_is_same(input, path))
             return fail(err, ERR_USAGE,
                         "the input %s is where the run writes its own %s; name another --run-dir",
                         input, run_files[i]);

@@ -28,8 +28,7 @@ void shell_stop(struct shell *shell, bool now)
 
 void shell_abort(struct shell *shell, const struct err *why)
 {
-    if (shell->end.err.code == 0)
-        shell->end.err = *why;
+    shell_end_by_error(shell, why);
     log_keep(shell->log, LOG_ERROR, shell->verb->name, "%s",
              why->text); /* printed with the summary */
     shell_stop(shell, true);
