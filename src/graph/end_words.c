@@ -2,7 +2,7 @@
 #include "graph/end_words.h"
 
 enum {
-    LINE_SHOWN = 160 /* bytes */
+    LINE_SHOWN = 512 /* bytes: a sentence of muster's own may end with the path of a run */
 };
 
 /* What matters among the lines of one of muster's own verbs; empty: there is none. */

@@ -138,6 +138,11 @@ static int unknown_fail(const struct ended *ended, const char *pattern, struct e
 
 /* ---- an order ---- */
 
+static bool is_changed(const struct ended *ended, size_t i)
+{
+    return ended->jobs[i].state != ended->jobs[i].before;
+}
+
 static bool is_meant(const struct ended *ended, size_t i, size_t exact, const char *pattern)
 {
     struct str name = name_index_get(&ended->names, i);
@@ -151,10 +156,12 @@ static int order_do(struct ended *ended, const struct ended_order *order, const 
                     struct err *err)
 {
     size_t exact = name_index_find(&ended->names, str_of(pattern)), n_meant = 0, n_done = 0;
+    size_t n_before = 0; /* by another word of this order */
     for (size_t i = 0; i < ended->names.len; i++) {
         struct ended_job *job = &ended->jobs[i];
         bool is_one = is_meant(ended, i, exact, pattern);
         n_meant += is_one;
+        n_before += is_one && is_changed(ended, i) && job->state == order->to;
         if (!is_one || !(order->from & BIT(job->state)))
             continue;
         n_done++;
@@ -162,6 +169,8 @@ static int order_do(struct ended *ended, const struct ended_order *order, const 
     }
     if (n_meant == 0)
         return unknown_fail(ended, pattern, err);
+    if (n_done == 0 && n_before > 0)
+        return 0;
     if (n_done == 0)
         return fail(err, ERR_UNAVAILABLE, "%s: %s %s", pattern, n_meant == 1 ? "it is" : "all are",
                     order->undone);
@@ -188,11 +197,6 @@ static void row_free(struct job_row *row)
                                  row->inputs, row->end,        row->log};
     for (size_t i = 0; i < countof(texts); i++)
         free((void *)(uintptr_t)texts[i]);
-}
-
-static bool is_changed(const struct ended *ended, size_t i)
-{
-    return ended->jobs[i].state != ended->jobs[i].before;
 }
 
 /* rows: [names.len], of which those of changed jobs are filled. */

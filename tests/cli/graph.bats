@@ -505,7 +505,7 @@ END
     run "$MUSTER" retry two
     ended_with 69
     says "two: it is neither failed nor cancelled"
-    run "$MUSTER" release 'tw*'
+    run "$MUSTER" release 'tw*' two
     ended_with 0
     says "1 job released, when the run goes on"
     run "$MUSTER" cancel three
