@@ -13,11 +13,11 @@
 #include "shell/shell_impl.h"
 #include "store/runs.h"
 
-static int run_folder_refused(struct err *err)
+static int run_folder_refused(const struct folder_wish *wish, struct err *err)
 {
     struct err inner = *err;
-    return fail(err, ERR_USAGE, "the run's folder: %s; --runs-dir DIR names another place",
-                inner.text);
+    return fail(err, ERR_USAGE, "the run's folder: %s; --%s DIR names another place", inner.text,
+                wish->run_dir ? "run-dir" : "runs-dir");
 }
 
 /* The nearest existing folder: folders made below it are removed if the run cannot begin. */
@@ -60,7 +60,7 @@ int shell_folder_take(struct shell *shell, const struct folder_wish *r, struct e
     if (rc == 0)
         shell_run_id_set(shell, path_basename(shell->run_dir));
     else if (err->sys == EACCES || err->sys == EROFS || err->sys == ENOTDIR)
-        rc = run_folder_refused(err);
+        rc = run_folder_refused(r, err);
     return rc;
 }
 
