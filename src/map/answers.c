@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/xalloc.h"
 #include "map/lines.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 
 void answers_note(struct worker *worker, struct answered_items items)
 {

@@ -4,7 +4,7 @@
  * bounded, and the workers wait in write(2), as for any reader that is slower than they are. muster
  * causes their silence then, so the feeder's clock, on which their time limits run, stands still.
  */
-#include "map/session.h"
+#include "map/session_impl.h"
 
 void session_backpressure(struct session *s, bool is_held)
 {

@@ -3,7 +3,7 @@
  * Channel workers: newline-delimited JSON. Only the envelope is parsed; the bytes of the payload
  * are not changed. The protocol is described in muster-worker(7).
  */
-#include "map/session.h"
+#include "map/session_impl.h"
 
 #include <stdarg.h>
 

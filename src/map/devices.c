@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/xalloc.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "shell/hosts.h"
 
 /* An item that is slower than all but so many may be cut short by the end of its host's time. */

@@ -3,7 +3,7 @@
 #include "base/fs.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/summary.h"
 #include "map/work.h"
 #include "store/manifest.h"

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
+#include "map/session_impl.h"
 #include "map/work.h"
 #include "node/environment.h"
 

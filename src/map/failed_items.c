@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/work.h"
 #include "store/store.h"
 

@@ -2,7 +2,7 @@
  *
  * Answers are bytes in the worker's part. Their places are known for ranges of items, not for single lines.
  */
-#include "map/session.h"
+#include "map/session_impl.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -350,8 +350,7 @@ static bool line_take(struct worker *worker, struct str line)
         return false;
     worker_first_result(worker);
     worker_answered(worker, 1);
-    s->step.result = str_trim(line);
-    session_event(s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = item});
+    worker_result(worker, item, str_trim(line), STR(""));
     return true;
 }
 

@@ -17,7 +17,7 @@
 #include "map/output_identity.h"
 #include "map/outputs.h"
 #include "map/rows.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/summary.h"
 #include "map/work.h"
 

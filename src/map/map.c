@@ -13,7 +13,7 @@
 #include "map/environment.h"
 #include "map/output_identity.h"
 #include "map/outputs.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/work.h"
 #include "proc/front.h"
 #include "shell/claim.h"

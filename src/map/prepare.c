@@ -17,7 +17,7 @@
 #include "base/xalloc.h"
 #include "map/inputs.h"
 #include "map/outputs.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/summary.h"
 #include "map/work.h"
 #include "shell/hosts.h"

@@ -10,7 +10,7 @@
 #include "base/this_host.h"
 #include "base/xalloc.h"
 #include "map/progress.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/work.h"
 #include "shell/hosts.h"
 #include "store/status.h"

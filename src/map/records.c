@@ -10,7 +10,7 @@
 #include "base/shell.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/summary.h"
 #include "map/work.h"
 

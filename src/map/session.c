@@ -2,7 +2,7 @@
  *
  * Facts become events for the feeder; its actions are carried out.
  */
-#include "map/session.h"
+#include "map/session_impl.h"
 
 #include <errno.h>
 
@@ -15,11 +15,6 @@
 #include "map/work.h"
 #include "proc/guard.h"
 #include "shell/hosts.h"
-
-struct worker *worker_at(struct session *s, uint32_t seat)
-{
-    return seat < s->n_seats ? s->seats[seat].worker : NULL;
-}
 
 /* ---- actions ---- */
 
@@ -51,7 +46,12 @@ void session_record(struct session *s, const char *kind, uint32_t seat, const ch
     buf_add_text(&json, "\"text\":");
     buf_add_json(&json, str_of(text));
     buf_add_char(&json, '}');
-    ledger_event(s->ledger, kind, buf_text(&json));
+    session_record_json(s, kind, buf_text(&json));
+}
+
+void session_record_json(struct session *s, const char *kind, const char *json)
+{
+    ledger_event(s->ledger, kind, json);
 }
 
 static void do_spawn(struct session *s, const struct feed_action *a)

@@ -9,6 +9,7 @@
 #include "base/parse.h"
 #include "base/talk.h"
 #include "map/progress.h"
+#include "map/session_impl.h"
 #include "map/work.h"
 #include "store/runs.h"
 #include "store/status.h"

@@ -2,7 +2,7 @@
  *
  * One worker process: its start, its logs, what goes to it and what comes from it.
  */
-#include "map/session.h"
+#include "map/session_impl.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -275,15 +275,22 @@ static int process_start(struct worker *worker, uint64_t batch, struct err *err)
     return rc;
 }
 
-struct worker *worker_new(struct session *s, uint32_t seat)
+struct worker *worker_new(struct session *s, uint32_t seat, void *work_data)
 {
     struct worker *worker = xcalloc(1, sizeof(*worker));
-    *worker = (struct worker){.session = s, .seat = seat};
+    *worker = (struct worker){
+        .session = s, .seat = seat, .work_data = work_data, .is_channel = work_data != NULL};
     worker->busy.started_us = clock_now_ns() / 1000;
     worker->last_output_ms = shell_now(s->shell);
     worker->started_wall_ms = clock_wall_ms();
     s->seats[seat].worker = worker;
     return worker;
+}
+
+void worker_attempt_begin(struct worker *worker)
+{
+    worker->number = worker->session->next_number++;
+    worker->busy.started_us = clock_now_ns() / 1000;
 }
 
 void worker_start_failed(struct worker *worker, int rc, const struct err *why)
@@ -336,9 +343,19 @@ void worker_start(struct worker *worker, uint64_t batch)
 
 void worker_spawn(struct session *s, uint32_t seat, uint64_t batch)
 {
-    struct worker *worker = worker_new(s, seat);
-    worker->number = s->next_number++;
+    struct worker *worker = worker_new(s, seat, NULL);
+    worker_attempt_begin(worker);
     worker_start(worker, batch);
+}
+
+void worker_result(struct worker *worker, uint64_t item, struct str result, struct str metrics)
+{
+    struct step_context *step = &worker->session->step;
+    if (metrics.len > 0)
+        (void)metrics_add(&step->metrics, metrics);
+    step->result = result;
+    session_event(worker->session,
+                  (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = item});
 }
 
 bool worker_part_ready(struct worker *worker)

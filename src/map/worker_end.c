@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/work.h"
 
 enum {
@@ -168,10 +168,19 @@ static struct str last_line(struct str tail)
     return (struct str){line, MIN(len, (size_t)160)};
 }
 
+void worker_died(struct worker *worker, const char *how)
+{
+    struct outcome *outcome = &worker->session->outcome;
+    snprintf(outcome->last_words, sizeof(outcome->last_words), "%.*s",
+             (int)sizeof(outcome->last_words) - 1, how);
+    session_record(worker->session, "died", worker->seat, outcome->last_words);
+}
+
 static void death_log(struct worker *worker, enum death death, const char *how, struct str tail)
 {
     struct session *s = worker->session;
     cleanup_buf struct buf work = BUF_INIT;
+    char words[END_TEXT_BYTES];
     s->request->work->worker->describe(worker, &work);
     if (death == DEATH_CLEAN && worker->busy.n_answered == 0)
         snprintf(s->outcome.last_words, sizeof(s->outcome.last_words),
@@ -183,9 +192,9 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
         return;
     }
     struct str line = last_line(tail);
-    snprintf(s->outcome.last_words, sizeof(s->outcome.last_words), "%.*s%s%.*s", 300, how,
-             line.len > 0 ? ": " : "", (int)line.len, line.at);
-    session_record(s, "died", worker->seat, s->outcome.last_words);
+    snprintf(words, sizeof(words), "%.300s%s%.*s", how, line.len > 0 ? ": " : "", (int)line.len,
+             line.at);
+    worker_died(worker, words);
     bool is_away = device_watch_seat_is_away(s->devices, worker->seat);
     log_add(shell_log(s->shell), is_away ? LOG_INFO : LOG_WARN, "worker", "%s died (%s)%s%s%.*s",
             worker_label(worker), how, buf_text(&work), line.len > 0 ? "; its last words: " : "",
@@ -262,7 +271,7 @@ void worker_over(struct worker *worker)
     hist_merge(&seat_state->item_times, &worker->busy.item_times);
     seat_state->items_done += worker->items_done;
     seat_state->worker = NULL;
-    worker->open_handles++; /* keeps the worker allocated while the streams close */
+    worker_handle_opened(worker); /* keeps the worker allocated while the streams close */
     resources_close(worker);
     uint32_t seat = worker->seat;
     uv_handle_t last = {.data = worker};

@@ -3,7 +3,7 @@
  * Silent workers: finds out whether a filter waits for more input before it flushes.
  */
 #include "base/clock.h"
-#include "map/session.h"
+#include "map/session_impl.h"
 #include "map/work.h"
 
 enum {

@@ -51,7 +51,7 @@ struct shard_worker {
 
 static inline struct shard_worker *shard_worker_of(const struct worker *worker)
 {
-    return worker->work_data;
+    return worker_work_data(worker);
 }
 
 /* ---- worker.c ---- */

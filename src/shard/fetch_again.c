@@ -88,9 +88,9 @@ static const struct node_files_handlers handlers = {.staged = on_staged,
 
 static const struct seat *seat_of_host(const struct session *s, const char *name)
 {
-    for (size_t h = 1; h < s->allocation.n_hosts; h++)
-        if (strcmp(s->allocation.hosts[h].name, name) == 0)
-            return &s->allocation.seats[s->allocation.hosts[h].first_seat];
+    for (size_t h = 1; h < session_allocation(s)->n_hosts; h++)
+        if (strcmp(session_allocation(s)->hosts[h].name, name) == 0)
+            return &session_allocation(s)->seats[session_allocation(s)->hosts[h].first_seat];
     return NULL;
 }
 
@@ -111,11 +111,11 @@ static int files_bring(struct again *again, struct err *err)
                                           .needs_cwd = shards_have_relative(shards_of(s)),
                                           .handlers = &handlers,
                                           .context = again};
-    rc = node_stage(shell_node(s->shell), &request, &again->files, err);
-    while (rc == 0 && !again->is_over && !shell_is_to_end(s->shell)) {
-        node_flush(shell_node(s->shell));
-        shell_turn(s->shell);
-        node_look(shell_node(s->shell));
+    rc = node_stage(shell_node(session_shell(s)), &request, &again->files, err);
+    while (rc == 0 && !again->is_over && !shell_is_to_end(session_shell(s))) {
+        node_flush(shell_node(session_shell(s)));
+        shell_turn(session_shell(s));
+        node_look(shell_node(session_shell(s)));
     }
     node_unstage(again->files);
     if (rc == 0 && !again->is_over)

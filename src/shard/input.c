@@ -60,7 +60,7 @@ int shard_input_write(struct session *s, uint64_t shard, const char *path, struc
     if (fd < 0)
         return fail_errno(err, "create %s", path);
     uv_mutex_lock(&shards->source_lock);
-    rc = records_write(s->source, shard_share(shards, shard), fd, path, err);
+    rc = records_write(session_source(s), shard_share(shards, shard), fd, path, err);
     uv_mutex_unlock(&shards->source_lock);
     return rc;
 }

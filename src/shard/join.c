@@ -44,7 +44,7 @@ static int shards_prove(struct session *s, struct err *err)
     struct row_reader *reader;
     struct range_row row;
     struct failed_item_row aside;
-    int rc = range_reader_open(&reader, shell_store(s->shell), RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, session_store(s), RANGES_BY_ITEM, err);
     if (rc)
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0)
@@ -52,7 +52,7 @@ static int shards_prove(struct session *s, struct err *err)
             break;
     row_reader_close(reader);
     if (rc == 0)
-        rc = failed_item_reader_open(&reader, shell_store(s->shell), err);
+        rc = failed_item_reader_open(&reader, session_store(s), err);
     if (rc)
         return rc;
     while ((rc = failed_item_reader_next(reader, &aside, err)) > 0)
@@ -111,8 +111,8 @@ static int others_join(const struct joining *from, struct result_merge_stats *st
 static void join_note(void *context, const char *text)
 {
     const struct joining *joining = context;
-    if (shell_log(joining->s->shell)) /* muster results has no log */
-        log_add(shell_log(joining->s->shell), LOG_WARN, "map", "%s", text);
+    if (session_log(joining->s)) /* muster results has no log */
+        log_add(session_log(joining->s), LOG_WARN, "map", "%s", text);
 }
 
 /*
@@ -131,9 +131,9 @@ static int join_placing(void *context, int fd, struct err *err)
     next.kind++;
     if (joining->takes_next)
         rc = others_join(&next, &stats, err);
-    if (rc || !shell_log(s->shell))
+    if (rc || !session_log(s))
         return rc;
-    return output_identity_note(shell_run_dir(s->shell), joining->kind, out_path, fd, err);
+    return output_identity_note(session_run_dir(s), joining->kind, out_path, fd, err);
 }
 
 /* True if the run itself put the file there, and was killed before it could record that. */
@@ -141,9 +141,8 @@ static bool may_replace(const struct joining *joining)
 {
     const struct session *s = joining->s;
     const char *out_path = shards_of(s)->kinds[joining->kind].out_path;
-    return s->request->overwrite ||
-           (shell_log(s->shell) &&
-            output_identity_is(shell_run_dir(s->shell), joining->kind, out_path));
+    return session_request(s)->overwrite ||
+           (session_log(s) && output_identity_is(session_run_dir(s), joining->kind, out_path));
 }
 
 static int records_join(const struct joining *joining, const struct shard_paths *paths,
@@ -155,12 +154,12 @@ static int records_join(const struct joining *joining, const struct shard_paths 
     struct file_merge_opts opts = {.format = kind->format,
                                    .out_format = kind->out_format,
                                    .rules = joining->rules,
-                                   .id_field = is_first ? s->request->merge.id_field : NULL,
+                                   .id_field = is_first ? session_request(s)->merge.id_field : NULL,
                                    .is_union = shards_of(s)->is_union,
                                    .expect = paths->n_records,
                                    .force = may_replace(joining),
                                    .note = joining->is_dry ? NULL : join_note,
-                                   .stop = shell_merge_stop(s->shell),
+                                   .stop = shell_merge_stop(session_shell(s)),
                                    .placing = join_placing,
                                    .context = (void *)(uintptr_t)joining};
     struct file_merge_stats joined = {0};
@@ -176,7 +175,7 @@ static int torch_join(const struct joining *joining, const struct shard_paths *p
 {
     struct session *s = joining->s;
     struct torch_merge_stats merged = {0};
-    struct torch_merge_opts opts = torch_merge_opts_of(&s->request->merge, joining->rules);
+    struct torch_merge_opts opts = torch_merge_opts_of(&session_request(s)->merge, joining->rules);
     if (joining->kind > 0) { /* --id is for the files of -o only */
         opts.id_path = NULL;
         opts.is_renumbered = false;
@@ -186,7 +185,7 @@ static int torch_join(const struct joining *joining, const struct shard_paths *p
     opts.dry_run = joining->is_dry;
     opts.is_of_shares = true;
     opts.note = joining->is_dry ? NULL : join_note;
-    opts.stop = shell_merge_stop(s->shell);
+    opts.stop = shell_merge_stop(session_shell(s));
     opts.placing = join_placing;
     opts.context = (void *)(uintptr_t)joining;
     int rc = torch_merge(&opts, paths->at, paths->len, shards_of(s)->kinds[joining->kind].out_path,
@@ -202,7 +201,7 @@ static int arrays_join(const struct joining *joining, const struct shard_paths *
     const struct array_merge_opts opts = {.rules = joining->rules,
                                           .force = may_replace(joining),
                                           .dry_run = joining->is_dry,
-                                          .stop = shell_merge_stop(joining->s->shell),
+                                          .stop = shell_merge_stop(session_shell(joining->s)),
                                           .placing = join_placing,
                                           .context = (void *)(uintptr_t)joining};
     return array_merge(&opts, kind->tensors, paths->at, paths->len, kind->out_path, n_bytes, err);
@@ -276,7 +275,7 @@ static int bytes_copy(int fd, const char *name, struct stop stop, struct outfile
 static char *staging_new(const struct session *s, size_t kind)
 {
     cleanup_free char *base = output_base_new(shards_of(s)->kinds[kind].out_path);
-    return xasprintf("%s/.muster-%s-%zu", base, shell_run_id(s->shell), kind);
+    return xasprintf("%s/.muster-%s-%zu", base, shell_run_id(session_shell(s)), kind);
 }
 
 /* The program has put it there itself. */
@@ -310,7 +309,7 @@ static int file_stage(const char *from, const char *to, const char *staging, str
 
 static bool may_fill(const struct session *s, size_t kind)
 {
-    return s->request->overwrite || output_folder_is_begun(shell_run_dir(s->shell), kind);
+    return session_request(s)->overwrite || output_folder_is_begun(session_run_dir(s), kind);
 }
 
 static int file_stage_new(const struct session *s, size_t kind, const char *from,
@@ -320,7 +319,7 @@ static int file_stage_new(const struct session *s, size_t kind, const char *from
     struct stat source;
     if (!may_replace && path_exists(to) && !(stat(from, &source) == 0 && is_in_place(&source, to)))
         return fail(err, ERR_USAGE, "%s exists; --force replaces it", to);
-    return file_stage(from, to, staging, shell_merge_stop(s->shell), bytes, err);
+    return file_stage(from, to, staging, shell_merge_stop(session_shell(s)), bytes, err);
 }
 
 /* Copies the files of one kind to where they can be put in place by renames. */
@@ -336,7 +335,7 @@ static int files_stage(struct session *s, size_t kind, struct result_merge_stats
     if (rc == 0)
         rc = mkdir_parents(shards_of(s)->kinds[kind].out_path, 0777, err);
     if (rc == 0)
-        rc = output_folder_begin(shell_run_dir(s->shell), kind, err);
+        rc = output_folder_begin(session_run_dir(s), kind, err);
     if (rc == 0)
         rc = remove_tree(staging, err); /* of a session that was killed */
     if (rc == 0 && mkdir(staging, 0777) != 0)
@@ -353,7 +352,7 @@ static void files_unstage(const struct session *s, size_t kind)
     cleanup_free char *staging = staging_new(s, kind);
     struct err err = {0};
     if (remove_tree(staging, &err) != 0)
-        log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
+        log_add(session_log(s), LOG_WARN, "map", "%s", err.text);
 }
 
 /* Gives the copies their names. */
@@ -454,11 +453,12 @@ static size_t files_made(const struct shards *shards)
 static int kinds_join(struct session *s, bool takes_next, struct result_merge_stats *stats,
                       struct err *err)
 {
-    const char *out_path = s->request->out_path;
+    const char *out_path = session_request(s)->out_path;
     bool to_folder = output_is_folder(out_path);
     struct merge_rules rules = {.is_shared = true, .n_more = files_made(shards_of(s))};
     struct joining joining = {.s = s, .rules = &rules, .takes_next = takes_next};
-    int rc = merge_rules_take(&rules, &s->request->merge.rules, s->request->merge.rules_path, err);
+    int rc = merge_rules_take(&rules, &session_request(s)->merge.rules,
+                              session_request(s)->merge.rules_path, err);
     if (rc == 0 && takes_next && to_folder)
         rc = folder_join(&joining, stats, err);
     else if (rc == 0 && takes_next && output_is_direct(out_path))
@@ -517,31 +517,29 @@ static int files_check(const struct session *s, struct err *err)
     for (uint64_t k = 0; k < shards_of(s)->n_shards; k++)
         for (size_t i = 0; rc == 0 && shards_of(s)->results[k].files && i < shards_of(s)->n_kinds;
              i++)
-            rc = run_check_named(shell_run_dir(s->shell), shards_of(s)->results[k].files[i].path,
-                                 err);
+            rc = run_check_named(session_run_dir(s), shards_of(s)->results[k].files[i].path, err);
     return rc;
 }
 
 int shards_so_far(struct store *store, const struct map_request *request, bool *are_there,
                   struct result_merge_stats *stats, struct err *err)
 {
-    struct session s = {.request = request, .shell = shell_new(&(struct shell_setup){0})};
+    struct session *s = session_reader_new(request, store);
     uint64_t n_results = 0;
-    shell_store_borrow(s.shell, store);
-    int rc = shards_reopen(&s, are_there, err);
+    int rc = shards_reopen(s, are_there, err);
     if (rc == 0 && *are_there)
-        rc = shard_rows_read(&s, err);
+        rc = shard_rows_read(s, err);
     if (rc == 0 && *are_there)
-        rc = files_check(&s, err);
+        rc = files_check(s, err);
     if (rc == 0 && *are_there)
-        rc = joinable_check(shards_of(&s), err);
+        rc = joinable_check(shards_of(s), err);
     if (rc == 0 && *are_there)
-        n_results = shards_committed(shards_of(&s));
+        n_results = shards_committed(shards_of(s));
     if (n_results > 0)
-        rc = kinds_join(&s, false, stats, err);
+        rc = kinds_join(s, false, stats, err);
     if (*are_there)
-        stats->n_failed_items = shards_of(&s)->n_shards - n_results;
-    shards_free(shards_of(&s));
-    shell_free(s.shell);
+        stats->n_failed_items = shards_of(s)->n_shards - n_results;
+    shards_free(shards_of(s));
+    session_reader_free(s);
     return rc;
 }

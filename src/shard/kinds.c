@@ -243,14 +243,14 @@ static struct shard_kind kind_make(const char *name, const char *out_path,
 /* Without a run's folder (--dry-run) the path is not needed. */
 static char *also_path_new(const struct session *s, size_t index)
 {
-    const char *path = also_path(s->request, index);
-    char *name = shell_run_dir(s->shell) ? output_path_new(path, shell_run_dir(s->shell)) : NULL;
+    const char *path = also_path(session_request(s), index);
+    char *name = session_run_dir(s) ? output_path_new(path, session_run_dir(s)) : NULL;
     return name ? name : xstrdup(path);
 }
 
 void shard_kinds_make(const struct session *s, const char *extension, struct shards *shards)
 {
-    const struct map_request *r = s->request;
+    const struct map_request *r = session_request(s);
     cleanup_free char *name =
         r->shards.collect ? xstrdup(r->shards.collect) : xasprintf("output%s", extension);
     shards->n_kinds = 1 + also_len(r);

@@ -16,7 +16,7 @@
 
 bool shards_own(const struct session *s, struct item_span *out, uint64_t *n_shards)
 {
-    const struct shard_request *r = &s->request->shards;
+    const struct shard_request *r = &session_request(s)->shards;
     if (r->n_parts == 0)
         return false;
     struct share share = share_of(shards_of(s)->n_shards, r->n_parts, r->part);
@@ -45,10 +45,10 @@ static int command_compare(const struct session *s, const char *const *command, 
                            struct err *err)
 {
     struct manifest own;
-    *is_same = lists_equal(command, s->request->command);
-    if (*is_same || !s->is_resumed)
+    *is_same = lists_equal(command, session_request(s)->command);
+    if (*is_same || !session_is_resumed(s))
         return 0;
-    int rc = manifest_read(shell_run_dir(s->shell), &own, err);
+    int rc = manifest_read(session_run_dir(s), &own, err);
     if (rc)
         return rc;
     *is_same = lists_equal(command, own.command);
@@ -65,7 +65,7 @@ static int work_compare(const struct session *s, struct store *store, const char
     if (rc)
         return rc;
     rc = command_compare(s, manifest.command, &is_same, err);
-    is_same = is_same && manifest.seed == s->base_seed &&
+    is_same = is_same && manifest.seed == session_base_seed(s) &&
               is_number(store, "shard_items", shards_of(s)->n_items) &&
               is_number(store, "shards", shards_of(s)->n_shards);
     manifest_release(&manifest);
@@ -85,7 +85,7 @@ static int known_read(struct session *s, bool *known, struct err *err)
     struct row_reader *reader;
     struct range_row row;
     struct failed_item_row aside;
-    int rc = range_reader_open(&reader, shell_store(s->shell), RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, session_store(s), RANGES_BY_ITEM, err);
     while (rc == 0 && (rc = range_reader_next(reader, &row, err)) > 0) {
         for (uint64_t k = row.first; k < row.first + row.count && k < shards_of(s)->n_shards; k++)
             known[k] = true;
@@ -93,7 +93,7 @@ static int known_read(struct session *s, bool *known, struct err *err)
     }
     row_reader_close(reader);
     if (rc == 0)
-        rc = failed_item_reader_open(&reader, shell_store(s->shell), err);
+        rc = failed_item_reader_open(&reader, session_store(s), err);
     if (rc)
         return rc;
     while ((rc = failed_item_reader_next(reader, &aside, err)) > 0)
@@ -113,13 +113,13 @@ static int result_take(struct session *s, const char *dir, const struct range_ro
     if (rc)
         return rc;
     buf_add_char(&line, '\n');
-    row.part = (uint32_t)store_next_part(shell_store(s->shell));
+    row.part = (uint32_t)store_next_part(session_store(s));
     row.bytes = line.len;
-    cleanup_free char *path = xasprintf("%s/parts/%u.part", shell_run_dir(s->shell), row.part);
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", session_run_dir(s), row.part);
     rc = file_replace(path, buf_str(&line), err);
     return rc ? rc
-              : store_commit(shell_store(s->shell),
-                             &(struct store_batch){.ranges = &row, .n_ranges = 1}, err);
+              : store_commit(session_store(s), &(struct store_batch){.ranges = &row, .n_ranges = 1},
+                             err);
 }
 
 static int results_take(struct session *s, struct store *store, const char *dir, bool *known,
@@ -146,13 +146,13 @@ static int failed_take(struct session *s, struct store *store, bool *known, stru
 {
     struct row_reader *reader;
     struct failed_item_row row;
-    int rc = s->request->retry_failed ? 0 : failed_item_reader_open(&reader, store, err);
-    if (rc || s->request->retry_failed)
+    int rc = session_request(s)->retry_failed ? 0 : failed_item_reader_open(&reader, store, err);
+    if (rc || session_request(s)->retry_failed)
         return rc;
     while ((rc = failed_item_reader_next(reader, &row, err)) > 0) {
         if (row.item >= shards_of(s)->n_shards || known[row.item])
             continue;
-        rc = store_commit(shell_store(s->shell),
+        rc = store_commit(session_store(s),
                           &(struct store_batch){.failed_items = &row, .n_failed_items = 1}, err);
         if (rc)
             break;
@@ -206,18 +206,18 @@ static int folders_list(const char *dir, struct env_list *out, struct err *err)
 int shards_take(struct session *s, bool *has_taken, struct err *err)
 {
     struct env_list runs = {0};
-    if (!s->request->shards.take)
+    if (!session_request(s)->shards.take)
         return 0;
     *has_taken = true;
     cleanup_free bool *known = xcalloc(shards_of(s)->n_shards, sizeof(*known));
-    int rc = folders_list(s->request->shards.take, &runs, err);
+    int rc = folders_list(session_request(s)->shards.take, &runs, err);
     if (rc == 0)
         rc = known_read(s, known, err);
     for (size_t i = 0; rc == 0 && i < runs.len; i++) {
         struct err why = {0};
         rc = run_take(s, runs.at[i], known, &why);
         if (rc == ERR_DATA) { /* a run that was killed as it began, or whose ledger is damaged */
-            log_add(shell_log(s->shell), LOG_WARN, "map", "--take passes over %s: %s", runs.at[i],
+            log_add(session_log(s), LOG_WARN, "map", "--take passes over %s: %s", runs.at[i],
                     why.text);
             rc = 0;
         }
@@ -225,8 +225,8 @@ int shards_take(struct session *s, bool *has_taken, struct err *err)
             *err = why;
     }
     if (rc == 0)
-        log_add(shell_log(s->shell), LOG_INFO, "map", "the results of %zu runs are taken from %s",
-                runs.len, s->request->shards.take);
+        log_add(session_log(s), LOG_INFO, "map", "the results of %zu runs are taken from %s",
+                runs.len, session_request(s)->shards.take);
     env_list_release(&runs);
     return rc;
 }
@@ -236,14 +236,15 @@ void shards_taken_drop(const struct session *s)
     static const char *const kept[] = {"parts", "shard-input", "shard-output"};
     struct env_list runs = {0};
     struct err err = {0};
-    if (!s->request->shards.take || folders_list(s->request->shards.take, &runs, &err) != 0)
+    if (!session_request(s)->shards.take ||
+        folders_list(session_request(s)->shards.take, &runs, &err) != 0)
         return;
-    cleanup_free char *own = path_join(shell_run_dir(s->shell), "");
+    cleanup_free char *own = path_join(session_run_dir(s), "");
     for (size_t i = 0; i < runs.len; i++)
         for (size_t k = 0; k < countof(kept); k++) {
             cleanup_free char *path = path_join(runs.at[i], kept[k]);
             if (str_starts_with(str_of(path), str_of(own)) && remove_tree(path, &err) != 0)
-                log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
+                log_add(session_log(s), LOG_WARN, "map", "%s", err.text);
         }
     env_list_release(&runs);
 }

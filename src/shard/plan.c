@@ -13,6 +13,7 @@
 #include "base/shell.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
+#include "map/earlier.h"
 #include "shard/shard.h"
 
 enum {
@@ -45,12 +46,12 @@ void shard_members_add(const struct shards *shards, uint64_t shard, struct buf *
 static int items_count(struct session *s, uint64_t *n_items, struct err *err)
 {
     int rc = 0;
-    *n_items = s->request->shards.n_items;
-    if (!s->source)
+    *n_items = session_request(s)->shards.n_items;
+    if (!session_source(s))
         return 0;
-    while (rc == 0 && !source_is_complete(s->source))
-        rc = source_scan(s->source, 64 << 20, err);
-    *n_items = source_known(s->source);
+    while (rc == 0 && !source_is_complete(session_source(s)))
+        rc = source_scan(session_source(s), 64 << 20, err);
+    *n_items = source_known(session_source(s));
     if (rc == 0 && *n_items == 0)
         rc = fail(err, ERR_USAGE, "the input holds no records; there is nothing to run");
     return rc;
@@ -59,26 +60,27 @@ static int items_count(struct session *s, uint64_t *n_items, struct err *err)
 /* The name of the run's folder has the stamp, unless the user named the folder. */
 static void stamp_make(const struct session *s, char out[RUN_STAMP_BYTES])
 {
-    if (!shell_run_dir(s->shell))
+    if (!session_run_dir(s))
         clock_stamp(out, clock_wall_ms());
-    else if (!run_stamp_read(shell_run_dir(s->shell), out))
-        run_stamp_make(shell_run_dir(s->shell), clock_wall_ms(), out);
+    else if (!run_stamp_read(session_run_dir(s), out))
+        run_stamp_make(session_run_dir(s), clock_wall_ms(), out);
 }
 
 /* True if there is one shard for each device, which then has the device's name. */
 static bool is_one_a_device(const struct session *s, uint64_t n_shards)
 {
-    return n_shards == s->n_seats && s->request->allocation.gpus_per_worker <= 1 &&
-           s->request->allocation.workers_per_gpu <= 1;
+    const struct allocation_wish *wish = &session_request(s)->allocation;
+    return n_shards == session_n_seats(s) && wish->gpus_per_worker <= 1 &&
+           wish->workers_per_gpu <= 1;
 }
 
 static void suffixes_make(const struct session *s, struct shards *shards)
 {
-    if (s->request->shards.n_parts > 0 || !is_one_a_device(s, shards->n_shards))
+    if (session_request(s)->shards.n_parts > 0 || !is_one_a_device(s, shards->n_shards))
         return;
     shards->suffixes = xcalloc(shards->n_shards, sizeof(*shards->suffixes));
     for (uint64_t k = 0; k < shards->n_shards; k++)
-        shards->suffixes[k] = xstrdup(s->seats[k].seat.label);
+        shards->suffixes[k] = xstrdup(session_seat(s, (uint32_t)k)->label);
 }
 
 static int shards_size(struct session *s, struct shards *shards, struct err *err)
@@ -86,10 +88,11 @@ static int shards_size(struct session *s, struct shards *shards, struct err *err
     int rc = items_count(s, &shards->n_items, err);
     if (rc)
         return rc;
-    uint64_t wanted = s->request->shards.n_shards > 0 ? s->request->shards.n_shards : s->n_seats;
+    uint64_t wanted = session_request(s)->shards.n_shards;
+    wanted = wanted > 0 ? wanted : session_n_seats(s);
     shards->n_shards = MIN(wanted, shards->n_items);
     if (shards->n_shards < wanted)
-        log_add(shell_log(s->shell), LOG_WARN, "map",
+        log_add(session_log(s), LOG_WARN, "map",
                 "%lu item%s make %lu shard%s, not %lu: none is empty", shards->n_items,
                 shards->n_items == 1 ? "" : "s", shards->n_shards, shards->n_shards == 1 ? "" : "s",
                 wanted);
@@ -108,15 +111,15 @@ static int facts_write(struct session *s, const struct shards *shards, struct er
     snprintf(count, sizeof(count), "%" PRIu64, shards->n_shards);
     for (uint64_t k = 0; shards->suffixes && k < shards->n_shards; k++)
         buf_addf(&suffixes, "%s%s", k > 0 ? "," : "", shards->suffixes[k]);
-    int rc = store_set(shell_store(s->shell), "shard_run", shards->stamp, err);
+    int rc = store_set(session_store(s), "shard_run", shards->stamp, err);
     if (rc == 0)
-        rc = store_set(shell_store(s->shell), "shard_items", items, err);
+        rc = store_set(session_store(s), "shard_items", items, err);
     if (rc == 0)
-        rc = store_set(shell_store(s->shell), "shard_suffixes", buf_text(&suffixes), err);
+        rc = store_set(session_store(s), "shard_suffixes", buf_text(&suffixes), err);
     if (rc == 0)
-        rc = store_set(shell_store(s->shell), "items", count,
+        rc = store_set(session_store(s), "items", count,
                        err); /* in the ledger, whose items are shards */
-    return rc ? rc : store_set(shell_store(s->shell), "shards", count, err);
+    return rc ? rc : store_set(session_store(s), "shards", count, err);
 }
 
 static int facts_parse(const struct session *s, struct shards *shards, const char *items,
@@ -129,7 +132,7 @@ static int facts_parse(const struct session *s, struct shards *shards, const cha
         u64_parse(str_of(count), 1, MIN(shards->n_items, (uint64_t)SHARDS_MAX), &shards->n_shards,
                   NULL) != 0)
         return fail(err, ERR_DATA, "%s/run.db is damaged: the facts about its shards",
-                    shell_run_dir(s->shell));
+                    session_run_dir(s));
     snprintf(shards->stamp, sizeof(shards->stamp), "%s", stamp);
     if (rest.len == 0)
         return 0;
@@ -138,7 +141,7 @@ static int facts_parse(const struct session *s, struct shards *shards, const cha
         shards->suffixes[n++] = xasprintf("%.*s", (int)suffix.len, suffix.at);
     return n == shards->n_shards ? 0
                                  : fail(err, ERR_DATA, "%s/run.db is damaged: its shards' suffixes",
-                                        shell_run_dir(s->shell));
+                                        session_run_dir(s));
 }
 
 /* *is_there: the run has facts about shards. */
@@ -148,7 +151,7 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
     char *facts[countof(keys)] = {NULL};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < countof(keys); i++)
-        rc = store_get(shell_store(s->shell), keys[i], &facts[i], err);
+        rc = store_get(session_store(s), keys[i], &facts[i], err);
     *is_there = rc == 0 && facts[1];
     if (*is_there)
         rc = facts_parse(s, shards, facts[0], facts[1], facts[2], facts[3], err);
@@ -160,10 +163,9 @@ static int facts_read(struct session *s, struct shards *shards, bool *is_there, 
 /* Stores how the files are to be read; the muster that joins them may not have the request. */
 static int reading_write(struct session *s, const struct shards *shards, struct err *err)
 {
-    int rc = store_set(shell_store(s->shell), "shard_format",
+    int rc = store_set(session_store(s), "shard_format",
                        record_format_name(shards->kinds[0].format), err);
-    return rc ? rc
-              : store_set(shell_store(s->shell), "shard_union", shards->is_union ? "1" : "0", err);
+    return rc ? rc : store_set(session_store(s), "shard_union", shards->is_union ? "1" : "0", err);
 }
 
 /* Reads how the files are to be read; in a run without these facts, their names say it. */
@@ -171,12 +173,11 @@ static int reading_read(struct session *s, struct shards *shards, struct err *er
 {
     cleanup_free char *format = NULL, *is_union = NULL;
     int value = FORMAT_AUTO;
-    int rc = store_get(shell_store(s->shell), "shard_format", &format, err);
+    int rc = store_get(session_store(s), "shard_format", &format, err);
     if (rc == 0)
-        rc = store_get(shell_store(s->shell), "shard_union", &is_union, err);
+        rc = store_get(session_store(s), "shard_union", &is_union, err);
     if (rc == 0 && format && choice_parse(str_of(format), record_formats, &value, NULL) != 0)
-        rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format",
-                  shell_run_dir(s->shell));
+        rc = fail(err, ERR_DATA, "%s/run.db is damaged: its shards' format", session_run_dir(s));
     if (rc == 0 && format)
         shards->kinds[0].format = (enum record_format)value;
     shards->is_union = is_union && strcmp(is_union, "1") == 0;
@@ -229,7 +230,8 @@ static int names_check(const struct shards *shards, struct err *err)
 
 int shards_reopen(struct session *s, bool *are_there, struct err *err)
 {
-    struct shards *shards = s->work_data = xcalloc(1, sizeof(*shards));
+    struct shards *shards = xcalloc(1, sizeof(*shards));
+    session_work_data_set(s, shards);
     uv_mutex_init(&shards->source_lock);
     shard_kinds_make(s, "", shards);
     int rc = facts_read(s, shards, are_there, err);
@@ -271,28 +273,28 @@ int shards_begin(struct session *s, struct err *err)
 {
     struct shards *shards = xcalloc(1, sizeof(*shards));
     bool is_there = false;
-    s->work_data = shards;
+    session_work_data_set(s, shards);
     uv_mutex_init(&shards->source_lock);
-    shards->uses = template_uses_all(s->request->command);
-    shards->extension = output_extension(s->request);
-    shards->is_union = s->request->merge.is_union;
+    shards->uses = template_uses_all(session_request(s)->command);
+    shards->extension = output_extension(session_request(s));
+    shards->is_union = session_request(s)->merge.is_union;
     shard_kinds_make(s, shards->extension, shards);
-    shards->input_dir = path_join(shell_run_dir(s->shell), "shard-input");
-    shards->output_dir = path_join(shell_run_dir(s->shell), "shard-output");
-    int rc = s->is_resumed ? shards_resume(s, shards, &is_there, err) : 0;
+    shards->input_dir = path_join(session_run_dir(s), "shard-input");
+    shards->output_dir = path_join(session_run_dir(s), "shard-output");
+    int rc = session_is_resumed(s) ? shards_resume(s, shards, &is_there, err) : 0;
     if (rc == 0 && !is_there)
         rc = shards_size(s, shards, err);
     if (rc == 0)
         rc = names_check(shards, err);
-    if (rc == 0 && !is_there && shell_store(s->shell))
+    if (rc == 0 && !is_there && session_store(s))
         rc = facts_write(s, shards, err);
-    if (rc == 0 && shell_store(s->shell))
+    if (rc == 0 && session_store(s))
         rc = reading_write(s, shards, err);
     if (rc == 0) {
         shards->results = xcalloc(shards->n_shards, sizeof(*shards->results));
         shards->had_other_file = xcalloc(shards->n_shards, sizeof(*shards->had_other_file));
     }
-    shards->seat_items = xcalloc(s->allocation.n_seats_max, sizeof(*shards->seat_items));
+    shards->seat_items = xcalloc(session_allocation(s)->n_seats_max, sizeof(*shards->seat_items));
     return rc;
 }
 
@@ -323,9 +325,9 @@ void shard_give_up(struct shards *shards, uint64_t shard)
 
 static void devices_add(const struct session *s, uint32_t seat, bool wants_uuid, struct buf *out)
 {
-    const struct seat *at = &s->seats[seat].seat;
+    const struct seat *at = session_seat(s, seat);
     for (size_t d = 0; d < at->n_devices; d++) {
-        const struct device *device = &s->allocation.devices.at[at->devices[d]];
+        const struct device *device = &session_allocation(s)->devices.at[at->devices[d]];
         if (d > 0)
             buf_add_char(out, ',');
         if (wants_uuid)
@@ -350,7 +352,7 @@ static void file_add(const struct session *s, const struct shard_at *at, const c
     int digits = snprintf(NULL, 0, "%" PRIu64, shards_of(s)->n_shards - 1);
     if (at->folder) {
         buf_add_text(out, at->folder);
-        folder += strlen(shell_run_dir(s->shell));
+        folder += strlen(session_run_dir(s));
     }
     buf_addf(out, "%s/shard_%0*" PRIu64 "%s", folder, digits, at->shard, extension);
 }
@@ -361,7 +363,7 @@ static const char *input_extension(const struct session *s)
         [FORMAT_AUTO] = "",      [FORMAT_LINES] = ".txt", [FORMAT_JSONL] = ".jsonl",
         [FORMAT_JSON] = ".json", [FORMAT_CSV] = ".csv",   [FORMAT_TSV] = ".tsv",
     };
-    return s->source ? extensions[source_format(s->source)] : "";
+    return session_source(s) ? extensions[source_format(session_source(s))] : "";
 }
 
 static void value_add(const struct session *s, const struct shard_at *at, enum placeholder which,
@@ -369,7 +371,7 @@ static void value_add(const struct session *s, const struct shard_at *at, enum p
 {
     const struct shards *shards = shards_of(s);
     struct share share = shard_share(shards, at->shard);
-    uint64_t seed = item_seed(s->base_seed, share.start) >> (64 - SEED_BITS);
+    uint64_t seed = item_seed(session_base_seed(s), share.start) >> (64 - SEED_BITS);
     switch (which) {
     case PLACE_START:
         buf_addf(out, "%lu", share.start);
@@ -408,13 +410,13 @@ static void value_add(const struct session *s, const struct shard_at *at, enum p
         buf_addf(out, "%lu", at->batch);
         return;
     case PLACE_DEVICES:
-        buf_addf(out, "%zu", s->seats[at->seat].seat.n_devices);
+        buf_addf(out, "%zu", session_seat(s, at->seat)->n_devices);
         return;
     case PLACE_RUN:
         buf_add_text(out, shards->stamp);
         return;
     case PLACE_RUN_DIR:
-        buf_add_text(out, at->folder ? at->folder : shell_run_dir(s->shell));
+        buf_add_text(out, at->folder ? at->folder : session_run_dir(s));
         return;
     case PLACE_ATTEMPT:
         buf_addf(out, "%u", at->number);
@@ -441,7 +443,7 @@ void shard_values(const struct session *s, const struct shard_at *at,
 
 char **shard_command_new(const struct session *s, const struct template_values *values)
 {
-    const char *const *words = s->request->command;
+    const char *const *words = session_request(s)->command;
     size_t n_words = 0;
     while (words[n_words])
         n_words++;
@@ -466,9 +468,9 @@ void shard_command_format(const char *const *command, struct buf *out)
 static bool *settled_new(const struct session *s)
 {
     bool *settled = xcalloc(shards_of(s)->n_shards, sizeof(*settled));
-    for (size_t i = 0; i < s->earlier.n_done; i++) {
-        uint64_t first = s->earlier.done[i].first,
-                 end = MIN(first + s->earlier.done[i].count, shards_of(s)->n_shards);
+    for (size_t i = 0; i < session_earlier(s)->n_done; i++) {
+        uint64_t first = session_earlier(s)->done[i].first,
+                 end = MIN(first + session_earlier(s)->done[i].count, shards_of(s)->n_shards);
         for (uint64_t k = first; k < end; k++)
             settled[k] = true;
     }
@@ -480,7 +482,7 @@ static void leaves_print(const struct session *s, const struct template_values *
 {
     for (size_t i = 0; i < shards_of(s)->n_kinds; i++) {
         const struct shard_kind *kind = &shards_of(s)->kinds[i];
-        cleanup_free char *named = output_path_new(kind->out_path, shell_run_dir(s->shell));
+        cleanup_free char *named = output_path_new(kind->out_path, session_run_dir(s));
         if (!kind->glob)
             continue;
         cleanup_buf struct buf glob = BUF_INIT;
@@ -501,13 +503,14 @@ void shards_print(const struct session *s)
         struct template_values values;
         /* The first shards go to the workers in order; the others to the worker that is free first. */
         uint64_t turn = n_printed++;
-        struct shard_at at = {k, (uint32_t)(turn % s->n_seats), (uint32_t)turn + 1,
-                              s->request->schedule.batch};
+        struct shard_at at = {k, (uint32_t)(turn % session_n_seats(s)), (uint32_t)turn + 1,
+                              session_request(s)->schedule.batch};
         shard_values(s, &at, &values, &text);
         char **command = shard_command_new(s, &values);
         shard_name(shards, k, &line);
-        buf_addf(&line, "%s %s: ", turn < s->n_seats ? " on" : " when a worker is free, say",
-                 s->seats[at.seat].seat.label);
+        buf_addf(&line,
+                 "%s %s: ", turn < session_n_seats(s) ? " on" : " when a worker is free, say",
+                 session_seat(s, at.seat)->label);
         shard_command_format((const char *const *)command, &line);
         print_line("%s", buf_text(&line));
         leaves_print(s, &values);

@@ -43,7 +43,7 @@ void shard_end_note(struct session *s, const struct shard_end *end)
         buf_add_json(&json, end->values->of[told[i].which]);
     }
     buf_addf(&json, ",\"work\":{%.*s}}", (int)end->work_json.len, end->work_json.at);
-    ledger_event(s->ledger, "shard", buf_text(&json));
+    session_record_json(s, "shard", buf_text(&json));
 }
 
 /* What earlier sessions know of one shard. */
@@ -61,7 +61,7 @@ static int ends_read(struct session *s, struct past *pasts, struct err *err)
     struct event_row row;
     struct str value;
     uint64_t shard;
-    int rc = event_reader_open(&reader, shell_store(s->shell), "shard", err);
+    int rc = event_reader_open(&reader, session_store(s), "shard", err);
     if (rc)
         return rc;
     while ((rc = event_reader_next(reader, &row, err)) > 0) {
@@ -80,7 +80,7 @@ static int committed_read(struct session *s, struct past *pasts, struct err *err
 {
     struct row_reader *reader;
     struct range_row row;
-    int rc = range_reader_open(&reader, shell_store(s->shell), RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, session_store(s), RANGES_BY_ITEM, err);
     if (rc)
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0) {
@@ -166,16 +166,16 @@ static int fetched_count(struct session *s, const struct collect *ask, struct co
                          struct err *err)
 {
     struct counting c = {.ask = ask, .found = found, .err = err};
-    background_open(&c.beside, shell_uv_loop(s->shell), &c);
+    background_open(&c.beside, shell_uv_loop(session_shell(s)), &c);
     background_start(&c.beside, count_run, on_counted);
     for (bool is_closing = false; !c.is_closed;) {
         if (c.is_over && !is_closing) {
             background_close(&c.beside, on_closed);
             is_closing = true;
         }
-        node_flush(shell_node(s->shell));
-        shell_turn(s->shell);
-        node_look(shell_node(s->shell));
+        node_flush(shell_node(session_shell(s)));
+        shell_turn(session_shell(s));
+        node_look(shell_node(session_shell(s)));
     }
     return c.rc;
 }
@@ -239,7 +239,7 @@ static int files_take(struct session *s, uint64_t shard, const struct past *past
                                   .host = is_away ? buf_text(&host) : NULL};
     int rc = is_read ? 0
                      : fail(err, ERR_DATA, "%s/run.db is damaged: the end of shard %lu",
-                            shell_run_dir(s->shell), shard);
+                            session_run_dir(s), shard);
     if (rc == 0)
         rc = end_files_take(s, &end, out, err);
     for (size_t i = 0; i < countof(texts); i++)
@@ -325,25 +325,25 @@ static int result_commit(struct session *s, uint64_t shard, const struct past *p
     cleanup_buf struct buf line = BUF_INIT;
     cleanup_free char *metrics = metrics_recall(past);
     struct range_row row = {.first = shard, .count = 1, .metrics = metrics, .attempt = 1};
-    row.part = (uint32_t)store_next_part(shell_store(s->shell));
-    cleanup_free char *path = xasprintf("%s/parts/%u.part", shell_run_dir(s->shell), row.part);
+    row.part = (uint32_t)store_next_part(session_store(s));
+    cleanup_free char *path = xasprintf("%s/parts/%u.part", session_run_dir(s), row.part);
     line_make(s, shard, past, &line);
     row.bytes = line.len;
     int rc = file_replace(path, buf_str(&line), err);
     if (rc == 0 && past->is_committed)
-        rc = store_forget(shell_store(s->shell), shard, err);
+        rc = store_forget(session_store(s), shard, err);
     if (rc == 0)
-        rc = store_forget_failed_item(shell_store(s->shell), shard, err);
+        rc = store_forget_failed_item(session_store(s), shard, err);
     if (rc == 0)
-        rc = store_commit(shell_store(s->shell),
-                          &(struct store_batch){.ranges = &row, .n_ranges = 1}, err);
+        rc = store_commit(session_store(s), &(struct store_batch){.ranges = &row, .n_ranges = 1},
+                          err);
     return rc;
 }
 
 /* Stores the options for a later resume. */
 static int words_write(struct session *s, struct err *err)
 {
-    const struct map_request *r = s->request;
+    const struct map_request *r = session_request(s);
     const struct {
         const char *option;
         const struct texts *texts;
@@ -360,12 +360,12 @@ static int words_write(struct session *s, struct err *err)
             shard_text_add(lists[i].texts->at[k], &json);
         }
     buf_add_char(&json, ']');
-    return store_set(shell_store(s->shell), "shard_words", buf_text(&json), err);
+    return store_set(session_store(s), "shard_words", buf_text(&json), err);
 }
 
 static int results_commit(struct session *s, struct past *pasts, struct err *err)
 {
-    int rc = store_set(shell_store(s->shell), "shard_words_taken", "0", err);
+    int rc = store_set(session_store(s), "shard_words_taken", "0", err);
     if (rc == 0)
         rc = words_write(s, err);
     for (uint64_t k = 0; rc == 0 && k < shards_of(s)->n_shards; k++) {
@@ -374,10 +374,10 @@ static int results_commit(struct session *s, struct past *pasts, struct err *err
         if (pasts[k].result.files)
             rc = result_commit(s, k, &pasts[k], err);
         else if (pasts[k].why)
-            log_add(shell_log(s->shell), LOG_WARN, "map", "%s was not taken: %s", buf_text(&name),
+            log_add(session_log(s), LOG_WARN, "map", "%s was not taken: %s", buf_text(&name),
                     pasts[k].why);
     }
-    return rc ? rc : store_set(shell_store(s->shell), "shard_words_taken", "1", err);
+    return rc ? rc : store_set(session_store(s), "shard_words_taken", "1", err);
 }
 
 int shards_retake(struct session *s, struct err *err)
@@ -393,7 +393,7 @@ int shards_retake(struct session *s, struct err *err)
     if (rc == 0)
         rc = results_commit(s, pasts, err);
     if (rc == 0)
-        log_add(shell_log(s->shell), LOG_INFO, "map",
+        log_add(session_log(s), LOG_INFO, "map",
                 "the files of %lu of %lu shards are taken as they are", n_found,
                 shards_of(s)->n_shards);
     pasts_free(s, pasts);

@@ -123,7 +123,7 @@ static int line_read(struct session *s, const struct range_row *row, struct str 
                    shard == row->first && files_read(shards, line, result.files);
     if (!is_ours) {
         shard_result_free(shards, &result);
-        return row_damaged(shell_run_dir(s->shell), row, err);
+        return row_damaged(session_run_dir(s), row, err);
     }
     shard_result_free(shards, &shards->results[shard]);
     shards->results[shard] = result;
@@ -154,7 +154,7 @@ int shard_line_read(const char *run_dir, const struct range_row *row, uint64_t n
 static int row_read(struct session *s, const struct range_row *row, struct err *err)
 {
     cleanup_buf struct buf line = BUF_INIT;
-    int rc = shard_line_read(shell_run_dir(s->shell), row, shards_of(s)->n_shards, &line, err);
+    int rc = shard_line_read(session_run_dir(s), row, shards_of(s)->n_shards, &line, err);
     return rc ? rc : line_read(s, row, buf_str(&line), err);
 }
 
@@ -162,7 +162,7 @@ int shard_rows_read(struct session *s, struct err *err)
 {
     struct row_reader *reader;
     struct range_row row;
-    int rc = range_reader_open(&reader, shell_store(s->shell), RANGES_BY_ITEM, err);
+    int rc = range_reader_open(&reader, session_store(s), RANGES_BY_ITEM, err);
     if (rc)
         return rc;
     while ((rc = range_reader_next(reader, &row, err)) > 0) {
@@ -191,9 +191,9 @@ static int failed_read(struct session *s, struct err *err)
 {
     struct row_reader *reader;
     struct failed_item_row row;
-    if (s->request->retry_failed)
+    if (session_request(s)->retry_failed)
         return 0;
-    int rc = failed_item_reader_open(&reader, shell_store(s->shell), err);
+    int rc = failed_item_reader_open(&reader, session_store(s), err);
     if (rc)
         return rc;
     while ((rc = failed_item_reader_next(reader, &row, err)) > 0)
@@ -227,10 +227,10 @@ int shards_restore(struct session *s, struct err *err)
         if (!result->files || is_there)
             continue;
         shard_name(shards, k, &name);
-        log_add(shell_log(s->shell), LOG_WARN, "map", "%s is run again: its file %s",
-                buf_text(&name), buf_text(&why));
+        log_add(session_log(s), LOG_WARN, "map", "%s is run again: its file %s", buf_text(&name),
+                buf_text(&why));
         shard_result_free(shards, result);
-        rc = store_forget(shell_store(s->shell), k, err);
+        rc = store_forget(session_store(s), k, err);
     }
     return rc;
 }

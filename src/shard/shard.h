@@ -24,6 +24,8 @@
 #include "map/template.h"
 #include "map/work.h"
 #include "shard/collect.h"
+#include "shell/shell.h"
+#include "store/store.h"
 #include "tensor/kind.h"
 
 /* One of the files that each shard leaves: that of {output} or --collect, which goes to -o, or one of
@@ -117,7 +119,7 @@ enum tensor_kind shard_tensors(const char *path);
 
 /* ---- the run ---- */
 
-/* Sizes the shards, or takes their sizes from the run that is resumed. s->source has been opened. */
+/* Sizes the shards, or takes their sizes from the run that is resumed. session_source(s) has been opened. */
 MUST_CHECK int shards_begin(struct session *s, struct err *err);
 /* The shards of a run that is only read; *are_there false: it has none. */
 MUST_CHECK int shards_reopen(struct session *s, bool *are_there, struct err *err);
@@ -127,7 +129,7 @@ MUST_CHECK int shard_probe_make(struct shard_probe *probe, const char *folder, s
 void shard_probe_drop(struct shard_probe *probe);
 static inline struct shards *shards_of(const struct session *s)
 {
-    return s->work_data;
+    return session_work_data(s);
 }
 /* The number of committed shards. */
 uint64_t shards_committed(const struct shards *shards);

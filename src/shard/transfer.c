@@ -55,13 +55,13 @@ void shard_probe_drop(struct shard_probe *probe)
 /* The host of the attempt's seat. */
 static uint32_t part_of(const struct worker *worker)
 {
-    const struct allocation *a = &worker->session->allocation;
-    return allocation_host_of(a, a->device_of[worker->seat]);
+    const struct allocation *a = session_allocation(worker_session(worker));
+    return allocation_host_of(a, a->device_of[worker_seat(worker)]);
 }
 
 const char *shard_host_name(const struct worker *worker)
 {
-    return worker->session->allocation.hosts[part_of(worker)].name;
+    return session_allocation(worker_session(worker))->hosts[part_of(worker)].name;
 }
 
 static const char *const sharing_words[] = {
@@ -72,7 +72,7 @@ static const char *const sharing_words[] = {
 /* Once for each host. */
 static void sharing_log(const struct worker *worker, bool is_shared)
 {
-    struct session *s = worker->session;
+    struct session *s = worker_session(worker);
     struct shard_probe *probe = &shards_of(s)->probe;
     uint32_t part = part_of(worker);
     for (; probe->n_told <= part; probe->n_told++) { /* hosts may come later */
@@ -80,7 +80,7 @@ static void sharing_log(const struct worker *worker, bool is_shared)
         probe->told[probe->n_told] = 0;
     }
     if (probe->told[part] != 1 + is_shared)
-        log_add(shell_log(s->shell), LOG_INFO, "host", "%s: %s", shard_host_name(worker),
+        log_add(session_log(s), LOG_INFO, "host", "%s: %s", shard_host_name(worker),
                 sharing_words[is_shared]);
     probe->told[part] = (uint8_t)(1 + is_shared);
 }
@@ -90,9 +90,10 @@ static void sharing_log(const struct worker *worker, bool is_shared)
 static void start_failed(struct worker *worker)
 {
     struct shard_worker *shard = shard_worker_of(worker);
-    bool is_away = device_watch_seat_is_away(worker->session->devices, worker->seat);
-    worker->was_ended = worker->was_ended || is_away;
-    if (worker->was_ended)
+    bool is_away = session_seat_is_away(worker_session(worker), worker_seat(worker));
+    if (is_away)
+        worker_ended_by_us(worker);
+    if (worker_was_ended(worker))
         worker_over(worker);
     else
         worker_start_failed(worker, shard->rc, &shard->err);
@@ -101,7 +102,7 @@ static void start_failed(struct worker *worker)
 /* Once it may have been chance. A program whose file is another each time would be run for ever. */
 static int code_of(const struct worker *worker, const struct err *why)
 {
-    bool *had = &shards_of(worker->session)->had_other_file[shard_worker_of(worker)->shard];
+    bool *had = &shards_of(worker_session(worker))->had_other_file[shard_worker_of(worker)->shard];
     bool is_again = *had && left_file_is_other(why);
     *had = *had || left_file_is_other(why);
     return is_again ? ERR_DATA : why->code;
@@ -112,7 +113,7 @@ static void give_up(struct worker *worker, const struct err *why)
 {
     struct shard_worker *shard = shard_worker_of(worker);
     cleanup_buf struct buf name = BUF_INIT;
-    shell_now(worker->session->shell);
+    shell_now(worker_shell(worker));
     shard->err = *why;
     shard->takings[0].found.is_absent = why->code == ERR_DATA && why->sys == ENOENT;
     shard->rc = wrap(&shard->err, code_of(worker, why), "%s", shard_host_name(worker));
@@ -120,9 +121,9 @@ static void give_up(struct worker *worker, const struct err *why)
         start_failed(worker);
         return;
     }
-    shard_name(shards_of(worker->session), shard->shard, &name);
+    shard_name(shards_of(worker_session(worker)), shard->shard, &name);
     if (shard->rc == ERR_UNAVAILABLE)
-        log_add(shell_log(worker->session->shell), LOG_WARN, "worker", "%s: %s is run again: %s",
+        log_add(session_log(worker_session(worker)), LOG_WARN, "worker", "%s: %s is run again: %s",
                 worker_label(worker), buf_text(&name), shard->err.text);
     if (shard->phase == SHARD_COLLECTING)
         shard_attempt_settle(worker);
@@ -139,7 +140,7 @@ static void on_failed(void *context, const struct err *why)
 static const char *name_below(const struct worker *worker, enum placeholder which)
 {
     const struct shard_worker *shard = shard_worker_of(worker);
-    bool is_used = shards_of(worker->session)->uses & 1u << which;
+    bool is_used = shards_of(worker_session(worker))->uses & 1u << which;
     return is_used ? shard->values.of[which].at + strlen(shard->folder) + 1 : "";
 }
 
@@ -163,7 +164,7 @@ static void on_staged(void *context, const char *folder)
 {
     struct worker *worker = context;
     struct shard_worker *shard = shard_worker_of(worker);
-    shell_now(worker->session->shell);
+    shell_now(worker_shell(worker));
     sharing_log(worker, folder == NULL);
     if (!folder) {
         node_unstage(steal_ptr(&shard->files));
@@ -178,7 +179,7 @@ static void on_staged(void *context, const char *folder)
 static void on_ready(void *context, int64_t since_ns)
 {
     struct worker *worker = context;
-    shell_now(worker->session->shell);
+    shell_now(worker_shell(worker));
     shard_worker_of(worker)->since_ns = since_ns;
     shard_attempt_start(worker);
 }
@@ -255,9 +256,9 @@ static void on_found(void *context, const struct left_file *files, size_t n_file
     struct shard_worker *shard = shard_worker_of(worker);
     bool is_good = n_files == shard->n_takings;
     struct err err = {0};
-    shell_now(worker->session->shell);
+    shell_now(worker_shell(worker));
     for (size_t i = 0; is_good && i < n_files; i++)
-        is_good = shard_found_take(shards_of(worker->session), shard->shard, i,
+        is_good = shard_found_take(shards_of(worker_session(worker)), shard->shard, i,
                                    &shard->takings[i].collect.left, shard_host_name(worker),
                                    &files[i], &shard->takings[i].found);
     if (is_good) {
@@ -291,21 +292,21 @@ bool shards_have_relative(const struct shards *shards)
 
 bool shard_transfer_begin(struct worker *worker)
 {
-    struct session *s = worker->session;
+    struct session *s = worker_session(worker);
     struct shard_worker *shard = shard_worker_of(worker);
     struct shard_probe *probe = &shards_of(s)->probe;
     struct err err = {0};
-    if (s->seats[worker->seat].seat.host == 0)
+    if (session_seat(s, worker_seat(worker))->host == 0)
         return false;
     int rc = shard_probe_make(probe, shards_of(s)->output_dir, &err);
-    const struct stage_request request = {.seat = &s->seats[worker->seat].seat,
+    const struct stage_request request = {.seat = session_seat(s, worker_seat(worker)),
                                           .probe_path = probe->path,
                                           .probe_token = probe->token,
                                           .needs_cwd = shards_have_relative(shards_of(s)),
                                           .handlers = &handlers,
                                           .context = worker};
     if (rc == 0)
-        rc = node_stage(shell_node(s->shell), &request, &shard->files, &err);
+        rc = node_stage(shell_node(session_shell(s)), &request, &shard->files, &err);
     if (rc == 0 && !shard->files)
         return false;
     shard->phase = SHARD_STAGING;
@@ -346,12 +347,12 @@ static void host_ask(struct session *s, const struct seat *seat, const struct sh
                                           .context = answer};
     struct node_files *files = NULL;
     struct err err = {0};
-    if (node_stage(shell_node(s->shell), &request, &files, &err) != 0)
+    if (node_stage(shell_node(session_shell(s)), &request, &files, &err) != 0)
         on_no_answer(answer, &err);
-    while (!answer->is_there && !shell_is_to_end(s->shell)) {
-        node_flush(shell_node(s->shell));
-        shell_turn(s->shell);
-        node_look(shell_node(s->shell));
+    while (!answer->is_there && !shell_is_to_end(session_shell(s))) {
+        node_flush(shell_node(session_shell(s)));
+        shell_turn(session_shell(s));
+        node_look(shell_node(session_shell(s)));
     }
     node_unstage(files);
 }
@@ -359,10 +360,10 @@ static void host_ask(struct session *s, const struct seat *seat, const struct sh
 /* The run's folder is not made: the nearest that is there stands for it. */
 void shards_print_sharing(struct session *s)
 {
-    const struct allocation *a = &s->allocation;
+    const struct allocation *a = session_allocation(s);
     struct shard_probe probe = {0};
     struct err err = {0};
-    cleanup_free char *folder = xstrdup(shell_run_dir(s->shell));
+    cleanup_free char *folder = xstrdup(session_run_dir(s));
     while (a->n_hosts > 1 && !folder_exists(folder)) {
         char *parent = path_dirname(folder);
         free(folder);

@@ -37,7 +37,7 @@ static void identity_add(const struct map_request *r, struct buf *json_out)
 
 static int restore(struct session *s, struct err *err)
 {
-    int rc = s->request->retakes ? shards_retake(s, err) : 0;
+    int rc = session_request(s)->retakes ? shards_retake(s, err) : 0;
     return rc ? rc : shards_restore(s, err);
 }
 
@@ -50,7 +50,7 @@ static int recall(struct session *s, uint64_t *n_items, struct err *err)
 
 static void print(struct session *s)
 {
-    seats_print(&s->allocation, NULL);
+    seats_print(session_allocation(s), NULL);
     shards_print(s);
     shards_print_sharing(s);
 }
@@ -123,20 +123,20 @@ static void result_line(struct session *s, const struct result_merge_stats *stat
     uint64_t n_shards;
     if (stats && shards_own(s, &own, &n_shards)) {
         buf_addf(out, "part %lu of %lu: %lu items in %lu of %lu shard%s, for another run to take\n",
-                 s->request->shards.part, s->request->shards.n_parts, n_items, n_done, own.count,
-                 plural(own.count));
+                 session_request(s)->shards.part, session_request(s)->shards.n_parts, n_items,
+                 n_done, own.count, plural(own.count));
         return;
     }
     if (stats && n_done == 0)
         buf_addf(out, "nothing was collected: none of the %lu shards left its file\n",
                  shards->n_shards);
     else if (stats && n_missing == 0)
-        buf_addf(out, "%s: %lu items in %lu shard%s, complete\n", s->request->out_path, n_items,
-                 n_done, n_done == 1 ? "" : "s");
+        buf_addf(out, "%s: %lu items in %lu shard%s, complete\n", session_request(s)->out_path,
+                 n_items, n_done, n_done == 1 ? "" : "s");
     else
         buf_addf(out, "%s%s%lu of %lu items, %lu of %lu shards\n",
-                 stats ? s->request->out_path : "", stats ? ": " : "", n_items, shards->n_items,
-                 n_done, shards->n_shards);
+                 stats ? session_request(s)->out_path : "", stats ? ": " : "", n_items,
+                 shards->n_items, n_done, shards->n_shards);
     for (size_t i = 1; stats && n_done > 0 && i < shards->n_kinds; i++)
         buf_addf(out, "  also       %s\n", shards->kinds[i].out_path);
     if (n_done > 0)
@@ -151,7 +151,7 @@ static void advice_add(struct session *s, bool are_left, struct buf *out)
             out,
             "  files      if the shards left files under other names, take them without running "
             "these shards again: muster resume %s %s\n",
-            run, s->request->shards.collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
+            run, session_request(s)->shards.collect ? "--collect 'GLOB'" : "--also 'GLOB=FILE'");
 }
 
 static bool are_all_there(const struct shards *shards)
@@ -184,14 +184,14 @@ static void safe_say(struct session *s, int rc)
 /* The progress that the program itself prints, if it does. */
 static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
 {
-    const struct worker *worker = s->seats[p].worker;
+    const struct worker *worker = worker_at(s, p);
     struct progress_worker *w = &out->workers[p];
     w->done = shards_of(s)->seat_items[p];
     if (!worker || w->in_flight == 0)
         return;
     struct shard_progress now = shard_progress_of(worker);
-    uint64_t age_ms =
-        shell_last_now(s->shell) - MIN(shell_last_now(s->shell), worker->busy.started_us / 1000);
+    uint64_t age_ms = shell_last_now(session_shell(s)) -
+                      MIN(shell_last_now(session_shell(s)), worker_started_us(worker) / 1000);
     w->items_per_s =
         age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
     w->done += now.items_done;
@@ -223,7 +223,7 @@ static void progress_take(struct session *s, struct snapshot *out)
     out->total.aside = shards_of(s)->n_items_failed;
     out->total.known = items_own(s);
     out->total.input_is_final = true;
-    for (uint32_t p = 0; p < s->n_seats; p++)
+    for (uint32_t p = 0; p < session_n_seats(s); p++)
         shard_take(s, p, out);
 }
 
@@ -240,7 +240,7 @@ static void files_drop(struct session *s)
     const char *const folders[] = {shards_of(s)->input_dir, shards_of(s)->output_dir};
     for (size_t i = 0; i < countof(folders); i++)
         if (remove_tree(folders[i], &err) != 0)
-            log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
+            log_add(session_log(s), LOG_WARN, "map", "%s", err.text);
     shards_taken_drop(s);
 }
 

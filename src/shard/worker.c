@@ -64,17 +64,16 @@ static void describe(const struct worker *worker, struct buf *out)
     if (shard_worker_of(worker)->phase == SHARD_IDLE)
         return;
     buf_add_text(out, " at ");
-    shard_name(shards_of(worker->session), shard_worker_of(worker)->shard, out);
+    shard_name(shards_of(worker_session(worker)), shard_worker_of(worker)->shard, out);
 }
 
 /* ---- birth ---- */
 
 static void spawn(struct session *s, uint32_t seat, uint64_t batch)
 {
-    struct worker *worker = worker_new(s, seat);
-    struct shard_worker *shard = worker->work_data = xcalloc(1, sizeof(*shard));
-    shard->batch = batch > 0 ? batch : s->request->schedule.batch;
-    worker->is_channel = true; /* as of a channel worker: one result for an item, in any order */
+    struct shard_worker *shard = xcalloc(1, sizeof(*shard));
+    worker_new(s, seat, shard);
+    shard->batch = batch > 0 ? batch : session_request(s)->schedule.batch;
     session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = seat});
     session_event(s, (struct feed_event){.kind = EV_READY, .worker = seat, .count = 1});
 }
@@ -101,8 +100,8 @@ void shard_ask(const struct session *s, uint64_t number, size_t which,
         .uncounted = shard_kind_uncounted(which),
         .tensors = kind->tensors,
         .is_as_it_is = output_is_folder(kind->out_path),
-        .rules = &s->request->merge.rules,
-        .rules_path = s->request->merge.rules_path,
+        .rules = &session_request(s)->merge.rules,
+        .rules_path = session_request(s)->merge.rules_path,
         .format = kind->format,
         .expect = shard_share(shards_of(s), number).count};
     if (!kind->glob)
@@ -135,11 +134,11 @@ static void prepare_run(void *context)
 {
     struct worker *worker = context;
     struct shard_worker *shard = shard_worker_of(worker);
-    const struct shards *shards = shards_of(worker->session);
+    const struct shards *shards = shards_of(worker_session(worker));
     shard->rc = shards->uses & 1u << PLACE_OUTPUT ? output_clear(shards, shard) : 0;
     if (shard->rc == 0 && shards->uses & 1u << PLACE_INPUT)
-        shard->rc = shard_input_write(worker->session, shard->shard, value(shard, PLACE_INPUT),
-                                      &shard->err);
+        shard->rc = shard_input_write(worker_session(worker), shard->shard,
+                                      value(shard, PLACE_INPUT), &shard->err);
     for (size_t i = 0; shard->rc == 0 && i < shard->n_takings; i++)
         shard->rc =
             collect_before(&shard->takings[i].collect, &shard->takings[i].before, &shard->err);
@@ -150,11 +149,11 @@ void shard_attempt_start(struct worker *worker)
     struct shard_worker *shard = shard_worker_of(worker);
     cleanup_buf struct buf command = BUF_INIT;
     shard->phase = SHARD_RUNNING;
-    shard->started_ms = shell_last_now(worker->session->shell);
+    shard->started_ms = shell_last_now(worker_shell(worker));
     if (!shard->files) /* else it is the host's time */
         shard->since_ns = clock_file_ns();
     shard_command_format(command_of(worker), &command);
-    log_add(shell_log(worker->session->shell), LOG_DEBUG, "worker", "%s: shard %lu runs %s",
+    log_add(session_log(worker_session(worker)), LOG_DEBUG, "worker", "%s: shard %lu runs %s",
             worker_label(worker), shard->shard, buf_text(&command));
     worker_start(worker, shard->batch);
 }
@@ -163,9 +162,9 @@ static void on_prepared(void *context)
 {
     struct worker *worker = context;
     struct shard_worker *shard = shard_worker_of(worker);
-    shell_now(worker->session->shell);
+    shell_now(worker_shell(worker));
     shard->phase = SHARD_RUNNING;
-    if (worker->was_ended)
+    if (worker_was_ended(worker))
         worker_over(worker);
     else if (shard->rc)
         worker_start_failed(worker, shard->rc, &shard->err);
@@ -184,11 +183,11 @@ static void parsers_set(struct shard_worker *shard, uint64_t n_items)
 
 void shard_attempt_fill(struct worker *worker, const char *folder)
 {
-    struct session *s = worker->session;
+    struct session *s = worker_session(worker);
     struct shard_worker *shard = shard_worker_of(worker);
     const struct shard_at at = {.shard = shard->shard,
-                                .seat = worker->seat,
-                                .number = worker->number,
+                                .seat = worker_seat(worker),
+                                .number = worker_number(worker),
                                 .batch = shard->batch,
                                 .folder = folder};
     buf_reset(&shard->text);
@@ -200,23 +199,22 @@ void shard_attempt_fill(struct worker *worker, const char *folder)
 
 static void give(struct worker *worker, const struct feed_action *a)
 {
-    struct session *s = worker->session;
+    struct session *s = worker_session(worker);
     struct shard_worker *shard = shard_worker_of(worker);
     ASSERT(shard->phase == SHARD_IDLE);
     shard->phase = SHARD_PREPARING;
     shard->shard = a->item;
     shard->attempt = a->detail;
     parsers_set(shard, shard_share(shards_of(s), a->item).count);
-    worker->number = s->next_number++;
+    worker_attempt_begin(worker);
     shard_attempt_fill(worker, NULL);
     if (shards_of(s)->uses & 1u << PLACE_INPUT)
         shard->input_path = xstrdup(value(shard, PLACE_INPUT));
-    shell_now(s->shell);
-    worker->busy.started_us = clock_now_ns() / 1000;
+    shell_now(session_shell(s));
     worker_first_result(worker); /* muster cannot see when the model is loaded */
     worker_sent(worker, 1);
-    background_open(&shard->background, shell_uv_loop(s->shell), worker);
-    worker->open_handles++;
+    background_open(&shard->background, shell_uv_loop(session_shell(s)), worker);
+    worker_handle_opened(worker);
     background_start(&shard->background, prepare_run, on_prepared);
 }
 
@@ -269,7 +267,7 @@ static void retire(struct worker *worker)
         shard_transfer_drop(worker);
     else if (shard->phase != SHARD_IDLE)
         return;
-    worker->was_ended = true;
+    worker_ended_by_us(worker);
     worker_over(worker);
 }
 
@@ -287,7 +285,7 @@ static void collect_run(void *context)
 
 void shard_attempt_settle(struct worker *worker)
 {
-    shell_now(worker->session->shell);
+    shell_now(worker_shell(worker));
     shard_worker_of(worker)->phase = SHARD_SETTLED;
     worker_over(worker);
 }
@@ -305,7 +303,7 @@ static void work_describe(const struct worker *worker, struct buf *out)
     buf_add_text(out, "\"device\":");
     buf_add_json(out, str_of(worker_label(worker)));
     buf_addf(out, ",\"attempt\":%u,\"seconds\":%.3f", shard->attempt,
-             (double)(shell_last_now(worker->session->shell) - shard->started_ms) / 1000.0);
+             (double)(shell_last_now(worker_shell(worker)) - shard->started_ms) / 1000.0);
     if (progress.seen > 0)
         buf_addf(out, ",\"metrics\":{\"correct\":%lu,\"seen\":%lu}", progress.correct,
                  progress.seen);
@@ -314,7 +312,7 @@ static void work_describe(const struct worker *worker, struct buf *out)
 static void result_describe(struct worker *worker, const struct shard_result *result,
                             struct buf *out)
 {
-    const struct shards *shards = shards_of(worker->session);
+    const struct shards *shards = shards_of(worker_session(worker));
     buf_add_char(out, '{');
     shard_members_add(shards, shard_worker_of(worker)->shard, out);
     buf_add_char(out, ',');
@@ -329,7 +327,7 @@ static void end_note(struct worker *worker)
     const struct shard_worker *shard = shard_worker_of(worker);
     cleanup_buf struct buf work = BUF_INIT;
     work_describe(worker, &work);
-    shard_end_note(worker->session,
+    shard_end_note(worker_session(worker),
                    &(struct shard_end){.shard = shard->shard,
                                        .values = &shard->values,
                                        .since_ns = shard->since_ns,
@@ -351,7 +349,8 @@ static bool settle(struct worker *worker, enum death *death)
     if (shard->phase != SHARD_RUNNING || *death != DEATH_CLEAN)
         return true;
     shard->phase = SHARD_COLLECTING;
-    session_event(worker->session, (struct feed_event){.kind = EV_ENDED, .worker = worker->seat});
+    session_event(worker_session(worker),
+                  (struct feed_event){.kind = EV_ENDED, .worker = worker_seat(worker)});
     end_note(worker);
     if (shard->files)
         shard_transfer_collect(worker);
@@ -365,8 +364,9 @@ static void ended(struct worker *worker, bool was_out_of_memory)
 {
     uint64_t size = shard_worker_of(worker)->batch;
     if (was_out_of_memory && size > 1)
-        session_event(worker->session,
-                      (struct feed_event){.kind = EV_OOM, .worker = worker->seat, .count = size});
+        session_event(
+            worker_session(worker),
+            (struct feed_event){.kind = EV_OOM, .worker = worker_seat(worker), .count = size});
     node_unstage(steal_ptr(&shard_worker_of(worker)->files));
     input_drop(worker); /* the next attempt at the shard makes a file of the same name */
 }
@@ -408,16 +408,16 @@ static bool is_refused(struct worker *worker, char how[END_TEXT_BYTES])
 {
     struct shard_worker *shard = shard_worker_of(worker);
     if (shard->rc == ERR_STOPPED) /* the next attempt would meet the same full disk */
-        shell_abort(worker->session->shell, &shard->err);
+        shell_abort(worker_shell(worker), &shard->err);
     for (size_t i = 0; i < shard->n_takings; i++)
-        shards_of(worker->session)->n_unnamed += shard->takings[i].found.is_absent;
+        shards_of(worker_session(worker))->n_unnamed += shard->takings[i].found.is_absent;
     if (shard->rc) {
         snprintf(how, END_TEXT_BYTES, "%s", shard->err.text);
         return true;
     }
     for (size_t i = 0; i < shard->n_takings; i++) {
         const struct shard_taking *taking = &shard->takings[i];
-        uint64_t owner = shard_other_owner(worker->session, shard->shard, i, &taking->found);
+        uint64_t owner = shard_other_owner(worker_session(worker), shard->shard, i, &taking->found);
         if (owner == UINT64_MAX)
             continue;
         snprintf(
@@ -447,51 +447,38 @@ static void items_count(struct session *s, uint32_t seat, uint64_t n_items)
     shards_of(s)->seat_items[seat] += n_items;
 }
 
-static void metrics_give(struct session *s, struct shard_progress progress)
-{
-    cleanup_buf struct buf json = BUF_INIT;
-    if (progress.seen == 0)
-        return;
-    buf_addf(&json, "{\"correct\":%lu,\"seen\":%lu}", progress.correct, progress.seen);
-    metrics_add(&s->step.metrics, buf_str(&json));
-}
-
 /* Hands the result to the feeder. False: there is none, and `how` says why. */
 static bool result_give(struct worker *worker, char how[END_TEXT_BYTES])
 {
-    struct session *s = worker->session;
+    struct session *s = worker_session(worker);
     struct shard_worker *shard = shard_worker_of(worker);
-    cleanup_buf struct buf line = BUF_INIT;
+    struct shard_progress progress = shard_progress_of(worker);
+    cleanup_buf struct buf line = BUF_INIT, metrics = BUF_INIT;
     if (is_refused(worker, how) || !worker_part_ready(worker))
         return false;
     struct shard_result *result = &shards_of(s)->results[shard->shard];
     *result = result_take(shard);
     result_describe(worker, result, &line);
-    items_count(s, worker->seat, shard_share(shards_of(s), shard->shard).count);
-    metrics_give(s, shard_progress_of(worker));
+    items_count(s, worker_seat(worker), shard_share(shards_of(s), shard->shard).count);
+    if (progress.seen > 0)
+        buf_addf(&metrics, "{\"correct\":%lu,\"seen\":%lu}", progress.correct, progress.seen);
     worker_answered(worker, 1);
-    s->step.result = buf_str(&line);
-    session_event(
-        s, (struct feed_event){.kind = EV_DONE, .worker = worker->seat, .item = shard->shard});
+    worker_result(worker, shard->shard, buf_str(&line), buf_str(&metrics));
     return true;
 }
 
 /* Its exit status was 0: checks that it left its files. */
 static void judge(struct worker *worker, char how[END_TEXT_BYTES])
 {
-    struct session *s = worker->session;
+    struct log *log = session_log(worker_session(worker));
     cleanup_buf struct buf work = BUF_INIT;
     describe(worker, &work);
     if (result_give(worker, how)) {
-        log_add(shell_log(s->shell), LOG_INFO, "worker", "%s is done%s", worker_label(worker),
-                buf_text(&work));
+        log_add(log, LOG_INFO, "worker", "%s is done%s", worker_label(worker), buf_text(&work));
         return;
     }
-    snprintf(s->outcome.last_words, sizeof(s->outcome.last_words), "%.*s",
-             (int)sizeof(s->outcome.last_words) - 1, how);
-    session_record(s, "died", worker->seat, s->outcome.last_words);
-    log_add(shell_log(s->shell), LOG_WARN, "worker", "%s failed%s: %s", worker_label(worker),
-            buf_text(&work), how);
+    worker_died(worker, how);
+    log_add(log, LOG_WARN, "worker", "%s failed%s: %s", worker_label(worker), buf_text(&work), how);
 }
 
 const struct worker_ops shard_worker_ops = {.spawn = spawn,

@@ -3,6 +3,7 @@
 """Plants bugs into copies of what a simulator plays, one at a time, and sees whether it finds each.
 
     tests/sim/mutants.py SOURCE_ROOT BUILD_ROOT feed|gang|dag|fit|shell|hosts|protocol
+    tests/sim/mutants.py SOURCE_ROOT --texts     only sees whether the texts occur
 
 A mutant is a file, a text that occurs in it once, and another in its place. The copy is compiled as the build
 folder compiles the file, and linked before the libraries, so that it takes the place of that one object. Each must
@@ -380,7 +381,7 @@ SHELL = {
     "a session does not know what the one before it did": (
         "map/prepare.c", ".n_done = s->earlier.n_done,", ".n_done = 0,"),
     "what did not fit into a pipe is dropped": (
-        "map/worker.c", "        buf_consume(&worker->to_worker, (size_t)put);\n", "        buf_reset(&worker->to_worker);\n"),
+        "map/worker.c", "        buf_consume(out, worker->n_put);\n", "        buf_reset(out);\n"),
     "a message that comes in pieces is cut": (
         "map/channel.c", "        buf_add_str(&worker->channel_in, piece);\n", "        (void)0;\n"),
     "what a channel worker did not read is no suspect any more": (
@@ -481,9 +482,25 @@ def judge(source, change, build_root, commands, simulator):
         return bool(found), f"{found.group(1)}: {found.group(2)}" if found else run.stdout + run.stderr
 
 
+SUITES = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "fit": (FIT, "src/core"), "dag": (DAG, "src/core"),
+          "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}
+
+
+def texts_check(root):
+    """A bug whose text is gone is planted nowhere; this is seen at once, also of those that are tried for minutes."""
+    lost = [f"{what}: its text occurs {n} times in {source}"
+            for mutants, below in SUITES.values() for what, (source, text, _) in mutants.items()
+            if (n := (root / below / source).read_text(encoding="utf-8").count(text)) != 1]
+    print("\n".join(lost))
+    return 1 if lost else 0
+
+
 def main():
-    root, build_root, name = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-    mutants, below = {"feed": (FEED, "src/core"), "gang": (GANG, "src/core"), "fit": (FIT, "src/core"), "dag": (DAG, "src/core"), "shell": (SHELL, "src"), "hosts": (HOSTS, "src"), "protocol": (PROTOCOL, "src")}[name]
+    root = pathlib.Path(sys.argv[1]).resolve()
+    if sys.argv[2] == "--texts":
+        return texts_check(root)
+    build_root, name = pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
+    mutants, below = SUITES[name]
     commands = commands_of(build_root, SIMULATORS[name][0])
     print(f"1..{len(mutants)}")
     all_caught = True

@@ -44,7 +44,7 @@ ROOMS = {
     "ui": {"base"},
     "agent": {"shell", "slurm", "node", "proc", "base"},
     "map": {"core", "shell", "node", "device", "data", "rule", "proc", "store", "ui", "base"},
-    "shard": {"map", "node", "data", "tensor", "rule", "store", "base"},
+    "shard": {"map", "shell", "node", "data", "tensor", "rule", "store", "base"},
     "launch": {"core", "shell", "rendezvous", "node", "device", "proc", "slurm", "base"},
     "graph": {"core", "sim", "shell", "node", "proc", "store", "ui", "base"},
     "model": {"core", "tensor", "base"},
