@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/parse.h"
+#include "base/env_list.h"
 #include "base/xalloc.h"
 #include "core/partition.h"
 
@@ -20,13 +21,18 @@ enum {
 };
 
 /* Never freed: the program ends soon. */
+static struct env_list names;
+static struct partition_module *modules;
+static struct partition_tensor *tensors;
+
 static struct str name_of(size_t block, size_t part)
 {
-    return str_of(xasprintf("layers.%zu.%zu", block, part));
+    char *name = xasprintf("layers.%zu.%zu", block, part);
+    env_list_add(&names, name);
+    return str_of(name);
 }
 
-static void tensor_add(struct partition_model *model, struct partition_tensor *tensors,
-                       uint64_t bytes)
+static void tensor_add(struct partition_model *model, uint64_t bytes)
 {
     tensors[model->n_tensors++] = (struct partition_tensor){
         .name = name_of(model->n_modules, model->n_tensors),
@@ -35,31 +41,30 @@ static void tensor_add(struct partition_model *model, struct partition_tensor *t
     };
 }
 
-static void module_add(struct partition_model *model, struct partition_module *modules,
-                       struct str name, uint32_t parent)
+static void module_add(struct partition_model *model, struct str name, uint32_t parent)
 {
     modules[model->n_modules++] = (struct partition_module){.name = name, .parent = parent};
 }
 
 static struct partition_model model_make(size_t n_tensors)
 {
-    struct partition_module *modules = xcalloc(2 * n_tensors + 8, sizeof(*modules));
-    struct partition_tensor *tensors = xcalloc(n_tensors + BLOCK_TENSORS + 2, sizeof(*tensors));
+    modules = xcalloc(2 * n_tensors + 8, sizeof(*modules));
+    tensors = xcalloc(n_tensors + BLOCK_TENSORS + 2, sizeof(*tensors));
     struct partition_model model = {modules, 0, tensors, 0};
-    module_add(&model, modules, STR(""), 0);
-    module_add(&model, modules, STR("embed"), 0);
-    tensor_add(&model, tensors, 4000000);
-    module_add(&model, modules, STR("layers"), 0);
+    module_add(&model, STR(""), 0);
+    module_add(&model, STR("embed"), 0);
+    tensor_add(&model, 4000000);
+    module_add(&model, STR("layers"), 0);
     for (size_t block = 0; model.n_tensors + 1 < n_tensors; block++) {
         uint32_t around = (uint32_t)model.n_modules;
-        module_add(&model, modules, name_of(block, 0), 2);
+        module_add(&model, name_of(block, 0), 2);
         for (size_t part = 0; part < BLOCK_TENSORS && model.n_tensors + 1 < n_tensors; part++) {
-            module_add(&model, modules, name_of(block, part), around);
-            tensor_add(&model, tensors, 100000 + 7919 * (block * part % 31));
+            module_add(&model, name_of(block, part), around);
+            tensor_add(&model, 100000 + 7919 * (block * part % 31));
         }
     }
-    module_add(&model, modules, STR("head"), 0);
-    tensor_add(&model, tensors, 4000000);
+    module_add(&model, STR("head"), 0);
+    tensor_add(&model, 4000000);
     tensors[0].tied = tensors[model.n_tensors - 1].tied = 1;
     return model;
 }
@@ -124,5 +129,6 @@ int main(int argc, char **argv)
         }
         printf("\n");
     }
+    free(devices);
     return 0;
 }

@@ -229,6 +229,8 @@ int main(int argc, char **argv)
     printf("rank %u of %u over %s: %lu operations on device memory, %lu wrong\n", check.rank,
            check.size, muster_dist_backend(check.dist), (unsigned long)check.n_done,
            (unsigned long)check.n_wrong);
+    free(check.host);
+    free(check.expected);
     rc = muster_dist_close(check.dist);
     return rc == 0 && check.n_wrong == 0 ? 0 : 1;
 }

@@ -211,6 +211,7 @@ int graph_dry_run(struct log *log, const char *self_path, const struct graph_req
                    : allocation_take(&graph.allocation, &wish, &holder, err);
     rc = rc ? rc : jobs_make(&graph, err);
     rc = rc ? rc : schedule_print(&graph, plot, err);
+    shell_store_close(graph.shell);
     graph_release(&graph);
     return rc;
 }

@@ -164,6 +164,8 @@ static void failed_items_list(struct session *s)
                 err.text);
 }
 
+static const char folder_gone[] = "the run's folder is gone, and what was done with it";
+
 static int unfinished(struct session *s)
 {
     int status = status_of(s, 0);
@@ -199,7 +201,7 @@ static int unfinished(struct session *s)
         failed_items_list(s);
     summary_print(s, NULL);
     if (is_gone)
-        talk("%s; the run's folder is gone, and what was done with it", why);
+        talk("%s; %s", why, folder_gone);
     else if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, run);
     else if (can_resume && !is_hopeless)
@@ -209,7 +211,7 @@ static int unfinished(struct session *s)
     return status;
 }
 
-/* The merge failed. No result is lost, and the last line says what to do. */
+/* The merge failed. No result is lost, but with the folder, and the last line says what to do. */
 static int merge_failed(struct session *s, int rc, const struct err *why)
 {
     struct err settle_err = {0};
@@ -217,6 +219,10 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     int status = err_exit_status(rc);
     log_keep(shell_log(s->shell), LOG_ERROR, "map", "the results are not merged: %s", why->text);
     talk("map: the results are not merged: %s", why->text);
+    if (!folder_exists(shell_run_dir(s->shell))) {
+        talk("%s", folder_gone);
+        return status;
+    }
     s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
     state_record(s, "stopped", status);
     if (ledger_settle(s->ledger, true, &settle_err) != 0)

@@ -114,10 +114,29 @@ static const char *const lasting[] = {
     "(Forbidden)",
 };
 
+/* srun's words about the job that the host was a node of (Slurm's src/common/slurm_errno.c and srun's allocate.c). */
+static const char *const over[] = {
+    "Invalid job id specified", /* the controller has lost it, or forgotten it */
+    "has expired",
+    "already completing or completed",
+};
+
+static bool has_one_of(const char *line, const char *const *words, size_t n_words)
+{
+    for (size_t i = 0; i < n_words; i++)
+        if (strstr(line, words[i]))
+            return true;
+    return false;
+}
+
 bool launcher_failure_lasts(int exit_status, const char *last_line)
 {
-    bool lasts = exit_status == 126 || exit_status == 127; /* what is to be run cannot be */
-    for (size_t i = 0; i < countof(lasting); i++)
-        lasts = lasts || strstr(last_line, lasting[i]);
-    return lasts;
+    bool is_no_program = exit_status == 126 || exit_status == 127; /* what is to be run cannot be */
+    return is_no_program || has_one_of(last_line, lasting, countof(lasting)) ||
+           launcher_host_is_over(last_line);
+}
+
+bool launcher_host_is_over(const char *last_line)
+{
+    return has_one_of(last_line, over, countof(over));
 }

@@ -23,3 +23,5 @@ MUST_CHECK int launcher_command(const struct launcher_opts *opts, const struct h
 /* The command ended like this, and this was its last line: would it end so again if it were started at once? False
  * where that is not known. */
 bool launcher_failure_lasts(int exit_status, const char *last_line);
+/* By that line the host's Slurm job is over: it never comes back. */
+bool launcher_host_is_over(const char *last_line);

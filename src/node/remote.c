@@ -353,6 +353,11 @@ bool remote_may_be_tried(const struct node *node)
     return ((const struct remote *)node)->may_be_tried;
 }
 
+bool remote_is_over(const struct node *node)
+{
+    return launcher_host_is_over(((const struct remote *)node)->last_line);
+}
+
 bool remote_has_transport(const struct node *node)
 {
     return ((const struct remote *)node)->transport != NULL;

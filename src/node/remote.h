@@ -62,6 +62,8 @@ struct node *remote_open(const struct remote_opts *opts);
 MUST_CHECK int remote_connect(struct node *node, struct err *err);
 /* After `lost`: the transport ended by itself, and the reason may pass within a second, as far as is known. */
 bool remote_may_be_tried(const struct node *node);
+/* After `lost`: its Slurm job is over, so that the host never comes back. */
+bool remote_is_over(const struct node *node);
 /* The transport's process is there: it must be gone before the node is closed or connected again. */
 bool remote_has_transport(const struct node *node);
 /* From here to the agent and back, as measured; 0: less than a millisecond. */

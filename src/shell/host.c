@@ -293,7 +293,7 @@ static void on_lost(void *context, const struct err *why)
         start_failed(h);
         return;
     }
-    if (before != HOST_UP && ++h->n_tries >= TRIES_MAX) {
+    if (before != HOST_UP && (++h->n_tries >= TRIES_MAX || remote_is_over(h->node))) {
         give_up(h, why->text);
         return;
     }

@@ -169,6 +169,10 @@ class Run:
         self.input, self.output = "in" + self.kind.suffix, "out" + self.kind.out_suffix
         self.kills: List[str] = []
         self.link: Optional[subprocess.Popen[bytes]] = None
+        self.limit_s = SESSION_LIMIT_S
+        # What a session may end with. 1: every worker was killed before its first result. -9: muster was. 69: all agents
+        # were, before they had answered.
+        self.disturbed: Tuple[int, ...] = (-signal.SIGKILL, 1, *((69,) if network.on_hosts else ()))
         self.via = "sh -c '\"$@\"' x"
         self.env = dict(os.environ, CHAOS_MARK=self.mark, MUSTER_LOCK_DIR=os.path.join(folder, ".locks"))
         self.env.pop("MUSTER_RUNS_DIR", None)
@@ -223,7 +227,7 @@ class Run:
 
     def undisturbed(self) -> bytes:
         child = self.begin(self.command())
-        if child.wait(SESSION_LIMIT_S) != 0:
+        if child.wait(self.limit_s) != 0:
             raise Broken(f"the undisturbed run ended with {child.returncode}")
         with open(os.path.join(self.folder, self.output), "rb") as file:
             result = file.read()
@@ -282,7 +286,7 @@ class Run:
 
     def session(self, argv: Sequence[str], mean_s: float, disturbed: bool) -> int:
         child = self.begin(argv)
-        limit_s = max(LINK_LIMIT_S, LINK_DOWNS * self.network.down_ms / 1000) if self.link else SESSION_LIMIT_S
+        limit_s = max(LINK_LIMIT_S, LINK_DOWNS * self.network.down_ms / 1000) if self.link else self.limit_s
         try:
             if disturbed:
                 self.disturb(child, mean_s)
@@ -307,8 +311,7 @@ class Run:
                 if self.session([self.muster, "resume", "latest"], mean_s, False) != 0:
                     raise Broken("a finished run was not resumed to nothing")
                 return number + 1
-            # 1: every worker was killed before its first result. -9: muster was. 69: all agents were, before they had answered.
-            if status not in (-signal.SIGKILL, 1, 69 if self.on_hosts else 1) or number >= n_disturbed + 3:
+            if status not in self.disturbed or number >= n_disturbed + 3:
                 raise Broken(f"session {number + 1} ended with {status}: {' '.join(argv)}")
         raise Broken(f"not complete after {SESSIONS_MAX} sessions")
 
@@ -352,9 +355,9 @@ class Network(NamedTuple):
     down_ms: int
 
 
-def one(muster: str, seed: int, keep: bool, network: Network) -> Tuple[bool, int, str]:
-    folder = tempfile.mkdtemp(prefix=f"chaos-{seed}-")
-    run = Run(muster, seed, folder, network)
+def outcome_of(run: Run, keep: bool) -> Tuple[bool, int, str]:
+    """(was every promise kept, how many kills arrived, what to say)"""
+    folder = run.folder
     try:
         text = run.go()
         run.link_end()
@@ -374,6 +377,10 @@ def one(muster: str, seed: int, keep: bool, network: Network) -> Tuple[bool, int
         return False, len(run.kills), f"{run.kind_name}, {run.n_items} items: {error} (kills: {', '.join(run.kills)}{where})\n{tail.rstrip()}"
     shutil.rmtree(folder, ignore_errors=True)
     return True, len(run.kills), text
+
+
+def one(muster: str, seed: int, keep: bool, network: Network) -> Tuple[bool, int, str]:
+    return outcome_of(Run(muster, seed, tempfile.mkdtemp(prefix=f"chaos-{seed}-"), network), keep)
 
 
 def main() -> int:

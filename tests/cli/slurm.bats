@@ -12,7 +12,6 @@ teardown_file() { cluster_down; }
 
 setup() { cluster_setup; }
 
-has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq .done)" -ge "$1" ]; }
 
 @test "inside an allocation, every node takes part, with the GPUs that the job has there" {
     # The nodes are one machine, so each needs locks of its own.
@@ -96,8 +95,31 @@ END
     wait_for nobody_is_left
 }
 
+@test "a job that Slurm has lost, or that is over, ends the run: a new one goes on with it" {
+    seq 1 4000 >in.txt
+    slow_filter
+    mkdir bin
+    worker bin/srun <<END
+#!/bin/sh
+[ ! -e gone ] || { echo "srun: error: Unable to confirm allocation for job 4: Invalid job id specified" >&2; exit 1; }
+exec $(command -v srun) "\$@"
+END
+    PATH=$PWD/bin:$PATH salloc -Q -N2 "$MUSTER" map --hosts slurm -g cpu:2 -o out.txt in.txt -- ./slow >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for has_done 100
+    touch gone
+    squeue -h -s -o %i | grep -v -e batch -e extern -e inter | xargs scancel
+    map_end
+    ended_with 1
+    says "n1: given up: " "Invalid job id specified" "no device is left to work on; go on with: muster resume"
+    rm gone
+    limited salloc -Q -N2 "$MUSTER" resume latest
+    same in.txt out.txt
+    wait_for nobody_is_left
+}
+
 @test "a job that is ended twice, as at its time limit, is complete when its script was submitted a third time" {
-    seq 1 1200 >in.txt
+    seq 1 2000 >in.txt
     slow_filter
     worker job <<END
 #!/bin/sh

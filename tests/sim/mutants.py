@@ -478,7 +478,7 @@ def judge(source, change, build_root, commands, simulator):
             return False, "the simulator did not come to an end"
         if run.returncode == 0:
             return False, f"not found by {' '.join(arguments) or 'any session'}"
-        found = re.search(finding, run.stdout)
+        found = re.search(finding, run.stdout) or re.search(r"ERROR: (AddressSanitizer): ([^\n]*)", run.stderr)
         return bool(found), f"{found.group(1)}: {found.group(2)}" if found else run.stdout + run.stderr
 
 
