@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "base/parse.h"
 #include "base/env_list.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "core/partition.h"
 
