@@ -62,7 +62,12 @@ bundle:
 wheel: portable
 	@tools/wheel
 
-install: build
+# A folder that is built already may have another prefix.
+install: $(BUILD)/build.ninja
+ifneq ($(origin PREFIX),file)
+	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+endif
+	@$(MAKE) --no-print-directory BUILD=$(BUILD) build
 	@meson install -C $(BUILD)
 
 clean:

@@ -81,7 +81,8 @@ static void other_work_note(struct benching *b, const struct contest_run *run)
 {
     struct bench_way *way = &b->ways[b->way];
     if (contest_outcome(b->contest, b->way) == CONTEST_OTHER_WORK)
-        snprintf(way->end, sizeof(way->end), "did %lu items, others did not", run->n_items);
+        snprintf(way->end, sizeof(way->end), "did %lu items; the first row that ended well did %lu",
+                 run->n_items, contest_n_items(b->contest));
 }
 
 static void on_ended(void *context, const struct trial_end *end)

@@ -80,7 +80,7 @@ static const struct opt bench_opts[] = {
     {OPT_U64, 'n', "limit", "N", "only the first N records", FIELD(limit), 1, 0},
     {OPT_HEADING, .help = "What a run does (where muster map does not tell)"},
     {OPT_U64, 0, "items", "N", "each run works through N items", FIELD(n_items), 1, 0},
-    {OPT_TEXT, 0, "items-pattern", "REGEX", "the command prints how many items it did: an extended regular expression with the number in brackets; the last match counts", FIELD(items_pattern)},
+    {OPT_TEXT, 0, "items-pattern", "REGEX", "the command prints how many items it did: an extended regular expression with the number in brackets, or one number; the last match counts", FIELD(items_pattern)},
     {OPT_TEXT, 0, "ready-pattern", "REGEX", "the command prints this when it is loaded; the last line that matches counts", FIELD(ready_pattern)},
     {OPT_TEXT, 0, "rate-pattern", "REGEX", "the command prints its items per second when it is loaded, such as '([0-9.]+) samples/s'; the last match counts", FIELD(rate_pattern)},
     {OPT_HEADING, .help = "Runs"},

@@ -162,7 +162,7 @@ static const struct opt fit_opts[] = {
     {OPT_HEADING, .help = "What a run of the command does (give one, or the rate is not known and memory alone decides)"},
     {OPT_U64, 0, "items", "N", "each run works through N items, whatever the batch size", FIELD(n_items), 1, 0},
     {OPT_U64, 0, "steps", "N", "each run works through N batches", FIELD(n_steps), 1, 0},
-    {OPT_TEXT, 0, "rate-pattern", "REGEX", "the command prints its items per second: an extended regular expression with the number in brackets, such as '([0-9.]+) samples/s'; the last match counts", FIELD(rate_pattern)},
+    {OPT_TEXT, 0, "rate-pattern", "REGEX", "the command prints its items per second: an extended regular expression with the number in brackets, or one number, such as '([0-9.]+) samples/s'; the last match counts", FIELD(rate_pattern)},
     {OPT_HEADING, .help = "Runs of the command"},
     {OPT_PATH, 0, "stdin", "FILE", "standard input of each run, such as some records for a filter (default: none)", FIELD(stdin_path)},
     ENVIRONMENT_OPTS(FIELD(environment)),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/plan_devices.h"
 
+#include <ctype.h>
+
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -11,7 +13,8 @@
 #include "fit/memo.h"
 
 enum {
-    SPEED_MAX = 1000000
+    SPEED_MAX = 1000000,
+    UNITLESS_BYTES_MIN = 1 << 20 /* a smaller number lacks its unit */
 };
 
 static struct plan_device *device_add(struct plan_device_list *devices, enum partition_kind kind,
@@ -55,7 +58,11 @@ static int item_parse(struct str text, struct size_item *out, struct err *err)
         rc = u64_parse(speed, 1, SPEED_MAX, &out->speed, err);
         text.len = (size_t)(equals - text.at);
     }
-    return rc ? rc : size_parse(text, &out->bytes, err);
+    rc = rc ? rc : size_parse(text, &out->bytes, err);
+    bool has_unit = text.len > 0 && !isdigit((unsigned char)text.at[text.len - 1]);
+    return rc == 0 && !has_unit && out->bytes < UNITLESS_BYTES_MIN
+               ? fail(err, ERR_USAGE, "%lu bytes", out->bytes)
+               : rc;
 }
 
 static int sizes_take(const char *sizes, struct plan_device_list *devices, struct err *err)

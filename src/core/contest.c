@@ -161,6 +161,11 @@ enum contest_outcome contest_outcome(const struct contest *contest, uint32_t way
     return contest->outcome[way];
 }
 
+uint64_t contest_n_items(const struct contest *contest)
+{
+    return contest->n_items;
+}
+
 uint32_t contest_n_runs(const struct contest *contest, uint32_t way)
 {
     return contest->n_runs[way];

@@ -95,6 +95,8 @@ void contest_took(struct contest *contest, const struct contest_run *run);
 
 /* The worst outcome of its runs: OK as long as it is in. */
 enum contest_outcome contest_outcome(const struct contest *contest, uint32_t way);
+/* The work that all must do: that of the first run that ended well. 0: none is known. */
+uint64_t contest_n_items(const struct contest *contest);
 /* Rounds in which it was run well. */
 uint32_t contest_n_runs(const struct contest *contest, uint32_t way);
 /* Rounds in which every way that is still in was run. */

@@ -28,6 +28,20 @@ void output_pattern_release(struct output_pattern *pattern)
     pattern->is_set = false;
 }
 
+/* The first number in it. */
+static struct str number_in(struct str text)
+{
+    const char digits[] = "0123456789", number[] = "0123456789.";
+    while (text.len > 0 && !memchr(digits, text.at[0], sizeof(digits) - 1))
+        text.at++, text.len--;
+    size_t len = 0;
+    while (len < text.len && memchr(number, text.at[len], sizeof(number) - 1))
+        len++;
+    while (len > 0 && text.at[len - 1] == '.')
+        len--;
+    return (struct str){text.at, len};
+}
+
 bool output_pattern_find(const struct output_pattern *pattern, const char *line, double *number)
 {
     regmatch_t found[2];
@@ -35,8 +49,11 @@ bool output_pattern_find(const struct output_pattern *pattern, const char *line,
     if (!pattern->is_set || regexec(&pattern->regex, line, 2, found, 0) != 0)
         return false;
     const regmatch_t *at = &found[pattern->regex.re_nsub > 0 && found[1].rm_so >= 0];
-    struct str text = {line + at->rm_so, (size_t)(at->rm_eo - at->rm_so)};
-    if (double_parse(str_trim(text), number, NULL) != 0 || !(*number > 0))
+    struct str text = str_trim((struct str){line + at->rm_so, (size_t)(at->rm_eo - at->rm_so)});
+    if (double_parse(text, number, NULL) != 0 &&
+        (pattern->regex.re_nsub > 0 || double_parse(number_in(text), number, NULL) != 0))
+        *number = 0;
+    if (!(*number > 0))
         *number = 0;
     return true;
 }

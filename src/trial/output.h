@@ -16,8 +16,8 @@ enum {
 };
 
 /*
- * POSIX extended; the number is what the first group holds, or all of the match where there is
- * none.
+ * POSIX extended; the number is what the first group holds, or where there is none the match, or
+ * the first number in it.
  */
 struct output_pattern {
     regex_t regex;

@@ -223,6 +223,7 @@ json.dump(config, open("tiny/config.json", "w"))' "$1"
     refused 2 "give one model" --devices 1GiB
     refused 2 "not both" tiny -g all --devices 1GiB
     refused 2 "'x' is no size of a device" tiny --devices 1GiB,x
+    refused 2 "'24' is no size of a device, such as 24GiB, 4x24GiB or 80GiB=2: 24 bytes" tiny --devices 24
     refused 2 "more than 1024 devices" tiny --devices 1000x1GiB,25x1GiB
     refused 2 "expected optimal, balanced" tiny --devices 1GiB --method best
     refused 2 "there is no such file or folder" nosuch --devices 1GiB
