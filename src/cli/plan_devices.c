@@ -2,7 +2,6 @@
 #include "cli/plan_devices.h"
 
 #include <ctype.h>
-
 #include <stdlib.h>
 
 #include "base/cleanup.h"
