@@ -103,7 +103,10 @@ class SlurmRun(Run):
             self.cluster.ask("scancel", "-u", "root")
         if not wait_until(self.cluster.is_idle, 60):
             raise Broken("Slurm is not well: " + self.cluster.ask("squeue") + self.cluster.ask("sinfo", "-N"))
-        return super().session(argv, mean_s, disturbed)
+        status = super().session(argv, mean_s, disturbed)
+        # salloc ends well if its command was killed.
+        is_killed = status == 0 and not os.path.exists(os.path.join(self.folder, self.output))
+        return -signal.SIGKILL if is_killed else status
 
     def victims(self) -> Dict[str, List[int]]:
         """By what they are."""
