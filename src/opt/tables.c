@@ -67,6 +67,8 @@ static void bash_external(const struct program *program, struct buf *out)
                  verb->name, verb->name, verb->name);
 }
 
+/* bash makes three words of --name=VALUE, since = is in COMP_WORDBREAKS; zsh, and a bash without it there, make one, of
+ * which each reply must then repeat the `stem`. */
 static void bash_print(const struct program *program, struct buf *out)
 {
     cleanup_buf struct buf verbs = BUF_INIT;
@@ -76,7 +78,12 @@ static void bash_print(const struct program *program, struct buf *out)
     buf_addf(
         out,
         "%s() {\n"
-        "    local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words values\n",
+        "    local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} stem words values\n"
+        "    case $cur in\n"
+        "    =) cur= ;;\n"
+        "    --*=*) before=${cur%%%%=*} stem=${cur%%%%=*}= cur=${cur#*=} ;;\n"
+        "    *) [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]} ;;\n"
+        "    esac\n",
         function);
     bash_external(program, out);
     buf_addf(out,
@@ -95,11 +102,11 @@ static void bash_print(const struct program *program, struct buf *out)
     buf_addf(
         out,
         "        esac\n    fi\n"
-        "    if [ -n \"$values\" ]; then COMPREPLY=($(compgen -W \"$values\" -- \"$cur\")); return; fi\n"
+        "    if [ -n \"$values\" ]; then COMPREPLY=($(compgen -P \"$stem\" -W \"$values\" -- \"$cur\")); return; fi\n"
         "    case $cur in\n"
         "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
         "    *) if [ \"$COMP_CWORD\" -eq %d ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-        "       else COMPREPLY=($(compgen -f -- \"$cur\")); fi ;;\n"
+        "       else COMPREPLY=($(compgen -P \"$stem\" -f -- \"$cur\")); fi ;;\n"
         "    esac\n}\n",
         at);
     if (!program->family)
