@@ -9,10 +9,12 @@
 #include "base/cleanup.h"
 #include "base/console_text.h"
 #include "base/fs.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "cli/tail.h"
 #include "store/runs.h"
+#include "store/submission.h"
 #include "submit/look.h"
 
 enum {
@@ -146,15 +148,24 @@ static bool is_of_another(const void *context, struct str line)
     return is_it;
 }
 
-/* "job_12_stderr.log", "job_12.0_stdout.log": of a job of muster submit. */
-static bool is_of_a_job(const char *name)
+/* "job_12_stderr.log", "job_12.0_stdout.log": of a job of muster submit, which has the run's folder. A job of a graph
+ * may have such a name too. */
+static bool is_of_a_slurm_job(const char *dir, const char *name)
 {
     static const char begin[] = "job_";
+    struct submission submission = {0};
+    uint64_t job = 0;
+    bool is_it = false;
     if (strncmp(name, begin, strlen(begin)) != 0)
         return false;
-    name += strlen(begin);
-    size_t len = strspn(name, "0123456789.");
-    return len > 0 && name[len] == '_';
+    struct str number = {name + strlen(begin), strspn(name + strlen(begin), "0123456789")};
+    if (u64_parse(number, 0, UINT64_MAX, &job, NULL) != 0 ||
+        submission_read(dir, &submission, NULL) != 0)
+        return false;
+    for (size_t i = 0; i < submission.n_jobs; i++)
+        is_it = is_it || submission.jobs[i].id == job;
+    submission_release(&submission);
+    return is_it;
 }
 
 static void log_add_tail(struct tails *tails, const char *dir, const char *name, struct str worker,
@@ -169,7 +180,7 @@ static void log_add_tail(struct tails *tails, const char *dir, const char *name,
     for (char *at = prefix; (at = strchr(at, '_'));)
         *at = ' ';
     struct tail *tail = tails_add(tails, path, prefix);
-    if (is_of_a_job(name)) {
+    if (is_of_a_slurm_job(dir, name)) {
         tail->is_hidden = is_of_another;
         tail->context = tails;
     }

@@ -768,3 +768,13 @@ END
     ended_with 2
     [ ! -e muster-runs ]
 }
+
+@test "a job that is called as the log of a Slurm job is a job of the graph: all its lines are shown" {
+    cat >plan.json <<'END'
+{"jobs": {"a": {"run": "echo one"}, "job_5": {"run": "echo '[a] two'"}}}
+END
+    graph -g cpu:2 plan.json
+    ended_with 0
+    run "$MUSTER" logs
+    says "[a] one" "[job 5] [a] two"
+}
