@@ -362,7 +362,7 @@ END
     ended_with 5
     launch --nproc 2 --shutdown-timeout 2.5s --no-python sh -c '[ $RANK = 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
     ended_with 5
-    [[ $stderr == *"rank 1 failed; waiting for 1 rank to end"* ]]
+    [[ $stderr =~ "rank 1 failed; waiting for rank 0 (pid "[0-9]+") to end; SIGKILL comes 2.5 s after SIGTERM (--shutdown-timeout)" ]]
     "$MUSTER" launch --nproc 2 --no-python sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for two_sleep
