@@ -236,6 +236,8 @@ static int status_of(struct launch *launch, struct err *err)
     int status = outcome(launch, err);
     bool is_of_rank = launch->gang ? status != 0 && !err->code && !shell_end(launch->shell)->signal
                                    : launch->orders.is_of_rank;
+    if (is_of_rank)
+        record_hand_on(launch);
     if (launch->gang && launch->rendezvous) {
         why_add(launch, status, err, &why);
         lead_end(launch,

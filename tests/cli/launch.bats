@@ -173,6 +173,33 @@ END
     ended_with 10
 }
 
+@test "who has named a file for errors, as TorchX does, finds the first one there, with its status" {
+    cat >bad.py <<'END'
+import json, os, sys, time
+rank = int(os.environ["RANK"])
+if rank == 0:
+    time.sleep(10)
+error = {"message": {"message": "ValueError: first", "extraInfo": {"timestamp": str(int(time.time()))}}}
+with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+    json.dump(error, out)
+sys.exit(7)
+END
+    echo "longer than what comes, longer than what comes, longer than what comes, longer than what comes, longer than what comes" >error.json
+    TORCHELASTIC_ERROR_FILE=error.json launch --nproc 2 bad.py
+    ended_with 7
+    [ "$(jq -c '.message | [.message, .errorCode]' error.json)" = '["ValueError: first",7]' ]
+    rm error.json
+    TORCHELASTIC_ERROR_FILE=error.json launch --nproc 2 --no-python sh -c 'exit 3' # it has recorded nothing
+    ended_with 3
+    [ ! -e error.json ]
+    TORCHELASTIC_ERROR_FILE=error.json launch --hosts one=cpu:1,two=cpu:1 --via env --env PYTHON_EXEC="$PYTHON" bad.py
+    ended_with 7
+    [ "$(jq -c '.message | [.message, .errorCode]' error.json)" = '["ValueError: first",7]' ]
+    TORCHELASTIC_ERROR_FILE=none/error.json launch --nproc 2 bad.py
+    ended_with 7
+    [[ $stderr == *"TORCHELASTIC_ERROR_FILE: open none/error.json: No such file or directory"* ]]
+}
+
 @test "what is recorded after the first rank died is an echo, and no file of that name is waited for" {
     cat >echo.py <<'END'
 import json, os, signal, sys, time
