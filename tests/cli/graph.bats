@@ -778,3 +778,20 @@ END
     run "$MUSTER" logs
     says "[a] one" "[job 5] [a] two"
 }
+
+@test "logs of a graph: a job by its name, all jobs of a stage by that of the stage" {
+    two_stages
+    sed -i 's/echo make{n} >>effects/echo make{n}/' g.yaml
+    graph g.yaml
+    ended_with 0
+    run "$MUSTER" logs latest make/n=2
+    ended_with 0
+    says "make2"
+    [[ $output != *make1* ]]
+    run "$MUSTER" logs make
+    ended_with 0
+    says "make1" "make2" "make3"
+    run "$MUSTER" logs latest make/n=4
+    ended_with 2
+    says "has no logs of a worker 'make/n=4'; there are make+n=1, make+n=2, make+n=3"
+}
