@@ -327,10 +327,13 @@ int lead_begin(struct launch *launch, struct err *err)
                                        .more_ms = meeting->more_ms,
                                        .join_ms = meeting->join_ms,
                                        .linger_ms = request->linger_ms};
+    struct err why = {0};
     if (!launch->fleet &&
-        master_port_take(&launch->master_port, (uint16_t)request->master_port, err) != 0)
-        return wrap(err, ERR_UNAVAILABLE,
-                    "without --master-port and --rdzv-endpoint a free port is taken");
+        master_port_take(&launch->master_port, (uint16_t)request->master_port, &why) != 0)
+        return fail(err, ERR_UNAVAILABLE,
+                    "%s; name another one, or leave --master-port and --rdzv-endpoint out for a "
+                    "free one",
+                    why.text);
     launch->gang = xalloc_checked(gang_new(&config), sizeof(config));
     launch->others.nodes = xcalloc(meeting->n_nodes_max, sizeof(*launch->others.nodes));
     launch->others.said_ms = shell_now(launch->shell);

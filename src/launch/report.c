@@ -162,8 +162,11 @@ static void failure_report(struct launch *launch, const struct rank *first)
     if (cause == first)
         status_add(out, cause);
     if (cause->message) {
+        struct str rest = str_of(cause->message), line = rest;
+        (void)!str_next(&rest, '\n', &line);
         buf_add_text(out, cause == first ? ": " : "");
-        console_visible_add(out, str_of(cause->message));
+        console_visible_add(out, line);
+        buf_add_text(out, rest.len > 0 ? " ..." : "");
     }
     if (cause != first) {
         buf_addf(out, "; rank %u ended first: ", first->number);

@@ -179,7 +179,7 @@ import json, os, sys, time
 rank = int(os.environ["RANK"])
 if rank == 0:
     time.sleep(10)
-error = {"message": {"message": "ValueError: first", "extraInfo": {"timestamp": str(int(time.time()))}}}
+error = {"message": {"message": "ValueError: first\nand more", "extraInfo": {"timestamp": str(int(time.time()))}}}
 with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
     json.dump(error, out)
 sys.exit(7)
@@ -187,14 +187,15 @@ END
     echo "longer than what comes, longer than what comes, longer than what comes, longer than what comes, longer than what comes" >error.json
     TORCHELASTIC_ERROR_FILE=error.json launch --nproc 2 bad.py
     ended_with 7
-    [ "$(jq -c '.message | [.message, .errorCode]' error.json)" = '["ValueError: first",7]' ]
+    [ "$(jq -c '.message | [.message, .errorCode]' error.json)" = '["ValueError: first\nand more",7]' ]
+    [[ $stderr =~ "rank 1 (pid "[0-9]+") failed first: status 7: ValueError: first ..." && $stderr != *"first\\nand"* ]]
     rm error.json
     TORCHELASTIC_ERROR_FILE=error.json launch --nproc 2 --no-python sh -c 'exit 3' # it has recorded nothing
     ended_with 3
     [ ! -e error.json ]
     TORCHELASTIC_ERROR_FILE=error.json launch --hosts one=cpu:1,two=cpu:1 --via env --env PYTHON_EXEC="$PYTHON" bad.py
     ended_with 7
-    [ "$(jq -c '.message | [.message, .errorCode]' error.json)" = '["ValueError: first",7]' ]
+    [ "$(jq -c '.message | [.message, .errorCode]' error.json)" = '["ValueError: first\nand more",7]' ]
     TORCHELASTIC_ERROR_FILE=none/error.json launch --nproc 2 bad.py
     ended_with 7
     [[ $stderr == *"TORCHELASTIC_ERROR_FILE: open none/error.json: No such file or directory"* ]]
@@ -493,7 +494,7 @@ END
     wait_for test -s port
     launch --master-port "$(cat port)" shows.py MASTER_PORT
     ended_with 69
-    [[ $stderr == *"a free port is taken: port $(cat port): Address already in use"* ]]
+    [[ $stderr == *"launch: port $(cat port): Address already in use; name another one, or leave --master-port and --rdzv-endpoint out for a free one"* ]]
     launch --rdzv-backend c10d --rdzv-endpoint "[::1]:0" shows.py MASTER_ADDR,TORCHELASTIC_RUN_ID
     [ "$output" = "0 ::1 none" ]
     local endpoint
