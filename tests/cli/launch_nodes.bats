@@ -334,6 +334,10 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     ended_with 0
     [ "$(sort <<<"$output")" = $'0 0 3 3\n1 1 3 3\n2 2 3 3' ]
     [[ $stderr == *"mpirun of Open MPI has started 3 tasks, each of which is a rank, which meet at 127.0.0.1 port "* ]]
+    run --separate-stderr limited mpirun --oversubscribe -n 3 "$MUSTER" launch --max-restarts 1 --no-python sh -c '[ $RANK != 2 ] && exec sleep 60; exit 5'
+    [ "$status" -eq 5 ]
+    [ "$(grep -c 'rank 2 (pid .*) failed first: status 5' <<<"$stderr")" -eq 2 ] # once each time, not by each task
+    [ "$(grep -c 'all ranks start again' <<<"$stderr")" -eq 1 ]
 }
 
 @test "several ranks of one muster do not inherit the one place that a launcher gave to it" {
