@@ -50,6 +50,17 @@ static void bash_choices(const struct cmd *cmd, struct buf *out)
     }
 }
 
+/* Part of the case of a verb in whose names `_` is the same as `-`: they are completed as they are typed. */
+static void bash_underscores(struct buf *out)
+{
+    buf_add_text(
+        out,
+        "            case $before in --*) before=${before#--}; before=--${before//_/-} ;; esac\n"
+        "            case $cur in --*_*)\n"
+        "                words=\" $words\" words=${words//-/_} words=${words// __/ --} ;;\n"
+        "            esac\n");
+}
+
 /* "_muster", "_muster_kge" */
 static char *function_name(const struct program *program)
 {
@@ -96,6 +107,8 @@ static void bash_print(const struct program *program, struct buf *out)
         buf_addf(out, "        %s) words='", (*cmd)->name);
         options_list(*cmd, out);
         buf_add_text(out, "'\n");
+        if ((*cmd)->is_like_argparse)
+            bash_underscores(out);
         bash_choices(*cmd, out);
         buf_add_text(out, "            ;;\n");
     }

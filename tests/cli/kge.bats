@@ -71,7 +71,10 @@ refused() {
         COMP_WORDS=(muster map --order=a) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
         COMP_WORDS=(muster kge tracin --mode = s) COMP_CWORD=5; _muster; echo "${COMPREPLY[*]}"
         COMP_WORDS=(muster map --output = file.) COMP_CWORD=4; _muster; echo "${COMPREPLY[*]}"
-        COMP_WORDS=(muster map --output=file.) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"'
+        COMP_WORDS=(muster map --output=file.) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster launch --nproc_) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster launch --numa_binding = c) COMP_CWORD=4; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster launch --nproc) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"'
     [ "${lines[0]}" = "input any" ]
     [ "${lines[1]}" = "input any" ]
     [ "${lines[2]}" = "any" ]
@@ -80,6 +83,9 @@ refused() {
     [ "${lines[5]}" = "self single" ]
     [ "${lines[6]}" = "file.txt" ]
     [ "${lines[7]}" = "--output=file.txt" ]
+    [ "${lines[8]}" = "--nproc_per_node" ] # as torchrun's users type it
+    [ "${lines[9]}" = "core-complex" ]
+    [ "${lines[10]}" = "--nproc-per-node" ]
 }
 
 @test "the command of TiePin's guide works, and what changes nothing is said to" {
