@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdarg.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/parse.h"
@@ -18,14 +19,6 @@ enum {
     "that accelerate reads"
 
 const struct opt_foreign accelerate_foreign[] = {
-    {"use-deepspeed", IN_THE_SCRIPT("deepspeed_plugin")},
-    {"deepspeed-", IN_THE_SCRIPT("deepspeed_plugin")},
-    {"zero-stage", IN_THE_SCRIPT("deepspeed_plugin")},
-    {"zero3-", IN_THE_SCRIPT("deepspeed_plugin")},
-    {"offload-", IN_THE_SCRIPT("deepspeed_plugin")},
-    {"gradient-clipping", IN_THE_SCRIPT("deepspeed_plugin")},
-    {"use-fsdp", IN_THE_SCRIPT("fsdp_plugin")},
-    {"fsdp-", IN_THE_SCRIPT("fsdp_plugin")},
     {"use-megatron-lm", IN_THE_SCRIPT("megatron_lm_plugin")},
     {"megatron-lm-", IN_THE_SCRIPT("megatron_lm_plugin")},
     {"use-parallelism-config", IN_THE_SCRIPT("parallelism_config")},
@@ -60,7 +53,7 @@ static bool is_used(const struct accelerate_options *options)
                           options->has_affinity,
                           options->is_same_network,
                           options->is_debug};
-    bool any = false;
+    bool any = accelerate_plugins_are_used(&options->plugins);
     for (size_t i = 0; i < countof(texts); i++)
         any = any || texts[i];
     for (size_t i = 0; i < countof(flags); i++)
@@ -100,6 +93,11 @@ static int doubles_check(const struct accelerate_options *options,
         {"--num_cpu_threads_per_process", "--threads",
          options->n_threads > 0 && (request->cpus.threads.n > 0 || request->cpus.threads.is_share)},
         {"--cpu", "--multi_gpu", options->is_cpu && options->is_multi_gpu},
+        {"--cpu", "--use_fsdp", options->is_cpu && options->plugins.uses_fsdp},
+        {"--cpu", "--use_deepspeed", options->is_cpu && options->plugins.uses_deepspeed},
+        {"--multi_gpu", "--use_fsdp", options->is_multi_gpu && options->plugins.uses_fsdp},
+        {"--multi_gpu", "--use_deepspeed",
+         options->is_multi_gpu && options->plugins.uses_deepspeed},
         {"--num_machines", "--hosts", options->n_machines > 0 && request->allocation.hosts},
     };
     for (size_t i = 0; i < countof(pairs); i++)
@@ -185,13 +183,61 @@ static void variables_give(struct accelerate_texts *texts, struct environment_wi
     wish->env.len += n_own;
 }
 
+static bool asks_for_dynamo(const struct accelerate_options *options)
+{
+    return options->dynamo_backend || options->dynamo_mode || options->uses_fullgraph ||
+           options->uses_dynamic || options->uses_regional_compilation;
+}
+
+static void plugin_variable_add(void *context, const char *option, const char *name,
+                                const char *value)
+{
+    variable_add(context, option, name, value);
+}
+
+static void idle_say(struct accelerate_texts *texts, const struct buf *names, const char *why)
+{
+    if (names->len > 0)
+        say(texts, "%s %s no effect%s", buf_text(names),
+            strchr(buf_text(names), ',') ? "have" : "has", why);
+}
+
+/* With DeepSpeed accelerate puts its folder of work at the end. On other hosts PYTHONPATH is not that of this one. */
+static void python_path_add(struct accelerate_texts *texts)
+{
+    cleanup_free char *here = getcwd(NULL, 0);
+    const char *own = getenv("PYTHONPATH");
+    cleanup_free char *path =
+        xasprintf("%s%s%s", own ? own : "", own && *own ? ":" : "", here ? here : "");
+    if (here)
+        variable_add(texts, NULL, "PYTHONPATH", path);
+}
+
+static void plugins_add(const struct accelerate_options *options,
+                        const struct launch_request *request, struct accelerate_texts *texts)
+{
+    cleanup_buf struct buf fsdp = BUF_INIT, deepspeed = BUF_INIT;
+    if (options->plugins.uses_deepspeed && !request->allocation.hosts)
+        python_path_add(texts);
+    accelerate_plugins_export(&options->plugins, buf_text(&texts->config.fields),
+                              plugin_variable_add, texts);
+    accelerate_plugins_idle(&options->plugins, true, &fsdp);
+    accelerate_plugins_idle(&options->plugins, false, &deepspeed);
+    idle_say(texts, &fsdp, " without --use_fsdp");
+    idle_say(texts, &deepspeed, " without --use_deepspeed");
+    idle_say(texts, &texts->config.unknown, ": accelerate has no such option");
+}
+
 static void variables_settle(const struct accelerate_options *options,
                              struct launch_request *request, struct accelerate_texts *texts)
 {
     variable_add(texts, options->mixed_precision ? "--mixed_precision" : NULL,
                  "ACCELERATE_MIXED_PRECISION",
                  options->mixed_precision ? options->mixed_precision : "no");
-    dynamo_add(options, texts);
+    /* With DeepSpeed accelerate hands nothing over about dynamo, whatever is asked for. */
+    if (!options->plugins.uses_deepspeed || asks_for_dynamo(options))
+        dynamo_add(options, texts);
+    plugins_add(options, request, texts);
     if (options->is_cpu)
         variable_add(texts, "--cpu", "ACCELERATE_USE_CPU", "True");
     if (options->has_affinity)
@@ -217,7 +263,7 @@ static void threads_settle(const struct accelerate_options *options, struct laun
         return;
     else if (options->is_cpu)
         threads->is_share = true;
-    else
+    else if (!options->plugins.uses_deepspeed) /* else as torchrun has it */
         threads->n = 1;
     if (threads->is_share)
         say(texts, "--cpu is --threads share");
@@ -269,6 +315,7 @@ int accelerate_settle(const struct accelerate_options *options, struct meeting_o
         return 0;
     int rc = doubles_check(options, meeting, request, err);
     rc = rc ? rc : words_check(options, err);
+    rc = rc ? rc : accelerate_plugins_check(&options->plugins, options->n_machines > 1, err);
     rc = rc ? rc : place_settle(options, meeting, texts, err);
     if (rc)
         return rc;
@@ -332,7 +379,7 @@ int accelerate_ranks_settle(const struct accelerate_options *options,
 void accelerate_texts_release(struct accelerate_texts *texts)
 {
     env_list_release(&texts->variables);
-    env_list_release(&texts->config);
+    accelerate_config_release(&texts->config);
     free(texts->nproc);
     free(texts->nnodes);
     buf_release(&texts->said);

@@ -6,6 +6,8 @@
 #pragma once
 
 #include "base/env_list.h"
+#include "cli/accelerate_config.h"
+#include "cli/accelerate_plugins.h"
 #include "cli/meeting_arg.h"
 #include "device/spec.h"
 #include "opt/cmd.h"
@@ -22,13 +24,14 @@ struct accelerate_options {
     bool uses_fullgraph, uses_dynamic, uses_regional_compilation;
     bool is_cpu, is_multi_gpu, has_affinity, is_same_network, is_debug;
     const char *config;    /* path of a file with more of them */
-    const char *no_effect; /* what accelerate itself reads only with DeepSpeed, or for TPUs */
+    const char *no_effect; /* what accelerate itself reads only for TPUs */
+    struct accelerate_plugins plugins;
 };
 
 /* What a request borrows, and what is said of it. */
 struct accelerate_texts {
     struct env_list variables;
-    struct env_list config; /* the words of a configuration file */
+    struct accelerate_config config;
     char *nproc, *nnodes;
     struct buf said; /* "--num_machines 2 is --nnodes 2; …" */
 };
@@ -50,6 +53,10 @@ extern const struct opt_foreign accelerate_foreign[];
 
 /* clang-format off */
 #define ACCELERATE_FIELD(at, name) ((at) + offsetof(struct accelerate_options, name))
+#define PLUGIN_FIELD(name) offsetof(struct accelerate_options, plugins.name)
+/* `X` needs ACCELERATE_AT, the offset of struct accelerate_options in the request. */
+#define ACCELERATE_PLUGIN_OPT(id, name, variable, usual, form, help) \
+    {OPT_TEXT, 0, name, "VALUE", help, ACCELERATE_AT + PLUGIN_FIELD(values[PLUGIN_##id]), .is_exact = true},
 #define ACCELERATE_OPTS(at)                                                                                            \
     {OPT_HEADING, .help = "Of accelerate launch, written as there; what they become is said"},                           \
     {OPT_PATH, 0, "config-file", "FILE", "what accelerate config has written: what it says counts where no option does; the one that accelerate takes by itself is not read", ACCELERATE_FIELD(at, config), .is_exact = true}, \
@@ -71,6 +78,9 @@ extern const struct opt_foreign accelerate_foreign[];
     {OPT_FLAG, 0, "dynamo-use-regional-compilation", NULL, "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", ACCELERATE_FIELD(at, uses_regional_compilation), .is_exact = true}, \
     {OPT_FLAG, 0, "debug", NULL, "ACCELERATE_DEBUG_MODE", ACCELERATE_FIELD(at, is_debug), .is_exact = true},               \
     {OPT_FLAG, 0, "same-network", NULL, "has no effect", ACCELERATE_FIELD(at, is_same_network), .is_exact = true},         \
-    {OPT_TEXT, 0, "gradient-accumulation-steps", "N", "has no effect, as with accelerate without DeepSpeed", ACCELERATE_FIELD(at, no_effect), .is_exact = true}, \
-    {OPT_TEXT, 0, "main-training-function", "NAME", "has no effect, as with accelerate without TPUs", ACCELERATE_FIELD(at, no_effect), .is_exact = true}
+    {OPT_TEXT, 0, "main-training-function", "NAME", "has no effect, as with accelerate without TPUs", ACCELERATE_FIELD(at, no_effect), .is_exact = true}, \
+    {OPT_FLAG, 0, "use-fsdp", NULL, "ACCELERATE_USE_FSDP, and the variables of the options of FSDP, of which accelerate in the script makes its plugin", ACCELERATE_FIELD(at, plugins.uses_fsdp), .is_exact = true}, \
+    FSDP_OPTIONS(ACCELERATE_PLUGIN_OPT)                                                                                \
+    {OPT_FLAG, 0, "use-deepspeed", NULL, "ACCELERATE_USE_DEEPSPEED, and the variables of the options of DeepSpeed, of which accelerate in the script makes its plugin", ACCELERATE_FIELD(at, plugins.uses_deepspeed), .is_exact = true}, \
+    DEEPSPEED_OPTIONS(ACCELERATE_PLUGIN_OPT)
 /* clang-format on */

@@ -22,14 +22,15 @@ enum entry_kind {
     ENTRY_MACHINE, /* a value that counts if there are several machines */
     ENTRY_PLACE,   /* only this machine's own will do */
     ENTRY_DYNAMO,  /* a mapping of further entries */
-    ENTRY_IDLE,    /* changes nothing without a TPU or DeepSpeed */
+    ENTRY_PLUGIN,  /* a mapping of options of FSDP or DeepSpeed */
+    ENTRY_IDLE,    /* changes nothing without a TPU */
     ENTRY_REFUSED, /* unless nothing stands there */
 };
 
 static const struct entry {
     const char *key;
     enum entry_kind kind;
-    const char *option; /* NULL: that of the key's name */
+    const char *option; /* NULL: that of the key's name; of a plugin, what its keys may lack */
 } entries[] = {
     {"num_processes", ENTRY_VALUE},
     {"gpu_ids", ENTRY_VALUE},
@@ -58,8 +59,8 @@ static const struct entry {
     {"tpu_vm", ENTRY_REFUSED},
     {"command_file", ENTRY_REFUSED},
     {"commands", ENTRY_REFUSED},
-    {"deepspeed_config", ENTRY_REFUSED},
-    {"fsdp_config", ENTRY_REFUSED},
+    {"deepspeed_config", ENTRY_PLUGIN, ""},
+    {"fsdp_config", ENTRY_PLUGIN, "fsdp_"},
     {"megatron_lm_config", ENTRY_REFUSED},
     {"parallelism_config", ENTRY_REFUSED},
     {"tp_config", ENTRY_REFUSED},
@@ -77,7 +78,7 @@ static const struct entry dynamo_entries[] = {
 };
 
 struct reading {
-    struct env_list *words;
+    struct accelerate_config *config;
     bool has_machines; /* several */
 };
 
@@ -134,14 +135,69 @@ static int type_take(const struct yaml_node *value, struct env_list *words, stru
 {
     if (str_equal(value->text, STR("NO")))
         return 0;
-    bool is_cpu = str_equal(value->text, STR("MULTI_CPU"));
-    if (!is_cpu && !str_equal(value->text, STR("MULTI_GPU")))
+    static const struct {
+        const char *type, *option;
+    } types[] = {{"MULTI_GPU", "multi-gpu"},
+                 {"MULTI_CPU", "cpu"},
+                 {"FSDP", "use-fsdp"},
+                 {"DEEPSPEED", "use-deepspeed"}};
+    size_t i = 0;
+    while (i < countof(types) && !str_equal(value->text, str_of(types[i].type)))
+        i++;
+    if (i == countof(types))
         return yaml_fail(err, value,
-                         "distributed_type: expected NO, MULTI_GPU or MULTI_CPU, found %s; "
-                         "DeepSpeed, FSDP and Megatron-LM are set up in the script, by "
-                         "Accelerator(...)",
+                         "distributed_type: expected NO, MULTI_GPU, MULTI_CPU, FSDP or DEEPSPEED, "
+                         "found %s; Megatron-LM is set up in the script, by Accelerator(...)",
                          value->text.at);
-    word_add(&(struct entry){.key = is_cpu ? "cpu" : "multi-gpu"}, NULL, words);
+    word_add(&(struct entry){.key = types[i].option}, NULL, words);
+    return 0;
+}
+
+/* ---- FSDP and DeepSpeed ---- */
+
+/* A value as Python writes what PyYAML has read: yes, on and true are True. NULL: nothing stands there. */
+static const char *python_text(const struct yaml_node *value)
+{
+    static const char *const trues[] = {"true", "yes", "on"}, *const falses[] = {"false", "no",
+                                                                                 "off"};
+    if (is_null(value))
+        return NULL;
+    if (value->is_plain && is_one_of(value->text, trues, countof(trues)))
+        return "True";
+    return value->is_plain && is_one_of(value->text, falses, countof(falses)) ? "False"
+                                                                              : value->text.at;
+}
+
+static void name_add(struct buf *names, const char *between, const char *name)
+{
+    buf_addf(names, "%s%s", names->len > 0 ? between : "", name);
+}
+
+static int plugin_take(struct reading *reading, const struct entry *entry,
+                       const struct yaml_node *mapping, struct err *err)
+{
+    bool is_fsdp = entry->option[0] != '\0';
+    if (mapping->kind == YAML_SCALAR && is_null(mapping))
+        return 0;
+    if (mapping->kind != YAML_MAPPING)
+        return yaml_fail(err, mapping, "%s: expected a mapping, found %s", entry->key,
+                         yaml_kind_name(mapping));
+    for (uint32_t i = 0; i < mapping->len; i++) {
+        const struct yaml_node *key = mapping->items[i].key, *value = mapping->items[i].value;
+        bool is_short = is_fsdp && strncmp(key->text.at, "fsdp", strlen("fsdp")) != 0;
+        cleanup_free char *name = xasprintf("%s%s", is_short ? entry->option : "", key->text.at);
+        if (!is_fsdp)
+            name_add(&reading->config->fields, ",", name);
+        if (!accelerate_plugin_has(name)) {
+            name_add(&reading->config->unknown, ", ", name);
+            continue;
+        }
+        if (value->kind != YAML_SCALAR)
+            return yaml_fail(err, value, "%s: expected a text, found %s", name,
+                             yaml_kind_name(value));
+        if (python_text(value))
+            word_add(&(struct entry){.key = name}, python_text(value), &reading->config->words);
+    }
     return 0;
 }
 
@@ -173,6 +229,8 @@ static int entries_take(struct reading *reading, const struct entry *known, size
 static int entry_take(struct reading *reading, const struct entry *entry,
                       const struct yaml_node *value, struct err *err)
 {
+    if (entry->kind == ENTRY_PLUGIN)
+        return plugin_take(reading, entry, value, err);
     if (is_nothing(value) || entry->kind == ENTRY_IDLE)
         return 0;
     if (entry->kind == ENTRY_REFUSED)
@@ -190,7 +248,7 @@ static int entry_take(struct reading *reading, const struct entry *entry,
         return yaml_fail(err, value, "%s: expected true or false, found '%s'", entry->key,
                          value->text.at);
     if (entry->kind == ENTRY_TYPE)
-        return type_take(value, reading->words, err);
+        return type_take(value, &reading->config->words, err);
     if (entry->kind == ENTRY_PLACE && !str_equal(value->text, STR("LOCAL_MACHINE")))
         return yaml_fail(err, value, "compute_environment: expected LOCAL_MACHINE, found %s",
                          value->text.at);
@@ -199,24 +257,35 @@ static int entry_take(struct reading *reading, const struct entry *entry,
                      (entry->kind == ENTRY_MACHINE && reading->has_machines) ||
                      (entry->kind == ENTRY_FLAG && is_true(value));
     if (is_wanted)
-        word_add(entry, entry->kind == ENTRY_FLAG ? NULL : value->text.at, reading->words);
+        word_add(entry, entry->kind == ENTRY_FLAG ? NULL : value->text.at, &reading->config->words);
     return 0;
 }
 /* NOLINTEND(misc-no-recursion) */
 
-static int root_take(const struct yaml_node *root, struct env_list *words, struct err *err)
+/* accelerate tells the script that the precision is the file's, so that it may differ from DeepSpeed's own. */
+static void precision_note(const struct yaml_node *root, struct buf *fields)
+{
+    const struct yaml_node *precision = yaml_get(root, STR("mixed_precision"));
+    const struct yaml_node *fp16 = yaml_get(root, STR("fp16"));
+    if (precision ? !is_nothing(precision) : fp16 && is_true(fp16))
+        name_add(fields, ",", "mixed_precision");
+}
+
+static int root_take(const struct yaml_node *root, struct accelerate_config *config,
+                     struct err *err)
 {
     if (root->kind != YAML_MAPPING)
         return yaml_fail(err, root, "expected entries of accelerate, as num_processes: 8, found %s",
                          yaml_kind_name(root));
     const struct yaml_node *n_machines = yaml_get(root, STR("num_machines"));
-    struct reading reading = {.words = words,
+    struct reading reading = {.config = config,
                               .has_machines = n_machines && !is_nothing(n_machines) &&
                                               !str_equal(n_machines->text, STR("1"))};
     return entries_take(&reading, entries, countof(entries), root, err);
 }
 
-int accelerate_config_read(const char *path, struct env_list *words, struct err *err)
+int accelerate_config_read(const char *path, bool has_precision, struct accelerate_config *config,
+                           struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
     struct arena arena = {0};
@@ -226,7 +295,16 @@ int accelerate_config_read(const char *path, struct env_list *words, struct err 
         return rc == ERR_SYS ? ERR_USAGE : rc;
     rc = yaml_parse(&arena, path, buf_str(&text), &root, err);
     if (rc == 0)
-        rc = root_take(root, words, err);
+        rc = root_take(root, config, err);
+    if (rc == 0 && !has_precision)
+        precision_note(root, &config->fields);
     arena_release(&arena);
     return rc;
+}
+
+void accelerate_config_release(struct accelerate_config *config)
+{
+    env_list_release(&config->words);
+    buf_release(&config->fields);
+    buf_release(&config->unknown);
 }

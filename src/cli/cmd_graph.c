@@ -411,6 +411,7 @@ const struct cmd cmd_graph = {
         "the same graph does what is not done, and what changed since, and says why.",
     .opts = graph_opts,
     .examples = graph_examples,
+    .needs_elsewhere = true, /* muster hosts --add */
     .keeps_dashdash = true,
     .request_size = sizeof(struct graph_options),
     .defaults = graph_defaults,

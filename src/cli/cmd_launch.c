@@ -8,7 +8,6 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/accelerate_arg.h"
-#include "cli/accelerate_config.h"
 #include "cli/meeting_arg.h"
 #include "cli/verbs.h"
 #include "node/allocation_arg.h"
@@ -154,8 +153,13 @@ static void typed_comes_first(struct launch_options *options,
         given->ip = typed->ip;
     if (meeting->master_port > 0 || meeting->endpoint)
         given->port = typed->port;
+    struct accelerate_plugins *plugins = &given->plugins;
+    bool has_type = typed->is_cpu || typed->is_multi_gpu || typed->plugins.uses_fsdp ||
+                    typed->plugins.uses_deepspeed;
+    plugins->uses_fsdp = has_type ? typed->plugins.uses_fsdp : plugins->uses_fsdp;
+    plugins->uses_deepspeed = has_type ? typed->plugins.uses_deepspeed : plugins->uses_deepspeed;
     given->is_cpu = typed->is_cpu || (given->is_cpu && !typed->is_multi_gpu);
-    given->is_multi_gpu = typed->is_multi_gpu || (given->is_multi_gpu && !typed->is_cpu);
+    given->is_multi_gpu = typed->is_multi_gpu || (given->is_multi_gpu && !has_type);
 }
 
 static int config_settle(struct launch_options *options, struct accelerate_texts *texts,
@@ -164,11 +168,13 @@ static int config_settle(struct launch_options *options, struct accelerate_texts
     if (!options->accelerate.config)
         return 0;
     const struct accelerate_options typed = options->accelerate;
-    env_list_add(&texts->config, xstrdup("launch"));
-    int rc = accelerate_config_read(options->accelerate.config, &texts->config, err);
-    env_end(&texts->config);
+    struct env_list *words = &texts->config.words;
+    env_list_add(words, xstrdup("launch"));
+    int rc = accelerate_config_read(options->accelerate.config, typed.mixed_precision != NULL,
+                                    &texts->config, err);
+    env_end(words);
     if (rc == 0)
-        rc = cmd_underlay(&cmd_launch, (int)texts->config.len, texts->config.at, options, err);
+        rc = cmd_underlay(&cmd_launch, (int)words->len, words->at, options, err);
     typed_comes_first(options, &typed);
     return rc ? wrap(err, rc, "--config_file") : 0;
 }
@@ -231,6 +237,7 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
 #define MEETING(name) offsetof(struct launch_options, meeting.name)
 #define OPTION(name)  offsetof(struct launch_options, name)
 #define UNUSED        offsetof(struct launch_options, unused)
+#define ACCELERATE_AT offsetof(struct launch_options, accelerate)
 
 /* clang-format off */
 static const struct opt launch_opts[] = {
@@ -289,7 +296,7 @@ static const struct opt launch_opts[] = {
     {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", OPTION(is_quiet)},
     {OPT_CHOICE, 0, "start-method", "NAME", "spawn, fork or forkserver; has no effect", OPTION(start_method), .choices = start_methods},
     {OPT_TEXT, 0, "event-log-handler", "NAME", "has no effect", UNUSED},
-    ACCELERATE_OPTS(offsetof(struct launch_options, accelerate)),
+    ACCELERATE_OPTS(ACCELERATE_AT)
     {OPT_END},
 };
 /* clang-format on */

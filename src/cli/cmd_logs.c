@@ -9,10 +9,12 @@
 #include "base/cleanup.h"
 #include "base/console_text.h"
 #include "base/fs.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "cli/tail.h"
 #include "store/runs.h"
+#include "store/submission.h"
 #include "submit/look.h"
 
 enum {
@@ -42,20 +44,26 @@ static bool worker_of(const struct logs_request *ask, struct str name, struct st
     return true;
 }
 
-/* "gpu_0", "gpu 0" and "0" all mean gpu_0. */
+/* Is it the beginning of the name of a file? "gpu 0" of gpu_0; "make/n=1" of make+n=1, since no file is called so. */
+static bool begins_as(struct str name, const char *text)
+{
+    size_t i = 0;
+    for (; text[i] && i < name.len; i++)
+        if (name.at[i] != (text[i] == ' ' ? '_' : text[i] == '/' ? '+' : text[i]))
+            return false;
+    return !text[i];
+}
+
+/* "gpu_0", "gpu 0" and "0" all mean gpu_0; the name of a stage of a graph, all its jobs. */
 static bool is_meant(struct str worker, const char *text)
 {
-    cleanup_free char *wanted = xstrdup(text);
-    for (char *space = wanted; (space = strchr(space, ' '));)
-        *space = '_';
-    if (str_equal(worker, str_of(wanted)))
+    size_t len = strlen(text);
+    if (begins_as(worker, text) && (worker.len == len || worker.at[len] == '+'))
         return true;
-    const char *number = memchr(worker.at, '_', worker.len);
-    if (!number)
-        return false;
-    number++;
-    return str_equal((struct str){number, (size_t)(worker.at + worker.len - number)},
-                     str_of(wanted));
+    const char *low = memchr(worker.at, '_', worker.len);
+    struct str number = low ? (struct str){low + 1, (size_t)(worker.at + worker.len - low) - 1}
+                            : (struct str){worker.at, 0};
+    return low && number.len == len && begins_as(number, text);
 }
 
 static bool is_wanted(struct str worker, int n_wanted, char *const *wanted)
@@ -146,15 +154,24 @@ static bool is_of_another(const void *context, struct str line)
     return is_it;
 }
 
-/* "job_12_stderr.log", "job_12.0_stdout.log": of a job of muster submit. */
-static bool is_of_a_job(const char *name)
+/* "job_12_stderr.log", "job_12.0_stdout.log": of a job of muster submit, which has the run's folder. A job of a graph
+ * may have such a name too. */
+static bool is_of_a_slurm_job(const char *dir, const char *name)
 {
     static const char begin[] = "job_";
+    struct submission submission = {0};
+    uint64_t job = 0;
+    bool is_it = false;
     if (strncmp(name, begin, strlen(begin)) != 0)
         return false;
-    name += strlen(begin);
-    size_t len = strspn(name, "0123456789.");
-    return len > 0 && name[len] == '_';
+    struct str number = {name + strlen(begin), strspn(name + strlen(begin), "0123456789")};
+    if (u64_parse(number, 0, UINT64_MAX, &job, NULL) != 0 ||
+        submission_read(dir, &submission, NULL) != 0)
+        return false;
+    for (size_t i = 0; i < submission.n_jobs; i++)
+        is_it = is_it || submission.jobs[i].id == job;
+    submission_release(&submission);
+    return is_it;
 }
 
 static void log_add_tail(struct tails *tails, const char *dir, const char *name, struct str worker,
@@ -169,7 +186,7 @@ static void log_add_tail(struct tails *tails, const char *dir, const char *name,
     for (char *at = prefix; (at = strchr(at, '_'));)
         *at = ' ';
     struct tail *tail = tails_add(tails, path, prefix);
-    if (is_of_a_job(name)) {
+    if (is_of_a_slurm_job(dir, name)) {
         tail->is_hidden = is_of_another;
         tail->context = tails;
     }
@@ -205,21 +222,29 @@ static bool worker_exists(const char *dir, const char *wanted)
     return exists;
 }
 
+/* "; there are gpu_0, gpu_1": each once, in order, though it has two files. */
+static void known_add(const char *dir, struct buf *out)
+{
+    const struct logs_request any = {0};
+    struct dirent **entries = NULL;
+    struct str before = {0}, worker;
+    int n_entries = logs_in(dir, &entries);
+    for (int i = 0; i < n_entries; i++) {
+        if (!worker_of(&any, str_of(entries[i]->d_name), &worker) || str_equal(worker, before))
+            continue;
+        buf_addf(out, "%s%.*s", before.at ? ", " : "; there are ", (int)worker.len, worker.at);
+        before = worker;
+    }
+    entries_release(entries, n_entries);
+}
+
 static int refuse_unknown(const char *dir, int n_wanted, char *const *wanted, struct err *err)
 {
     for (int i = 0; i < n_wanted; i++) {
         if (worker_exists(dir, wanted[i]))
             continue;
         cleanup_buf struct buf known = BUF_INIT;
-        struct dirent **entries = NULL;
-        int n_entries = logs_in(dir, &entries);
-        for (int j = 0; j < n_entries; j++) {
-            struct str name = str_of(entries[j]->d_name);
-            if (str_ends_with(name, stderr_end))
-                buf_addf(&known, "%s%.*s", known.len ? ", " : "; there are ",
-                         (int)(name.len - stderr_end.len), name.at);
-        }
-        entries_release(entries, n_entries);
+        known_add(dir, &known);
         return fail(err, ERR_USAGE, "run %s has no logs of a worker '%s'%s", path_basename(dir),
                     wanted[i], buf_text(&known));
     }
@@ -334,7 +359,7 @@ const struct cmd cmd_logs = {
     .summary = "print or follow the logs of a run",
     .details =
         "WORKER is named as its log files are (gpu_0, cpu_3_w1; job_12 for what a job of muster submit printed, but for lines of workers that are shown as well) or by the part of that "
-        "name after gpu_, cpu_ or job_. Lines carry the name of their worker; progress bars are folded to their last state.",
+        "name after gpu_, cpu_ or job_; in a graph it is a job or a stage. Lines carry the name of their worker; progress bars are folded to their last state.",
     .opts = logs_opts,
     .examples = logs_examples,
     .request_size = sizeof(struct logs_request),

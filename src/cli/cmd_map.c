@@ -246,6 +246,7 @@ const struct cmd cmd_map = {
         "once, in input order; an interrupted run is resumed by typing the same command again.",
     .opts = map_opts,
     .examples = map_examples,
+    .needs_elsewhere = true, /* muster hosts --add */
     .keeps_dashdash = true,
     .request_size = sizeof(struct map_options),
     .defaults = map_defaults,
@@ -277,6 +278,7 @@ const struct cmd cmd_resume = {
         "of the run; the rest stays as it was. A graph takes those that muster graph has too.",
     .opts = resume_opts,
     .examples = resume_examples,
+    .needs_elsewhere = true,
     .keeps_dashdash = true,
     .request_size = sizeof(struct map_options),
     .defaults = map_defaults,

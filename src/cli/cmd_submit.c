@@ -109,6 +109,8 @@ static int verb_check(struct submitted *s, struct app *app, int argc, char **arg
         rc = words_fit(s, err);
     s->check.has_hosts = rc == 0 && s->asks.nodes_max > 1 && cmd_has(s->cmd, "hosts") &&
                          !cmd_text(s->cmd, s->request, "hosts");
+    if (rc == 0 && !s->check.has_hosts)
+        rc = cmd_needs_check(s->cmd, s->request, err);
     if (rc == 0 && s->stage && s->cmd == &cmd_resume)
         rc = fail(err, ERR_USAGE, "which run it means is not known when the stage begins");
     if (rc == 0 && s->cmd->check && !s->is_later)

@@ -39,8 +39,9 @@ static int nnodes_parse(const char *text, struct launch_meeting *out, struct err
     }
     if (u64_parse(min, 1, GANG_NODES_MAX, &n_min, NULL) != 0 ||
         u64_parse(max, n_min, GANG_NODES_MAX, &n_max, NULL) != 0)
-        return fail(err, ERR_USAGE, "--nnodes '%s': expected N or MIN:MAX, from 1 to %d", text,
-                    GANG_NODES_MAX);
+        return fail(err, ERR_USAGE,
+                    "--nnodes '%s': expected N, or MIN:MAX with MIN not above MAX, from 1 to %d",
+                    text, GANG_NODES_MAX);
     out->n_nodes_min = (uint32_t)n_min;
     out->n_nodes_max = (uint32_t)n_max;
     return 0;

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/console_text.h"
+#include "base/log_loss.h"
 #include "base/ours.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -137,8 +138,28 @@ bool tail_read(struct tail *tail, struct buf *out)
     return true;
 }
 
+/* Does the file begin with the line, behind an empty one or not, which says that an older file was deleted? */
+static bool begins_with_loss(struct tail *tail, const char *path)
+{
+    char begin[256] = "";
+    tail_open(tail, path);
+    ssize_t got = tail->fd >= 0 ? pread(tail->fd, begin, sizeof(begin) - 1, 0) : 0;
+    fd_close(&tail->fd);
+    char *line = begin + (got > 0 && begin[0] == '\n');
+    line[strcspn(line, "\n")] = '\0';
+    return str_starts_with(str_of(line), STR("==> ")) && strstr(line, LOG_LOSS);
+}
+
+/* The current file says so, far below its first line that is shown. */
+static void loss_add(struct tail *tail, struct buf *out)
+{
+    if (tail->prefix && begins_with_loss(tail, tail->path))
+        line_add(tail, STR("==>" LOG_LOSS), out);
+}
+
 void tail_add_rotated(struct tail *tail, struct buf *out)
 {
+    loss_add(tail, out);
     for (int i = ROTATED_MAX; i > 0; i--) {
         cleanup_free char *path = xasprintf("%s.%d", tail->path, i);
         tail_open(tail, path);

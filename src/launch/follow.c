@@ -115,6 +115,12 @@ void follow_on_asked(void *context, uint32_t local_rank)
         node_ask_where(launch->ranks[local_rank].process);
 }
 
+/* Of the tasks of a launcher, whose output comes to one terminal, the first on each machine. */
+static bool speaks_for_machine(const struct launch *launch)
+{
+    return launch->request->task.n_local == 0 || launch->request->task.local_rank == 0;
+}
+
 static void words_say(struct launch *launch, struct str text)
 {
     struct str line;
@@ -124,7 +130,7 @@ static void words_say(struct launch *launch, struct str text)
         buf_add_text(&launch->report, i > 0 ? "\n" : "");
         console_text_add(&launch->report, line, false);
     }
-    if (has_words)
+    if (has_words && speaks_for_machine(launch))
         report_print(launch);
 }
 
@@ -134,7 +140,8 @@ void follow_on_retry(void *context, uint64_t pause_ms, struct str why)
     char pause[24];
     duration_format(pause, pause_ms);
     words_say(launch, why);
-    log_add(shell_log(launch->shell), LOG_WARN, "launch", "all ranks start again in %s", pause);
+    log_add(shell_log(launch->shell), speaks_for_machine(launch) ? LOG_WARN : LOG_INFO, "launch",
+            "all ranks start again in %s", pause);
     wait_begin(launch);
 }
 

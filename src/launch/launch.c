@@ -65,7 +65,8 @@ int ranks_count(const struct launch_request *request, const struct host_counts *
     else if (is_auto || nproc_is(request, "cpu"))
         number = counts->n_processors;
     else if (request->nproc && u64_parse(str_of(request->nproc), 1, UINT32_MAX, &number, NULL) != 0)
-        return fail(err, ERR_USAGE, "--nproc-per-node '%s': expected a number, gpu, cpu or auto",
+        return fail(err, ERR_USAGE,
+                    "--nproc-per-node '%s': expected a number from 1, gpu, cpu or auto",
                     request->nproc);
     if (number > GANG_NODE_RANKS_MAX)
         return fail(err, ERR_USAGE, "%lu ranks are more than the %d that a machine may have",
@@ -236,6 +237,8 @@ static int status_of(struct launch *launch, struct err *err)
     int status = outcome(launch, err);
     bool is_of_rank = launch->gang ? status != 0 && !err->code && !shell_end(launch->shell)->signal
                                    : launch->orders.is_of_rank;
+    if (is_of_rank)
+        record_hand_on(launch);
     if (launch->gang && launch->rendezvous) {
         why_add(launch, status, err, &why);
         lead_end(launch,

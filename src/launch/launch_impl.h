@@ -298,6 +298,11 @@ uint64_t watch_silent_ms(const struct launch *launch);
 void rank_record_read(struct rank *rank);
 /* Before that, of a rank on another machine: its error file as it is there. */
 void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms);
+/*
+ * What the rank recorded that failed first, into the file that the caller of muster names by TORCHELASTIC_ERROR_FILE, as
+ * torchrun does for TorchX and others. Nothing without the one or the other.
+ */
+void record_hand_on(const struct launch *launch);
 /* Makes launch->report, of the generation that has just ended. */
 void report_make(struct launch *launch);
 void report_print(struct launch *launch);

@@ -217,6 +217,20 @@ void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *
     lead_tell_exit(launch, rank, exit->generation);
 }
 
+/* "rank 3 (pid 4711), rank 5 (pid 4713) and 2 others" */
+static void living_add(const struct launch *launch, uint32_t n_alive, struct buf *out)
+{
+    uint32_t n_named = 0;
+    for (uint32_t i = 0; i < launch->n_ranks && n_named < MISSING_NAMED; i++) {
+        if (launch->ranks[i].recorded_s > 0)
+            continue;
+        buf_add_text(out, n_named++ > 0 ? ", " : "");
+        rank_name_add(out, &launch->ranks[i]);
+    }
+    if (n_alive > n_named)
+        buf_addf(out, " and %u others", n_alive - n_named);
+}
+
 /* Ranks that end slowly would hide what happened from the user. */
 static void slow_end_say(struct launch *launch, const struct gang_view *view)
 {
@@ -230,10 +244,15 @@ static void slow_end_say(struct launch *launch, const struct gang_view *view)
     if (!is_late || launch->has_said_wait)
         return;
     launch->has_said_wait = true;
-    log_add(shell_log(launch->shell), LOG_WARN, "launch",
-            "%srank %u %s; waiting for %u rank%s to end",
-            view->first.cause == GANG_LOST ? "the machine of " : "", view->first.rank,
-            what[view->first.cause], view->n_alive, plural(view->n_alive));
+    cleanup_buf struct buf living = BUF_INIT;
+    char grace[24];
+    living_add(launch, view->n_alive, &living);
+    duration_format(grace, launch->request->grace_ms);
+    log_add(
+        shell_log(launch->shell), LOG_WARN, "launch",
+        "%srank %u %s; waiting for %s to end; SIGKILL comes %s after SIGTERM (--shutdown-timeout)",
+        view->first.cause == GANG_LOST ? "the machine of " : "", view->first.rank,
+        what[view->first.cause], buf_text(&living), grace);
 }
 
 /* Those that are not here, by their numbers. Without numbers of their own, nobody knows who is missing. */
@@ -308,10 +327,13 @@ int lead_begin(struct launch *launch, struct err *err)
                                        .more_ms = meeting->more_ms,
                                        .join_ms = meeting->join_ms,
                                        .linger_ms = request->linger_ms};
+    struct err why = {0};
     if (!launch->fleet &&
-        master_port_take(&launch->master_port, (uint16_t)request->master_port, err) != 0)
-        return wrap(err, ERR_UNAVAILABLE,
-                    "without --master-port and --rdzv-endpoint a free port is taken");
+        master_port_take(&launch->master_port, (uint16_t)request->master_port, &why) != 0)
+        return fail(err, ERR_UNAVAILABLE,
+                    "%s; name another one, or leave --master-port and --rdzv-endpoint out for a "
+                    "free one",
+                    why.text);
     launch->gang = xalloc_checked(gang_new(&config), sizeof(config));
     launch->others.nodes = xcalloc(meeting->n_nodes_max, sizeof(*launch->others.nodes));
     launch->others.said_ms = shell_now(launch->shell);

@@ -55,6 +55,9 @@ void meeting_hint_add(const struct launch *launch, struct buf *out)
             out,
             "; this one is machine 0, but %s is no address of it: was --node-rank forgotten here?",
             meeting->host);
+    else if (meeting->is_typed && meeting->n_nodes_max == 2)
+        buf_add_text(out, "; the other one needs --node-rank 1, and an address of this machine as "
+                          "--master-addr");
     else if (meeting->is_typed)
         buf_addf(
             out,

@@ -162,8 +162,11 @@ static void failure_report(struct launch *launch, const struct rank *first)
     if (cause == first)
         status_add(out, cause);
     if (cause->message) {
+        struct str rest = str_of(cause->message), line = rest;
+        (void)!str_next(&rest, '\n', &line);
         buf_add_text(out, cause == first ? ": " : "");
-        console_visible_add(out, str_of(cause->message));
+        console_visible_add(out, line);
+        buf_add_text(out, rest.len > 0 ? " ..." : "");
     }
     if (cause != first) {
         buf_addf(out, "; rank %u ended first: ", first->number);
@@ -196,6 +199,66 @@ static void loss_report(struct launch *launch, const struct gang_failure *first)
     buf_addf(&launch->report, " with rank %u and those after it: ", first->rank);
     console_visible_add(&launch->report, str_of(left ? left : "it is gone"));
     launch->failed_status = err_exit_status(ERR_UNAVAILABLE);
+}
+
+/* ---- for the caller of muster ---- */
+
+/* The cause; on a machine that follows, which does not know it, the rank that was first here. NULL: neither. */
+static const struct rank *first_find(const struct launch *launch)
+{
+    const struct rank *found = NULL;
+    if (launch->gang) {
+        const struct gang_failure first = gang_view(launch->gang).first;
+        return first.cause == GANG_STATUS ? cause_find(launch, &launch->ranks[first.rank]) : NULL;
+    }
+    for (uint32_t i = 0; i < launch->n_ranks; i++) {
+        const struct rank *rank = &launch->ranks[i];
+        if (rank->status != 0 && (!found || rank->recorded_s < found->recorded_s))
+            found = rank;
+    }
+    return found;
+}
+
+/* As torchrun completes it: {"message": {…, "errorCode": 1}}, a signal being less than 0. */
+static void record_complete(const struct rank *rank, struct str text, struct buf *out)
+{
+    struct str message, ignored;
+    int code = rank->exit_signal > 0 ? -rank->exit_signal : rank->status;
+    bool takes_code = json_get(text, "message", &message) && json_kind_of(message) == JSON_OBJECT &&
+                      json_get(message, "message", &ignored) &&
+                      !json_get(message, "errorCode", &ignored);
+    size_t n_before = takes_code ? (size_t)(message.at - text.at) + message.len - 1 : text.len;
+    buf_add(out, text.at, n_before);
+    if (takes_code)
+        buf_addf(out, ", \"errorCode\": %d", code);
+    buf_add(out, text.at + n_before, text.len - n_before);
+}
+
+/* Not by another file of that name: it may be a mount, as Kubernetes has it for what a container says at its end. */
+static int record_write(const char *path, struct str bytes, struct err *err)
+{
+    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(err, "open %s", path);
+    int rc = write_all(fd, bytes.at, bytes.len, err);
+    return rc ? wrap(err, rc, "%s", path) : 0;
+}
+
+void record_hand_on(const struct launch *launch)
+{
+    const char *path = getenv("TORCHELASTIC_ERROR_FILE");
+    const struct rank *rank = path && *path ? first_find(launch) : NULL;
+    cleanup_buf struct buf text = BUF_INIT, whole = BUF_INIT;
+    struct err err = {0};
+    if (!rank || !rank->message || !rank->error_path)
+        return;
+    int rc = plain_file_read(rank->error_path, ERROR_FILE_MAX, &text, &err);
+    if (rc == 0)
+        record_complete(rank, buf_str(&text), &whole);
+    rc = rc ? rc : record_write(path, buf_str(&whole), &err);
+    if (rc)
+        log_add(shell_log(launch->shell), LOG_WARN, "launch", "TORCHELASTIC_ERROR_FILE: %s",
+                err.text);
 }
 
 void report_make(struct launch *launch)

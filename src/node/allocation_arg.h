@@ -9,14 +9,14 @@
 #include "node/environment.h"
 
 /* clang-format off */
-#define VIA_OPT(at) {OPT_TEXT, 0, "via", "COMMAND", "how to reach a host: a command with {host} that connects its standard streams to a program there (default ssh; srun for nodes of a Slurm job)", (at) + offsetof(struct allocation_wish, via)}
-#define AGENT_PATH_OPT(at) {OPT_TEXT, 0, "agent-path", "PATH", "where muster is installed on the hosts (default: it is sent to those that lack it)", (at) + offsetof(struct allocation_wish, agent_path)}
+#define VIA_OPT(at) {OPT_TEXT, 0, "via", "COMMAND", "how to reach a host: a command with {host} that connects its standard streams to a program there (default ssh; srun for nodes of a Slurm job)", (at) + offsetof(struct allocation_wish, via), .needs = "hosts"}
+#define AGENT_PATH_OPT(at) {OPT_TEXT, 0, "agent-path", "PATH", "where muster is installed on the hosts (default: it is sent to those that lack it)", (at) + offsetof(struct allocation_wish, agent_path), .needs = "hosts"}
 
 #define HOST_LIST_OPTS(at)                                                                                             \
     {OPT_DURATION, 0, "wait", "DURATION", "longest time to wait for devices to become free (default: no wait)", (at) + offsetof(struct allocation_wish, wait_ms)}, \
     {OPT_TEXT, 0, "hosts", "LIST", "machines to use, as ssh has them: node1,user@node2:2222; node1=0-3 for some of its devices, @FILE for one host a line, slurm for the nodes of this Slurm job, slurm:4 for four Slurm jobs of one node each, local for this machine as well", (at) + offsetof(struct allocation_wish, hosts)}, \
     VIA_OPT(at), \
-    {OPT_TEXT, 0, "slurm-args", "OPTIONS", "options of srun for the jobs of slurm:N, such as '--gpus=8 --time=8:00:00' (default --exclusive: the whole node)", (at) + offsetof(struct allocation_wish, slurm_args)}, \
+    {OPT_TEXT, 0, "slurm-args", "OPTIONS", "options of srun for the jobs of slurm:N, such as '--gpus=8 --time=8:00:00' (default --exclusive: the whole node)", (at) + offsetof(struct allocation_wish, slurm_args), .needs = "hosts"}, \
     AGENT_PATH_OPT(at), \
     {OPT_DURATION, 0, "host-timeout", "DURATION", "a host that has said nothing for so long counts as lost, and is connected again; its agent ends its workers then (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
 

@@ -422,6 +422,23 @@ const char *cmd_text(const struct cmd *cmd, const void *request, const char *nam
                    : NULL;
 }
 
+int cmd_needs_check(const struct cmd *cmd, const void *request, struct err *err)
+{
+    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END && !cmd->needs_elsewhere; opt++) {
+        char variable[OPT_VARIABLE_MAX];
+        const char *value = opt->needs ? cmd_text(cmd, request, opt->name) : NULL;
+        if (!value || cmd_text(cmd, request, opt->needs))
+            continue;
+        opt_variable(cmd, opt, variable);
+        const char *usual = getenv(variable);
+        if (!usual || strcmp(usual, value) != 0)
+            return fail(err, ERR_USAGE,
+                        "--%s is for --%s, which is not given: add --%s, or leave --%s out",
+                        opt->name, opt->needs, opt->needs, opt->name);
+    }
+    return 0;
+}
+
 bool cmd_flag(const struct cmd *cmd, const void *request, const char *name)
 {
     const struct opt *opt = opt_by_name(cmd, str_of(name));

@@ -65,6 +65,8 @@ struct opt {
     int (*check)(const char *value, struct err *err);
     bool is_exact; /* its name is not shortened, and no variable is its default */
     const struct choice *choices;
+    /* OPT_TEXT: the text option without which this one has no effect, and is refused (cmd_needs_check); NULL: none. */
+    const char *needs;
 };
 
 /* Options of another program that a verb does not have, though users may type them. */
@@ -85,7 +87,9 @@ struct cmd {
     const struct opt *opts;
     const char *const *examples; /* pairs: command line, what it does; NULL-terminated */
     bool is_hidden;              /* helpers: not in the list of verbs, no man page */
-    bool keeps_dashdash;         /* everything after the first `--` is the worker's command */
+    bool
+        needs_elsewhere; /* what an option `needs` may come later, by an order, or be the run's already: not checked */
+    bool keeps_dashdash; /* everything after the first `--` is the worker's command */
     /*
      * As Python's argparse reads options: `_` in a name is the same as `-`, the beginning of a name that is that of no
      * other stands for it, and everything from the first operand on is the command.
@@ -127,6 +131,11 @@ MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *req
                          char ***operands, char ***command, struct err *err);
 /* For a verb that takes a command and no operands. ERR_USAGE. */
 MUST_CHECK int cmd_command_check(int argc, char **argv, char **command, struct err *err);
+/*
+ * ERR_USAGE for an option whose `needs` is not given. What its variable says may stand there for other command lines, so
+ * that is no error.
+ */
+MUST_CHECK int cmd_needs_check(const struct cmd *cmd, const void *request, struct err *err);
 /*
  * The options that make such a request, each as a word: those that differ from the defaults, whether set by argv or
  * by the environment, and all that may be repeated. Without operands and command.

@@ -90,6 +90,7 @@ static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **arg
     int n_operands;
     char **operands, **command;
     int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
+    rc = rc ? rc : cmd_needs_check(cmd, request, &err);
     if (cmd->keeps_dashdash) /* it runs a command, and its results so far are kept */
         xalloc_cure("; a run can be resumed (muster resume)");
     if (rc == 0 && !(app->program->family && getenv(PROGRAM_PARSES_ONLY)))

@@ -50,6 +50,17 @@ static void bash_choices(const struct cmd *cmd, struct buf *out)
     }
 }
 
+/* Part of the case of a verb in whose names `_` is the same as `-`: they are completed as they are typed. */
+static void bash_underscores(struct buf *out)
+{
+    buf_add_text(
+        out,
+        "            case $before in --*) before=${before#--}; before=--${before//_/-} ;; esac\n"
+        "            case $cur in --*_*)\n"
+        "                words=\" $words\" words=${words//-/_} words=${words// __/ --} ;;\n"
+        "            esac\n");
+}
+
 /* "_muster", "_muster_kge" */
 static char *function_name(const struct program *program)
 {
@@ -67,6 +78,8 @@ static void bash_external(const struct program *program, struct buf *out)
                  verb->name, verb->name, verb->name);
 }
 
+/* bash makes three words of --name=VALUE, since = is in COMP_WORDBREAKS; zsh, and a bash without it there, make one, of
+ * which each reply must then repeat the `stem`. */
 static void bash_print(const struct program *program, struct buf *out)
 {
     cleanup_buf struct buf verbs = BUF_INIT;
@@ -76,7 +89,12 @@ static void bash_print(const struct program *program, struct buf *out)
     buf_addf(
         out,
         "%s() {\n"
-        "    local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words values\n",
+        "    local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} stem words values\n"
+        "    case $cur in\n"
+        "    =) cur= ;;\n"
+        "    --*=*) before=${cur%%%%=*} stem=${cur%%%%=*}= cur=${cur#*=} ;;\n"
+        "    *) [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]} ;;\n"
+        "    esac\n",
         function);
     bash_external(program, out);
     buf_addf(out,
@@ -89,17 +107,19 @@ static void bash_print(const struct program *program, struct buf *out)
         buf_addf(out, "        %s) words='", (*cmd)->name);
         options_list(*cmd, out);
         buf_add_text(out, "'\n");
+        if ((*cmd)->is_like_argparse)
+            bash_underscores(out);
         bash_choices(*cmd, out);
         buf_add_text(out, "            ;;\n");
     }
     buf_addf(
         out,
         "        esac\n    fi\n"
-        "    if [ -n \"$values\" ]; then COMPREPLY=($(compgen -W \"$values\" -- \"$cur\")); return; fi\n"
+        "    if [ -n \"$values\" ]; then COMPREPLY=($(compgen -P \"$stem\" -W \"$values\" -- \"$cur\")); return; fi\n"
         "    case $cur in\n"
         "    -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
         "    *) if [ \"$COMP_CWORD\" -eq %d ]; then COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-        "       else COMPREPLY=($(compgen -f -- \"$cur\")); fi ;;\n"
+        "       else COMPREPLY=($(compgen -P \"$stem\" -f -- \"$cur\")); fi ;;\n"
         "    esac\n}\n",
         at);
     if (!program->family)

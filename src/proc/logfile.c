@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log_loss.h"
 #include "base/ours.h"
 #include "base/xalloc.h"
 
@@ -61,9 +62,11 @@ static int open_current(struct logfile *file, struct err *err)
     return 0;
 }
 
-/* name.log.1 becomes name.log.2 and so on; the last falls off the end. */
-static void rotate(struct logfile *file)
+/* name.log.1 becomes name.log.2 and so on; the last falls off the end. True if one did. */
+static bool rotate(struct logfile *file)
 {
+    cleanup_free char *last = rotated_path_new(file, file->keep);
+    bool loses = access(last, F_OK) == 0;
     fd_close(&file->fd);
     for (unsigned number = file->keep; number > 0; number--) {
         cleanup_free char *source = rotated_path_new(file, number - 1);
@@ -74,6 +77,7 @@ static void rotate(struct logfile *file)
     struct err err = {0};
     if (open_current(file, &err) != 0)
         remember(file, err.sys ? err.sys : EACCES);
+    return loses;
 }
 
 static bool write_bytes(struct logfile *file, struct str bytes)
@@ -109,6 +113,16 @@ static size_t share_of_current(const struct logfile *file, struct str bytes)
     return (size_t)room;
 }
 
+/* The first line of a file for which the oldest one was deleted. It does not count for the cap, which may be less. */
+static void write_loss(struct logfile *file, bool was_in_line)
+{
+    char now[40];
+    clock_rfc3339(now, clock_wall_ms());
+    cleanup_free char *line = xasprintf("%s==> %s" LOG_LOSS "\n", was_in_line ? "\n" : "", now);
+    if (write_bytes(file, str_of(line)))
+        file->size_bytes = 0;
+}
+
 static void write_capped(struct logfile *file, struct str bytes)
 {
     if (file->fd < 0 && open_current(file, NULL) != 0)
@@ -122,10 +136,12 @@ static void write_capped(struct logfile *file, struct str bytes)
         bytes.len -= share;
         if (bytes.len == 0)
             return;
-        rotate(file);
+        bool was_in_line = file->in_line, loses = rotate(file);
         /* The rotation failed: the cap still holds, so the file does not get these bytes. */
         if (file->fd < 0 || file->size_bytes > 0)
             return;
+        if (loses)
+            write_loss(file, was_in_line);
     }
 }
 

@@ -559,6 +559,23 @@ END
     [ "$(du -sk "$(run_dir)/logs" | cut -f1)" -le 4096 ]
 }
 
+@test "logs says that the oldest lines were deleted at --log-cap, before the first line that is left" {
+    echo x >in.txt
+    map -q -g cpu:1 --log-cap 4KiB in.txt -o out.txt -- sh -c 'seq 400 >&2; exec cat' # two files of it are enough
+    ended_with 0
+    run "$MUSTER" logs
+    [ "${lines[1]}" = "[cpu 0] 1" ]
+    [[ $output != *deleted* ]]
+    map -q -g cpu:1 --log-cap 4KiB in.txt -o out2.txt -- sh -c 'seq 4000 >&2; exec cat'
+    ended_with 0
+    run "$MUSTER" logs
+    [ "${lines[0]}" = "[cpu 0] ==> the oldest lines of this log were deleted (--log-cap) <==" ]
+    says "[cpu 0] 4000"
+    run "$MUSTER" logs latest cpu_0
+    says "[cpu 0] ==> the oldest lines of this log were deleted (--log-cap) <=="
+    grep -q 'the oldest lines of this log were deleted (--log-cap)' "$(run_dir)/logs/cpu_0_stderr.log"
+}
+
 @test "a flood of stderr on the console is bounded as well" {
     seq 20 >in.txt
     map -g cpu:1 --log-cap 1MiB in.txt -o out.txt -- bash -c 'timeout 0.5 seq 100000000 >&2; exec cat'

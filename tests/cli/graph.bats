@@ -768,3 +768,30 @@ END
     ended_with 2
     [ ! -e muster-runs ]
 }
+
+@test "a job that is called as the log of a Slurm job is a job of the graph: all its lines are shown" {
+    cat >plan.json <<'END'
+{"jobs": {"a": {"run": "echo one"}, "job_5": {"run": "echo '[a] two'"}}}
+END
+    graph -g cpu:2 plan.json
+    ended_with 0
+    run "$MUSTER" logs
+    says "[a] one" "[job 5] [a] two"
+}
+
+@test "logs of a graph: a job by its name, all jobs of a stage by that of the stage" {
+    two_stages
+    sed -i 's/echo make{n} >>effects/echo make{n}/' g.yaml
+    graph g.yaml
+    ended_with 0
+    run "$MUSTER" logs latest make/n=2
+    ended_with 0
+    says "make2"
+    [[ $output != *make1* ]]
+    run "$MUSTER" logs make
+    ended_with 0
+    says "make1" "make2" "make3"
+    run "$MUSTER" logs latest make/n=4
+    ended_with 2
+    says "has no logs of a worker 'make/n=4'; there are make+n=1, make+n=2, make+n=3"
+}

@@ -173,3 +173,25 @@ END
     [ "$output" = "one_cpu_0: /" ]
     [[ $stderr == *"the folder $PWD is not there; workers start in another one"* ]]
 }
+
+@test "--via without --hosts is refused where no host can be added, with the cure; as a variable it stands there for all commands" {
+    local verb
+    for verb in "gpus" "doctor" "each -g cpu:1 -- true" "launch --no-python true" "submit --dry-run -n1 each --via env -- true"; do
+        run "$MUSTER" "${verb%% *}" $([[ $verb == submit* ]] || echo --via env) ${verb#"${verb%% *}"}
+        ended_with 2
+        says "--via is for --hosts, which is not given: add --hosts, or leave --via out"
+    done
+    run "$MUSTER" launch --agent-path /usr/bin/muster --no-python true
+    ended_with 2
+    says "--agent-path is for --hosts"
+    MUSTER_VIA=env run "$MUSTER" launch --no-python true
+    ended_with 0
+    MUSTER_HOSTS=one=cpu:1 run "$MUSTER" each --via env -- echo here
+    ended_with 0
+    says "here"
+    seq 3 >in.txt # hosts may be added to these by an order
+    map -g cpu:1 --via env in.txt -o out.txt -- cat
+    ended_with 0
+    run "$MUSTER" graph -g cpu:1 --via env -- true ::: 1
+    ended_with 0
+}

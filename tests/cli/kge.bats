@@ -60,6 +60,34 @@ refused() {
     [ "${lines[4]}" = "input any" ]
 }
 
+# bash splits words at `=`; zsh does not, and neither does bash without it in COMP_WORDBREAKS.
+@test "completion offers the values of --name=VALUE, in one word and in three" {
+    touch file.txt
+    run bash -c 'eval "$("$MUSTER" completion bash)"; eval "$("$MUSTER" kge completion bash)"
+        COMP_WORDS=(muster map --order = "") COMP_CWORD=4; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster map --order =) COMP_CWORD=3; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster map --order = a) COMP_CWORD=4; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster map --order=) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster map --order=a) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster kge tracin --mode = s) COMP_CWORD=5; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster map --output = file.) COMP_CWORD=4; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster map --output=file.) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster launch --nproc_) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster launch --numa_binding = c) COMP_CWORD=4; _muster; echo "${COMPREPLY[*]}"
+        COMP_WORDS=(muster launch --nproc) COMP_CWORD=2; _muster; echo "${COMPREPLY[*]}"'
+    [ "${lines[0]}" = "input any" ]
+    [ "${lines[1]}" = "input any" ]
+    [ "${lines[2]}" = "any" ]
+    [ "${lines[3]}" = "--order=input --order=any" ]
+    [ "${lines[4]}" = "--order=any" ]
+    [ "${lines[5]}" = "self single" ]
+    [ "${lines[6]}" = "file.txt" ]
+    [ "${lines[7]}" = "--output=file.txt" ]
+    [ "${lines[8]}" = "--nproc_per_node" ] # as torchrun's users type it
+    [ "${lines[9]}" = "core-complex" ]
+    [ "${lines[10]}" = "--nproc-per-node" ]
+}
+
 @test "the command of TiePin's guide works, and what changes nothing is said to" {
     export MUSTER_KGE_CUDA=$PWD/none.so
     kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output out.json --use-optimized-tracin --use-mixed-precision \

@@ -173,6 +173,34 @@ END
     ended_with 10
 }
 
+@test "who has named a file for errors, as TorchX does, finds the first one there, with its status" {
+    cat >bad.py <<'END'
+import json, os, sys, time
+rank = int(os.environ["RANK"])
+if rank == 0:
+    time.sleep(10)
+error = {"message": {"message": "ValueError: first\nand more", "extraInfo": {"timestamp": str(int(time.time()))}}}
+with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+    json.dump(error, out)
+sys.exit(7)
+END
+    echo "longer than what comes, longer than what comes, longer than what comes, longer than what comes, longer than what comes" >error.json
+    TORCHELASTIC_ERROR_FILE=error.json launch --nproc 2 bad.py
+    ended_with 7
+    [ "$(jq -c '.message | [.message, .errorCode]' error.json)" = '["ValueError: first\nand more",7]' ]
+    [[ $stderr =~ "rank 1 (pid "[0-9]+") failed first: status 7: ValueError: first ..." && $stderr != *"first\\nand"* ]]
+    rm error.json
+    TORCHELASTIC_ERROR_FILE=error.json launch --nproc 2 --no-python sh -c 'exit 3' # it has recorded nothing
+    ended_with 3
+    [ ! -e error.json ]
+    TORCHELASTIC_ERROR_FILE=error.json launch --hosts one=cpu:1,two=cpu:1 --via env --env PYTHON_EXEC="$PYTHON" bad.py
+    ended_with 7
+    [ "$(jq -c '.message | [.message, .errorCode]' error.json)" = '["ValueError: first\nand more",7]' ]
+    TORCHELASTIC_ERROR_FILE=none/error.json launch --nproc 2 bad.py
+    ended_with 7
+    [[ $stderr == *"TORCHELASTIC_ERROR_FILE: open none/error.json: No such file or directory"* ]]
+}
+
 @test "what is recorded after the first rank died is an echo, and no file of that name is waited for" {
     cat >echo.py <<'END'
 import json, os, signal, sys, time
@@ -362,7 +390,7 @@ END
     ended_with 5
     launch --nproc 2 --shutdown-timeout 2.5s --no-python sh -c '[ $RANK = 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
     ended_with 5
-    [[ $stderr == *"rank 1 failed; waiting for 1 rank to end"* ]]
+    [[ $stderr =~ "rank 1 failed; waiting for rank 0 (pid "[0-9]+") to end; SIGKILL comes 2.5 s after SIGTERM (--shutdown-timeout)" ]]
     "$MUSTER" launch --nproc 2 --no-python sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for two_sleep
@@ -466,7 +494,7 @@ END
     wait_for test -s port
     launch --master-port "$(cat port)" shows.py MASTER_PORT
     ended_with 69
-    [[ $stderr == *"a free port is taken: port $(cat port): Address already in use"* ]]
+    [[ $stderr == *"launch: port $(cat port): Address already in use; name another one, or leave --master-port and --rdzv-endpoint out for a free one"* ]]
     launch --rdzv-backend c10d --rdzv-endpoint "[::1]:0" shows.py MASTER_ADDR,TORCHELASTIC_RUN_ID
     [ "$output" = "0 ::1 none" ]
     local endpoint

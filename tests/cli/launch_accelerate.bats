@@ -35,7 +35,7 @@ is_said() { [ "$stderr" = "muster: $1" ]; }
     launch --num-processes=2 --env ACCELERATE_MIXED_PRECISION=fp16 ./shows ACCELERATE_MIXED_PRECISION OMP_NUM_THREADS
     ranks_are $'0/2 fp16 1\n1/2 fp16 1'
     launch --gradient_accumulation_steps 4 --same_network --num_processes 1 ./shows
-    is_said "--num_processes is --nproc-per-node 1"
+    is_said "--gradient_accumulation_steps has no effect without --use_deepspeed; --num_processes is --nproc-per-node 1"
 }
 
 @test "without a number there is a rank for each GPU, of those that are named, and the script's arguments are its own" {
@@ -127,8 +127,12 @@ END
             return 1
         fi
     done <<'END'
-fsdp_config: {fsdp_version: 2}|bad.yaml:22:14: fsdp_config: muster launch starts the ranks and leaves this to the script
-distributed_type: FSDP|distributed_type: expected NO, MULTI_GPU or MULTI_CPU, found FSDP
+megatron_lm_config: {a: 2}|bad.yaml:23:21: megatron_lm_config: muster launch starts the ranks and leaves this to the script
+fsdp_config: [1]|fsdp_config: expected a mapping, found a list
+fsdp_config: {version: [2]}|fsdp_version: expected a text, found a list
+fsdp_config: {version: 3}|--fsdp_version: 3 is not between 1 and 2
+deepspeed_config: {zero_stage: three}|--zero_stage: expected a whole number, found 'three'
+distributed_type: MEGATRON_LM|distributed_type: expected NO, MULTI_GPU, MULTI_CPU, FSDP or DEEPSPEED, found MEGATRON_LM
 compute_environment: AMAZON_SAGEMAKER|expected LOCAL_MACHINE, found AMAZON_SAGEMAKER
 num_procesess: 2|bad.yaml:23:1: accelerate has no entry 'num_procesess' (did you mean 'num_processes'?)
 num_processes: many|--num-processes: 
@@ -143,6 +147,22 @@ END
     launch --config_file bad.yaml sh -c 'echo >>ran'
     [[ $stderr == *"expected entries of accelerate, as num_processes: 8, found a text"* ]]
     [ ! -e ran ]
+}
+
+# What becomes of them all is compared with accelerate in tests/launch_lines/plugins.py.
+@test "FSDP and DeepSpeed: what is handed over, and what has no effect, is said; other hosts are told too" {
+    launch --use_fsdp --num_processes 1 --fsdp_version 2 --zero_stage 1 ./shows ACCELERATE_USE_FSDP FSDP_VERSION FSDP_USE_ORIG_PARAMS \
+        ACCELERATE_DEEPSPEED_ZERO_STAGE
+    ended_with 0
+    ranks_are "0/1 true 2 true -"
+    is_said "--use_fsdp is --env ACCELERATE_USE_FSDP=true; --fsdp_version is --env FSDP_VERSION=2; --zero_stage has no effect without --use_deepspeed; --num_processes is --nproc-per-node 1"
+    echo '{"distributed_type": "DEEPSPEED", "num_processes": -1, "deepspeed_config": {"zero_stage": 2, "zero_stag": 1}}' >ds.json
+    PYTHONPATH=/here launch --config_file ds.json --hosts one=0,two=2 --via env --env FSDP_VERSION=2 ./shows \
+        ACCELERATE_DEEPSPEED_ZERO_STAGE ACCELERATE_CONFIG_DS_FIELDS FSDP_VERSION
+    ranks_are $'0/2 2 zero_stage,zero_stag 2\n1/2 2 zero_stage,zero_stag 2'
+    [[ $stderr == *"zero_stag has no effect: accelerate has no such option"* && $stderr != *PYTHONPATH* ]]
+    launch -q --config_file ds.json --use_fsdp --num_processes 1 ./shows ACCELERATE_USE_FSDP ACCELERATE_USE_DEEPSPEED
+    ranks_are "0/1 true -"
 }
 
 @test "--cpu: one rank, or as many as are named, and the cores are shared out among them" {
@@ -196,8 +216,13 @@ END
 --dynamo_mode fast|expected default, reduce-overhead or max-autotune
 --dynamo_backend a,b|--dynamo_backend 'a,b': expected a name
 --config_file no.yaml|--config_file: open no.yaml: No such file or directory
---use_deepspeed|option '--use_deepspeed': muster launch starts the ranks and leaves this to the script: Accelerator(deepspeed_plugin=...)
---fsdp_sharding_strategy 1|Accelerator(fsdp_plugin=...)
+--use_deepspeed --use_fsdp|--use_fsdp and --use_deepspeed exclude each other
+--use_fsdp --multi_gpu|--multi_gpu and --use_fsdp exclude each other
+--use_deepspeed --cpu|--cpu and --use_deepspeed exclude each other
+--use_fsdp --fsdp_version 3|--fsdp_version: 3 is not between 1 and 2
+--use_deepspeed --gradient_clipping much|--gradient_clipping: expected a number, found 'much'
+--use_deepspeed --deepspeed_multinode_launcher pdsh --num_machines 2 --main_process_ip ::1|--deepspeed_multinode_launcher pdsh: expected standard
+--fsdp_version_ 1|unknown option '--fsdp_version_' (did you mean '--fsdp-version'?)
 --use-megatron-lm|Accelerator(megatron_lm_plugin=...)
 --tpu|there are no ranks for TPUs
 --mpirun_hostfile f|--hosts names the machines

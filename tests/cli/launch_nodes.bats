@@ -153,7 +153,7 @@ END
     node zero --nnodes 3 --node-rank 0 --master-port "$((port3 + 1))" --no-python true
     node one --nnodes 3 --node-rank 1 --master-port "$((port3 + 1))" --no-python true
     wait_for holds forgot.err "waiting: 1 of 2 machines are here (missing: 1); this one is machine 0, but 192.0.2.1 is no address of it: was --node-rank forgotten here?"
-    wait_for holds alone.err "(missing: 1); each of the others needs a --node-rank of its own, from 1 to 1, and an address of this machine as --master-addr"
+    wait_for holds alone.err "(missing: 1); the other one needs --node-rank 1, and an address of this machine as --master-addr"
     wait_for holds first.err "waiting for the machine that leads, at 127.0.0.1, port $port3: the one with --node-rank 0; this is machine 1"
     wait_for holds second.err "the one with --node-rank 0"
     wait_for holds c10d.err "waiting for the machine that leads, at ::1, port 1: it must have this address, and the same command"
@@ -295,7 +295,7 @@ END
     err_says "--node-rank 2: 2 machines have the numbers 0 to 1"
     launch --nnodes 0 --no-python touch made
     ended_with 2
-    err_says "--nnodes '0': expected N or MIN:MAX"
+    err_says "--nnodes '0': expected N, or MIN:MAX with MIN not above MAX, from 1 to 4096"
     launch --nnodes 3:2 --no-python touch made
     ended_with 2
     launch --nnodes 2 --rdzv-backend c10d --no-python touch made
@@ -334,6 +334,10 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     ended_with 0
     [ "$(sort <<<"$output")" = $'0 0 3 3\n1 1 3 3\n2 2 3 3' ]
     [[ $stderr == *"mpirun of Open MPI has started 3 tasks, each of which is a rank, which meet at 127.0.0.1 port "* ]]
+    run --separate-stderr limited mpirun --oversubscribe -n 3 "$MUSTER" launch --max-restarts 1 --no-python sh -c '[ $RANK != 2 ] && exec sleep 60; exit 5'
+    [ "$status" -eq 5 ]
+    [ "$(grep -c 'rank 2 (pid .*) failed first: status 5' <<<"$stderr")" -eq 2 ] # once each time, not by each task
+    [ "$(grep -c 'all ranks start again' <<<"$stderr")" -eq 1 ]
 }
 
 @test "several ranks of one muster do not inherit the one place that a launcher gave to it" {
