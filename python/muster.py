@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import codecs
 import hashlib
 import inspect
 import json
@@ -490,6 +491,8 @@ class _ByHand(_Wire):
         line = self.line(timeout_s)
         if line is None:
             return None
+        if self._n_items == 0 and line.startswith(codecs.BOM_UTF8):
+            line = line[len(codecs.BOM_UTF8) :]  # no part of the first item for muster map either
         index, self._n_items = self._n_items, self._n_items + 1
         return {
             "item": index,
