@@ -289,3 +289,59 @@ END
         [ "$(query "SELECT count(*) FROM attempts")" -le 4 ]
     done
 }
+
+@test "a channel worker that dies before its first result is told with its last words" {
+    local hint="no worker gave a single result on any device; is the command right? (its worker's end: "
+    seq 8 >in.txt
+    # ended LINE SENTENCE: what a worker with this line ends with, without a word about the protocol
+    ended() {
+        printf '#!/usr/bin/env python3\nimport muster\n%s\n' "$1" >dies
+        chmod +x dies
+        for devices in cpu:1 cpu:2; do
+            map --fresh -q -g $devices in.txt -o out.jsonl -- ./dies
+            ended_with 1
+            says "$hint$2"
+            says_not "protocol" "closed its input"
+        done
+    }
+    ended 'import nosuch' "status 1: ModuleNotFoundError: No module named 'nosuch'); go on with"
+    ended 'for item in muster.items(): raise KeyError(item.data)' "status 1: KeyError: "
+    ended 'muster.loaded(); raise SystemExit(7)' "status 7); go on with"
+    ended 'raise SystemExit(0)' "status 0 without an answer: it spoke over the channel"
+    # a filter that did not say that it is one
+    ended 'import sys; [print(line) for line in sys.stdin]' "status 0 without an answer: it spoke over the channel"
+    says "a filter that imports muster calls muster.claim_stdout())"
+}
+
+@test "a breach is told although its worker then dies, and a later death although there was a breach" {
+    seq 8 >in.txt
+    pyworker babbles <<'END'
+import os, sys
+os.write(int(os.environ["MUSTER_CHANNEL"]), b'{"ready":1}\nhello\n')
+sys.exit("then this")
+END
+    map -q -g cpu:1 in.txt -o out.jsonl -- ./babbles
+    ended_with 1
+    says "the worker breaks the protocol of the channel, see muster-worker(7) (a message that is no JSON object: hello)"
+    pyworker closes <<'END'
+import os, time
+fd = int(os.environ["MUSTER_CHANNEL"])
+os.write(fd, b'{"ready":1}\n')
+os.read(fd, 65536)
+os.close(fd)
+time.sleep(60)
+END
+    map -q -g cpu:1 in.txt -o closed.jsonl -- ./closes
+    ended_with 1
+    says "the worker breaks the protocol of the channel, see muster-worker(7) (it closed the channel, and did not end)"
+    pyworker later <<'END'
+import os, sys
+if os.environ["MUSTER_ATTEMPT"] == "1":
+    os.write(int(os.environ["MUSTER_CHANNEL"]), b'{"ready":0}\nhello\n')
+    os.read(int(os.environ["MUSTER_CHANNEL"]), 65536)
+sys.exit("the model is not there")
+END
+    map -q -g cpu:1 in.txt -o later.jsonl -- ./later
+    ended_with 1
+    says "is the command right? (its worker's end: status 1: the model is not there)"
+}
