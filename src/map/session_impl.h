@@ -42,6 +42,7 @@ enum ignored_kind {
     IGNORED_MEMBER,
     IGNORED_ITEM,
     IGNORED_METRIC,
+    IGNORED_SUM,
     IGNORED_RETRY,
     IGNORED_DENIAL,
     IGNORED_EARLY
@@ -232,6 +233,8 @@ void channel_flush(struct worker *worker);
 void channel_commit(struct worker *worker, uint64_t item);
 /* The worker gave a result for an item that it does not have. */
 void channel_foreign(struct worker *worker, uint64_t item);
+/* A metric of the item cannot be added to the run's sums. */
+void channel_unsummed(struct worker *worker, uint64_t item);
 
 /* backpressure.c */
 void session_backpressure(struct session *s, bool is_held);

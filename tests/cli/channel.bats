@@ -86,7 +86,8 @@ END
     map -g cpu:4 --retries 0 in.txt -o out.jsonl -- ./hostile
     ended_with 1
     printf '%s\n' "$output" >said
-    for words in "which is not in the protocol, is ignored" "which it was not given, is dropped" "is not summed" "is neither true nor false" "that is not true is ignored"; do
+    for words in "which is not in the protocol, is ignored" "which it was not given, is dropped" \
+        "or is the 17th, is not summed" "is not summed: the sum is no finite number" "is neither true nor false" "that is not true is ignored"; do
         [ "$(grep -cF -- "$words" said)" = 1 ] || { echo "$words"; false; }
     done
     run $PYTHON check.py
@@ -344,4 +345,55 @@ END
     map -q -g cpu:1 in.txt -o later.jsonl -- ./later
     ended_with 1
     says "is the command right? (its worker's end: status 1: the model is not there)"
+}
+
+@test "sums that cannot hold a metric are told once, and counts are printed in full" {
+    seq 1 20 >in.txt
+    pyworker counts <<'END'
+import muster
+for item in muster.items():
+    more = {"huge": 1e308} if item.index < 10 else {f"name{item.index}_{i}": 1 for i in range(8)}
+    item.done(1, metrics={"tokens": 12345678901, **more})
+END
+    for option in "" "--fixed-batches --batch 4"; do
+        map --force -g cpu:1 in.txt -o out.jsonl $option -- ./counts
+        ended_with 0
+        says "metrics    tokens 246913578020, huge 1e+308"
+        [ "$(grep -c "is not summed: the sum is no finite number, or there are more than 16 names; this is said once" \
+            muster-runs/latest/orchestrator.log)" -eq 1 ]
+    done
+}
+
+@test "the progress line counts what its percentage counts, and has an accuracy if there is one" {
+    seq 1 6 >in.txt
+    pyworker aside <<'END'
+import sys, time, muster
+for item in muster.items():
+    if item.index < 5:
+        item.fail("no", retry=False)
+    else:
+        time.sleep(3)
+        item.done(1, metrics={name: 1 for name in sys.argv[1:]})
+END
+    map -g cpu:1 in.txt -o out.jsonl -- ./aside seen
+    ended_with 1
+    [[ $output =~ muster:\ ([1-5])\ of\ 6\ \(([0-9]+)\.[0-9]\ %\).*,\ ([0-9])\ failed ]]
+    [ "${BASH_REMATCH[2]}" -eq $((${BASH_REMATCH[1]} * 100 / 6)) ]
+    [ "${BASH_REMATCH[1]}" -eq "${BASH_REMATCH[3]}" ]
+    says "out.jsonl: 1 result" "metrics    seen 1"
+    says_not "1 results"
+    # after a result with both sums
+    pyworker judged <<'END'
+import sys, time, muster
+for item in muster.items():
+    time.sleep(3 * (item.index == 5))
+    item.done(1, metrics={name: 1 for name in sys.argv[1:]})
+END
+    for names in "seen" "seen correct"; do
+        map --force -g cpu:1 in.txt -o judged.jsonl -- ./judged $names
+        ended_with 0
+        line=$(grep "^muster: 5 of 6 (83.3 %), " <<<"$output")
+        [[ $line == *", accuracy 1.0000" ]] || [ "$names" = seen ]
+        [[ $line != *accuracy* ]] || [ "$names" = "seen correct" ]
+    done
 }
