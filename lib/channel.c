@@ -152,10 +152,19 @@ static uint64_t item_seed(uint64_t base_seed, uint64_t index)
     return x;
 }
 
+/* Without a byte-order mark, which is no part of the first record for muster map either. */
+static struct muster_text unmarked(struct muster_text text)
+{
+    bool has_mark = text.len >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0;
+    return has_mark ? (struct muster_text){text.at + 3, text.len - 3} : text;
+}
+
 /* One line of stdin, as the message that muster would send. */
 static bool add_by_hand(struct mw_channel *channel, struct muster_text line)
 {
     char head[96];
+    if (channel->n_by_hand == 0)
+        line = unmarked(line);
     int len = snprintf(head, sizeof(head),
                        "{\"item\":%" PRIu64 ",\"seed\":\"%016" PRIx64 "\",\"attempt\":1,\"data\":",
                        channel->n_by_hand, item_seed(channel->base_seed, channel->n_by_hand));

@@ -35,10 +35,13 @@ from __future__ import annotations
 
 import atexit
 import base64
+import codecs
+import functools
 import hashlib
 import inspect
 import json
 import math
+import numbers
 import os
 import random
 import select
@@ -58,6 +61,7 @@ from typing import (
     Iterable,
     Iterator,
     List,
+    Mapping,
     Optional,
     TextIO,
     Tuple,
@@ -73,6 +77,7 @@ __all__ = [
     "base_seed",
     "batch_size",
     "batches",
+    "check_replicas",
     "claim_stdout",
     "device_count",
     "device_kind",
@@ -110,10 +115,11 @@ class Unfinished(RuntimeError):
 
 def _plain(value: Any) -> Any:
     """What JSON can carry instead of a tensor, an array or one of their scalars."""
-    if callable(getattr(value, "tolist", None)):
-        return value.tolist()
-    if callable(getattr(value, "item", None)):
-        return value.item()
+    for convert in (getattr(value, "tolist", None), getattr(value, "item", None)):
+        if callable(convert):
+            plain = convert()
+            if type(plain) is not type(value):  # numpy's longdouble has no plain form
+                return plain
     raise TypeError(f"{type(value).__name__} cannot be written as JSON: convert it first")
 
 
@@ -161,16 +167,57 @@ def _is_finite(number: Union[int, float]) -> bool:
         return False
 
 
-def _metrics(metrics: Dict[str, Any]) -> Dict[str, Union[int, float]]:
+def _number(value: Any) -> Union[int, float, None]:
+    """None if it is no number, or not one that is real."""
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        plain = _plain(value)
+    except TypeError:
+        plain = _as_double(value)
+    return plain if isinstance(plain, (int, float)) else None
+
+
+def _as_double(number: Any) -> Optional[float]:
+    """Decimal, Fraction and numpy's longdouble have no plain form; the sums are doubles anyway."""
+    try:
+        return float(number) if isinstance(number, numbers.Number) else None
+    except (TypeError, OverflowError):
+        return None
+
+
+def _metrics(metrics: Any) -> Dict[str, Union[int, float]]:
+    if not isinstance(metrics, Mapping):
+        raise TypeError(
+            f"metrics is {metrics!r:.40}: numbers by name are needed, as in {{'seen': 1}}, "
+            "which muster sums"
+        )
     plain = {}
     for name, value in metrics.items():
-        number = value if isinstance(value, (int, float)) else _plain(value)
-        if not isinstance(number, (int, float)) or not _is_finite(number):
-            raise ValueError(
-                f"the metric {name!r} is {number!r:.40}: a finite number is needed, muster sums it"
+        number = _number(value)
+        if number is None or not _is_finite(number):
+            kind = TypeError if number is None else ValueError
+            raise kind(
+                f"the metric {name!r} is {value!r:.40}: a finite number is needed, muster sums it"
             )
         plain[str(name)] = int(number) if isinstance(number, bool) else number
     return plain
+
+
+def _metrics_tail(metrics: Any, has_fields: bool) -> bytes:
+    """The metrics of a message. In done(**row) they may be a field that happens to have this name:
+    what is no metrics is refused there, because the field would be lost."""
+    if metrics is _NOTHING or (metrics is None and not has_fields):
+        return b""
+    try:
+        return b',"metrics":' + _encode(_metrics(metrics))
+    except (TypeError, ValueError) as error:
+        if not has_fields:
+            raise
+        raise TypeError(
+            f"{error}; a field called 'metrics' is written with the others as one object: "
+            "item.done({...})"
+        ) from error
 
 
 # ------------------------------------------------------------------------------------------------
@@ -199,12 +246,19 @@ class Item:
         self.is_finished = False
 
     def done(
-        self, result: Any = _NOTHING, *, metrics: Optional[Dict[str, Any]] = None, **fields: Any
+        self,
+        result: Any = _NOTHING,
+        /,
+        *,
+        metrics: Optional[Mapping[str, Any]] = _NOTHING,
+        **fields: Any,
     ) -> None:
         """Finish with a result: done({"a": 1}), done("text"), or done(a=1, b=2) for an object.
 
         Arrays and tensors become lists, their scalars numbers. metrics are numbers that muster sums
-        over the committed items: {"correct": 1, "seen": 1}.
+        over the committed items: {"correct": 1, "seen": 1}. Every other name is that of a field. A
+        record that may have a field called "metrics" is written as one object: done(row), not
+        done(**row).
         """
         if (result is not _NOTHING) == bool(fields):
             raise TypeError(
@@ -212,7 +266,7 @@ class Item:
             )
         try:
             encoded = _encode(fields if fields else result)
-            tail = b"" if metrics is None else b',"metrics":' + _encode(_metrics(metrics))
+            tail = _metrics_tail(metrics, bool(fields))
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"item {self.index}: {error}") from error
@@ -221,8 +275,9 @@ class Item:
 
     def fail(self, error: Union[str, BaseException], *, retry: bool = True) -> None:
         """Finish without a result. retry: whether trying again, perhaps elsewhere, may help."""
+        may_help = bool(retry)  # muster takes what is neither true nor false as true, a 0 too
         self._finish()
-        self._worker.report_fail(self.index, _describe(error), retry)
+        self._worker.report_fail(self.index, _describe(error), may_help)
 
     def _finish(self) -> None:
         if self.is_finished:
@@ -244,6 +299,12 @@ class Item:
         _print_trace(error)
         self.fail(error)
         return True
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "an item stays in the process that got it, and cannot be pickled or copied: "
+            "send item.data, and item.index with it, to the other process"
+        )
 
     def __repr__(self) -> str:
         return f"<muster.Item {self.index}, attempt {self.attempt}>"
@@ -490,6 +551,8 @@ class _ByHand(_Wire):
         line = self.line(timeout_s)
         if line is None:
             return None
+        if self._n_items == 0 and line.startswith(codecs.BOM_UTF8):
+            line = line[len(codecs.BOM_UTF8) :]  # no part of the first item for muster map either
         index, self._n_items = self._n_items, self._n_items + 1
         return {
             "item": index,
@@ -716,9 +779,9 @@ def _next_batch(worker: _Worker, n: Optional[int], linger: float) -> Batch:
 def serve(handle: Callable[[Item], Awaitable[Any]], concurrency: int = 64) -> None:
     """Run `handle(item)` for every item, up to `concurrency` at once, until muster has no more.
 
-    What it returns is the item's result, unless it has called item.done or item.fail itself. An
-    exception fails the item. For engines that batch by themselves: an async vLLM engine, an HTTP
-    server.
+    What it returns is the item's result, None too, unless it has called item.done or item.fail
+    itself. An exception fails the item, and so does a cancellation that does not come from the end
+    of the loop. For engines that batch by themselves: an async vLLM engine, an HTTP server.
     """
     import asyncio  # here, because it takes as long to import as all the rest
 
@@ -742,6 +805,7 @@ async def _serve(
     room = threading.Semaphore(concurrency)
     owed = 0  # credits given whose item is not finished
     is_due = False
+    is_over = False  # the loop ends, and cancels the handlers that are left
 
     def read_items() -> None:
         try:
@@ -765,35 +829,59 @@ async def _serve(
             worker.wire.grant(credits)
         worker.wire.flush()
 
-    def end(task: asyncio.Task[None]) -> None:
+    def end(item: Item, task: asyncio.Task[None]) -> None:
         nonlocal is_due, owed
         tasks.discard(task)
         owed -= 1
         room.release()
         if not task.cancelled() and task.exception() is not None:
             arrived.put_nowait(task.exception())
+        elif task.cancelled() and not is_over:
+            try:
+                _fail_cancelled(item, task)
+            except Exception as error:
+                arrived.put_nowait(error)
         if not is_due:
             is_due = True
             loop.call_soon(give_credits)
 
+    async def work() -> None:
+        while True:
+            item = await arrived.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                break
+            task = loop.create_task(_handle_one(handle, item))
+            tasks.add(task)
+            task.add_done_callback(functools.partial(end, item))
+        while tasks:
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0)
+        while not arrived.empty():
+            error = arrived.get_nowait()
+            if isinstance(error, BaseException):
+                raise error
+
     give_credits()
     threading.Thread(target=read_items, name="muster", daemon=True).start()
-    while True:
-        item = await arrived.get()
-        if isinstance(item, BaseException):
-            raise item
-        if item is None:
-            break
-        task = loop.create_task(_handle_one(handle, item))
-        tasks.add(task)
-        task.add_done_callback(end)
-    while tasks:
-        await asyncio.wait(tasks)
-        await asyncio.sleep(0)
-    while not arrived.empty():
-        error = arrived.get_nowait()
-        if isinstance(error, BaseException):
-            raise error
+    try:
+        await work()
+    finally:
+        is_over = True
+
+
+def _fail_cancelled(item: Item, task: asyncio.Task[None]) -> None:
+    """The handler was cancelled while the loop goes on: by itself or by what it awaited."""
+    import asyncio
+
+    try:
+        task.result()
+    except asyncio.CancelledError as error:
+        if item.is_finished:
+            raise RuntimeError(f"item {item.index}: cancelled after it was finished") from error
+        _print_trace(error)
+        item.fail(error)
 
 
 async def _handle_one(handle: Callable[[Item], Awaitable[Any]], item: Item) -> None:
@@ -814,10 +902,6 @@ async def _handle_one(handle: Callable[[Item], Awaitable[Any]], item: Item) -> N
             "muster.serve needs an async function (async def), which lets others run while it waits"
         )
     if not item.is_finished:
-        if result is None:
-            raise Unfinished(
-                f"item {item.index}: the handler returned None and called neither done nor fail"
-            )
         item.done(result)
 
 
@@ -873,8 +957,9 @@ def seed_all(seed: int) -> None:
 def check_replicas(model: Any, group: Any = None) -> None:
     """Compare the parameters and buffers of a PyTorch model between the ranks of a process group.
 
-    RuntimeError, on every rank, names the first that differs, and the ranks whose bits are not those of most. Every
-    rank of `group` has to call it; without an initialised process group it does nothing.
+    For the ranks of a training, not for workers. RuntimeError, on every rank, names the first that
+    differs, and the ranks whose bits are not those of most. Every rank of `group` has to call it;
+    without an initialised process group it does nothing.
     """
     distributed = sys.modules["torch"].distributed
     if not distributed.is_available() or not distributed.is_initialized():

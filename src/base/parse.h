@@ -27,6 +27,10 @@ static inline const char *plural(uint64_t count)
 {
     return count == 1 ? "" : "s";
 }
+static inline const char *counted_noun(uint64_t count, const char *one, const char *many)
+{
+    return count == 1 ? one : many;
+}
 
 /* 1234567 as "1,234,567". */
 void count_format(char out[32], uint64_t count);

@@ -87,8 +87,8 @@ static enum contest_outcome outcome_of(const struct benching *b, const struct tr
         return CONTEST_LATE;
     }
     if (map->is_there && map->n_failed > 0)
-        snprintf(out, cap, "%lu of %lu items failed", map->n_failed,
-                 MAX(map->n_items, map->n_failed));
+        snprintf(out, cap, "%lu of %lu item%s failed", map->n_failed,
+                 MAX(map->n_items, map->n_failed), plural(MAX(map->n_items, map->n_failed)));
     else if (end->death != DEATH_CLEAN && !is_endless)
         trial_end_format(&b->session.run, end, out, cap);
     else if (!is_lacking(b, map, out, cap))

@@ -9,6 +9,7 @@
 #include "base/executable.h"
 #include "base/fs.h"
 #include "base/outfile.h"
+#include "base/parse.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
 #include "bench/bench_impl.h"
@@ -81,8 +82,9 @@ static void other_work_note(struct benching *b, const struct contest_run *run)
 {
     struct bench_way *way = &b->ways[b->way];
     if (contest_outcome(b->contest, b->way) == CONTEST_OTHER_WORK)
-        snprintf(way->end, sizeof(way->end), "did %lu items; the first row that ended well did %lu",
-                 run->n_items, contest_n_items(b->contest));
+        snprintf(way->end, sizeof(way->end),
+                 "did %lu item%s; the first row that ended well did %lu", run->n_items,
+                 plural(run->n_items), contest_n_items(b->contest));
 }
 
 static void on_ended(void *context, const struct trial_end *end)

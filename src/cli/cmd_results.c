@@ -76,8 +76,8 @@ static int shards_stream(struct app *app, const struct results_request *ask, str
         return rc;
     char records[32];
     count_format(records, stats.n_results);
-    say(app, "%s records so far; %llu shards are missing", records,
-        (unsigned long long)stats.n_failed_items);
+    say(app, "%s record%s so far; %llu shard%s missing", records, plural(stats.n_results),
+        (unsigned long long)stats.n_failed_items, stats.n_failed_items == 1 ? " is" : "s are");
     return 0;
 }
 
@@ -202,8 +202,8 @@ static int results_run(struct app *app, void *request, int argc, char **argv, ch
         return 0;
     char results[32];
     count_format(results, stats.n_results);
-    say(app, "%s results so far, %llu items set aside", results,
-        (unsigned long long)stats.n_failed_items);
+    say(app, "%s result%s so far, %llu item%s set aside", results, plural(stats.n_results),
+        (unsigned long long)stats.n_failed_items, plural(stats.n_failed_items));
     return 0;
 }
 

@@ -83,10 +83,10 @@ static void progress_add(struct buf *out, const struct run_status *status)
     count_format(done, status->done);
     count_format(total, status->items_total);
     if (status->is_total_known && status->items_total)
-        buf_addf(out, "%s of %s items (%.1f %%)", done, total,
+        buf_addf(out, "%s of %s item%s (%.1f %%)", done, total, plural(status->items_total),
                  100.0 * (double)status->done / (double)status->items_total);
     else
-        buf_addf(out, "%s items", done);
+        buf_addf(out, "%s item%s", done, plural(status->done));
     if (status->aside)
         buf_addf(out, ", %llu set aside", (unsigned long long)status->aside);
     if (status->running)

@@ -114,7 +114,8 @@ static void totals_add(struct dry_run *dry, uint64_t end_ms)
     duration_format(unknown, UNKNOWN_MS);
     if (dry->n_started > ROWS_PRINTED)
         buf_addf(&dry->out, "and %u more\n", dry->n_started - ROWS_PRINTED);
-    buf_addf(&dry->out, "%u of %u jobs would run, in %s", dry->n_started, view.n_jobs, wall);
+    buf_addf(&dry->out, "%u of %u job%s would run, in %s", dry->n_started, view.n_jobs,
+             plural(view.n_jobs), wall);
     if (dry->n_unknown > 0)
         buf_addf(&dry->out, "; the time of %u is not known, and taken for %s", dry->n_unknown,
                  unknown);

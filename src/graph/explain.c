@@ -134,7 +134,8 @@ static void device_counts_add(const struct graph *graph, const struct plan_job *
     }
     buf_add_text(out, n_shown == 0 ? "0 devices" : "");
     if (n_shown > DEVICES_SHOWN)
-        buf_addf(out, " and %u hosts more", n_shown - DEVICES_SHOWN);
+        buf_addf(out, " and %u host%s more", n_shown - DEVICES_SHOWN,
+                 plural(n_shown - DEVICES_SHOWN));
     if (job->devices.mem_bytes == 0 || graph_memory_max(graph) == 0)
         return;
     size_format(most, graph_memory_max(graph));

@@ -379,8 +379,8 @@ void report_summary(struct graph *graph, int status)
     cleanup_buf struct buf out = BUF_INIT, shown = BUF_INIT;
     char wall[24];
     duration_format(wall, shell_now(graph->shell) - shell_begin_ms(graph->shell));
-    buf_addf(&out, "%u of %u jobs are done (%u of them now) in %s", view.n_of[DAG_DONE],
-             view.n_jobs, graph->n_done_here, wall);
+    buf_addf(&out, "%u of %u job%s done (%u of them now) in %s", view.n_of[DAG_DONE], view.n_jobs,
+             view.n_jobs == 1 ? " is" : "s are", graph->n_done_here, wall);
     count_add(&out, view.n_of[DAG_FAILED] + view.n_of[DAG_UNFIT], "failed");
     count_add(&out, view.n_of[DAG_BLOCKED], "wait for those");
     count_add(&out, view.n_of[DAG_CANCELLED], "cancelled");

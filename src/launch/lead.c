@@ -271,7 +271,8 @@ static void missing_add(const struct launch *launch, struct buf *out)
             buf_addf(out, "%u", i);
     }
     if (n_missing > MISSING_NAMED)
-        buf_addf(out, " and %u others", n_missing - MISSING_NAMED);
+        buf_addf(out, " and %u other%s", n_missing - MISSING_NAMED,
+                 plural(n_missing - MISSING_NAMED));
     if (n_missing > 0)
         buf_add_text(out, ")");
 }

@@ -211,7 +211,7 @@ static void ranks_add(const struct launch *launch, struct buf *out, enum hang_mo
     buf_addf(out, "rank%s ", plural(n));
     idlist_format(out, at, MIN(n, (uint32_t)NAMED_MAX));
     if (n > NAMED_MAX)
-        buf_addf(out, " and %u others", n - NAMED_MAX);
+        buf_addf(out, " and %u other%s", n - NAMED_MAX, plural(n - NAMED_MAX));
 }
 
 static void sentence_add(const struct launch *launch, struct buf *out)

@@ -32,7 +32,8 @@ static void range_record(struct worker *worker, uint64_t first, uint64_t count, 
                             .bytes = bytes,
                             .seat = worker->seat,
                             .attempt = feed_item_failures(worker->session->feed, first) + 1};
-    ledger_range(worker->session->ledger, worker->part, &row, metrics);
+    if (!ledger_range(worker->session->ledger, worker->part, &row, metrics))
+        channel_unsummed(worker, first);
 }
 
 /* The part of an answered range that is in [first, first+count), found by counting lines. Rare. */

@@ -103,6 +103,14 @@ void channel_foreign(struct worker *worker, uint64_t item)
             item);
 }
 
+void channel_unsummed(struct worker *worker, uint64_t item)
+{
+    ignored(worker, IGNORED_SUM,
+            "a metric of item %lu is not summed: the sum is no finite number, or there are more "
+            "than %d names",
+            item, METRICS_MAX);
+}
+
 /* The worker uses the channel, so its stdout holds messages for people. */
 static void channel_begin(struct worker *worker)
 {
@@ -430,7 +438,8 @@ void channel_commit(struct worker *worker, uint64_t item)
     if (!worker_part_ready(worker))
         return;
     row.offset = result_append(worker, &row.bytes);
-    ledger_range(s->ledger, worker->part, &row, &s->step.metrics);
+    if (!ledger_range(s->ledger, worker->part, &row, &s->step.metrics))
+        channel_unsummed(worker, item);
 }
 
 /* --fixed-batches: the result waits in the part until its batch is whole. */

@@ -78,9 +78,9 @@ static int done_read(struct session *s, struct err *err)
     rc = failed_items_are_done(s, err);
     if (rc)
         return rc;
-    log_add(shell_log(s->shell), LOG_INFO, "map", "going on: %lu %ss are done, %lu set aside%s",
-            totals.items_done, s->request->work->noun, totals.items_failed,
-            cleared > 0 ? "; failed ones are tried again" : "");
+    log_add(shell_log(s->shell), LOG_INFO, "map", "going on: %lu %s%s done, %lu set aside%s",
+            totals.items_done, s->request->work->noun, totals.items_done == 1 ? " is" : "s are",
+            totals.items_failed, cleared > 0 ? "; failed ones are tried again" : "");
     return 0;
 }
 

@@ -178,7 +178,7 @@ static int unfinished(struct session *s)
     cleanup_free char *sentence = NULL;
     bool is_hopeless_worker =
         s->outcome.halt == HALT_NO_RESULT || s->outcome.halt == HALT_NO_DEVICES;
-    bool is_breach = is_hopeless_worker && s->outcome.stray_is_channel && s->outcome.last_stray[0];
+    bool is_breach = is_hopeless_worker && s->outcome.is_last_a_breach && s->outcome.last_stray[0];
     if (s->outcome.halt == HALT_NO_RESULT && s->outcome.last_words[0] && !is_breach && !end->signal)
         /* NOLINTNEXTLINE(clang-analyzer-deadcode.DeadStores): freed at the end of the scope */
         why = sentence = xasprintf("%s (its worker's end: %s)", why, s->outcome.last_words);

@@ -103,10 +103,35 @@ bool metrics_add(struct metrics *sums, struct str json_object)
     return is_whole && !walk.malformed;
 }
 
-void metrics_sum(struct metrics *sums, const struct metrics *more)
+bool metrics_sum(struct metrics *sums, const struct metrics *more)
 {
+    bool is_whole = true;
     for (size_t i = 0; i < more->len; i++)
-        metric_add(sums, str_of(more->names[i]), more->values[i]);
+        is_whole &= metric_add(sums, str_of(more->names[i]), more->values[i]);
+    return is_whole;
+}
+
+bool metrics_judged(const struct metrics *sums, double *correct, double *seen)
+{
+    *correct = *seen = -1;
+    for (size_t i = 0; i < sums->len; i++) {
+        if (strcmp(sums->names[i], "correct") == 0)
+            *correct = sums->values[i];
+        if (strcmp(sums->names[i], "seen") == 0)
+            *seen = sums->values[i];
+    }
+    return *correct >= 0 && *seen > 0;
+}
+
+void metric_format(char out[METRIC_TEXT_BYTES], double sum)
+{
+    static const double FIRST_INEXACT =
+        9007199254740992; /* 2^53: the next whole number is no double */
+    bool is_count = trunc(sum) == sum && fabs(sum) < FIRST_INEXACT;
+    if (is_count)
+        snprintf(out, METRIC_TEXT_BYTES, "%ld", (long)sum);
+    else
+        snprintf(out, METRIC_TEXT_BYTES, "%.10g", sum);
 }
 
 void metrics_format(const struct metrics *sums, struct buf *out)
@@ -209,14 +234,13 @@ static void commit_soon(struct ledger *ledger);
 /* Counts one more waiting row, of this size. */
 static void waits(struct ledger *ledger, size_t bytes);
 
-void ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
+bool ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
                   const struct metrics *metrics)
 {
     struct batch *batch = &ledger->open;
     bool counted = metrics && metrics->len > 0;
     batch_hold_part(batch, part);
-    if (counted)
-        metrics_sum(&ledger->totals, metrics);
+    bool is_whole = !counted || metrics_sum(&ledger->totals, metrics);
     struct range_row *last = batch->n_ranges > 0 ? &batch->ranges[batch->n_ranges - 1] : NULL;
     if (last && follows(last, row)) {
         last->count += row->count;
@@ -239,8 +263,9 @@ void ledger_range(struct ledger *ledger, const struct part *part, const struct r
         waits(ledger, sizeof(**sums));
     }
     if (counted)
-        metrics_sum(*sums, metrics);
+        is_whole &= metrics_sum(*sums, metrics);
     commit_soon(ledger);
+    return is_whole;
 }
 
 static char *dup_or_null(const char *text)

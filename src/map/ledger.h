@@ -35,9 +35,17 @@ struct metrics {
     char names[METRICS_MAX][METRIC_NAME_MAX];
     double values[METRICS_MAX];
 };
-/* False if a metric is left out: it is not a finite number, its name is too long, or there are too many. */
+/* Both are false if a metric is left out: it is not a finite number, or its sum would be none; its name is too
+ * long, or there are too many. */
 bool metrics_add(struct metrics *sums, struct str json_object);
-void metrics_sum(struct metrics *sums, const struct metrics *more);
+bool metrics_sum(struct metrics *sums, const struct metrics *more);
+/* True if `correct` and `seen` are summed and have a quotient, the accuracy. */
+bool metrics_judged(const struct metrics *sums, double *correct, double *seen);
+/* A sum for people: whole numbers in full as far as a double has each of them, others with ten digits. */
+enum {
+    METRIC_TEXT_BYTES = 32
+};
+void metric_format(char out[METRIC_TEXT_BYTES], double sum);
 void metrics_format(const struct metrics *sums, struct buf *json_out);
 
 struct ledger_opts {
@@ -68,7 +76,8 @@ uint64_t part_append(struct part *part, struct str bytes);
 MUST_CHECK int part_flush(struct part *part, struct err *err);
 void part_close(struct part *part);
 
-void ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
+/* False if a metric could not be added to the sums of the run, or to those that a resume reads. */
+bool ledger_range(struct ledger *ledger, const struct part *part, const struct range_row *row,
                   const struct metrics *metrics);
 void ledger_failed_item(struct ledger *ledger, const struct failed_item_row *row);
 void ledger_attempt(struct ledger *ledger, const struct attempt_row *row);

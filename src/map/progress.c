@@ -26,8 +26,6 @@ static const char *const state_names[] = {
     [WORKER_BENCHED] = "benched", [WORKER_GONE] = "gone",
 };
 
-static const double COUNT_MAX = 1e15; /* a sum above this is not shown as a count */
-
 static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
 {
     struct feed_worker_view view;
@@ -61,13 +59,10 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
 
 static void metrics_take(struct session *s, struct progress_total *total)
 {
-    const struct metrics *m = ledger_metrics(s->ledger);
-    for (size_t i = 0; i < m->len; i++) {
-        uint64_t value = (uint64_t)MIN(MAX(m->values[i], 0.0), COUNT_MAX);
-        if (strcmp(m->names[i], "correct") == 0)
-            total->correct += value;
-        if (strcmp(m->names[i], "seen") == 0)
-            total->seen += value;
+    double correct, seen;
+    if (metrics_judged(ledger_metrics(s->ledger), &correct, &seen)) {
+        total->correct += correct;
+        total->seen += seen;
     }
 }
 

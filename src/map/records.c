@@ -247,7 +247,7 @@ static void environment(const struct worker *worker, struct env_list *env)
 
 static void describe(const struct worker *worker, struct buf *out)
 {
-    buf_addf(out, " after %lu items", worker->busy.n_answered);
+    buf_addf(out, " after %lu item%s", worker->busy.n_answered, plural(worker->busy.n_answered));
 }
 
 static const struct worker_ops worker_ops = {.spawn = worker_spawn,
@@ -290,10 +290,10 @@ static void result_line(struct session *s, const struct result_merge_stats *stat
     count_format(done, counts.done);
     count_format(known, counts.known);
     if (stats && strcmp(s->request->out_path, "-") != 0)
-        buf_addf(out, "%s: %s results%s\n", s->request->out_path, done,
+        buf_addf(out, "%s: %s result%s%s\n", s->request->out_path, done, plural(counts.done),
                  counts.aside == 0 ? ", complete" : "");
     else
-        buf_addf(out, "%s of %s items done\n", done, known);
+        buf_addf(out, "%s of %s item%s done\n", done, known, plural(counts.known));
 }
 
 const struct work record_work = {

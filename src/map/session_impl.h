@@ -42,6 +42,7 @@ enum ignored_kind {
     IGNORED_MEMBER,
     IGNORED_ITEM,
     IGNORED_METRIC,
+    IGNORED_SUM,
     IGNORED_RETRY,
     IGNORED_DENIAL,
     IGNORED_EARLY
@@ -128,7 +129,8 @@ struct outcome {
     enum feed_halt halt;
     char last_words[512]; /* how the last worker died, and the last line of its stderr */
     char last_stray[320]; /* `stray` of the last worker that has one */
-    bool stray_is_channel;
+    /* `last_stray` broke the protocol of the channel, and no worker has ended for its own reason since */
+    bool is_last_a_breach;
     uint64_t first_result_ms, complete_ms; /* 0: not yet */
 };
 
@@ -217,6 +219,9 @@ void worker_ready_note(struct worker *worker, uint64_t ready_us);
 
 /* Keeps why a line cannot be an answer, and the line's beginning, for messages. */
 void worker_stray_note(struct worker *worker, const char *why, struct str line);
+/* Keeps that the worker reads no more. If a channel worker is about to end, its end says why, so this is not told
+ * unless the worker is ended for it. */
+void worker_closed_note(struct worker *worker);
 
 /* channel.c */
 void channel_send(struct worker *worker, uint64_t first, uint64_t count, uint32_t attempt);
@@ -228,6 +233,8 @@ void channel_flush(struct worker *worker);
 void channel_commit(struct worker *worker, uint64_t item);
 /* The worker gave a result for an item that it does not have. */
 void channel_foreign(struct worker *worker, uint64_t item);
+/* A metric of the item cannot be added to the run's sums. */
+void channel_unsummed(struct worker *worker, uint64_t item);
 
 /* backpressure.c */
 void session_backpressure(struct session *s, bool is_held);

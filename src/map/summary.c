@@ -108,6 +108,14 @@ static void wall_line(const struct session *s, const struct figures *f, struct b
              f->is_load_known ? load : "", s->n_seats, s->n_seats == 1 ? "" : "s");
 }
 
+static void trouble_line(const struct feed_counts *counts, struct buf *out)
+{
+    buf_addf(out, "  trouble    %lu %s, %lu %s, %lu out of memory, %lu item%s given twice\n",
+             counts->retries, counted_noun(counts->retries, "retry", "retries"), counts->crashes,
+             counted_noun(counts->crashes, "crash", "crashes"), counts->ooms, counts->reissued,
+             plural(counts->reissued));
+}
+
 /* How long a shard's process really computes is not known: it holds its device from its start to its end. */
 static void devices_line(const struct session *s, const struct figures *f, struct buf *out)
 {
@@ -138,18 +146,16 @@ void summary_go_on(const struct session *s, const char *option, struct buf *out)
 static void metrics_line(struct session *s, struct buf *out)
 {
     const struct metrics *m = ledger_metrics(s->ledger);
-    double correct = -1, seen = -1;
+    double correct, seen;
+    char sum[METRIC_TEXT_BYTES];
     if (m->len == 0)
         return;
     buf_add_text(out, "  metrics    ");
     for (size_t i = 0; i < m->len; i++) {
-        buf_addf(out, "%s%s %.10g", i > 0 ? ", " : "", m->names[i], m->values[i]);
-        if (strcmp(m->names[i], "correct") == 0)
-            correct = m->values[i];
-        if (strcmp(m->names[i], "seen") == 0)
-            seen = m->values[i];
+        metric_format(sum, m->values[i]);
+        buf_addf(out, "%s%s %s", i > 0 ? ", " : "", m->names[i], sum);
     }
-    if (correct >= 0 && seen > 0)
+    if (metrics_judged(m, &correct, &seen))
         buf_addf(out, "  (accuracy %.4f)", correct / seen);
     buf_add_char(out, '\n');
 }
@@ -265,10 +271,7 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
     devices_line(s, &f, &out);
     host_lines(s, &f, &out);
     if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)
-        buf_addf(
-            &out,
-            "  trouble    %lu retries, %lu crashes, %lu out of memory, %lu items given twice\n",
-            f.counts.retries, f.counts.crashes, f.counts.ooms, f.counts.reissued);
+        trouble_line(&f.counts, &out);
     metrics_line(s, &out);
     memory_lines(s, &out);
     if (work->advice_add)

@@ -73,7 +73,7 @@ void worker_input_broken(struct worker *worker, enum worker_stream stream)
     node_drop(worker->process, stream);
     if (worker->session->outcome.is_complete || worker->was_ended)
         return;
-    worker_stray_note(worker, "it closed its input with items in hand", STR(""));
+    worker_closed_note(worker);
     log_add(shell_log(worker->session->shell), LOG_INFO, "worker", "%s closed its input early",
             worker_label(worker));
     session_event(worker->session, (struct feed_event){.kind = EV_CLOSED, .worker = worker->seat});

@@ -37,9 +37,8 @@ void worker_finish(struct worker *worker)
     worker_flush(worker);
 }
 
-void worker_stray_note(struct worker *worker, const char *why, struct str line)
+static void stray_set(struct worker *worker, const char *why, struct str line)
 {
-    struct session *s = worker->session;
     struct str first = line;
     const char *end = memchr(first.at, '\n', first.len);
     first.len = end ? (size_t)(end - first.at) : first.len;
@@ -47,8 +46,27 @@ void worker_stray_note(struct worker *worker, const char *why, struct str line)
              (int)MIN(first.len, (size_t)120), first.at,
              worker->filter.first_line[0] ? "; its first line was: " : "",
              worker->filter.first_line);
-    snprintf(s->outcome.last_stray, sizeof(s->outcome.last_stray), "%s", worker->stray);
-    s->outcome.stray_is_channel = worker->is_channel;
+}
+
+static void stray_tell(const struct worker *worker)
+{
+    struct outcome *outcome = &worker->session->outcome;
+    snprintf(outcome->last_stray, sizeof(outcome->last_stray), "%s", worker->stray);
+    outcome->is_last_a_breach = worker->is_channel;
+}
+
+void worker_stray_note(struct worker *worker, const char *why, struct str line)
+{
+    stray_set(worker, why, line);
+    stray_tell(worker);
+}
+
+void worker_closed_note(struct worker *worker)
+{
+    if (worker->is_channel)
+        stray_set(worker, "it closed the channel, and did not end", STR(""));
+    else
+        worker_stray_note(worker, "it closed its input with items in hand", STR(""));
 }
 
 void worker_terminate(struct worker *worker, enum feed_cause cause)
@@ -69,6 +87,8 @@ void worker_terminate(struct worker *worker, enum feed_cause cause)
         log_add(shell_log(s->shell), LOG_WARN, "worker", "%s is ended: %s%s%s",
                 worker_label(worker), reason, worker->stray[0] ? "; " : "", worker->stray);
     worker->broke_its_rule = cause == CAUSE_PROTOCOL && worker->stray[0];
+    if (worker->broke_its_rule)
+        stray_tell(worker);
     worker->was_ended = true;
     if (worker->process)
         node_end(worker->process, END_POLITELY);
@@ -176,15 +196,30 @@ void worker_died(struct worker *worker, const char *how)
     session_record(worker->session, "died", worker->seat, outcome->last_words);
 }
 
+/* What may be missing in the command of a worker that ended as if it had done its work. */
+static void no_answer_note(struct worker *worker, const char *how)
+{
+    struct outcome *outcome = &worker->session->outcome;
+    const char *question =
+        worker->is_channel
+            ? "it spoke over the channel, and must take its items there; a filter that imports "
+              "muster calls muster.claim_stdout()"
+            : "does it print one line for each item?";
+    snprintf(outcome->last_words, sizeof(outcome->last_words), "%.200s without an answer: %s", how,
+             question);
+}
+
 static void death_log(struct worker *worker, enum death death, const char *how, struct str tail)
 {
     struct session *s = worker->session;
     cleanup_buf struct buf work = BUF_INIT;
     char words[END_TEXT_BYTES];
     s->request->work->worker->describe(worker, &work);
-    if (death == DEATH_CLEAN && worker->busy.n_answered == 0)
-        snprintf(s->outcome.last_words, sizeof(s->outcome.last_words),
-                 "%.300s without an answer: does it print one line for each item?", how);
+    bool is_mute = death == DEATH_CLEAN && worker->busy.n_answered == 0;
+    if (is_mute)
+        no_answer_note(worker, how);
+    if ((is_mute || death != DEATH_ENDED_BY_US) && !worker->is_unreadable)
+        s->outcome.is_last_a_breach = false;
     if (death == DEATH_CLEAN || death == DEATH_ENDED_BY_US) {
         if (worker->number > 0)
             log_add(shell_log(s->shell), LOG_INFO, "worker", "%s ended (%s)%s",

@@ -122,21 +122,23 @@ static void result_line(struct session *s, const struct result_merge_stats *stat
     struct item_span own;
     uint64_t n_shards;
     if (stats && shards_own(s, &own, &n_shards)) {
-        buf_addf(out, "part %lu of %lu: %lu items in %lu of %lu shard%s, for another run to take\n",
+        buf_addf(out,
+                 "part %lu of %lu: %lu item%s in %lu of %lu shard%s, for another run to take\n",
                  session_request(s)->shards.part, session_request(s)->shards.n_parts, n_items,
-                 n_done, own.count, plural(own.count));
+                 plural(n_items), n_done, own.count, plural(own.count));
         return;
     }
     if (stats && n_done == 0)
         buf_addf(out, "nothing was collected: none of the %lu shards left its file\n",
                  shards->n_shards);
     else if (stats && n_missing == 0)
-        buf_addf(out, "%s: %lu items in %lu shard%s, complete\n", session_request(s)->out_path,
-                 n_items, n_done, n_done == 1 ? "" : "s");
+        buf_addf(out, "%s: %lu item%s in %lu shard%s, complete\n", session_request(s)->out_path,
+                 n_items, plural(n_items), n_done, plural(n_done));
     else
-        buf_addf(out, "%s%s%lu of %lu items, %lu of %lu shards\n",
+        buf_addf(out, "%s%s%lu of %lu item%s, %lu of %lu shard%s\n",
                  stats ? session_request(s)->out_path : "", stats ? ": " : "", n_items,
-                 shards->n_items, n_done, shards->n_shards);
+                 shards->n_items, plural(shards->n_items), n_done, shards->n_shards,
+                 plural(shards->n_shards));
     for (size_t i = 1; stats && n_done > 0 && i < shards->n_kinds; i++)
         buf_addf(out, "  also       %s\n", shards->kinds[i].out_path);
     if (n_done > 0)
@@ -196,8 +198,8 @@ static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
         age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
     w->done += now.items_done;
     out->total.done += now.items_done;
-    out->total.correct += now.correct;
-    out->total.seen += now.seen;
+    out->total.correct += (double)now.correct;
+    out->total.seen += (double)now.seen;
     if (now.seen == 0)
         return;
     snprintf(out->words[p], sizeof(out->words[p]), "accuracy %.4f",

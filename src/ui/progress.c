@@ -87,24 +87,24 @@ uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s)
 
 static void total_line(const struct progress *p, const struct progress_total *t, struct buf *out)
 {
-    char done[32], known[32], eta[24] = "?", elapsed[24];
+    char settled[32], known[32], eta[24] = "?", elapsed[24];
     uint64_t eta_ms = progress_eta_ms(t, p->items_per_s);
-    count_format(done, t->done);
+    count_format(settled, t->done + t->aside);
     count_format(known, t->known);
     duration_format(elapsed, t->elapsed_ms);
     if (eta_ms != UINT64_MAX)
         duration_format(eta, eta_ms);
-    buf_addf(out, "%s of %s%s", done, known, t->input_is_final ? "" : "+");
+    buf_addf(out, "%s of %s%s", settled, known, t->input_is_final ? "" : "+");
     if (t->input_is_final && t->known > 0)
         buf_addf(out, " (%.1f %%)", 100.0 * (double)(t->done + t->aside) / (double)t->known);
     buf_addf(out, ", %.*f/s, %s, left %s", p->items_per_s < 100 ? 1 : 0, p->items_per_s, elapsed,
              eta);
     if (t->seen > 0)
-        buf_addf(out, ", accuracy %.4f", (double)t->correct / (double)t->seen);
+        buf_addf(out, ", accuracy %.4f", t->correct / t->seen);
     if (t->aside > 0)
         buf_addf(out, ", %lu failed", t->aside);
     if (t->retries > 0)
-        buf_addf(out, ", %lu retries", t->retries);
+        buf_addf(out, ", %lu %s", t->retries, counted_noun(t->retries, "retry", "retries"));
 }
 
 static void worker_line(const struct progress_worker *w, struct buf *out)
@@ -178,7 +178,8 @@ static void draw(struct progress *p, const struct progress_total *t)
     }
     buf_reset(&line);
     if (shown < t->n_workers)
-        buf_addf(&line, "  and %zu workers more; ", t->n_workers - shown);
+        buf_addf(&line, "  and %zu worker%s more; ", t->n_workers - shown,
+                 plural(t->n_workers - shown));
     total_line(p, t, &line);
     line_add(&p->screen, buf_str(&line), width - 1);
     progress_back(p);

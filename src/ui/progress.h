@@ -25,8 +25,8 @@ struct progress_total {
     bool input_is_final;
     uint64_t in_flight, retries;
     uint64_t elapsed_ms;
-    uint64_t correct, seen; /* as workers report them; seen 0: not reported */
-    uint64_t oldest_ms;     /* age of the oldest item in flight */
+    double correct, seen; /* whose quotient is the accuracy; seen 0: not known */
+    uint64_t oldest_ms;   /* age of the oldest item in flight */
     size_t n_workers;
     const struct progress_worker *workers;
 };

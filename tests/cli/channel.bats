@@ -86,7 +86,8 @@ END
     map -g cpu:4 --retries 0 in.txt -o out.jsonl -- ./hostile
     ended_with 1
     printf '%s\n' "$output" >said
-    for words in "which is not in the protocol, is ignored" "which it was not given, is dropped" "is not summed" "is neither true nor false" "that is not true is ignored"; do
+    for words in "which is not in the protocol, is ignored" "which it was not given, is dropped" \
+        "or is the 17th, is not summed" "is not summed: the sum is no finite number" "is neither true nor false" "that is not true is ignored"; do
         [ "$(grep -cF -- "$words" said)" = 1 ] || { echo "$words"; false; }
     done
     run $PYTHON check.py
@@ -287,5 +288,112 @@ END
         ended_with 1
         [ "$(wc -l <out$poison.jsonl)" -eq 59 ]
         [ "$(query "SELECT count(*) FROM attempts")" -le 4 ]
+    done
+}
+
+@test "a channel worker that dies before its first result is told with its last words" {
+    local hint="no worker gave a single result on any device; is the command right? (its worker's end: "
+    seq 8 >in.txt
+    # ended LINE SENTENCE: what a worker with this line ends with, without a word about the protocol
+    ended() {
+        printf '#!/usr/bin/env python3\nimport muster\n%s\n' "$1" >dies
+        chmod +x dies
+        for devices in cpu:1 cpu:2; do
+            map --fresh -q -g $devices in.txt -o out.jsonl -- ./dies
+            ended_with 1
+            says "$hint$2"
+            says_not "protocol" "closed its input"
+        done
+    }
+    ended 'import nosuch' "status 1: ModuleNotFoundError: No module named 'nosuch'); go on with"
+    ended 'for item in muster.items(): raise KeyError(item.data)' "status 1: KeyError: "
+    ended 'muster.loaded(); raise SystemExit(7)' "status 7); go on with"
+    ended 'raise SystemExit(0)' "status 0 without an answer: it spoke over the channel"
+    # a filter that did not say that it is one
+    ended 'import sys; [print(line) for line in sys.stdin]' "status 0 without an answer: it spoke over the channel"
+    says "a filter that imports muster calls muster.claim_stdout())"
+}
+
+@test "a breach is told although its worker then dies, and a later death although there was a breach" {
+    seq 8 >in.txt
+    pyworker babbles <<'END'
+import os, sys
+os.write(int(os.environ["MUSTER_CHANNEL"]), b'{"ready":1}\nhello\n')
+sys.exit("then this")
+END
+    map -q -g cpu:1 in.txt -o out.jsonl -- ./babbles
+    ended_with 1
+    says "the worker breaks the protocol of the channel, see muster-worker(7) (a message that is no JSON object: hello)"
+    pyworker closes <<'END'
+import os, time
+fd = int(os.environ["MUSTER_CHANNEL"])
+os.write(fd, b'{"ready":1}\n')
+os.read(fd, 65536)
+os.close(fd)
+time.sleep(60)
+END
+    map -q -g cpu:1 in.txt -o closed.jsonl -- ./closes
+    ended_with 1
+    says "the worker breaks the protocol of the channel, see muster-worker(7) (it closed the channel, and did not end)"
+    pyworker later <<'END'
+import os, sys
+if os.environ["MUSTER_ATTEMPT"] == "1":
+    os.write(int(os.environ["MUSTER_CHANNEL"]), b'{"ready":0}\nhello\n')
+    os.read(int(os.environ["MUSTER_CHANNEL"]), 65536)
+sys.exit("the model is not there")
+END
+    map -q -g cpu:1 in.txt -o later.jsonl -- ./later
+    ended_with 1
+    says "is the command right? (its worker's end: status 1: the model is not there)"
+}
+
+@test "sums that cannot hold a metric are told once, and counts are printed in full" {
+    seq 1 20 >in.txt
+    pyworker counts <<'END'
+import muster
+for item in muster.items():
+    more = {"huge": 1e308} if item.index < 10 else {f"name{item.index}_{i}": 1 for i in range(8)}
+    item.done(1, metrics={"tokens": 12345678901, **more})
+END
+    for option in "" "--fixed-batches --batch 4"; do
+        map --force -g cpu:1 in.txt -o out.jsonl $option -- ./counts
+        ended_with 0
+        says "metrics    tokens 246913578020, huge 1e+308"
+        [ "$(grep -c "is not summed: the sum is no finite number, or there are more than 16 names; this is said once" \
+            muster-runs/latest/orchestrator.log)" -eq 1 ]
+    done
+}
+
+@test "the progress line counts what its percentage counts, and has an accuracy if there is one" {
+    seq 1 6 >in.txt
+    pyworker aside <<'END'
+import sys, time, muster
+for item in muster.items():
+    if item.index < 5:
+        item.fail("no", retry=False)
+    else:
+        time.sleep(3)
+        item.done(1, metrics={name: 1 for name in sys.argv[1:]})
+END
+    map -g cpu:1 in.txt -o out.jsonl -- ./aside seen
+    ended_with 1
+    [[ $output =~ muster:\ ([1-5])\ of\ 6\ \(([0-9]+)\.[0-9]\ %\).*,\ ([0-9])\ failed ]]
+    [ "${BASH_REMATCH[2]}" -eq $((${BASH_REMATCH[1]} * 100 / 6)) ]
+    [ "${BASH_REMATCH[1]}" -eq "${BASH_REMATCH[3]}" ]
+    says "out.jsonl: 1 result" "metrics    seen 1"
+    says_not "1 results"
+    # after a result with both sums
+    pyworker judged <<'END'
+import sys, time, muster
+for item in muster.items():
+    time.sleep(3 * (item.index == 5))
+    item.done(1, metrics={name: 1 for name in sys.argv[1:]})
+END
+    for names in "seen" "seen correct"; do
+        map --force -g cpu:1 in.txt -o judged.jsonl -- ./judged $names
+        ended_with 0
+        line=$(grep "^muster: 5 of 6 (83.3 %), " <<<"$output")
+        [[ $line == *", accuracy 1.0000" ]] || [ "$names" = seen ]
+        [[ $line != *accuracy* ]] || [ "$names" = "seen correct" ]
     done
 }

@@ -492,7 +492,7 @@ END
     map_end
     ended_with 0
     [ ! -e both ]
-    says "jobs begin on other hosts in " "1 of 1 jobs are done"
+    says "jobs begin on other hosts in " "1 of 1 job is done"
 }
 
 @test "a stop ends jobs on hosts, also when one was lost meanwhile" {

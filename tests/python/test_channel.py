@@ -265,6 +265,18 @@ class Conformance:
         small_s, large_s = cpu_s(8 << 20), cpu_s(64 << 20)
         self.assertLess(large_s, 16 * max(small_s, 0.1))
 
+    def test_by_hand_a_byte_order_mark_is_no_part_of_the_first_item(self):
+        mark, middle = "\ufeff", "a\ufeffb"
+        for text, expected in (
+            (f'{mark}{{"a": 1}}\n{middle}\n{mark}\n', [{"a": 1}, middle, mark]),
+            (f"{mark}x", ["x"]),
+            (f"{mark}\r\n{mark}x\n", ["", f"{mark}x"]),
+        ):
+            with self.subTest(text):
+                status, out, talk = run_by_hand(self.worker + ["echo"], text)
+                self.assertEqual((status, talk), (0, ""))
+                self.assertEqual([json.loads(line) for line in out.split("\n")[1:-1]], expected)
+
     def test_by_hand_the_seeds_are_those_of_a_run(self):
         # item_seed(42, 0) and item_seed(42, 1) of src/base/rng.c
         _, out, _ = run_by_hand(self.worker + ["describe"], "a\nb\n", MUSTER_SEED="42")

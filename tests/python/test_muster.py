@@ -3,11 +3,13 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import unittest
 
-from driver import Muster, environment, message_of, run_by_hand, script
+from driver import PYTHON_DIR, ROOT, Muster, environment, message_of, run_by_hand, script
 
 
 def by_hand(body, text="a\n", **env):
@@ -27,6 +29,11 @@ class Results(unittest.TestCase):
             ("item.done(None)", None),
             ("item.done(a=1, b=None)", {"a": 1, "b": None}),
             ("item.done(0)", 0),
+            ("item.done(result=1)", {"result": 1}),
+            ("item.done(result=1, score=2)", {"result": 1, "score": 2}),
+            ("item.done(**{'self': 1, 'item': 2, 'fields': 3})", {"self": 1, "item": 2, "fields": 3}),
+            ("item.done({'metrics': 'bleu'})", {"metrics": "bleu"}),
+            ("item.done(1, metrics=None)", 1),
         ]
         for call, expected in cases:
             with self.subTest(call):
@@ -45,12 +52,51 @@ class Results(unittest.TestCase):
         status, out, _ = by_hand(body)
         self.assertEqual((status, json.loads(out)), (0, {"a": [1, [2.5]], "s": 2.5}))
 
+    def test_a_number_of_any_kind_can_be_a_metric(self):
+        call = (
+            "import decimal, fractions, numbers\n"
+            "    class int64:\n"
+            "        def item(self): return 2**53 + 1\n"
+            "    numbers.Integral.register(int64)\n"
+            "    some = {'a': True, 'b': decimal.Decimal('1.5'), 'c': fractions.Fraction(1, 4), 'd': int64()}\n"
+            "    item.done(1, metrics=some)"
+        )
+        with Muster(script(f"import muster\nfor item in muster.items():\n    {call}\n")) as muster:
+            expected = {"a": 1, "b": 1.5, "c": 0.25, "d": 2**53 + 1}
+            self.assertEqual(muster.map(["x"])[0]["metrics"], expected)
+
+    def test_a_scalar_that_has_no_plain_form_is_refused_by_its_name(self):
+        longdouble = (  # numpy's: what tolist() and item() return is of the same type
+            "import numbers\n"
+            "class longdouble:\n"
+            "    def tolist(self): return longdouble()\n"
+            "    item = tolist\n"
+            "    def __float__(self): return 2.5\n"
+            "    def __repr__(self): return '2.5'\n"
+            "numbers.Real.register(longdouble)\n"
+        )
+        for call in ("item.done(longdouble())", "item.done([{'a': longdouble()}])"):
+            with self.subTest(call):
+                talk = by_hand(longdouble + f"for item in muster.items(): {call}\n")[2]
+                self.assertIn("TypeError: item 0: longdouble cannot be written as JSON: convert it first", talk)
+        body = longdouble + "for item in muster.items(): item.done(1, metrics={'m': longdouble()})\n"
+        with Muster(script("import muster\n" + body)) as muster:
+            self.assertEqual(muster.map(["x"])[0]["metrics"], {"m": 2.5})
+
     def test_what_cannot_be_a_result_is_refused_with_the_place(self):
         cases = [
             ("item.done({'a': [1, float('nan')]})", "item 0: result['a'][1] is nan"),
             ("item.done(x=float('inf'))", "result['x'] is inf"),
             ("item.done(1, metrics={'loss': float('nan')})", "the metric 'loss' is nan"),
-            ("item.done(1, metrics={'loss': '1'})", "TypeError"),
+            ("item.done(1, metrics={'loss': '1'})", "TypeError: item 0: the metric 'loss' is '1': a finite number"),
+            ("item.done(1, metrics={'loss': [1]})", "TypeError: item 0: the metric 'loss' is [1]: a finite number"),
+            ("item.done(1, metrics={'loss': 1j})", "TypeError: item 0: the metric 'loss' is 1j: a finite number"),
+            ("item.done(1, metrics=['loss'])", "TypeError: item 0: metrics is ['loss']"),
+            ("item.done(1, metrics='')", "TypeError: item 0: metrics is ''"),
+            # a record that happens to have a field of this name
+            ("item.done(**{'a': 1, 'metrics': 'bleu'})", "with the others as one object: item.done({...})"),
+            ("item.done(**{'a': 1, 'metrics': {'bleu': '1'}})", "with the others as one object: item.done({...})"),
+            ("item.done(**{'a': 1, 'metrics': None})", "with the others as one object: item.done({...})"),
             ("item.done(1, metrics={'n': 10**400})", "ValueError: item 0: the metric 'n' is 10000"),
             ("a = []\n    for _ in range(9999): a = [a]\n    item.done(a)", "ValueError: item 0: result is nested"),
             ("item.done(object())", "object cannot be written as JSON"),
@@ -70,6 +116,18 @@ class Results(unittest.TestCase):
             "    except ValueError: item.done('instead')\n"
         )
         self.assertEqual(by_hand(body)[:2], (0, '"instead"\n'))
+
+    def test_whether_to_retry_is_true_or_false(self):
+        for retry, sent in (("0", False), ("1", True), ("''", False), ("None", False), ("[0]", True)):
+            text = f"import muster\nfor item in muster.items(): item.fail('no', retry={retry})\n"
+            with self.subTest(retry), Muster(script(text)) as muster:
+                self.assertIs(muster.map(["x"])[0]["retry"], sent)
+
+    def test_an_item_stays_in_its_process(self):
+        for call in ("copy.copy(item)", "copy.deepcopy(item)", "pickle.dumps(item)", "pickle.dumps([item], 0)"):
+            with self.subTest(call):
+                talk = self.give(f"import copy, pickle; {call}")
+                self.assertIn("send item.data, and item.index with it, to the other process", talk)
 
     def test_a_lone_surrogate_does_not_end_the_worker(self):
         self.assertEqual(json.loads(self.give("item.done('\\ud800')")), "\ud800")
@@ -199,11 +257,67 @@ class Serve(unittest.TestCase):
                 muster.map(["x"])[0], {"done": 0, "result": {"text": "x"}, "metrics": {"seen": 1}}
             )
 
-    def test_a_handler_that_forgets_its_item_is_an_error(self):
-        with self.serve("    pass") as muster:
+    def test_none_is_a_result_unless_the_handler_has_reported(self):
+        body = "    if item.data: item.done(item.data)\n    return None"
+        with self.serve(body) as muster:
+            self.assertEqual(muster.results(["x", None]), ["x", None])
+            self.assertEqual(muster.finish(), 0)
+
+    def test_a_cancellation_fails_its_item_alone(self):
+        bodies = {
+            "raised": "        raise asyncio.CancelledError('the engine gave up')",
+            "of what is awaited": (
+                "        future = asyncio.get_running_loop().create_future()\n"
+                "        future.cancel()\n"
+                "        await future"
+            ),
+            "of its own task": "        asyncio.current_task().cancel()\n        await asyncio.sleep(9)",
+        }
+        for name, body in bodies.items():
+            text = f"    if item.data == 2:\n{body}\n    await asyncio.sleep(0)\n    return item.data"
+            with self.subTest(name), self.serve(text) as muster:
+                over = muster.map([1, 2, 3, 4, 5, 6])
+                self.assertIn("CancelledError", over[1]["error"])
+                self.assertEqual([over[i]["result"] for i in (0, 2, 3, 4, 5)], [1, 3, 4, 5, 6])
+                self.assertEqual(muster.finish(), 0)
+                self.assertIn("Traceback", muster.output(2))
+
+    def test_by_hand_a_cancelled_item_is_told(self):
+        text = "import asyncio\nasync def h(i):\n    if i.index == 1: raise asyncio.CancelledError()\n    return 1\n"
+        status, out, talk = by_hand(text + "muster.serve(h)\n", "a\nb\nc\n")
+        self.assertEqual((status, out), (0, "1\n1\n"))
+        self.assertIn("item 1 failed: CancelledError", talk)
+
+    def test_a_cancellation_after_the_report_ends_the_worker_as_any_exception_does(self):
+        with self.serve("    item.done(1)\n    raise asyncio.CancelledError()") as muster:
             muster.give(message_of(17))
+            self.assertEqual(muster.expect("done"), {"done": 17, "result": 1})
             self.assertEqual(muster.end(), 1)
-            self.assertIn("item 17: the handler returned None", muster.output(2))
+            self.assertIn("CancelledError", muster.output(2))
+
+    def test_what_ends_a_program_ends_the_worker_and_fails_no_item(self):
+        ends = {"SystemExit(3)": 3, "KeyboardInterrupt": -signal.SIGINT, "GeneratorExit": 1}
+        for end, status in ends.items():
+            body = (
+                "    while item.index != 2: await asyncio.sleep(9)\n"
+                "    await asyncio.sleep(0.01)\n"
+                f"    raise {end}"
+            )
+            with self.subTest(end), self.serve(body) as muster:
+                muster.give(*[message_of(i) for i in range(3)])
+                self.assertEqual(muster.end(), status)
+                self.assertFalse([report for report in muster.reports if "fail" in report])
+
+    def test_the_end_of_the_loop_fails_no_item(self):
+        body = (
+            "    if item.index == 2: os.kill(os.getpid(), signal.SIGINT)\n"
+            "    task = asyncio.ensure_future(asyncio.sleep(9))\n"
+            "    await (task if item.index == 1 else asyncio.gather(task))"
+        )
+        with self.serve("    import os, signal\n" + body) as muster:
+            muster.give(*[message_of(i) for i in range(3)])
+            self.assertEqual(muster.end(), -signal.SIGINT)
+            self.assertFalse([report for report in muster.reports if "fail" in report])
 
     def test_a_handler_that_is_not_async_is_refused(self):
         status, _, talk = by_hand("muster.serve(lambda item: 1)\n")
@@ -335,6 +449,23 @@ class Processes(unittest.TestCase):
         (same, first), (_, second) = map(json.loads, out.splitlines())
         self.assertTrue(same)
         self.assertNotEqual(first, second)
+
+
+class Documents(unittest.TestCase):
+    def test_what_is_public_is_exported_and_in_the_manual(self):
+        sys.path.insert(0, PYTHON_DIR)
+        import muster
+
+        here = {
+            name
+            for name, value in vars(muster).items()
+            if not name.startswith("_") and getattr(value, "__module__", None) == "muster"
+        }
+        self.assertEqual(here, set(muster.__all__))
+        with open(os.path.join(ROOT, "docs", "man", "muster-worker.7"), encoding="utf-8") as file:
+            words = set(re.findall(r"muster\.(\w+)", file.read()))
+        classes = {name for name in here if isinstance(getattr(muster, name), type)}
+        self.assertEqual(here - classes - words, set())
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ static void place_close(struct place *place)
     assert_int_equal(remove_tree(place->dir, NULL), 0);
 }
 
-static void result_add(struct place *place, struct part *part, uint64_t item,
+static bool result_add(struct place *place, struct part *part, uint64_t item,
                        const char *metrics_json)
 {
     char line[32];
@@ -67,13 +67,13 @@ static void result_add(struct place *place, struct part *part, uint64_t item,
     if (metrics_json)
         metrics_add(&metrics, str_of(metrics_json));
     uint64_t offset = part_append(part, (struct str){line, (size_t)len});
-    ledger_range(place->ledger, part,
-                 &(struct range_row){.first = item,
-                                     .count = 1,
-                                     .part = part->number,
-                                     .offset = offset,
-                                     .bytes = (uint64_t)len},
-                 &metrics);
+    return ledger_range(place->ledger, part,
+                        &(struct range_row){.first = item,
+                                            .count = 1,
+                                            .part = part->number,
+                                            .offset = offset,
+                                            .bytes = (uint64_t)len},
+                        &metrics);
 }
 
 static void neighbours_become_one_row_and_their_metrics_one_sum(void **state)
@@ -107,12 +107,77 @@ static void a_sum_that_overflows_stays_where_it_was(void **state)
     (void)state;
     struct metrics sums = {0}, more = {0};
     cleanup_buf struct buf text = BUF_INIT;
-    metrics_add(&sums, STR("{\"loss\":1e308,\"seen\":1}"));
-    metrics_add(&sums, STR("{\"loss\":1e308,\"seen\":1}"));
-    metrics_add(&more, STR("{\"loss\":1e308}"));
-    metrics_sum(&sums, &more);
+    assert_true(metrics_add(&sums, STR("{\"loss\":1e308,\"seen\":1}")));
+    assert_false(metrics_add(&sums, STR("{\"loss\":1e308,\"seen\":1}")));
+    assert_true(metrics_add(&more, STR("{\"loss\":1e308}")));
+    assert_false(metrics_sum(&sums, &more));
     metrics_format(&sums, &text);
     assert_string_equal(buf_text(&text), "{\"loss\":1e+308,\"seen\":2}");
+}
+
+static void a_sum_without_all_that_was_reported_is_told(void **state)
+{
+    (void)state;
+    struct place place;
+    struct part *part;
+    place_open(&place);
+    assert_int_equal(part_open(place.ledger, 1, &part, NULL), 0);
+    assert_true(result_add(&place, part, 0, "{\"huge\":1e308,\"seen\":1}"));
+    assert_false(result_add(&place, part, 2, "{\"huge\":1e308,\"seen\":1}"));
+    assert_true(result_add(&place, part, 4, "{\"seen\":1}"));
+    for (int i = 2; i < METRICS_MAX; i++) {
+        char metrics[32];
+        snprintf(metrics, sizeof(metrics), "{\"m%d\":1}", i);
+        assert_true(result_add(&place, part, 4 + 2 * (uint64_t)i, metrics));
+    }
+    assert_false(result_add(&place, part, 100, "{\"one more\":1}"));
+    part_close(part);
+    assert_int_equal(ledger_finish(place.ledger, false, NULL), 0);
+    place_close(&place);
+}
+
+static void an_accuracy_needs_both_sums(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        bool is_known;
+    } cases[] = {{"{}", false},
+                 {"{\"seen\":4}", false},
+                 {"{\"correct\":4}", false},
+                 {"{\"seen\":0,\"correct\":0}", false},
+                 {"{\"seen\":4,\"correct\":-1}", false},
+                 {"{\"seen\":4,\"correct\":0}", true},
+                 {"{\"correct\":2.5,\"other\":1,\"seen\":4}", true}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct metrics sums = {0};
+        double correct = -7, seen = -7;
+        assert_true(metrics_add(&sums, str_of(cases[i].json)));
+        assert_int_equal(metrics_judged(&sums, &correct, &seen), cases[i].is_known);
+    }
+}
+
+static void a_sum_is_printed_with_all_digits_of_a_count(void **state)
+{
+    (void)state;
+    static const struct {
+        double sum;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {-0.0, "0"},
+                 {-3, "-3"},
+                 {12345678901, "12345678901"},
+                 {-12345678901, "-12345678901"},
+                 {9007199254740991, "9007199254740991"},
+                 {9007199254740992, "9.007199255e+15"},
+                 {0.1 + 0.2, "0.3"},
+                 {2.5, "2.5"},
+                 {1e308, "1e+308"}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        char text[METRIC_TEXT_BYTES];
+        metric_format(text, cases[i].sum);
+        assert_string_equal(text, cases[i].text);
+    }
 }
 
 /* Seen by another reader, within a minute: whoever waits for the interval would wait for an hour. */
@@ -267,6 +332,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(neighbours_become_one_row_and_their_metrics_one_sum),
         cmocka_unit_test(a_sum_that_overflows_stays_where_it_was),
+        cmocka_unit_test(a_sum_without_all_that_was_reported_is_told),
+        cmocka_unit_test(an_accuracy_needs_both_sums),
+        cmocka_unit_test(a_sum_is_printed_with_all_digits_of_a_count),
         cmocka_unit_test(a_result_that_took_minutes_waits_for_no_interval),
         cmocka_unit_test(a_held_commit_is_read_here_and_gone_without_a_settlement),
         cmocka_unit_test(more_rows_than_memory_is_for_are_told_until_the_disk_has_them),
