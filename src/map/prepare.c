@@ -255,6 +255,7 @@ static int feed_make(struct session *s, struct err *err)
                                  .failures_percent = r->schedule.failures_percent,
                                  .seed = s->base_seed,
                                  .failed_before = s->earlier.n_failed,
+                                 .only_failed_left = s->earlier.only_failed_left,
                                  .done = (const struct item_interval *)s->earlier.done,
                                  .n_done = s->earlier.n_done,
                                  .order = s->order,

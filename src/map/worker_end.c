@@ -6,12 +6,14 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/parse.h"
 #include "map/session.h"
 #include "map/work.h"
 
 enum {
     TAIL_BYTES = 4096,
+    WORDS_MAX = 160, /* bytes */
 };
 
 static uint64_t now_us(void)
@@ -159,19 +161,19 @@ static void attempt_record(struct worker *worker, const char *end)
                    });
 }
 
-static struct str last_line(struct str tail)
+static void last_line_add(struct str tail, struct buf *out)
 {
     struct str last = str_trim(tail);
     const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
     line = line ? line + 1 : last.at;
     size_t len = last.len > 0 ? (size_t)(last.at + last.len - line) : 0;
-    return (struct str){line, MIN(len, (size_t)160)};
+    console_words_add(out, (struct str){line, len}, WORDS_MAX);
 }
 
 static void death_log(struct worker *worker, enum death death, const char *how, struct str tail)
 {
     struct session *s = worker->session;
-    cleanup_buf struct buf work = BUF_INIT;
+    cleanup_buf struct buf work = BUF_INIT, words = BUF_INIT;
     s->request->work->worker->describe(worker, &work);
     if (death == DEATH_CLEAN && worker->busy.n_answered == 0)
         snprintf(s->outcome.last_words, sizeof(s->outcome.last_words),
@@ -182,14 +184,14 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
                     worker_label(worker), how, buf_text(&work));
         return;
     }
-    struct str line = last_line(tail);
-    snprintf(s->outcome.last_words, sizeof(s->outcome.last_words), "%.*s%s%.*s", 300, how,
-             line.len > 0 ? ": " : "", (int)line.len, line.at);
+    last_line_add(tail, &words);
+    snprintf(s->outcome.last_words, sizeof(s->outcome.last_words), "%.*s%s%s", 300, how,
+             words.len > 0 ? ": " : "", buf_text(&words));
     session_record(s, "died", worker->seat, s->outcome.last_words);
     bool is_away = device_watch_seat_is_away(s->devices, worker->seat);
-    log_add(shell_log(s->shell), is_away ? LOG_INFO : LOG_WARN, "worker", "%s died (%s)%s%s%.*s",
-            worker_label(worker), how, buf_text(&work), line.len > 0 ? "; its last words: " : "",
-            (int)line.len, line.at);
+    log_add(shell_log(s->shell), is_away ? LOG_INFO : LOG_WARN, "worker", "%s died (%s)%s%s%s",
+            worker_label(worker), how, buf_text(&work), words.len > 0 ? "; its last words: " : "",
+            buf_text(&words));
 }
 
 static void memory_log(const struct worker *worker)

@@ -1,0 +1,41 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a graph says of a job that failed or cannot run: the reason, whole, and what to type.
+load helpers
+
+graph() { run limited "$MUSTER" graph -q -g cpu:2 "$@"; }
+why() { run "$MUSTER" why "$@"; }
+
+@test "a second try of what a map set aside says again which items failed, and with which words" {
+    seq 1 12 >in
+    worker w.sh <<'END'
+#!/bin/sh
+while read -r x; do
+    case $x in
+    3 | 5 | 7 | 9)
+        [ -e "mended$x" ] || { echo "no such number as $x, $(seq -s ' ' 100 200)" >&2; exit 4; } ;;
+    esac
+    echo "r$x"
+done
+END
+    cat >g.yaml <<'END'
+jobs:
+  items: {map: {worker: ./w.sh, input: in, output: out, retries: 0}, retries: 1, gpus: 1}
+END
+    touch mended9
+    graph g.yaml
+    ended_with 1
+    why items
+    says "failed 2 of 2, status 1: 3 items failed, with reasons in out.failed.jsonl, such as in line 3: killed its worker (status 4) on cpu_0: no such number as 3, 100 101"
+    [[ $output =~ \ 1[0-9][0-9]\ \.\.\.($'\n'|$) ]] # cut behind a word
+    [[ $output != *"single result"* ]]
+    [ "$(wc -l <out)" -eq 9 ]
+    touch mended7
+    rm mended9 # it has its result already
+    graph g.yaml
+    ended_with 1
+    why items
+    says "2 items failed"
+    [ "$(tr '\n' ' ' <out)" = "r1 r2 r4 r6 r7 r8 r9 r10 r11 r12 " ]
+}
