@@ -209,10 +209,12 @@ static void waits_add(const struct graph *graph, uint32_t job, const struct dag_
     uint32_t n_shown = 0;
     buf_add_text(out, "waits for ");
     for (uint32_t i = 0; i < plan->n_needs && n_shown < NEEDS_SHOWN; i++) {
-        enum dag_state state = dag_job_view(graph->dag, plan->needs[i]).state;
-        if (is_open(state))
+        struct dag_job_view needed = dag_job_view(graph->dag, plan->needs[i]);
+        if (is_open(needed.state))
             buf_addf(out, "%s%s%s", n_shown++ > 0 ? ", " : "", name_at(graph, plan->needs[i]),
-                     state == DAG_RUNS ? " (it runs)" : "");
+                     needed.state == DAG_RUNS ? " (it runs)"
+                     : needed.is_held         ? " (it is held)"
+                                              : "");
     }
     if (view->n_needs_left > n_shown)
         buf_addf(out, " and %u more", view->n_needs_left - n_shown);
@@ -254,8 +256,10 @@ static void blocked_add(const struct graph *graph, uint32_t job, struct buf *out
     buf_addf(out, "waits for %s: ", name_at(graph, culprit));
     if (view.state == DAG_FAILED)
         failed_add(graph, culprit, &view, out);
+    else if (view.state == DAG_CANCELLED)
+        cancelled_explain(name_at(graph, culprit), graph->is_over, out);
     else
-        buf_add_text(out, view.state == DAG_CANCELLED ? "cancelled" : "it cannot run here");
+        unfit_add(graph, graph->jobs[culprit].plan, out);
 }
 
 static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)

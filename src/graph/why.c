@@ -114,6 +114,10 @@ static void row_tell(const struct job_row *row, struct buf *out)
         buf_addf(out, "done, in %s, attempt %u", ran, row->attempts);
     else if (row->state == JOB_NONE)
         buf_add_text(out, "the run was interrupted before it was done");
+    else if (row->state == JOB_CANCELLED)
+        cancelled_explain(row->name, true, out);
+    else if (row->state == JOB_HELD)
+        held_explain(row->name, true, out);
     else
         buf_addf(out, "%s%s%s", job_state_name(row->state), row->end ? ", " : "",
                  row->end ? row->end : "");

@@ -6,6 +6,7 @@ load helpers
 
 graph() { run limited "$MUSTER" graph -q -g cpu:2 "$@"; }
 why() { run "$MUSTER" why "$@"; }
+graph_runs() { "$MUSTER" why gate 2>/dev/null | grep -q runs; }
 
 @test "a second try of what a map set aside says again which items failed, and with which words" {
     seq 1 12 >in
@@ -38,4 +39,40 @@ END
     why items
     says "2 items failed"
     [ "$(tr '\n' ' ' <out)" = "r1 r2 r4 r6 r7 r8 r9 r10 r11 r12 " ]
+}
+
+@test "why names the needed job that was cancelled, is held or cannot run, and what lets it run" {
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  gate: {run: 'until [ -e go ]; do sleep 0.02; done'}
+  a: {run: 'true', needs: gate}
+  b: {run: 'true', needs: a}
+  c: {run: 'true', needs: b}
+  large: {run: 'true', cpus: 5000}
+  d: {run: 'true', needs: large}
+  h: {run: 'true', needs: gate}
+  e: {run: 'true', needs: h}
+END
+    "$MUSTER" graph -q g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for graph_runs
+    "$MUSTER" cancel a
+    "$MUSTER" hold h
+    why c d e
+    says "c: waits for a: cancelled; muster retry a lets it run" "e: waits for h (it is held)" \
+        "d: waits for large: cannot run here: it needs 5000 CPUs; the run has "
+    touch go
+    wait $PID || true
+    why c
+    says "c: waits for a: cancelled; muster retry a, then the same command, lets it run"
+    "$MUSTER" retry a
+    "$MUSTER" cancel h
+    why b e
+    says "b: waits for a: it runs when the graph goes on" \
+        "e: waits for h: cancelled; muster retry h, then the same command, lets it run"
+    graph g.yaml
+    ended_with 1
+    why c h
+    says "c: done" "h: cancelled; muster retry h"
 }
