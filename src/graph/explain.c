@@ -3,6 +3,7 @@
  * What a job waits for, or how it ended, with numbers.
  */
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
@@ -225,7 +226,12 @@ static void waits_add(const struct graph *graph, uint32_t job, const struct dag_
 static void log_add_line(const struct graph *graph, uint32_t job, struct buf *out)
 {
     cleanup_free char *name = job_log_name_new(name_at(graph, job));
-    buf_addf(out, "\n   log: %s/logs/%s_stderr.log   again: ", shell_run_dir(graph->shell), name);
+    cleanup_free char *path =
+        xasprintf("%s/logs/%s_stderr.log", shell_run_dir(graph->shell), name);
+    buf_add_text(out, "\n   ");
+    if (path_exists(path)) /* it may have printed nothing, or never have begun */
+        buf_addf(out, "log: %s   ", path);
+    buf_add_text(out, "again: ");
     if (graph->is_over)
         buf_add_text(out, "the same command");
     else

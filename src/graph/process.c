@@ -98,31 +98,45 @@ static void files_look(struct process *process)
     }
 }
 
-/* A path as that of a plan's out, so that the two are compared alike. */
-static bool does_some_job_leave(const struct graph *graph, const struct plan_job *reader,
-                                const char *path)
+static const struct graph_job *leaver_of(const struct graph *graph, const struct plan_job *reader,
+                                         const char *path)
 {
-    const struct plan_out out = {.path = path};
-    const struct plan_job read = {
-        .name = reader->name, .cwd = reader->cwd, .outs = &out, .n_outs = 1};
     for (uint32_t i = 0; i < graph->n_jobs; i++)
-        if (plan_outs_apart(graph->jobs[i].plan, &read, graph->cwd, NULL) != 0)
-            return true;
-    return false;
+        if (plan_job_leaves(graph->jobs[i].plan, reader, path, graph->cwd))
+            return &graph->jobs[i];
+    return NULL;
 }
 
-/* What it reads is looked at before hours are spent on it. What a job leaves may be on its way here from another machine. */
+/* What a job has left may be on its way here from another machine; what the job itself leaves it makes. */
+static int missing_check(const struct graph *graph, const struct plan_job *plan, const char *path,
+                         struct err *err)
+{
+    const struct graph_job *leaver = leaver_of(graph, plan, path);
+    if (!leaver)
+        return fail(err, ERR_DATA,
+                    "it reads %s, which is not there, and no job leaves it; what the job makes "
+                    "itself is its out",
+                    path);
+    if (leaver->plan == plan ||
+        dag_job_view(graph->dag, (uint32_t)(leaver - graph->jobs)).state == DAG_DONE)
+        return 0;
+    return fail(err, ERR_DATA,
+                "it reads %s, which is not there: %s leaves it, which is not done; the job has to "
+                "need that",
+                path, leaver->plan->name);
+}
+
+/* What it reads is looked at before hours are spent on it. */
 static int inputs_check(const struct graph *graph, const struct plan_job *plan, struct err *err)
 {
-    for (size_t i = 0; plan->inputs && plan->inputs[i]; i++) {
+    int rc = 0;
+    for (size_t i = 0; plan->inputs && plan->inputs[i] && rc == 0; i++) {
         cleanup_free char *path = path_in_cwd_new(plan, plan->inputs[i]);
         struct stat st;
-        if (stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR) &&
-            !does_some_job_leave(graph, plan, plan->inputs[i]))
-            return fail(err, ERR_DATA, "it reads %s, which is not there, and no job leaves it",
-                        plan->inputs[i]);
+        if (stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
+            rc = missing_check(graph, plan, plan->inputs[i], err);
     }
-    return 0;
+    return rc;
 }
 
 /* A job finds the folders that its outputs are in. */

@@ -13,6 +13,7 @@
 #include "graph/end_words.h"
 #include "graph/graph_impl.h"
 #include "graph/list/joblog.h"
+#include "graph/plan_outs.h"
 
 enum {
     TAIL_BYTES = 4096,
@@ -140,9 +141,11 @@ void process_judge(struct process *process, enum dag_end end, const char *text)
         process_settle(process);
 }
 
-/* An input that changed while the job ran has no mark, so that the job is stale at the next look. */
+/* An input that changed while the job ran has no mark, so that the job is stale at the next look. What it leaves as well,
+ * such as a state that it goes on with, is as it is now. */
 static void inputs_compare(struct process *process)
 {
+    const struct plan_job *plan = process_job(process)->plan;
     for (size_t i = 0; i < process->proof.n_inputs; i++) {
         struct file_mark *mark = &process->proof.inputs[i];
         const struct stat *before = &process->proving.inputs_before[i];
@@ -150,6 +153,8 @@ static void inputs_compare(struct process *process)
         if (stat(mark->path, &now) == 0 && now.st_size == before->st_size &&
             now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
             now.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
+            continue;
+        if (plan_job_leaves(plan, plan, mark->path, process->graph->cwd))
             continue;
         log_add(shell_log(process->graph->shell), LOG_WARN, "graph",
                 "%s: %s changed while the job ran, so the job will run again next time",

@@ -76,3 +76,31 @@ END
     why c h
     says "c: done" "h: cancelled; muster retry h"
 }
+
+@test "what a job reads and makes itself, or what a job leaves that it does not need" {
+    mkdir pool
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  state: {run: 'echo more >>state', in: state, out: state}
+  early: {run: 'touch ran', in: late}
+  late: {run: 'sleep 0.5; echo >late', out: late}
+  above: {run: 'until [ -e late ]; do sleep 0.02; done; cat pool/x', in: pool, needs: fills}
+  fills: {run: 'echo x >pool/x', out: pool/x}
+END
+    graph -j 4 g.yaml
+    ended_with 1
+    why early above
+    says "early: failed 1 of 1, it reads late, which is not there: late leaves it, which is not done; the job has to need that"
+    says "above: done"
+    [[ $output != *"log:"* ]] # it has none
+    [ ! -e ran ]
+    graph g.yaml
+    ended_with 0
+    [ -e ran ]
+    [ "$(cat state)" = more ]
+    echo other >>state
+    run limited "$MUSTER" graph -g cpu:2 g.yaml
+    ended_with 0
+    says "state runs again: $PWD/state, which it left, changed"
+}
