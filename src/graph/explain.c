@@ -226,8 +226,7 @@ static void waits_add(const struct graph *graph, uint32_t job, const struct dag_
 static void log_add_line(const struct graph *graph, uint32_t job, struct buf *out)
 {
     cleanup_free char *name = job_log_name_new(name_at(graph, job));
-    cleanup_free char *path =
-        xasprintf("%s/logs/%s_stderr.log", shell_run_dir(graph->shell), name);
+    cleanup_free char *path = xasprintf("%s/logs/%s_stderr.log", shell_run_dir(graph->shell), name);
     buf_add_text(out, "\n   ");
     if (path_exists(path)) /* it may have printed nothing, or never have begun */
         buf_addf(out, "log: %s   ", path);

@@ -102,16 +102,14 @@ static int manifest_make(const struct graph *graph, struct err *err)
     int rc = request->list && request->list->input.len > 0
                  ? file_replace(input, request->list->input, err)
                  : 0;
-    return rc ? rc
-              : manifest_write(shell_run_dir(graph->shell),
-                               &(struct manifest){.verb = "graph",
-                                                  .argv = request->words,
-                                                  .cwd = graph->cwd,
-                                                  .inputs = inputs,
-                                                  .version = MUSTER_VERSION,
-                                                  .options_json = request->identity,
-                                                  .started_wall_ms = begun_wall_ms(graph)},
-                               err);
+    const struct manifest manifest = {.verb = "graph",
+                                      .argv = request->words,
+                                      .cwd = graph->cwd,
+                                      .inputs = inputs,
+                                      .version = MUSTER_VERSION,
+                                      .options_json = request->identity,
+                                      .started_wall_ms = begun_wall_ms(graph)};
+    return rc ? rc : shell_manifest_write(graph->shell, &manifest, &graph->allocation, err);
 }
 
 static int unlocked_check(const char *dir, struct err *err)
