@@ -207,7 +207,10 @@ int graph_dry_run(struct log *log, const char *self_path, const struct graph_req
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
     wish.is_plan = true;
     const struct allocation_holder holder = {.self_path = self_path, .log = log};
-    int rc = hosts ? hosts_take(&graph, hosts, &wish, err)
+    cleanup_free char *earlier = NULL;
+    int rc = graph_earlier_find(request, &earlier, err);
+    if (rc == 0)
+        rc = hosts ? hosts_take(&graph, hosts, &wish, err)
                    : allocation_take(&graph.allocation, &wish, &holder, err);
     rc = rc ? rc : jobs_make(&graph, err);
     rc = rc ? rc : schedule_print(&graph, plot, err);

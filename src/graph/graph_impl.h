@@ -189,6 +189,9 @@ static inline const char *process_name(const struct process *process)
 }
 
 /* graph.c */
+/* *earlier: the run to go on with, a new string; NULL: none. ERR_UNAVAILABLE: it is going on. */
+MUST_CHECK int graph_earlier_find(const struct graph_request *request, char **earlier,
+                                  struct err *err);
 /* Notes in run.db how many jobs there are. */
 MUST_CHECK int graph_facts_set(const struct graph *graph, struct err *err);
 /* All but its shell. */

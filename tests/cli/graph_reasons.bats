@@ -6,7 +6,7 @@ load helpers
 
 graph() { run limited "$MUSTER" graph -q -g cpu:2 "$@"; }
 why() { run "$MUSTER" why "$@"; }
-graph_runs() { "$MUSTER" why gate 2>/dev/null | grep -q runs; }
+gate_runs() { "$MUSTER" why gate 2>/dev/null | grep -q runs; }
 
 @test "a second try of what a map set aside says again which items failed, and with which words" {
     seq 1 12 >in
@@ -56,7 +56,7 @@ jobs:
 END
     "$MUSTER" graph -q g.yaml 3>&- 4>&- 2>said &
     PID=$!
-    wait_for graph_runs
+    wait_for gate_runs
     "$MUSTER" cancel a
     "$MUSTER" hold h
     why c d e
@@ -103,4 +103,21 @@ END
     run limited "$MUSTER" graph -g cpu:2 g.yaml
     ended_with 0
     says "state runs again: $PWD/state, which it left, changed"
+}
+
+@test "a dry run of a graph that is going on ends as the real one would" {
+    printf 'jobs: {gate: {run: [sh, -c, "until [ -e go ]; do sleep 0.02; done"]}}\n' >g.yaml
+    "$MUSTER" graph -q -g cpu:2 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for gate_runs
+    run "$MUSTER" resume --dry-run
+    ended_with 69
+    says "this graph is going on as run"
+    graph --dry-run g.yaml
+    ended_with 69
+    says "this graph is going on as run"
+    graph --fresh --dry-run g.yaml # another run
+    ended_with 0
+    touch go
+    wait $PID
 }
