@@ -3,6 +3,7 @@
  * A job as a process: its start, its output, and its time limit. Its end is in process_end.c.
  */
 #include <errno.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -46,15 +47,16 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
              process_name(process));
     struct logfile_opts opts = {
         .path = path, .cap_bytes = process->graph->request->log_cap_bytes, .headline = headline};
+    struct stat before = {0};
+    bool is_first = stat(path, &before) != 0 || before.st_size == 0;
     if (process->graph->request->prints) { /* from this file: it is all of it, and nothing else */
         opts.cap_bytes = UINT64_MAX;
-        opts.headline = NULL;
+        opts.headline = is_first ? NULL : headline;
     }
-    struct stat before = {0};
-    if (stat(path, &before) == 0)
-        *(stream == STREAM_ERR ? &process->errors_before : &process->out_before) =
-            (uint64_t)before.st_size;
-    if (logfile_open(file, &opts, err) != 0)
+    int rc = logfile_open(file, &opts, err);
+    if (rc == 0 && stat(path, &before) == 0)
+        process->printed.from[stream == STREAM_ERR] = (uint64_t)before.st_size;
+    if (rc)
         log_add(shell_log(process->graph->shell), LOG_WARN, "graph",
                 "%s: its output is not kept: %s", process_name(process), err->text);
     return *file;
@@ -158,14 +160,39 @@ static int outs_begin(const struct plan_job *plan, struct err *err)
     return rc;
 }
 
-/* --results: the folder of the job. */
+/* --results: the folder of the job, in which is what this attempt prints, and nothing of an earlier one. */
 static int results_begin(const struct process *process, struct err *err)
 {
+    static const char *const names[] = {"stdout", "stderr"};
     const struct graph_request *request = process->graph->request;
     if (!request->results)
         return 0;
     cleanup_free char *dir = results_dir_new(request->list, request->results, process->job);
-    return results_dir_make(dir, process->job, err);
+    int rc = results_dir_make(dir, process->job, err);
+    for (size_t i = 0; i < countof(names) && rc == 0; i++) {
+        cleanup_free char *path = path_join(dir, names[i]);
+        /* What is no file is told of when something is to be written there. */
+        if (unlink(path) != 0 && errno != ENOENT && errno != EISDIR)
+            rc = fail_errno(err, "remove %s", path);
+    }
+    return rc;
+}
+
+/* Who reads what jobs print must know that it begins anew. */
+static void start_log(const struct process *process, const struct dag_placement *placement)
+{
+    const struct graph_job *job = process_job(process);
+    bool is_again = placement->attempt > 1;
+    cleanup_buf struct buf where = BUF_INIT;
+    process_devices_add(process, &where);
+    log_add(shell_log(process->graph->shell), is_again ? LOG_WARN : LOG_INFO, "graph",
+            "%s: attempt %u starts%s%s%s%s%s", job->plan->name, process->attempt,
+            where.len > 0 ? " on " : "", buf_text(&where),
+            placement->oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
+            : placement->oom_step > OOM_STEP_NONE ? ", alone on its devices"
+                                                  : "",
+            is_again && job->end ? "; the one before ended: " : "",
+            is_again && job->end ? job->end : "");
 }
 
 /* The machine lacks descriptors or processes; or the connection to another one broke. */
@@ -181,7 +208,6 @@ void process_start(struct graph *graph, uint32_t number)
     struct dag_placement placement = dag_placement(graph->dag, number);
     struct process *process = xcalloc(1, sizeof(*process));
     struct err err = {0};
-    cleanup_buf struct buf where = BUF_INIT;
     *process =
         (struct process){.graph = graph,
                          .job = number,
@@ -197,7 +223,6 @@ void process_start(struct graph *graph, uint32_t number)
     if (job->begun_wall_ms == 0)
         job->begun_wall_ms = process->started_wall_ms;
     process_seat_take(process, &placement);
-    process_devices_add(process, &where);
     job->needs_digest = needs_digest(graph, job);
     files_look(process);
     int rc = inputs_check(graph, job->plan, &err);
@@ -205,11 +230,7 @@ void process_start(struct graph *graph, uint32_t number)
     rc = rc ? rc : outs_begin(job->plan, &err);
     rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : process_command_start(process, &err);
-    log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s: attempt %u starts%s%s%s",
-            job->plan->name, process->attempt, where.len > 0 ? " on " : "", buf_text(&where),
-            placement.oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
-            : placement.oom_step > OOM_STEP_NONE ? ", alone on its devices"
-                                                 : "");
+    start_log(process, &placement);
     if (rc)
         process_judge(process, end_of_refused(process, rc), err.text);
 }

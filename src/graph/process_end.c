@@ -46,10 +46,18 @@ void process_free(struct process *process)
     free(process);
 }
 
+/* In this session, or in the next one. */
+static bool runs_again(const struct graph *graph, uint32_t job)
+{
+    enum dag_state state = dag_job_view(graph->dag, job).state;
+    return state == DAG_WAITS || state == DAG_READY || state == DAG_RUNS;
+}
+
 /* The end is known, and another job may have the devices: tells the dag. */
 void process_settle(struct process *process)
 {
     struct graph *graph = process->graph;
+    const struct printed printed = process->printed;
     struct dag_event event = {.kind = DEV_ENDED,
                               .job = process->job,
                               .end = process->end,
@@ -59,6 +67,8 @@ void process_settle(struct process *process)
     process_forget(process);
     process_free(process);
     graph_tell(graph, event);
+    if (printed.is_due && !runs_again(graph, event.job))
+        print_add(graph, printed);
 }
 
 /* Why what was written to its files is not all of its output; 0: it is. */
@@ -68,15 +78,19 @@ static int unwritten_errno(const struct process *process)
     return sys || !process->errors ? sys : logfile_error(process->errors);
 }
 
-/* Job by job, so that lines of several do not mix. */
+/* Job by job, so that lines of several do not mix; and of the last attempt alone, which is the job's result. */
 static void output_print(struct process *process)
 {
-    struct printed printed = {.job = process->job,
-                              .has = {process->out != NULL, process->errors != NULL},
-                              .from = {process->out_before, process->errors_before}};
+    struct printed *printed = &process->printed;
+    bool is_result = process->end == DEND_WELL;
+    printed->job = process->job;
+    printed->has[0] = process->out != NULL;
+    printed->has[1] = process->errors != NULL;
     logfile_close(steal_ptr(&process->out));
     logfile_close(steal_ptr(&process->errors));
-    print_add(process->graph, printed);
+    if (is_result)
+        print_add(process->graph, *printed);
+    printed->is_due = !is_result; /* unless the job is tried again */
 }
 
 static void joblog_note(const struct process *process)

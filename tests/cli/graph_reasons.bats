@@ -121,3 +121,32 @@ END
     touch go
     wait $PID
 }
+
+@test "of a job that is tried again, what its last attempt printed is printed, and a line says that it begins" {
+    worker job <<'END'
+#!/bin/sh
+echo "begins $1"
+echo "words $1" >&2
+[ -e "whole$1" ] || { touch "whole$1"; kill -TERM $$; }
+echo "ends $1"
+[ "$1" != bad ] || exit 3
+END
+    run --separate-stderr limited "$MUSTER" graph -g cpu:1 --results res -- ./job ::: a bad
+    ended_with 1
+    [ "$output" = "$(printf '%s\n' 'begins a' 'ends a' 'begins bad' 'ends bad')" ] ||
+        [ "$output" = "$(printf '%s\n' 'begins bad' 'ends bad' 'begins a' 'ends a')" ]
+    [[ $stderr == *"job/1: attempt 2 starts on cpu 0; the one before ended: SIGTERM, as of a job that is preempted: words a"* ]]
+    [ "$(cat res/1/a/stdout)" = "$(printf 'begins a\nends a')" ]
+    [ "$(cat res/1/a/stderr)" = "words a" ]
+    rm whole*
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- ./job ::: a
+    ended_with 0
+    [ "$output" = "$(printf 'begins a\nends a')" ]
+    [ "$(grep -c "begins a" muster-runs/latest/logs/job+1_stdout.log)" = 2 ]
+    holds muster-runs/latest/logs/job+1_stdout.log "attempt 2 of job/1 <=="
+    rm whole*
+    printf 'jobs: {x: {run: ./job f, gpus: 1}}\n' >g.yaml
+    run limited "$MUSTER" graph -g cpu:1 g.yaml
+    ended_with 0
+    says "x: attempt 2 starts on cpu 0; the one before ended: SIGTERM"
+}
