@@ -150,3 +150,21 @@ END
     ended_with 0
     says "x: attempt 2 starts on cpu 0; the one before ended: SIGTERM"
 }
+
+@test "options of jobs of a command line are refused for a file, with what is written instead" {
+    printf 'jobs: {one: {run: "true"}}\n' >g.yaml
+    graph --results res g.yaml
+    ended_with 2
+    says "--results is for jobs of a command line, and a file has none"
+    graph --retries 2 g.yaml
+    ended_with 2
+    says "--retries is for jobs of a command line; for those of a file: defaults.retries=N"
+    graph --shell g.yaml
+    ended_with 2
+    [ ! -e muster-runs ]
+    MUSTER_RETRIES=2 MUSTER_RESULTS=res graph g.yaml defaults.retries=3 # a variable is for all graphs
+    ended_with 0
+    [ ! -e res ]
+    run "$MUSTER" resume --dry-run
+    ended_with 0
+}
