@@ -3,6 +3,7 @@
  * A job as a process: its start, its output, and its time limit. Its end is in process_end.c.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -160,7 +161,7 @@ static int outs_begin(const struct plan_job *plan, struct err *err)
     return rc;
 }
 
-/* --results: the folder of the job, in which is what this attempt prints, and nothing of an earlier one. */
+/* --results: the folder of the job, in which is what this attempt prints, perhaps nothing, and nothing of an earlier one. */
 static int results_begin(const struct process *process, struct err *err)
 {
     static const char *const names[] = {"stdout", "stderr"};
@@ -174,6 +175,7 @@ static int results_begin(const struct process *process, struct err *err)
         /* What is no file is told of when something is to be written there. */
         if (unlink(path) != 0 && errno != ENOENT && errno != EISDIR)
             rc = fail_errno(err, "remove %s", path);
+        fd_close(&(int){open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)});
     }
     return rc;
 }

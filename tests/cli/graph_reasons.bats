@@ -138,6 +138,8 @@ END
     [[ $stderr == *"job/1: attempt 2 starts on cpu 0; the one before ended: SIGTERM, as of a job that is preempted: words a"* ]]
     [ "$(cat res/1/a/stdout)" = "$(printf 'begins a\nends a')" ]
     [ "$(cat res/1/a/stderr)" = "words a" ]
+    limited "$MUSTER" graph -q -g cpu:1 --results quiet -- true ::: a
+    [ -f quiet/1/a/stdout ] && [ -f quiet/1/a/stderr ]
     rm whole*
     run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- ./job ::: a
     ended_with 0
