@@ -142,6 +142,19 @@ static void device_counts_add(const struct graph *graph, const struct plan_job *
     buf_addf(out, " with at most %s", most);
 }
 
+static void hosts_add(const struct graph *graph, struct buf *out)
+{
+    uint32_t n_shown = 0;
+    buf_add_text(out, "; the run has ");
+    for (uint32_t host = 0; host < graph->fleet.n_hosts; host++) {
+        if (!graph->fleet.hosts[host].is_known || n_shown++ >= DEVICES_SHOWN)
+            continue;
+        buf_addf(out, "%s%s", n_shown > 1 ? ", " : "", host_label(graph, host));
+    }
+    if (n_shown > DEVICES_SHOWN)
+        buf_addf(out, " and %u more", n_shown - DEVICES_SHOWN);
+}
+
 static void unfit_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
 {
     bool counts_cpus = plan_job_cpus(job) > 1, wants_devices = job->devices.n_max > 0;
@@ -153,6 +166,8 @@ static void unfit_add(const struct graph *graph, const struct plan_job *job, str
     buf_add_text(out, counts_cpus && wants_devices ? " and " : "");
     if (wants_devices)
         device_counts_add(graph, job, out);
+    if (!counts_cpus && !wants_devices && job->hosts)
+        hosts_add(graph, out);
 }
 
 static void again_add(const char *verb, const char *job, bool has_ended, struct buf *out)

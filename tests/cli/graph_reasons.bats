@@ -170,3 +170,13 @@ END
     run "$MUSTER" resume --dry-run
     ended_with 0
 }
+
+@test "why of a job that --adopt took, and of one whose hosts the run has not" {
+    touch there
+    printf 'jobs:\n  a: {run: "touch there", out: there}\n  b: {run: "true", gpus: 0, hosts: elsewhere}\n' >g.yaml
+    graph --adopt g.yaml
+    ended_with 1
+    why a b
+    says "a: done by files that were there, which --adopt took" \
+        "b: cannot run here: it needs 1 CPU on a host of elsewhere; the run has local"
+}

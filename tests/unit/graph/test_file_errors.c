@@ -174,6 +174,11 @@ static const struct {
     {"jobs: {a: {run: x, out: {count: 1}}}", "f:1:25: `out` has no `path`"},
     {"jobs: {a: {run: x, out: {path: a, pattern: b}}}",
      "f:1:44: `pattern` says which names `count` counts; add `count`"},
+    {"jobs: {a: {run: x, out: {path: a, count: 2, pattern: b}}}",
+     "f:1:32: `pattern` is about what is in a folder, and 'a' is a file; the path of a folder ends "
+     "with a slash"},
+    {"jobs: {a: {run: x, out: {path: a/, json-has: b}}}",
+     "f:1:32: `json-has` looks into a file, and 'a/' is a folder"},
     {"jobs: {a: {map: {worker: x, output: y}}}",
      "f:1:17: `map` has no `input`: the file of its items"},
     {"jobs: {a: {map: {worker: x, input: y}}}",
