@@ -198,6 +198,17 @@ static void start_add(const struct graph *graph, const struct dag_job_view *view
     buf_addf(out, "; next in about %s", left);
 }
 
+/* Is it -j that it waits for? When that is over, nobody knows. */
+static bool limit_add(const struct graph *graph, struct buf *out)
+{
+    struct dag_view view = dag_view(graph->dag);
+    uint64_t max = graph->request->n_running_max, n = view.n_of[DAG_RUNS] + view.n_of[DAG_ENDS];
+    if (max == 0 || n < max)
+        return false;
+    buf_addf(out, "; %lu job%s, and -j allows no more", n, n == 1 ? " runs" : "s run");
+    return true;
+}
+
 static void ready_add(const struct graph *graph, uint32_t job, const struct dag_job_view *view,
                       struct buf *out)
 {
@@ -209,6 +220,8 @@ static void ready_add(const struct graph *graph, uint32_t job, const struct dag_
     want_add(graph, graph->jobs[job].plan, out);
     buf_add_text(out, ": ");
     offers_add(graph, graph->jobs[job].plan, out);
+    if (limit_add(graph, out))
+        return;
     buf_add_text(out, view->is_head ? "; devices are kept free for it" : "");
     start_add(graph, view, out);
 }

@@ -306,17 +306,28 @@ static bool is_folder_missing(const struct process *process)
            (stat(cwd, &st) != 0 || !S_ISDIR(st.st_mode) || access(cwd, X_OK) != 0);
 }
 
+/* A template, whose braces are doubled. */
+static void program_add(const struct plan_job *plan, struct buf *out)
+{
+    for (const char *at = plan->argv[0]; *at; at++) {
+        buf_add_char(out, *at);
+        at += (*at == '{' || *at == '}') && at[1] == at[0];
+    }
+}
+
 static void not_started_describe(const struct process *process, int exec_errno, struct buf *out)
 {
     const struct plan_job *plan = process_job(process)->plan;
     if (is_folder_missing(process))
         buf_addf(out, "its folder %s: ", plan->cwd);
-    else if (process->seat.host == 0)
-        buf_addf(out, "%s could not be executed: ", plan->argv[0]);
-    else
-        buf_addf(out, "%s could not be executed on %s%s%s: ", plan->argv[0],
-                 host_label(process->graph, process->seat.host), plan->cwd ? " in " : "",
-                 plan->cwd ? plan->cwd : "");
+    else {
+        program_add(plan, out);
+        buf_add_text(out, " could not be executed");
+        if (process->seat.host > 0)
+            buf_addf(out, " on %s%s%s", host_label(process->graph, process->seat.host),
+                     plan->cwd ? " in " : "", plan->cwd ? plan->cwd : "");
+        buf_add_text(out, ": ");
+    }
     buf_add_text(out, errno_text(exec_errno));
 }
 

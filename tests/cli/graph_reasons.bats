@@ -180,3 +180,30 @@ END
     says "a: done by files that were there, which --adopt took" \
         "b: cannot run here: it needs 1 CPU on a host of elsewhere; the run has local"
 }
+
+@test "why names -j, and a dry run knows added, held and cancelled jobs" {
+    cat >g.yaml <<'END'
+jobs:
+  gate: {run: [sh, -c, "until [ -e go ]; do sleep 0.02; done"]}
+  a: {run: "true", needs: gate}
+  b: {run: "true"}
+END
+    "$MUSTER" graph -q -g cpu:2 -j 1 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for gate_runs
+    "$MUSTER" cancel b
+    "$MUSTER" add --name more -- '{absent}'
+    why more
+    says "more: ready; needs 1 device: cpu 0 has 1 job, cpu 1 is free; 1 job runs, and -j allows no more"
+    [[ $output != *"next in"* ]]
+    "$MUSTER" stop --no-wait
+    touch go
+    wait $PID || true
+    run "$MUSTER" resume --dry-run
+    ended_with 0
+    says " more" "2 of 4 jobs would run, in " "; 1 is held or cancelled"
+    graph g.yaml
+    ended_with 1
+    why more b
+    says "more: failed 1 of 1, {absent} could not be executed: No such file or directory" "b: cancelled"
+}
