@@ -125,7 +125,7 @@ static const struct leaf_kind worker_kind = {"worker", COMMAND_TEXT, NULL, worke
 static const struct leaf_kind script_kind = {"script", COMMAND_TEXT, NULL, words_leaf, NULL};
 static const struct leaf_kind input_kind = {"input", "a text or a list of texts", NULL, inputs_leaf,
                                             NULL};
-static const struct leaf_kind output_kind = {"output", "a text", NULL, texts_compile_leaf, NULL};
+static const struct leaf_kind output_kind = {"output", "a text", NULL, text_compile_leaf, NULL};
 static const struct leaf_kind option_kind = {"option", "a text, a list of texts, true or false",
                                              NULL, option_leaf, NULL};
 

@@ -177,6 +177,12 @@ static const struct {
     {"jobs: {a: {run: x, out: {path: a, count: 2, pattern: b}}}",
      "f:1:32: `pattern` is about what is in a folder, and 'a' is a file; the path of a folder ends "
      "with a slash"},
+    {"jobs: {a: {run: x, cwd: [b, c]}}", "f:1:25: 'cwd': expected a folder, found a list"},
+    {"jobs: {a: {run: x, in: [b, \"\"]}}", "f:1:28: a path of what 'a' reads is empty"},
+    {"jobs: {a: {run: x, gpus: 65}}",
+     "f:1:26: 'gpus': a job can have at most 64 devices, found '65'"},
+    {"jobs: {a: {run: x, gpus: {count: 70..80}}}",
+     "f:1:34: 'count': a job can have at most 64 devices, found '70..80'"},
     {"jobs: {a: {run: x, out: {path: a/, json-has: b}}}",
      "f:1:32: `json-has` looks into a file, and 'a/' is a folder"},
     {"jobs: {a: {map: {worker: x, output: y}}}",
