@@ -226,6 +226,22 @@ size_t console_text_cut(struct str text, size_t max)
     return is_between(text.at[len], 0x80, 0xbf) ? max : len;
 }
 
+void console_words_add(struct buf *out, struct str text, size_t max)
+{
+    static const struct str sign = {"...", 3};
+    struct str shown = {text.at, text.len};
+    if (text.len > max) {
+        shown.len = console_text_cut(text, max - sign.len);
+        const char *space = memrchr(shown.at, ' ', shown.len);
+        /* A path, or JSON without spaces, is cut where it must be. */
+        if (space && (size_t)(space - shown.at) >= shown.len / 2)
+            shown.len = (size_t)(space - shown.at) + 1;
+    }
+    buf_add_str(out, shown);
+    if (shown.len < text.len)
+        buf_add_str(out, sign);
+}
+
 /* Eight bytes at a time: a byte of `x` is zero exactly where a newline stands. */
 static uint64_t count_in_word(uint64_t word)
 {

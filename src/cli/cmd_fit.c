@@ -192,7 +192,6 @@ static void fit_defaults(void *request)
 {
     struct fit_options *options = request;
     options->search.start = 1;
-    options->search.max = FIT_MAX_USUAL;
     options->search.multiple = 1;
     options->search.n_repeats = 2;
     options->search.trial_limit_ms = 600000;

@@ -210,6 +210,60 @@ static int outputs_check(const struct graph_options *options, const char *file, 
                : rc;
 }
 
+/* Options of jobs of a command line, and what is written instead for those of a file; NULL: it has no such thing. */
+static const struct list_option {
+    const char *name, *instead;
+} list_options[] = {{"gpus-per-job", "defaults.gpus=N"},
+                    {"memory", "defaults.gpus='{memory: SIZE}'"},
+                    {"share", "defaults.gpus='{share: 0.5}'"},
+                    {"cpus", "defaults.cpus=N"},
+                    {"retries", "defaults.retries=N"},
+                    {"timeout", "defaults.timeout=DURATION"},
+                    {"priority", "defaults.priority=N"},
+                    {"shell", "defaults.shell=true"},
+                    {"header", NULL},
+                    {"colsep", NULL},
+                    {"results", NULL}};
+
+static const struct opt *option_named(const char *name)
+{
+    const struct opt *opt = cmd_graph.opts;
+    while (opt->kind == OPT_HEADING || !opt->name || strcmp(opt->name, name) != 0)
+        opt++;
+    return opt;
+}
+
+/* A default of all graphs, by a variable, is no mistake. */
+static bool is_typed(const struct env_list *words, const char *name)
+{
+    char variable[OPT_VARIABLE_MAX];
+    size_t len = strlen(name);
+    opt_variable(&cmd_graph, option_named(name), variable);
+    for (size_t i = 0; i < words->len; i++) {
+        const char *word = words->at[i];
+        if (strncmp(word, "--", 2) == 0 && strncmp(word + 2, name, len) == 0 &&
+            (word[2 + len] == '=' || word[2 + len] == '\0'))
+            return !getenv(variable);
+    }
+    return false;
+}
+
+static int list_options_check(const struct graph_options *options, struct err *err)
+{
+    struct env_list words = {0};
+    int rc = 0;
+    cmd_words(&cmd_graph, options, &words);
+    for (size_t i = 0; i < countof(list_options) && rc == 0; i++) {
+        const struct list_option *of = &list_options[i];
+        if (is_typed(&words, of->name))
+            rc = fail(err, ERR_USAGE, "--%s is for jobs of a command line%s%s", of->name,
+                      of->instead ? "; for those of a file: " : ", and a file has none",
+                      of->instead ? of->instead : "");
+    }
+    env_list_release(&words);
+    return rc;
+}
+
 static int source_read(struct graph_options *options, int argc, char **argv, char **command,
                        struct source *source, struct err *err)
 {
@@ -224,6 +278,10 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
     if (outputs_check(options, argc > 0 ? argv[0] : NULL, err) != 0)
         return ERR_USAGE;
     options->request.prints = argc == 0;
+    if (argc > 0 && !options->request.resume.dir && list_options_check(options, err) != 0)
+        return ERR_USAGE;
+    if (argc > 0)
+        options->request.results = NULL; /* of a variable */
     return argc > 0 ? file_read_plan(options, argc, argv, source, err)
                     : list_read_plan(options, command, source, err);
 }

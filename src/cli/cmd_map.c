@@ -406,6 +406,7 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     options.request.retakes = names_files(typed) || (since.len > 0 && !since.are_taken);
     if (command && command[0])
         options.request.command = (const char *const *)command;
+    options.request.has_new_command = command && command[0];
     if (typed->request.retry_failed)
         options.request.overwrite = true; /* the output without the failed items is the run's own */
     options.request.run.dry_run = typed->request.run.dry_run;

@@ -211,6 +211,12 @@ static bool is_devices_death(const struct feed *f, const struct feed_worker *w, 
     return !was_suspect_work;
 }
 
+/* The command has given results, and not of what is left: the death says more of the item in hand than of the device. */
+static bool is_known_to_fail(const struct feed *f, const struct feed_worker *w)
+{
+    return f->config.only_failed_left && w->items.in_flight > 0;
+}
+
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct feed_worker *w = &f->workers[worker];
@@ -226,8 +232,9 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     bool shrank = death == GONE_OOM && w->has_shrunk;
     bool fewer_may_help = death == GONE_OOM && (w->items.in_flight > 1 || shrank);
     bool is_with_host = death == GONE_DEVICE_LOST && f->devices[w->device].is_awaited;
+    bool is_items = is_known_to_fail(f, w);
     bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
-                         !is_with_host && !(babbled && w->items.in_flight > 0) &&
+                         !is_items && !is_with_host && !(babbled && w->items.in_flight > 0) &&
                          (death != GONE_ENDED || w->ended_for == CAUSE_START);
     f->counts.crashes += death == GONE_CRASH;
     f->counts.ooms += death == GONE_OOM && !shrank;
@@ -245,7 +252,7 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         f->suspects.quarantine = NONE;
     if (death == GONE_DEVICE_LOST)
         device_lost(f, w->device, w->time.started_ms);
-    w->deaths_in_row += gave_nothing && !is_normal && !shrank &&
+    w->deaths_in_row += gave_nothing && !is_normal && !shrank && !is_items &&
                         is_devices_death(f, w, babbled, had_items, was_suspect_work);
     bool is_drained =
         f->devices[w->device].is_drained; /* then it tells nothing about other devices */

@@ -33,7 +33,8 @@ enum {
 struct fit_request {
     struct allocation_wish allocation;
     struct environment_wish environment;
-    uint64_t start, max, multiple, n_repeats;
+    uint64_t start, multiple, n_repeats;
+    uint64_t max; /* 0: not given (fit_max) */
     struct fit_margin margin;
     /* What a run does, for items per second; at most one of these. None: the rate is not known. */
     uint64_t n_items, n_steps; /* so many items; so many steps of one batch each; 0: not given */
@@ -44,6 +45,11 @@ struct fit_request {
         is_fresh; /* is_plan: show what would run; is_fresh: do not look at the memo */
     const char *const *command;
 };
+
+static inline uint64_t fit_max(const struct fit_request *request)
+{
+    return request->max > 0 ? request->max : FIT_MAX_USUAL;
+}
 
 /* The process around it. */
 struct fit_caller {

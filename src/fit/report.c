@@ -121,8 +121,8 @@ bool is_unmoved(const struct fitting *f)
     fit_result(&f->fit, &result);
     /* --steps takes it for granted that a batch twice as large is twice the work. */
     bool has_rate = r->rate_pattern || r->n_items > 0;
-    return result.batch > 0 && result.bound == FIT_BOUND_MAX && r->max == FIT_MAX_USUAL &&
-           !has_rate && are_peaks_alike(&f->fit);
+    return result.batch > 0 && result.bound == FIT_BOUND_MAX && r->max == 0 && !has_rate &&
+           are_peaks_alike(&f->fit);
 }
 
 static void line_add(const struct fitting *f, const struct fit_result *result, struct buf *out)
@@ -301,7 +301,7 @@ void plan_report_add(const struct fitting *f, struct buf *out)
     uint64_t first = fit_next(&f->fit).batch;
     device_add(f, out);
     buf_addf(out, "would run, with MUSTER_BATCH=%lu, and then with other sizes up to %lu:\n ",
-             first, f->request->max);
+             first, fit_max(f->request));
     trial_words(f, first, &words);
     for (size_t i = 0; i < words.len; i++) {
         buf_add_char(out, ' ');

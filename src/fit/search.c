@@ -34,6 +34,18 @@ static int command_check(const char *const *command, struct err *err)
     return 0;
 }
 
+static int max_check(const struct fit_request *request, struct err *err)
+{
+    uint64_t max = fit_max(request);
+    const char *cure = request->max == 0 ? ", the largest one if nothing is said" : "";
+    if (request->start > max)
+        return fail(err, ERR_USAGE, "--start %lu is above --max %lu%s", request->start, max, cure);
+    if (request->multiple > max)
+        return fail(err, ERR_USAGE, "no multiple of %lu is at most --max %lu%s", request->multiple,
+                    max, cure);
+    return 0;
+}
+
 int fit_check(const struct fit_request *request, struct err *err)
 {
     struct output_pattern pattern;
@@ -43,11 +55,7 @@ int fit_check(const struct fit_request *request, struct err *err)
     if (rc == 0 && n_ways > 1)
         rc = fail(err, ERR_USAGE,
                   "--items, --steps and --rate-pattern are ways to the same number; give one");
-    if (rc == 0 && request->start > request->max)
-        rc = fail(err, ERR_USAGE, "--start %lu is above --max %lu", request->start, request->max);
-    if (rc == 0 && request->multiple > request->max)
-        rc = fail(err, ERR_USAGE, "no multiple of %lu is at most --max %lu", request->multiple,
-                  request->max);
+    rc = rc ? rc : max_check(request, err);
     if (rc == 0 && request->stdin_path)
         rc = trial_input_open(&input, request->stdin_path, err);
     trial_input_close(&input);
@@ -62,8 +70,8 @@ int fit_check(const struct fit_request *request, struct err *err)
 static char *wish_new(const struct fit_request *r)
 {
     struct buf out = BUF_INIT;
-    buf_addf(&out, "start=%lu max=%lu multiple=%lu repeat=%lu trial-limit=%lu", r->start, r->max,
-             r->multiple, r->n_repeats, r->trial_limit_ms);
+    buf_addf(&out, "start=%lu max=%lu multiple=%lu repeat=%lu trial-limit=%lu", r->start,
+             fit_max(r), r->multiple, r->n_repeats, r->trial_limit_ms);
     if (r->margin.is_given)
         buf_addf(&out, " margin=%lu+%u%%", r->margin.bytes, r->margin.percent);
     if (r->n_items > 0)
@@ -144,7 +152,7 @@ static struct fit_wish search_wish(const struct fitting *f)
 {
     const struct fit_request *r = f->request;
     return (struct fit_wish){.start = r->start,
-                             .max = r->max,
+                             .max = fit_max(r),
                              .multiple = r->multiple,
                              .limit_bytes = f->device.limit_bytes,
                              .n_repeats = (uint32_t)r->n_repeats,

@@ -87,7 +87,7 @@ static int past_open(struct graph *graph, char **earlier, struct err *err)
 
 static void jobs_number(struct graph *graph)
 {
-    graph->n_jobs = graph->plan->n_jobs;
+    graph->n_jobs = graph->jobs_cap = graph->plan->n_jobs;
     graph->jobs = xcalloc(graph->n_jobs + 1, sizeof(*graph->jobs));
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         graph->jobs[i].plan = &graph->plan->jobs[i];
@@ -99,16 +99,22 @@ static int jobs_make(struct graph *graph, struct err *err)
     jobs_number(graph);
     record_open(graph);
     int rc = past_open(graph, &earlier, err);
+    rc = rc || !graph->is_resumed ? rc : added_read(graph, err);
     rc = rc ? rc : past_take(graph, err);
     rc = rc ? rc : graph_dag_make(graph, err);
-    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
+    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++) {
+        graph->jobs[i].is_held = graph->jobs[i].is_held || graph->jobs[i].is_cancelled;
         rc = graph_dag_add(graph, i, err);
+    }
     return rc;
 }
 
 static void totals_add(struct dry_run *dry, uint64_t end_ms)
 {
     struct dag_view view = dag_view(dry->graph->dag);
+    uint32_t n_stopped = 0;
+    for (uint32_t i = 0; i < dry->graph->n_jobs; i++)
+        n_stopped += dry->graph->jobs[i].is_held;
     char wall[24], unknown[24];
     duration_format(wall, end_ms);
     duration_format(unknown, UNKNOWN_MS);
@@ -121,6 +127,8 @@ static void totals_add(struct dry_run *dry, uint64_t end_ms)
                  unknown);
     if (view.n_of[DAG_UNFIT] > 0)
         buf_addf(&dry->out, "; %u cannot run on these devices", view.n_of[DAG_UNFIT]);
+    if (n_stopped > 0)
+        buf_addf(&dry->out, "; %u %s held or cancelled", n_stopped, n_stopped == 1 ? "is" : "are");
     buf_add_char(&dry->out, '\n');
 }
 
@@ -208,7 +216,10 @@ int graph_dry_run(struct log *log, const char *self_path, const struct graph_req
     wish.without_devices = wish.gpus && strcmp(wish.gpus, WISH_NO_DEVICES) == 0;
     wish.is_plan = true;
     const struct allocation_holder holder = {.self_path = self_path, .log = log};
-    int rc = hosts ? hosts_take(&graph, hosts, &wish, err)
+    cleanup_free char *earlier = NULL;
+    int rc = graph_earlier_find(request, &earlier, err);
+    if (rc == 0)
+        rc = hosts ? hosts_take(&graph, hosts, &wish, err)
                    : allocation_take(&graph.allocation, &wish, &holder, err);
     rc = rc ? rc : jobs_make(&graph, err);
     rc = rc ? rc : schedule_print(&graph, plot, err);

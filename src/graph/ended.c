@@ -265,6 +265,42 @@ static void why_add(const struct ended_job *job, const char *name, struct buf *o
         buf_add_text(out, "it runs when the graph goes on");
 }
 
+/* "waits for a, b (it runs) and 2 more", "waits for a: cancelled; …": a changed one of those that it names. */
+static size_t changed_need(const struct ended *ended, const char *why)
+{
+    static const struct str begin = {"waits for ", 10};
+    struct str rest = str_of(why);
+    if (!str_starts_with(rest, begin))
+        return NAME_NONE;
+    rest = (struct str){rest.at + begin.len, rest.len - begin.len};
+    for (bool is_last = false; !is_last;) {
+        struct str name = {rest.at, strcspn(rest.at, " ")};
+        is_last = name.len == rest.len || name.at[name.len - 1] == ':';
+        if (name.len > 0 && strchr(":,", name.at[name.len - 1]))
+            name.len--;
+        size_t i = name_index_find(&ended->names, name);
+        if (i != NAME_NONE && is_changed(ended, i))
+            return i;
+        rest.at += MIN(strcspn(rest.at, " ") + 1, rest.len);
+        rest.len = strlen(rest.at);
+    }
+    return NAME_NONE;
+}
+
+/* What the run said of it, unless that was of a job that is changed. */
+static void follower_why_add(const struct ended *ended, const char *why, struct buf *out)
+{
+    size_t i = changed_need(ended, why);
+    if (i == NAME_NONE) {
+        buf_add_text(out, why);
+        return;
+    }
+    struct str need = name_index_get(&ended->names, i);
+    cleanup_free char *name = xstrndup(need.at, need.len);
+    buf_addf(out, "waits for %s: ", name);
+    why_add(&ended->jobs[i], name, out);
+}
+
 static int open_rewrite(const struct ended *ended, struct err *err)
 {
     cleanup_free char *path = open_jobs_path_new(ended->dir);
@@ -277,7 +313,7 @@ static int open_rewrite(const struct ended *ended, struct err *err)
         if (is_changed(ended, i))
             why_add(job, whole, &why);
         else if (job->why)
-            buf_add_text(&why, job->why);
+            follower_why_add(ended, job->why, &why);
         if (why.len > 0)
             open_job_format(&(struct open_job){whole, job->stage, buf_text(&why)}, &text);
     }

@@ -3,6 +3,7 @@
  * What a job waits for, or how it ended, with numbers.
  */
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
@@ -142,6 +143,19 @@ static void device_counts_add(const struct graph *graph, const struct plan_job *
     buf_addf(out, " with at most %s", most);
 }
 
+static void hosts_add(const struct graph *graph, struct buf *out)
+{
+    uint32_t n_shown = 0;
+    buf_add_text(out, "; the run has ");
+    for (uint32_t host = 0; host < graph->fleet.n_hosts; host++) {
+        if (!graph->fleet.hosts[host].is_known || n_shown++ >= DEVICES_SHOWN)
+            continue;
+        buf_addf(out, "%s%s", n_shown > 1 ? ", " : "", host_label(graph, host));
+    }
+    if (n_shown > DEVICES_SHOWN)
+        buf_addf(out, " and %u more", n_shown - DEVICES_SHOWN);
+}
+
 static void unfit_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
 {
     bool counts_cpus = plan_job_cpus(job) > 1, wants_devices = job->devices.n_max > 0;
@@ -153,6 +167,8 @@ static void unfit_add(const struct graph *graph, const struct plan_job *job, str
     buf_add_text(out, counts_cpus && wants_devices ? " and " : "");
     if (wants_devices)
         device_counts_add(graph, job, out);
+    if (!counts_cpus && !wants_devices && job->hosts)
+        hosts_add(graph, out);
 }
 
 static void again_add(const char *verb, const char *job, bool has_ended, struct buf *out)
@@ -183,6 +199,17 @@ static void start_add(const struct graph *graph, const struct dag_job_view *view
     buf_addf(out, "; next in about %s", left);
 }
 
+/* Is it -j that it waits for? When that is over, nobody knows. */
+static bool limit_add(const struct graph *graph, struct buf *out)
+{
+    struct dag_view view = dag_view(graph->dag);
+    uint64_t max = graph->request->n_running_max, n = view.n_of[DAG_RUNS] + view.n_of[DAG_ENDS];
+    if (max == 0 || n < max)
+        return false;
+    buf_addf(out, "; %lu job%s, and -j allows no more", n, n == 1 ? " runs" : "s run");
+    return true;
+}
+
 static void ready_add(const struct graph *graph, uint32_t job, const struct dag_job_view *view,
                       struct buf *out)
 {
@@ -194,6 +221,8 @@ static void ready_add(const struct graph *graph, uint32_t job, const struct dag_
     want_add(graph, graph->jobs[job].plan, out);
     buf_add_text(out, ": ");
     offers_add(graph, graph->jobs[job].plan, out);
+    if (limit_add(graph, out))
+        return;
     buf_add_text(out, view->is_head ? "; devices are kept free for it" : "");
     start_add(graph, view, out);
 }
@@ -210,10 +239,12 @@ static void waits_add(const struct graph *graph, uint32_t job, const struct dag_
     uint32_t n_shown = 0;
     buf_add_text(out, "waits for ");
     for (uint32_t i = 0; i < plan->n_needs && n_shown < NEEDS_SHOWN; i++) {
-        enum dag_state state = dag_job_view(graph->dag, plan->needs[i]).state;
-        if (is_open(state))
+        struct dag_job_view needed = dag_job_view(graph->dag, plan->needs[i]);
+        if (is_open(needed.state))
             buf_addf(out, "%s%s%s", n_shown++ > 0 ? ", " : "", name_at(graph, plan->needs[i]),
-                     state == DAG_RUNS ? " (it runs)" : "");
+                     needed.state == DAG_RUNS ? " (it runs)"
+                     : needed.is_held         ? " (it is held)"
+                                              : "");
     }
     if (view->n_needs_left > n_shown)
         buf_addf(out, " and %u more", view->n_needs_left - n_shown);
@@ -224,7 +255,11 @@ static void waits_add(const struct graph *graph, uint32_t job, const struct dag_
 static void log_add_line(const struct graph *graph, uint32_t job, struct buf *out)
 {
     cleanup_free char *name = job_log_name_new(name_at(graph, job));
-    buf_addf(out, "\n   log: %s/logs/%s_stderr.log   again: ", shell_run_dir(graph->shell), name);
+    cleanup_free char *path = xasprintf("%s/logs/%s_stderr.log", shell_run_dir(graph->shell), name);
+    buf_add_text(out, "\n   ");
+    if (path_exists(path)) /* it may have printed nothing, or never have begun */
+        buf_addf(out, "log: %s   ", path);
+    buf_add_text(out, "again: ");
     if (graph->is_over)
         buf_add_text(out, "the same command");
     else
@@ -255,8 +290,10 @@ static void blocked_add(const struct graph *graph, uint32_t job, struct buf *out
     buf_addf(out, "waits for %s: ", name_at(graph, culprit));
     if (view.state == DAG_FAILED)
         failed_add(graph, culprit, &view, out);
+    else if (view.state == DAG_CANCELLED)
+        cancelled_explain(name_at(graph, culprit), graph->is_over, out);
     else
-        buf_add_text(out, view.state == DAG_CANCELLED ? "cancelled" : "it cannot run here");
+        unfit_add(graph, graph->jobs[culprit].plan, out);
 }
 
 static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)

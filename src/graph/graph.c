@@ -102,16 +102,14 @@ static int manifest_make(const struct graph *graph, struct err *err)
     int rc = request->list && request->list->input.len > 0
                  ? file_replace(input, request->list->input, err)
                  : 0;
-    return rc ? rc
-              : manifest_write(shell_run_dir(graph->shell),
-                               &(struct manifest){.verb = "graph",
-                                                  .argv = request->words,
-                                                  .cwd = graph->cwd,
-                                                  .inputs = inputs,
-                                                  .version = MUSTER_VERSION,
-                                                  .options_json = request->identity,
-                                                  .started_wall_ms = begun_wall_ms(graph)},
-                               err);
+    const struct manifest manifest = {.verb = "graph",
+                                      .argv = request->words,
+                                      .cwd = graph->cwd,
+                                      .inputs = inputs,
+                                      .version = MUSTER_VERSION,
+                                      .options_json = request->identity,
+                                      .started_wall_ms = begun_wall_ms(graph)};
+    return rc ? rc : shell_manifest_write(graph->shell, &manifest, &graph->allocation, err);
 }
 
 static int unlocked_check(const char *dir, struct err *err)
@@ -125,8 +123,7 @@ static int unlocked_check(const char *dir, struct err *err)
                 path_basename(dir), typed, typed);
 }
 
-/* *earlier: the run to go on with; NULL: none. */
-static int earlier_find(const struct graph_request *request, char **earlier, struct err *err)
+int graph_earlier_find(const struct graph_request *request, char **earlier, struct err *err)
 {
     int rc = graph_run_find(request, earlier, err);
     return rc || !*earlier ? rc : unlocked_check(*earlier, err);
@@ -139,7 +136,7 @@ static int folder_open(struct graph *graph, struct err *err)
     cleanup_free char *earlier = NULL;
     cleanup_fd int begin_fd = graph_begin_lock(graph->request);
     (void)begin_fd; /* held to the end of this function */
-    int rc = earlier_find(graph->request, &earlier, err);
+    int rc = graph_earlier_find(graph->request, &earlier, err);
     if (rc)
         return rc;
     const struct folder_wish wish = {earlier, graph->request->run_dir, graph->request->runs_dir};
@@ -368,7 +365,7 @@ int graph_run(struct log *log, const char *self_path, const struct graph_request
                                                   .on_finish = request->on_finish,
                                                   .limit_ms = request->limit_ms});
     int rc = shell_files_check(err);
-    rc = rc ? rc : earlier_find(request, &earlier, err); /* before the devices are taken */
+    rc = rc ? rc : graph_earlier_find(request, &earlier, err); /* before the devices are taken */
     if (rc == 0 && request->detach)
         rc = shell_detach(&ready_fd, err);
     if (rc == 0)

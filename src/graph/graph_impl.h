@@ -31,6 +31,12 @@ static inline uint64_t batch_halved(uint64_t batch, uint32_t n_halvings)
     return batch == PLAN_BATCH_AUTO ? batch : batch >> n_halvings;
 }
 
+/* What an attempt of a job has printed, [0] on stdout and [1] on stderr, is in its logs. */
+struct printed {
+    uint32_t job;
+    bool has[2], is_due;     /* is_due: it was not printed yet */
+    uint64_t from[2], to[2]; /* bytes of the logs; `to` is found by print_add() */
+};
 /* One start of a job, until the dag has heard of its end. */
 struct process {
     struct graph *graph;
@@ -49,10 +55,10 @@ struct process {
         is_settled; /* is_settled: the end is known, and the memory of its devices is awaited */
     enum dag_end end;
     char end_text[END_TEXT_BYTES];
-    int status;                         /* as a shell gives it */
-    struct logfile *out, *errors;       /* NULL: nothing was printed */
-    uint64_t out_before, errors_before; /* bytes that earlier attempts left in their files */
-    struct err unopened;                /* why one of those files could not be opened */
+    int status;                   /* as a shell gives it */
+    struct logfile *out, *errors; /* NULL: nothing was printed */
+    struct printed printed;       /* what earlier attempts left is before it */
+    struct err unopened;          /* why one of those files could not be opened */
     struct job_proof proof;
     struct {
         struct proof_ask ask;
@@ -189,6 +195,9 @@ static inline const char *process_name(const struct process *process)
 }
 
 /* graph.c */
+/* *earlier: the run to go on with, a new string; NULL: none. ERR_UNAVAILABLE: it is going on. */
+MUST_CHECK int graph_earlier_find(const struct graph_request *request, char **earlier,
+                                  struct err *err);
 /* Notes in run.db how many jobs there are. */
 MUST_CHECK int graph_facts_set(const struct graph *graph, struct err *err);
 /* All but its shell. */
@@ -296,12 +305,7 @@ char *job_log_name_new(const char *job);
 /* The file of its "stdout" or "stderr": free() it. */
 char *job_log_path_new(const struct graph *graph, uint32_t job, const char *which);
 
-/* print.c: what an attempt of a job has printed, [0] on stdout and [1] on stderr, is in its logs. */
-struct printed {
-    uint32_t job;
-    bool has[2];
-    uint64_t from[2], to[2]; /* bytes of the logs; `to` is found by print_add() */
-};
+/* print.c */
 /* It is printed when what was added before is, as fast as somebody reads it. */
 void print_add(struct graph *graph, struct printed printed);
 /* Is there something left that somebody may read? */

@@ -197,3 +197,12 @@ int plan_outs_apart(const struct plan_job *a, const struct plan_job *b, const ch
     }
     return 0;
 }
+
+bool plan_job_leaves(const struct plan_job *job, const struct plan_job *reader, const char *path,
+                     const char *cwd)
+{
+    const struct plan_out out = {.path = path};
+    const struct plan_job read = {
+        .name = reader->name, .cwd = reader->cwd, .outs = &out, .n_outs = 1};
+    return plan_outs_apart(job, &read, cwd, NULL) != 0;
+}

@@ -11,3 +11,6 @@ MUST_CHECK int plan_outs_check(const struct plan *plan, struct err *err);
 /* The same of two jobs. `cwd`: where muster was started. */
 MUST_CHECK int plan_outs_apart(const struct plan_job *a, const struct plan_job *b, const char *cwd,
                                struct err *err);
+/* Is `path`, which `reader` reads, what the job leaves, or in it, or above it? */
+bool plan_job_leaves(const struct plan_job *job, const struct plan_job *reader, const char *path,
+                     const char *cwd);

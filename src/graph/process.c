@@ -3,6 +3,8 @@
  * A job as a process: its start, its output, and its time limit. Its end is in process_end.c.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -46,15 +48,16 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
              process_name(process));
     struct logfile_opts opts = {
         .path = path, .cap_bytes = process->graph->request->log_cap_bytes, .headline = headline};
+    struct stat before = {0};
+    bool is_first = stat(path, &before) != 0 || before.st_size == 0;
     if (process->graph->request->prints) { /* from this file: it is all of it, and nothing else */
         opts.cap_bytes = UINT64_MAX;
-        opts.headline = NULL;
+        opts.headline = is_first ? NULL : headline;
     }
-    struct stat before = {0};
-    if (stat(path, &before) == 0)
-        *(stream == STREAM_ERR ? &process->errors_before : &process->out_before) =
-            (uint64_t)before.st_size;
-    if (logfile_open(file, &opts, err) != 0)
+    int rc = logfile_open(file, &opts, err);
+    if (rc == 0 && stat(path, &before) == 0)
+        process->printed.from[stream == STREAM_ERR] = (uint64_t)before.st_size;
+    if (rc)
         log_add(shell_log(process->graph->shell), LOG_WARN, "graph",
                 "%s: its output is not kept: %s", process_name(process), err->text);
     return *file;
@@ -98,31 +101,45 @@ static void files_look(struct process *process)
     }
 }
 
-/* A path as that of a plan's out, so that the two are compared alike. */
-static bool does_some_job_leave(const struct graph *graph, const struct plan_job *reader,
-                                const char *path)
+static const struct graph_job *leaver_of(const struct graph *graph, const struct plan_job *reader,
+                                         const char *path)
 {
-    const struct plan_out out = {.path = path};
-    const struct plan_job read = {
-        .name = reader->name, .cwd = reader->cwd, .outs = &out, .n_outs = 1};
     for (uint32_t i = 0; i < graph->n_jobs; i++)
-        if (plan_outs_apart(graph->jobs[i].plan, &read, graph->cwd, NULL) != 0)
-            return true;
-    return false;
+        if (plan_job_leaves(graph->jobs[i].plan, reader, path, graph->cwd))
+            return &graph->jobs[i];
+    return NULL;
 }
 
-/* What it reads is looked at before hours are spent on it. What a job leaves may be on its way here from another machine. */
+/* What a job has left may be on its way here from another machine; what the job itself leaves it makes. */
+static int missing_check(const struct graph *graph, const struct plan_job *plan, const char *path,
+                         struct err *err)
+{
+    const struct graph_job *leaver = leaver_of(graph, plan, path);
+    if (!leaver)
+        return fail(err, ERR_DATA,
+                    "it reads %s, which is not there, and no job leaves it; what the job makes "
+                    "itself is its out",
+                    path);
+    if (leaver->plan == plan ||
+        dag_job_view(graph->dag, (uint32_t)(leaver - graph->jobs)).state == DAG_DONE)
+        return 0;
+    return fail(err, ERR_DATA,
+                "it reads %s, which is not there: %s leaves it, which is not done; the job has to "
+                "need that",
+                path, leaver->plan->name);
+}
+
+/* What it reads is looked at before hours are spent on it. */
 static int inputs_check(const struct graph *graph, const struct plan_job *plan, struct err *err)
 {
-    for (size_t i = 0; plan->inputs && plan->inputs[i]; i++) {
+    int rc = 0;
+    for (size_t i = 0; plan->inputs && plan->inputs[i] && rc == 0; i++) {
         cleanup_free char *path = path_in_cwd_new(plan, plan->inputs[i]);
         struct stat st;
-        if (stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR) &&
-            !does_some_job_leave(graph, plan, plan->inputs[i]))
-            return fail(err, ERR_DATA, "it reads %s, which is not there, and no job leaves it",
-                        plan->inputs[i]);
+        if (stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR))
+            rc = missing_check(graph, plan, plan->inputs[i], err);
     }
-    return 0;
+    return rc;
 }
 
 /* A job finds the folders that its outputs are in. */
@@ -144,14 +161,40 @@ static int outs_begin(const struct plan_job *plan, struct err *err)
     return rc;
 }
 
-/* --results: the folder of the job. */
+/* --results: the folder of the job, in which is what this attempt prints, perhaps nothing, and nothing of an earlier one. */
 static int results_begin(const struct process *process, struct err *err)
 {
+    static const char *const names[] = {"stdout", "stderr"};
     const struct graph_request *request = process->graph->request;
     if (!request->results)
         return 0;
     cleanup_free char *dir = results_dir_new(request->list, request->results, process->job);
-    return results_dir_make(dir, process->job, err);
+    int rc = results_dir_make(dir, process->job, err);
+    for (size_t i = 0; i < countof(names) && rc == 0; i++) {
+        cleanup_free char *path = path_join(dir, names[i]);
+        /* What is no file is told of when something is to be written there. */
+        if (unlink(path) != 0 && errno != ENOENT && errno != EISDIR)
+            rc = fail_errno(err, "remove %s", path);
+        fd_close(&(int){open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)});
+    }
+    return rc;
+}
+
+/* Who reads what jobs print must know that it begins anew. */
+static void start_log(const struct process *process, const struct dag_placement *placement)
+{
+    const struct graph_job *job = process_job(process);
+    bool is_again = placement->attempt > 1;
+    cleanup_buf struct buf where = BUF_INIT;
+    process_devices_add(process, &where);
+    log_add(shell_log(process->graph->shell), is_again ? LOG_WARN : LOG_INFO, "graph",
+            "%s: attempt %u starts%s%s%s%s%s", job->plan->name, process->attempt,
+            where.len > 0 ? " on " : "", buf_text(&where),
+            placement->oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
+            : placement->oom_step > OOM_STEP_NONE ? ", alone on its devices"
+                                                  : "",
+            is_again && job->end ? "; the one before ended: " : "",
+            is_again && job->end ? job->end : "");
 }
 
 /* The machine lacks descriptors or processes; or the connection to another one broke. */
@@ -167,7 +210,6 @@ void process_start(struct graph *graph, uint32_t number)
     struct dag_placement placement = dag_placement(graph->dag, number);
     struct process *process = xcalloc(1, sizeof(*process));
     struct err err = {0};
-    cleanup_buf struct buf where = BUF_INIT;
     *process =
         (struct process){.graph = graph,
                          .job = number,
@@ -183,7 +225,6 @@ void process_start(struct graph *graph, uint32_t number)
     if (job->begun_wall_ms == 0)
         job->begun_wall_ms = process->started_wall_ms;
     process_seat_take(process, &placement);
-    process_devices_add(process, &where);
     job->needs_digest = needs_digest(graph, job);
     files_look(process);
     int rc = inputs_check(graph, job->plan, &err);
@@ -191,11 +232,7 @@ void process_start(struct graph *graph, uint32_t number)
     rc = rc ? rc : outs_begin(job->plan, &err);
     rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : process_command_start(process, &err);
-    log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s: attempt %u starts%s%s%s",
-            job->plan->name, process->attempt, where.len > 0 ? " on " : "", buf_text(&where),
-            placement.oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
-            : placement.oom_step > OOM_STEP_NONE ? ", alone on its devices"
-                                                 : "");
+    start_log(process, &placement);
     if (rc)
         process_judge(process, end_of_refused(process, rc), err.text);
 }

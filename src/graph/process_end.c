@@ -13,6 +13,7 @@
 #include "graph/end_words.h"
 #include "graph/graph_impl.h"
 #include "graph/list/joblog.h"
+#include "graph/plan_outs.h"
 
 enum {
     TAIL_BYTES = 4096,
@@ -45,10 +46,18 @@ void process_free(struct process *process)
     free(process);
 }
 
+/* In this session, or in the next one. */
+static bool runs_again(const struct graph *graph, uint32_t job)
+{
+    enum dag_state state = dag_job_view(graph->dag, job).state;
+    return state == DAG_WAITS || state == DAG_READY || state == DAG_RUNS;
+}
+
 /* The end is known, and another job may have the devices: tells the dag. */
 void process_settle(struct process *process)
 {
     struct graph *graph = process->graph;
+    const struct printed printed = process->printed;
     struct dag_event event = {.kind = DEV_ENDED,
                               .job = process->job,
                               .end = process->end,
@@ -58,6 +67,8 @@ void process_settle(struct process *process)
     process_forget(process);
     process_free(process);
     graph_tell(graph, event);
+    if (printed.is_due && !runs_again(graph, event.job))
+        print_add(graph, printed);
 }
 
 /* Why what was written to its files is not all of its output; 0: it is. */
@@ -67,15 +78,19 @@ static int unwritten_errno(const struct process *process)
     return sys || !process->errors ? sys : logfile_error(process->errors);
 }
 
-/* Job by job, so that lines of several do not mix. */
+/* Job by job, so that lines of several do not mix; and of the last attempt alone, which is the job's result. */
 static void output_print(struct process *process)
 {
-    struct printed printed = {.job = process->job,
-                              .has = {process->out != NULL, process->errors != NULL},
-                              .from = {process->out_before, process->errors_before}};
+    struct printed *printed = &process->printed;
+    bool is_result = process->end == DEND_WELL;
+    printed->job = process->job;
+    printed->has[0] = process->out != NULL;
+    printed->has[1] = process->errors != NULL;
     logfile_close(steal_ptr(&process->out));
     logfile_close(steal_ptr(&process->errors));
-    print_add(process->graph, printed);
+    if (is_result)
+        print_add(process->graph, *printed);
+    printed->is_due = !is_result; /* unless the job is tried again */
 }
 
 static void joblog_note(const struct process *process)
@@ -140,9 +155,11 @@ void process_judge(struct process *process, enum dag_end end, const char *text)
         process_settle(process);
 }
 
-/* An input that changed while the job ran has no mark, so that the job is stale at the next look. */
+/* An input that changed while the job ran has no mark, so that the job is stale at the next look. What it leaves as well,
+ * such as a state that it goes on with, is as it is now. */
 static void inputs_compare(struct process *process)
 {
+    const struct plan_job *plan = process_job(process)->plan;
     for (size_t i = 0; i < process->proof.n_inputs; i++) {
         struct file_mark *mark = &process->proof.inputs[i];
         const struct stat *before = &process->proving.inputs_before[i];
@@ -150,6 +167,8 @@ static void inputs_compare(struct process *process)
         if (stat(mark->path, &now) == 0 && now.st_size == before->st_size &&
             now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
             now.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
+            continue;
+        if (plan_job_leaves(plan, plan, mark->path, process->graph->cwd))
             continue;
         log_add(shell_log(process->graph->shell), LOG_WARN, "graph",
                 "%s: %s changed while the job ran, so the job will run again next time",
@@ -287,17 +306,28 @@ static bool is_folder_missing(const struct process *process)
            (stat(cwd, &st) != 0 || !S_ISDIR(st.st_mode) || access(cwd, X_OK) != 0);
 }
 
+/* A template, whose braces are doubled. */
+static void program_add(const struct plan_job *plan, struct buf *out)
+{
+    for (const char *at = plan->argv[0]; *at; at++) {
+        buf_add_char(out, *at);
+        at += (*at == '{' || *at == '}') && at[1] == at[0];
+    }
+}
+
 static void not_started_describe(const struct process *process, int exec_errno, struct buf *out)
 {
     const struct plan_job *plan = process_job(process)->plan;
     if (is_folder_missing(process))
         buf_addf(out, "its folder %s: ", plan->cwd);
-    else if (process->seat.host == 0)
-        buf_addf(out, "%s could not be executed: ", plan->argv[0]);
-    else
-        buf_addf(out, "%s could not be executed on %s%s%s: ", plan->argv[0],
-                 host_label(process->graph, process->seat.host), plan->cwd ? " in " : "",
-                 plan->cwd ? plan->cwd : "");
+    else {
+        program_add(plan, out);
+        buf_add_text(out, " could not be executed");
+        if (process->seat.host > 0)
+            buf_addf(out, " on %s%s%s", host_label(process->graph, process->seat.host),
+                     plan->cwd ? " in " : "", plan->cwd ? plan->cwd : "");
+        buf_add_text(out, ": ");
+    }
     buf_add_text(out, errno_text(exec_errno));
 }
 

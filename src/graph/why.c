@@ -110,10 +110,16 @@ static void row_tell(const struct job_row *row, struct buf *out)
     char ran[24];
     duration_format(ran, (uint64_t)MAX(row->ended_wall_ms - row->started_wall_ms, (int64_t)0));
     buf_addf(out, "%s: ", row->name);
-    if (row->state == JOB_DONE)
+    if (row->state == JOB_DONE && row->started_wall_ms == 0)
+        buf_add_text(out, "done by files that were there, which --adopt took");
+    else if (row->state == JOB_DONE)
         buf_addf(out, "done, in %s, attempt %u", ran, row->attempts);
     else if (row->state == JOB_NONE)
         buf_add_text(out, "the run was interrupted before it was done");
+    else if (row->state == JOB_CANCELLED)
+        cancelled_explain(row->name, true, out);
+    else if (row->state == JOB_HELD)
+        held_explain(row->name, true, out);
     else
         buf_addf(out, "%s%s%s", job_state_name(row->state), row->end ? ", " : "",
                  row->end ? row->end : "");

@@ -7,6 +7,7 @@
 #include "map/summary.h"
 #include "map/work.h"
 #include "store/manifest.h"
+#include "store/runs.h"
 
 int earlier_work_match(struct session *s, struct err *err)
 {
@@ -61,13 +62,24 @@ static int failed_items_are_done(struct session *s, struct err *err)
     return rc < 0 ? rc : 0;
 }
 
+/* A run in this state had come to its end, so that nothing was left but what is tried again now. */
+static int failed_items_clear(struct session *s, uint64_t *cleared, struct err *err)
+{
+    cleanup_free char *state = NULL;
+    int rc = store_get(shell_store(s->shell), "state", &state, err);
+    rc = rc ? rc : store_clear_failed_items(shell_store(s->shell), cleared, err);
+    s->earlier.only_failed_left = rc == 0 && *cleared > 0 && !s->request->has_new_command &&
+                                  state && strcmp(state, run_state_name(RUN_FAILED)) == 0;
+    return rc;
+}
+
 static int done_read(struct session *s, struct err *err)
 {
     struct store_totals totals;
     uint64_t cleared = 0;
     int rc = 0;
     if (s->request->retry_failed)
-        rc = store_clear_failed_items(shell_store(s->shell), &cleared, err);
+        rc = failed_items_clear(s, &cleared, err);
     if (rc == 0)
         rc = store_done(shell_store(s->shell), &s->earlier.done, &s->earlier.n_done, err);
     if (rc == 0)
@@ -75,6 +87,7 @@ static int done_read(struct session *s, struct err *err)
     if (rc)
         return rc;
     s->earlier.n_failed = totals.items_failed;
+    s->earlier.only_failed_left = s->earlier.only_failed_left && totals.items_done > 0;
     rc = failed_items_are_done(s, err);
     if (rc)
         return rc;

@@ -13,6 +13,7 @@ struct earlier {
     struct item_span *done; /* ordered by first item; includes failed items */
     size_t n_done;
     uint64_t n_failed;
+    bool only_failed_left; /* what is left are items that were set aside, of a run with results */
 };
 
 /* ERR_USAGE if the run was one of records and is now one of shards, or the reverse. */

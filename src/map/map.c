@@ -35,7 +35,8 @@ static bool reads_stdin(const struct map_request *r)
 
 static int dry_run(struct session *s, struct err *err)
 {
-    int rc = session_plan(s, err);
+    int rc = s->request->resume_dir ? run_unlocked_check(s->request->resume_dir, err) : 0;
+    rc = rc ? rc : session_plan(s, err);
     if (rc == 0 && !s->request->work->keeps_workers)
         rc = session_plan_items(s, err);
     if (rc == 0 && s->request->resume_dir)

@@ -71,38 +71,15 @@ static int source_take(struct session *s, struct err *err)
 
 /* ---- the run's folder ---- */
 
-static void devices_describe(const struct session *s, struct manifest_device *out)
-{
-    for (size_t i = 0; i < s->allocation.n_chosen; i++) {
-        const struct device *device = &s->allocation.devices.at[s->allocation.chosen[i]];
-        out[i] = (struct manifest_device){device->name, device->uuid,
-                                          (uint32_t)MAX(device->index, 0), device->mem_total_bytes};
-    }
-}
-
-/* NULL: it is not known, as of CPU slots. */
-static const char *driver_of(const struct session *s)
-{
-    const char *driver = NULL;
-    for (size_t i = 0; i < s->allocation.n_chosen && !driver; i++) {
-        const char *own = s->allocation.devices.at[s->allocation.chosen[i]].details.driver;
-        driver = own[0] ? own : NULL;
-    }
-    return driver;
-}
-
 static int manifest_make(struct session *s, struct err *err)
 {
     const struct map_request *r = s->request;
     cleanup_buf struct buf identity = BUF_INIT, options = BUF_INIT;
-    cleanup_free struct manifest_device *devices =
-        xcalloc(s->allocation.n_chosen + 1, sizeof(*devices));
     cleanup_free const char **inputs = xcalloc(r->n_inputs + 1, sizeof(*inputs));
     cleanup_free char *cwd = path_cwd();
     cleanup_free char *output = output_name_new(r->out_path);
     for (size_t i = 0; i < r->n_inputs; i++)
         inputs[i] = strcmp(r->inputs[i], "-") == 0 ? xstrdup("-") : path_absolute(r->inputs[i]);
-    devices_describe(s, devices);
     if (s->source)
         source_identity(s->source, &identity);
     request_work(r, &options);
@@ -116,11 +93,8 @@ static int manifest_make(struct session *s, struct err *err)
                                 .options_json = buf_text(&options),
                                 .input_json = identity.len > 0 ? buf_text(&identity) : NULL,
                                 .seed = s->base_seed,
-                                .started_wall_ms = clock_wall_ms(),
-                                .driver = driver_of(s),
-                                .devices = devices,
-                                .n_devices = s->allocation.n_chosen};
-    int rc = manifest_write(shell_run_dir(s->shell), &manifest, err);
+                                .started_wall_ms = clock_wall_ms()};
+    int rc = shell_manifest_write(s->shell, &manifest, &s->allocation, err);
     for (size_t i = 0; i < r->n_inputs; i++)
         free((void *)(uintptr_t)inputs[i]);
     return rc;
@@ -255,6 +229,7 @@ static int feed_make(struct session *s, struct err *err)
                                  .failures_percent = r->schedule.failures_percent,
                                  .seed = s->base_seed,
                                  .failed_before = s->earlier.n_failed,
+                                 .only_failed_left = s->earlier.only_failed_left,
                                  .done = (const struct item_interval *)s->earlier.done,
                                  .n_done = s->earlier.n_done,
                                  .order = s->order,

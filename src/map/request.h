@@ -80,6 +80,7 @@ struct map_request {
     /* resume */
     const char *resume_dir; /* the run folder to go on with */
     bool retry_failed;
+    bool has_new_command; /* another than that of the run */
     bool
         goes_on_failed; /* also with a run of the same work that set items aside, which are tried again */
     bool retakes;       /* --collect or --also was given: shards' files that exist now are taken */

@@ -6,12 +6,14 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/console_text.h"
 #include "base/parse.h"
 #include "map/session_impl.h"
 #include "map/work.h"
 
 enum {
     TAIL_BYTES = 4096,
+    WORDS_MAX = 160, /* bytes */
 };
 
 static uint64_t now_us(void)
@@ -179,13 +181,13 @@ static void attempt_record(struct worker *worker, const char *end)
                    });
 }
 
-static struct str last_line(struct str tail)
+static void last_line_add(struct str tail, struct buf *out)
 {
     struct str last = str_trim(tail);
     const char *line = last.len > 0 ? memrchr(last.at, '\n', last.len) : NULL;
     line = line ? line + 1 : last.at;
     size_t len = last.len > 0 ? (size_t)(last.at + last.len - line) : 0;
-    return (struct str){line, MIN(len, (size_t)160)};
+    console_words_add(out, (struct str){line, len}, WORDS_MAX);
 }
 
 void worker_died(struct worker *worker, const char *how)
@@ -212,8 +214,8 @@ static void no_answer_note(struct worker *worker, const char *how)
 static void death_log(struct worker *worker, enum death death, const char *how, struct str tail)
 {
     struct session *s = worker->session;
-    cleanup_buf struct buf work = BUF_INIT;
-    char words[END_TEXT_BYTES];
+    cleanup_buf struct buf work = BUF_INIT, words = BUF_INIT;
+    char died[END_TEXT_BYTES];
     s->request->work->worker->describe(worker, &work);
     bool is_mute = death == DEATH_CLEAN && worker->busy.n_answered == 0;
     if (is_mute)
@@ -226,14 +228,13 @@ static void death_log(struct worker *worker, enum death death, const char *how, 
                     worker_label(worker), how, buf_text(&work));
         return;
     }
-    struct str line = last_line(tail);
-    snprintf(words, sizeof(words), "%.300s%s%.*s", how, line.len > 0 ? ": " : "", (int)line.len,
-             line.at);
-    worker_died(worker, words);
+    last_line_add(tail, &words);
+    snprintf(died, sizeof(died), "%.300s%s%s", how, words.len > 0 ? ": " : "", buf_text(&words));
+    worker_died(worker, died);
     bool is_away = device_watch_seat_is_away(s->devices, worker->seat);
-    log_add(shell_log(s->shell), is_away ? LOG_INFO : LOG_WARN, "worker", "%s died (%s)%s%s%.*s",
-            worker_label(worker), how, buf_text(&work), line.len > 0 ? "; its last words: " : "",
-            (int)line.len, line.at);
+    log_add(shell_log(s->shell), is_away ? LOG_INFO : LOG_WARN, "worker", "%s died (%s)%s%s%s",
+            worker_label(worker), how, buf_text(&work), words.len > 0 ? "; its last words: " : "",
+            buf_text(&words));
 }
 
 static void memory_log(const struct worker *worker)

@@ -13,6 +13,39 @@
 #include "shell/shell_impl.h"
 #include "store/runs.h"
 
+static void devices_describe(const struct allocation *allocation, struct manifest_device *out)
+{
+    for (size_t i = 0; i < allocation->n_chosen; i++) {
+        const struct device *device = &allocation->devices.at[allocation->chosen[i]];
+        out[i] = (struct manifest_device){device->name, device->uuid,
+                                          (uint32_t)MAX(device->index, 0), device->mem_total_bytes};
+    }
+}
+
+/* NULL: it is not known, as of CPU slots. */
+static const char *driver_of(const struct allocation *allocation)
+{
+    const char *driver = NULL;
+    for (size_t i = 0; i < allocation->n_chosen && !driver; i++) {
+        const char *own = allocation->devices.at[allocation->chosen[i]].details.driver;
+        driver = own[0] ? own : NULL;
+    }
+    return driver;
+}
+
+int shell_manifest_write(const struct shell *shell, const struct manifest *manifest,
+                         const struct allocation *allocation, struct err *err)
+{
+    cleanup_free struct manifest_device *devices =
+        xcalloc(allocation->n_chosen + 1, sizeof(*devices));
+    struct manifest whole = *manifest;
+    devices_describe(allocation, devices);
+    whole.driver = driver_of(allocation);
+    whole.devices = devices;
+    whole.n_devices = allocation->n_chosen;
+    return manifest_write(shell->run_dir, &whole, err);
+}
+
 static int run_folder_refused(const struct folder_wish *wish, struct err *err)
 {
     struct err inner = *err;

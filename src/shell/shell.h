@@ -22,6 +22,7 @@
 #include "node/allocation.h"
 #include "node/node.h"
 #include "shell/claim.h"
+#include "store/manifest.h"
 #include "store/orders.h"
 #include "store/store.h"
 
@@ -226,6 +227,9 @@ struct folder_wish {
 /* Makes the folder, and sets run_dir and run_id. */
 MUST_CHECK int shell_folder_take(struct shell *shell, const struct folder_wish *wish,
                                  struct err *err);
+/* Writes manifest.json of the run's folder, with the devices and their driver as well. */
+MUST_CHECK int shell_manifest_write(const struct shell *shell, const struct manifest *manifest,
+                                    const struct allocation *allocation, struct err *err);
 /* Sets run_dir, which the shell owns from now on, and run_id. The folder need not exist. */
 void shell_folder_name(struct shell *shell, char *run_dir);
 /* Takes the run's lock. Before that, no file in the folder may be changed. */

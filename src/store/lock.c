@@ -146,18 +146,32 @@ void run_lock_release(struct run_lock *lock)
     fd_close(&lock->folder_fd);
 }
 
-bool run_is_locked(const char *dir, struct run_holder *holder)
+/* The open lock file, or -1: nobody holds it. */
+static int held_open(const char *dir, struct run_holder *holder)
 {
     cleanup_free char *path = path_join(dir, "lock");
     cleanup_fd int fd = -1;
     if (plain_file_open(path, &fd, NULL) != 0)
-        return false;
+        return -1;
     struct flock whole = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_GETLK, &whole) != 0 || whole.l_type == F_UNLCK)
-        return false;
+        return -1;
+    holder_read(fd, holder);
+    return is_dead(holder) ? -1 : steal_fd(&fd);
+}
+
+bool run_is_locked(const char *dir, struct run_holder *holder)
+{
     struct run_holder found;
-    holder_read(fd, &found);
-    if (holder)
+    cleanup_fd int fd = held_open(dir, &found);
+    if (fd >= 0 && holder)
         *holder = found;
-    return !is_dead(&found);
+    return fd >= 0;
+}
+
+int run_unlocked_check(const char *dir, struct err *err)
+{
+    struct run_holder holder;
+    cleanup_fd int fd = held_open(dir, &holder);
+    return fd >= 0 ? taken(fd, dir, err) : 0;
 }

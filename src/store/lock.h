@@ -38,3 +38,5 @@ MUST_CHECK int run_lock_take(struct run_lock *lock, const char *dir, struct err 
 void run_lock_release(struct run_lock *lock);
 /* True while a process holds the lock of the run in `dir`. `holder` may be NULL. */
 bool run_is_locked(const char *dir, struct run_holder *holder);
+/* What run_lock_take() would say of a run that somebody holds, without taking the lock. */
+MUST_CHECK int run_unlocked_check(const char *dir, struct err *err);

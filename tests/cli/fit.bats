@@ -75,6 +75,12 @@ END
     fit -q -g sim:1xFake:64GiB --max 64 -- ./same {batch}
     ended_with 0
     says "best batch size: 64 "
+    fit -q -g sim:1xFake:64GiB --max 65536 -- ./same {batch} # the same number as if nothing is said
+    ended_with 0
+    says "best batch size: 65536 "
+    fit -q -g sim:1xFake:64GiB --start 70000 -- ./same {batch}
+    ended_with 2
+    [[ $stderr == *"--start 70000 is above --max 65536, the largest one if nothing is said"* ]]
 }
 
 @test "of sizes that are equally fast the smallest is best, and multiples are kept" {

@@ -582,7 +582,7 @@ END
     PYTHON_EXEC=$PYTHON graph g.yaml --only items
     ended_with 1
     run "$MUSTER" why items
-    says "status 1: set aside: in line 3: killed its worker (status 4) on cpu_0; 1 item, with reasons in out.failed.jsonl"
+    says "status 1: 1 item failed, with reasons in out.failed.jsonl: in line 3: killed its worker (status 4) on cpu_0: no three"
     holds muster-runs/latest/logs/items_stderr.log "muster resume $(run_dir)/runs/"
     [ "$(cat out | tr '\n' ' ')" = "r1 r2 r4 r5 " ]
     touch mended

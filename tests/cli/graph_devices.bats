@@ -151,3 +151,16 @@ END
     ended_with 0
     [ -e ran ]
 }
+
+@test "the manifest names the devices of the run and their driver, also when it goes on with others" {
+    export MUSTER_FAKE_NVML=gpus=2
+    printf 'jobs: {one: {run: "true"}, two: {run: "test -e go"}}\n' >g.yaml
+    DEVICES=1 graph g.yaml
+    ended_with 1
+    [ -n "$(jq -er .driver muster-runs/latest/manifest.json)" ]
+    [ "$(jq -c '[.devices[].index]' muster-runs/latest/manifest.json)" = "[1]" ]
+    touch go
+    graph g.yaml
+    ended_with 0
+    [ "$(jq -c '[.devices[].index]' muster-runs/latest/manifest.json)" = "[0,1]" ]
+}

@@ -524,6 +524,16 @@ END
     complete
 }
 
+@test "--dry-run of a run that is going on ends as resume would" {
+    gated_begin
+    resume --dry-run
+    ended_with 69
+    says "is going on: pid $PID on "
+    touch go
+    map_end
+    ended_with 0
+}
+
 @test "--dry-run of shards that would go on shows those that are left, as they were cut" {
     worker cut <<'END'
 #!/bin/sh

@@ -197,7 +197,7 @@ static void env_make(struct graph_file *file, const struct file_stage *stage, co
 
 /* ---- texts ---- */
 
-static const struct leaf_kind cwd_kind = {"cwd", "a folder", NULL, texts_compile_leaf, NULL};
+static const struct leaf_kind cwd_kind = {"cwd", "a folder", NULL, text_compile_leaf, NULL};
 static const struct leaf_kind hosts_kind = {"hosts", "a text or a list of texts", NULL,
                                             texts_compile_leaf, NULL};
 static const struct leaf_kind devices_kind = {"devices", "a text or a list of texts", NULL,
@@ -244,13 +244,19 @@ static const char *list_make(struct graph_file *file, const struct file_stage *s
     return plan_text(file->plan, buf_str(&file->scratch));
 }
 
-static const char *const *inputs_make(struct graph_file *file, const struct file_stage *stage,
-                                      const struct text_list *list, const uint32_t *row)
+static int inputs_make(struct graph_file *file, const struct file_stage *stage,
+                       const struct text_list *list, const uint32_t *row, struct plan_job *job)
 {
     struct words *words = &stage->def->words;
-    for (uint32_t i = 0; list && i < list->len; i++)
-        words_add(words, text_make(file, stage, &list->at[i], row));
-    return words->len > 0 ? words_take(file, words) : NULL;
+    for (uint32_t i = 0; list && i < list->len; i++) {
+        const char *path = text_make(file, stage, &list->at[i], row);
+        if (!*path)
+            return file_fail(file, list->at[i].node, "a path of what '%s' reads is empty",
+                             job->name);
+        words_add(words, path);
+    }
+    job->inputs = words->len > 0 ? words_take(file, words) : NULL;
+    return 0;
 }
 
 /* ---- stages ---- */
@@ -333,9 +339,11 @@ int job_make(struct graph_file *file, uint32_t position)
     job->cwd = cwd_make(file, stage, setting_at(&def->cwd, row), row);
     job->hosts = list_make(file, stage, setting_at(&def->hosts, row), row);
     job->device_names = list_make(file, stage, setting_at(&def->devices, row), row);
-    job->inputs = inputs_make(file, stage, setting_at(&def->in, row), row);
+    int rc = inputs_make(file, stage, setting_at(&def->in, row), row, job);
+    if (rc)
+        return rc;
     env_make(file, stage, row, job);
-    int rc = outs_make(file, stage, setting_at(&def->out, row), row, job);
+    rc = outs_make(file, stage, setting_at(&def->out, row), row, job);
     if (rc == 0)
         rc = command_make(file, stage, &def->command, row, job);
     return rc ? rc : numbers_make(file, stage, row, job);

@@ -2,6 +2,7 @@
 #include "graph/file/file_number.h"
 
 #include "base/parse.h"
+#include "core/dag.h"
 
 enum {
     GPUS_LARGEST = 4096,
@@ -70,6 +71,9 @@ static int gpus_count_parse(struct str text, uint64_t *out, struct err *err)
         u64_parse(last, 0, GPUS_LARGEST, &n_max, NULL) || n_min > n_max || (dots && n_min == 0))
         return fail(err, ERR_USAGE, "expected a number such as 2, or 1..3, found '%.*s'",
                     (int)MIN(text.len, 64ul), text.at);
+    if (n_min > DAG_JOB_DEVICES_MAX)
+        return fail(err, ERR_USAGE, "a job can have at most %d devices, found '%.*s'",
+                    DAG_JOB_DEVICES_MAX, (int)MIN(text.len, 64ul), text.at);
     *out = n_min << 32 | n_max << 16;
     return 0;
 }
@@ -183,4 +187,12 @@ int texts_compile_leaf(struct graph_file *file, struct file_stage *stage,
     struct text_list *list = arena_alloc(&file->arena, sizeof(*list));
     *leaf = list;
     return text_list_read(file, stage, node, kind->name, TEXT_VALUE, list);
+}
+
+int text_compile_leaf(struct graph_file *file, struct file_stage *stage,
+                      const struct yaml_node *node, const struct leaf_kind *kind, void **leaf)
+{
+    return node->kind == YAML_LIST ? file_fail(file, node, "'%s': expected %s, found a list",
+                                               kind->name, kind->expected)
+                                   : texts_compile_leaf(file, stage, node, kind, leaf);
 }

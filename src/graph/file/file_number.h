@@ -48,3 +48,6 @@ MUST_CHECK int text_list_read(struct graph_file *file, const struct file_stage *
 /* The leaf struct text_list, of TEXT_VALUE. */
 int texts_compile_leaf(struct graph_file *file, struct file_stage *stage,
                        const struct yaml_node *node, const struct leaf_kind *kind, void **leaf);
+/* The same of what is one text, and no list. */
+int text_compile_leaf(struct graph_file *file, struct file_stage *stage,
+                      const struct yaml_node *node, const struct leaf_kind *kind, void **leaf);

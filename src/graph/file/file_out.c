@@ -84,6 +84,24 @@ const struct leaf_kind out_kind = {"out",
                                    "a path, a list of them, or {path, json-has, count, pattern}",
                                    has_out_key, out_compile, NULL};
 
+/* What can never be fulfilled would be found only when the job has worked for hours. */
+static int out_check_made(struct graph_file *file, const struct out_def *out,
+                          const struct plan_out *made, const char *job)
+{
+    bool is_folder = str_ends_with(str_of(made->path), STR("/"));
+    if (!*made->path)
+        return file_fail(file, out->path.node, "the path of what '%s' leaves is empty", job);
+    if (made->pattern && !is_folder)
+        return file_fail(file, out->path.node,
+                         "`pattern` is about what is in a folder, and '%s' is a file; the path of "
+                         "a folder ends with a slash",
+                         made->path);
+    if (made->json_has && is_folder)
+        return file_fail(file, out->path.node, "`json-has` looks into a file, and '%s' is a folder",
+                         made->path);
+    return 0;
+}
+
 static bool is_constant(const struct out_def *out)
 {
     return out->path.constant && (!out->has_json || out->json_has.constant) &&
@@ -110,9 +128,7 @@ int outs_make(struct graph_file *file, const struct file_stage *stage, struct ou
         made[i].pattern = out->has_pattern ? text_make(file, stage, &out->pattern, row) : NULL;
         rc = number_get(file, stage, out->count, row, &made[i].count_min);
         is_shared = is_shared && is_constant(out);
-        if (rc == 0 && !*made[i].path)
-            rc =
-                file_fail(file, out->path.node, "the path of what '%s' leaves is empty", job->name);
+        rc = rc ? rc : out_check_made(file, out, &made[i], job->name);
     }
     job->outs = made;
     outs->made = is_shared ? made : NULL;

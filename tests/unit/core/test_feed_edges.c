@@ -320,9 +320,49 @@ static void a_filter_has_so_many_ranges_in_flight_and_no_more(void **state)
     scene_close(&scene);
 }
 
+/* That would be to stop because of a command that is wrong; but it has given results. */
+static void what_is_left_of_a_run_with_results_fails_item_by_item(void **state)
+{
+    (void)state;
+    const struct item_interval done = {1, 9};
+    struct scene scene;
+    scene_open(
+        &scene,
+        &(struct feed_config){
+            .n_workers = 1, .n_devices = 1, .done = &done, .n_done = 1, .only_failed_left = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 20, .flag = true);
+    for (uint32_t item = 0; item < 11; item++) {
+        TELL(&scene, .kind = EV_STARTED, .worker = 0);
+        TELL(&scene, .kind = EV_ROOM, .worker = 0, .count = 1);
+        buf_reset(&scene.said);
+        TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CRASH);
+        assert_non_null(strstr(buf_text(&scene.said), "SET_ASIDE w0 "));
+        TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+        scene.now_ms += 60000;
+        TELL(&scene, .kind = EV_TICK);
+    }
+    assert_null(strstr(buf_text(&scene.said), "HALT"));
+    scene_close(&scene);
+}
+
+static void a_worker_that_never_takes_an_item_is_no_fault_of_what_is_left(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){.n_workers = 1, .n_devices = 1, .only_failed_left = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_NOT_STARTED);
+    expect(&scene, "HALT; OVER; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_left_of_a_run_with_results_fails_item_by_item),
+        cmocka_unit_test(a_worker_that_never_takes_an_item_is_no_fault_of_what_is_left),
         cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
         cmocka_unit_test(a_channel_worker_is_not_heard_as_a_filter),
         cmocka_unit_test(a_keyed_filter_is_not_counted_by_order),

@@ -32,8 +32,21 @@ static void the_words_that_say_why(void **state)
          "out: 4 results\n"
          "  failed     1 item, with reasons in out.failed.jsonl\n"
          "  next       muster resume 2026-map --retry-failed\n",
-         ": set aside: in line 3: killed its worker (status 4) on cpu_0; 1 item, with reasons in "
-         "out.failed.jsonl"},
+         ": 1 item failed, with reasons in out.failed.jsonl: in line 3: killed its worker (status 4) "
+         "on cpu_0: Oops no"},
+        {PLAN_MAP,
+         "muster: gpu_1 died (SIGSEGV) after 0 items; its last words: other\n"
+         "muster: set aside: in line 3: no three\n"
+         "muster: gpu_1 died (status 4) after 0 items; its last words: not this\n"
+         "muster: set aside: in line 5: killed its worker (status 4) on gpu_1\n"
+         "out: 3 results\n"
+         "  failed     2 items, with reasons in out.failed.jsonl\n",
+         ": 2 items failed, with reasons in out.failed.jsonl, such as in line 3: no three"},
+        {PLAN_MAP,
+         "muster: set aside: in line 3: no three\n"
+         "muster: too many items failed (--max-failures); go on with: muster resume x\n",
+         ": too many items failed (--max-failures); go on with: muster resume x; set aside: in line "
+         "3: no three"},
         {PLAN_MAP, "words\nmuster: map: no device is left\n", ": map: no device is left"},
         {PLAN_MERGE, "muster: merge: open a: No such file or directory\n",
          ": merge: open a: No such file or directory"},

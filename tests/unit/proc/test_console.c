@@ -254,6 +254,28 @@ static void newlines_are_counted_right_at_any_offset(void **state)
     }
 }
 
+static void words_that_are_too_long_end_with_a_word_and_a_sign(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t max;
+        const char *shown;
+    } rows[] = {
+        {"", 10, ""},
+        {"all of it", 9, "all of it"},
+        {"one two three four", 14, "one two ..."},
+        {"/a/path/without/a/space", 10, "/a/path..."},
+        {"x /a/path/without/a/space", 10, "x /a/pa..."},
+        {"\u00e4\u00e4\u00e4\u00e4\u00e4", 8, "\u00e4\u00e4..."},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(rows); i++) {
+        cleanup_buf struct buf out = BUF_INIT;
+        console_words_add(&out, str_of(rows[i].text), rows[i].max);
+        assert_string_equal(buf_text(&out), rows[i].shown);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +287,7 @@ int main(void)
         cmocka_unit_test(a_flood_is_counted_and_its_last_line_known),
         cmocka_unit_test(the_progress_display_sees_the_last_state_of_a_bar),
         cmocka_unit_test(a_long_line_is_cut_between_characters),
+        cmocka_unit_test(words_that_are_too_long_end_with_a_word_and_a_sign),
         cmocka_unit_test(an_ended_stream_gives_its_unfinished_line_and_is_forgotten),
         cmocka_unit_test(newlines_are_counted_right_at_any_offset),
     };

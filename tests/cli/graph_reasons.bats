@@ -1,0 +1,234 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a graph says of a job that failed or cannot run: the reason, whole, and what to type.
+load helpers
+
+graph() { run limited "$MUSTER" graph -q -g cpu:2 "$@"; }
+why() { run "$MUSTER" why "$@"; }
+gate_runs() { "$MUSTER" why gate 2>/dev/null | grep -q runs; }
+
+@test "a second try of what a map set aside says again which items failed, and with which words" {
+    seq 1 12 >in
+    worker w.sh <<'END'
+#!/bin/sh
+while read -r x; do
+    case $x in
+    3 | 5 | 7 | 9)
+        [ -e "mended$x" ] || { echo "no such number as $x, $(seq -s ' ' 100 200)" >&2; exit 4; } ;;
+    esac
+    echo "r$x"
+done
+END
+    cat >g.yaml <<'END'
+jobs:
+  items: {map: {worker: ./w.sh, input: in, output: out, retries: 0}, retries: 1, gpus: 1}
+END
+    touch mended9
+    graph g.yaml
+    ended_with 1
+    why items
+    says "failed 2 of 2, status 1: 3 items failed, with reasons in out.failed.jsonl, such as in line 3: killed its worker (status 4) on cpu_0: no such number as 3, 100 101"
+    [[ $output =~ \ 1[0-9][0-9]\ \.\.\.($'\n'|$) ]] # cut behind a word
+    [[ $output != *"single result"* ]]
+    [ "$(wc -l <out)" -eq 9 ]
+    touch mended7
+    rm mended9 # it has its result already
+    graph g.yaml
+    ended_with 1
+    why items
+    says "2 items failed"
+    [ "$(tr '\n' ' ' <out)" = "r1 r2 r4 r6 r7 r8 r9 r10 r11 r12 " ]
+}
+
+@test "why names the needed job that was cancelled, is held or cannot run, and what lets it run" {
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  gate: {run: 'until [ -e go ]; do sleep 0.02; done'}
+  a: {run: 'true', needs: gate}
+  b: {run: 'true', needs: a}
+  c: {run: 'true', needs: b}
+  large: {run: 'true', cpus: 5000}
+  d: {run: 'true', needs: large}
+  h: {run: 'true', needs: gate}
+  e: {run: 'true', needs: h}
+END
+    "$MUSTER" graph -q g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for gate_runs
+    "$MUSTER" cancel a
+    "$MUSTER" hold h
+    why c d e
+    says "c: waits for a: cancelled; muster retry a lets it run" "e: waits for h (it is held)" \
+        "d: waits for large: cannot run here: it needs 5000 CPUs; the run has "
+    touch go
+    wait $PID || true
+    why c
+    says "c: waits for a: cancelled; muster retry a, then the same command, lets it run"
+    "$MUSTER" retry a
+    "$MUSTER" cancel h
+    why b e
+    says "b: waits for a: it runs when the graph goes on" \
+        "e: waits for h: cancelled; muster retry h, then the same command, lets it run"
+    graph g.yaml
+    ended_with 1
+    why c h
+    says "c: done" "h: cancelled; muster retry h"
+}
+
+@test "what a job reads and makes itself, or what a job leaves that it does not need" {
+    mkdir pool
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  state: {run: 'echo more >>state', in: state, out: state}
+  early: {run: 'touch ran', in: late}
+  late: {run: 'sleep 0.5; echo >late', out: late}
+  above: {run: 'until [ -e late ]; do sleep 0.02; done; cat pool/x', in: pool, needs: fills}
+  fills: {run: 'echo x >pool/x', out: pool/x}
+END
+    graph -j 4 g.yaml
+    ended_with 1
+    why early above
+    says "early: failed 1 of 1, it reads late, which is not there: late leaves it, which is not done; the job has to need that"
+    says "above: done"
+    [[ $output != *"log:"* ]] # it has none
+    [ ! -e ran ]
+    graph g.yaml
+    ended_with 0
+    [ -e ran ]
+    [ "$(cat state)" = more ]
+    echo other >>state
+    run limited "$MUSTER" graph -g cpu:2 g.yaml
+    ended_with 0
+    says "state runs again: $PWD/state, which it left, changed"
+}
+
+@test "a dry run of a graph that is going on ends as the real one would" {
+    printf 'jobs: {gate: {run: [sh, -c, "until [ -e go ]; do sleep 0.02; done"]}}\n' >g.yaml
+    "$MUSTER" graph -q -g cpu:2 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for gate_runs
+    run "$MUSTER" resume --dry-run
+    ended_with 69
+    says "this graph is going on as run"
+    graph --dry-run g.yaml
+    ended_with 69
+    says "this graph is going on as run"
+    graph --fresh --dry-run g.yaml # another run
+    ended_with 0
+    touch go
+    wait $PID
+}
+
+@test "of a job that is tried again, what its last attempt printed is printed, and a line says that it begins" {
+    worker job <<'END'
+#!/bin/sh
+echo "begins $1"
+echo "words $1" >&2
+[ -e "whole$1" ] || { touch "whole$1"; kill -TERM $$; }
+echo "ends $1"
+[ "$1" != bad ] || exit 3
+END
+    run --separate-stderr limited "$MUSTER" graph -g cpu:1 --results res -- ./job ::: a bad
+    ended_with 1
+    [ "$output" = "$(printf '%s\n' 'begins a' 'ends a' 'begins bad' 'ends bad')" ] ||
+        [ "$output" = "$(printf '%s\n' 'begins bad' 'ends bad' 'begins a' 'ends a')" ]
+    [[ $stderr == *"job/1: attempt 2 starts on cpu 0; the one before ended: SIGTERM, as of a job that is preempted: words a"* ]]
+    [ "$(cat res/1/a/stdout)" = "$(printf 'begins a\nends a')" ]
+    [ "$(cat res/1/a/stderr)" = "words a" ]
+    limited "$MUSTER" graph -q -g cpu:1 --results quiet -- true ::: a
+    [ -f quiet/1/a/stdout ] && [ -f quiet/1/a/stderr ]
+    rm whole*
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- ./job ::: a
+    ended_with 0
+    [ "$output" = "$(printf 'begins a\nends a')" ]
+    [ "$(grep -c "begins a" muster-runs/latest/logs/job+1_stdout.log)" = 2 ]
+    holds muster-runs/latest/logs/job+1_stdout.log "attempt 2 of job/1 <=="
+    rm whole*
+    printf 'jobs: {x: {run: ./job f, gpus: 1}}\n' >g.yaml
+    run limited "$MUSTER" graph -g cpu:1 g.yaml
+    ended_with 0
+    says "x: attempt 2 starts on cpu 0; the one before ended: SIGTERM"
+}
+
+@test "options of jobs of a command line are refused for a file, with what is written instead" {
+    printf 'jobs: {one: {run: "true"}}\n' >g.yaml
+    graph --results res g.yaml
+    ended_with 2
+    says "--results is for jobs of a command line, and a file has none"
+    graph --retries 2 g.yaml
+    ended_with 2
+    says "--retries is for jobs of a command line; for those of a file: defaults.retries=N"
+    graph --shell g.yaml
+    ended_with 2
+    [ ! -e muster-runs ]
+    MUSTER_RETRIES=2 MUSTER_RESULTS=res graph g.yaml defaults.retries=3 # a variable is for all graphs
+    ended_with 0
+    [ ! -e res ]
+    run "$MUSTER" resume --dry-run
+    ended_with 0
+}
+
+@test "why of a job that --adopt took, and of one whose hosts the run has not" {
+    touch there
+    printf 'jobs:\n  a: {run: "touch there", out: there}\n  b: {run: "true", gpus: 0, hosts: elsewhere}\n' >g.yaml
+    graph --adopt g.yaml
+    ended_with 1
+    why a b
+    says "a: done by files that were there, which --adopt took" \
+        "b: cannot run here: it needs 1 CPU on a host of elsewhere; the run has local"
+}
+
+@test "why names -j, and a dry run knows added, held and cancelled jobs" {
+    cat >g.yaml <<'END'
+jobs:
+  gate: {run: [sh, -c, "until [ -e go ]; do sleep 0.02; done"]}
+  a: {run: "true", needs: gate}
+  b: {run: "true"}
+END
+    "$MUSTER" graph -q -g cpu:2 -j 1 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for gate_runs
+    "$MUSTER" cancel b
+    "$MUSTER" add --name more -- '{absent}'
+    why more
+    says "more: ready; needs 1 device: cpu 0 has 1 job, cpu 1 is free; 1 job runs, and -j allows no more"
+    [[ $output != *"next in"* ]]
+    "$MUSTER" stop --no-wait
+    touch go
+    wait $PID || true
+    run "$MUSTER" resume --dry-run
+    ended_with 0
+    says " more" "2 of 4 jobs would run, in " "; 1 is held or cancelled"
+    graph g.yaml
+    ended_with 1
+    why more b
+    says "more: failed 1 of 1, {absent} could not be executed: No such file or directory" "b: cancelled"
+}
+
+@test "what a map or a merge reads counts as its input: a change runs it again, and what is missing is named" {
+    seq 3 >items
+    worker w.sh <<'END'
+#!/bin/sh
+while read -r x; do echo "r$x"; done
+END
+    cat >g.yaml <<'END'
+jobs:
+  scores: {map: {worker: ./w.sh, input: items, output: scores.txt}}
+  whole: {merge: {inputs: [head.txt, scores.txt], output: whole.txt}, needs: scores}
+END
+    graph g.yaml
+    ended_with 1
+    why whole
+    says "whole: failed 1 of 1, it reads head.txt, which is not there, and no job leaves it"
+    echo head >head.txt
+    graph g.yaml
+    ended_with 0
+    echo 4 >>items
+    run limited "$MUSTER" graph -g cpu:2 g.yaml
+    ended_with 0
+    says "scores runs again: $PWD/items, which it reads, changed" "whole runs again"
+    [ "$(tr '\n' ' ' <whole.txt)" = "head r1 r2 r3 r4 " ]
+}
