@@ -4,7 +4,7 @@
  */
 #include <ctype.h>
 
-#include "base/json.h"
+#include "base/json_rough.h"
 #include "base/name_index.h"
 #include "base/xalloc.h"
 #include "data/container.h"
@@ -230,6 +230,9 @@ int head_check_last(struct source *source, struct source_file *file, uint64_t fr
     if (text.len == 0 || json_is_value(text))
         return 0;
     uint64_t at = from + (uint64_t)(text.at - record.at);
+    if (json_is_whole_but_flawed(text))
+        return wrap(err, json_refuse(text, ERR_DATA, err), "%s: the last record, at byte %lu",
+                    file->input.name, at);
     cleanup_buf struct buf cure = BUF_INIT;
     if (!file->input.is_stream && file->input.packed_read == 0)
         buf_addf(&cure, ": truncate -s %lu %s", at, file->input.name);

@@ -639,7 +639,7 @@ metadata() {
     echo '{"q":[{"id":"a"},{"id":2},{"id":null}]}' >c.json
     refuses 65 "c.json: q.2.id is no text and no number" -- c.json --id 'q.*.id'
     echo '{"q":[{"id":NaN}]}' >nan.json
-    refuses 65 "nan.json is not one JSON object" -- nan.json --id 'q.*.id'
+    refuses 65 "nan.json: not a JSON value: it has NaN or infinity" -- nan.json --id 'q.*.id'
     echo '{"q":[{"id":"\u0061"},{"id":"1"}]}' >d.json
     refuses 65 "the id 'a' is at a.json: q.0.id, and again at d.json: q.0.id" -- a.json d.json --id 'q.*.id'
 }
