@@ -87,12 +87,12 @@ static int result_write(const char *path, bool overwrite, const struct kge_data 
                         struct tracin_influence *all, struct err *err)
 {
     const char *extension = path_extension(path);
-    if (strcmp(extension, ".npy") == 0)
+    if (strcasecmp(extension, ".npy") == 0)
         return array_write(path, overwrite, all, data->train.n, err);
     qsort(all, data->train.n, sizeof(*all), by_value);
     return list_write(path, overwrite,
-                      strcmp(extension, ".jsonl") == 0 || strcmp(extension, ".ndjson") == 0, data,
-                      all, err);
+                      strcasecmp(extension, ".jsonl") == 0 || strcasecmp(extension, ".ndjson") == 0,
+                      data, all, err);
 }
 
 static int devices_compute(struct tracin_spread *spread, const struct kge_data *data,

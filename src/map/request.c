@@ -229,11 +229,9 @@ static int folder_check(const char *folder, bool overwrite, struct err *err)
 static int place_check(const char *path, bool overwrite, struct err *err)
 {
     struct stat st;
-    if (packing_of_path(path) != PACK_NONE)
-        return fail(err, ERR_USAGE,
-                    "%s: the output is not packed; name it without %s and pack it afterwards, or "
-                    "from -o -",
-                    path, path_extension(path));
+    int rc = out_packing_refuse(path, err);
+    if (rc)
+        return rc;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output %s is a folder", path);
     if (stat(path, &st) == 0 && (S_ISSOCK(st.st_mode) || S_ISBLK(st.st_mode)))

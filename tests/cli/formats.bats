@@ -24,6 +24,94 @@ each_reader() {
     refused "$1" 65 split -n 2 "$2" -o 'part-{n}'
 }
 
+# ---- line ends ----
+
+@test "a table whose lines end in a carriage return alone is refused with the cure" {
+    printf 'id,x\r1,a\r2,b\r' >mac.csv
+    printf 'id\tx\r1\ta\r2\tb\r' >mac.tsv
+    printf '"id","x"\r"1","a"\r' >quoted.csv
+    printf 'id,x\n1,a\rb\n' >one.csv
+    each_reader "mac.csv: header: a carriage return outside quotes" mac.csv
+    each_reader "tr '\\r' '\\n' makes them newlines" mac.tsv
+    each_reader "quoted.csv: header: a carriage return outside quotes" quoted.csv
+    each_reader "one.csv line 2: a carriage return outside quotes" one.csv
+    tr '\r' '\n' <mac.csv >cured.csv
+    run limited "$MUSTER" map -q -g cpu:1 cured.csv -o out.jsonl -- cat
+    ended_with 0
+    [ "$(wc -l <out.jsonl)" -eq 2 ]
+}
+
+@test "a large table of carriage returns is not said to have an open quote" {
+    "$PYTHON" -c 'open("mac.csv", "w", newline="").write("id,x\r" + "1,a\r" * 4300000)'
+    refused "do its lines end in CR alone?" 65 merge mac.csv -o out.csv
+}
+
+@test "a carriage return in quotes, or at the end of a line, is what it was" {
+    printf 'id,x\r\n1,"a\rb"\r\n' >in.csv
+    run limited "$MUSTER" map -q -g cpu:1 in.csv -o out.jsonl -- cat
+    ended_with 0
+    [ "$(cat out.jsonl)" = '{"id":"1","x":"a\rb"}' ]
+}
+
+# ---- names ----
+
+@test "parts are not given the name of another format, nor of a packed file" {
+    printf 'id,x\n1,a\n2,b\n' >in.csv
+    refused "the parts are csv, as the input is" 2 split -n 2 -o 'p-{n}.tsv' in.csv
+    refused "'{n}.jsonl' names them as another format; muster merge INPUT -o FILE converts first" 2 \
+        split -n 2 -o 'p-{n}.jsonl' in.csv
+    refused "the parts are csv" 2 split -n 2 -o '{n}.tsv' in.csv
+    refused "the parts are csv" 2 split -n 2 -o 'p-{n}.parquet' in.csv
+    refused "parts are not packed; name them without .gz" 2 split -n 2 -o 'p-{n}.csv.gz' in.csv
+    refused "parts are not packed; name them without .xz" 2 split -n 2 --format lines -o 'p-{n}.csv.xz' in.csv
+    local name
+    for name in 'p-{n}.CSV' 'q-{n}.txt' 'r-{n}'; do
+        run limited "$MUSTER" split -q -n 2 -o "$name" in.csv
+        ended_with 0
+    done
+    same p-01.CSV <(printf 'id,x\n2,b\n')
+    echo '{"a":1}' >in.jsonl
+    run limited "$MUSTER" split -q -n 1 --format lines -o 'p-{n}.json' in.jsonl
+    ended_with 0
+}
+
+@test "an output is not given the name of a packed file, whatever packs it" {
+    printf 'id,x\n1,a\n' >in.csv
+    local end
+    for end in gz zst bz2 xz lz4 lzma Z zip 7z XZ; do
+        refused "the output is not packed; name it without .$end" 2 merge in.csv -o out.csv.$end
+        refused "the output is not packed; name it without .$end" 2 map -q -g cpu:1 in.csv -o out.jsonl.$end -- cat
+    done
+}
+
+@test "the name of a text file tells lines, in capitals too" {
+    printf 'a\nb\n' >N.TXT
+    gzip -c N.TXT >M.TXT.GZ
+    run limited "$MUSTER" merge -q N.TXT M.TXT.GZ -o -
+    ended_with 0
+    [ "$output" = $'a\nb\na\nb' ]
+}
+
+# ---- compressed data ----
+
+@test "compressed data without a name that says so are named, also where a format is given" {
+    printf '{"a":1}\n' | gzip >in.jsonl.gz
+    printf 'a,b\n1,2\n' | gzip -c >table
+    local format
+    for format in auto jsonl json csv tsv; do
+        refused "stdin is compressed by gzip, which holds no text records; unpack it on its way, by zcat FILE | muster" 65 \
+            map -q -g cpu:1 --format $format - -o out.jsonl -- cat <in.jsonl.gz
+        refused "stdin is compressed by gzip" 65 split -n 2 --format $format -o 'p-{n}' - <in.jsonl.gz
+    done
+    refused "table is compressed by gzip, which holds no text records; give it a name that ends in .gz" 65 \
+        merge --format csv table -o out.csv
+    printf '\xfd7zXZ\0\0\4rest' >in.csv.xz
+    printf '\4\x22\x4d\x18rest' >in.csv.lz4
+    each_reader "in.csv.xz is compressed by xz" in.csv.xz
+    refused "in.csv.xz is compressed by xz" 65 merge --format csv in.csv.xz -o out.csv
+    each_reader "in.csv.lz4 is compressed by lz4" in.csv.lz4
+}
+
 # ---- what is wrong with JSON ----
 
 @test "JSON that is none is refused with the reason" {
@@ -55,4 +143,14 @@ each_reader() {
         map -q -g cpu:1 last.jsonl -o out.jsonl -- cat
     run limited "$MUSTER" merge -q well.jsonl -o out.jsonl
     ended_with 0
+}
+
+@test "a NUL in a row is not said to be in the header" {
+    printf '{"a":"\\u0000z"}\n' >in.jsonl
+    run limited "$MUSTER" merge -q in.jsonl -o nul.csv
+    ended_with 0
+    refused "nul.csv line 2: a NUL byte, which text has not" 65 merge nul.csv -o out.csv
+    refused "nul.csv, in the 64 bytes from byte 2 on: a NUL byte" 65 map -q -g cpu:1 nul.csv -o out.jsonl -- cat
+    printf 'a\0,b\n1,2\n' >head.csv
+    each_reader "head.csv has a NUL byte in its header; is it text?" head.csv
 }

@@ -43,10 +43,9 @@ static bool is_uniform(const struct file_merge *merge)
 static int out_format_settle(struct file_merge *merge, const char *output, struct err *err)
 {
     enum out_format own = out_of_record(merge->format), format = merge->opts->out_format;
-    if (packing_of_path(output) != PACK_NONE)
-        return fail(err, ERR_USAGE, "%s: the output is not packed; pack it afterwards, from -o -",
-                    output);
-    int rc = format == OUT_AUTO ? out_format_check_path(output, err) : 0;
+    int rc = out_packing_refuse(output, err);
+    if (rc == 0 && format == OUT_AUTO)
+        rc = out_format_check_path(output, err);
     if (rc)
         return rc;
     if (format == OUT_AUTO)
