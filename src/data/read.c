@@ -400,6 +400,11 @@ void source_header(const struct source *source, struct buf *out)
         buf_add_char(out, '\n');
 }
 
+const struct csv_row *source_columns(const struct source *source)
+{
+    return &source->header;
+}
+
 void source_position(struct source *source, uint64_t item, struct buf *out)
 {
     struct cursor *c;

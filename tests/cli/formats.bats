@@ -154,3 +154,59 @@ each_reader() {
     printf 'a\0,b\n1,2\n' >head.csv
     each_reader "head.csv has a NUL byte in its header; is it text?" head.csv
 }
+
+# ---- what a table cannot hold ----
+
+@test "half of a character in JSON is kept in JSON, and refused where it would be lost" {
+    printf '{"a":"x\\ud800"}\n' >cell.jsonl
+    printf '{"\\udc00":1}\n' >name.jsonl
+    refused "it has half of a character, a surrogate on its own" 65 merge cell.jsonl -o out.csv
+    refused "(-o with .jsonl keeps it)" 65 merge name.jsonl -o out.tsv
+    run limited "$MUSTER" merge -q cell.jsonl name.jsonl -o out.json
+    ended_with 0
+    holds out.json 'x\ud800'
+    printf '{"a":"\\ud83d\\ude00 \\u00e9"}\n' >whole.jsonl
+    run limited "$MUSTER" merge -q whole.jsonl -o out.csv
+    ended_with 0
+    [ "$(cat out.csv)" = $'a\n😀 é' ]
+    run limited "$MUSTER" map -q -g cpu:1 cell.jsonl -o mapped.csv -- cat
+    ended_with 65
+    says "item 0: it has half of a character"
+}
+
+@test "a table without rows keeps its header in another format" {
+    printf 'a,"b c"\n' >head.csv
+    printf 'a,"b c"\n' >more.csv
+    run limited "$MUSTER" merge -q head.csv more.csv -o - --format-out tsv
+    ended_with 0
+    [ "$output" = $'a\tb c' ]
+    run limited "$MUSTER" merge -q head.csv -o out.jsonl
+    ended_with 0
+    [ ! -s out.jsonl ]
+    printf 'z\n' >other.csv
+    run limited "$MUSTER" merge -q --union head.csv other.csv -o - --format-out tsv
+    ended_with 0
+    [ "$output" = $'a\tb c\tz' ]
+    run limited "$MUSTER" map -q -g cpu:1 --join head.csv -o joined.tsv -- cat
+    ended_with 0
+    [ "$(cat joined.tsv)" = $'a\tb c' ]
+}
+
+# ---- figures ----
+
+@test "white space is part of a label" {
+    printf '{"t":"a","p":"a "}\n{"t":"a","p":"a"}\n{"t":" b","p":" b"}\n' >in.jsonl
+    run limited "$MUSTER" merge -q in.jsonl -o out.jsonl --score t=p --score-out figures.json
+    ended_with 0
+    says "accuracy 0.6667" "'a ' (1)"
+    holds figures.json '" b"'
+}
+
+@test "a merge of metadata counts what it lists, and says where a file contradicts itself" {
+    echo '{"num_gpus":4,"gpu_metadata":[{"a":1},{"a":2}]}' >merged.json
+    echo '{"a":3}' >one.json
+    run limited "$MUSTER" merge merged.json one.json -o out.json
+    ended_with 0
+    says "merged.json says num_gpus 4 and lists 2 in gpu_metadata; it counts as the 2 that it lists"
+    holds out.json '"num_gpus": 3'
+}

@@ -686,7 +686,7 @@ metadata() {
     printf 'y,p,g\n1,"\033[31mred\n",\302\2331mgroup\n1,1,\302\265\177\n' >a.csv
     merge a.csv -o out.csv --score y=p --by g
     ended_with 0
-    says "count as wrong, 1 in all: ' [31mred' (1)" " 1mgroup " "$(printf '\302\265') "
+    says "count as wrong, 1 in all: ' [31mred ' (1)" " 1mgroup " "$(printf '\302\265') "
     says_not "$(printf '\033')" "$(printf '\177')" "$(printf '\302\233')"
     printf '{"id":1}\n' >a.jsonl
     merge a.csv --id "$(printf '\033[31mid')" -o out2.csv
