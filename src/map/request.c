@@ -240,9 +240,13 @@ static int place_check(const char *path, bool overwrite, struct err *err)
                     S_ISSOCK(st.st_mode) ? "socket" : "block device");
     if (output_is_direct(path)) /* /dev/null, a pipe: nothing is replaced */
         return 0;
+    cleanup_free char *place = NULL;
+    rc = output_follow(path, &place, err);
+    if (rc)
+        return rc;
     if (!overwrite && path_exists(path))
         return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", path);
-    cleanup_free char *folder = path_dirname(path);
+    cleanup_free char *folder = path_dirname(place);
     if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output's folder %s is a file", folder);
     if (access(folder, W_OK) != 0)

@@ -79,7 +79,7 @@ static int output_refuse(const struct file_merge *merge, const char *output, str
             return fail(err, ERR_USAGE, "%s is the output and one of the files too; leave it out",
                         input->name);
     }
-    return merge->opts->force ? 0 : fail(err, ERR_USAGE, "%s exists; --force replaces it", output);
+    return output_check_free(output, merge->opts->force, err);
 }
 
 static int file_pass(struct file_merge *merge, struct file_merge_input *file, struct err *err)
