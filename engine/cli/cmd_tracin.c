@@ -35,9 +35,9 @@ static const struct choice triples_orders[] = {
 static enum influence_form form_of(const struct tracin_request *ask, const char *path)
 {
     const char *extension = path_extension(path);
-    if (strcmp(extension, ".csv") == 0)
+    if (strcasecmp(extension, ".csv") == 0)
         return INFLUENCES_CSV;
-    if (strcmp(extension, ".jsonl") == 0 || strcmp(extension, ".ndjson") == 0)
+    if (strcasecmp(extension, ".jsonl") == 0 || strcasecmp(extension, ".ndjson") == 0)
         return INFLUENCES_JSONL;
     if (ask->mode == MODE_SINGLE)
         return INFLUENCES_SINGLE;

@@ -87,7 +87,7 @@ static int outputs_check(const struct tracin_request *ask, struct err *err)
         {has_triple && (ask->files.test || ask->test_indices.len > 0 || is_self),
          "--test-triple is the test triple: leave --test, --test-indices and --mode self out"},
         {is_self && ask->is_dry, "--dry-run is not for --mode self"},
-        {is_self && ask->output && strcmp(path_extension(ask->output), ".csv") == 0,
+        {is_self && ask->output && strcasecmp(path_extension(ask->output), ".csv") == 0,
          "--mode self has no CSV form: name a .json, .jsonl or .npy"},
         {is_self && (ask->csv_output || ask->top_k || ask->filter.n_hops),
          "--mode self scores every training triple: leave --csv-output, --top-k and --n-hops out"},
@@ -117,5 +117,5 @@ int tracin_request_check(const struct tracin_request *ask, const struct app *app
 bool tracin_is_matrix(const struct tracin_request *ask)
 {
     return ask->output && ask->mode != MODE_SELF && !ask->per_triple &&
-           strcmp(path_extension(ask->output), ".npy") == 0;
+           strcasecmp(path_extension(ask->output), ".npy") == 0;
 }

@@ -87,12 +87,12 @@ static int result_write(const char *path, bool overwrite, const struct kge_data 
                         struct tracin_influence *all, struct err *err)
 {
     const char *extension = path_extension(path);
-    if (strcmp(extension, ".npy") == 0)
+    if (strcasecmp(extension, ".npy") == 0)
         return array_write(path, overwrite, all, data->train.n, err);
     qsort(all, data->train.n, sizeof(*all), by_value);
     return list_write(path, overwrite,
-                      strcmp(extension, ".jsonl") == 0 || strcmp(extension, ".ndjson") == 0, data,
-                      all, err);
+                      strcasecmp(extension, ".jsonl") == 0 || strcasecmp(extension, ".ndjson") == 0,
+                      data, all, err);
 }
 
 static int devices_compute(struct tracin_spread *spread, const struct kge_data *data,
@@ -108,9 +108,7 @@ int tracin_self_run(const struct tracin_request *ask, const struct kge_data *dat
 {
     bool overwrite = ask->overwrite || tracin_spread_may_replace(spread);
     cleanup_free struct tracin_influence *all = xmalloc(data->train.n * sizeof(*all));
-    int rc = 0;
-    if (!overwrite && path_exists(ask->output) && !output_is_direct(ask->output))
-        rc = fail(err, ERR_USAGE, "%s exists; --force replaces it", ask->output);
+    int rc = output_check_free(ask->output, overwrite, err);
     if (rc == 0)
         rc = spread ? devices_compute(spread, data, models, all, err)
                     : tracin_self(models->checkpoints, models->n, &models->opts, data->train.at,

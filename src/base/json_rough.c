@@ -125,6 +125,8 @@ static bool has_control(struct str text)
     return false;
 }
 
+static const char too_deep[] = "is nested deeper than 512 levels";
+
 static const char *piece_flaw(struct str piece)
 {
     if (is_one_of(piece.at[0], ",:[]{}") || json_is_value(piece))
@@ -150,7 +152,7 @@ const char *json_flaw(struct str text, struct str *where)
         depth += c == '[' || c == '{';
         depth -= depth > 0 && (c == ']' || c == '}');
         if (depth > JSON_DEPTH_MAX)
-            flaw = "is nested deeper than 512 levels";
+            flaw = too_deep;
         *where = piece;
         if (flaw)
             return flaw;
@@ -158,4 +160,21 @@ const char *json_flaw(struct str text, struct str *where)
     }
     where->len = 0;
     return NULL;
+}
+
+int json_refuse(struct str text, int code, struct err *err)
+{
+    struct str where;
+    const char *flaw = json_flaw(text, &where);
+    if (flaw == too_deep) /* it may well be a value */
+        return fail(err, code, "it %s", flaw);
+    return flaw ? fail(err, code, "not a JSON value: it %s", flaw)
+                : fail(err, code, "not a JSON value");
+}
+
+bool json_is_whole_but_flawed(struct str text)
+{
+    struct str where;
+    text = str_trim(text);
+    return text.len > 0 && is_one_of(text.at[text.len - 1], "]}") && json_flaw(text, &where);
 }

@@ -20,3 +20,8 @@ bool json_rough_next(struct json_members *walk, struct str *key, struct str *val
  * empty. NULL: no single piece is at fault; only pieces are checked, not how they stand together.
  */
 const char *json_flaw(struct str text, struct str *where);
+
+/* ERR with `code`: a text that is not a JSON value, as far as JSON is read here, and why. */
+int json_refuse(struct str text, int code, struct err *err);
+/* Is there a single piece that is at fault, although the text is whole? What was cut off ends with no bracket. */
+bool json_is_whole_but_flawed(struct str text);

@@ -67,8 +67,7 @@ int named_files_free(const struct named_file *files, size_t n, bool overwrite, s
 {
     int rc = named_files_check(files, n, err);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        if (files[i].is_written && files[i].path && !overwrite &&
-            !output_is_direct(files[i].path) && path_exists(files[i].path))
-            rc = fail(err, ERR_USAGE, "%s exists; --force replaces it", files[i].path);
+        if (files[i].is_written && files[i].path)
+            rc = output_check_free(files[i].path, overwrite, err);
     return rc;
 }

@@ -3,10 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -18,7 +21,8 @@ enum {
     DIRECT_BYTES = 32 * 1024, /* fewer are copied into the buffer */
     BLOCK_BYTES = 4096, /* a write that ends within a page makes the kernel fill the rest of it */
     WRITEBACK_BYTES = 32 << 20,
-    BESIDE_TRIES = 1000
+    BESIDE_TRIES = 1000,
+    LINKS_MAX = 40 /* as many as the kernel follows */
 };
 
 /* Makes the file under a name that must be new: 0, or -1 with errno. */
@@ -81,16 +85,67 @@ bool output_is_direct(const char *path)
            (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 }
 
+/* The links of /proc lead to files that are open, whatever has become of their names. */
+static bool is_in_proc(const char *path)
+{
+    cleanup_free char *folder = path_dirname(path);
+    struct statfs fs;
+    return statfs(folder, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
+}
+
+int output_follow(const char *path, char **out, struct err *err)
+{
+    cleanup_free char *at = xstrdup(path);
+    char target[PATH_MAX + 1];
+    ssize_t len;
+    *out = NULL;
+    for (unsigned n = 0; (len = readlink(at, target, sizeof(target) - 1)) >= 0; n++) {
+        target[len] = '\0';
+        if (is_in_proc(at))
+            return fail(err, ERR_USAGE,
+                        "%s leads to %s, which is open already and is not replaced; write to "
+                        "standard output with -o -",
+                        path, target);
+        if (n == LINKS_MAX) {
+            errno = ELOOP;
+            return fail_errno_as(err, ERR_USAGE, "the output %s", path);
+        }
+        cleanup_free char *folder = path_dirname(at);
+        free(at);
+        at = target[0] == '/' ? xstrdup(target) : path_join(folder, target);
+    }
+    *out = steal_ptr(&at);
+    return 0;
+}
+
+int output_check_free(const char *path, bool overwrite, struct err *err)
+{
+    cleanup_free char *place = NULL;
+    if (output_is_direct(path))
+        return 0;
+    int rc = output_follow(path, &place, err);
+    if (rc == 0 && !overwrite && path_exists(path))
+        rc = fail(err, ERR_USAGE, "%s exists; --force replaces it", path);
+    return rc;
+}
+
 static int exists(const struct outfile *file, struct err *err)
 {
-    return fail(err, ERR_USAGE, "%s exists; --force replaces it", file->path);
+    return fail(err, ERR_USAGE, "%s exists; --force replaces it", file->name);
+}
+
+/* stdout, /dev/null, a pipe */
+static int direct_open(struct outfile *file, const char *path, struct err *err)
+{
+    file->is_direct = true;
+    file->fd = open(path, O_WRONLY | O_CLOEXEC);
+    return file->fd < 0 ? fail_errno_as(err, ERR_USAGE, "open %s", path) : 0;
 }
 
 int outfile_open(struct outfile *file, const char *path, bool overwrite, struct err *err)
 {
     *file = (struct outfile){.fd = -1, .overwrite = overwrite};
-    file->path = xstrdup(path);
-    file->name = file->path;
+    file->name = file->own_name = xstrdup(path);
     if (strcmp(path, "-") == 0) {
         file->name = "stdout";
         file->is_direct = true;
@@ -98,18 +153,15 @@ int outfile_open(struct outfile *file, const char *path, bool overwrite, struct 
         return file->fd < 0 ? fail_errno(err, "stdout") : 0;
     }
     struct stat st;
-    if (stat(path, &st) != 0)
-        return beside_open(file, err);
-    if (S_ISDIR(st.st_mode))
+    bool is_there = stat(path, &st) == 0;
+    if (is_there && S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "%s is a folder", path);
-    if (!S_ISREG(st.st_mode)) { /* /dev/null, a pipe */
-        file->is_direct = true;
-        file->fd = open(path, O_WRONLY | O_CLOEXEC);
-        return file->fd < 0 ? fail_errno_as(err, ERR_USAGE, "open %s", path) : 0;
-    }
-    if (!overwrite)
-        return exists(file, err);
-    return beside_open(file, err);
+    if (is_there && !S_ISREG(st.st_mode))
+        return direct_open(file, path, err);
+    int rc = output_check_free(path, overwrite, err);
+    if (rc == 0)
+        rc = output_follow(path, &file->path, err);
+    return rc ? rc : beside_open(file, err);
 }
 
 int outfile_open_nameless(struct outfile *file, struct err *err)
@@ -349,6 +401,7 @@ void outfile_close(struct outfile *file)
         unlink(file->beside);
     free(steal_ptr(&file->beside));
     free(steal_ptr(&file->path));
+    free(steal_ptr(&file->own_name));
     buf_release(&file->pending);
 }
 

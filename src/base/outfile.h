@@ -4,7 +4,8 @@
  * where the file system can do that (O_TMPFILE), so even kill -9 leaves nothing behind; elsewhere,
  * and for the moment of replacing a file, it is <name>.new, or <name>.<pid>-<n>.new if that name is
  * taken, or .muster-<pid>-<n>.new where those would be too long: no file is touched that was not
- * made here. stdout, devices and pipes are written to directly.
+ * made here. stdout, devices and pipes are written to directly. A symbolic link stays: the file that it leads to is
+ * made, or replaced.
  */
 #pragma once
 
@@ -12,8 +13,9 @@
 #include "base/err.h"
 
 struct outfile {
-    char *path, *beside; /* beside: NULL while nameless */
-    const char *name;    /* for messages */
+    char *path, *beside; /* path: its place, behind all links; beside: NULL while nameless */
+    const char *name;    /* for messages: as it was given, which own_name holds */
+    char *own_name;
     int fd;
     bool is_direct, overwrite, is_synced;
     struct buf pending;
@@ -30,7 +32,15 @@ struct outfile {
 bool output_is_direct(const char *path);
 /* out_path without slashes at its end: the prefix of the names beside it. A new string. */
 char *output_base_new(const char *out_path);
-/* ERR_USAGE if something is there and may not be overwritten. */
+/*
+ * The place of the file that `path` leads to through symbolic links, whether it exists or not; a new string. ERR_USAGE
+ * for a file that is known by a descriptor, as /dev/stdout is where it is redirected: to replace it would not reach
+ * whoever holds it open.
+ */
+MUST_CHECK int output_follow(const char *path, char **out, struct err *err);
+/* ERR_USAGE if no file may be put at `path`: it exists and is not to be replaced, or output_follow() refuses it. */
+MUST_CHECK int output_check_free(const char *path, bool overwrite, struct err *err);
+/* ERR_USAGE as from output_check_free(). */
 MUST_CHECK int outfile_open(struct outfile *file, const char *path, bool overwrite,
                             struct err *err);
 /* Opens an output that never gets a name, to find out how large it would be. */

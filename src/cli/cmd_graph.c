@@ -204,6 +204,8 @@ static int outputs_check(const struct graph_options *options, const char *file, 
     if (options->plot && !options->dry_run)
         return fail(err, ERR_USAGE, "--plot draws the schedule of --dry-run; a run draws nothing");
     int rc = named_files_check(files, countof(files), err);
+    if (rc == 0 && options->plot)
+        rc = output_check_free(options->plot, true, err);
     bool is_there = options->plot && !output_is_direct(options->plot) && path_exists(options->plot);
     return rc == 0 && is_there && !options->request.overwrites
                ? fail(err, ERR_USAGE, "%s exists; --overwrite replaces it", options->plot)

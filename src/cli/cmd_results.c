@@ -166,8 +166,9 @@ static int verb_check(const char *dir, struct err *err)
 
 static int output_check(const char *path, struct err *err)
 {
-    if (packing_of_path(path) != PACK_NONE)
-        return fail(err, ERR_USAGE, "-o %s: the results are not packed; pack them from -o -", path);
+    int rc = out_packing_refuse(path, err);
+    if (rc)
+        return rc;
     if (!str_ends_with(str_of(path), STR("/")) && !folder_exists(path))
         return 0;
     return fail(err, ERR_USAGE, "-o %s names a folder; the results go into one file", path);

@@ -116,6 +116,8 @@ static int records_open(struct split_job *job, const struct split_request *ask, 
     int rc = split_names_init(&job->names, ask->output, &opts, ask->digits, err);
     if (rc == 0)
         rc = split_open(&job->split, &opts, err);
+    if (rc == 0)
+        rc = split_names_check(&job->names, ask->format, split_format(job->split), err);
     if (rc)
         return rc;
     job->kind = record_format_name(split_format(job->split));

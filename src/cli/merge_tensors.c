@@ -95,7 +95,7 @@ int tensors_look(char **paths, size_t n_files, enum tensor_kind *kind, struct er
 int tensors_output_check(enum tensor_kind kind, const char *path, struct err *err)
 {
     enum tensor_kind named = tensor_kind_of_name(path);
-    bool are_records = out_format_of_path(path) != OUT_LINES || packing_of_path(path) != PACK_NONE;
+    bool are_records = out_format_of_path(path) != OUT_LINES || out_packing_refuse(path, NULL) != 0;
     if (kind == TENSOR_NONE)
         return named == TENSOR_NONE
                    ? 0

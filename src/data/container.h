@@ -12,5 +12,6 @@ enum {
     CONTAINER_HEAD_BYTES = 64 /* enough of a file to recognise a container */
 };
 
-/* ERR_DATA, with the cure, if a file that begins with `head` is one. */
-MUST_CHECK int container_refuse(const char *name, struct str head, struct err *err);
+/* ERR_DATA, with the cure, if a file that begins with `head` is one. A stream has no name that could tell how it is
+ * packed. */
+MUST_CHECK int container_refuse(const char *name, struct str head, bool is_stream, struct err *err);

@@ -4,7 +4,7 @@
  * CSV rows become objects. Wrong quotes in a CSV row end the run, because where the rows after it
  * begin would be a guess.
  */
-#include "base/json.h"
+#include "base/json_rough.h"
 #include "data/source_impl.h"
 
 /* Cut the first line off if it is blank: any CRs, for JSONL spaces and tabs too, and the LF. */
@@ -45,7 +45,7 @@ static int element_convert(const struct source *source, struct str record, struc
                            struct err *err)
 {
     if (!json_is_value(record))
-        return fail(err, ERR_RECORD, "not a JSON value");
+        return json_refuse(record, ERR_RECORD, err);
     bool has_lines = memchr(record.at, '\n', record.len) || memchr(record.at, '\r', record.len);
     if (has_lines && source->opts.is_raw)
         return fail(err, ERR_RECORD,
@@ -93,7 +93,7 @@ int record_convert(struct source *source, struct str record, struct buf *out, st
                     "a record of several lines cannot be passed on as it stands; drop "
                     "--raw, and it becomes a JSON object");
     if (line_is_malformed(source, record))
-        return fail(err, ERR_RECORD, "not a JSON value");
+        return json_refuse(record, ERR_RECORD, err);
     buf_add_str(out, record);
     return 0;
 }

@@ -48,12 +48,20 @@ static int quoted_add(struct csv_row *row, const char **at, const char *end, str
     }
 }
 
+static int cr_refuse(struct err *err)
+{
+    return fail(err, ERR_DATA,
+                "a carriage return outside quotes; for some readers a row ends there (where all "
+                "lines end in it, as on a classic Mac, tr '\\r' '\\n' makes them newlines)");
+}
+
 int csv_parse(struct csv_row *row, struct str record, char separator, struct err *err)
 {
     buf_reset(&row->text);
     buf_reserve(&row->text, record.len);
     row->n_fields = 0;
     bool has_lines = record.len > 0 && memchr(record.at, '\n', record.len);
+    bool has_cr = record.len > 0 && memchr(record.at, '\r', record.len);
     const char *at = record.at, *end = record.at + record.len;
     for (;;) {
         if (at < end && *at == '"') {
@@ -61,6 +69,8 @@ int csv_parse(struct csv_row *row, struct str record, char separator, struct err
             int rc = quoted_add(row, &at, end, err);
             if (rc)
                 return rc;
+            if (at < end && *at == '\r')
+                return cr_refuse(err);
             if (at < end && *at != separator)
                 return fail(err, ERR_DATA,
                             "text follows a closing quote; a quote within a field is "
@@ -72,6 +82,8 @@ int csv_parse(struct csv_row *row, struct str record, char separator, struct err
                 return fail(err, ERR_DATA,
                             "a quote within an unquoted field; put the field in quotes "
                             "and write the quote twice");
+            if (has_cr && len > 0 && memchr(at, '\r', len))
+                return cr_refuse(err);
             buf_add(&row->text, at, len);
             at += len;
         }

@@ -16,7 +16,21 @@ static const struct {
 static const struct {
     const char *extension;
     enum packing packing;
-} packings[] = {{".gz", PACK_GZIP}, {".zst", PACK_ZSTD}};
+} packings[] = {
+    {".gz", PACK_GZIP},
+    {".zst", PACK_ZSTD},
+    /* These are not read, so they are PACK_NONE; but an output of such a name would be taken for one. */
+    {".bz2", PACK_NONE},
+    {".xz", PACK_NONE},
+    {".lz4", PACK_NONE},
+    {".lzma", PACK_NONE},
+    {".lz", PACK_NONE},
+    {".lzo", PACK_NONE},
+    {".br", PACK_NONE},
+    {".z", PACK_NONE},
+    {".zip", PACK_NONE},
+    {".7z", PACK_NONE},
+};
 
 /* Of files that are no text. */
 static const char *const foreign_extensions[] = {
@@ -57,16 +71,28 @@ static bool has_extension(struct str name, const char *extension)
     return name.len > end.len && strncasecmp(name.at + name.len - end.len, extension, end.len) == 0;
 }
 
-enum record_format record_format_of_path(const char *path)
+/* The name without the extension of a packing that is read. */
+static struct str name_unpacked(const char *path)
 {
     struct str name = str_of(path_basename(path));
-    for (size_t i = 0; i < countof(packings); i++)
-        if (has_extension(name, packings[i].extension))
-            name.len -= strlen(packings[i].extension);
+    if (packing_of_path(path) != PACK_NONE)
+        name.len -= strlen(path_extension(path));
+    return name;
+}
+
+enum record_format record_format_of_path(const char *path)
+{
+    struct str name = name_unpacked(path);
     for (size_t i = 0; i < countof(extensions); i++)
         if (has_extension(name, extensions[i].extension))
             return extensions[i].format;
     return FORMAT_LINES;
+}
+
+bool record_format_is_named(const char *path)
+{
+    return record_format_of_path(path) != FORMAT_LINES ||
+           has_extension(name_unpacked(path), ".txt");
 }
 
 enum out_format out_format_of_path(const char *path)
@@ -98,4 +124,16 @@ enum packing packing_of_path(const char *path)
         if (has_extension(name, packings[i].extension))
             return packings[i].packing;
     return PACK_NONE;
+}
+
+int out_packing_refuse(const char *path, struct err *err)
+{
+    struct str name = str_of(path_basename(path));
+    for (size_t i = 0; i < countof(packings); i++)
+        if (has_extension(name, packings[i].extension))
+            return fail(err, ERR_USAGE,
+                        "%s: the output is not packed; name it without %s and pack it afterwards, "
+                        "or from -o -",
+                        path, path_extension(path));
+    return 0;
 }

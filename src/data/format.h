@@ -24,6 +24,8 @@ enum record_format {
 extern const struct choice record_formats[];
 const char *record_format_name(enum record_format format);
 enum record_format record_format_of_path(const char *path);
+/* Does the name tell the format? That of a text file (.txt) tells lines. */
+bool record_format_is_named(const char *path);
 
 enum out_format {
     OUT_AUTO, /* by extension: .jsonl .ndjson .json .csv .tsv; else lines as workers wrote them */
@@ -44,4 +46,7 @@ enum packing {
     PACK_GZIP,
     PACK_ZSTD
 };
+/* How a file of this name is unpacked when it is read; PACK_NONE also for .xz and others, which are not. */
 enum packing packing_of_path(const char *path);
+/* ERR_USAGE if an output of this name would be taken for a packed file, of whatever packing. */
+MUST_CHECK int out_packing_refuse(const char *path, struct err *err);

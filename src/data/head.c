@@ -4,7 +4,7 @@
  */
 #include <ctype.h>
 
-#include "base/json.h"
+#include "base/json_rough.h"
 #include "base/name_index.h"
 #include "base/xalloc.h"
 #include "data/container.h"
@@ -28,8 +28,9 @@ static int first_bytes_take(const struct source *source, struct source_file *fil
     size_t len = (size_t)MIN(input->text_bytes, sizeof(head));
     struct str text = {head, len};
     int rc = input_read(input, 0, head, len, err);
-    if (rc == 0 && source->opts.format == FORMAT_AUTO)
-        rc = container_refuse(input->name, text, err);
+    /* Lines that were asked for are cut from whatever there is. */
+    if (rc == 0 && source->opts.format != FORMAT_LINES)
+        rc = container_refuse(input->name, text, input->is_stream, err);
     if (rc)
         return rc;
     if (str_starts_with(text, STR("\xff\xfe")) || str_starts_with(text, STR("\xfe\xff")))
@@ -103,8 +104,11 @@ static int header_read(struct source *source, struct source_file *file, struct b
         buf_extend(out, len);
         struct boundary_scan scan = boundary_scan_begin(FORMAT_CSV);
         struct boundary_tally tally = {.ends_max = 1};
-        (len == left ? boundary_scan_all : boundary_scan_blocks)(&scan, out->at, len, &tally);
-        if (scan.flaws)
+        /* A NUL behind the header is for whoever reads the rows: they say in which line it is. */
+        size_t well = strnlen(out->at, len);
+        bool is_all = well < len || len == left;
+        (is_all ? boundary_scan_all : boundary_scan_blocks)(&scan, out->at, well, &tally);
+        if (well < len && tally.n_ends == 0)
             return fail(err, ERR_DATA, "%s has a NUL byte in its header; is it text?", input->name);
         if (tally.n_ends > 0 || (len == left && input->is_whole)) {
             *has_end = tally.n_ends > 0;
@@ -117,9 +121,10 @@ static int header_read(struct source *source, struct source_file *file, struct b
         if (len == left && left < HEADER_BYTES_MAX)
             return 0;
         if (want >= HEADER_BYTES_MAX)
-            return fail(err, ERR_DATA,
-                        "%s: no end of the header within 16 MiB; is a quote not closed?",
-                        input->name);
+            return fail(err, ERR_DATA, "%s: no end of the header within 16 MiB; %s", input->name,
+                        memchr(out->at, '\r', len)
+                            ? "do its lines end in CR alone? tr '\\r' '\\n' makes them newlines"
+                            : "is a quote not closed?");
     }
 }
 
@@ -230,6 +235,9 @@ int head_check_last(struct source *source, struct source_file *file, uint64_t fr
     if (text.len == 0 || json_is_value(text))
         return 0;
     uint64_t at = from + (uint64_t)(text.at - record.at);
+    if (json_is_whole_but_flawed(text))
+        return wrap(err, json_refuse(text, ERR_DATA, err), "%s: the last record, at byte %lu",
+                    file->input.name, at);
     cleanup_buf struct buf cure = BUF_INIT;
     if (!file->input.is_stream && file->input.packed_read == 0)
         buf_addf(&cure, ": truncate -s %lu %s", at, file->input.name);

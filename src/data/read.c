@@ -4,7 +4,7 @@
  * stands costs no search. Any other item takes the cursor that was idle longest and walks from the
  * nearest known place before the item: one of the index, or one where a cursor stood before.
  */
-#include "base/json.h"
+#include "base/json_rough.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "data/source_impl.h"
@@ -358,8 +358,11 @@ int source_item_json(struct source *source, uint64_t item, struct buf *out, cons
     if (source->is_converted || source->format == FORMAT_JSON) {
         buf_add_str(out, text); /* it was checked when it was converted */
     } else if (source->format == FORMAT_JSONL) {
-        if (source->opts.is_raw && !json_is_value(text))
-            return item_fail(source, item, err, ERR_RECORD, "not a JSON value");
+        struct err why = {0};
+        if (source->opts.is_raw && !json_is_value(text)) {
+            rc = json_refuse(text, ERR_RECORD, &why);
+            return item_fail(source, item, err, rc, why.text);
+        }
         buf_add_str(out, str_trim(text));
     } else if (utf8_is_valid(text)) {
         buf_add_json(out, text);
@@ -395,6 +398,11 @@ void source_header(const struct source *source, struct buf *out)
     }
     if (header->n_fields > 0)
         buf_add_char(out, '\n');
+}
+
+const struct csv_row *source_columns(const struct source *source)
+{
+    return &source->header;
 }
 
 void source_position(struct source *source, uint64_t item, struct buf *out)

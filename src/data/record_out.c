@@ -20,8 +20,15 @@ void record_out_begin(struct record_out *out)
     out->separator = out->format == OUT_CSV ? ',' : out->format == OUT_TSV ? '\t' : '\0';
 }
 
-void record_out_end(struct record_out *out)
+void record_out_end(struct record_out *out, const struct csv_row *columns)
 {
+    for (size_t i = 0; out->separator && out->n_records == 0 && i < columns->n_fields; i++) {
+        if (i > 0)
+            buf_add_char(&out->file->pending, out->separator);
+        csv_add_field(&out->file->pending, csv_field(columns, i), out->separator);
+        if (i + 1 == columns->n_fields)
+            buf_add_char(&out->file->pending, '\n');
+    }
     if (out->format == OUT_JSON)
         buf_add_text(&out->file->pending, out->n_records > 0 ? "\n]\n" : "]\n");
 }
@@ -36,23 +43,38 @@ void record_out_release(struct record_out *out)
     buf_release(&out->joined);
 }
 
+/* A text of JSON may hold half of a character, a surrogate on its own, as an escape; no file of UTF-8 can. */
+static int text_check(struct str raw, const struct buf *decoded, struct err *err)
+{
+    bool is_escaped = raw.len > 0 && memchr(raw.at, '\\', raw.len);
+    if (!is_escaped || utf8_is_valid(buf_str(decoded)))
+        return 0;
+    return fail(
+        err, ERR_DATA,
+        "it has half of a character, a surrogate on its own as in \\ud800, which CSV cannot "
+        "hold (-o with .jsonl keeps it)");
+}
+
 /* Adds a value as a field of CSV: strings without quotes, null as an empty field, nested values as
  * JSON text. */
-static void cell_add(struct record_out *out, struct str value)
+static int cell_add(struct record_out *out, struct str value, struct err *err)
 {
+    int rc = 0;
     buf_reset(&out->text);
     enum json_kind kind = json_kind_of(value);
-    if (kind == JSON_STRING)
-        (void)json_to_text(value, &out->text);
+    if (kind == JSON_STRING && json_to_wide_text(value, &out->text))
+        rc = text_check(value, &out->text, err);
     else if (kind != JSON_NULL)
         buf_add_str(&out->text, value);
     csv_add_field(&out->file->pending, buf_str(&out->text), out->separator);
+    return rc;
 }
 
+/* `key`: a view from json_next(), with its quotes just outside. */
 static bool decode_key(struct record_out *out, struct str key)
 {
     buf_reset(&out->name);
-    return json_key_to_text(key, &out->name);
+    return json_to_wide_text((struct str){key.at - 1, key.len + 2}, &out->name);
 }
 
 /* Ends a row. One empty field is written as "", because readers skip a blank line. */
@@ -72,6 +94,9 @@ static int columns_set(struct record_out *out, struct str object, struct err *er
     while (json_next(&walk, &key, &value)) {
         if (!decode_key(out, key))
             return fail(err, ERR_DATA, "a name that is no JSON string");
+        int rc = text_check(key, &out->name, err);
+        if (rc)
+            return rc;
         if (name_index_add(columns, buf_str(&out->name)) != columns->len - 1)
             return fail(err, ERR_DATA, "it has '%s' twice", buf_text(&out->name));
         if (columns->len > 1)
@@ -139,13 +164,13 @@ static int row_add(struct record_out *out, struct str value, struct err *err)
     if (rc)
         return rc;
     size_t begin = out->file->pending.len;
-    for (size_t i = 0; i < out->columns.len; i++) {
+    for (size_t i = 0; rc == 0 && i < out->columns.len; i++) {
         if (i > 0)
             buf_add_char(&out->file->pending, out->separator);
-        cell_add(out, out->cells[i]);
+        rc = cell_add(out, out->cells[i], err);
     }
     line_end(out, begin);
-    return 0;
+    return rc;
 }
 
 static int text_refuse(struct err *err)

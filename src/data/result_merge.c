@@ -208,6 +208,13 @@ static int range_write(struct result_merge *merge, const struct result_range *ro
     return rc;
 }
 
+/* What an output without any record has as its header: a join has the input's columns. */
+static const struct csv_row *columns_known(const struct result_merge_opts *opts)
+{
+    static const struct csv_row none;
+    return opts->join ? source_columns(opts->source) : &none;
+}
+
 static int ranges_write(struct result_merge *merge, struct err *err)
 {
     struct result_range row = {0};
@@ -229,7 +236,7 @@ static int ranges_write(struct result_merge *merge, struct err *err)
         rc = fail(err, ERR_DATA, "item %lu was set aside, but there are only %lu items",
                   merge->aside, merge->opts->n_items);
     if (rc == 0)
-        record_out_end(&merge->out);
+        record_out_end(&merge->out, columns_known(merge->opts));
     return rc;
 }
 

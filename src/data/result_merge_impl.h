@@ -30,7 +30,8 @@ bool record_out_is_verbatim(const struct record_out *out);
 void record_out_begin(struct record_out *out);
 MUST_CHECK int record_out_add(struct record_out *out, uint64_t item, struct str line,
                               struct err *err);
-void record_out_end(struct record_out *out);
+/* `columns`: those that are known without any record; an output of CSV without a record has them as its header. */
+void record_out_end(struct record_out *out, const struct csv_row *columns);
 void record_out_release(struct record_out *out);
 
 /*

@@ -34,6 +34,7 @@ struct source_opts {
 };
 
 struct source;
+struct csv_row;
 
 /*
  * Opens the files and reads only their beginnings and ends. ERR_USAGE for a file that does not
@@ -89,6 +90,8 @@ MUST_CHECK int source_record(struct source *source, uint64_t item, struct buf *o
                              struct err *err);
 /* Adds the columns' names as a line, for CSV and TSV; adds nothing for other formats. */
 void source_header(const struct source *source, struct buf *out);
+/* The columns of CSV and TSV, borrowed; none for other formats, and before the header was read. */
+const struct csv_row *source_columns(const struct source *source);
 /* "train.jsonl line 812" / "a.json element 4": where an item is, for messages. */
 void source_position(struct source *source, uint64_t item, struct buf *out);
 /*

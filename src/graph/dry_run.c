@@ -136,7 +136,7 @@ static int plot_write(const struct dry_run *dry, const char *path, struct err *e
 {
     static const char title[] = "muster graph --dry-run";
     cleanup_buf struct buf page = BUF_INIT;
-    if (str_ends_with(str_of(path), STR(".svg")))
+    if (strcasecmp(path_extension(path), ".svg") == 0)
         timeline_picture(dry->timeline, title, &page);
     else
         timeline_page(dry->timeline, title, buf_text(&dry->out), &page);

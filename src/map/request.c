@@ -229,11 +229,9 @@ static int folder_check(const char *folder, bool overwrite, struct err *err)
 static int place_check(const char *path, bool overwrite, struct err *err)
 {
     struct stat st;
-    if (packing_of_path(path) != PACK_NONE)
-        return fail(err, ERR_USAGE,
-                    "%s: the output is not packed; name it without %s and pack it afterwards, or "
-                    "from -o -",
-                    path, path_extension(path));
+    int rc = out_packing_refuse(path, err);
+    if (rc)
+        return rc;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output %s is a folder", path);
     if (stat(path, &st) == 0 && (S_ISSOCK(st.st_mode) || S_ISBLK(st.st_mode)))
@@ -242,9 +240,13 @@ static int place_check(const char *path, bool overwrite, struct err *err)
                     S_ISSOCK(st.st_mode) ? "socket" : "block device");
     if (output_is_direct(path)) /* /dev/null, a pipe: nothing is replaced */
         return 0;
+    cleanup_free char *place = NULL;
+    rc = output_follow(path, &place, err);
+    if (rc)
+        return rc;
     if (!overwrite && path_exists(path))
         return fail(err, ERR_USAGE, "the output %s exists; --force replaces it", path);
-    cleanup_free char *folder = path_dirname(path);
+    cleanup_free char *folder = path_dirname(place);
     if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
         return fail(err, ERR_USAGE, "the output's folder %s is a file", folder);
     if (access(folder, W_OK) != 0)

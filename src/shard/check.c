@@ -131,7 +131,7 @@ static bool shards_are_lines(const struct map_request *r)
     if (!r->shards.collect)
         return out == OUT_LINES;
     return record_format_of_path(r->shards.collect) == FORMAT_LINES &&
-           (out == OUT_LINES || str_ends_with(str_of(r->shards.collect), STR(".txt")));
+           (out == OUT_LINES || record_format_is_named(r->shards.collect));
 }
 
 /* Checks --id now; the join would find the fault when all the work is done. */

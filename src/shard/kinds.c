@@ -35,15 +35,17 @@ enum tensor_kind shard_tensors(const char *path)
 const char *shard_joinless(const char *path)
 {
     static const char *const joinless[] = {
-        ".pt",  ".pth",     ".npy",  ".npz",    ".safetensors", ".parquet",  ".arrow", ".feather",
-        ".pkl", ".bin",     ".h5",   ".hdf5",   ".tar",         ".zip",      ".xz",    ".png",
-        ".wav", ".msgpack", ".ckpt", ".pickle", ".gguf",        ".tfrecord",
+        ".pt",      ".pth",     ".npy",  ".npz",    ".safetensors", ".parquet",  ".arrow",
+        ".feather", ".pkl",     ".bin",  ".h5",     ".hdf5",        ".tar",      ".png",
+        ".wav",     ".msgpack", ".ckpt", ".pickle", ".gguf",        ".tfrecord",
     };
     cleanup_free char *unpacked = xstrdup(path);
     if (shard_tensors(path) != TENSOR_NONE)
         return NULL;
     if (packing_of_path(path) != PACK_NONE)
         *strrchr(unpacked, '.') = '\0';
+    else if (out_packing_refuse(path, NULL) != 0) /* packed, and not as what is read */
+        return path_extension(path);
     for (size_t i = 0; i < countof(joinless); i++)
         if (strcasecmp(path_extension(unpacked), joinless[i]) == 0)
             return joinless[i];
@@ -76,11 +78,6 @@ static int also_check(const struct map_request *r, size_t index, struct err *err
 
 /* ---- what fits together ---- */
 
-static bool is_of_records(const char *name)
-{
-    return record_format_of_path(name) != FORMAT_LINES || str_ends_with(str_of(name), STR(".txt"));
-}
-
 /* Files of tensors can be joined into a file of the same kind, and records into records. */
 static int tensors_check(const char *option, const char *glob, const char *out, struct err *err)
 {
@@ -90,7 +87,7 @@ static int tensors_check(const char *option, const char *glob, const char *out, 
                     "%s names files of tensors, and they become one such file: %s needs the "
                     "extension %s",
                     option, out, path_extension(glob));
-    if (made != TENSOR_NONE && glob && is_of_records(glob))
+    if (made != TENSOR_NONE && glob && record_format_is_named(glob))
         return fail(err, ERR_USAGE,
                     "%s is a file of tensors, and %s '%s' names files of records; they become "
                     "such a file",
@@ -221,7 +218,7 @@ static enum record_format files_format(const char *name, const char *out_path, e
         [OUT_AUTO] = FORMAT_AUTO, [OUT_JSONL] = FORMAT_JSONL, [OUT_JSON] = FORMAT_JSON,
         [OUT_CSV] = FORMAT_CSV,   [OUT_TSV] = FORMAT_TSV,     [OUT_LINES] = FORMAT_LINES,
     };
-    if (is_of_records(name) || output_is_folder(out_path))
+    if (record_format_is_named(name) || output_is_folder(out_path))
         return FORMAT_AUTO;
     return same[out == OUT_AUTO ? out_format_of_path(out_path) : out];
 }

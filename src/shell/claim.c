@@ -28,7 +28,9 @@ enum {
 /* False: the folder does not exist, which is reported later. */
 static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *len)
 {
-    cleanup_free char *base = output_base_new(path);
+    cleanup_free char *given = output_base_new(path), *base = NULL;
+    if (output_follow(given, &base, NULL) != 0)
+        return false;
     cleanup_free char *folder = path_dirname(base);
     struct stat st;
     if (stat(folder, &st) != 0)

@@ -304,7 +304,7 @@ static int show(const struct inspection *in, struct err *err)
     int rc = pread_exact(in->fd, bytes, head.len, 0, in->path, err);
     if (rc)
         return rc;
-    enum tensor_kind kind = tensor_kind_of_head(head, in->file_bytes);
+    enum tensor_kind kind = tensor_kind_of_head(in->path, head, in->file_bytes);
     switch (kind) {
     case TENSOR_TORCH:
         return zip_is_one(head) ? zip_show(in, false, err) : torch_show(in, NULL, err);

@@ -39,19 +39,22 @@ enum tensor_kind tensor_kind_of_name(const char *path)
     return TENSOR_NONE;
 }
 
-/* The entries of an npz end with .npy; the first record of a torch file is data.pkl,
- * .format_version or the like. */
-static enum tensor_kind zip_kind(struct str head)
+/* The entries of an npz end with .npy, or numpy reads them all the same; the first record of a torch file is data.pkl,
+ * .format_version or the like, in a folder. */
+static enum tensor_kind zip_kind(const char *path, struct str head)
 {
-    return str_ends_with(zip_first_name(head), STR(".npy")) ? TENSOR_NPZ : TENSOR_TORCH;
+    struct str name = zip_first_name(head);
+    bool is_named =
+        tensor_kind_of_name(path) == TENSOR_NPZ && name.len > 0 && !memchr(name.at, '/', name.len);
+    return is_named || str_ends_with(name, STR(".npy")) ? TENSOR_NPZ : TENSOR_TORCH;
 }
 
-enum tensor_kind tensor_kind_of_head(struct str head, uint64_t file_bytes)
+enum tensor_kind tensor_kind_of_head(const char *path, struct str head, uint64_t file_bytes)
 {
     if (torch_is_legacy(head))
         return TENSOR_TORCH;
     if (zip_is_one(head))
-        return zip_kind(head);
+        return zip_kind(path, head);
     if (npy_is_one(head))
         return TENSOR_NPY;
     if (safetensors_is_one(head, file_bytes))
@@ -80,7 +83,7 @@ int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err)
     struct str head = {bytes, (size_t)MIN((uint64_t)st.st_size, (uint64_t)sizeof(bytes))};
     int rc = pread_exact(fd, bytes, head.len, 0, path, err);
     if (rc == 0)
-        *kind = tensor_kind_of_head(head, (uint64_t)st.st_size);
+        *kind = tensor_kind_of_head(path, head, (uint64_t)st.st_size);
     return rc;
 }
 

@@ -29,7 +29,8 @@ enum {
 const char *tensor_kind_name(enum tensor_kind kind);
 /* The kind that the extension says. */
 enum tensor_kind tensor_kind_of_name(const char *path);
-enum tensor_kind tensor_kind_of_head(struct str head, uint64_t file_bytes);
+/* The kind that the first bytes say; of a zip whose first bytes do not, the extension. */
+enum tensor_kind tensor_kind_of_head(const char *path, struct str head, uint64_t file_bytes);
 /*
  * An index file of a model's shards is TENSOR_SAFETENSORS. Anything but a regular file is
  * TENSOR_NONE: a pipe cannot be opened twice, so it is not read here.

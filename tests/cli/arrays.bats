@@ -150,7 +150,7 @@ killed() {
 @test "the output's extension is that of what is in it" {
     npy in.npy 4
     printf 'a\nb\n' >a.txt
-    for name in o.pt o.safetensors o.npz o.csv o.jsonl o.npy.gz; do
+    for name in o.pt o.safetensors o.npz o.csv o.jsonl o.npy.gz o.npy.xz; do
         merge in.npy -o "$name"
         ended_with 2
         says "the files are npy" "$name"

@@ -224,6 +224,57 @@ refused() {
     [ ! -e y.txt.failed.jsonl ]
 }
 
+@test "an output that is a link is put where the link leads to, and the link stays" {
+    seq 3 >in.txt
+    mkdir far
+    ln -s far/target.txt link.txt
+    refused map -g cpu:1 in.txt -o link.txt -- cat
+    says "link.txt exists; --force replaces it"
+    refused merge in.txt -o link.txt
+    map -f -g cpu:1 in.txt -o link.txt -- cat
+    ended_with 0
+    same far/target.txt in.txt
+    seq 4 6 >in.txt
+    run limited "$MUSTER" merge -f in.txt -o link.txt
+    ended_with 0
+    same far/target.txt in.txt
+    ln -s far/part.txt in.part_00.txt
+    run limited "$MUSTER" split --force -n 1 in.txt
+    ended_with 0
+    same far/part.txt in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat
+    ln -s far/results.txt results.txt
+    run limited "$MUSTER" results -o results.txt --force latest
+    ended_with 0
+    same far/results.txt in.txt
+    [ -L link.txt ] && [ -L in.part_00.txt ] && [ -L results.txt ]
+    [ "$(ls -A far | tr '\n' ' ')" = "part.txt results.txt target.txt " ]
+}
+
+@test "a file that is open already, as /dev/stdout is where it is redirected, is not replaced, also with --force" {
+    seq 3 >in.txt
+    echo theirs >open.txt
+    local force
+    for force in "" -f; do
+        run limited "$MUSTER" merge $force in.txt -o /dev/fd/7 7>>open.txt
+        ended_with 2
+        says "/dev/fd/7 leads to " "open.txt, which is open already and is not replaced; write to standard output with -o -"
+        run limited "$MUSTER" map $force -g cpu:1 in.txt -o /dev/fd/7 -- cat 7>>open.txt
+        ended_with 2
+        says "which is open already and is not replaced"
+        limited "$MUSTER" merge -q $force in.txt -o /dev/stdout >>open.txt 2>said && return 1
+        holds said "write to standard output with -o -"
+    done
+    printf 'jobs: {a: {run: ["true"]}}\n' >g.yaml
+    run limited "$MUSTER" graph g.yaml --dry-run --plot /dev/fd/7 7>>open.txt
+    ended_with 2
+    says "/dev/fd/7 leads to " "write to standard output with -o -"
+    [ "$(cat open.txt)" = theirs ]
+    [ -z "$(find . -newer said -name '*.new')" ]
+    limited "$MUSTER" merge -q in.txt -o /dev/stdout | cat >piped.txt
+    same piped.txt in.txt
+}
+
 @test "maps, pictures and pages replace nothing without --force, and never what is read" {
     seq 1 8 >in.txt
     "$PYTHON" "$BATS_TEST_DIRNAME/plan_models.py" llama llama

@@ -173,6 +173,7 @@ refused() {
     refused 2 "--last-layers chooses the layers, as --use-last-layers-only does" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json \
         --use-last-layers-only --last-layers 2
     refused 2 "--mode self has no CSV form: name a .json, .jsonl or .npy" "${MODEL[@]}" "${DATA[@]}" --mode self -o out.csv
+    refused 2 "--mode self has no CSV form" "${MODEL[@]}" "${DATA[@]}" --mode self -o OUT.CSV
     refused 2 "the number of test triples is --max-triples" "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --max-test-triples 1
     refused 2 "unexpected operand 'extra'" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json extra
 }

@@ -41,7 +41,7 @@ sets_aside() {
 @test "a NUL byte in JSONL is set aside" {
     printf '{"a":"\0"}\n{"a":3}\n' >in.jsonl
     echo '{"a":3}' >want
-    sets_aside in.jsonl "in.jsonl line 1" "not a JSON value"
+    sets_aside in.jsonl "in.jsonl line 1" "not a JSON value: it has a control character within a text"
 }
 
 @test "an element of a JSON array that is no JSON is set aside" {

@@ -639,7 +639,7 @@ metadata() {
     echo '{"q":[{"id":"a"},{"id":2},{"id":null}]}' >c.json
     refuses 65 "c.json: q.2.id is no text and no number" -- c.json --id 'q.*.id'
     echo '{"q":[{"id":NaN}]}' >nan.json
-    refuses 65 "nan.json is not one JSON object" -- nan.json --id 'q.*.id'
+    refuses 65 "nan.json: not a JSON value: it has NaN or infinity" -- nan.json --id 'q.*.id'
     echo '{"q":[{"id":"\u0061"},{"id":"1"}]}' >d.json
     refuses 65 "the id 'a' is at a.json: q.0.id, and again at d.json: q.0.id" -- a.json d.json --id 'q.*.id'
 }
@@ -686,7 +686,7 @@ metadata() {
     printf 'y,p,g\n1,"\033[31mred\n",\302\2331mgroup\n1,1,\302\265\177\n' >a.csv
     merge a.csv -o out.csv --score y=p --by g
     ended_with 0
-    says "count as wrong, 1 in all: ' [31mred' (1)" " 1mgroup " "$(printf '\302\265') "
+    says "count as wrong, 1 in all: ' [31mred ' (1)" " 1mgroup " "$(printf '\302\265') "
     says_not "$(printf '\033')" "$(printf '\177')" "$(printf '\302\233')"
     printf '{"id":1}\n' >a.jsonl
     merge a.csv --id "$(printf '\033[31mid')" -o out2.csv

@@ -610,7 +610,7 @@ END
     [ ! -e so-far ]
     run "$MUSTER" results -o so-far.csv.gz
     ended_with 2
-    says "-o so-far.csv.gz: the results are not packed; pack them from -o -"
+    says "so-far.csv.gz: the output is not packed; name it without .gz and pack it afterwards, or from -o -"
     kill -TERM "$PID"
     map_end
 }
@@ -854,6 +854,7 @@ refused() {
         refused "the output in.txt exists; --force replaces it" --items 4 --also 'x{shard}=in.txt' -o o.txt $run
         refused "the input in.txt is the output as well" in.txt -f --also 'x{shard}=in.txt' -o o.txt $run
         refused "o.jsonl.gz: the output is not packed" --items 4 -o o.jsonl.gz $run
+        refused ".bz2 files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.jsonl.bz2' -- ./ranger {start} {count} x
         refused ".npy files cannot be joined into one" --items 4 -o o.txt --collect 'x{shard}.NPY.gz' -- ./ranger {start} {count} x
         refused "--collect names files of tensors, and they become one such file: o.txt needs the extension .npy" --items 4 -o o.txt --collect 'x{shard}.npy' -- ./ranger {start} {count} x
         refused "o.pt needs the extension .npy" --items 4 -o o.pt --collect 'x{shard}.npy' -- ./ranger {start} {count} x

@@ -316,8 +316,10 @@ def npy_files_that_do_not_fit_are_refused():
     rng = random.Random(9)
     x = drawn(rng, "<f4", (2, 3), 4)
     write("a.npy", npy(x))
-    for other, words in ((drawn(rng, "<f8", (2, 3), 8), ["<f4 in a.npy and <f8 in b.npy"]),
-                         (drawn(rng, ">f4", (2, 3), 4), ["<f4 in a.npy and >f4 in b.npy"]),
+    for other, words in ((drawn(rng, "<f8", (2, 3), 8), ["<f4 in a.npy and <f8 in b.npy: make them one type first"]),
+                         (drawn(rng, ">i4", (2, 3), 4), ["<f4 in a.npy and >i4 in b.npy"]),
+                         (drawn(rng, "|S4", (2, 3), 4), ["<f4 in a.npy and |S4 in b.npy"]),
+                         (drawn(rng, ">f8", (2, 3), 8), ["<f4 in a.npy and >f8 in b.npy"]),
                          (drawn(rng, "<f4", (2, 4), 4), ["(2, 3) in a.npy and (2, 4) in b.npy"]),
                          (drawn(rng, "<f4", (6,), 4), ["(2, 3) in a.npy and (6,) in b.npy"]),
                          (drawn(rng, "<f4", (), 4), ["no dimension in b.npy"]),
@@ -353,6 +355,43 @@ def a_type_is_the_same_however_it_is_written():
     refused(["a.npy", "b.npy"], ["a.npy", "b.npy"])
 
 
+def widened(array, dtype, size, unit):
+    """Elements as they are in an array of another type: the bytes of a unit turned round if there is one, then zeros."""
+    def element(old):
+        pieces = [old[at:at + unit][::-1] for at in range(0, len(old), unit)] if unit else [old]
+        return b"".join(pieces).ljust(size, b"\0")
+    return Array(dtype, array.shape, [element(e) for e in array.elements], array.fortran)
+
+
+@check
+def texts_of_other_widths_and_numbers_of_the_other_byte_order_are_joined():
+    rng = random.Random(14)
+    for types in ((("<U1", 4, 0), ("<U3", 12, 0), ("<U2", 8, 0)), (("|S5", 5, 0), ("|S2", 2, 0), ("|S64", 64, 0)),
+                  ((">i4", 4, 4), ("<i4", 4, 0), (">i4", 4, 4)), (("<c16", 16, 0), (">c16", 16, 8), ("<c16", 16, 0)),
+                  ((">M8[ns]", 8, 8), ("<M8[ns]", 8, 0), ("<M8[ns]", 8, 0)), ((">U1", 4, 4), ("<U3", 12, 0), ("<U1", 4, 0))):
+        made = next(t for t in types if t[1] == max(size for _, size, _ in types) and t[0][0] in "<|")
+        for shape, orders in itertools.product([(4,), (3, 2), (2, 3, 4), (0, 3)], [(0, 0, 0), (1, 1, 1), (1, 0, 1)]):
+            parts = [drawn(rng, dtype, (n,) + shape[1:], size, bool(fortran))
+                     for (dtype, size, _), n, fortran in zip(types, (shape[0], 2, 3), orders)]
+            for i, part in enumerate(parts):
+                write(f"p{i}.npy", npy(part))
+            wanted = concat(*[widened(part, made[0], made[1], unit) for part, (_, _, unit) in zip(parts, types)],
+                            fortran=all(part.is_fortran() or 0 in part.shape or len(shape) == 1 for part in parts))
+            found = merged(["p0.npy", "p1.npy", "p2.npy"])
+            assert found == npy(wanted), (types, shape, orders, found[:300], npy(wanted)[:300])
+    # more than a window, whose end is within an element
+    parts = [drawn(rng, "|S7", (90000,), 7), drawn(rng, "|S11", (3,), 11)]
+    for i, part in enumerate(parts):
+        write(f"p{i}.npy", npy(part))
+    assert merged(["p0.npy", "p1.npy"]) == npy(concat(*[widened(part, "|S11", 11, 0) for part in parts]))
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        a, b = drawn(rng, "<U2", (3,), 8), drawn(rng, "<U5", (2,), 20)
+        write("a.npz", npz({"t": a}, method))
+        write("b.npz", npz({"t": b}, method))
+        merged(["a.npz", "b.npz"], out="out.npz")
+        assert npz_read("out.npz") == {"t.npy": npy(concat(widened(a, "<U5", 20, 0), b))}
+
+
 # ---- merge: npz ----
 
 @check
@@ -371,9 +410,24 @@ def arrays_of_npz_that_all_have_are_joined_and_others_kept():
         assert found == {name + ".npy": npy(array) for name, array in wanted.items()}
         b["n"] = drawn(rng, "<i8", (), 8)
         write("b.npz", npz(b, method))
-        refused(["'n' is in a.npz and in b.npz", "their elements"], ["a.npz", "b.npz"])
+        refused(["'n' is in a.npz and in b.npz", "their elements; --rule 'n=first' keeps the first file's, drop leaves it out"],
+                ["a.npz", "b.npz"])
+        merged(["a.npz", "b.npz"], *rules("n=drop"), out="out.npz")
         merged(["a.npz", "b.npz"], *rules("n=first", "x=first"), out="out.npz")
         assert npz_read("out.npz")["x.npy"] == npy(a["x"])
+
+
+@check
+def entries_of_npz_may_lack_their_ending():
+    x, y = drawn(random.Random(15), "<f4", (3,), 4), drawn(random.Random(16), "<f4", (2,), 4)
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        for name, array in (("a.npz", x), ("b.npz", y)):
+            with zipfile.ZipFile(name, "w", method) as z:
+                z.writestr("x", npy(array))
+        merged(["a.npz", "b.npz"], out="out.npz")
+        assert npz_read("out.npz") == {"x.npy": npy(concat(x, y))}
+        ended = muster("merge", "--inspect", "a.npz")
+        assert ended.returncode == 0 and "npz" in ended.stdout and "x: <f4 [3]" in ended.stdout, ended
 
 
 @check
@@ -639,6 +693,13 @@ def the_libraries_agree():
         numpy.save("b.npy", numpy.asarray(b, order=order))
         merged(["a.npy", "b.npy"], out="out.npy")
         assert (numpy.load("out.npy") == numpy.concatenate([a, b])).all()
+    texts, numbers = [["b", "aé"], ["abc"]], [numpy.array([1, 2], ">i4"), numpy.array([3], "<i4")]
+    for parts in ([numpy.array(t) for t in texts], [numpy.array(t).astype("S") for t in (["a"], ["bcd"])], numbers):
+        numpy.save("a.npy", parts[0])
+        numpy.save("b.npy", parts[1])
+        merged(["a.npy", "b.npy"], out="out.npy")
+        found, wanted = numpy.load("out.npy"), numpy.concatenate(parts)
+        assert found.dtype == wanted.dtype and (found == wanted).all(), (found, wanted)
     numpy.savez("a.npz", x=a, y=numpy.float32(3))
     numpy.savez_compressed("b.npz", x=b, y=numpy.float32(3))
     merged(["a.npz", "b.npz"], out="out.npz")

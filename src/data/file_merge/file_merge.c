@@ -43,10 +43,9 @@ static bool is_uniform(const struct file_merge *merge)
 static int out_format_settle(struct file_merge *merge, const char *output, struct err *err)
 {
     enum out_format own = out_of_record(merge->format), format = merge->opts->out_format;
-    if (packing_of_path(output) != PACK_NONE)
-        return fail(err, ERR_USAGE, "%s: the output is not packed; pack it afterwards, from -o -",
-                    output);
-    int rc = format == OUT_AUTO ? out_format_check_path(output, err) : 0;
+    int rc = out_packing_refuse(output, err);
+    if (rc == 0 && format == OUT_AUTO)
+        rc = out_format_check_path(output, err);
     if (rc)
         return rc;
     if (format == OUT_AUTO)
@@ -80,7 +79,7 @@ static int output_refuse(const struct file_merge *merge, const char *output, str
             return fail(err, ERR_USAGE, "%s is the output and one of the files too; leave it out",
                         input->name);
     }
-    return merge->opts->force ? 0 : fail(err, ERR_USAGE, "%s exists; --force replaces it", output);
+    return output_check_free(output, merge->opts->force, err);
 }
 
 static int file_pass(struct file_merge *merge, struct file_merge_input *file, struct err *err)

@@ -76,7 +76,7 @@ static int element_take(struct file_merge *merge, struct file_merge_input *file,
     struct str element = str_trim(text);
     uint64_t at = offset + (uint64_t)(element.at - text.at);
     if (!json_is_value(element))
-        return file_merge_fail(file, at, err, "not a JSON value");
+        return file_merge_not_json(file, at, element, err);
     int rc = merge->ids ? element_id(merge, file, element, at, err) : 0;
     if (rc == 0 && merge->out) {
         element_put(merge, text, element);

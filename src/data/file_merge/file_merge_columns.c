@@ -31,7 +31,7 @@ static int header_text(struct file_merge *merge, struct file_merge_input *file, 
     bool has_lf = str_ends_with(text, STR("\n"));
     text.len -= has_lf;
     bool has_cr = str_ends_with(text, STR("\r"));
-    text.len -= has_cr; /* one CR only: others belong to the last name */
+    text.len -= has_cr; /* a header that ends in several was refused */
     if (has_lf || has_cr)
         merge->line_end = has_cr ? "\r\n" : "\n";
     buf_add_str(&merge->header, text);

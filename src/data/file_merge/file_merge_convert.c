@@ -120,6 +120,7 @@ int file_merge_convert(struct file_merge *merge, enum out_format format, struct 
 {
     struct result_merge_opts opts = {.format = format};
     struct record_out out = {.opts = &opts, .file = merge->out, .format = format};
+    cleanup_csv_row struct csv_row columns = CSV_ROW_INIT;
     const struct walk walk = {out_take, &out, merge->opts->stop};
     int rc = 0;
     window_free(merge); /* a source reads the files again, with memory of its own */
@@ -128,8 +129,10 @@ int file_merge_convert(struct file_merge *merge, enum out_format format, struct 
         opts.results_are_json = merge->files[i].format != FORMAT_LINES;
         rc = file_convert(&walk, &merge->files[i], err);
     }
+    for (size_t i = 0; i < merge->columns.len; i++)
+        csv_row_add(&columns, name_index_get(&merge->columns, i));
     if (rc == 0)
-        record_out_end(&out);
+        record_out_end(&out, &columns);
     record_out_release(&out);
     return rc;
 }

@@ -74,7 +74,7 @@ static int format_sniff(struct file_merge_input *file, enum record_format *out, 
     *out = FORMAT_AUTO;
     int rc = head_text(file, head, &text, err);
     if (rc == 0)
-        rc = container_refuse(file->head.input.name, text, err);
+        rc = container_refuse(file->head.input.name, text, false, err);
     if (rc)
         return rc;
     bool has_line = text.len > 0 && str_next(&text, '\n', &first);
@@ -85,21 +85,11 @@ static int format_sniff(struct file_merge_input *file, enum record_format *out, 
     return 0;
 }
 
-/* Does the name tell the format? The name of a text file (.txt) tells lines. */
-static bool is_named(const char *path)
-{
-    static const char *const texts[] = {".txt", ".txt.gz", ".txt.zst"};
-    for (size_t i = 0; i < countof(texts); i++)
-        if (str_ends_with(str_of(path), str_of(texts[i])))
-            return true;
-    return record_format_of_path(path) != FORMAT_LINES;
-}
-
 static int format_find(struct file_merge *merge, struct file_merge_input *file, struct err *err)
 {
     const char *path = file->head.input.path;
     file->format = merge->opts->format;
-    if (file->format == FORMAT_AUTO && is_named(path))
+    if (file->format == FORMAT_AUTO && record_format_is_named(path))
         file->format = record_format_of_path(path);
     if (file->format != FORMAT_AUTO || file->head.input.text_bytes == 0)
         return 0;

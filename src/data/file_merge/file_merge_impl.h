@@ -119,6 +119,9 @@ void file_merge_place(struct file_merge_input *file, uint64_t offset, struct buf
 /* ERR_DATA: place, and what is wrong there. */
 int file_merge_fail(struct file_merge_input *file, uint64_t offset, struct err *err,
                     const char *fmt, ...) PRINTF(4, 5);
+/* As file_merge_fail(), for a record that should be a JSON value. */
+int file_merge_not_json(struct file_merge_input *file, uint64_t offset, struct str record,
+                        struct err *err);
 
 /* ---- file_merge_ids.c ---- */
 

@@ -71,11 +71,11 @@ void window_terminate(struct file_merge *merge, const struct file_merge_input *f
     file_merge_note(merge, "%s had no newline at its end; it is added", file->head.input.name);
 }
 
-static int line_fail(struct file_merge *merge, struct file_merge_input *file, const char *line,
+static int line_fail(struct file_merge *merge, struct file_merge_input *file, struct str line,
                      struct err *err)
 {
-    uint64_t offset = merge->window.base + (uint64_t)(line - merge->window.at);
-    return file_merge_fail(file, offset, err, "not a JSON value");
+    uint64_t offset = merge->window.base + (uint64_t)(line.at - merge->window.at);
+    return file_merge_not_json(file, offset, line, err);
 }
 
 /* Adds the id of the line. This parses all of the line, so a malformed one is ERR_DATA. */
@@ -92,7 +92,7 @@ static int line_id(struct file_merge *merge, struct file_merge_input *file, stru
         return json_is_value(line)
                    ? file_merge_fail(file, offset, err, "not an object, so it has no '%s'",
                                      merge->opts->id_field)
-                   : line_fail(merge, file, line.at, err);
+                   : line_fail(merge, file, line, err);
     if (!found.at)
         return file_merge_fail(file, offset, err, "it has no '%s'", merge->opts->id_field);
     return id_add(merge, file, found, offset + (uint64_t)(found.at - line.at), err);
@@ -105,7 +105,7 @@ static int line_look(struct file_merge *merge, struct file_merge_input *file, st
         return 0;
     if (merge->ids)
         return line_id(merge, file, line, err);
-    return json_is_value(line) ? 0 : line_fail(merge, file, line.at, err);
+    return json_is_value(line) ? 0 : line_fail(merge, file, line, err);
 }
 
 static int line_put(struct file_merge *merge, struct str line, struct err *err)
@@ -142,7 +142,7 @@ static int last_line_look(struct file_merge *merge, struct file_merge_input *fil
     const char *before = text.len > 0 ? memrchr(text.at, '\n', text.len) : NULL;
     if (before)
         text = (struct str){before + 1, (size_t)(text.at + text.len - before - 1)};
-    return text.len == 0 || json_is_value(text) ? 0 : line_fail(merge, file, text.at, err);
+    return text.len == 0 || json_is_value(text) ? 0 : line_fail(merge, file, text, err);
 }
 
 /* The first line end in all files becomes the output's. */

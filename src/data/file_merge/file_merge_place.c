@@ -5,6 +5,7 @@
 #include <stdarg.h>
 
 #include "base/cleanup.h"
+#include "base/json_rough.h"
 #include "data/file_merge/file_merge_impl.h"
 
 void file_merge_place(struct file_merge_input *file, uint64_t offset, struct buf *out)
@@ -31,4 +32,12 @@ int file_merge_fail(struct file_merge_input *file, uint64_t offset, struct err *
         return ERR_DATA;
     file_merge_place(file, offset, &place);
     return fail(err, ERR_DATA, "%s: %s", buf_text(&place), what);
+}
+
+int file_merge_not_json(struct file_merge_input *file, uint64_t offset, struct str record,
+                        struct err *err)
+{
+    struct err why = {0};
+    (void)json_refuse(record, ERR_DATA, &why);
+    return file_merge_fail(file, offset, err, "%s", why.text);
 }

@@ -53,10 +53,11 @@ void metadata_list(const struct str *values, size_t n_values, struct buf *out)
     buf_add_char(out, ']');
 }
 
-/* A part that is itself a merge counts as the parts that it lists. */
-static uint64_t gpus_add(const struct members *part, struct str text, bool is_first,
-                         struct buf *out)
+/* A part that is itself a merge counts as the parts that it lists, whatever number it says. */
+static uint64_t gpus_add(const struct level *level, size_t i, bool is_first, struct buf *out)
 {
+    const struct members *part = &level->objects[i];
+    const struct metadata_part *file = &level->parts[i];
     struct str listed = member_get(part, STR("gpu_metadata")), element;
     uint64_t n_gpus = 0, n_listed = 0;
     bool is_begun = false;
@@ -67,10 +68,15 @@ static uint64_t gpus_add(const struct members *part, struct str text, bool is_fi
             buf_add_str(out, element);
             n_listed++;
         }
-        return n_gpus;
+        if (n_listed != n_gpus)
+            level_note(level,
+                       "%s says num_gpus %lu and lists %lu in gpu_metadata; it counts as the %lu "
+                       "that it lists",
+                       file->name, n_gpus, n_listed, n_listed);
+        return n_listed;
     }
     buf_add_text(out, is_first ? "" : ",");
-    buf_add_str(out, str_trim(text));
+    buf_add_str(out, str_trim(file->text));
     return 1;
 }
 
@@ -96,7 +102,7 @@ static void whole_add(const struct level *level, struct buf *out)
     uint64_t n_gpus = 0;
     out->len--; /* the bracket */
     for (size_t i = 0; i < level->n_parts; i++)
-        n_gpus += gpus_add(&level->objects[i], level->parts[i].text, list.len == 0, &list);
+        n_gpus += gpus_add(level, i, list.len == 0, &list);
     if (!is_ruled(level, "num_gpus"))
         buf_addf(out, "%s\"num_gpus\":%lu", out->len > 1 ? "," : "", n_gpus);
     if (!is_ruled(level, "gpu_metadata"))

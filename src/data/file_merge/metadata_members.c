@@ -4,7 +4,7 @@
  */
 #include <xxhash.h>
 
-#include "base/json.h"
+#include "base/json_rough.h"
 #include "base/xalloc.h"
 #include "data/file_merge/metadata_impl.h"
 
@@ -97,6 +97,8 @@ int members_read(const char *name, struct str object, struct members *out, struc
                         key.at);
     if (!walk.malformed)
         return 0;
+    if (json_flaw(object, &value))
+        return wrap(err, json_refuse(object, ERR_DATA, err), "%s", name);
     return fail(err, ERR_DATA,
                 "%s is not one JSON object; if it has one value a line, say --format jsonl", name);
 }

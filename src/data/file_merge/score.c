@@ -99,7 +99,7 @@ static void cell_count(struct score *score, struct score_cell like)
 }
 
 /* A value as text, valid until the next call. Equal numbers have one text (1.0 is 1); null is an
- * empty text. */
+ * empty text. White space is part of a label, as it is for scikit-learn. */
 static struct str value_text(struct score *score, struct str value)
 {
     buf_reset(&score->text);
@@ -107,7 +107,7 @@ static struct str value_text(struct score *score, struct str value)
         (void)json_to_text(value, &score->text);
     else if (json_kind_of(value) != JSON_NULL)
         buf_add_json_identity(&score->text, value);
-    return str_trim(buf_str(&score->text));
+    return buf_str(&score->text);
 }
 
 static bool is_ignored(struct score *score, struct str value)

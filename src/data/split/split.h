@@ -99,6 +99,10 @@ struct split_names {
 MUST_CHECK int split_names_init(struct split_names *names, const char *output,
                                 const struct split_opts *opts, uint64_t digits_min,
                                 struct err *err);
+/* ERR_USAGE if a pattern names the parts as packed files, or as files of another format than theirs; `asked`: the
+ * format that the user named. */
+MUST_CHECK int split_names_check(const struct split_names *names, enum record_format asked,
+                                 enum record_format format, struct err *err);
 void split_names_release(struct split_names *names);
 /* New strings. */
 char *split_name_new(const struct split_names *names, size_t number, size_t n_parts);

@@ -3,7 +3,7 @@
  * Copies one part's bytes from the input to its file, a window at a time: it is read, then counted
  * and checked while it is in the cache, then written.
  */
-#include "base/json.h"
+#include "base/json_rough.h"
 #include "base/xalloc.h"
 #include "data/split/split_impl.h"
 
@@ -221,7 +221,7 @@ static int elements_look(struct split *split, const struct piece *piece, struct 
         if (rc)
             return rc;
         if (!json_is_value(record))
-            return fail(err, ERR_DATA, "%s element %lu: not a JSON value", file->input.name,
+            return wrap(err, json_refuse(record, ERR_DATA, err), "%s element %lu", file->input.name,
                         piece->first + i - file->first_item + 1);
     }
     return 0;

@@ -80,6 +80,28 @@ int split_names_init(struct split_names *names, const char *output, const struct
     return 0;
 }
 
+int split_names_check(const struct split_names *names, enum record_format asked,
+                      enum record_format format, struct err *err)
+{
+    if (!names->has_parts) /* in a folder parts have the input's extension */
+        return 0;
+    cleanup_free char *name = xasprintf("0%s", names->after);
+    enum record_format named = record_format_of_path(name);
+    if (out_packing_refuse(name, NULL) != 0)
+        return fail(err, ERR_USAGE,
+                    "'{n}%s': parts are not packed; name them without %s and pack them afterwards",
+                    names->after, path_extension(name));
+    /* JSONL is lines as well, and whoever says --format lines knows what theirs are. */
+    bool is_lines = format == FORMAT_LINES && (named == FORMAT_JSONL || asked == FORMAT_LINES);
+    bool is_other = named != FORMAT_LINES && named != format && !is_lines;
+    if (!is_other && out_format_check_path(name, NULL) == 0)
+        return 0;
+    return fail(err, ERR_USAGE,
+                "the parts are %s, as the input is, and '{n}%s' names them as another format; "
+                "muster merge INPUT -o FILE converts first",
+                record_format_name(format), names->after);
+}
+
 void split_names_release(struct split_names *names)
 {
     free(names->before);

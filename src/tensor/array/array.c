@@ -109,18 +109,19 @@ int array_verify(struct array_file *file, struct array *array, struct err *err)
 
 /* ---- comparing ---- */
 
-/* The type without its byte order. A single byte has none, and "=" is the order of the machine. */
-static struct str descr_plain(const struct array *array, char *order)
+/* A single byte has no order, and "=" is that of the machine. */
+struct array_type array_type_of(const struct array *array)
 {
-    struct str rest = array->dtype;
-    *order = '<';
-    if (rest.len > 0 && rest.at[0] && strchr("<>|=", rest.at[0])) {
-        *order = rest.at[0] == '>' ? '>' : '<';
-        rest = (struct str){rest.at + 1, rest.len - 1};
+    struct array_type type = {array->dtype, '<'};
+    struct str *plain = &type.plain;
+    if (plain->len > 0 && plain->at[0] && strchr("<>|=", plain->at[0])) {
+        type.order = plain->at[0] == '>' ? '>' : '<';
+        *plain = (struct str){plain->at + 1, plain->len - 1};
     }
-    if (rest.len > 0 && (array->element_bits == 8 || (rest.at[0] && strchr("bSV", rest.at[0]))))
-        *order = '|';
-    return rest;
+    if (plain->len > 0 &&
+        (array->element_bits == 8 || (plain->at[0] && strchr("bSV", plain->at[0]))))
+        type.order = '|';
+    return type;
 }
 
 static bool is_ascii(struct str text)
@@ -137,9 +138,8 @@ bool array_types_equal(const struct array *a, const struct array *b)
         return (a->npy_version == 3) == (b->npy_version == 3) || is_ascii(a->dtype);
     if (a->npy_version == 0)
         return false;
-    char order_a, order_b;
-    struct str plain_a = descr_plain(a, &order_a), plain_b = descr_plain(b, &order_b);
-    return order_a == order_b && str_equal(plain_a, plain_b);
+    struct array_type left = array_type_of(a), right = array_type_of(b);
+    return left.order == right.order && str_equal(left.plain, right.plain);
 }
 
 bool array_shapes_equal(const struct array *a, const struct array *b, size_t from_dim)

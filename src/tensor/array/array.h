@@ -94,6 +94,12 @@ MUST_CHECK int array_verify(struct array_file *file, struct array *array, struct
 /* To be called when the array is not needed any more: frees the space of its unpacked bytes. */
 void array_rest(struct array_file *file, struct array *array);
 
+/* The element type of an npy. */
+struct array_type {
+    struct str plain; /* without its byte order: "i4", or the whole list of a structured type */
+    char order;       /* '<', '>', or '|' where there is none */
+};
+struct array_type array_type_of(const struct array *array);
 /* Of the same element type, however it is written. */
 bool array_types_equal(const struct array *a, const struct array *b);
 bool array_shapes_equal(const struct array *a, const struct array *b, size_t from_dim);

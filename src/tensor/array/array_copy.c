@@ -3,10 +3,11 @@
  * Copies the elements of a new array from its pieces. Row-major pieces follow one another. In a
  * column-major array each column is made of the pieces' columns, one behind the other, so each
  * piece is read through a window of its own. A column-major piece of a row-major array is
- * transposed (array_transpose.c).
+ * transposed (array_transpose.c). A piece of another type goes through a caster.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "tensor/array/array_cast.h"
 #include "tensor/array/array_columns.h"
 
 enum {
@@ -35,6 +36,20 @@ static int rows_pass(const struct array_plan *plan, const struct array_piece *pi
     return rc;
 }
 
+/* ---- other types ---- */
+
+/* Begins a caster if the piece is not of the new array's type; the sink that the piece's bytes go to. */
+static struct array_sink caster_begin(struct array_caster *caster, const struct array_plan *plan,
+                                      const struct array_new *made, size_t piece,
+                                      const struct array_sink *sink)
+{
+    const struct array *array = array_of_piece(plan, &plan->pieces[made->first_piece + piece]);
+    *caster = (struct array_caster){.to = sink};
+    if (array_types_equal(array, made->like) || !array_cast_find(array, made->like, &caster->cast))
+        return *sink;
+    return (struct array_sink){array_cast_put, caster};
+}
+
 /* ---- columns ---- */
 
 static int columns_pass(const struct array_plan *plan, const struct array_new *made,
@@ -44,16 +59,24 @@ static int columns_pass(const struct array_plan *plan, const struct array_new *m
         MIN((size_t)COLUMNS_WINDOW_BYTES,
             MAX((size_t)WINDOWS_BYTES / made->n_pieces, (size_t)WINDOW_BYTES_MIN));
     struct columns *columns = xcalloc(made->n_pieces, sizeof(*columns));
+    struct array_caster *casters = xcalloc(made->n_pieces, sizeof(*casters));
+    struct array_sink *sinks = xcalloc(made->n_pieces, sizeof(*sinks));
     int rc = 0;
-    for (size_t i = 0; i < made->n_pieces; i++)
+    for (size_t i = 0; i < made->n_pieces; i++) {
         columns[i] = columns_of(plan, &plan->pieces[made->first_piece + i], window_bytes);
+        sinks[i] = caster_begin(&casters[i], plan, made, i, sink);
+    }
     uint64_t n_columns = column_count(made->like);
     for (uint64_t column = 0; column < n_columns && rc == 0; column++)
         for (size_t i = 0; i < made->n_pieces && rc == 0; i++)
-            rc = column_pass(&columns[i], column, sink, err);
-    for (size_t i = 0; i < made->n_pieces; i++)
+            rc = column_pass(&columns[i], column, &sinks[i], err);
+    for (size_t i = 0; i < made->n_pieces; i++) {
         free(columns[i].window);
+        array_caster_release(&casters[i]);
+    }
     free(columns);
+    free(casters);
+    free(sinks);
     return rc;
 }
 
@@ -70,7 +93,10 @@ int array_copy(const struct array_plan *plan, const struct array_new *made,
     for (size_t i = 0; i < made->n_pieces && rc == 0; i++) {
         const struct array_piece *piece = &plan->pieces[made->first_piece + i];
         bool is_transposed = array_of_piece(plan, piece)->is_fortran;
-        rc = (is_transposed ? array_transpose : rows_pass)(plan, piece, sink, err);
+        struct array_caster caster;
+        const struct array_sink to = caster_begin(&caster, plan, made, i, sink);
+        rc = (is_transposed ? array_transpose : rows_pass)(plan, piece, &to, err);
+        array_caster_release(&caster);
     }
     return rc;
 }

@@ -112,12 +112,13 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
     cleanup_buf struct buf head = BUF_INIT;
     struct str key = entry->name;
     cleanup_free char *name = xasprintf("%s: %.*s", file->path, (int)key.len, key.at);
-    if (!str_ends_with(key, STR(".npy")))
-        return fail(err, ERR_DATA, "%s: it is no array, as all entries of an npz are", name);
+    bool has_end = str_ends_with(key, STR(".npy"));
     int rc = zip_entry_head(&file->zip, entry, NPY_VERSION_BYTES, &head, err);
     uint64_t len = rc == 0 ? npy_head_bytes(buf_str(&head)) : 0;
     if (rc)
         return rc;
+    if (!has_end && !npy_is_one(buf_str(&head))) /* numpy goes by the first bytes, too */
+        return fail(err, ERR_DATA, "%s: it is no array, as all entries of an npz are", name);
     if (len == 0 || len > entry->bytes || len > NPY_HEADER_BYTES_MAX)
         return npy_head_fail(name, err);
     buf_reset(&head);
@@ -126,7 +127,7 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
         rc = npy_take(array, name, buf_str(&head), entry->bytes, err);
     if (rc)
         return rc;
-    array->name = (struct str){key.at, key.len - strlen(".npy")};
+    array->name = (struct str){key.at, key.len - (has_end ? strlen(".npy") : 0)};
     array->entry = entry;
     uint64_t data_at = 0; /* of a packed entry: offset in the unpacked bytes */
     if (!entry->is_deflated)

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "tensor/array/array_cast.h"
 
 enum {
     WINDOW_BYTES = 256 * 1024
@@ -87,6 +88,67 @@ static int group_fail(const struct merging *m, const struct group *group, const 
     return fail(m->err, ERR_DATA, "'%.*s' %s", (int)MIN(name.len, (size_t)200), name.at, what);
 }
 
+/* ---- what fits together ---- */
+
+/* Why the two cannot be concatenated, a new string; NULL: they can. */
+static char *misfit_new(const struct merging *m, const struct member *a, const struct member *b)
+{
+    const struct array *left = array_of(m, a), *right = array_of(m, b);
+    cleanup_buf struct buf left_shape = BUF_INIT, right_shape = BUF_INIT;
+    if (left->n_dims == 0 || right->n_dims == 0)
+        return xasprintf("has no dimension in %s along which it could be continued",
+                         path_of(m, left->n_dims == 0 ? a : b));
+    struct array_cast cast;
+    if (!array_cast_find(left, right, &cast) && !array_cast_find(right, left, &cast))
+        return xasprintf("is %.*s in %s and %.*s in %s: make them one type first",
+                         (int)MIN(left->dtype.len, (size_t)100), left->dtype.at, path_of(m, a),
+                         (int)MIN(right->dtype.len, (size_t)100), right->dtype.at, path_of(m, b));
+    if (array_shapes_equal(left, right, 1))
+        return NULL;
+    array_shape_add(&left_shape, left->shape, left->n_dims);
+    array_shape_add(&right_shape, right->shape, right->n_dims);
+    return xasprintf("is %s in %s and %s in %s: all dimensions but the first must agree",
+                     buf_text(&left_shape), path_of(m, a), buf_text(&right_shape), path_of(m, b));
+}
+
+/* Whose type the new array has: texts become as wide as the widest, and of two byte orders numpy's own is taken. */
+static const struct member *type_member(const struct merging *m, const struct group *group)
+{
+    const struct member *best = group->at;
+    for (size_t i = 1; i < group->len; i++) {
+        const struct array *array = array_of(m, &group->at[i]), *so_far = array_of(m, best);
+        bool is_wider = array->element_bits > so_far->element_bits;
+        bool is_native = array->element_bits == so_far->element_bits && array->npy_version != 0 &&
+                         array_type_of(so_far).order == '>' && array_type_of(array).order == '<';
+        if (is_wider || is_native)
+            best = &group->at[i];
+    }
+    return best;
+}
+
+static int cat0_check(const struct merging *m, const struct group *group, const struct member *type)
+{
+    uint64_t n_rows = 0;
+    for (size_t i = 0; i < group->len; i++) {
+        const struct array *array = array_of(m, &group->at[i]);
+        cleanup_free char *misfit = misfit_new(m, &group->at[0], &group->at[i]);
+        if (misfit)
+            return group_fail(m, group, misfit);
+        if (m->set->kind == TENSOR_SAFETENSORS && array->element_bits == 0 && group->len > 1)
+            return group_fail(m, group, "is of a type whose elements' size is not known");
+        if (__builtin_add_overflow(n_rows, array->shape[0], &n_rows) || n_rows > INT64_MAX)
+            return group_fail(m, group, "would have more rows than 63 bits count");
+    }
+    const struct array *like = array_of(m, type);
+    uint64_t n_bytes = like->element_bits / 8;
+    for (size_t i = 1; i < like->n_dims; i++)
+        if (__builtin_mul_overflow(n_bytes, like->shape[i], &n_bytes))
+            n_bytes = UINT64_MAX;
+    if (__builtin_mul_overflow(n_bytes, n_rows, &n_bytes) || n_bytes > INT64_MAX)
+        return group_fail(m, group, "would have more bytes than 63 bits count");
+    return 0;
+}
+
 /* ---- same ---- */
 
 static int bytes_compare(const struct merging *m, const struct member *a, const struct member *b,
@@ -141,11 +203,13 @@ static int same_add(struct merging *m, const struct group *group)
         if (rc || !what)
             continue;
         struct str name = array_of(m, group->at)->name;
+        cleanup_free char *misfit = misfit_new(m, &group->at[0], &group->at[i]);
         cleanup_free char *text = xasprintf(
-            "is in %s and in %s, and the two differ in their %s; --rule '%.*s=cat0' puts them one "
-            "behind the other, first keeps the first file's",
+            "is in %s and in %s, and the two differ in their %s; --rule '%.*s=%s",
             path_of(m, &group->at[0]), path_of(m, &group->at[i]), what,
-            (int)MIN(name.len, (size_t)100), name.at);
+            (int)MIN(name.len, (size_t)100), name.at,
+            misfit ? "first' keeps the first file's, drop leaves it out"
+                   : "cat0' puts them one behind the other, first keeps the first file's");
         rc = group_fail(m, group, text);
     }
     array_rest(&m->set->files[group->at->file], array_of(m, group->at));
@@ -158,51 +222,16 @@ static int same_add(struct merging *m, const struct group *group)
 
 /* ---- cat0 ---- */
 
-/* Why the two cannot be concatenated, a new string; NULL: they can. */
-static char *misfit_new(const struct merging *m, const struct member *a, const struct member *b)
-{
-    const struct array *left = array_of(m, a), *right = array_of(m, b);
-    cleanup_buf struct buf left_shape = BUF_INIT, right_shape = BUF_INIT;
-    if (left->n_dims == 0 || right->n_dims == 0)
-        return xasprintf("has no dimension in %s along which it could be continued",
-                         path_of(m, left->n_dims == 0 ? a : b));
-    if (!array_types_equal(left, right))
-        return xasprintf("is %.*s in %s and %.*s in %s", (int)MIN(left->dtype.len, (size_t)100),
-                         left->dtype.at, path_of(m, a), (int)MIN(right->dtype.len, (size_t)100),
-                         right->dtype.at, path_of(m, b));
-    if (array_shapes_equal(left, right, 1))
-        return NULL;
-    array_shape_add(&left_shape, left->shape, left->n_dims);
-    array_shape_add(&right_shape, right->shape, right->n_dims);
-    return xasprintf("is %s in %s and %s in %s: all dimensions but the first must agree",
-                     buf_text(&left_shape), path_of(m, a), buf_text(&right_shape), path_of(m, b));
-}
-
-static int cat0_check(const struct merging *m, const struct group *group)
-{
-    uint64_t n_rows = 0;
-    for (size_t i = 0; i < group->len; i++) {
-        const struct array *array = array_of(m, &group->at[i]);
-        cleanup_free char *misfit = misfit_new(m, &group->at[0], &group->at[i]);
-        if (misfit)
-            return group_fail(m, group, misfit);
-        if (m->set->kind == TENSOR_SAFETENSORS && array->element_bits == 0 && group->len > 1)
-            return group_fail(m, group, "is of a type whose elements' size is not known");
-        if (__builtin_add_overflow(n_rows, array->shape[0], &n_rows) || n_rows > INT64_MAX)
-            return group_fail(m, group, "would have more rows than 63 bits count");
-    }
-    return 0;
-}
-
 /* The new array is column-major if all pieces are; else it is row-major, and the column-major
  * pieces are transposed. */
 static int cat0_add(struct merging *m, const struct group *group)
 {
     bool any_is_fortran = false, all_are_fortran = true;
-    int rc = cat0_check(m, group);
+    const struct member *type = type_member(m, group);
+    int rc = cat0_check(m, group, type);
     if (rc)
         return rc;
-    array_plan_add(m->plan, array_of(m, group->at));
+    array_plan_add(m->plan, array_of(m, type));
     for (size_t i = 0; i < group->len; i++) {
         const struct array *array = array_of(m, &group->at[i]);
         array_plan_whole(m->plan, group->at[i].file, group->at[i].array);

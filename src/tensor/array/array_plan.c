@@ -25,7 +25,10 @@ void array_plan_piece(struct array_plan *plan, struct array_piece piece)
     bool is_whole = piece.n_rows == array_n_rows(array);
     made->n_pieces++;
     made->n_rows += piece.n_rows;
-    made->bytes += is_whole ? array->bytes : piece.n_rows * array_row_bytes(array);
+    uint64_t bytes = is_whole ? array->bytes : piece.n_rows * array_row_bytes(array);
+    if (array->element_bits != made->like->element_bits) /* texts that are widened */
+        bytes = bytes / (array->element_bits / 8) * (made->like->element_bits / 8);
+    made->bytes += bytes;
 }
 
 void array_plan_whole(struct array_plan *plan, uint32_t file, uint32_t array)

@@ -15,7 +15,9 @@ struct array_piece {
 };
 
 struct array_new {
-    const struct array *like; /* has its name, its type, and its dimensions except the first */
+    /* Has its name, its type, and its dimensions except the first. Pieces of another type are converted
+     * (array_cast.h). */
+    const struct array *like;
     uint64_t n_rows, bytes;
     bool is_fortran; /* column-major, as are all pieces; else column-major pieces are transposed */
     size_t first_piece, n_pieces;

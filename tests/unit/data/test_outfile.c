@@ -142,12 +142,72 @@ static void nothing_is_left_of_a_file_that_is_given_up(void **state)
     is_nfs = false;
 }
 
+/* The target is new, or replaced; there are two links on the way. */
+static void a_link_stays_and_leads_to_the_new_file(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    for (unsigned i = 0; i < 4; i++) {
+        const char *target = scratch_path("far/target.txt"), *link = scratch_path("link.txt");
+        char found[16] = "";
+        assert_int_equal(mkdir_parents(scratch_path("far"), 0755, &err), 0);
+        is_nfs = i & 1;
+        unlink(link);
+        unlink(target);
+        unlink(scratch_path("second.txt"));
+        if (i & 2)
+            scratch_file("far/target.txt", STR("old"));
+        assert_int_equal(symlink("far/target.txt", scratch_path("second.txt")), 0);
+        assert_int_equal(symlink("second.txt", link), 0);
+        assert_int_equal(put(link, false, false, &err), ERR_USAGE);
+        assert_non_null(strstr(err.text, "link.txt exists; --force replaces it"));
+        for (unsigned k = 0; k < 2; k++) {
+            assert_int_equal(put(link, true, k == 1, &err), 0);
+            expect_text(target, "new");
+            assert_int_equal(readlink(link, found, sizeof(found) - 1), strlen("second.txt"));
+        }
+    }
+    is_nfs = false;
+}
+
+static void a_file_that_is_known_by_a_descriptor_is_not_replaced(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    const char *path = scratch_path("open.txt");
+    char name[64];
+    scratch_file("open.txt", STR("theirs"));
+    cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    unlink(scratch_path("stdout"));
+    assert_int_equal(symlink(name, scratch_path("stdout")), 0);
+    for (unsigned overwrite = 0; overwrite < 2; overwrite++) {
+        assert_int_equal(put(scratch_path("stdout"), overwrite, false, &err), ERR_USAGE);
+        assert_non_null(strstr(err.text, "open already"));
+        assert_non_null(strstr(err.text, "-o -"));
+    }
+    expect_text(path, "theirs");
+}
+
+static void links_that_lead_nowhere_are_refused(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    const char *path = scratch_path("loop.txt");
+    unlink(path);
+    assert_int_equal(symlink("loop.txt", path), 0);
+    assert_int_equal(put(path, true, false, &err), ERR_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_that_somebody_has_is_not_taken),
         cmocka_unit_test(a_file_that_appears_meanwhile_is_not_replaced),
         cmocka_unit_test(nothing_is_left_of_a_file_that_is_given_up),
+        cmocka_unit_test(a_link_stays_and_leads_to_the_new_file),
+        cmocka_unit_test(a_file_that_is_known_by_a_descriptor_is_not_replaced),
+        cmocka_unit_test(links_that_lead_nowhere_are_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     scratch_remove();
