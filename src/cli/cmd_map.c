@@ -4,6 +4,7 @@
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/named_files.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
@@ -438,6 +439,24 @@ static int begun_check(const char *dir, struct err *err)
     return rc;
 }
 
+/* With a project a run is copied as well. The copy would go on with what the original reads and write where that does. */
+static int copy_check(const char *dir, const struct manifest *copy, struct err *err)
+{
+    cleanup_free char *runs = path_join(copy->cwd, "muster-runs");
+    cleanup_free char *original = path_join(runs, path_basename(dir));
+    struct manifest manifest;
+    if (path_is_same(original, dir) || manifest_read(original, &manifest, NULL) != 0)
+        return 0;
+    bool is_copy = manifest.started_wall_ms == copy->started_wall_ms;
+    manifest_release(&manifest);
+    return is_copy
+               ? fail(err, ERR_USAGE,
+                      "%s is a copy of %s, and works in its place, %s; resume that one, or begin "
+                      "a new run here",
+                      dir, original, copy->cwd)
+               : 0;
+}
+
 /* *dir, a new string, and the manifest are set together. */
 static int resumed_find(const struct map_options *typed, int argc, char **argv, char **dir_out,
                         struct manifest *manifest, struct err *err)
@@ -455,9 +474,12 @@ static int resumed_find(const struct map_options *typed, int argc, char **argv, 
         rc = manifest_read(dir, manifest, err);
     if (rc)
         return rc;
-    if (!is_graph(manifest) && (!manifest->output || !manifest->command)) {
+    if (!is_graph(manifest) && (!manifest->output || !manifest->command))
+        rc = fail(err, ERR_DATA, "%s/manifest.json names no output or no command", dir);
+    rc = rc ? rc : copy_check(dir, manifest, err);
+    if (rc) {
         manifest_release(manifest);
-        return fail(err, ERR_DATA, "%s/manifest.json names no output or no command", dir);
+        return rc;
     }
     *dir_out = steal_ptr(&dir);
     return 0;

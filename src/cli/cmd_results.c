@@ -8,6 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/named_files.h"
+#include "base/outfile.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
@@ -16,6 +18,7 @@
 #include "data/result_merge.h"
 #include "map/rows.h"
 #include "shard/shard.h"
+#include "shell/claim.h"
 #include "store/manifest.h"
 #include "store/runs.h"
 #include "store/store.h"
@@ -174,38 +177,64 @@ static int output_check(const char *path, struct err *err)
     return fail(err, ERR_USAGE, "-o %s names a folder; the results go into one file", path);
 }
 
+/* What the run reads or keeps is not to be written over, and not what another command writes at this time. */
+static int place_claim(const char *dir, const char *path, struct output_claim *claim,
+                       struct err *err)
+{
+    struct manifest manifest = {0};
+    int rc = 0;
+    if (strcmp(path, "-") == 0 || output_is_direct(path))
+        return 0;
+    if (path_is_within(path, dir))
+        return fail(err, ERR_USAGE, "-o %s is in the run's folder; name another place", path);
+    if (manifest_read(dir, &manifest, NULL) == 0)
+        for (size_t i = 0; rc == 0 && manifest.inputs && manifest.inputs[i]; i++)
+            rc = named_files_check(
+                (const struct named_file[]){{path, "-o", true},
+                                            {manifest.inputs[i], "an input of the run", false}},
+                2, err);
+    manifest_release(&manifest);
+    return rc ? rc : output_claim_add(claim, path, err);
+}
+
+static int results_print(struct app *app, const struct results_request *ask, const char *dir,
+                         struct err *err)
+{
+    struct store *store = NULL;
+    struct result_merge_stats stats = {0};
+    bool are_shards = false;
+    if (is_merged(dir))
+        return merged_copy(dir, ask, err);
+    int rc = store_open(&store, dir, STORE_READ, err);
+    if (rc)
+        return rc;
+    rc = shards_stream(app, ask, store, &are_shards, err);
+    if (rc == 0 && !are_shards)
+        rc = stream(ask, store, &stats, err);
+    store_close(store);
+    if (rc || are_shards)
+        return rc ? wrap(err, rc, "run %s", path_basename(dir)) : 0;
+    char results[32];
+    count_format(results, stats.n_results);
+    say(app, "%s result%s so far, %llu item%s set aside", results, plural(stats.n_results),
+        (unsigned long long)stats.n_failed_items, plural(stats.n_failed_items));
+    return 0;
+}
+
 static int results_run(struct app *app, void *request, int argc, char **argv, char **command,
                        struct err *err)
 {
     (void)command;
     const struct results_request *ask = request;
     cleanup_free char *dir = NULL;
-    struct store *store = NULL;
-    struct result_merge_stats stats = {0};
+    struct output_claim claim = OUTPUT_CLAIM_INIT;
     int rc = output_check(ask->out_path, err);
-    if (rc == 0)
-        rc = run_arg_find(ask->runs_dir, argc, argv, &dir, err);
+    rc = rc ? rc : run_arg_find(ask->runs_dir, argc, argv, &dir, err);
     rc = rc ? rc : verb_check(dir, err);
-    if (rc == 0 && is_merged(dir))
-        return merged_copy(dir, ask, err);
-    if (rc == 0)
-        rc = store_open(&store, dir, STORE_READ, err);
-    if (rc)
-        return rc;
-    bool are_shards = false;
-    rc = shards_stream(app, ask, store, &are_shards, err);
-    if (rc == 0 && !are_shards)
-        rc = stream(ask, store, &stats, err);
-    store_close(store);
-    if (rc)
-        return wrap(err, rc, "run %s", path_basename(dir));
-    if (are_shards)
-        return 0;
-    char results[32];
-    count_format(results, stats.n_results);
-    say(app, "%s result%s so far, %llu item%s set aside", results, plural(stats.n_results),
-        (unsigned long long)stats.n_failed_items, plural(stats.n_failed_items));
-    return 0;
+    rc = rc ? rc : place_claim(dir, ask->out_path, &claim, err);
+    rc = rc ? rc : results_print(app, ask, dir, err);
+    output_claim_release(&claim);
+    return rc;
 }
 
 static void results_defaults(void *request)

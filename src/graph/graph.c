@@ -17,6 +17,10 @@
 #include "store/runs.h"
 #include "version.h"
 
+enum {
+    CLAIMS_CHECKED = 1000 /* jobs whose outputs are looked at before a run begins */
+};
+
 /* ---- the shell's verb ---- */
 
 /* Nothing starts any more, so nothing has to wait until jobs of lost hosts are gone there. */
@@ -229,6 +233,19 @@ static void keeper_begin(struct graph *graph)
     shell_keeper_start(graph->shell, &graph->allocation, entry, graph->request->grace_ms);
 }
 
+/* Another graph may be at work on what this one leaves: this is told before anything runs. Of very many jobs each is
+ * refused when it begins. */
+static int outs_check(const struct graph *graph, struct err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < MIN(graph->plan->n_jobs, (uint32_t)CLAIMS_CHECKED) && rc == 0; i++) {
+        struct output_claim claim = OUTPUT_CLAIM_INIT;
+        rc = job_outs_claim(&graph->plan->jobs[i], &claim, err);
+        output_claim_release(&claim);
+    }
+    return rc;
+}
+
 static void run_begin(struct graph *graph)
 {
     shell_display_open(graph->shell);
@@ -366,6 +383,7 @@ int graph_run(struct log *log, const char *self_path, const struct graph_request
                                                   .limit_ms = request->limit_ms});
     int rc = shell_files_check(err);
     rc = rc ? rc : graph_earlier_find(request, &earlier, err); /* before the devices are taken */
+    rc = rc ? rc : outs_check(&graph, err);
     if (rc == 0 && request->detach)
         rc = shell_detach(&ready_fd, err);
     if (rc == 0)

@@ -65,6 +65,7 @@ struct process {
         struct background background;
         atomic_bool is_given_up; /* files can be so large that nobody waits for it */
         struct stat *inputs_before, *outs_before; /* [n_inputs], [n_outs], when it started */
+        struct output_claim claim; /* no other graph's job leaves the same meanwhile */
     } proving;
     char *command; /* for the joblog; NULL: not needed */
     /* It is not settled before: on a host that was lost it may live on until then, and a job that was preempted makes a
@@ -287,6 +288,9 @@ MUST_CHECK int process_command_start(struct process *process, struct err *err);
 /* process.c */
 extern const struct worker_handlers process_handlers;
 void process_start(struct graph *graph, uint32_t number);
+/* Claims what the job leaves. ERR_UNAVAILABLE if a job of another graph is at work on it. */
+MUST_CHECK int job_outs_claim(const struct plan_job *plan, struct output_claim *claim,
+                              struct err *err);
 /* Looks for timeouts, and for processes whose devices are ready. */
 void processes_tick(struct graph *graph);
 

@@ -161,6 +161,18 @@ static int outs_begin(const struct plan_job *plan, struct err *err)
     return rc;
 }
 
+int job_outs_claim(const struct plan_job *plan, struct output_claim *claim, struct err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < plan->n_outs && rc == 0; i++) {
+        cleanup_free char *path = path_in_cwd_new(plan, plan->outs[i].path);
+        for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
+            path[len - 1] = '\0';
+        rc = output_claim_job_add(claim, path, err);
+    }
+    return rc;
+}
+
 /* --results: the folder of the job, in which is what this attempt prints, perhaps nothing, and nothing of an earlier one. */
 static int results_begin(const struct process *process, struct err *err)
 {
@@ -230,6 +242,7 @@ void process_start(struct graph *graph, uint32_t number)
     int rc = inputs_check(graph, job->plan, &err);
     rc = rc ? rc : record_begun(graph, process, &err);
     rc = rc ? rc : outs_begin(job->plan, &err);
+    rc = rc ? rc : job_outs_claim(job->plan, &process->proving.claim, &err);
     rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : process_command_start(process, &err);
     start_log(process, &placement);

@@ -40,6 +40,7 @@ void process_free(struct process *process)
     logfile_close(process->out);
     logfile_close(process->errors);
     job_proof_release(&process->proof);
+    output_claim_release(&process->proving.claim);
     free(process->proving.inputs_before);
     free(process->proving.outs_before);
     free(process->command);

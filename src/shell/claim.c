@@ -26,7 +26,7 @@ enum {
 };
 
 /* False: the folder does not exist, which is reported later. */
-static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *len)
+static bool claim_name(const char *who, const char *path, struct sockaddr_un *name, socklen_t *len)
 {
     cleanup_free char *given = output_base_new(path), *base = NULL;
     if (output_follow(given, &base, NULL) != 0)
@@ -37,8 +37,8 @@ static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *le
         return false;
     *name = (struct sockaddr_un){.sun_family = AF_UNIX};
     const char *last = path_basename(base);
-    int n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "muster-output-%lx-%lx-%016lx",
-                     (unsigned long)st.st_dev, (unsigned long)st.st_ino,
+    int n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "muster-%s-%lx-%lx-%016lx",
+                     who, (unsigned long)st.st_dev, (unsigned long)st.st_ino,
                      (unsigned long)XXH3_64bits(last, strlen(last)));
     *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
     return true;
@@ -80,12 +80,12 @@ static bool may_change(const struct ucred *holder, bool is_held, unsigned n_trie
     return true;
 }
 
-int output_claim_add(struct output_claim *claim, const char *path, struct err *err)
+static int claim_add(struct output_claim *claim, const char *who, const char *path, struct err *err)
 {
     struct sockaddr_un name;
     socklen_t len;
     struct ucred holder;
-    if (output_is_direct(path) || !claim_name(path, &name, &len))
+    if (output_is_direct(path) || !claim_name(who, path, &name, &len))
         return 0;
     cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -106,6 +106,16 @@ int output_claim_add(struct output_claim *claim, const char *path, struct err *e
     claim->fds = xrealloc(claim->fds, (claim->n_fds + 1) * sizeof(*claim->fds));
     claim->fds[claim->n_fds++] = steal_fd(&fd);
     return 0;
+}
+
+int output_claim_add(struct output_claim *claim, const char *path, struct err *err)
+{
+    return claim_add(claim, "output", path, err);
+}
+
+int output_claim_job_add(struct output_claim *claim, const char *path, struct err *err)
+{
+    return claim_add(claim, "job", path, err);
 }
 
 /* The kernel reports the process that called listen() last. */

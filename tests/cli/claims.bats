@@ -4,6 +4,30 @@
 # One muster for an output, names that leave no room, and words of others on the way to a terminal.
 load helpers
 
+@test "two graphs never leave the same file at the same time" {
+    for name in one two; do
+        printf 'jobs:\n  %s:\n    run: [sh, -c, "./wait; echo %s >same.txt"]\n    out: same.txt\n' $name $name >$name.yaml
+    done
+    worker wait <<'END'
+#!/bin/sh
+touch at_gate
+while [ ! -e go ]; do sleep 0.02; done
+END
+    "$MUSTER" graph -q -g cpu:1 one.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e at_gate
+    run limited "$MUSTER" graph -q -g cpu:1 two.yaml
+    ended_with 69
+    says "is at work on the output same.txt"
+    run limited "$MUSTER" graph -q -g cpu:1 --runs-dir others one.yaml
+    ended_with 69
+    says "is at work on the output same.txt"
+    touch go
+    map_end
+    ended_with 0
+    [ "$(cat same.txt)" = one ]
+}
+
 @test "the same command three times at once: one does the work, and the others say who" {
     worker work <<'END'
 #!/bin/sh

@@ -103,6 +103,24 @@ gate_end() {
     says "the run's folder is gone"
 }
 
+@test "results are not written over what the run reads and keeps, or what another one writes" {
+    seq 600 >in.txt
+    gate_begin -g cpu:1 in.txt -o out.txt -- ./gate
+    run limited "$MUSTER" results -o out.txt
+    ended_with 69
+    says "is at work on the output out.txt"
+    for place in in.txt muster-runs/latest/run.db muster-runs/latest/new; do
+        run limited "$MUSTER" results --force -o $place
+        ended_with 2
+    done
+    says "is in the run's folder; name another place"
+    run limited "$MUSTER" results -o so_far.txt
+    ended_with 0
+    gate_end
+    ended_with 0
+    same in.txt out.txt
+}
+
 @test "a shard's input that was written to gives no output either" {
     seq 10 >in.txt
     worker shard <<'END'

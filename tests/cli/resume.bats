@@ -34,6 +34,23 @@ resume() { run limited "$MUSTER" resume "$@"; }
 
 last_line() { tail -1 <<<"$output"; }
 
+@test "a run in a copy of its project does not go on in the original's place" {
+    mkdir first
+    cd first
+    seq 40 >in.txt
+    run limited "$MUSTER" map -q -g cpu:1 --retries 0 -o out.txt in.txt -- sh -c 'while read n; do [ "$n" != 20 ] || exit 1; echo "$n"; done'
+    ended_with 1
+    cp -r . ../second
+    cd ../second
+    run limited "$MUSTER" resume --retry-failed -- cat
+    ended_with 2
+    says "is a copy of ${PWD%/second}/first/muster-runs/" "resume that one"
+    [ "$(wc -l <../first/out.txt)" = 39 ]
+    cd ../first
+    limited "$MUSTER" resume --retry-failed -- cat
+    same in.txt out.txt
+}
+
 @test "muster stop finishes what is in flight: 75, and the last line says how to go on" {
     gated_begin
     "$MUSTER" stop --no-wait
