@@ -110,7 +110,8 @@ END
     ended_with 0
     [ "$(wc -l <out.jsonl)" -eq 400 ]
     [[ $output =~ peak\ ([0-9]+)\ MiB ]]
-    [ -z "${DEAD_FS:-}" ] || [ "${BASH_REMATCH[1]}" -le 100 ] # a sanitizer takes more
+    # Of 400 MB; 40 MiB, and 90 if memory that is freed is written to (MALLOC_PERTURB_). A sanitizer takes more.
+    [ -z "${DEAD_FS:-}" ] || [ "${BASH_REMATCH[1]}" -le 150 ]
 }
 
 @test "a message or line without an end costs its item and no memory" {
