@@ -405,7 +405,7 @@ HOSTS = {
     "a host that was lost is not asked for again": (
         "shell/hosts.c", "if (h->state == HOST_AWAY && now_ms >= h->retry_at_ms && !remote_has_transport(h->node))", "if (false)"),
     "a host is asked for without an end": (
-        "shell/host.c", "if (before != HOST_UP && ++h->n_tries >= TRIES_MAX)", "if (before != HOST_UP && ++h->n_tries >= 1000 * TRIES_MAX)"),
+        "shell/host.c", "(++h->n_tries >= TRIES_MAX || ", "(++h->n_tries >= 1000 * TRIES_MAX || "),
     "a host that is given up is still waited for": (
         "shell/host.c", "given up: \", why);\n    devices_tell(h, HOST_GIVEN_UP);\n", "given up: \", why);\n"),
 }
