@@ -207,28 +207,3 @@ END
     why more b
     says "more: failed 1 of 1, {absent} could not be executed: No such file or directory" "b: cancelled"
 }
-
-@test "what a map or a merge reads counts as its input: a change runs it again, and what is missing is named" {
-    seq 3 >items
-    worker w.sh <<'END'
-#!/bin/sh
-while read -r x; do echo "r$x"; done
-END
-    cat >g.yaml <<'END'
-jobs:
-  scores: {map: {worker: ./w.sh, input: items, output: scores.txt}}
-  whole: {merge: {inputs: [head.txt, scores.txt], output: whole.txt}, needs: scores}
-END
-    graph g.yaml
-    ended_with 1
-    why whole
-    says "whole: failed 1 of 1, it reads head.txt, which is not there, and no job leaves it"
-    echo head >head.txt
-    graph g.yaml
-    ended_with 0
-    echo 4 >>items
-    run limited "$MUSTER" graph -g cpu:2 g.yaml
-    ended_with 0
-    says "scores runs again: $PWD/items, which it reads, changed" "whole runs again"
-    [ "$(tr '\n' ' ' <whole.txt)" = "head r1 r2 r3 r4 " ]
-}

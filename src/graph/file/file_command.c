@@ -371,23 +371,6 @@ static int verb_words(struct graph_file *file, const struct file_stage *stage,
     return 0;
 }
 
-/* What muster's own verbs read is known, and counts as if it stood under `in`; but not before the job starts, where a word
- * is filled in then, or where the verb itself looks which files there are. */
-static void inputs_join(struct graph_file *file, const struct file_stage *stage,
-                        const struct text_list *inputs, const uint32_t *row, struct plan_job *job)
-{
-    struct words *words = &stage->def->words;
-    for (size_t i = 0; job->inputs && job->inputs[i]; i++)
-        words_add(words, job->inputs[i]);
-    for (uint32_t i = 0; inputs && i < inputs->len; i++) {
-        const char *path = text_make(file, stage, &inputs->at[i], row);
-        if (*path && strcmp(path, "-") != 0 && !strpbrk(path, "{}*?["))
-            words_add(words, path);
-    }
-    if (words->len > 0)
-        job->inputs = words_take(file, words);
-}
-
 int command_make(struct graph_file *file, const struct file_stage *stage,
                  const struct command *command, const uint32_t *row, struct plan_job *job)
 {
@@ -396,8 +379,6 @@ int command_make(struct graph_file *file, const struct file_stage *stage,
     if (command->kind != PLAN_RUN) {
         int rc = verb_words(file, stage, command, row, job, words);
         job->argv = rc ? NULL : words_take(file, words);
-        if (rc == 0)
-            inputs_join(file, stage, choice_at(command->inputs, row), row, job);
         return rc;
     }
     const struct text_list *list = setting_at(&command->words, row);

@@ -150,10 +150,10 @@ static const struct {
      "  t: {launch: {nproc-per-node: 2, script: \"t.py --x {s}\"}, for: s}\n"
      "  u: {launch: {command: \"./t\"}}",
      "part/s1: {muster} map --output=p1 --force --force --timeout=5m --batch-size=3 a.jsonl b1 -- w.py 1 "
-     "{{start}} {{{{end}}}} {batch} > p1 in:a.jsonl in:b1\n"
+     "{{start}} {{{{end}}}} {batch} > p1\n"
      "part/s2: {muster} map --output=p2 --force --force --timeout=5m --batch-size=4 a.jsonl b2 -- w.py 2 "
-     "{{start}} {{{{end}}}} {batch} > p2 in:a.jsonl in:b2\n"
-     "one: {muster} merge --output=c --force a b > c in:a in:b\n"
+     "{{start}} {{{{end}}}} {batch} > p2\n"
+     "one: {muster} merge --output=c --force a b > c\n"
      "t/s1: {muster} launch --nproc-per-node=2 t.py --x 1\n"
      "t/s2: {muster} launch --nproc-per-node=2 t.py --x 2\n"
      "u: {muster} launch --no-python ./t\n"
