@@ -449,12 +449,11 @@ static int copy_check(const char *dir, const struct manifest *copy, struct err *
         return 0;
     bool is_copy = manifest.started_wall_ms == copy->started_wall_ms;
     manifest_release(&manifest);
-    return is_copy
-               ? fail(err, ERR_USAGE,
-                      "%s is a copy of %s, and works in its place, %s; resume that one, or begin "
-                      "a new run here",
-                      dir, original, copy->cwd)
-               : 0;
+    return is_copy ? fail(err, ERR_USAGE,
+                          "%s is a copy of %s: it would read and write in %s; resume that one, or "
+                          "begin a new run here",
+                          dir, original, copy->cwd)
+                   : 0;
 }
 
 /* *dir, a new string, and the manifest are set together. */

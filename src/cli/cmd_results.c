@@ -20,6 +20,7 @@
 #include "shard/shard.h"
 #include "shell/claim.h"
 #include "store/manifest.h"
+#include "store/own_files.h"
 #include "store/runs.h"
 #include "store/store.h"
 
@@ -185,8 +186,9 @@ static int place_claim(const char *dir, const char *path, struct output_claim *c
     int rc = 0;
     if (strcmp(path, "-") == 0 || output_is_direct(path))
         return 0;
-    if (path_is_within(path, dir))
-        return fail(err, ERR_USAGE, "-o %s is in the run's folder; name another place", path);
+    rc = own_files_check_output(&(struct named_file){path, "-o", true}, dir, err);
+    if (rc)
+        return rc;
     if (manifest_read(dir, &manifest, NULL) == 0)
         for (size_t i = 0; rc == 0 && manifest.inputs && manifest.inputs[i]; i++)
             rc = named_files_check(

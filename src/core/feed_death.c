@@ -211,10 +211,16 @@ static bool is_devices_death(const struct feed *f, const struct feed_worker *w, 
     return !was_suspect_work;
 }
 
+enum {
+    KNOWN_TO_FAIL_MAX =
+        8 /* deaths before a first result; more of them say that the command works nowhere now */
+};
+
 /* The command has given results, and not of what is left: the death says more of the item in hand than of the device. */
 static bool is_known_to_fail(const struct feed *f, const struct feed_worker *w)
 {
-    return f->config.only_failed_left && w->items.in_flight > 0;
+    return f->config.only_failed_left && w->items.in_flight > 0 &&
+           f->counts.deaths_known_to_fail < KNOWN_TO_FAIL_MAX;
 }
 
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
@@ -233,6 +239,7 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     bool fewer_may_help = death == GONE_OOM && (w->items.in_flight > 1 || shrank);
     bool is_with_host = death == GONE_DEVICE_LOST && f->devices[w->device].is_awaited;
     bool is_items = is_known_to_fail(f, w);
+    f->counts.deaths_known_to_fail += is_items && gave_nothing;
     bool start_failure = gave_nothing && f->devices[w->device].results == 0 && !fewer_may_help &&
                          !is_items && !is_with_host && !(babbled && w->items.in_flight > 0) &&
                          (death != GONE_ENDED || w->ended_for == CAUSE_START);

@@ -64,6 +64,8 @@ static void on_second(void *context)
     struct graph *graph = context;
     if (!graph->dag)
         return;
+    for (const struct process *p = graph->processes; p; p = p->next)
+        output_claim_answer(&p->proving.claim);
     device_watch_renew(graph->watch);
     record_flush(graph); /* samples, if nothing else */
     report_status(graph, NULL);

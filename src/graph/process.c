@@ -117,8 +117,8 @@ static int missing_check(const struct graph *graph, const struct plan_job *plan,
     const struct graph_job *leaver = leaver_of(graph, plan, path);
     if (!leaver)
         return fail(err, ERR_DATA,
-                    "it reads %s, which is not there, and no job leaves it; what the job makes "
-                    "itself is its out",
+                    "it reads %s, which is not there, and no job leaves it (a file that the job "
+                    "itself makes belongs in its `out`)",
                     path);
     if (leaver->plan == plan ||
         dag_job_view(graph->dag, (uint32_t)(leaver - graph->jobs)).state == DAG_DONE)
@@ -168,7 +168,7 @@ int job_outs_claim(const struct plan_job *plan, struct output_claim *claim, stru
         cleanup_free char *path = path_in_cwd_new(plan, plan->outs[i].path);
         for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
             path[len - 1] = '\0';
-        rc = output_claim_job_add(claim, path, err);
+        rc = output_claim_add(claim, path, err);
     }
     return rc;
 }
@@ -209,10 +209,10 @@ static void start_log(const struct process *process, const struct dag_placement 
             is_again && job->end ? job->end : "");
 }
 
-/* The machine lacks descriptors or processes; or the connection to another one broke. */
-static enum dag_end end_of_refused(const struct process *process, int rc)
+/* The machine lacks descriptors or processes; or the connection to another one broke. What it leaves is claimed here. */
+static enum dag_end end_of_refused(const struct process *process, int rc, bool is_claimed)
 {
-    bool is_away = rc == ERR_UNAVAILABLE && process->seat.host > 0;
+    bool is_away = rc == ERR_UNAVAILABLE && process->seat.host > 0 && !is_claimed;
     return rc == ERR_STOPPED || is_away ? DEND_LOST : DEND_FATAL;
 }
 
@@ -242,12 +242,14 @@ void process_start(struct graph *graph, uint32_t number)
     int rc = inputs_check(graph, job->plan, &err);
     rc = rc ? rc : record_begun(graph, process, &err);
     rc = rc ? rc : outs_begin(job->plan, &err);
+    bool is_claimed = rc == 0;
     rc = rc ? rc : job_outs_claim(job->plan, &process->proving.claim, &err);
+    is_claimed = is_claimed && rc != 0;
     rc = rc ? rc : results_begin(process, &err);
     rc = rc ? rc : process_command_start(process, &err);
     start_log(process, &placement);
     if (rc)
-        process_judge(process, end_of_refused(process, rc), err.text);
+        process_judge(process, end_of_refused(process, rc, is_claimed), err.text);
 }
 
 static void on_warned(void *context, const char *text)

@@ -237,9 +237,14 @@ static void record_complete(const struct rank *rank, struct str text, struct buf
 /* Not by another file of that name: it may be a mount, as Kubernetes has it for what a container says at its end. */
 static int record_write(const char *path, struct str bytes, struct err *err)
 {
-    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
+    struct stat st;
+    cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (fd < 0 || fstat(fd, &st) != 0)
         return fail_errno(err, "open %s", path);
+    if (!S_ISREG(st.st_mode))
+        return fail(err, ERR_USAGE, "%s is no regular file", path);
+    if (ftruncate(fd, 0) != 0)
+        return fail_errno(err, "empty %s", path);
     int rc = write_all(fd, bytes.at, bytes.len, err);
     return rc ? wrap(err, rc, "%s", path) : 0;
 }

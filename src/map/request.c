@@ -18,6 +18,7 @@
 #include "map/output_identity.h"
 #include "map/outputs.h"
 #include "map/work.h"
+#include "store/own_files.h"
 
 enum {
     LINE_MAX_LEAST = 4096 /* less might not hold even a message without its result */
@@ -79,25 +80,6 @@ static int input_check_beside(const char *input, const char *path, struct err *e
     return (output_is_folder(path) ? input_check_folder : input_check)(input, path, err);
 }
 
-/* Files that a run makes in its folder, even in one that existed. */
-static const char *const run_files[] = {"run.db",           "manifest.json", "status.json",
-                                        "orchestrator.log", "failed.jsonl",  "output.id"};
-/* Folders in it, whose files are removed when they are merged, or written over. */
-static const char *const run_folders[] = {"parts", "parts.gone",  "logs",
-                                          "input", "shard-input", "shard-output"};
-
-static int input_check_run_dir(const char *input, const char *run_dir, struct err *err)
-{
-    for (size_t i = 0; i < countof(run_files); i++) {
-        cleanup_free char *path = path_join(run_dir, run_files[i]);
-        if (path_is_same(input, path))
-            return fail(err, ERR_USAGE,
-                        "the input %s is where the run writes its own %s; name another --run-dir",
-                        input, run_files[i]);
-    }
-    return 0;
-}
-
 /* The run must not replace a file that it reads, now or when it is resumed. */
 static int inputs_differ(const struct map_request *r, struct err *err)
 {
@@ -113,7 +95,7 @@ static int inputs_differ(const struct map_request *r, struct err *err)
         if (rc == 0 && output_is_folder(r->out_path))
             rc = input_check_folder(r->inputs[i], r->out_path, err);
         if (rc == 0 && r->run.run_dir)
-            rc = input_check_run_dir(r->inputs[i], r->run.run_dir, err);
+            rc = own_files_check_input(r->inputs[i], r->run.run_dir, err);
     }
     return rc;
 }
@@ -133,23 +115,6 @@ static struct named_file *files_new(const struct map_request *r, const char *fai
     return files;
 }
 
-static int outside_check(const struct named_file *file, const char *run_dir, struct err *err)
-{
-    bool is_own = false;
-    for (size_t i = 0; i < countof(run_files); i++) {
-        cleanup_free char *own = path_join(run_dir, run_files[i]);
-        is_own = is_own || path_is_same(file->path, own);
-    }
-    for (size_t i = 0; i < countof(run_folders); i++) {
-        cleanup_free char *own = path_join(run_dir, run_folders[i]);
-        is_own = is_own || path_is_within(file->path, own);
-    }
-    return is_own ? fail(err, ERR_USAGE,
-                         "%s (%s) is where the run keeps its own files; name another place",
-                         file->path, file->name)
-                  : 0;
-}
-
 /* No file that the run writes may be one that it reads, that it writes as well, or its own. */
 static int outputs_differ(const struct map_request *r, struct err *err)
 {
@@ -161,7 +126,7 @@ static int outputs_differ(const struct map_request *r, struct err *err)
     int rc = named_files_check(files, n, err);
     for (size_t i = 0; rc == 0 && r->run.run_dir && i < n; i++)
         if (files[i].is_written && files[i].path)
-            rc = outside_check(&files[i], r->run.run_dir, err);
+            rc = own_files_check_output(&files[i], r->run.run_dir, err);
     return rc;
 }
 

@@ -138,5 +138,6 @@ bool launcher_failure_lasts(int exit_status, const char *last_line)
 
 bool launcher_host_is_over(const char *last_line)
 {
-    return has_one_of(last_line, over, countof(over));
+    return str_starts_with(str_of(last_line), STR("srun: error: ")) &&
+           has_one_of(last_line, over, countof(over));
 }

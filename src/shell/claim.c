@@ -16,6 +16,7 @@
 #include "base/ours.h"
 #include "base/outfile.h"
 #include "base/xalloc.h"
+#include "proc/proctree.h"
 
 #include <xxhash.h>
 
@@ -26,7 +27,7 @@ enum {
 };
 
 /* False: the folder does not exist, which is reported later. */
-static bool claim_name(const char *who, const char *path, struct sockaddr_un *name, socklen_t *len)
+static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *len)
 {
     cleanup_free char *given = output_base_new(path), *base = NULL;
     if (output_follow(given, &base, NULL) != 0)
@@ -37,8 +38,8 @@ static bool claim_name(const char *who, const char *path, struct sockaddr_un *na
         return false;
     *name = (struct sockaddr_un){.sun_family = AF_UNIX};
     const char *last = path_basename(base);
-    int n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "muster-%s-%lx-%lx-%016lx",
-                     who, (unsigned long)st.st_dev, (unsigned long)st.st_ino,
+    int n = snprintf(name->sun_path + 1, sizeof(name->sun_path) - 1, "muster-output-%lx-%lx-%016lx",
+                     (unsigned long)st.st_dev, (unsigned long)st.st_ino,
                      (unsigned long)XXH3_64bits(last, strlen(last)));
     *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
     return true;
@@ -80,14 +81,26 @@ static bool may_change(const struct ucred *holder, bool is_held, unsigned n_trie
     return true;
 }
 
-static int claim_add(struct output_claim *claim, const char *who, const char *path, struct err *err)
+/* This process, or one that has started it: a graph claims what its job leaves, and the job may be a muster map. */
+static bool is_our_own(pid_t holder)
+{
+    struct proc_stat stat;
+    for (pid_t pid = getpid(); pid > 1 && proc_stat_read(pid, &stat); pid = stat.parent)
+        if (pid == holder)
+            return true;
+    return false;
+}
+
+int output_claim_add(struct output_claim *claim, const char *path, struct err *err)
 {
     struct sockaddr_un name;
     socklen_t len;
     struct ucred holder;
-    if (output_is_direct(path) || !claim_name(who, path, &name, &len))
+    if (output_is_direct(path) || !claim_name(path, &name, &len))
         return 0;
     cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return 0; /* as where such names are forbidden */
     if (fd < 0)
         return fail_errno(err, "claim the output %s", path);
     for (unsigned n_tries = 0; bind(fd, (const struct sockaddr *)&name, len) != 0; n_tries++) {
@@ -96,7 +109,7 @@ static int claim_add(struct output_claim *claim, const char *who, const char *pa
         if (errno != EADDRINUSE)
             return fail_errno(err, "claim the output %s", path);
         bool is_held = holder_ask(&name, len, &holder);
-        if (is_held && holder.pid == getpid())
+        if (is_held && is_our_own(holder.pid))
             return 0; /* two outputs with one name are refused elsewhere, with a better message */
         if (!may_change(&holder, is_held, n_tries))
             return claim_taken(path, &holder, err);
@@ -106,16 +119,6 @@ static int claim_add(struct output_claim *claim, const char *who, const char *pa
     claim->fds = xrealloc(claim->fds, (claim->n_fds + 1) * sizeof(*claim->fds));
     claim->fds[claim->n_fds++] = steal_fd(&fd);
     return 0;
-}
-
-int output_claim_add(struct output_claim *claim, const char *path, struct err *err)
-{
-    return claim_add(claim, "output", path, err);
-}
-
-int output_claim_job_add(struct output_claim *claim, const char *path, struct err *err)
-{
-    return claim_add(claim, "job", path, err);
 }
 
 /* The kernel reports the process that called listen() last. */

@@ -19,11 +19,9 @@ struct output_claim {
         0                 \
     }
 
-/* Claims one more output. Outputs that are not replaced (stdout, devices, pipes) need no claim. ERR_UNAVAILABLE,
- * naming the process that holds the claim. */
+/* Claims one more output. Outputs that are not replaced (stdout, devices, pipes) need no claim, nor those which a muster
+ * claims of whose job this process is a part. ERR_UNAVAILABLE, naming the process that holds the claim. */
 MUST_CHECK int output_claim_add(struct output_claim *claim, const char *path, struct err *err);
-/* The same for what a job of a graph leaves. The job's command may be a muster, which claims that output for itself. */
-MUST_CHECK int output_claim_job_add(struct output_claim *claim, const char *path, struct err *err);
 /* Call it in a forked process that continues the work, so that others are told of this process. */
 void output_claim_renew(const struct output_claim *claim);
 /* To be called every second: closes the connections of those that asked for the holder, so that others can ask. */

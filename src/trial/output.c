@@ -28,18 +28,22 @@ void output_pattern_release(struct output_pattern *pattern)
     pattern->is_set = false;
 }
 
-/* The first number in it. */
+/* The only number among the words of the text; empty if there is none, or another one. */
 static struct str number_in(struct str text)
 {
-    const char digits[] = "0123456789", number[] = "0123456789.";
-    while (text.len > 0 && !memchr(digits, text.at[0], sizeof(digits) - 1))
-        text.at++, text.len--;
-    size_t len = 0;
-    while (len < text.len && memchr(number, text.at[len], sizeof(number) - 1))
-        len++;
-    while (len > 0 && text.at[len - 1] == '.')
-        len--;
-    return (struct str){text.at, len};
+    static const char digits[] = "0123456789", parts[] = "0123456789.,eE+-";
+    struct str found = {0};
+    for (size_t at = 0, len; at < text.len; at += MAX(len, (size_t)1)) {
+        bool has_digit = false;
+        for (len = 0; at + len < text.len && memchr(parts, text.at[at + len], sizeof(parts) - 1);
+             len++)
+            has_digit = has_digit || memchr(digits, text.at[at + len], sizeof(digits) - 1);
+        if (has_digit && found.at)
+            return (struct str){0};
+        if (has_digit)
+            found = (struct str){text.at + at, len};
+    }
+    return found;
 }
 
 bool output_pattern_find(const struct output_pattern *pattern, const char *line, double *number)
@@ -50,10 +54,9 @@ bool output_pattern_find(const struct output_pattern *pattern, const char *line,
         return false;
     const regmatch_t *at = &found[pattern->regex.re_nsub > 0 && found[1].rm_so >= 0];
     struct str text = str_trim((struct str){line + at->rm_so, (size_t)(at->rm_eo - at->rm_so)});
-    if (double_parse(text, number, NULL) != 0 &&
-        (pattern->regex.re_nsub > 0 || double_parse(number_in(text), number, NULL) != 0))
-        *number = 0;
-    if (!(*number > 0))
+    if (pattern->regex.re_nsub == 0 && double_parse(text, number, NULL) != 0)
+        text = number_in(text);
+    if (double_parse(text, number, NULL) != 0 || !(*number > 0))
         *number = 0;
     return true;
 }

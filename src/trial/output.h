@@ -17,7 +17,7 @@ enum {
 
 /*
  * POSIX extended; the number is what the first group holds, or where there is none the match, or
- * the first number in it.
+ * the only number in it.
  */
 struct output_pattern {
     regex_t regex;

@@ -22,10 +22,41 @@ END
     run limited "$MUSTER" graph -q -g cpu:1 --runs-dir others one.yaml
     ended_with 69
     says "is at work on the output same.txt"
+    # A map sees it too.
+    seq 3 >in.txt
+    run limited "$MUSTER" map -q -g cpu:1 in.txt -o same.txt -- cat
+    ended_with 69
     touch go
     map_end
     ended_with 0
     [ "$(cat same.txt)" = one ]
+}
+
+@test "what a graph claims is free for what its own jobs start, and a claim on another host is no lost host" {
+    seq 3 >in.txt
+    cat >inner.yaml <<'END'
+jobs:
+  i: {run: [sh, -c, "mkdir res; echo inner >res/i"], out: res/}
+END
+    cat >outer.yaml <<END
+jobs:
+  o: {run: ["$MUSTER", graph, -q, -g, "cpu:1", inner.yaml], out: res/}
+  m: {run: ["$MUSTER", map, -q, -g, "cpu:1", in.txt, -o, m.txt, --, cat], out: m.txt}
+END
+    run limited "$MUSTER" graph -q -g cpu:2 outer.yaml
+    ended_with 0
+    [ "$(cat res/i)" = inner ]
+    same in.txt m.txt
+    printf 'jobs:\n  a: {run: [sh, -c, "touch at_gate; sleep 2; echo a >late"], out: late}\n' >a.yaml
+    printf 'jobs:\n  w: {run: [sleep, "1"]}\n  b: {run: [sh, -c, "echo b >late"], needs: w, out: late}\n' >b.yaml
+    "$MUSTER" graph -q --hosts far=cpu:1 --via env b.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    sleep 0.5
+    limited "$MUSTER" graph -q -g cpu:1 a.yaml
+    map_end
+    ended_with 1
+    says "b failed for good: process " "is at work on the output late"
+    [ "$(grep -c "b: attempt" muster-runs/latest/orchestrator.log)" -le 1 ]
 }
 
 @test "the same command three times at once: one does the work, and the others say who" {

@@ -101,7 +101,7 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     ended_with 1
     [ ! -e ran ]
     run "$MUSTER" why reads folder devices
-    says "reads: failed 1 of 1, it reads nothing, which is not there, and no job leaves it; what the job makes itself is its out"
+    says "reads: failed 1 of 1, it reads nothing, which is not there, and no job leaves it (a file that the job itself makes belongs in its \`out\`)"
     says "folder: failed 1 of 1, its folder $PWD/nodir: No such file or directory"
     says "devices: cannot run here: it needs 3 devices; the run has 2 devices"
     [ "$(state_of made)" = "done" ]

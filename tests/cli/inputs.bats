@@ -109,12 +109,12 @@ gate_end() {
     run limited "$MUSTER" results -o out.txt
     ended_with 69
     says "is at work on the output out.txt"
-    for place in in.txt muster-runs/latest/run.db muster-runs/latest/new; do
+    for place in in.txt muster-runs/latest/run.db muster-runs/latest/parts/new; do
         run limited "$MUSTER" results --force -o $place
         ended_with 2
     done
-    says "is in the run's folder; name another place"
-    run limited "$MUSTER" results -o so_far.txt
+    says "(-o) is where the run keeps its own files; name another place"
+    run limited "$MUSTER" results -o muster-runs/latest/so_far.txt
     ended_with 0
     gate_end
     ended_with 0

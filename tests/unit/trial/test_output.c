@@ -45,9 +45,12 @@ static void the_last_rate_that_is_printed_counts(void **state)
         {"([0-9.]+) it/s", "1 it/s\r2.5 it/s\r", 2.5},
         {"([0-9.]+) it/s", "7 it/s\nno more\n", 7},
         {"([0-9.]+) it/s", "unfinished 8 it/s", 8},
-        {"rate=[0-9]+", "rate=5\n", 5}, /* the first number in the match */
+        {"rate=[0-9]+", "rate=5\n", 5}, /* the only number in the match */
         {"[0-9.]+ samples", "3.5 samples\n", 3.5},
-        {"done: .*", "done: all 7.\n", 7},
+        {"[0-9.e+]+ samples", "1.5e3 samples\n", 1500},
+        {"[0-9,]+ samples", "12,345 samples\n", 0},
+        {"step [0-9]+: [0-9.]+ it", "step 7: 15 it\n", 0},
+        {"done: .*", "done: all 7\n", 7},
         {"done: .*", "done: all\n", 0},
         {"[0-9]+", "5\n", 5},
         {"r: *([-0-9.e+]+)", "r: 1e3\nr: -4\nr: 0\n", 1000},
