@@ -124,8 +124,8 @@ struct cmd_check {
 
 /*
  * Parses argv[1..] for cmd into request (request_size bytes, defaults applied). The default of a long option may be
- * set by the variable MUSTER_<NAME> (dashes as underscores), in a family MUSTER_<FAMILY>_<NAME>. Errors are ERR_USAGE,
- * with "did you mean". Operands are moved to argv[0..*argc_out).
+ * set by the variable MUSTER_<NAME> (dashes as underscores), in a family MUSTER_<FAMILY>_<NAME>; what argv says replaces
+ * it, also the whole list of an option that may be repeated. Errors are ERR_USAGE, with "did you mean". Operands are moved to argv[0..*argc_out).
  */
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);

@@ -1,0 +1,46 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Options that every verb reads in the same way: their variables, and what is said when they are refused.
+load helpers
+
+setup() {
+    common_setup
+    seq 5 >in.txt
+    printf '%s\n' '{"t":"A","p":"A"}' '{"t":"B","p":"A"}' '{"t":"C","p":"C"}' >labels.jsonl
+}
+
+@test "an option that may be repeated replaces what its variable says, if it is given" {
+    export MUSTER_IGNORE=C
+    map -g cpu:1 labels.jsonl -o out.jsonl --score t=p -- cat
+    ended_with 0
+    says "records left out by --ignore: 'C': 1"
+    map -g cpu:1 labels.jsonl -o out2.jsonl --score t=p --ignore B -- cat
+    ended_with 0
+    says "records left out by --ignore: 'B': 1"
+    map -g cpu:1 labels.jsonl -o out3.jsonl --score t=p --ignore B --ignore A -- cat
+    ended_with 0
+    says "records left out by --ignore: 'B', 'A': 2"
+}
+
+@test "a run in the background, and one that is resumed, have the lists that they had" {
+    export MUSTER_IGNORE=C
+    map -g cpu:1 labels.jsonl -o out.jsonl --score t=p --ignore B --run-dir r -- sh -c '[ -e go ] && exec cat'
+    ended_with 1
+    touch go
+    run limited "$MUSTER" resume --retry-failed r
+    ended_with 0
+    says "records left out by --ignore: 'B': 1"
+    map -g cpu:1 labels.jsonl -o out2.jsonl --score t=p --detach --run-dir r2 -- cat
+    ended_with 0
+    wait_for test -e out2.jsonl
+    jq -e '[.. | strings | select(. == "--ignore=C")] | length == 1' r2/manifest.json
+}
+
+@test "the checkpoints of muster kge replace those of its variable" {
+    "$PYTHON" "$BATS_TEST_DIRNAME/../python/tiny_kge.py" .
+    local words=(kge tracin --train train.txt --entity-to-id node_dict.txt --relation-to-id rel_dict.txt --test test.txt --top-k 2)
+    limited "$MUSTER" "${words[@]}" --model-path model.pt -o once.json
+    MUSTER_KGE_MODEL_PATH=model.pt limited "$MUSTER" "${words[@]}" --model-path model.pt -o typed.json
+    same once.json typed.json
+}
