@@ -3,6 +3,7 @@
  * Variables that are the defaults of options: MUSTER_GPUS of --gpus.
  */
 #include <ctype.h>
+#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -47,14 +48,29 @@ static const char *variable_value(const struct cmd *cmd, const struct opt *opt,
     return value && *value ? value : NULL;
 }
 
+/* What the variable of an option without a value says. */
+static int flag_parse(const char *value, bool *is_set, struct err *err)
+{
+    static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no",
+                                                                                "off"};
+    for (size_t i = 0; i < countof(yes); i++) {
+        *is_set = strcasecmp(value, yes[i]) == 0;
+        if (*is_set || strcasecmp(value, no[i]) == 0)
+            return 0;
+    }
+    return fail(err, ERR_USAGE,
+                "expected 1, true, yes or on, or else 0, false, no or off; found '%s'", value);
+}
+
 int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
 {
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
         char variable[OPT_VARIABLE_MAX];
         const char *value = variable_value(cmd, opt, variable);
-        if (!value || (!opt_takes_value(opt) && strcmp(value, "1") != 0))
-            continue;
-        int rc = opt_store(opt, value, request, err);
+        bool is_set = value;
+        int rc = value && !opt_takes_value(opt) ? flag_parse(value, &is_set, err) : 0;
+        if (rc == 0 && is_set)
+            rc = opt_store(opt, value, request, err);
         if (rc)
             return wrap(err, rc, "%s", variable);
     }

@@ -44,3 +44,24 @@ setup() {
     MUSTER_KGE_MODEL_PATH=model.pt limited "$MUSTER" "${words[@]}" --model-path model.pt -o typed.json
     same once.json typed.json
 }
+
+@test "the variable of an option without a value takes yes and no, in any case of letters, and nothing else" {
+    for value in 1 true YES on; do
+        MUSTER_DRY_RUN=$value map -g cpu:1 in.txt -o out.txt -- cat
+        ended_with 0
+        [ ! -e out.txt ] || { echo "MUSTER_DRY_RUN=$value ran"; return 1; }
+    done
+    for value in '' 0 False no OFF; do
+        MUSTER_DRY_RUN=$value map -g cpu:1 in.txt -o "out$value.txt" -- cat
+        ended_with 0
+        [ -e "out$value.txt" ] || { echo "MUSTER_DRY_RUN=$value did not run"; return 1; }
+    done
+    for value in 2 ' 1' y; do
+        MUSTER_DRY_RUN=$value map -g cpu:1 in.txt -o never.txt -- cat
+        ended_with 2
+        says "muster: map: MUSTER_DRY_RUN: expected 1, true, yes or on, or else 0, false, no or off; found '$value'"
+    done
+    MUSTER_KGE_DRY_RUN=maybe run limited "$MUSTER" kge tracin
+    ended_with 2
+    says "muster kge tracin: MUSTER_KGE_DRY_RUN: expected 1"
+}
