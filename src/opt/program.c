@@ -11,6 +11,7 @@
 #include "base/suggest.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
+#include "opt/say.h"
 #include "version.h"
 
 char *program_typed(const struct program *program)
@@ -77,16 +78,21 @@ static int failure_print(const struct program *program, const char *verb, const 
     return err_exit_status(rc);
 }
 
+static int help_put(const struct cmd *cmd, struct err *err)
+{
+    cleanup_buf struct buf help = BUF_INIT;
+    cmd_help(cmd, &help);
+    return stdout_put(buf_str(&help), err);
+}
+
 static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **argv)
 {
+    struct err err = {0};
     if (cmd_wants_help(cmd, argc, argv)) {
-        cleanup_buf struct buf help = BUF_INIT;
-        cmd_help(cmd, &help);
-        fputs(buf_text(&help), stdout);
-        return 0;
+        int put = help_put(cmd, &err);
+        return put ? failure_print(app->program, cmd->name, &err, put) : 0;
     }
     cleanup_free void *request = xcalloc(1, cmd->request_size + 1);
-    struct err err = {0};
     int n_operands;
     char **operands, **command;
     int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
@@ -154,6 +160,18 @@ static int help_or_version(const struct program *program, int argc, char **argv)
     return -1;
 }
 
+/* An exit status. A write that failed earlier is known by the state of the stream alone: its reason is not kept. */
+static int stdout_finish(void)
+{
+    struct err err = {0};
+    int rc = fflush(stdout) != 0 ? fail_errno(&err, "write standard output")
+             : ferror(stdout)    ? fail(&err, ERR_SYS, "part of standard output was not written")
+                                 : 0;
+    if (rc)
+        talk("%s", err.text);
+    return rc ? err_exit_status(rc) : 0;
+}
+
 int program_main(const struct program *program, int argc, char **argv)
 {
     standard_fds_fill();
@@ -172,10 +190,5 @@ int program_main(const struct program *program, int argc, char **argv)
         const struct cmd *cmd = verb_find(program, argv[1]);
         status = cmd ? verb_run(cmd, &app, argc - 1, argv + 1) : external_run(&app, argv + 1);
     }
-    if (fflush(stdout) != 0 && status == 0) {
-        struct err err = {0};
-        status = err_exit_status(fail_errno(&err, "write standard output"));
-        talk("%s", err.text);
-    }
-    return status;
+    return status ? status : stdout_finish();
 }

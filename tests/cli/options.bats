@@ -65,3 +65,28 @@ setup() {
     ended_with 2
     says "muster kge tracin: MUSTER_KGE_DRY_RUN: expected 1"
 }
+
+@test "help and completion that cannot be written are a failure" {
+    export -f limited
+    local words
+    mkfifo pipe
+    for words in "completion bash" "completion fish" "kge completion zsh" "map --help" "help map" "kge train --help" "--help" "--version" "kge --version"; do
+        # shellcheck disable=SC2086
+        run --separate-stderr bash -c 'limited "$MUSTER" "$@" >/dev/full' - $words
+        [ "$status" -eq 75 ] && [[ $stderr == *": No space left on device"* ]] || { echo "muster $words >/dev/full: $status, $stderr"; return 1; }
+        # shellcheck disable=SC2086
+        run --separate-stderr bash -c 'limited "$MUSTER" "$@" >&-' - $words
+        [ "$status" -eq 1 ] && [[ $stderr == *": Bad file descriptor"* ]] || { echo "muster $words >&-: $status, $stderr"; return 1; }
+        # shellcheck disable=SC2086
+        run --separate-stderr bash -c 'exec 4<>pipe 5>pipe 4<&-; limited "$MUSTER" "$@" >&5' - $words
+        [ "$status" -eq 1 ] && [[ $stderr == *": Broken pipe"* ]] || { echo "muster $words without a reader: $status, $stderr"; return 1; }
+    done
+}
+
+@test "a dry run of which a line could not be written is a failure" {
+    export -f limited
+    # shellcheck disable=SC2016
+    run --separate-stderr bash -c 'limited "$MUSTER" map -g cpu:1 --dry-run in.txt -o out.txt -- echo $(seq 9000) >/dev/full'
+    ended_with 1
+    [ "$stderr" = "muster: part of standard output was not written" ] || { echo "$stderr"; return 1; }
+}
