@@ -207,6 +207,8 @@ static struct texts *texts_of(const struct opt *opt, void *request)
 /* Stores the value of an option that was typed, and the further words of OPT_WORDS; `at` moves over these. */
 static int typed_store(struct reading *r, const struct opt *opt, const char *value, struct err *err)
 {
+    if (r->is_typed)
+        r->is_typed[opt - r->cmd->opts] = true;
     int rc = opt_store(opt, value, r->request, err);
     struct texts *texts = texts_of(opt, r->request);
     while (opt->kind == OPT_WORDS && r->at + 1 < r->argc && r->argv[r->at + 1][0] != '-' &&
@@ -262,12 +264,18 @@ static int short_options(struct reading *r, struct err *err)
     return 0;
 }
 
-/* How many values each option that may be repeated has, by its place in the table. A new array. */
-static size_t *texts_count(const struct cmd *cmd, void *request)
+size_t cmd_opts_count(const struct cmd *cmd)
 {
     size_t n_opts = 0;
     while (cmd->opts[n_opts].kind != OPT_END)
         n_opts++;
+    return n_opts;
+}
+
+/* How many values each option that may be repeated has, by its place in the table. A new array. */
+static size_t *texts_count(const struct cmd *cmd, void *request)
+{
+    size_t n_opts = cmd_opts_count(cmd);
     size_t *n_values = xcalloc(n_opts + 1, sizeof(*n_values));
     for (size_t i = 0; i < n_opts; i++)
         if (cmd->opts[i].kind == OPT_TEXTS)

@@ -11,6 +11,7 @@ const char *cmd_family(const struct cmd *cmd);
 const char *cmd_family_space(const struct cmd *cmd);
 /* Muster itself gives it, to a muster that it starts. */
 bool opt_is_hidden(const struct opt *opt);
+size_t cmd_opts_count(const struct cmd *cmd);
 bool opt_takes_value(const struct opt *opt);
 /* Stores a value into the option's field; NULL for an option that takes none. */
 MUST_CHECK int opt_store(const struct opt *opt, const char *value, void *request, struct err *err);
@@ -22,6 +23,8 @@ struct reading {
     char **argv;   /* operands are moved to its beginning */
     int at;        /* the word that is read */
     void *request; /* may have values already */
+    /* Set for the options among the words, by their place in the table; NULL: not asked. */
+    bool *is_typed;
 };
 
 /*

@@ -93,15 +93,19 @@ static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **arg
         return put ? failure_print(app->program, cmd->name, &err, put) : 0;
     }
     cleanup_free void *request = xcalloc(1, cmd->request_size + 1);
+    cleanup_free char **words = cmd_words_copy(argc, argv);
     int n_operands;
     char **operands, **command;
-    int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
+    int rc = cmd_parse(cmd, argc, words, request, &n_operands, &operands, &command, &err);
+    bool is_parsed = rc == 0;
     rc = rc ? rc : cmd_needs_check(cmd, request, &err);
     if (cmd->keeps_dashdash) /* it runs a command, and its results so far are kept */
         xalloc_cure("; a run can be resumed (muster resume)");
     if (rc == 0 && !(app->program->family && getenv(PROGRAM_PARSES_ONLY)))
         rc = cmd->run(app, request, n_operands, operands, command, &err);
     cmd_release(cmd, request);
+    if (is_parsed && rc == ERR_USAGE)
+        cmd_variables_tell(cmd, argc, argv, &err);
     return rc >= 0 ? rc : failure_print(app->program, cmd->name, &err, rc);
 }
 

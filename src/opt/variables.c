@@ -3,6 +3,7 @@
  * Variables that are the defaults of options: MUSTER_GPUS of --gpus.
  */
 #include <ctype.h>
+#include <string.h>
 #include <strings.h>
 
 #include "base/cleanup.h"
@@ -75,4 +76,88 @@ int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
             return wrap(err, rc, "%s", variable);
     }
     return 0;
+}
+
+/* ---- which options a message names that were set by variables ---- */
+
+char **cmd_words_copy(int argc, char **argv)
+{
+    char **copy = xcalloc((size_t)argc + 1, sizeof(*copy));
+    memcpy(copy, argv, (size_t)argc * sizeof(*copy));
+    return copy;
+}
+
+/* A verb that reads its words itself: is one of them the option? */
+static bool is_among(const struct opt *opt, int argc, char **argv)
+{
+    bool is = false;
+    for (int i = 1; i < argc && !is && opt->name; i++) {
+        size_t len = strcspn(argv[i], "=");
+        is = len > 2 && strncmp(argv[i], "--", 2) == 0 &&
+             str_equal((struct str){argv[i] + 2, len - 2}, str_of(opt->name));
+    }
+    return is;
+}
+
+/* For each option of the table: was it typed? A new array. */
+static bool *typed_options(const struct cmd *cmd, int argc, char **argv)
+{
+    bool *is_typed = xcalloc(cmd_opts_count(cmd) + 1, sizeof(*is_typed));
+    cleanup_free void *request = xcalloc(1, cmd->request_size + 1);
+    cleanup_free char **words = cmd_words_copy(argc, argv);
+    struct reading reading = {
+        .cmd = cmd, .argc = argc, .argv = words, .request = request, .is_typed = is_typed};
+    int n_operands;
+    char **command;
+    if (cmd->defaults)
+        cmd->defaults(request);
+    for (size_t i = 0; cmd->reads_words && cmd->opts[i].kind != OPT_END; i++)
+        is_typed[i] = is_among(&cmd->opts[i], argc, argv);
+    if (!cmd->reads_words) /* what comes behind a mistake counts as not typed */
+        (void)!words_parse(&reading, &n_operands, &command, NULL);
+    cmd_release(cmd, request);
+    return is_typed;
+}
+
+/* Is `word`, such as "--also" or "-g", in the text, and not as a part of a longer one? */
+static bool is_named(const char *text, const char *word)
+{
+    size_t len = strlen(word);
+    bool is = false;
+    for (const char *at = strstr(text, word); at && !is; at = strstr(at + 1, word)) {
+        char before = at == text ? ' ' : at[-1], after = at[len];
+        is = !isalnum((unsigned char)before) && before != '-' && before != '_' &&
+             !isalnum((unsigned char)after) && after != '-' && after != '_';
+    }
+    return is;
+}
+
+static void named_add(const struct cmd *cmd, const struct opt *opt, const char *text,
+                      struct buf *out)
+{
+    char variable[OPT_VARIABLE_MAX], letter[] = {'-', opt->letter, '\0'};
+    const char *value = variable_value(cmd, opt, variable);
+    bool is_set = value;
+    if (value && !opt_takes_value(opt) && flag_parse(value, &is_set, NULL) != 0)
+        is_set = false;
+    if (!is_set || is_named(text, variable))
+        return;
+    cleanup_free char *name = xasprintf("--%s", opt->name);
+    bool is_letter = !is_named(text, name);
+    if (is_letter && !(opt->letter && is_named(text, letter)))
+        return;
+    buf_addf(out, "%s%s is set by %s", out->len > 0 ? "; " : "", is_letter ? letter : name,
+             variable);
+}
+
+void cmd_variables_tell(const struct cmd *cmd, int argc, char **argv, struct err *err)
+{
+    cleanup_free bool *is_typed = typed_options(cmd, argc, argv);
+    cleanup_free char *text = xstrdup(err->text);
+    cleanup_buf struct buf named = BUF_INIT;
+    for (size_t i = 0; cmd->opts[i].kind != OPT_END; i++)
+        if (!is_typed[i])
+            named_add(cmd, &cmd->opts[i], text, &named);
+    if (named.len > 0)
+        fail(err, err->code, "%s (%s)", text, buf_text(&named));
 }

@@ -90,3 +90,33 @@ setup() {
     ended_with 1
     [ "$stderr" = "muster: part of standard output was not written" ] || { echo "$stderr"; return 1; }
 }
+
+# refused_by WORDS VARIABLE=VALUE… -- OPTION…: a map is refused with these words.
+refused_by() {
+    local words=$1 variables=()
+    shift
+    while [ "$1" != -- ]; do
+        variables+=("$1")
+        shift
+    done
+    shift
+    run limited env "${variables[@]}" "$MUSTER" map in.txt -o never.txt "$@" -- cat
+    ended_with 2
+    [ "$output" = "muster: map: $words" ] || { printf 'expected: %s\nfound: %s\n' "$words" "$output"; return 1; }
+}
+
+@test "an option that a variable set is told from one that was typed" {
+    refused_by "--line-max: at least 4096 bytes are needed (--line-max is set by MUSTER_LINE_MAX)" MUSTER_LINE_MAX=1 --
+    refused_by "--line-max: at least 4096 bytes are needed" MUSTER_LINE_MAX=1 -- --line-max 2
+    refused_by "--line-max: at least 4096 bytes are needed" -- --line-max=2
+    refused_by "MUSTER_LINE_MAX: expected a size such as 16GiB, found 'x'" MUSTER_LINE_MAX=x --
+    refused_by "--also is for shard commands, but the command holds no {start}, {count}, {end}, {shard}, {input} or {output} (--also is set by MUSTER_ALSO)" MUSTER_ALSO=x --
+    local grow="--grow takes devices that become free: leave -g out, or give -g free"
+    refused_by "$grow (--grow is set by MUSTER_GROW)" MUSTER_GROW=1 -- -g cpu:1
+    refused_by "$grow (-g is set by MUSTER_GPUS)" MUSTER_GPUS=cpu:1 -- --grow
+    refused_by "$grow (-g is set by MUSTER_GPUS; --grow is set by MUSTER_GROW)" MUSTER_GPUS=cpu:1 MUSTER_GROW=yes --
+    refused_by "$grow" -- --grow -gcpu:1
+    MUSTER_LINE_MAX=1 run limited "$MUSTER" submit --dry-run map in.txt -o never.txt -- cat
+    ended_with 2
+    says "muster: submit: map: --line-max: at least 4096 bytes are needed (--line-max is set by MUSTER_LINE_MAX)"
+}
