@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/suggest.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
@@ -68,13 +69,15 @@ static bool wants_color(void)
     return isatty(STDERR_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
-/* Prints the message of a failure, and returns its exit status. */
+/* Prints the message of a failure, and returns its exit status. In a folder that was deleted, nothing is found. */
 static int failure_print(const struct program *program, const char *verb, const struct err *err,
                          int rc)
 {
     cleanup_free char *typed = program_typed(program);
     cleanup_free char *speaker = xasprintf("%s%s%s", typed, program->family ? " " : ": ", verb);
-    talk_as(speaker, "%s", err->text);
+    bool is_lost = err->sys == ENOENT && cwd_is_deleted();
+    talk_as(speaker, "%s%s", err->text,
+            is_lost ? "; the current folder was deleted: change to another one (cd)" : "");
     return err_exit_status(rc);
 }
 

@@ -297,6 +297,15 @@ took_less() {
     says "shm "
 }
 
+@test "a current folder that was deleted is told as that" {
+    mkdir gone
+    # shellcheck disable=SC2016
+    run --separate-stderr bash -c 'cd gone && rmdir ../gone && exec "$MUSTER" doctor folder'
+    ended_with 1
+    says "the current folder was deleted" "Change to another folder"
+    says_not "rights"
+}
+
 @test "smoke: two workers on each GPU and each slice, every byte looked at, nothing left" {
     export MUSTER_FAKE_NVML=gpus=3,mig=1:2
     export MUSTER_JOIN=1 MUSTER_RUNS_DIR=$PWD/runs

@@ -120,3 +120,16 @@ refused_by() {
     ended_with 2
     says "muster: submit: map: --line-max: at least 4096 bytes are needed (--line-max is set by MUSTER_LINE_MAX)"
 }
+
+@test "what fails in a current folder that was deleted says so, and no other failure" {
+    local cwd=$PWD
+    mkdir gone
+    # shellcheck disable=SC2016
+    run bash -c 'cd gone && rmdir ../gone && exec "$MUSTER" map -g cpu:1 "$1"/in.txt -o "$1"/out.txt -- cat' - "$cwd"
+    ended_with 2
+    says "muster: map: create folder muster-runs: No such file or directory; the current folder was deleted: change to another one (cd)"
+    map -g cpu:1 nowhere.txt -o out.txt -- cat
+    ended_with 2
+    says "No such file or directory"
+    says_not "deleted"
+}
