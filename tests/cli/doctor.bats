@@ -295,6 +295,10 @@ took_less() {
     doctor --list
     ended_with 0
     says "shm "
+    doctor --list --json
+    ended_with 0
+    [ "$(jq -r 'select(.check == "shm") | has("time"), (.purpose | length > 0)' <<<"$output" | tr '\n' ' ')" = "true true " ]
+    [ "$(jq -rs 'map(.check) | join(" ")' <<<"$output")" = "$("$MUSTER" doctor --list | awk '{ printf "%s%s", s, $1; s = " " }')" ]
 }
 
 @test "a current folder that was deleted is told as that" {
