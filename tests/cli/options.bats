@@ -121,6 +121,26 @@ refused_by() {
     says "muster: submit: map: --line-max: at least 4096 bytes are needed (--line-max is set by MUSTER_LINE_MAX)"
 }
 
+@test "-q leaves stderr to errors, also in a run that goes to the background" {
+    for run in "map -q -g cpu:1 in.txt -o out.txt --detach -- cat" "graph -q -g cpu:1 --detach -- true ::: 1"; do
+        # shellcheck disable=SC2086
+        run --separate-stderr limited "$MUSTER" $run
+        ended_with 0
+        [ -z "$stderr" ] || { echo "$run: $stderr"; return 1; }
+    done
+    MUSTER_DETACH=1 run --separate-stderr limited "$MUSTER" map -q -g cpu:1 in.txt -o out2.txt -- cat
+    ended_with 0
+    [ -z "$stderr" ] || { echo "$stderr"; return 1; }
+    wait_for test -e out2.txt
+    wait_for nobody_is_left
+}
+
+@test "each line of gpus on stderr begins with the name of the program" {
+    run --separate-stderr limited "$MUSTER" gpus
+    ended_with 0
+    [ -n "$stderr" ] && ! grep -v '^muster: ' <<<"$stderr"
+}
+
 @test "what fails in a current folder that was deleted says so, and no other failure" {
     local cwd=$PWD
     mkdir gone
