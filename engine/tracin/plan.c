@@ -72,10 +72,11 @@ static size_t rows_max(const struct factor_plan *plan)
 
 static int too_few(uint64_t budget, const struct costs *costs, struct err *err)
 {
+    char given[16];
+    size_format(given, budget);
     return fail(err, ERR_USAGE,
-                "%" PRIu64 " MiB of memory are too few: one pair of triples takes %" PRIu64
-                " MiB (--memory)",
-                budget >> 20, (costs->test + costs->thread + (1 << 20) - 1) >> 20);
+                "%s of memory is too little: one pair of triples takes %" PRIu64 " MiB (--memory)",
+                given, (costs->test + costs->thread + (1 << 20) - 1) >> 20);
 }
 
 int cut_choose(const struct cut_ask *ask, struct cut *cut, struct err *err)

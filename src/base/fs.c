@@ -32,6 +32,12 @@ char *path_cwd(void)
     return getcwd(at, sizeof(at)) ? xstrdup(at) : getcwd(NULL, 0);
 }
 
+bool cwd_is_deleted(void)
+{
+    char at[PATH_MAX];
+    return !getcwd(at, sizeof(at)) && errno == ENOENT;
+}
+
 char *path_absolute(const char *path)
 {
     while (path[0] == '.' && path[1] == '/')

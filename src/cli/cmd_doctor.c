@@ -171,11 +171,14 @@ static void smoke(const struct app *app, const struct doctor_request *request,
 
 /* ---- the verb ---- */
 
-static int list_checks(struct err *err)
+static int list_checks(bool is_json, struct err *err)
 {
     cleanup_buf struct buf out = BUF_INIT;
     for (size_t i = 0; i < checks_count(); i++)
-        buf_addf(&out, "%-10s %s\n", check_name(i), check_purpose(i));
+        if (is_json)
+            check_object_add(&out, check_name(i), check_purpose(i));
+        else
+            buf_addf(&out, "%-10s %s\n", check_name(i), check_purpose(i));
     return stdout_put(buf_str(&out), err);
 }
 
@@ -285,7 +288,7 @@ static int doctor_run(struct app *app, void *request_, int argc, char **argv, ch
     struct findings findings = {0};
     struct traits traits = {0};
     if (request->list)
-        return list_checks(err);
+        return list_checks(request->json, err);
     int rc = choose_checks(argc, argv, chosen, err);
     if (rc == 0)
         rc = patience_check(request->patience_ms, err);

@@ -12,6 +12,7 @@
 #include "cli/verbs.h"
 #include "device/probe.h"
 #include "node/allocation_arg.h"
+#include "opt/say.h"
 
 struct gpus_request {
     const char *gpus;
@@ -98,8 +99,10 @@ static int show(struct app *app, const struct gpus_request *request, const struc
     int rc = probe_universe(&opts, spec, &list, &notes, err);
     if (rc)
         return rc;
-    if (is_first && notes.len > 0 && !app->quiet)
-        fprintf(stderr, "%s", buf_text(&notes));
+    struct str rest = buf_str(&notes), line;
+    while (is_first && rest.len > 0 && str_next(&rest, '\n', &line))
+        if (line.len > 0)
+            say(app, "%.*s", (int)line.len, line.at);
     rc = choose(request, spec, &list, shown, &n_shown, err);
     for (size_t i = 0; rc == 0 && i < n_shown; i++)
         gpus_rows_add(&rows, &list.at[shown[i]]);

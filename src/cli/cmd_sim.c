@@ -61,6 +61,25 @@ static int share_store(struct str text, void *field, struct err *err)
     return share_parse(text, field, err);
 }
 
+static int efficiency_store(struct str text, void *field, struct err *err)
+{
+    double *least = field;
+    int rc = share_parse(text, least, err);
+    return rc || *least > 0
+               ? rc
+               : fail(
+                     err, ERR_USAGE,
+                     "expected a share above 0, found '%.*s': any number of devices is in use for 0%% of the time",
+                     (int)text.len, text.at);
+}
+
+static int deadline_check(const char *value, struct err *err)
+{
+    uint64_t ms;
+    int rc = duration_parse(str_of(value), &ms, err);
+    return rc || ms > 0 ? rc : fail(err, ERR_USAGE, "expected a time above 0, found '%s'", value);
+}
+
 static int hours_store(struct str text, void *field, struct err *err)
 {
     uint64_t ms;
@@ -112,8 +131,8 @@ static const struct opt sim_opts[] = {
     {OPT_PARSE, 0, "start-fail", "SHARE", "share of the starts that die while loading", FIELD(faults.start_fail), .parse = share_store},
     {OPT_PARSE, 0, "device-life", "TIME", "mean time until a device is lost for good, such as 30d", FIELD(faults.device_hours), .parse = hours_store},
     {OPT_HEADING, .help = "The answer"},
-    {OPT_DURATION, 0, "deadline", "TIME", "recommend the fewest devices that finish within TIME in nine runs of ten", FIELD(deadline_ms)},
-    {OPT_PARSE, 0, "efficiency", "SHARE", "without --deadline, recommend the most devices that are in use for at least this share of the time (default 80%)", FIELD(efficiency_least), .parse = share_store},
+    {OPT_DURATION, 0, "deadline", "TIME", "recommend the fewest devices that finish within TIME in nine runs of ten", FIELD(deadline_ms), .check = deadline_check},
+    {OPT_PARSE, 0, "efficiency", "SHARE", "without --deadline, recommend the most devices that are in use for at least this share of the time (default 80%)", FIELD(efficiency_least), .parse = efficiency_store},
     {OPT_U64, 0, "runs", "N", "simulations of each row, each with its own seed (default 20, fewer for much work)", FIELD(runs), 1, 10000},
     {OPT_U64, 's', "seed", "N", "seed of the first simulation (default 1)", FIELD(seed), 0, 0},
     {OPT_TEXT, 0, "html", "FILE", "write a timeline of the workers in the recommended row", FIELD(html)},

@@ -134,11 +134,10 @@ static int task_words_fit(const struct submitted *s, int argc, char **argv, stru
 {
     static const char *const taken[] = {"run-dir", "part", "take"};
     cleanup_free void *request = xcalloc(1, s->cmd->request_size + 1);
-    cleanup_free char **copy = xcalloc((size_t)argc + 1, sizeof(*copy));
+    cleanup_free char **copy = cmd_words_copy(argc, argv);
     struct env_list words = {0};
     int n_operands;
     char **operands, **command;
-    memcpy(copy, argv, (size_t)argc * sizeof(*copy));
     int rc = cmd_parse(s->cmd, argc, copy, request, &n_operands, &operands, &command, err);
     if (rc == 0)
         cmd_words(s->cmd, request, &words);
@@ -196,11 +195,11 @@ static int verb_take(struct submitted *s, struct app *app, int argc, char **argv
         int checked = external_verb_check(app, argv, err);
         return s->stage && checked == ERR_USAGE ? program_take(s, argv[0], err) : checked;
     }
-    cleanup_free char **copy = xcalloc((size_t)argc + 1, sizeof(*copy));
-    for (int i = 0; i < argc; i++)
-        copy[i] = argv[i];
+    cleanup_free char **copy = cmd_words_copy(argc, argv);
     int rc =
         s->n_tasks > 0 ? task_check(s, app, argc, argv, err) : verb_check(s, app, argc, copy, err);
+    if (rc == ERR_USAGE)
+        cmd_variables_tell(s->cmd, argc, argv, err);
     s->has_ledger = s->check.run_dir || cmd_has(s->cmd, "run-dir");
     return rc;
 }

@@ -126,6 +126,15 @@ void finding_object_add(struct buf *out, const struct finding *finding, const ch
     object_line_add(out, &object, host);
 }
 
+void check_object_add(struct buf *out, const char *name, const char *purpose)
+{
+    cleanup_buf struct buf object = BUF_INIT;
+    buf_addf(&object, "{\"check\":\"%s\",\"purpose\":", name);
+    buf_add_json(&object, str_of(purpose));
+    buf_add_char(&object, '}');
+    object_line_add(out, &object, NULL);
+}
+
 void traits_objects_add(struct buf *out, const struct traits *traits, const char *host)
 {
     for (int trait = 0; trait < TRAITS_COUNT; trait++) {

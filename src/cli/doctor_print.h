@@ -16,6 +16,8 @@ void findings_summary_add(struct buf *out, const struct findings *findings, bool
 void object_line_add(struct buf *out, const struct buf *object, const char *host);
 /* An object on a line. host NULL: no member "host"; "": null, because it is about several. */
 void finding_object_add(struct buf *out, const struct finding *finding, const char *host);
+/* A check that can be made, of --list. */
+void check_object_add(struct buf *out, const char *name, const char *purpose);
 
 /* "kernel          6.1.0-13-amd64", a line for each that is known; as objects likewise. */
 void traits_add(struct buf *out, const struct traits *traits);

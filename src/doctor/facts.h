@@ -104,6 +104,7 @@ struct folder_facts {
     char existing[512]; /* `path`, or its nearest parent that is there */
     int sys;            /* errno of what failed; then `failed` says what */
     char failed[32];
+    bool is_deleted; /* `existing` is the current folder, and that was deleted */
     bool is_network;
     uint64_t size_bytes, free_bytes;
     uint64_t files, files_free;

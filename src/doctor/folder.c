@@ -109,6 +109,7 @@ void folder_gather(const char *path, struct folder_facts *out)
     struct stat st;
     snprintf(out->path, sizeof(out->path), "%s", path);
     snprintf(out->existing, sizeof(out->existing), "%s", existing);
+    out->is_deleted = strcmp(existing, ".") == 0 && cwd_is_deleted();
     if (stat(path, &st) != 0 && errno == ENAMETOOLONG) {
         failed(out, "make folders up to it");
         return;
@@ -125,6 +126,11 @@ void folder_gather(const char *path, struct folder_facts *out)
     if (!folder_exists(existing)) {
         errno = ENOTDIR;
         failed(out, "use it");
+        return;
+    }
+    if (out->is_deleted) {
+        errno = ENOENT;
+        failed(out, "make a file in it");
         return;
     }
     cleanup_fd int fd = nameless_open(existing);
@@ -148,6 +154,8 @@ static const struct trouble
          "--runs-dir, MUSTER_RUNS_DIR"},
     no_folder = {FINDING_FAIL, "No run can be started with it.",
                  "Take another folder (--runs-dir, MUSTER_RUNS_DIR), or correct its rights"},
+    deleted = {FINDING_FAIL, "No run can be started there: no file can be made in it.",
+               "Change to another folder (cd), also if one of this name is there again"},
     network = {
         FINDING_WARN,
         "muster's database runs there with a rollback journal and one writer, which is slower; "
@@ -160,6 +168,8 @@ void folder_judge(const struct facts *facts, struct findings *out)
     if (!facts->has_folder)
         found(out, &dead_folder, folder->path, "no answer within %lu ms",
               (unsigned long)facts->deadline_ms);
+    else if (folder->is_deleted)
+        found(out, &deleted, folder->existing, "the current folder was deleted");
     else if (folder->sys == ENOTDIR)
         found(out, &no_folder, folder->existing, "it is there and is not a folder");
     else if (folder->sys != 0 && !errno_means_full(folder->sys))

@@ -387,7 +387,7 @@ int graph_run(struct log *log, const char *self_path, const struct graph_request
     rc = rc ? rc : graph_earlier_find(request, &earlier, err); /* before the devices are taken */
     rc = rc ? rc : outs_check(&graph, err);
     if (rc == 0 && request->detach)
-        rc = shell_detach(&ready_fd, err);
+        rc = shell_detach(graph.shell, &ready_fd, err);
     if (rc == 0)
         rc = run_all(&graph, ready_fd, err);
     if (rc >= 0)

@@ -14,6 +14,8 @@ int final_statuses_parse(struct str text, struct launch_restarts *out, struct er
     uint32_t statuses[STATUSES_MAX];
     size_t n = 0;
     int rc = idlist_parse(text, STATUSES_MAX - 1, statuses, countof(statuses), &n, err);
+    if (rc == 0)
+        memset(out->is_final, 0, sizeof(out->is_final)); /* set by a variable, or given before */
     for (size_t i = 0; rc == 0 && i < n; i++)
         out->is_final[statuses[i]] = true;
     return rc;

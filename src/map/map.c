@@ -116,7 +116,8 @@ static int session_run(struct session *s, const struct output_claim *claim, stru
 {
     const struct map_request *r = s->request;
     int ready_fd = -1;
-    int rc = r->run.detach ? shell_detach(&ready_fd, err) : shell_front_begin(s->shell, err);
+    int rc =
+        r->run.detach ? shell_detach(s->shell, &ready_fd, err) : shell_front_begin(s->shell, err);
     if (rc == 0) /* this may be a forked process now */
         output_claim_renew(claim);
     if (rc == 0)

@@ -4,7 +4,6 @@
  */
 #include "opt/cmd_impl.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 
 #include "base/cleanup.h"
@@ -22,7 +21,7 @@ const char *cmd_family(const struct cmd *cmd)
     return cmd->family ? cmd->family : "";
 }
 
-static bool takes_value(const struct opt *opt)
+bool opt_takes_value(const struct opt *opt)
 {
     return opt->arg != NULL;
 }
@@ -101,7 +100,7 @@ static int choice_store(const struct opt *opt, struct str text, void *field, str
     return rc;
 }
 
-static int value_store(const struct opt *opt, const char *value, void *request, struct err *err)
+int opt_store(const struct opt *opt, const char *value, void *request, struct err *err)
 {
     void *field = (char *)request + opt->offset;
     struct str text = str_of(value);
@@ -200,132 +199,129 @@ bool cmd_option_is(const struct cmd *cmd, const char *typed, const char *name)
            strcmp(opt_target(cmd, named)->name, name) == 0;
 }
 
-/* The further words of OPT_WORDS. *at moves over them. */
-static void more_words_store(const struct opt *opt, char **argv, int argc, int *at, void *request)
+static struct texts *texts_of(const struct opt *opt, void *request)
 {
-    struct texts *texts = (struct texts *)((char *)request + opt->offset);
-    while (opt->kind == OPT_WORDS && *at + 1 < argc && argv[*at + 1][0] != '-' &&
-           (opt->max == 0 || texts->len < opt->max))
-        word_store(texts, argv[++*at]);
+    return (struct texts *)(void *)((char *)request + opt->offset);
 }
 
-/* `--name=value`, `--name value`, `--name`. *at moves over a separate value. */
-static int long_option(const struct cmd *cmd, char **argv, int argc, int *at, void *request,
-                       struct err *err)
+/* Stores the value of an option that was typed, and the further words of OPT_WORDS; `at` moves over these. */
+static int typed_store(struct reading *r, const struct opt *opt, const char *value, struct err *err)
 {
-    const char *typed = argv[*at] + 2;
+    if (r->is_typed)
+        r->is_typed[opt - r->cmd->opts] = true;
+    int rc = opt_store(opt, value, r->request, err);
+    struct texts *texts = texts_of(opt, r->request);
+    while (opt->kind == OPT_WORDS && r->at + 1 < r->argc && r->argv[r->at + 1][0] != '-' &&
+           (opt->max == 0 || texts->len < opt->max))
+        word_store(texts, r->argv[++r->at]);
+    return rc;
+}
+
+/* `--name=value`, `--name value`, `--name`. `at` moves over a separate value. */
+static int long_option(struct reading *r, struct err *err)
+{
+    const char *typed = r->argv[r->at] + 2;
     size_t len = strcspn(typed, "=");
     const struct opt *named = NULL;
-    if (opt_typed(cmd, (struct str){typed, len}, &named, err) != 0)
+    if (opt_typed(r->cmd, (struct str){typed, len}, &named, err) != 0)
         return ERR_USAGE;
     if (!named)
-        return unknown_option(cmd, typed, err);
-    const struct opt *opt = opt_target(cmd, named);
+        return unknown_option(r->cmd, typed, err);
+    const struct opt *opt = opt_target(r->cmd, named);
     const char *value = typed[len] == '=' ? typed + len + 1 : NULL;
-    if (!takes_value(opt) && value)
+    if (!opt_takes_value(opt) && value)
         return fail(err, ERR_USAGE, "option '--%s' takes no value", named->name);
-    if (takes_value(opt) && !value) {
-        if (*at + 1 >= argc)
+    if (opt_takes_value(opt) && !value) {
+        if (r->at + 1 >= r->argc)
             return fail(err, ERR_USAGE, "option '--%s' needs a value (%s)", named->name, opt->arg);
-        value = argv[++*at];
+        value = r->argv[++r->at];
     }
-    int rc = value_store(opt, value, request, err);
-    more_words_store(opt, argv, argc, at, request);
+    int rc = typed_store(r, opt, value, err);
     return rc ? wrap(err, rc, "--%s", named->name) : 0;
 }
 
 /* `-q`, `-g SPEC`, `-gSPEC`, `-qj`. */
-static int short_options(const struct cmd *cmd, char **argv, int argc, int *at, void *request,
-                         struct err *err)
+static int short_options(struct reading *r, struct err *err)
 {
-    for (const char *letter = argv[*at] + 1; *letter; letter++) {
-        const struct opt *named = opt_by_letter(cmd, *letter);
+    for (const char *letter = r->argv[r->at] + 1; *letter; letter++) {
+        const struct opt *named = opt_by_letter(r->cmd, *letter);
         if (!named)
             return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s%s%s --help", *letter,
-                        cmd_family(cmd), cmd_family_space(cmd), cmd->name);
-        const struct opt *opt = opt_target(cmd, named);
+                        cmd_family(r->cmd), cmd_family_space(r->cmd), r->cmd->name);
+        const struct opt *opt = opt_target(r->cmd, named);
         const char *value = NULL;
-        if (takes_value(opt)) {
-            value = letter[1] ? letter + 1 : *at + 1 < argc ? argv[++*at] : NULL;
+        if (opt_takes_value(opt)) {
+            value = letter[1] ? letter + 1 : r->at + 1 < r->argc ? r->argv[++r->at] : NULL;
             if (!value)
                 return fail(err, ERR_USAGE, "option '-%c' needs a value (%s)", *letter, opt->arg);
         }
-        int rc = value_store(opt, value, request, err);
-        more_words_store(opt, argv, argc, at, request);
+        int rc = typed_store(r, opt, value, err);
         if (rc)
             return wrap(err, rc, "-%c", *letter);
-        if (takes_value(opt))
+        if (opt_takes_value(opt))
             return 0;
     }
     return 0;
 }
 
-static void prefixed_variable(const struct cmd *cmd, const struct opt *opt, const char *prefix,
-                              char out[OPT_VARIABLE_MAX])
+size_t cmd_opts_count(const struct cmd *cmd)
 {
-    snprintf(out, OPT_VARIABLE_MAX, "%s%s%s%s", prefix, cmd_family(cmd), cmd->family ? "_" : "",
-             opt->name);
-    for (char *c = out; *c; c++)
-        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    size_t n_opts = 0;
+    while (cmd->opts[n_opts].kind != OPT_END)
+        n_opts++;
+    return n_opts;
 }
 
-void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX])
+/* How many values each option that may be repeated has, by its place in the table. A new array. */
+static size_t *texts_count(const struct cmd *cmd, void *request)
 {
-    prefixed_variable(cmd, opt, "MUSTER_", out);
+    size_t n_opts = cmd_opts_count(cmd);
+    size_t *n_values = xcalloc(n_opts + 1, sizeof(*n_values));
+    for (size_t i = 0; i < n_opts; i++)
+        if (cmd->opts[i].kind == OPT_TEXTS)
+            n_values[i] = texts_of(&cmd->opts[i], request)->len;
+    return n_values;
 }
 
-static int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
+/* Later values replace the first ones, if there are later values. */
+static void texts_replace(struct texts *texts, size_t n_first)
 {
-    /* Variables that muster sets for its workers: they must not become options of a muster inside a worker. */
-    static const char *const reserved[] = {"seed", "batch", "run-dir"};
-    for (const struct opt *opt = cmd->opts; opt->kind != OPT_END; opt++) {
-        char variable[OPT_VARIABLE_MAX];
-        bool skip = !opt->name || opt->kind == OPT_ALIAS || opt->is_exact;
-        for (size_t i = 0; !skip && !cmd->family && i < countof(reserved); i++)
-            skip = strcmp(opt->name, reserved[i]) == 0;
-        if (skip)
-            continue;
-        opt_variable(cmd, opt, variable);
-        const char *value = getenv(variable);
-        if ((!value || !*value) && cmd->other_prefix) {
-            prefixed_variable(cmd, opt, cmd->other_prefix, variable);
-            value = getenv(variable);
-        }
-        if (!value || !*value || (!takes_value(opt) && strcmp(value, "1") != 0))
-            continue;
-        int rc = value_store(opt, value, request, err);
-        if (rc)
-            return wrap(err, rc, "%s", variable);
-    }
-    return 0;
+    if (texts->len == n_first)
+        return;
+    texts->len -= n_first;
+    memmove(texts->at, texts->at + n_first, texts->len * sizeof(*texts->at));
 }
 
-static int words_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
-                       char ***command, struct err *err)
+/* Reads the words into a request that has values: those of a list give way to what is typed, all of them. */
+int words_parse(struct reading *r, int *argc_out, char ***command, struct err *err)
 {
+    const struct cmd *cmd = r->cmd;
+    cleanup_free size_t *n_before = texts_count(cmd, r->request);
     int rc = 0, n_operands = 0;
     *command = NULL;
-    for (int i = 1; i < argc && rc == 0; i++) {
-        bool is_option = argv[i][0] == '-' && argv[i][1] != '\0';
+    for (r->at = 1; r->at < r->argc && rc == 0; r->at++) {
+        char **argv = r->argv, *word = argv[r->at];
+        bool is_option = word[0] == '-' && word[1] != '\0';
         if (cmd->is_like_argparse && !is_option) {
-            *command = argv + i;
+            *command = argv + r->at;
             break;
         }
-        if (strcmp(argv[i], "--") == 0) {
+        if (strcmp(word, "--") == 0) {
             if (cmd->keeps_dashdash || cmd->is_like_argparse) {
-                *command = argv + i + 1;
+                *command = argv + r->at + 1;
                 break;
             }
-            while (++i < argc)
-                argv[n_operands++] = argv[i];
-        } else if (is_option && argv[i][1] == '-') {
-            rc = long_option(cmd, argv, argc, &i, request, err);
+            while (++r->at < r->argc)
+                argv[n_operands++] = argv[r->at];
         } else if (is_option) {
-            rc = short_options(cmd, argv, argc, &i, request, err);
+            rc = word[1] == '-' ? long_option(r, err) : short_options(r, err);
         } else {
-            argv[n_operands++] = argv[i];
+            argv[n_operands++] = word;
         }
     }
+    for (size_t i = 0; cmd->opts[i].kind != OPT_END; i++)
+        if (cmd->opts[i].kind == OPT_TEXTS)
+            texts_replace(texts_of(&cmd->opts[i], r->request), n_before[i]);
     *argc_out = n_operands;
     return rc;
 }
@@ -338,44 +334,21 @@ int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *
         cmd->defaults(request);
     *operands = argv;
     int rc = environment_defaults(cmd, request, err);
+    struct reading reading = {.cmd = cmd, .argc = argc, .argv = argv, .request = request};
     if (rc || !cmd->reads_words)
-        return rc ? rc : words_parse(cmd, argc, argv, request, argc_out, command, err);
+        return rc ? rc : words_parse(&reading, argc_out, command, err);
     *argc_out = argc - 1;
     *operands = argv + 1;
     *command = NULL;
     return 0;
 }
 
-static struct texts *texts_of(const struct opt *opt, void *request)
-{
-    return (struct texts *)(void *)((char *)request + opt->offset);
-}
-
-/* Later values replace the first ones, if there are later values. */
-static void texts_replace(struct texts *texts, size_t n_first)
-{
-    if (texts->len == n_first)
-        return;
-    texts->len -= n_first;
-    memmove(texts->at, texts->at + n_first, texts->len * sizeof(*texts->at));
-}
-
 int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, struct err *err)
 {
-    size_t n_opts = 0;
+    struct reading reading = {.cmd = cmd, .argc = argc, .argv = argv, .request = request};
     int n_operands;
     char **command;
-    while (cmd->opts[n_opts].kind != OPT_END)
-        n_opts++;
-    cleanup_free size_t *n_before = xcalloc(n_opts + 1, sizeof(*n_before));
-    for (size_t i = 0; i < n_opts; i++)
-        if (cmd->opts[i].kind == OPT_TEXTS)
-            n_before[i] = texts_of(&cmd->opts[i], request)->len;
-    int rc = words_parse(cmd, argc, argv, request, &n_operands, &command, err);
-    for (size_t i = 0; i < n_opts; i++)
-        if (cmd->opts[i].kind == OPT_TEXTS)
-            texts_replace(texts_of(&cmd->opts[i], request), n_before[i]);
-    return rc;
+    return words_parse(&reading, &n_operands, &command, err);
 }
 
 /* 0: it is a list, or its verb alone knows. */
@@ -397,7 +370,8 @@ int cmd_underlay(const struct cmd *cmd, int argc, char **argv, void *request, st
     char **command;
     if (cmd->defaults)
         cmd->defaults(usual), cmd->defaults(given);
-    int rc = words_parse(cmd, argc, argv, given, &n_operands, &command, err);
+    struct reading reading = {.cmd = cmd, .argc = argc, .argv = argv, .request = given};
+    int rc = words_parse(&reading, &n_operands, &command, err);
     for (const struct opt *opt = cmd->opts; rc == 0 && opt->kind != OPT_END; opt++) {
         size_t n_bytes = field_bytes(opt->kind);
         char *field = (char *)request + opt->offset;
@@ -453,9 +427,9 @@ static bool takes_next(const struct cmd *cmd, const char *word)
     const struct opt *opt = NULL;
     if (word[1] == '-')
         return opt_typed(cmd, str_of(word + 2), &opt, NULL) == 0 && opt &&
-               takes_value(opt_target(cmd, opt));
+               opt_takes_value(opt_target(cmd, opt));
     for (const char *letter = word + 1; *letter; letter++)
-        if ((opt = opt_by_letter(cmd, *letter)) && takes_value(opt_target(cmd, opt)))
+        if ((opt = opt_by_letter(cmd, *letter)) && opt_takes_value(opt_target(cmd, opt)))
             return !letter[1];
     return false;
 }

@@ -124,11 +124,18 @@ struct cmd_check {
 
 /*
  * Parses argv[1..] for cmd into request (request_size bytes, defaults applied). The default of a long option may be
- * set by the variable MUSTER_<NAME> (dashes as underscores), in a family MUSTER_<FAMILY>_<NAME>. Errors are ERR_USAGE,
- * with "did you mean". Operands are moved to argv[0..*argc_out).
+ * set by the variable MUSTER_<NAME> (dashes as underscores), in a family MUSTER_<FAMILY>_<NAME>; what argv says replaces
+ * it, also the whole list of an option that may be repeated. Errors are ERR_USAGE, with "did you mean". Operands are moved to argv[0..*argc_out).
  */
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);
+/*
+ * For a request that was refused after it was parsed: adds to the message which of the options that it names were set by
+ * variables alone, since nobody typed them. argv: the words as they were typed, before parsing moved them.
+ */
+void cmd_variables_tell(const struct cmd *cmd, int argc, char **argv, struct err *err);
+/* A copy of the list, not of the words, since parsing moves operands to its beginning. */
+char **cmd_words_copy(int argc, char **argv);
 /* For a verb that takes a command and no operands. ERR_USAGE. */
 MUST_CHECK int cmd_command_check(int argc, char **argv, char **command, struct err *err);
 /*

@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/suggest.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
+#include "opt/say.h"
 #include "version.h"
 
 char *program_typed(const struct program *program)
@@ -67,35 +69,46 @@ static bool wants_color(void)
     return isatty(STDERR_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
-/* Prints the message of a failure, and returns its exit status. */
+/* Prints the message of a failure, and returns its exit status. In a folder that was deleted, nothing is found. */
 static int failure_print(const struct program *program, const char *verb, const struct err *err,
                          int rc)
 {
     cleanup_free char *typed = program_typed(program);
     cleanup_free char *speaker = xasprintf("%s%s%s", typed, program->family ? " " : ": ", verb);
-    talk_as(speaker, "%s", err->text);
+    bool is_lost = err->sys == ENOENT && cwd_is_deleted();
+    talk_as(speaker, "%s%s", err->text,
+            is_lost ? "; the current folder was deleted: change to another one (cd)" : "");
     return err_exit_status(rc);
+}
+
+static int help_put(const struct cmd *cmd, struct err *err)
+{
+    cleanup_buf struct buf help = BUF_INIT;
+    cmd_help(cmd, &help);
+    return stdout_put(buf_str(&help), err);
 }
 
 static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **argv)
 {
+    struct err err = {0};
     if (cmd_wants_help(cmd, argc, argv)) {
-        cleanup_buf struct buf help = BUF_INIT;
-        cmd_help(cmd, &help);
-        fputs(buf_text(&help), stdout);
-        return 0;
+        int put = help_put(cmd, &err);
+        return put ? failure_print(app->program, cmd->name, &err, put) : 0;
     }
     cleanup_free void *request = xcalloc(1, cmd->request_size + 1);
-    struct err err = {0};
+    cleanup_free char **words = cmd_words_copy(argc, argv);
     int n_operands;
     char **operands, **command;
-    int rc = cmd_parse(cmd, argc, argv, request, &n_operands, &operands, &command, &err);
+    int rc = cmd_parse(cmd, argc, words, request, &n_operands, &operands, &command, &err);
+    bool is_parsed = rc == 0;
     rc = rc ? rc : cmd_needs_check(cmd, request, &err);
     if (cmd->keeps_dashdash) /* it runs a command, and its results so far are kept */
         xalloc_cure("; a run can be resumed (muster resume)");
     if (rc == 0 && !(app->program->family && getenv(PROGRAM_PARSES_ONLY)))
         rc = cmd->run(app, request, n_operands, operands, command, &err);
     cmd_release(cmd, request);
+    if (is_parsed && rc == ERR_USAGE)
+        cmd_variables_tell(cmd, argc, argv, &err);
     return rc >= 0 ? rc : failure_print(app->program, cmd->name, &err, rc);
 }
 
@@ -154,6 +167,18 @@ static int help_or_version(const struct program *program, int argc, char **argv)
     return -1;
 }
 
+/* An exit status. A write that failed earlier is known by the state of the stream alone: its reason is not kept. */
+static int stdout_finish(void)
+{
+    struct err err = {0};
+    int rc = fflush(stdout) != 0 ? fail_errno(&err, "write standard output")
+             : ferror(stdout)    ? fail(&err, ERR_SYS, "part of standard output was not written")
+                                 : 0;
+    if (rc)
+        talk("%s", err.text);
+    return rc ? err_exit_status(rc) : 0;
+}
+
 int program_main(const struct program *program, int argc, char **argv)
 {
     standard_fds_fill();
@@ -172,10 +197,5 @@ int program_main(const struct program *program, int argc, char **argv)
         const struct cmd *cmd = verb_find(program, argv[1]);
         status = cmd ? verb_run(cmd, &app, argc - 1, argv + 1) : external_run(&app, argv + 1);
     }
-    if (fflush(stdout) != 0 && status == 0) {
-        struct err err = {0};
-        status = err_exit_status(fail_errno(&err, "write standard output"));
-        talk("%s", err.text);
-    }
-    return status;
+    return status ? status : stdout_finish();
 }

@@ -30,6 +30,7 @@ int stdout_put_after(struct str text, const char *done, struct err *err)
         return 0;
     int sys = errno;
     __fpurge(stdout); /* else main would try to write it again */
+    clearerr(stdout); /* and would call it a failure */
     return sys == EPIPE
                ? 0
                : fail(err, ERR_FAILED, "%s, but stdout does not take what is told of it: %s", done,

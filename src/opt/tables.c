@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "opt/say.h"
 
 struct completion_request {
     bool unused;
@@ -187,8 +188,7 @@ static int completion_run(struct app *app, void *request, int argc, char **argv,
             continue;
         cleanup_buf struct buf out = BUF_INIT;
         shells[i].print(app->program, &out);
-        fputs(buf_text(&out), stdout);
-        return 0;
+        return stdout_put(buf_str(&out), err);
     }
     return fail(err, ERR_USAGE, "expected one of bash, zsh, fish");
 }
@@ -218,8 +218,7 @@ static int mdoc_options_run(struct app *app, void *request, int argc, char **arg
             continue;
         cleanup_buf struct buf out = BUF_INIT;
         cmd_mdoc(*cmd, &out);
-        fputs(buf_text(&out), stdout);
-        return 0;
+        return stdout_put(buf_str(&out), err);
     }
     return fail(err, ERR_USAGE, "expected the name of a verb");
 }

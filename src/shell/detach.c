@@ -15,7 +15,7 @@
  * The child continues in a session of its own. The parent waits until the child is ready (a byte in the
  * pipe), so that errors in the request are reported on this terminal and by the parent's status.
  */
-int shell_detach(int *ready_fd, struct err *err)
+int shell_detach(const struct shell *shell, int *ready_fd, struct err *err)
 {
     int ends[2], wait_status = 0;
     char byte;
@@ -37,7 +37,8 @@ int shell_detach(int *ready_fd, struct err *err)
     while ((got = read(ends[0], &byte, 1)) < 0 && errno == EINTR)
         ;
     if (got == 1) {
-        talk("running as process %d; see: muster status --watch", (int)pid);
+        if (!shell->display.is_quiet)
+            talk("running as process %d; see: muster status --watch", (int)pid);
         _exit(0);
     }
     waitpid(pid, &wait_status, 0);

@@ -191,8 +191,11 @@ void shell_files_allow(struct shell *shell, uint32_t n_workers);
 
 /* ---- detach.c ---- */
 
-/* Returns in a child with a session of its own; the parent waits until the child calls shell_detach_end. */
-MUST_CHECK int shell_detach(int *ready_fd, struct err *err);
+/*
+ * Returns in a child with a session of its own; the parent waits until the child calls shell_detach_end, and says which
+ * process it is, unless messages are unwanted (-q).
+ */
+MUST_CHECK int shell_detach(const struct shell *shell, int *ready_fd, struct err *err);
 /* The run has begun: from here on messages go only to its log. */
 void shell_detach_end(struct shell *shell, int ready_fd, bool keeps_stdin);
 

@@ -295,6 +295,19 @@ took_less() {
     doctor --list
     ended_with 0
     says "shm "
+    doctor --list --json
+    ended_with 0
+    [ "$(jq -r 'select(.check == "shm") | has("time"), (.purpose | length > 0)' <<<"$output" | tr '\n' ' ')" = "true true " ]
+    [ "$(jq -rs 'map(.check) | join(" ")' <<<"$output")" = "$("$MUSTER" doctor --list | awk '{ printf "%s%s", s, $1; s = " " }')" ]
+}
+
+@test "a current folder that was deleted is told as that" {
+    mkdir gone
+    # shellcheck disable=SC2016
+    run --separate-stderr bash -c 'cd gone && rmdir ../gone && exec "$MUSTER" doctor folder'
+    ended_with 1
+    says "the current folder was deleted" "Change to another folder"
+    says_not "rights"
 }
 
 @test "smoke: two workers on each GPU and each slice, every byte looked at, nothing left" {

@@ -180,7 +180,7 @@ refused() {
 
 @test "numbers out of range are refused with the range" {
     refused 2 "--top-k 13: there are only 12 training triples" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --top-k 13
-    refused 2 "of memory are too few: one pair of triples takes 1 MiB (--memory)" "${MODEL[@]}" "${DATA[@]}" --test test.txt \
+    refused 2 "1.0 KiB of memory is too little: one pair of triples takes 1 MiB (--memory)" "${MODEL[@]}" "${DATA[@]}" --test test.txt \
         -o out.json --memory 1K
     refused 2 "--top-k" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json --top-k 0
     refused 2 "there is no test triple 3: there are 3, from 0" "${MODEL[@]}" "${DATA[@]}" --test test.txt --mode single \

@@ -296,6 +296,8 @@ END
     ended_with 7
     [[ $stderr == *"restart 1 of 5"* ]]
     [[ $stderr != *"restart 2 of 5"* ]]
+    MUSTER_NO_RESTART_AFTER=6 launch --max-restarts 5 --restart-pause 0s --no-restart-after 7 --no-python ./once
+    ended_with 7 # a status of the variable alone, which the option replaces
     launch --no-restart-after 2,256 --no-python true
     ended_with 2
 }

@@ -164,6 +164,15 @@ END
     says "on 1 device takes more than 100 years"
 }
 
+@test "a goal that any number of devices meets, or none, is no goal" {
+    for goal in "--deadline 0s" "--deadline 0" "--efficiency 0" "--efficiency 0%"; do
+        # shellcheck disable=SC2086
+        sim --items 10 --item-time 1s $goal
+        ended_with 2
+        says "${goal% *}: expected a" "above 0, found '${goal#* }'"
+    done
+}
+
 @test "a run in which nothing was answered teaches nothing" {
     seq 3 >in.txt
     map -g cpu:1 in.txt -o out.txt -- false

@@ -14,6 +14,9 @@ static void a_folder_is_judged_by_what_can_be_done_in_it(void **state)
     expect(folder_judge, facts, "ok /data is local and writable");
     facts->folder.is_network = true;
     expect(folder_judge, facts, "warn /data: on a network file system, or FUSE");
+    facts->folder.is_deleted = true;
+    expect(folder_judge, facts, "fail /data: the current folder was deleted");
+    facts->folder.is_deleted = false;
     facts->folder.sys = EACCES;
     snprintf(facts->folder.failed, 32, "make a file in it");
     expect(folder_judge, facts, "fail /data: make a file in it: Permission denied");
@@ -90,6 +93,28 @@ static void a_folder_that_cannot_be_written_says_why(void **state)
     assert_string_equal(facts.existing, "/tmp");
 }
 
+static void a_current_folder_that_was_deleted_is_known(void **state)
+{
+    (void)state;
+    struct folder_facts facts = {0};
+    char folder[] = "/tmp/muster-test-XXXXXX", before[4096];
+    assert_non_null(getcwd(before, sizeof(before)));
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(chdir(folder), 0);
+    folder_gather("muster-runs", &facts);
+    assert_false(facts.is_deleted);
+    assert_int_equal(rmdir(folder), 0);
+    facts = (struct folder_facts){0};
+    folder_gather("muster-runs", &facts);
+    assert_true(facts.is_deleted);
+    assert_int_equal(facts.sys, ENOENT); /* so nothing is said of the speed of its disk */
+    assert_int_equal(facts.written_bytes, 0);
+    facts = (struct folder_facts){0};
+    folder_gather("/tmp", &facts);
+    assert_false(facts.is_deleted);
+    assert_int_equal(chdir(before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +122,7 @@ int main(void)
         cmocka_unit_test(a_disk_is_judged_by_room_and_speed),
         cmocka_unit_test(a_folder_is_measured_and_nothing_is_left_in_it),
         cmocka_unit_test(a_folder_that_cannot_be_written_says_why),
+        cmocka_unit_test(a_current_folder_that_was_deleted_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
