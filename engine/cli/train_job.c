@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "base/rng.h"
 #include "base/xalloc.h"
 #include "cli/eval_scorer.h"
 #include "cli/kge_models.h"
@@ -27,15 +26,6 @@ static const struct team *team_of(const struct train_job *job)
 }
 
 /* ---- what training depends on ---- */
-
-static uint64_t triples_hash(const struct triples *triples)
-{
-    uint64_t hash = triples->n;
-    for (size_t i = 0; i < triples->n; i++)
-        hash = item_seed(hash ^ (uint64_t)triples->at[i].head << 32 ^ triples->at[i].tail,
-                         triples->at[i].relation);
-    return hash;
-}
 
 static void settings_add(struct train_job *job)
 {
