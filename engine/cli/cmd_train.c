@@ -213,7 +213,8 @@ static const struct opt train_opts[] = {
      FIELD(job.folder)},
     {OPT_ALIAS, 0, "output-dir", .same_as = "output"},
     {OPT_FLAG, 0, "force", NULL,
-     "begin anew: the state, the best and final model and the checkpoints that are there are removed",
+     "begin anew: the state, the best and final model and the checkpoints of the training that is "
+     "there are removed",
      FIELD(job.overwrite)},
     {OPT_HEADING, .help = "Data"},
     KGE_FILES_OPTS(struct train_request),
