@@ -360,6 +360,18 @@ refused() {
     [ ! -e out.json ]
 }
 
+@test "what a model's file states is not asked for otherwise" {
+    kge export "${MODEL[@]}" -o model.safetensors
+    kge tracin --model-path model.safetensors "${DATA[@]}" --test test.txt --layout height -o out.json
+    ended_with 2
+    says "model.safetensors states layout width, not height: leave --layout out"
+    kge eval --model-path model.safetensors "${DATA[@]}" --test test.txt --embedding-height 4
+    ended_with 2
+    says "model.safetensors states that its embeddings are images of height 3, not 4: leave --embedding-height and --embedding-width out"
+    refused 65 "embeddings of 12 numbers, as images of height 12 in layout height, and 2 filters of " --model-path pykeen.pt "${DATA[@]}" \
+        --test test.txt --embedding-height 12 -o out.json
+}
+
 @test "layers are named by the options of the manual as by TiePin's" {
     local names=("--layers fc,bn2" "--last-layers 2" "--last-layer-names bn2,fc" "--last-layer-names bn2 fc")
     for i in 0 1 2 3; do
