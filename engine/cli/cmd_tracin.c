@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/named_files.h"
 #include "base/xalloc.h"
+#include "cli/kge_full.h"
 #include "cli/kge_verbs.h"
 #include "cli/tracin_batch.h"
 #include "cli/tracin_job.h"
@@ -260,6 +261,19 @@ static int results_check(const struct tracin_request *ask, struct err *err)
     return rc ? rc : kge_output_check(ask->csv_output, &files, &ask->models.paths, err);
 }
 
+/* What to do after a full disk. */
+static const char *full_cure(const struct tracin_request *ask)
+{
+    if (ask->gpus)
+        return ask->overwrite ? "the same command without --force goes on"
+                              : "the same command goes on";
+    if (!tracin_is_batch(ask))
+        return ask->per_triple || ask->csv_output ? KGE_FULL_FORCE : KGE_FULL_AGAIN;
+    return ask->overwrite       ? "the same command with --skip-existing instead of --force goes on"
+           : ask->skip_existing ? "the same command goes on"
+                                : "the same command with --skip-existing goes on";
+}
+
 static int tracin_run_verb(struct app *app, void *request, int argc, char **argv, char **command,
                            struct err *err)
 {
@@ -286,7 +300,7 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
     tracin_spread_close(call.spread);
     kge_models_close(&call.models);
     kge_data_release(&call.data);
-    return rc;
+    return kge_full_say(rc, full_cure(ask), err);
 }
 
 #define FIELD(member) offsetof(struct tracin_request, member)

@@ -356,8 +356,22 @@ refused() {
 @test "a full disk leaves no result, and says what to do" {
     run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json
     ended_with 75
-    says "out.json" "ulimit -f"
+    says "out.json" "ulimit -f" "; once there is room, give the same command again"
     [ ! -e out.json ]
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out
+    ended_with 75
+    says "; once there is room, the same command with --skip-existing goes on"
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --skip-existing
+    ended_with 0
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge train "${DATA[@]}" --embedding-dim 12 --embedding-height 3 --epochs 1 -o m --force
+    ended_with 75
+    says "; once there is room, the same command without --force goes on"
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge filter "${DATA[@]}" --test test.txt --min-degree 1 -o near.txt
+    ended_with 75
+    says "; once there is room, give the same command again"
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge graph "${DATA[@]}" --write-dicts dicts
+    ended_with 75
+    says "; once there is room, give the same command with --force"
 }
 
 @test "what a model's file states is not asked for otherwise" {
