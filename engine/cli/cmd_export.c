@@ -2,6 +2,8 @@
  *
  * muster kge export: writes a model in the forms that other programs read.
  */
+#include <strings.h>
+
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
@@ -26,9 +28,9 @@ enum export_form {
 static enum export_form form_of(const char *path)
 {
     const char *extension = path_extension(path);
-    if (strcmp(extension, ".pt") == 0 || strcmp(extension, ".pth") == 0)
+    if (strcasecmp(extension, ".pt") == 0 || strcasecmp(extension, ".pth") == 0)
         return EXPORT_TORCH;
-    return strcmp(extension, ".safetensors") == 0 ? EXPORT_SAFETENSORS : EXPORT_UNKNOWN;
+    return strcasecmp(extension, ".safetensors") == 0 ? EXPORT_SAFETENSORS : EXPORT_UNKNOWN;
 }
 
 static int request_check(const struct export_request *ask, struct err *err)

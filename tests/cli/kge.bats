@@ -374,6 +374,41 @@ refused() {
     says "; once there is room, give the same command with --force"
 }
 
+@test "a result whose name has no form that is known is refused, and capital letters are small ones" {
+    local name
+    for name in t.xyz u.tsv results v.json.gz; do
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o $name
+        ended_with 2
+        says "$name: expected a name that ends in .json, .jsonl, .csv or .npy"
+        [ ! -e $name ]
+    done
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --mode self -o self.tsv
+    ended_with 2
+    says "self.tsv: expected a name that ends in .json, .jsonl or .npy"
+    for name in jsonl csv npy json; do
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o small.$name
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o large."${name^^}"
+        ended_with 0
+        same small.$name large."${name^^}"
+    done
+    run --separate-stderr limited "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o -
+    ended_with 0
+    same small.json <(echo "$output")
+    kge export "${MODEL[@]}" -o model.SAFETENSORS
+    ended_with 0
+}
+
+@test "files of each test triple that are of another command are told" {
+    local each=(kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output-per-triple -o any)
+    "${each[@]}"
+    ended_with 0
+    says_not "other tracin_test"
+    "${each[@]}" --max-test-triples 1 --force
+    ended_with 0
+    says ". has 2 other tracin_test_*.json, which are not of this command and stay"
+    [ -e tracin_test_2.json ]
+}
+
 @test "what a model's file states is not asked for otherwise" {
     kge export "${MODEL[@]}" -o model.safetensors
     kge tracin --model-path model.safetensors "${DATA[@]}" --test test.txt --layout height -o out.json

@@ -4,7 +4,7 @@
 # muster kge train: what it leaves, that it goes on to the same bytes whatever stops it, and what it
 # refuses. That its steps are those of PyTorch: tests/python/test_engine.py.
 load helpers
-load kge_train_kit
+load kge_train_helpers
 
 # In the background, $pid, with its words in log: none of an earlier training's are left there.
 train_begin() {

@@ -3,7 +3,7 @@
 #
 # muster kge train: what its folders hold, and that nothing there is taken for what it is not.
 load helpers
-load kge_train_kit
+load kge_train_helpers
 
 @test "a training goes on with the validation that it began with, and with more patience" {
     local option
