@@ -6,6 +6,7 @@
 
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/kge_full.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
 #include "cli/tracin_job.h"
@@ -95,7 +96,7 @@ static int check_run(struct app *app, void *request, int argc, char **argv, char
         rc = check_compute(ask, app, &data, &models, err);
     kge_models_close(&models);
     kge_data_release(&data);
-    return rc;
+    return kge_full_say(rc, KGE_FULL_AGAIN, err);
 }
 
 #define FIELD(member) offsetof(struct check_request, member)

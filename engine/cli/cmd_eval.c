@@ -12,6 +12,7 @@
 #include "cli/eval_scorer.h"
 #include "cli/json_out.h"
 #include "cli/kge_data.h"
+#include "cli/kge_full.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
 #include "cli/triple_json.h"
@@ -193,7 +194,7 @@ static int eval_run(struct app *app, void *request, int argc, char **argv, char 
     conve_free(model);
     known_release(&known);
     kge_data_release(&data);
-    return rc;
+    return kge_full_say(rc, KGE_FULL_AGAIN, err);
 }
 
 #define FIELD(member) offsetof(struct eval_request, member)

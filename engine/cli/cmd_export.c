@@ -2,9 +2,12 @@
  *
  * muster kge export: writes a model in the forms that other programs read.
  */
+#include <strings.h>
+
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "cli/kge_full.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
 #include "conve/export.h"
@@ -142,7 +145,7 @@ static int export_run(struct app *app, void *request, int argc, char **argv, cha
     if (rc == 0 && ask->is_pykeen)
         pykeen_say(app, model, ask->output);
     conve_free(model);
-    return rc;
+    return kge_full_say(rc, KGE_FULL_AGAIN, err);
 }
 
 #define FIELD(member) offsetof(struct export_request, member)

@@ -8,6 +8,7 @@
 #include "base/xalloc.h"
 #include "cli/kge_data.h"
 #include "cli/kge_filter.h"
+#include "cli/kge_full.h"
 #include "cli/kge_verbs.h"
 
 struct filter_request {
@@ -103,7 +104,7 @@ static int filter_run(struct app *app, void *request, int argc, char **argv, cha
     if (rc == 0)
         rc = filter_write(ask, app, &data, err);
     kge_data_release(&data);
-    return rc;
+    return kge_full_say(rc, KGE_FULL_AGAIN, err);
 }
 
 #define FIELD(member) offsetof(struct filter_request, member)

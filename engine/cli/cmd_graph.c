@@ -7,6 +7,7 @@
 #include "base/xalloc.h"
 #include "cli/json_out.h"
 #include "cli/kge_data.h"
+#include "cli/kge_full.h"
 #include "cli/kge_verbs.h"
 #include "graph/adjacency.h"
 #include "graph/known.h"
@@ -125,7 +126,7 @@ static int graph_run(struct app *app, void *request, int argc, char **argv, char
         rc = stdout_put(buf_str(&text), err);
     }
     kge_data_release(&data);
-    return rc;
+    return kge_full_say(rc, ask->write_dicts ? KGE_FULL_FORCE : KGE_FULL_AGAIN, err);
 }
 
 #define FIELD(member) offsetof(struct graph_request, member)

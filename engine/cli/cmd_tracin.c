@@ -2,10 +2,14 @@
  *
  * muster kge tracin: which training triples moved the model on a test triple.
  */
+#include <dirent.h>
+
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/named_files.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/kge_full.h"
 #include "cli/kge_verbs.h"
 #include "cli/tracin_batch.h"
 #include "cli/tracin_job.h"
@@ -34,10 +38,10 @@ static const struct choice triples_orders[] = {
 
 static enum influence_form form_of(const struct tracin_request *ask, const char *path)
 {
-    const char *extension = path_extension(path);
-    if (strcasecmp(extension, ".csv") == 0)
+    enum result_form form = tracin_result_form(path);
+    if (form == RESULT_CSV)
         return INFLUENCES_CSV;
-    if (strcasecmp(extension, ".jsonl") == 0 || strcasecmp(extension, ".ndjson") == 0)
+    if (form == RESULT_LINES)
         return INFLUENCES_JSONL;
     if (ask->mode == MODE_SINGLE)
         return INFLUENCES_SINGLE;
@@ -75,6 +79,38 @@ static int per_triple_outputs(const struct tracin_request *ask, struct tracin_jo
             test->own[1] = numbered_path(ask->csv_output, test->index);
     }
     return own_check(job, err);
+}
+
+static bool has_place(const struct tracin_job *job, uint64_t place)
+{
+    for (size_t i = 0; i < job->n_tests; i++)
+        if (job->tests[i].index == place)
+            return true;
+    return false;
+}
+
+/* Says how many tracin_test_<i>.json beside --output are of no test triple of this command. */
+static void others_say(const struct tracin_request *ask, const struct tracin_job *job)
+{
+    cleanup_free char *path = path_dirname(ask->output);
+    DIR *folder = opendir(path);
+    size_t n = 0;
+    for (const struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        struct str name = str_of(entry->d_name), prefix = STR("tracin_test_"), end = STR(".json");
+        uint64_t place;
+        if (!str_starts_with(name, prefix) || !str_ends_with(name, end) ||
+            name.len <= prefix.len + end.len)
+            continue;
+        name.at += prefix.len;
+        name.len -= prefix.len + end.len;
+        n += u64_parse(name, 0, SIZE_MAX, &place, NULL) == 0 && !has_place(job, place);
+    }
+    if (folder)
+        closedir(folder);
+    if (n > 0)
+        say(job->app,
+            "%s has %zu other tracin_test_*.json, which %s not of this command and stay%s", path, n,
+            n == 1 ? "is" : "are", n == 1 ? "s" : "");
 }
 
 static int outputs_open(const struct tracin_request *ask, struct tracin_job *job, struct err *err)
@@ -139,6 +175,8 @@ static int job_run(const struct tracin_request *ask, const struct app *app, stru
         say(app, "%zu test triple%s, %zu training triples: %s", job->n_tests,
             job->n_tests == 1 ? "" : "s", job->data->train.n,
             ask->per_triple ? "tracin_test_*.json are in place" : ask->output);
+    if (rc == 0 && ask->per_triple)
+        others_say(ask, job);
     return rc;
 }
 
@@ -257,7 +295,21 @@ static int results_check(const struct tracin_request *ask, struct err *err)
                                          {ask->csv_output, "--csv-output", true}};
     int rc = named_files_check(outputs, countof(outputs), err);
     rc = rc ? rc : kge_output_check(ask->output, &files, &ask->models.paths, err);
-    return rc ? rc : kge_output_check(ask->csv_output, &files, &ask->models.paths, err);
+    rc = rc ? rc : kge_output_check(ask->csv_output, &files, &ask->models.paths, err);
+    return rc ? rc : tracin_form_check(ask, err);
+}
+
+/* What to do after a full disk. */
+static const char *full_cure(const struct tracin_request *ask)
+{
+    if (ask->gpus)
+        return ask->overwrite ? "the same command without --force goes on"
+                              : "the same command goes on";
+    if (!tracin_is_batch(ask))
+        return ask->per_triple || ask->csv_output ? KGE_FULL_FORCE : KGE_FULL_AGAIN;
+    return ask->overwrite       ? "the same command with --skip-existing instead of --force goes on"
+           : ask->skip_existing ? "the same command goes on"
+                                : "the same command with --skip-existing goes on";
 }
 
 static int tracin_run_verb(struct app *app, void *request, int argc, char **argv, char **command,
@@ -286,7 +338,7 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
     tracin_spread_close(call.spread);
     kge_models_close(&call.models);
     kge_data_release(&call.data);
-    return rc;
+    return kge_full_say(rc, full_cure(ask), err);
 }
 
 #define FIELD(member) offsetof(struct tracin_request, member)

@@ -8,6 +8,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/kge_data.h"
+#include "cli/kge_full.h"
 #include "cli/kge_models.h"
 #include "cli/kge_verbs.h"
 #include "cli/no_effect.h"
@@ -201,6 +202,10 @@ static int train_run(struct app *app, void *request, int argc, char **argv, char
     if (rc == 0)
         rc = job_run(ask, &data, app, err);
     kge_data_release(&data);
+    rc = kge_full_say(rc,
+                      ask->job.overwrite ? "the same command without --force goes on"
+                                         : "the same command goes on",
+                      err);
     return train_ranks_close(&ask->team, rc, err);
 }
 
@@ -213,7 +218,8 @@ static const struct opt train_opts[] = {
      FIELD(job.folder)},
     {OPT_ALIAS, 0, "output-dir", .same_as = "output"},
     {OPT_FLAG, 0, "force", NULL,
-     "begin anew: the state, the best and final model and the checkpoints that are there are removed",
+     "begin anew: the state, the best and final model and the checkpoints of the training that is "
+     "there are removed",
      FIELD(job.overwrite)},
     {OPT_HEADING, .help = "Data"},
     KGE_FILES_OPTS(struct train_request),

@@ -3,15 +3,14 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "cli/kge_verbs.h"
+#include "cli/tracin_settings.h"
 
 enum {
     MEMORY_BYTES = 768 << 20 /* the most that muster kge tracin takes without --memory */
@@ -19,64 +18,9 @@ enum {
 
 /* ---- options ---- */
 
-/* True for options that change no result. A run is known by all others. */
-static bool is_no_matter(const char *name)
-{
-    static const char *const idle[] = {"gpus",    "run-dir", "force",         "quiet",
-                                       "threads", "dry-run", "skip-existing", "skip-filtering"};
-    for (size_t i = 0; i < countof(idle); i++)
-        if (strcmp(name, idle[i]) == 0)
-            return true;
-    return false;
-}
-
-/* The value is a path: one that is named from another folder is the same. */
-static bool is_path(const char *name)
-{
-    const struct opt *opt = cmd_kge_tracin.opts;
-    while (opt->kind != OPT_END && !(opt->name && strcmp(opt->name, name) == 0))
-        opt++;
-    return opt->kind == OPT_PATH || opt->kind == OPT_TEXTS; /* the latter are checkpoints */
-}
-
-/* Adds a word and a NUL, if it matters: "--name=value", "--name", or a further word of the same option. */
-static void word_add(const char *word, struct buf *out)
-{
-    size_t name_len = strcspn(word, "=");
-    cleanup_free char *name = strncmp(word, "--", 2) == 0 ? xstrndup(word + 2, name_len - 2) : NULL;
-    if (name && is_no_matter(name))
-        return;
-    cleanup_free char *path = name && is_path(name) ? path_absolute(word + name_len + 1) : NULL;
-    if (path)
-        buf_addf(out, "--%s=%s", name, path);
-    else
-        buf_add_text(out, word);
-    buf_add_char(out, '\0');
-}
-
-static int checkpoint_add(const char *path, struct buf *out, struct err *err)
-{
-    struct stat st;
-    if (stat(path, &st) != 0)
-        return fail_errno_as(err, ERR_USAGE, "open %s", path);
-    buf_addf(out, "checkpoint %jd %jd.%09ld", (intmax_t)st.st_size, (intmax_t)st.st_mtim.tv_sec,
-             st.st_mtim.tv_nsec);
-    buf_add_char(out, '\0');
-    return 0;
-}
-
 int spread_options_add(const struct tracin_request *ask, struct buf *out, struct err *err)
 {
-    struct env_list words = {0};
-    int rc = 0;
-    cmd_words(&cmd_kge_tracin, ask, &words);
-    for (size_t i = 0; i < words.len; i++)
-        word_add(words.at[i], out);
-    env_list_release(&words);
-    word_add("--", out);
-    for (size_t i = 0; rc == 0 && i < ask->models.paths.len; i++)
-        rc = checkpoint_add(ask->models.paths.at[i], out, err);
-    return rc;
+    return tracin_settings_add(ask, NULL, 0, out, err);
 }
 
 int spread_options_read(struct tracin_request *ask, const char *dir, struct buf *bytes,

@@ -11,6 +11,7 @@
 #include "base/outfile.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "cli/batch_settings.h"
 #include "cli/tracin_job.h"
 #include "cli/tracin_tests.h"
 #include "cli/triple_json.h"
@@ -19,6 +20,8 @@
 enum {
     NAME_BYTES_MAX = 80 /* of an entity in a file's name, which may have 255 in all */
 };
+
+static const char summary_name[] = "batch_tracin_summary.json";
 
 enum fate {
     FATE_WAITS,
@@ -112,23 +115,39 @@ static size_t influences_expected(const struct batch *batch, const struct tracin
     return top_k > 0 ? MIN((size_t)top_k, test->n_train_indices) : test->n_train_indices;
 }
 
+static int exists_fail(const char *path, struct err *err)
+{
+    return fail(err, ERR_USAGE,
+                "%s exists; --skip-existing goes on with what is missing, --force replaces it",
+                path);
+}
+
+static const char *base_name_get(const void *context, size_t index)
+{
+    const struct batch *batch = context;
+    size_t first = (size_t)batch->ask->start_index;
+    return index >= first && index - first < batch->n ? batch->entries[index - first].base_name
+                                                      : NULL;
+}
+
 /* Called before anything is computed, so that a failure does not replace the earlier summary. */
 static int places_check(const struct batch *batch, struct err *err)
 {
     const struct tracin_request *ask = batch->ask;
-    if (ask->overwrite || ask->skip_existing || ask->skip_tracin ||
-        tracin_spread_may_replace(batch->spread))
-        return 0;
-    for (size_t i = 0; i < batch->n; i++) {
+    const struct batch_names names = {base_name_get, batch};
+    cleanup_free char *summary = path_join(ask->output_dir, summary_name);
+    int rc = ask->skip_tracin ? 0 : batch_settings_check(ask, batch->data, &names, err);
+    if (rc || ask->overwrite || ask->skip_existing || tracin_spread_may_replace(batch->spread))
+        return rc;
+    for (size_t i = 0; i < batch->n && !ask->skip_tracin; i++) {
         const struct batch_entry *entry = &batch->entries[i];
         const char *found = path_exists(entry->json) ? entry->json : entry->csv;
         if (path_exists(found))
-            return fail(
-                err, ERR_USAGE,
-                "%s exists; --skip-existing goes on with what is missing, --force replaces it",
-                found);
+            return exists_fail(found, err);
     }
-    return 0;
+    /* A batch that was interrupted has written a summary too. */
+    return path_exists(summary) && !tracin_spread_goes_on(batch->spread) ? exists_fail(summary, err)
+                                                                         : 0;
 }
 
 /* ---- the filter's files ---- */
@@ -227,7 +246,7 @@ static size_t fate_count(const struct batch *batch, enum fate fate)
 static int summary_write(const struct batch *batch, struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
-    cleanup_free char *path = path_join(batch->ask->output_dir, "batch_tracin_summary.json");
+    cleanup_free char *path = path_join(batch->ask->output_dir, summary_name);
     struct json_out json = {.to = &text, .is_indented = true};
     uint64_t elapsed_ms = clock_now_ms() - batch->begin_ms, elapsed_s = elapsed_ms / 1000;
     json_out_open(&json, '{');
@@ -271,7 +290,9 @@ static int entries_make(struct batch *batch, size_t **places, struct err *err)
 static int folders_prepare(const struct batch *batch, struct err *err)
 {
     cleanup_free char *filtered = path_join(batch->ask->output_dir, "filtered_training");
-    return mkdir_parents(filtered, 0777, err);
+    int rc = mkdir_parents(filtered, 0777, err);
+    return rc == 0 && !batch->ask->skip_tracin ? batch_settings_begin(batch->ask, batch->data, err)
+                                               : rc;
 }
 
 static void done_mark(struct batch *batch, const struct tracin_job *job)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/tracin_request.h"
 
+#include <strings.h>
+
 #include "base/fs.h"
+#include "base/outfile.h"
 #include "cli/no_effect.h"
 
 #define NO_EFFECT(member) offsetof(struct no_effect_ask, member)
@@ -27,6 +30,22 @@ static const struct no_effect no_effects[] = {
      NO_EFFECT(mixed_precision), false},
     {"enable-multi-gpu", "--gpus says on which devices", NO_EFFECT(multi_gpu), false},
 };
+
+enum result_form tracin_result_form(const char *path)
+{
+    static const struct {
+        const char *extension;
+        enum result_form form;
+    } rows[] = {{".json", RESULT_JSON},
+                {".jsonl", RESULT_LINES},
+                {".ndjson", RESULT_LINES},
+                {".csv", RESULT_CSV},
+                {".npy", RESULT_ARRAY}};
+    for (size_t i = 0; i < countof(rows); i++)
+        if (strcasecmp(path_extension(path), rows[i].extension) == 0)
+            return rows[i].form;
+    return output_is_direct(path) ? RESULT_JSON : RESULT_UNKNOWN;
+}
 
 /* A combination of options that is not allowed, and the message about it. */
 struct rule {
@@ -74,6 +93,7 @@ static const char *batch_option(const struct tracin_request *ask)
 static int outputs_check(const struct tracin_request *ask, struct err *err)
 {
     bool is_self = ask->mode == MODE_SELF, has_triple = ask->test_triple.len > 0;
+    enum result_form form = ask->output ? tracin_result_form(ask->output) : RESULT_UNKNOWN;
     const struct rule rules[] = {
         {!ask->output, "--output is needed: the file for the results"},
         {ask->run_dir && !ask->gpus, "--run-dir goes with --gpus"},
@@ -87,7 +107,7 @@ static int outputs_check(const struct tracin_request *ask, struct err *err)
         {has_triple && (ask->files.test || ask->test_indices.len > 0 || is_self),
          "--test-triple is the test triple: leave --test, --test-indices and --mode self out"},
         {is_self && ask->is_dry, "--dry-run is not for --mode self"},
-        {is_self && ask->output && strcasecmp(path_extension(ask->output), ".csv") == 0,
+        {is_self && form == RESULT_CSV,
          "--mode self has no CSV form: name a .json, .jsonl or .npy"},
         {is_self && (ask->csv_output || ask->top_k || ask->filter.n_hops),
          "--mode self scores every training triple: leave --csv-output, --top-k and --n-hops out"},
@@ -99,6 +119,14 @@ static int outputs_check(const struct tracin_request *ask, struct err *err)
         return fail(err, ERR_USAGE, "%s is about the proximity filter: --n-hops N is needed",
                     kge_filter_option(&ask->filter));
     return rules_check(rules, countof(rules), err);
+}
+
+int tracin_form_check(const struct tracin_request *ask, struct err *err)
+{
+    if (!ask->output || ask->per_triple || tracin_result_form(ask->output) != RESULT_UNKNOWN)
+        return 0;
+    return fail(err, ERR_USAGE, "%s: expected a name that ends in .json, .jsonl%s or .npy",
+                ask->output, ask->mode == MODE_SELF ? "" : ", .csv");
 }
 
 int tracin_request_check(const struct tracin_request *ask, const struct app *app, struct err *err)
@@ -117,5 +145,5 @@ int tracin_request_check(const struct tracin_request *ask, const struct app *app
 bool tracin_is_matrix(const struct tracin_request *ask)
 {
     return ask->output && ask->mode != MODE_SELF && !ask->per_triple &&
-           strcasecmp(path_extension(ask->output), ".npy") == 0;
+           tracin_result_form(ask->output) == RESULT_ARRAY;
 }

@@ -53,6 +53,19 @@ static inline bool tracin_is_batch(const struct tracin_request *ask)
     return ask->output_dir != NULL;
 }
 
+/* What the extension of an output asks for, in small or in capital letters. */
+enum result_form {
+    RESULT_JSON,  /* also of what is no file, such as - */
+    RESULT_LINES, /* .jsonl, .ndjson */
+    RESULT_CSV,
+    RESULT_ARRAY, /* .npy */
+    RESULT_UNKNOWN
+};
+
+enum result_form tracin_result_form(const char *path);
+/* ERR_USAGE: the name of --output says no form. */
+MUST_CHECK int tracin_form_check(const struct tracin_request *ask, struct err *err);
+
 /* True if the output is the matrix of all influences, as an array of numpy. */
 bool tracin_is_matrix(const struct tracin_request *ask);
 

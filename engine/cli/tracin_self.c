@@ -86,13 +86,11 @@ static int list_write(const char *path, bool overwrite, bool is_lines, const str
 static int result_write(const char *path, bool overwrite, const struct kge_data *data,
                         struct tracin_influence *all, struct err *err)
 {
-    const char *extension = path_extension(path);
-    if (strcasecmp(extension, ".npy") == 0)
+    enum result_form form = tracin_result_form(path);
+    if (form == RESULT_ARRAY)
         return array_write(path, overwrite, all, data->train.n, err);
     qsort(all, data->train.n, sizeof(*all), by_value);
-    return list_write(path, overwrite,
-                      strcasecmp(extension, ".jsonl") == 0 || strcasecmp(extension, ".ndjson") == 0,
-                      data, all, err);
+    return list_write(path, overwrite, form == RESULT_LINES, data, all, err);
 }
 
 static int devices_compute(struct tracin_spread *spread, const struct kge_data *data,

@@ -144,6 +144,11 @@ bool tracin_spread_may_replace(const struct tracin_spread *spread)
     return spread && (spread->is_placing || spread->is_replacing);
 }
 
+bool tracin_spread_goes_on(const struct tracin_spread *spread)
+{
+    return spread && spread->is_found;
+}
+
 void tracin_spread_close(struct tracin_spread *spread)
 {
     if (!spread)

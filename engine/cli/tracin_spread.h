@@ -24,6 +24,8 @@ MUST_CHECK int tracin_spread_open(struct tracin_spread **out, const struct traci
  * earlier command was ended while it put results in place. spread may be NULL.
  */
 bool tracin_spread_may_replace(const struct tracin_spread *spread);
+/* True if an earlier command began the run. spread may be NULL. */
+bool tracin_spread_goes_on(const struct tracin_spread *spread);
 /*
  * Computes, and calls the sink as tracin_run() would; a job with a matrix gets its results there.
  * Unloads the models. A positive result is the exit status of a map that did not complete; the

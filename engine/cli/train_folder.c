@@ -24,8 +24,7 @@ enum {
 };
 
 static const char state_name[] = "training_state.safetensors",
-                  best_name[] = "best_model.safetensors", final_name[] = "final_model.safetensors",
-                  checkpoint_prefix[] = "checkpoint_epoch_", model_suffix[] = ".safetensors";
+                  best_name[] = "best_model.safetensors", final_name[] = "final_model.safetensors";
 
 static bool is_leader(const struct train_job *job)
 {
@@ -37,13 +36,24 @@ static char *path_of(const struct train_job *job, const char *name)
     return path_join(job->opts.folder, name);
 }
 
+static struct train_settings settings_of(const struct train_job *job)
+{
+    return (struct train_settings){buf_str(&job->settings), buf_str(&job->validation)};
+}
+
+static uint64_t id_of(const struct train_job *job)
+{
+    return train_settings_id(buf_str(&job->settings));
+}
+
 int folder_state_save(struct train_job *job, struct err *err)
 {
     cleanup_free char *path = path_of(job, state_name);
     job->state_ms = clock_now_ms();
     if (!is_leader(job))
         return trainer_fetch(&job->trainer, err);
-    return train_state_save(&job->trainer, buf_str(&job->settings), path, err);
+    const struct train_settings settings = settings_of(job);
+    return train_state_save(&job->trainer, &settings, path, err);
 }
 
 /* ---- the history: one line for each epoch ---- */
@@ -95,18 +105,28 @@ void folder_history_add(struct train_job *job, const struct rank_metrics *valid,
 /* ---- what is there already ---- */
 
 /* checkpoint_epoch_<N>.safetensors */
-static bool is_checkpoint(const char *name)
+static bool checkpoint_parse(const char *name, uint64_t *epoch)
 {
-    size_t begin = strlen(checkpoint_prefix), n;
-    if (strncmp(name, checkpoint_prefix, begin) != 0)
+    struct str at = str_of(name), prefix = STR("checkpoint_epoch_"), suffix = STR(".safetensors");
+    if (!str_starts_with(at, prefix) || !str_ends_with(at, suffix) ||
+        at.len <= prefix.len + suffix.len)
         return false;
-    n = strspn(name + begin, "0123456789");
-    return n > 0 && strcmp(name + begin + n, model_suffix) == 0;
+    at.at += prefix.len;
+    at.len -= prefix.len + suffix.len;
+    return u64_parse(at, 0, UINT64_MAX, epoch, NULL) == 0;
 }
 
 static const char *checkpoint_folder(const struct train_job *job)
 {
     return job->opts.checkpoint_folder ? job->opts.checkpoint_folder : job->opts.folder;
+}
+
+/* True for the number of an epoch that gets a checkpoint, and that is not over yet. */
+static bool gets_checkpoint(const struct train_job *job, uint64_t epoch)
+{
+    uint64_t every = job->opts.checkpoint_every;
+    return every > 0 && epoch % every == 0 && epoch > job->trainer.at.epoch &&
+           epoch <= job->opts.n_epochs;
 }
 
 static int old_unlink(const char *folder, const char *name, struct err *err)
@@ -117,20 +137,76 @@ static int old_unlink(const char *folder, const char *name, struct err *err)
     return fail_errno(err, "remove %s", path);
 }
 
-/* Counts the checkpoints, and with `removes` removes them. */
-static int checkpoints_look(const struct train_job *job, bool removes, size_t *n, struct err *err)
+/*
+ * The trainings whose checkpoints this command may replace or remove: its own, and with --force
+ * those whose state or models are in the folder.
+ */
+struct trainings {
+    uint64_t ids[4];
+    size_t n;
+};
+
+static const char *const own_names[] = {state_name, best_name, final_name};
+
+static void trainings_find(const struct train_job *job, struct trainings *all)
+{
+    *all = (struct trainings){.ids = {id_of(job)}, .n = 1};
+    for (size_t i = 0; job->opts.overwrite && i < countof(own_names); i++) {
+        cleanup_free char *path = path_of(job, own_names[i]);
+        all->n += train_file_id(path, &all->ids[all->n]);
+    }
+}
+
+static bool is_of(const struct trainings *all, const char *path)
+{
+    uint64_t id;
+    if (!train_file_id(path, &id))
+        return false;
+    for (size_t i = 0; i < all->n; i++)
+        if (all->ids[i] == id)
+            return true;
+    return false;
+}
+
+static int others_fail(const char *path, const char *option, struct err *err)
+{
+    return fail(err, ERR_USAGE,
+                "%s exists and is not of this training; another %s keeps it, --force replaces it",
+                path, option);
+}
+
+/* A checkpoint that is there: with --force removed if it is of `all`, or in the way. */
+static int checkpoint_look(const struct train_job *job, const struct trainings *all,
+                           const char *name, size_t *n_others, struct err *err)
+{
+    uint64_t epoch;
+    cleanup_free char *path = path_join(checkpoint_folder(job), name);
+    if (!checkpoint_parse(name, &epoch))
+        return 0;
+    bool is_own = is_of(all, path), is_in_the_way = gets_checkpoint(job, epoch);
+    if (job->opts.overwrite && (is_own || is_in_the_way))
+        return old_unlink(checkpoint_folder(job), name, err);
+    if (!is_own && is_in_the_way)
+        return others_fail(path, "--checkpoint-dir", err);
+    *n_others += !is_own;
+    return 0;
+}
+
+/* Says how many checkpoints of other trainings stay. */
+static int checkpoints_look(const struct train_job *job, const struct trainings *all,
+                            struct err *err)
 {
     DIR *folder = opendir(checkpoint_folder(job));
+    size_t n = 0;
     int rc = 0;
-    *n = 0;
     if (!folder)
         return fail_errno(err, "open %s", checkpoint_folder(job));
     for (const struct dirent *entry; rc == 0 && (entry = readdir(folder)) != NULL;)
-        if (is_checkpoint(entry->d_name)) {
-            ++*n;
-            rc = removes ? old_unlink(checkpoint_folder(job), entry->d_name, err) : 0;
-        }
+        rc = checkpoint_look(job, all, entry->d_name, &n, err);
     closedir(folder);
+    if (rc == 0 && n > 0)
+        say(job->app, "%s has %zu checkpoint%s that %s not of this training, which stay%s",
+            checkpoint_folder(job), n, plural(n), n == 1 ? "is" : "are", n == 1 ? "s" : "");
     return rc;
 }
 
@@ -140,33 +216,42 @@ static int checkpoints_look(const struct train_job *job, bool removes, size_t *n
  */
 static int old_remove(const struct train_job *job, struct err *err)
 {
-    static const char *const names[] = {state_name, best_name, final_name};
-    size_t n;
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < countof(names); i++)
-        rc = old_unlink(job->opts.folder, names[i], err);
-    return rc == 0 ? checkpoints_look(job, true, &n, err) : rc;
+    for (size_t i = 0; rc == 0 && i < countof(own_names); i++)
+        rc = old_unlink(job->opts.folder, own_names[i], err);
+    return rc;
 }
 
-/* Says that there are checkpoints of another training; without --force they are kept. */
-static int old_checkpoints_say(const struct train_job *job, struct err *err)
+/* The best model so far is in no other file. */
+static int best_check(const struct train_job *job, struct err *err)
 {
-    size_t n;
-    int rc = checkpoints_look(job, false, &n, err);
-    if (rc == 0 && n > 0)
-        say(job->app,
-            "%s has %zu checkpoint%s of an earlier training, which stay%s; --force removes them",
-            checkpoint_folder(job), n, plural(n), n == 1 ? "s" : "");
-    return rc;
+    const struct train_progress *at = &job->trainer.at;
+    cleanup_free char *path = path_of(job, best_name);
+    uint64_t id;
+    if (at->best_epoch == 0)
+        return 0;
+    if (!path_exists(path))
+        return fail(err, ERR_USAGE,
+                    "%s is gone, the best model so far, of epoch %" PRIu64
+                    " with a validation MRR of %.4f: put it back, or --force begins anew",
+                    path, at->best_epoch, at->best);
+    /* One without an id may be of an older muster. */
+    return train_file_id(path, &id) && id != id_of(job)
+               ? fail(
+                     err, ERR_USAGE,
+                     "%s is of another training: put that of this one back, or --force begins anew",
+                     path)
+               : 0;
 }
 
 static int state_go_on(struct train_job *job, const char *path, struct err *err)
 {
     const struct train_progress *at = &job->trainer.at;
+    const struct train_settings settings = settings_of(job);
     int rc = ours_check_owner(path, err);
     if (rc)
         return wrap(err, rc, "nothing to go on from (--force begins anew)");
-    rc = train_state_load(&job->trainer, buf_str(&job->settings), path, err);
+    rc = train_state_load(&job->trainer, &settings, path, err);
     if (rc != 0)
         return rc == ERR_DATA ? wrap(err, rc, "nothing to go on from (--force begins anew)") : rc;
     if (at->epoch > job->opts.n_epochs || (at->epoch == job->opts.n_epochs && at->batch > 0))
@@ -174,24 +259,35 @@ static int state_go_on(struct train_job *job, const char *path, struct err *err)
                     "%s is %" PRIu64 " epochs and %" PRIu64 " batches on, past --epochs %" PRIu64
                     ": more of them, or --force to begin anew",
                     path, at->epoch, at->batch, job->opts.n_epochs);
+    rc = best_check(job, err);
+    if (rc)
+        return rc;
     say(job->app, "going on in epoch %" PRIu64 ", after %" PRIu64 " of %zu batches", at->epoch + 1,
         at->batch, job->trainer.batches.n_batches);
     return history_read(job, err);
+}
+
+/* Without a state: a training that was killed before it saved one may have left a best model. */
+static int state_begin(const struct train_job *job, const struct trainings *all, struct err *err)
+{
+    cleanup_free char *final = path_of(job, final_name);
+    cleanup_free char *best = path_of(job, best_name);
+    if (path_exists(final))
+        return fail(err, ERR_USAGE, "%s exists, without a %s to go on with; --force replaces it",
+                    final, state_name);
+    return path_exists(best) && !is_of(all, best) ? others_fail(best, "-o", err) : 0;
 }
 
 /* Continues from the state, if there is one; else the folder must not have a finished model. */
 static int state_take(struct train_job *job, struct err *err)
 {
     cleanup_free char *state = path_of(job, state_name);
-    cleanup_free char *final = path_of(job, final_name);
-    if (job->opts.overwrite)
-        return old_remove(job, err);
-    if (path_exists(state))
-        return state_go_on(job, state, err);
-    if (path_exists(final))
-        return fail(err, ERR_USAGE, "%s exists, without a %s to go on with; --force replaces it",
-                    final, state_name);
-    return old_checkpoints_say(job, err);
+    struct trainings all;
+    trainings_find(job, &all);
+    int rc = job->opts.overwrite  ? old_remove(job, err)
+             : path_exists(state) ? state_go_on(job, state, err)
+                                  : state_begin(job, &all, err);
+    return rc == 0 ? checkpoints_look(job, &all, err) : rc;
 }
 
 /* Makes and locks the folder, so that errors show before the first epoch. */
@@ -224,7 +320,7 @@ int folder_begin(struct train_job *job, struct err *err)
 
 static int model_save(const struct train_job *job, const char *path, struct err *err)
 {
-    return is_leader(job) ? trainer_model_save(&job->trainer, path, err) : 0;
+    return is_leader(job) ? train_model_save(&job->trainer, id_of(job), path, err) : 0;
 }
 
 int folder_best_save(const struct train_job *job, struct err *err)
@@ -241,10 +337,17 @@ int folder_final_save(const struct train_job *job, struct err *err)
 
 int folder_checkpoint_save(const struct train_job *job, struct err *err)
 {
+    const struct trainings own = {.ids = {id_of(job)}, .n = 1};
     uint64_t epoch = job->trainer.at.epoch + 1;
-    if (job->opts.checkpoint_every == 0 || epoch % job->opts.checkpoint_every != 0)
+    if (!gets_checkpoint(job, epoch))
         return 0;
-    cleanup_free char *path = xasprintf("%s/%s%" PRIu64 "%s", checkpoint_folder(job),
-                                        checkpoint_prefix, epoch, model_suffix);
+    cleanup_free char *path =
+        xasprintf("%s/checkpoint_epoch_%" PRIu64 ".safetensors", checkpoint_folder(job), epoch);
+    /* Another training may have begun in the folder of checkpoints meanwhile. */
+    if (is_leader(job) && path_exists(path) && !is_of(&own, path))
+        return fail(err, ERR_USAGE,
+                    "%s is there now and not of this training: the same command with another "
+                    "--checkpoint-dir goes on",
+                    path);
     return model_save(job, path, err);
 }

@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "base/rng.h"
 #include "base/xalloc.h"
 #include "cli/eval_scorer.h"
 #include "cli/kge_models.h"
@@ -27,15 +26,6 @@ static const struct team *team_of(const struct train_job *job)
 }
 
 /* ---- what training depends on ---- */
-
-static uint64_t triples_hash(const struct triples *triples)
-{
-    uint64_t hash = triples->n;
-    for (size_t i = 0; i < triples->n; i++)
-        hash = item_seed(hash ^ (uint64_t)triples->at[i].head << 32 ^ triples->at[i].tail,
-                         triples->at[i].relation);
-    return hash;
-}
 
 static void settings_add(struct train_job *job)
 {
@@ -61,6 +51,34 @@ static void settings_add(struct train_job *job)
                  choice_word(kge_precisions, (int)train->mode.format));
 }
 
+static void triples_word_add(struct buf *out, const char *key, const struct triples *triples)
+{
+    buf_addf(out, " %s=%zu/%016" PRIx64, key, triples->n, triples_hash(triples));
+}
+
+static size_t n_validated(const struct train_job *job)
+{
+    uint64_t n_max = job->opts.max_valid_triples;
+    return n_max > 0 ? MIN(job->data->valid.n, (size_t)n_max) : job->data->valid.n;
+}
+
+/*
+ * MRRs are compared with each other only if all are of the same questions, with the same answers
+ * left out.
+ */
+static void validation_add(struct train_job *job)
+{
+    const struct kge_data *data = job->data;
+    if (data->valid.n == 0) {
+        buf_add_text(&job->validation, "validated=none");
+        return;
+    }
+    buf_addf(&job->validation, "validated=%zu eval_every=%" PRIu64, n_validated(job),
+             job->opts.eval_every);
+    triples_word_add(&job->validation, "valid", &data->valid);
+    triples_word_add(&job->validation, "test", &data->test);
+}
+
 /* On processors nothing depends on it. */
 static void cut_setting_add(struct train_job *job)
 {
@@ -69,16 +87,13 @@ static void cut_setting_add(struct train_job *job)
 }
 
 /* What all ranks must have alike: the settings, and what they do besides. */
-static int ranks_compare(const struct train_job *job, struct err *err)
+static int ranks_compare(struct train_job *job, struct err *err)
 {
     const struct train_job_opts *opts = &job->opts;
     cleanup_buf struct buf all = BUF_INIT;
     buf_add_str(&all, buf_str(&job->settings));
-    buf_addf(&all,
-             " epochs=%" PRIu64 " eval_every=%" PRIu64 " patience=%" PRIu64 " valid=%zu/%" PRIu64
-             " device=%d",
-             opts->n_epochs, opts->eval_every, opts->patience, job->data->valid.n,
-             opts->max_valid_triples, job->backend.is_device);
+    buf_addf(&all, " %s epochs=%" PRIu64 " patience=%" PRIu64 " device=%d",
+             buf_text(&job->validation), opts->n_epochs, opts->patience, job->backend.is_device);
     if (opts->train.mode.is_reproducible)
         buf_add_text(&all, " reproducible=");
     if (opts->train.mode.is_reproducible)
@@ -117,6 +132,7 @@ int train_job_open(struct train_job *job, const struct train_job_opts *opts, str
         (struct train_job){.opts = *opts, .app = app, .data = data, .model = model, .lock_fd = -1};
     questions_take(job);
     settings_add(job);
+    validation_add(job);
     int rc = num_open_any(&job->backend, backend, err);
     if (rc == 0)
         rc = num_open(&job->validation_backend, job->backend.is_device ? NULL : backend, err);
@@ -155,6 +171,7 @@ void train_job_close(struct train_job *job)
     conve_free(job->model);
     buf_release(&job->history);
     buf_release(&job->settings);
+    buf_release(&job->validation);
 }
 
 /* ---- being told to stop ---- */
@@ -201,12 +218,9 @@ static int validate(struct train_job *job, struct rank_metrics *metrics, struct 
                                     .known = &job->known,
                                     .ties = TIES_MEAN,
                                     .tails_only = !job->model->is_reciprocal};
-    size_t n = valid->n;
-    if (job->opts.max_valid_triples > 0)
-        n = MIN(n, (size_t)job->opts.max_valid_triples);
     thread_pool_stop_when(job->validation_pool, &is_told);
     int rc = eval_rank(job->model, &job->validation_backend, job->validation_pool, &opts, valid->at,
-                       n, sides, err);
+                       n_validated(job), sides, err);
     if (!team_is_alone(team))
         thread_pool_stop_when(job->validation_pool, NULL);
     *metrics = sides[SIDE_N];

@@ -34,9 +34,9 @@ struct train_job {
     struct num_backend backend;                 /* for training */
     struct num_backend validation_backend;      /* for validation; a host backend */
     struct thread_pool *pool, *validation_pool; /* the same one, unless a device trains */
-    struct buf history, settings;
-    uint64_t state_ms, said_ms, epoch_ms; /* last save, last message, begin of the epoch */
-    int lock_fd;                          /* of the folder: one training at a time */
+    struct buf history, settings, validation;   /* the latter two as struct train_settings */
+    uint64_t state_ms, said_ms, epoch_ms;       /* last save, last message, begin of the epoch */
+    int lock_fd;                                /* of the folder: one training at a time */
 };
 
 /* Takes the model over; the other arguments are borrowed. */

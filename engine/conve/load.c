@@ -225,6 +225,37 @@ static int height_asked(const struct conve_load_opts *opts, size_t dim, const ch
     return 0;
 }
 
+/* What a file states is no matter of options. */
+static int stated_check(const struct tensor_file *file, const struct conve_load_opts *opts,
+                        size_t height, struct err *err)
+{
+    if (opts->layout && file->layout && opts->layout != file->layout)
+        return fail(err, ERR_USAGE, "%s states layout %s, not %s: leave --layout out", file->path,
+                    conve_layout_name(file->layout), conve_layout_name(opts->layout));
+    if (height && file->height && height != file->height)
+        return fail(err, ERR_USAGE,
+                    "%s states that its embeddings are images of height %zu, not %zu: leave "
+                    "--embedding-height and --embedding-width out",
+                    file->path, file->height, height);
+    return 0;
+}
+
+static int shape_none(const struct found *found, const struct conve_shape *shape, size_t dim,
+                      const struct conve_load_opts *wanted, struct err *err)
+{
+    const struct named_tensor *fc = tensor_of(found, PARAM_FC_WEIGHT);
+    char height[32] = "any height";
+    if (wanted->height)
+        snprintf(height, sizeof(height), "height %zu", wanted->height);
+    return fail(err, ERR_DATA,
+                "%s: %s has %zu inputs; embeddings of %zu numbers, as images of %s in %s%s, and "
+                "%zu filters of %zu x %zu give another number",
+                found->file->path, fc->name, fc->dims[1], dim, height,
+                wanted->layout ? "layout " : "either layout",
+                wanted->layout ? conve_layout_name(wanted->layout) : "", shape->n_filters,
+                shape->kernel_height, shape->kernel_width);
+}
+
 /*
  * Takes what opts ask for, else what the file says, else what is usual for such files. PyKEEN has
  * only LAYOUT_HEIGHT; with plain names both layouts are tried, because models of PyKEEN are also
@@ -241,6 +272,8 @@ static int shape_find(const struct found *found, const struct conve_load_opts *o
     size_t n_features = tensor_of(found, PARAM_FC_WEIGHT)->dims[1], height = 0;
     enum conve_layout said = opts->layout ? opts->layout : file->layout;
     rc = height_asked(opts, dim, file->path, &height, err);
+    if (rc == 0)
+        rc = stated_check(file, opts, height, err);
     if (rc != 0)
         return rc;
     height = height ? height : file->height;
@@ -259,12 +292,7 @@ static int shape_find(const struct found *found, const struct conve_load_opts *o
             return 0;
         }
     }
-    return fail(err, ERR_DATA,
-                "%s: %s has %zu inputs; embeddings of %zu numbers, as images of %s, give "
-                "%zu filters of %zu x %zu none such",
-                file->path, tensor_of(found, PARAM_FC_WEIGHT)->name, n_features, dim,
-                tries[0].height ? "the height that is asked for" : "any height", shape->n_filters,
-                shape->kernel_height, shape->kernel_width);
+    return shape_none(found, shape, dim, &tries[countof(tries) - 1], err);
 }
 
 /* ---- the whole ---- */

@@ -48,6 +48,15 @@ void triples_sort_unique(struct triples *triples)
     triples->n = n_kept;
 }
 
+uint64_t triples_hash(const struct triples *triples)
+{
+    uint64_t hash = triples->n;
+    for (size_t i = 0; i < triples->n; i++)
+        hash = item_seed(hash ^ (uint64_t)triples->at[i].head << 32 ^ triples->at[i].tail,
+                         triples->at[i].relation);
+    return hash;
+}
+
 /* The set of triples read from this file: a hash table with open addressing. */
 struct seen {
     uint32_t *slots; /* place + 1; 0: free */

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 #include "graph/flaws.h"
@@ -24,6 +25,8 @@ void triples_add(struct triples *triples, struct triple triple);
 
 /* Sorts by the indices of head, relation and tail, and keeps each triple once. */
 void triples_sort_unique(struct triples *triples);
+/* Of the triples and their order; not for adversaries. */
+uint64_t triples_hash(const struct triples *triples);
 
 struct triples_opts {
     struct name_index *entities, *relations;

@@ -11,7 +11,9 @@
 #include "base/cleanup.h"
 #include "base/console_text.h"
 #include "base/json.h"
+#include "base/ours.h"
 #include "base/parse.h"
+#include "base/rng.h"
 #include "conve/tensors.h"
 #include "tensor/safetensors.h"
 
@@ -43,7 +45,11 @@ static const struct member {
     {"train.n_worse", offsetof(struct train_progress, n_worse), MEMBER_U64},
 };
 
-static void metadata_add(struct buf *metadata, const struct train_progress *at, struct str settings)
+static const char training_key[] = "train.settings", validation_key[] = "train.validation",
+                  id_key[] = "train.id";
+
+static void metadata_add(struct buf *metadata, const struct train_progress *at,
+                         const struct train_settings *settings)
 {
     for (size_t i = 0; i < countof(members); i++) {
         const void *from = (const char *)at + members[i].offset;
@@ -53,12 +59,14 @@ static void metadata_add(struct buf *metadata, const struct train_progress *at, 
         else
             buf_addf(metadata, "%a\"", *(const double *)from);
     }
-    buf_add_text(metadata, ",\"train.settings\":");
-    buf_add_json(metadata, settings);
+    buf_addf(metadata, ",\"%s\":", training_key);
+    buf_add_json(metadata, settings->training);
+    buf_addf(metadata, ",\"%s\":", validation_key);
+    buf_add_json(metadata, settings->validation);
 }
 
-int train_state_save(struct trainer *trainer, struct str settings, const char *path,
-                     struct err *err)
+int train_state_save(struct trainer *trainer, const struct train_settings *settings,
+                     const char *path, struct err *err)
 {
     cleanup_buf struct buf metadata = BUF_INIT;
     struct conve_extra extra = {.n_groups = N_MOMENTS};
@@ -131,16 +139,75 @@ void train_settings_differ(struct buf *out, struct str there, struct str here)
         buf_addf(out, ", and %zu more", n - WORDS_SHOWN);
 }
 
-static int settings_compare(struct str metadata, struct str settings, struct err *err)
+static int words_compare(struct str there, struct str here, struct err *err)
 {
-    cleanup_buf struct buf text = BUF_INIT, differences = BUF_INIT;
-    int rc = member_get(metadata, "train.settings", &text, err);
-    if (rc != 0 || str_equal(buf_str(&text), settings))
-        return rc;
-    train_settings_differ(&differences, buf_str(&text), settings);
+    cleanup_buf struct buf differences = BUF_INIT;
+    if (str_equal(there, here))
+        return 0;
+    train_settings_differ(&differences, there, here);
     return fail(err, ERR_USAGE, "training began with other settings: %s; --force begins anew",
                 buf_text(&differences));
 }
+
+static int settings_compare(struct str metadata, const struct train_settings *settings,
+                            struct err *err)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    int rc = member_get(metadata, training_key, &text, err);
+    if (rc == 0)
+        rc = words_compare(buf_str(&text), settings->training, err);
+    if (rc == 0 && member_get(metadata, validation_key, &text, NULL) == 0)
+        rc = words_compare(buf_str(&text), settings->validation, err);
+    return rc;
+}
+
+/* ---- whose file it is ---- */
+
+uint64_t train_settings_id(struct str training)
+{
+    uint64_t id = training.len;
+    for (size_t i = 0; i < training.len; i++)
+        id = item_seed(id, (unsigned char)training.at[i]);
+    return id;
+}
+
+int train_model_save(const struct trainer *trainer, uint64_t id, const char *path, struct err *err)
+{
+    cleanup_buf struct buf metadata = BUF_INIT;
+    trainer_learning_rate_add(trainer, &metadata);
+    buf_addf(&metadata, ",\"%s\":\"%016" PRIx64 "\"", id_key, id);
+    const struct conve_extra extra = {.metadata = buf_str(&metadata)};
+    return conve_save(trainer->model, path, true, &extra, err);
+}
+
+static bool id_of_metadata(struct str metadata, uint64_t *id)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    char *end;
+    if (member_get(metadata, training_key, &text, NULL) == 0) {
+        *id = train_settings_id(buf_str(&text));
+        return true;
+    }
+    if (member_get(metadata, id_key, &text, NULL) != 0 || text.len != 16)
+        return false;
+    *id = strtoull(buf_text(&text), &end, 16);
+    return *end == '\0';
+}
+
+bool train_file_id(const char *path, uint64_t *id)
+{
+    struct safetensors in = {0};
+    struct stat st;
+    cleanup_fd int fd = -1;
+    if (plain_file_open(path, &fd, NULL) != 0 || fstat(fd, &st) != 0)
+        return false;
+    bool has = safetensors_read(&in, path, fd, (uint64_t)st.st_size, NULL) == 0 &&
+               in.metadata.len > 0 && id_of_metadata(in.metadata, id);
+    safetensors_release(&in);
+    return has;
+}
+
+/* ---- what it holds ---- */
 
 static int tensor_take(const struct tensor_file *file, const char *prefix, enum conve_param param,
                        const struct conve_shape *shape, float *out, struct err *err)
@@ -219,7 +286,7 @@ static int state_check(const struct trainer *trainer, struct err *err)
 }
 
 static int metadata_take(struct trainer *trainer, const struct tensor_file *file,
-                         struct str settings, struct err *err)
+                         const struct train_settings *settings, struct err *err)
 {
     struct safetensors in = {0};
     int rc = safetensors_read(&in, file->path, file->fd, file->file_bytes, err);
@@ -231,8 +298,8 @@ static int metadata_take(struct trainer *trainer, const struct tensor_file *file
     return rc;
 }
 
-int train_state_load(struct trainer *trainer, struct str settings, const char *path,
-                     struct err *err)
+int train_state_load(struct trainer *trainer, const struct train_settings *settings,
+                     const char *path, struct err *err)
 {
     struct stat st;
     cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -245,14 +245,6 @@ void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metada
              trainer->opts.learning_rate * pow(trainer->opts.decay, (double)epoch));
 }
 
-int trainer_model_save(const struct trainer *trainer, const char *path, struct err *err)
-{
-    cleanup_buf struct buf metadata = BUF_INIT;
-    trainer_learning_rate_add(trainer, &metadata);
-    const struct conve_extra extra = {.metadata = buf_str(&metadata)};
-    return conve_save(trainer->model, path, true, &extra, err);
-}
-
 double trainer_loss(const struct trainer *trainer)
 {
     return trainer->at.loss_sum / (double)MAX(trainer->at.n_questions, (uint64_t)1);

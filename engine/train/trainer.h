@@ -79,10 +79,6 @@ bool trainer_epoch_is_over(const struct trainer *trainer);
 /* The mean loss over the questions of the epoch so far. */
 double trainer_loss(const struct trainer *trainer);
 double trainer_learning_rate(const struct trainer *trainer);
-/*
- * Saves the model alone, with the learning rate of its last update. Returns errors of conve_save().
- */
-MUST_CHECK int trainer_model_save(const struct trainer *trainer, const char *path, struct err *err);
 /* Adds a comma and a member with the learning rate of the last update to metadata. */
 void trainer_learning_rate_add(const struct trainer *trainer, struct buf *metadata);
 /* Makes the order of the current epoch: to be called before the first update of a process. */

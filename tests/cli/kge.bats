@@ -357,8 +357,69 @@ refused() {
 @test "a full disk leaves no result, and says what to do" {
     run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o out.json
     ended_with 75
-    says "out.json" "ulimit -f"
+    says "out.json" "ulimit -f" "; once there is room, give the same command again"
     [ ! -e out.json ]
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out
+    ended_with 75
+    says "; once there is room, the same command with --skip-existing goes on"
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --test-triples test.txt --output-dir out --skip-existing
+    ended_with 0
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge train "${DATA[@]}" --embedding-dim 12 --embedding-height 3 --epochs 1 -o m --force
+    ended_with 75
+    says "; once there is room, the same command without --force goes on"
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge filter "${DATA[@]}" --test test.txt --min-degree 1 -o near.txt
+    ended_with 75
+    says "; once there is room, give the same command again"
+    run limited bash -c 'ulimit -f 0; exec "$@"' - "$MUSTER" kge graph "${DATA[@]}" --write-dicts dicts
+    ended_with 75
+    says "; once there is room, give the same command with --force"
+}
+
+@test "a result whose name has no form that is known is refused, and capital letters are small ones" {
+    local name
+    for name in t.xyz u.tsv results v.json.gz; do
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o $name
+        ended_with 2
+        says "$name: expected a name that ends in .json, .jsonl, .csv or .npy"
+        [ ! -e $name ]
+    done
+    kge tracin "${MODEL[@]}" "${DATA[@]}" --mode self -o self.tsv
+    ended_with 2
+    says "self.tsv: expected a name that ends in .json, .jsonl or .npy"
+    for name in jsonl csv npy json; do
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o small.$name
+        kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o large."${name^^}"
+        ended_with 0
+        same small.$name large."${name^^}"
+    done
+    run --separate-stderr limited "$MUSTER" kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt -o -
+    ended_with 0
+    same small.json <(echo "$output")
+    kge export "${MODEL[@]}" -o model.SAFETENSORS
+    ended_with 0
+}
+
+@test "files of each test triple that are of another command are told" {
+    local each=(kge tracin "${MODEL[@]}" "${DATA[@]}" --test test.txt --output-per-triple -o any)
+    "${each[@]}"
+    ended_with 0
+    says_not "other tracin_test"
+    "${each[@]}" --max-test-triples 1 --force
+    ended_with 0
+    says ". has 2 other tracin_test_*.json, which are not of this command and stay"
+    [ -e tracin_test_2.json ]
+}
+
+@test "what a model's file states is not asked for otherwise" {
+    kge export "${MODEL[@]}" -o model.safetensors
+    kge tracin --model-path model.safetensors "${DATA[@]}" --test test.txt --layout height -o out.json
+    ended_with 2
+    says "model.safetensors states layout width, not height: leave --layout out"
+    kge eval --model-path model.safetensors "${DATA[@]}" --test test.txt --embedding-height 4
+    ended_with 2
+    says "model.safetensors states that its embeddings are images of height 3, not 4: leave --embedding-height and --embedding-width out"
+    refused 65 "embeddings of 12 numbers, as images of height 12 in layout height, and 2 filters of " --model-path pykeen.pt "${DATA[@]}" \
+        --test test.txt --embedding-height 12 -o out.json
 }
 
 @test "layers are named by the options of the manual as by TiePin's" {

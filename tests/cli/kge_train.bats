@@ -4,17 +4,7 @@
 # muster kge train: what it leaves, that it goes on to the same bytes whatever stops it, and what it
 # refuses. That its steps are those of PyTorch: tests/python/test_engine.py.
 load helpers
-
-setup() {
-    common_setup
-    "$PYTHON" "$BATS_TEST_DIRNAME/../python/small_graph.py" .
-    GRAPH=(--train train.txt --test test.txt --entity-to-id node_dict.txt --relation-to-id rel_dict.txt)
-    DATA=("${GRAPH[@]}" --valid valid.txt)
-    SMALL=(--embedding-dim 24 --embedding-height 4 --output-channels 8 --batch-size 16 --threads 2)
-}
-
-kge() { run limited "$MUSTER" kge "$@"; }
-train() { kge train "${DATA[@]}" "${SMALL[@]}" "$@"; }
+load kge_train_helpers
 
 # In the background, $pid, with its words in log: none of an earlier training's are left there.
 train_begin() {
@@ -327,8 +317,12 @@ loss_of() { tail -1 "$1/training_history.jsonl" | jq .loss; }
     [ -e model/notes.txt ]
     rm model/{training_state,final_model}.safetensors
     train -o model --epochs 1 --seed 2
+    ended_with 2
+    says "model/best_model.safetensors exists and is not of this training; another -o keeps it, --force replaces it"
+    rm model/best_model.safetensors
+    train -o model --epochs 1 --seed 2
     ended_with 0
-    says "model has 1 checkpoint of an earlier training, which stays; --force removes them"
+    says "model has 1 checkpoint that is not of this training, which stays"
     [ -e model/checkpoint_epoch_3.safetensors ]
 }
 

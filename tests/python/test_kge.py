@@ -281,7 +281,7 @@ def a_batch_writes_what_the_driver_writes():
     names = ["triple_000_CHEBI_1_MONDO_2", "triple_001_CHEBI_2_MONDO_1", "triple_002_\N{GREEK SMALL LETTER BETA}-catenin_MONDO_1"]
     folder = pathlib.Path("batch")
     assert sorted(path.name for path in folder.iterdir()) == sorted(
-        [name + end for name in names for end in ("_tracin.json", "_tracin.csv")] + ["filtered_training", "batch_tracin_summary.json"])
+        [name + end for name in names for end in ("_tracin.json", "_tracin.csv")] + ["filtered_training", "batch_tracin_settings.txt", "batch_tracin_summary.json"])
     summary = load("batch/batch_tracin_summary.json")
     assert list(summary) == ["total_triples", "successful", "failed_filtering", "failed_tracin", "skipped", "filter_method", "results",
                              "elapsed_time_seconds", "elapsed_time_formatted"]
@@ -322,7 +322,8 @@ def a_test_triple_with_nothing_near_it_is_told_and_the_others_are_done():
     pathlib.Path("mixed.txt").write_text(tiny_kge.triples([TEST[0], (8, 0, 0)]), encoding="utf-8")
     words = tracin("--test-triples", "mixed.txt", "--output-dir", "mixed", "--min-degree", "9", "--no-preserve-test-edges", status=1)
     assert "2 of 2 test triples have no training triple near them" in words
-    words = tracin("--test-triples", "mixed.txt", "--output-dir", "mixed", "--min-degree", "1", "--no-preserve-test-edges", status=1)
+    words = tracin("--test-triples", "mixed.txt", "--output-dir", "mixed", "--min-degree", "1", "--no-preserve-test-edges", "--force",
+        status=1)
     assert "1 of 2 test triples have no training triple near them" in words
     summary = load("mixed/batch_tracin_summary.json")
     assert (summary["successful"], summary["failed_filtering"]) == (1, 1) and not summary["results"][1]["filtering_success"]
