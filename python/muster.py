@@ -206,8 +206,8 @@ def _metrics(metrics: Any) -> Dict[str, Union[int, float]]:
 
 def _metrics_tail(metrics: Any, has_fields: bool) -> bytes:
     """The metrics of a message. In done(**row) they may be a field that happens to have this name:
-    what is no metrics is refused there, because the field would be lost."""
-    if metrics is _NOTHING or (metrics is None and not has_fields):
+    what is neither metrics nor None is refused there, because the field would be lost."""
+    if metrics is None:
         return b""
     try:
         return b',"metrics":' + _encode(_metrics(metrics))
@@ -250,7 +250,7 @@ class Item:
         result: Any = _NOTHING,
         /,
         *,
-        metrics: Optional[Mapping[str, Any]] = _NOTHING,
+        metrics: Optional[Mapping[str, Any]] = None,
         **fields: Any,
     ) -> None:
         """Finish with a result: done({"a": 1}), done("text"), or done(a=1, b=2) for an object.
@@ -878,10 +878,9 @@ def _fail_cancelled(item: Item, task: asyncio.Task[None]) -> None:
     try:
         task.result()
     except asyncio.CancelledError as error:
-        if item.is_finished:
-            raise RuntimeError(f"item {item.index}: cancelled after it was finished") from error
         _print_trace(error)
-        item.fail(error)
+        if not item.is_finished:  # else it has its result, and others go on
+            item.fail(error)
 
 
 async def _handle_one(handle: Callable[[Item], Awaitable[Any]], item: Item) -> None:

@@ -93,6 +93,13 @@ static bool is_in_proc(const char *path)
     return statfs(folder, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
 }
 
+static bool is_stdout(const char *path)
+{
+    struct stat st, out;
+    return stat(path, &st) == 0 && fstat(STDOUT_FILENO, &out) == 0 && st.st_dev == out.st_dev &&
+           st.st_ino == out.st_ino;
+}
+
 int output_follow(const char *path, char **out, struct err *err)
 {
     cleanup_free char *at = xstrdup(path);
@@ -103,9 +110,9 @@ int output_follow(const char *path, char **out, struct err *err)
         target[len] = '\0';
         if (is_in_proc(at))
             return fail(err, ERR_USAGE,
-                        "%s leads to %s, which is open already and is not replaced; write to "
-                        "standard output with -o -",
-                        path, target);
+                        "%s leads to %s, a file that this process has open, and is not replaced; "
+                        "name that file itself%s",
+                        path, target, is_stdout(at) ? ", or write - for standard output" : "");
         if (n == LINKS_MAX) {
             errno = ELOOP;
             return fail_errno_as(err, ERR_USAGE, "the output %s", path);

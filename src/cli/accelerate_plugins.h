@@ -41,7 +41,7 @@
     X(CONFIG_FILE, "deepspeed-config-file", "ACCELERATE_DEEPSPEED_CONFIG_FILE", NULL, AS_IT_IS, "ACCELERATE_DEEPSPEED_CONFIG_FILE, with --use-deepspeed") \
     X(MOE_LAYERS, "deepspeed-moe-layer-cls-names", "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", NULL, AS_IT_IS, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES, with --use-deepspeed") \
     X(OPTIMIZER_NVME, "offload-optimizer-nvme-path", NULL, NULL, AS_IT_IS, "has no effect, as with accelerate, which does not hand it over; the file of --deepspeed-config-file can name it") \
-    X(PARAM_NVME, "offload-param-nvme-path", NULL, NULL, AS_IT_IS, "so too") \
+    X(PARAM_NVME, "offload-param-nvme-path", NULL, NULL, AS_IT_IS, "has no effect, as with accelerate, which does not hand it over; the file of --deepspeed-config-file can name it") \
     X(LAUNCHER, "deepspeed-multinode-launcher", NULL, NULL, AS_IT_IS, "of several machines, standard: the same command is started on each") \
     X(HOSTFILE, "deepspeed-hostfile", NULL, NULL, AS_IT_IS, "has no effect; --hosts @FILE starts ranks on the hosts of such a file") \
     X(EXCLUDED, "deepspeed-exclusion-filter", NULL, NULL, AS_IT_IS, "has no effect; --hosts names hosts and devices") \

@@ -230,8 +230,10 @@ static const struct list_option {
 static const struct opt *option_named(const char *name)
 {
     const struct opt *opt = cmd_graph.opts;
-    while (opt->kind == OPT_HEADING || !opt->name || strcmp(opt->name, name) != 0)
+    while (opt->kind == OPT_HEADING || !opt->name || strcmp(opt->name, name) != 0) {
+        ASSERT(opt->kind != OPT_END); /* list_options misspells it */
         opt++;
+    }
     return opt;
 }
 

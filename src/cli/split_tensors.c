@@ -200,7 +200,10 @@ static void names_of_shards(struct split_names *names, uint64_t digits_min)
     char *before = xasprintf("%.*s-", (int)stem, names->before);
     char *after = xasprintf("-of-{parts}%s", names->after);
     split_names_release(names);
-    *names = (struct split_names){before, after, true, MAX(digits_min, (uint64_t)SHARD_DIGITS)};
+    *names = (struct split_names){.before = before,
+                                  .after = after,
+                                  .has_parts = true,
+                                  .digits = MAX(digits_min, (uint64_t)SHARD_DIGITS)};
 }
 
 /* The index file: in the parts' folder, named like the input. */

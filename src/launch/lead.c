@@ -224,11 +224,12 @@ static void living_add(const struct launch *launch, uint32_t n_alive, struct buf
     for (uint32_t i = 0; i < launch->n_ranks && n_named < MISSING_NAMED; i++) {
         if (launch->ranks[i].recorded_s > 0)
             continue;
-        buf_add_text(out, n_named++ > 0 ? ", " : "");
+        n_named++;
+        buf_add_text(out, n_named == 1 ? "" : n_named == n_alive ? " and " : ", ");
         rank_name_add(out, &launch->ranks[i]);
     }
     if (n_alive > n_named)
-        buf_addf(out, " and %u others", n_alive - n_named);
+        buf_addf(out, " and %u other%s", n_alive - n_named, plural(n_alive - n_named));
 }
 
 /* Ranks that end slowly would hide what happened from the user. */

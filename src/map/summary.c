@@ -155,8 +155,10 @@ static void metrics_line(struct session *s, struct buf *out)
         metric_format(sum, m->values[i]);
         buf_addf(out, "%s%s %s", i > 0 ? ", " : "", m->names[i], sum);
     }
-    if (metrics_judged(m, &correct, &seen))
-        buf_addf(out, "  (accuracy %.4f)", correct / seen);
+    if (metrics_judged(m, &correct, &seen)) {
+        accuracy_add(out, "  (", correct, seen);
+        buf_add_char(out, ')');
+    }
     buf_add_char(out, '\n');
 }
 

@@ -87,8 +87,8 @@ struct cmd {
     const struct opt *opts;
     const char *const *examples; /* pairs: command line, what it does; NULL-terminated */
     bool is_hidden;              /* helpers: not in the list of verbs, no man page */
-    bool
-        needs_elsewhere; /* what an option `needs` may come later, by an order, or be the run's already: not checked */
+    /* `needs` is not checked: the other option may come by an order, or be the run's. */
+    bool needs_elsewhere;
     bool keeps_dashdash; /* everything after the first `--` is the worker's command */
     /*
      * As Python's argparse reads options: `_` in a name is the same as `-`, the beginning of a name that is that of no

@@ -18,6 +18,9 @@ enum {
     MEAN_TIMES_MAX = 10 /* an estimate by rate is at most so many times that by the mean */
 };
 
+/* 2^53: what is larger has no fractions, and may have 309 digits */
+static const double ACCURACY_IN_FULL = 9007199254740992;
+
 struct progress {
     struct progress_opts opts;
     uint64_t drawn_ms, plain_ms;
@@ -85,6 +88,13 @@ uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s)
     return (uint64_t)MAX(MIN(by_rate_ms, MEAN_TIMES_MAX * by_mean_ms), overdue_ms);
 }
 
+void accuracy_add(struct buf *out, const char *before, double correct, double seen)
+{
+    double accuracy = correct / seen;
+    buf_addf(out, accuracy < ACCURACY_IN_FULL ? "%saccuracy %.4f" : "%saccuracy %.4g", before,
+             accuracy);
+}
+
 static void total_line(const struct progress *p, const struct progress_total *t, struct buf *out)
 {
     char settled[32], known[32], eta[24] = "?", elapsed[24];
@@ -100,7 +110,7 @@ static void total_line(const struct progress *p, const struct progress_total *t,
     buf_addf(out, ", %.*f/s, %s, left %s", p->items_per_s < 100 ? 1 : 0, p->items_per_s, elapsed,
              eta);
     if (t->seen > 0)
-        buf_addf(out, ", accuracy %.4f", t->correct / t->seen);
+        accuracy_add(out, ", ", t->correct, t->seen);
     if (t->aside > 0)
         buf_addf(out, ", %lu failed", t->aside);
     if (t->retries > 0)

@@ -48,6 +48,9 @@ void progress_hide(void *context);
 void progress_back(void *context);
 void progress_free(struct progress *progress);
 
+/* Adds `before` and "accuracy 0.7500". */
+void accuracy_add(struct buf *out, const char *before, double correct, double seen);
+
 /*
  * Time left in ms, or UINT64_MAX if it cannot be estimated yet. If the oldest item in flight is
  * overdue (twice the average), the estimate is at least the time by which it exceeds the average.

@@ -313,17 +313,22 @@ refused() {
     for force in "" -f; do
         run limited "$MUSTER" merge $force in.txt -o /dev/fd/7 7>>open.txt
         ended_with 2
-        says "/dev/fd/7 leads to " "open.txt, which is open already and is not replaced; write to standard output with -o -"
+        says "/dev/fd/7 leads to " "open.txt, a file that this process has open, and is not replaced; name that file itself"
+        says_not "standard output"
         run limited "$MUSTER" map $force -g cpu:1 in.txt -o /dev/fd/7 -- cat 7>>open.txt
         ended_with 2
-        says "which is open already and is not replaced"
+        says "a file that this process has open, and is not replaced"
         limited "$MUSTER" merge -q $force in.txt -o /dev/stdout >>open.txt 2>said && return 1
-        holds said "write to standard output with -o -"
+        holds said "name that file itself, or write - for standard output"
+        limited "$MUSTER" merge -q $force in.txt -o /dev/stderr 2>>errors.txt && return 1
+        holds errors.txt "/dev/stderr leads to " "name that file itself"
+        holds errors.txt "standard output" && return 1
     done
     printf 'jobs: {a: {run: ["true"]}}\n' >g.yaml
     run limited "$MUSTER" graph g.yaml --dry-run --plot /dev/fd/7 7>>open.txt
     ended_with 2
-    says "/dev/fd/7 leads to " "write to standard output with -o -"
+    says "/dev/fd/7 leads to " "name that file itself"
+    says_not "-o -"
     [ "$(cat open.txt)" = theirs ]
     [ -z "$(find . -newer said -name '*.new')" ]
     limited "$MUSTER" merge -q in.txt -o /dev/stdout | cat >piped.txt

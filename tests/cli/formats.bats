@@ -73,6 +73,19 @@ each_reader() {
     echo '{"a":1}' >in.jsonl
     run limited "$MUSTER" split -q -n 1 --format lines -o 'p-{n}.json' in.jsonl
     ended_with 0
+    refused "the parts are jsonl" 2 split -n 1 -o 's-{n}.json' in.jsonl
+    run limited "$MUSTER" split -q -n 1 --format jsonl -o 's-{n}.json' in.jsonl
+    ended_with 0
+    same s-00.json in.jsonl
+    # the input's own extension, as in a folder
+    seq 2 >own.db
+    gzip -k own.db
+    for name in own.db own.db.gz; do
+        run limited "$MUSTER" split -q --force -n 2 -o 't-{n}.db' "$name"
+        ended_with 0
+        same t-01.db <(echo 2)
+    done
+    refused "the parts are lines" 2 split -n 2 -o 't-{n}.sqlite' own.db
 }
 
 @test "an output is not given the name of a packed file, whatever packs it" {

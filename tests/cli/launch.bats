@@ -393,6 +393,12 @@ END
     launch --nproc 2 --shutdown-timeout 2.5s --no-python sh -c '[ $RANK = 0 ] || { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
     ended_with 5
     [[ $stderr =~ "rank 1 failed; waiting for rank 0 (pid "[0-9]+") to end; SIGKILL comes 2.5 s after SIGTERM (--shutdown-timeout)" ]]
+    local n pid='\(pid [0-9]+\)' slow='[ $RANK = 1 ] && { sleep 0.3; exit 5; }; trap "" TERM; while :; do sleep 0.1; done'
+    for n in "3 rank 0 $pid and rank 2 $pid to end" "10 rank 0 $pid, .*, rank 8 $pid and 1 other to end"; do
+        launch --nproc "${n%% *}" --shutdown-timeout 2.5s --no-python sh -c "$slow"
+        ended_with 5
+        [[ $stderr =~ waiting\ for\ ${n#* } ]]
+    done
     "$MUSTER" launch --nproc 2 --no-python sh -c 'sleep 1000 & sleep 1000' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for two_sleep

@@ -230,6 +230,14 @@ END
 END
 }
 
+@test "help: each option of accelerate says by itself what it does" {
+    launch --help
+    ended_with 0
+    local words
+    words=$(tr -s ' \n' ' ' <<<"$output")
+    [[ $words == *"--offload-param-nvme-path VALUE has no effect, as with accelerate"* ]]
+}
+
 @test "no variable and no beginning of a name stands for an option of accelerate" {
     MUSTER_NUM_PROCESSES=3 PET_CPU=1 MUSTER_DEBUG=1 launch ./shows ACCELERATE_MIXED_PRECISION ACCELERATE_USE_CPU
     ended_with 0

@@ -339,6 +339,15 @@ END
     [ "$(jq .metrics.seen summary.json)" = 39 ]
     [ "$(jq .metrics.correct summary.json)" = 19 ]
     says "accuracy 0.4872"
+    echo 1 >one.txt
+    pyworker huge <<'END'
+import muster
+for item in muster.items():
+    item.done(1, metrics={"correct": 1e308, "seen": 1})
+END
+    map -g cpu:1 one.txt -o huge.jsonl -- ./huge
+    ended_with 0
+    says "metrics    correct 1e+308, seen 1  (accuracy 1e+308)"
 }
 
 @test "--on-finish gets the summary on its stdin" {

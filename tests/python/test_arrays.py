@@ -368,7 +368,8 @@ def texts_of_other_widths_and_numbers_of_the_other_byte_order_are_joined():
     rng = random.Random(14)
     for types in ((("<U1", 4, 0), ("<U3", 12, 0), ("<U2", 8, 0)), (("|S5", 5, 0), ("|S2", 2, 0), ("|S64", 64, 0)),
                   ((">i4", 4, 4), ("<i4", 4, 0), (">i4", 4, 4)), (("<c16", 16, 0), (">c16", 16, 8), ("<c16", 16, 0)),
-                  ((">M8[ns]", 8, 8), ("<M8[ns]", 8, 0), ("<M8[ns]", 8, 0)), ((">U1", 4, 4), ("<U3", 12, 0), ("<U1", 4, 0))):
+                  ((">M8[ns]", 8, 8), ("<M8[ns]", 8, 0), ("<M8[ns]", 8, 0)), ((">U1", 4, 4), ("<U3", 12, 0), ("<U1", 4, 0)),
+                  (("<U0", 0, 0), ("<U2", 8, 0), (">U0", 0, 4)), (("|S3", 3, 0), ("|S0", 0, 0), ("|S0", 0, 0))):
         made = next(t for t in types if t[1] == max(size for _, size, _ in types) and t[0][0] in "<|")
         for shape, orders in itertools.product([(4,), (3, 2), (2, 3, 4), (0, 3)], [(0, 0, 0), (1, 1, 1), (1, 0, 1)]):
             parts = [drawn(rng, dtype, (n,) + shape[1:], size, bool(fortran))
@@ -385,11 +386,12 @@ def texts_of_other_widths_and_numbers_of_the_other_byte_order_are_joined():
         write(f"p{i}.npy", npy(part))
     assert merged(["p0.npy", "p1.npy"]) == npy(concat(*[widened(part, "|S11", 11, 0) for part in parts]))
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        a, b = drawn(rng, "<U2", (3,), 8), drawn(rng, "<U5", (2,), 20)
-        write("a.npz", npz({"t": a}, method))
-        write("b.npz", npz({"t": b}, method))
-        merged(["a.npz", "b.npz"], out="out.npz")
-        assert npz_read("out.npz") == {"t.npy": npy(concat(widened(a, "<U5", 20, 0), b))}
+        for dtype, size in (("<U2", 8), ("<U0", 0)):
+            a, b = drawn(rng, dtype, (3,), size), drawn(rng, "<U5", (2,), 20)
+            write("a.npz", npz({"t": a}, method))
+            write("b.npz", npz({"t": b}, method))
+            merged(["a.npz", "b.npz"], out="out.npz")
+            assert npz_read("out.npz") == {"t.npy": npy(concat(widened(a, "<U5", 20, 0), b))}
 
 
 # ---- merge: npz ----

@@ -91,7 +91,8 @@ MUST_CHECK int split_write(struct split *split, const struct split_target *targe
  */
 struct split_names {
     char *before, *after;
-    bool has_parts; /* a pattern with {parts}: the number of parts replaces it */
+    bool has_parts;         /* a pattern with {parts}: the number of parts replaces it */
+    bool has_own_extension; /* a pattern that ends in the first input's extension */
     uint64_t digits;
 };
 

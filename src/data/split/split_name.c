@@ -44,7 +44,15 @@ static void names_in_folder(struct split_names *names, const char *folder,
     names->before = path_join(folder, name);
 }
 
-static int names_of_pattern(struct split_names *names, const char *pattern, struct err *err)
+static bool has_own_extension(const char *after, const struct split_opts *opts)
+{
+    cleanup_free char *stem = NULL, *extension = NULL, *name = xasprintf("0%s", after);
+    input_name(opts, &stem, &extension);
+    return extension[0] != '\0' && strcasecmp(path_extension(name), extension) == 0;
+}
+
+static int names_of_pattern(struct split_names *names, const char *pattern,
+                            const struct split_opts *opts, struct err *err)
 {
     const char *mark = strstr(pattern, number_mark);
     if (!mark)
@@ -61,6 +69,7 @@ static int names_of_pattern(struct split_names *names, const char *pattern, stru
     names->before = xstrndup(pattern, (size_t)(mark - pattern));
     names->after = xstrdup(after);
     names->has_parts = true;
+    names->has_own_extension = has_own_extension(after, opts);
     return 0;
 }
 
@@ -70,7 +79,7 @@ int split_names_init(struct split_names *names, const char *output, const struct
     *names = (struct split_names){.digits = digits_min};
     bool is_stdin = strcmp(opts->paths[0], "-") == 0;
     if (output && !is_folder(output))
-        return names_of_pattern(names, output, err);
+        return names_of_pattern(names, output, opts, err);
     if (!output && is_stdin)
         return fail(err, ERR_USAGE,
                     "stdin has no name to call its parts by; say -o FOLDER or -o 'part-{n}.csv'");
@@ -91,10 +100,11 @@ int split_names_check(const struct split_names *names, enum record_format asked,
         return fail(err, ERR_USAGE,
                     "'{n}%s': parts are not packed; name them without %s and pack them afterwards",
                     names->after, path_extension(name));
-    /* JSONL is lines as well, and whoever says --format lines knows what theirs are. */
-    bool is_lines = format == FORMAT_LINES && (named == FORMAT_JSONL || asked == FORMAT_LINES);
-    bool is_other = named != FORMAT_LINES && named != format && !is_lines;
-    if (!is_other && out_format_check_path(name, NULL) == 0)
+    /* As in a folder; and whoever says --format knows what theirs are. JSONL is lines as well. */
+    bool is_known = names->has_own_extension || asked == format;
+    bool is_lines = format == FORMAT_LINES && named == FORMAT_JSONL;
+    bool is_other = named != FORMAT_LINES && named != format && !is_lines && !is_known;
+    if (!is_other && (names->has_own_extension || out_format_check_path(name, NULL) == 0))
         return 0;
     return fail(err, ERR_USAGE,
                 "the parts are %s, as the input is, and '{n}%s' names them as another format; "

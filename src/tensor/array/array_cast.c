@@ -26,7 +26,7 @@ bool array_cast_find(const struct array *from, const struct array *to, struct ar
     *out = (struct array_cast){(size_t)from->element_bits / 8, (size_t)to->element_bits / 8, 0};
     if (array_types_equal(from, to))
         return true;
-    if (from->npy_version == 0 || out->from_bytes == 0 || a.plain.len == 0 || b.plain.len == 0)
+    if (from->npy_version == 0 || a.plain.len == 0 || b.plain.len == 0)
         return false;
     char kind = a.plain.at[0];
     bool is_text = (kind == 'U' || kind == 'S') && b.plain.at[0] == kind;

@@ -15,7 +15,7 @@ struct array_cast {
 /* False if the elements of `from` cannot be those of `to` as they are. */
 bool array_cast_find(const struct array *from, const struct array *to, struct array_cast *out);
 
-/* A sink that passes elements on to another one. */
+/* A sink that passes elements on to another one. Elements have a byte at least: texts without any, <U0, come as nothing. */
 struct array_caster {
     struct array_cast cast;
     const struct array_sink *to;

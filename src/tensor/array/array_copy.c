@@ -50,6 +50,27 @@ static struct array_sink caster_begin(struct array_caster *caster, const struct 
     return (struct array_sink){array_cast_put, caster};
 }
 
+/* Texts without a character, <U0, have no bytes, but wider ones may be made of them. */
+static bool is_empty_text(const struct array_plan *plan, const struct array_new *made, size_t piece)
+{
+    const struct array *array = array_of_piece(plan, &plan->pieces[made->first_piece + piece]);
+    return array->element_bits == 0 && made->like->element_bits > 0;
+}
+
+static int zeros_put(const struct array_new *made, uint64_t n_elements,
+                     const struct array_sink *sink, struct err *err)
+{
+    static const char zeros[4096];
+    uint64_t left = n_elements * (made->like->element_bits / 8);
+    int rc = 0;
+    while (rc == 0 && left > 0) {
+        size_t len = (size_t)MIN(left, (uint64_t)sizeof(zeros));
+        rc = sink->put(sink->context, (struct str){zeros, len}, err);
+        left -= len;
+    }
+    return rc;
+}
+
 /* ---- columns ---- */
 
 static int columns_pass(const struct array_plan *plan, const struct array_new *made,
@@ -69,7 +90,9 @@ static int columns_pass(const struct array_plan *plan, const struct array_new *m
     uint64_t n_columns = column_count(made->like);
     for (uint64_t column = 0; column < n_columns && rc == 0; column++)
         for (size_t i = 0; i < made->n_pieces && rc == 0; i++)
-            rc = column_pass(&columns[i], column, &sinks[i], err);
+            rc = is_empty_text(plan, made, i)
+                     ? zeros_put(made, plan->pieces[made->first_piece + i].n_rows, sink, err)
+                     : column_pass(&columns[i], column, &sinks[i], err);
     for (size_t i = 0; i < made->n_pieces; i++) {
         free(columns[i].window);
         array_caster_release(&casters[i]);
@@ -94,6 +117,10 @@ int array_copy(const struct array_plan *plan, const struct array_new *made,
         const struct array_piece *piece = &plan->pieces[made->first_piece + i];
         bool is_transposed = array_of_piece(plan, piece)->is_fortran;
         struct array_caster caster;
+        if (is_empty_text(plan, made, i)) {
+            rc = zeros_put(made, piece->n_rows * column_count(made->like), sink, err);
+            continue;
+        }
         const struct array_sink to = caster_begin(&caster, plan, made, i, sink);
         rc = (is_transposed ? array_transpose : rows_pass)(plan, piece, &to, err);
         array_caster_release(&caster);

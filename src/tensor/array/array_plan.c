@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/xalloc.h"
+#include "tensor/array/array_columns.h"
 
 void array_plan_add(struct array_plan *plan, const struct array *like)
 {
@@ -27,7 +28,7 @@ void array_plan_piece(struct array_plan *plan, struct array_piece piece)
     made->n_rows += piece.n_rows;
     uint64_t bytes = is_whole ? array->bytes : piece.n_rows * array_row_bytes(array);
     if (array->element_bits != made->like->element_bits) /* texts that are widened */
-        bytes = bytes / (array->element_bits / 8) * (made->like->element_bits / 8);
+        bytes = piece.n_rows * column_count(array) * (made->like->element_bits / 8);
     made->bytes += bytes;
 }
 

@@ -81,6 +81,9 @@ static void an_accuracy_is_shown_with_its_fractions_and_only_if_it_is_known(void
     total.seen = 2;
     line_take(&total, line);
     assert_non_null(strstr(line, ", accuracy 0.7500\n"));
+    total.correct = 1e308; /* not 309 digits */
+    line_take(&total, line);
+    assert_non_null(strstr(line, ", accuracy 5e+307\n"));
 }
 
 int main(void)
