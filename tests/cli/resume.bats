@@ -760,3 +760,54 @@ END
     ended_with 0
     says "1 of 2 jobs would run"
 }
+
+state_is() { [ "$("$MUSTER" ls --json 2>/dev/null | jq -r .state)" = "$1" ]; }
+
+@test "a resume that is refused leaves the run as it was: its state, and what was set aside" {
+    gated_begin
+    "$MUSTER" stop --now
+    map_end
+    ended_with 75
+    for part in muster-runs/latest/parts/*; do : >"$part"; done
+    resume
+    ended_with 65
+    run "$MUSTER" status
+    says "state     stopped"
+    rm -r muster-runs
+
+    seq 1 20 >in.txt
+    worker half <<'E'
+#!/bin/sh
+while read -r x; do [ "$x" -ne 7 ] || exit 4; echo "r$x"; done
+E
+    map -g cpu:1 -r 0 -o out.txt in.txt -- ./half
+    ended_with 1
+    state_is failed
+    mv muster-runs/latest/parts kept
+    resume --retry-failed
+    ended_with 65
+    says "is missing"
+    state_is failed
+    [ "$("$MUSTER" ls --json | jq .aside)" -eq 1 ]
+    rm -rf muster-runs/latest/parts
+    mv kept muster-runs/latest/parts
+    sed -i 's/-ne 7/-ne 99/' half
+    resume --retry-failed
+    ended_with 0
+    [ "$(wc -l <out.txt)" -eq 20 ]
+}
+
+@test "resume --dry-run of a complete run removes nothing" {
+    seq 5 >in.txt
+    map -g cpu:1 -o out.txt in.txt -- cat -u
+    ended_with 0
+    mkdir muster-runs/latest/parts.gone # as a muster leaves it that is killed before its end
+    resume --dry-run
+    ended_with 0
+    says "is complete"
+    [ -d muster-runs/latest/parts.gone ]
+    resume
+    ended_with 0
+    says "is complete"
+    [ ! -e muster-runs/latest/parts.gone ]
+}
