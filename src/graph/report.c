@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/talk.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 #include "shell/hosts.h"
@@ -177,8 +178,12 @@ void report_status(struct graph *graph, const char *state)
     cleanup_free struct host_status *hosts = hosts_new(graph, &n_hosts);
     cleanup_free struct worker_status *rows = xcalloc(graph->n_processes + 1, sizeof(*rows));
     cleanup_free struct buf *labels = xcalloc(graph->n_processes + 1, sizeof(*labels));
+    char host[HOST_NAME_BYTES];
     struct err err = {0};
     size_t n_rows = 0;
+    host_name(host);
+    int64_t started_wall_ms =
+        clock_wall_ms() - (int64_t)(shell_last_now(graph->shell) - shell_begin_ms(graph->shell));
     for (struct process *p = graph->processes; p; p = p->next) {
         process_devices_add(p, &labels[n_rows]);
         rows[n_rows] = (struct worker_status){
@@ -191,6 +196,7 @@ void report_status(struct graph *graph, const char *state)
     int rc = status_write(shell_run_dir(graph->shell),
                           &(struct run_status){.verb = "graph",
                                                .state = state ? state : "running",
+                                               .host = host,
                                                .pid = getpid(),
                                                .items_total = graph->n_jobs,
                                                .is_total_known = true,
@@ -198,6 +204,7 @@ void report_status(struct graph *graph, const char *state)
                                                .aside = n_bad(&view),
                                                .running = count_of(&view, DAG_RUNS, DAG_ENDS),
                                                .eta_ms = -1,
+                                               .started_wall_ms = started_wall_ms,
                                                .updated_wall_ms = clock_wall_ms(),
                                                .workers = rows,
                                                .n_workers = n_rows,

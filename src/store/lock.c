@@ -72,7 +72,7 @@ static int taken(int fd, const char *dir, struct err *err)
     if (holder.pid == 0)
         return fail(err, ERR_UNAVAILABLE, "the run in %s is going on under another muster", dir);
     cleanup_buf struct buf word = BUF_INIT;
-    buf_add_shell_word(&word, dir);
+    buf_add_typed_word(&word, dir);
     return fail(err, ERR_UNAVAILABLE,
                 "the run in %s is going on: pid %d on %s holds it (muster stop %s ends it)", dir,
                 (int)holder.pid, holder.host, buf_text(&word));
