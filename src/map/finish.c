@@ -20,6 +20,8 @@
 #include "map/session_impl.h"
 #include "map/summary.h"
 #include "map/work.h"
+#include "store/runs.h"
+#include "store/store.h"
 
 /* ---- the result ---- */
 
@@ -164,7 +166,21 @@ static void failed_items_list(struct session *s)
                 err.text);
 }
 
-static const char folder_gone[] = "the run's folder is gone, and what was done with it";
+/* What became of the run's folder, if it is no longer in its place, and how to go on; NULL: it is. */
+static char *folder_words_new(const struct session *s, bool *is_removed)
+{
+    cleanup_free char *now_at = NULL;
+    enum run_place place = store_place(shell_store(s->shell), &now_at);
+    *is_removed = place == RUN_REMOVED;
+    if (place == RUN_IN_PLACE)
+        return NULL;
+    if (place == RUN_REMOVED)
+        return xstrdup("the run's folder is gone, and what was done with it");
+    cleanup_free char *typed = run_typed_new(now_at, s->request->usual_root);
+    return xasprintf(
+        "the run's folder was moved to %s while it went on; go on with: muster resume %s", now_at,
+        typed);
+}
 
 static int unfinished(struct session *s)
 {
@@ -188,9 +204,10 @@ static int unfinished(struct session *s)
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
-    bool is_gone = !folder_exists(shell_run_dir(s->shell));
-    bool can_resume = !is_gone && (status == 75 || status > 128 || status == 124 ||
-                                   s->outcome.was_halted || has_begun);
+    bool is_removed;
+    cleanup_free char *folder = folder_words_new(s, &is_removed);
+    bool can_resume = !is_removed && (status == 75 || status > 128 || status == 124 ||
+                                      s->outcome.was_halted || has_begun);
     if (is_breach && !end->signal)
         why = "the worker breaks the protocol of the channel, see muster-worker(7)";
     if ((s->outcome.halt == HALT_MISMATCH || is_breach) && s->outcome.last_stray[0] && !end->signal)
@@ -200,8 +217,8 @@ static int unfinished(struct session *s)
     if (counts.aside > 0)
         failed_items_list(s);
     summary_print(s, NULL);
-    if (is_gone)
-        talk("%s; %s", why, folder_gone);
+    if (folder)
+        talk("%s; %s", why, folder);
     else if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, run);
     else if (can_resume && !is_hopeless)
@@ -219,14 +236,21 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     int status = err_exit_status(rc);
     log_keep(shell_log(s->shell), LOG_ERROR, "map", "the results are not merged: %s", why->text);
     talk("map: the results are not merged: %s", why->text);
-    if (!folder_exists(shell_run_dir(s->shell))) {
-        talk("%s", folder_gone);
+    bool is_removed;
+    cleanup_free char *folder = folder_words_new(s, &is_removed);
+    if (is_removed) {
+        talk("%s", folder);
         return status;
     }
     s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
     state_record(s, "stopped", status);
-    if (ledger_settle(s->ledger, true, &settle_err) != 0)
+    int settle_rc = ledger_settle(s->ledger, true, &settle_err);
+    if (settle_rc)
         log_add(shell_log(s->shell), LOG_ERROR, "map", "%s", settle_err.text);
+    if (folder)
+        talk("%s", folder);
+    else if (settle_rc)
+        return status;
     else if (s->input_is_changed)
         talk("what is done is printed by: muster results %s", run);
     else

@@ -195,6 +195,11 @@ void store_close(struct store *store)
     free(store);
 }
 
+enum run_place store_place(const struct store *store, char **now_at)
+{
+    return run_lock_place(&store->lock, store->dir, now_at);
+}
+
 const char *store_dir(const struct store *store)
 {
     return store->dir;

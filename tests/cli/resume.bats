@@ -895,3 +895,36 @@ E
         [ "$("$MUSTER" ls --json | jq -c "select(.run == \"$(basename "$dir")\") | $facts")" = "$before" ]
     done
 }
+
+@test "a run whose folder is moved while it goes on says where that is, and goes on from there with all that is done" {
+    gated_begin
+    "$MUSTER" stop --no-wait
+    mv muster-runs elsewhere
+    mkdir -p "muster-runs/$(basename "$(readlink elsewhere/latest)")" # another folder, of the same name
+    touch go
+    map_end
+    ended_with 75
+    at=$(realpath elsewhere)/$(basename "$(readlink elsewhere/latest)")
+    [[ $(last_line) == *"the run's folder was moved to $at while it went on; go on with: muster resume $at" ]]
+    run "$MUSTER" status "$at"
+    says "state     stopped"
+    resume "$at"
+    ended_with 0
+    complete
+}
+
+@test "the results of a run whose folder is moved before the merge are kept" {
+    gated
+    map_begin -g cpu:1 in.txt -o out.jsonl -- ./gated # a second worker could not begin any more
+    wait_for results_are 15
+    mv muster-runs elsewhere
+    touch go
+    map_end
+    says "the run's folder was moved to" "go on with: muster resume"
+    says_not "is gone"
+    run "$MUSTER" status --runs-dir elsewhere
+    says "100 of 100 items"
+    resume --runs-dir elsewhere latest
+    ended_with 0
+    complete
+}
