@@ -20,8 +20,6 @@
 #include "map/session_impl.h"
 #include "map/summary.h"
 #include "map/work.h"
-#include "store/runs.h"
-#include "store/store.h"
 
 /* ---- the result ---- */
 
@@ -166,22 +164,6 @@ static void failed_items_list(struct session *s)
                 err.text);
 }
 
-/* What became of the run's folder, if it is no longer in its place, and how to go on; NULL: it is. */
-static char *folder_words_new(const struct session *s, bool *is_removed)
-{
-    cleanup_free char *now_at = NULL;
-    enum run_place place = store_place(shell_store(s->shell), &now_at);
-    *is_removed = place == RUN_REMOVED;
-    if (place == RUN_IN_PLACE)
-        return NULL;
-    if (place == RUN_REMOVED)
-        return xstrdup("the run's folder is gone, and what was done with it");
-    cleanup_free char *typed = run_typed_new(now_at, s->request->usual_root);
-    return xasprintf(
-        "the run's folder was moved to %s while it went on; go on with: muster resume %s", now_at,
-        typed);
-}
-
 static int unfinished(struct session *s)
 {
     int status = status_of(s, 0);
@@ -205,7 +187,8 @@ static int unfinished(struct session *s)
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
     bool is_removed;
-    cleanup_free char *folder = folder_words_new(s, &is_removed);
+    cleanup_free char *folder =
+        shell_folder_lost_new(s->shell, s->request->usual_root, &is_removed);
     bool can_resume = !is_removed && (status == 75 || status > 128 || status == 124 ||
                                       s->outcome.was_halted || has_begun);
     if (is_breach && !end->signal)
@@ -237,7 +220,8 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     log_keep(shell_log(s->shell), LOG_ERROR, "map", "the results are not merged: %s", why->text);
     talk("map: the results are not merged: %s", why->text);
     bool is_removed;
-    cleanup_free char *folder = folder_words_new(s, &is_removed);
+    cleanup_free char *folder =
+        shell_folder_lost_new(s->shell, s->request->usual_root, &is_removed);
     if (is_removed) {
         talk("%s", folder);
         return status;
