@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/console_text.h"
 
 void buf_add_shell_word(struct buf *out, const char *word)
 {
@@ -20,6 +21,22 @@ void buf_add_shell_word(struct buf *out, const char *word)
             buf_add_text(out, "'\\''");
         else
             buf_add_char(out, *at);
+    buf_add_char(out, '\'');
+}
+
+void buf_add_typed_word(struct buf *out, const char *word)
+{
+    cleanup_free char *visible = console_visible_new(word);
+    if (strcmp(visible, word) == 0) {
+        buf_add_shell_word(out, word);
+        return;
+    }
+    buf_add_text(out, "$'");
+    for (const char *at = word; *at; at++)
+        if (*at < ' ' || *at > '~')
+            buf_addf(out, "\\%03o", (unsigned char)*at);
+        else
+            buf_addf(out, "%s%c", *at == '\'' || *at == '\\' ? "\\" : "", *at);
     buf_add_char(out, '\'');
 }
 

@@ -53,19 +53,26 @@ static int order_tell(const char *dir, const char *verb, struct str text, const 
     return rc;
 }
 
+/* A name is a word of a line in an order. */
+static int jobs_check(int argc, char **argv, struct err *err)
+{
+    if (argc == 0)
+        return fail(err, ERR_USAGE, "no job; muster status shows the stages");
+    for (int i = 0; i < argc; i++)
+        if (!argv[i][0] || strchr(argv[i], '\n'))
+            return fail(err, ERR_USAGE, "'%s' names no job", argv[i]);
+    return 0;
+}
+
 static int order_give(const char *verb, const struct order_request *ask, int argc, char **argv,
                       struct err *err)
 {
     cleanup_free char *dir = NULL, *told = NULL;
     cleanup_buf struct buf text = BUF_INIT;
-    if (argc == 0)
-        return fail(err, ERR_USAGE, "no job; muster status shows the stages");
-    int rc = run_of(ask->runs_dir, ask->run, &dir, err);
-    for (int i = 0; rc == 0 && i < argc; i++) {
-        if (!argv[i][0] || strchr(argv[i], '\n'))
-            return fail(err, ERR_USAGE, "'%s' names no job", argv[i]);
+    int rc = jobs_check(argc, argv, err);
+    rc = rc ? rc : run_of(ask->runs_dir, ask->run, &dir, err);
+    for (int i = 0; rc == 0 && i < argc; i++)
         buf_addf(&text, "%s %s\n", verb, argv[i]);
-    }
     const struct texts jobs = {(const char **)(uintptr_t)argv, (size_t)argc};
     rc = rc ? rc : order_tell(dir, verb, buf_str(&text), &jobs, &told, err);
     return rc ? rc : answer_print(told, err);
@@ -112,10 +119,9 @@ static int why_run(struct app *app, void *request, int argc, char **argv, char *
         return rc;
     if (run_is_locked(dir, NULL))
         return order_give("why", ask, argc, argv, err);
-    if (argc == 0)
-        return fail(err, ERR_USAGE, "no job; muster status shows the stages");
-    for (int i = 0; rc == 0 && i < argc; i++)
-        rc = graph_why(dir, argv[i], &out, err);
+    rc = jobs_check(argc, argv, err);
+    const struct texts jobs = {(const char **)(uintptr_t)argv, (size_t)argc};
+    rc = rc ? rc : graph_why(dir, &jobs, &out, err);
     return rc ? rc : answer_print(buf_text(&out), err);
 }
 

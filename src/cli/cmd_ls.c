@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/console_text.h"
 #include "base/json.h"
+#include "base/json_bytes.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
@@ -57,9 +58,8 @@ static void object_add(struct buf *line, const struct run_summary *run, uint64_t
 {
     cleanup_buf struct buf object = BUF_INIT;
     struct buf *out = &object;
-    buf_add_text(out, "{\"run\":");
-    buf_add_json(out, str_of(run->name));
-    text_add(out, "dir", run->dir);
+    buf_add_char(out, '{');
+    run_names_add(out, run->dir);
     text_add(out, "verb", run->verb);
     text_add(out, "state", run_state_name(run->state));
     if (run->is_total_known)
@@ -69,7 +69,10 @@ static void object_add(struct buf *line, const struct run_summary *run, uint64_t
     buf_addf(out, ",\"done\":%llu,\"aside\":%llu,\"started_ms\":%lld,\"updated_ms\":%lld",
              (unsigned long long)run->items_done, (unsigned long long)run->items_failed,
              (long long)run->started_wall_ms, (long long)run->updated_wall_ms);
-    text_add(out, "output", run->output);
+    buf_add_text(out, ",\"output\":");
+    buf_add_json_bytes(out, run->output);
+    buf_add_text(out, ",\"not_read\":");
+    buf_add_json_bytes(out, run->oddity);
     if (job > 0)
         buf_addf(out, ",\"job\":%llu", (unsigned long long)job);
     buf_add_char(out, '}');

@@ -338,21 +338,22 @@ static bool keeps_parts(const struct manifest *manifest)
     return false;
 }
 
-/* Removes what a muster that was killed just before its end had yet to remove. */
-static int leftovers_drop(const char *dir)
+static bool is_graph(const struct manifest *manifest)
+{
+    return strcmp(manifest->verb, "graph") == 0;
+}
+
+/* Removes what a muster that was killed just before the end of a map had yet to remove. */
+static int leftovers_drop(const char *dir, const struct manifest *manifest)
 {
     static const char *const names[] = {"parts", "parts.gone", "shard-input", "shard-output"};
     int rc = 0;
-    for (size_t i = 0; i < countof(names) && rc == 0; i++) {
+    bool stays = is_graph(manifest) || !path_exists(manifest->output) || keeps_parts(manifest);
+    for (size_t i = 0; i < countof(names) && rc == 0 && !stays; i++) {
         cleanup_free char *path = path_join(dir, names[i]);
         rc = remove_tree(path, NULL);
     }
     return rc;
-}
-
-static bool is_graph(const struct manifest *manifest)
-{
-    return strcmp(manifest->verb, "graph") == 0;
 }
 
 /* True if nothing is left to do and nothing to merge again. */
@@ -361,12 +362,8 @@ static bool is_complete(const char *dir, const struct manifest *manifest)
     struct run_summary summary = {0};
     bool is_finished = run_inspect(dir, &summary, NULL) == 0 && summary.state == RUN_FINISHED;
     run_summary_release(&summary);
-    if (is_graph(manifest))
-        return is_finished;
-    if (strcmp(manifest->output, "-") == 0) /* the parts are kept; it is printed once more */
-        return false;
-    return is_finished &&
-           (!path_exists(manifest->output) || keeps_parts(manifest) || leftovers_drop(dir) == 0);
+    /* The parts of one that is printed are kept; it is printed once more. */
+    return is_finished && (is_graph(manifest) || strcmp(manifest->output, "-") != 0);
 }
 
 static int complete_say(const struct app *app, const char *dir, const struct manifest *manifest,
@@ -516,6 +513,8 @@ static int resume_run(struct app *app, void *request, int argc, char **argv, cha
     if (rc)
         return rc;
     bool is_over = is_complete(dir, &manifest);
+    if (is_over && !typed->request.run.dry_run)
+        is_over = leftovers_drop(dir, &manifest) == 0;
     if (is_over && names_files(typed))
         rc = fail(err, ERR_USAGE,
                   "run %s is complete, so --collect, --also and --also-counted cannot be used; "

@@ -358,7 +358,7 @@ static int html_write(const char *path, const struct forecast_opts *opts,
     if (rc)
         return fail(err, ERR_SYS, "no memory for a simulation of that size");
     rc = outfile_put(path, buf_str(&page), err);
-    return rc ? wrap(err, ERR_USAGE, "--html") : 0;
+    return rc ? wrap(err, rc, "--html") : 0;
 }
 
 static int rows_fill(const struct forecast_opts *opts, const uint32_t *devices, size_t n,

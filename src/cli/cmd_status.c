@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/console_text.h"
+#include "base/json_bytes.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "cli/graph_status.h"
@@ -54,13 +55,13 @@ static int view_read(struct view *view, const char *dir, struct err *err)
     snapshot->message = run->message ? run->message : snapshot->message;
     if (run->started_wall_ms)
         snapshot->started_wall_ms = run->started_wall_ms;
-    if (snapshot->updated_wall_ms == 0)
-        snapshot->updated_wall_ms = run->updated_wall_ms;
+    snapshot->updated_wall_ms = run->updated_wall_ms;
     if (is_running) {
         snapshot->pid = run->holder.pid;
         snapshot->host = run->holder.host;
         return 0;
     }
+    snapshot->host = run->host ? run->host : snapshot->host;
     /* The last speed and items in flight of a dead muster are no longer true. */
     snapshot->pid = 0;
     snapshot->running = 0;
@@ -235,7 +236,8 @@ static void text_format(struct buf *out, const struct view *view)
         run->go_on ? xstrdup(run->go_on)
                    : xasprintf("muster resume %s%s", typed,
                                run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
-    if (!goes_on(view) && run->state != RUN_FINISHED)
+    /* Nothing goes on with one that cannot be read, and the line before says what is to be mended. */
+    if (!goes_on(view) && run->state != RUN_FINISHED && !run->oddity)
         line_add(out, "go on", resume);
     if (is_graph)
         graph_jobs_add(out, run->dir, goes_on(view));
@@ -251,6 +253,22 @@ static void line_format(struct buf *out, const struct view *view)
     buf_add_char(out, '\n');
 }
 
+/* The members of status.json between which run it is of, and what of that could not be read. */
+static void object_format(struct buf *out, const struct view *view)
+{
+    cleanup_buf struct buf object = BUF_INIT, status = BUF_INIT;
+    status_format(&view->snapshot, &status);
+    buf_add_char(&object, '{');
+    run_names_add(&object, view->run.dir);
+    buf_add_char(&object, ',');
+    buf_add(&object, status.at + 1, status.len - 2);
+    buf_add_text(&object, ",\"not_read\":");
+    buf_add_json_bytes(&object, view->run.oddity);
+    buf_add_char(&object, '}');
+    console_visible_add(out, buf_str(&object));
+    buf_add_char(out, '\n');
+}
+
 static size_t lines_in(const struct buf *text)
 {
     size_t lines = 0;
@@ -263,16 +281,12 @@ static size_t lines_in(const struct buf *text)
 static void frame_format(const struct status_request *ask, const struct view *view, bool is_screen,
                          struct buf *out)
 {
-    if (ask->json) {
-        cleanup_buf struct buf object = BUF_INIT;
-        status_format(&view->snapshot, &object);
-        console_visible_add(out, buf_str(&object));
-        buf_add_char(out, '\n');
-    } else if (is_screen) {
+    if (ask->json)
+        object_format(out, view);
+    else if (is_screen)
         text_format(out, view);
-    } else {
+    else
         line_format(out, view);
-    }
 }
 
 static int watch(const struct status_request *ask, const char *dir, struct err *err)
@@ -329,7 +343,8 @@ static const struct opt status_opts[] = {
      .offset = offsetof(struct status_request, watch)},
     {.kind = OPT_FLAG,
      .name = "json",
-     .help = "print one JSON object per line, as in the run's status.json",
+     .help =
+         "print one JSON object per line, as in the run's status.json, with the run's name and folder",
      .offset = offsetof(struct status_request, json)},
     RUNS_DIR_OPT(struct status_request),
     {.kind = OPT_END},

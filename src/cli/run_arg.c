@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/json_bytes.h"
 #include "base/xalloc.h"
 #include "store/lock.h"
 #include "store/order_answer.h"
@@ -25,6 +26,14 @@ int run_arg_find(const char *runs_dir, int argc, char **argv, char **dir_out, st
         return fail(err, ERR_USAGE, "expected one run, found also '%s'", argv[1]);
     cleanup_free char *root = runs_root(runs_dir);
     return run_find(root, argc ? argv[0] : NULL, dir_out, err);
+}
+
+void run_names_add(struct buf *out, const char *dir)
+{
+    buf_add_text(out, "\"run\":");
+    buf_add_json_bytes(out, path_basename(dir));
+    buf_add_text(out, ",\"dir\":");
+    buf_add_json_bytes(out, dir);
 }
 
 static int answer_await(const char *dir, const char *order, char **told, struct err *err)

@@ -20,6 +20,8 @@
  * one operand. */
 MUST_CHECK int run_arg_find(const char *runs_dir, int argc, char **argv, char **dir_out,
                             struct err *err);
+/* The members "run" and "dir", by which a run is known in JSON: its folder's name and path, any bytes. */
+void run_names_add(struct buf *out, const char *dir);
 /*
  * Gives an order (store/orders.h) to the muster that works on the run, and waits for its answer. *told: what it says, a
  * new string; NULL: nothing. ERR_USAGE if it names what is not there, ERR_UNAVAILABLE if it is refused, or

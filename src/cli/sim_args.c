@@ -177,29 +177,54 @@ static int attempts_learn(struct store *store, struct learned *out, struct err *
     return rc;
 }
 
-int learned_read(const char *run_dir, struct learned *out, struct err *err)
+static int map_check(const char *run_dir, struct err *err)
 {
-    struct store *store;
     struct run_summary run;
-    uint64_t deaths = 0;
-    *out = (struct learned){0};
     int rc = run_inspect(run_dir, &run, err);
     if (rc)
         return rc;
-    out->items = run.is_total_known ? run.items_total : run.items_done;
-    uint64_t done = run.items_done;
+    if (run.verb && strcmp(run.verb, "graph") == 0)
+        rc =
+            fail(err, ERR_USAGE,
+                 "run %s is a graph, which has jobs and no items; muster graph --dry-run shows its "
+                 "schedule, by the times of earlier jobs",
+                 run.name);
     run_summary_release(&run);
-    rc = store_open(&store, run_dir, STORE_READ, err);
+    return rc;
+}
+
+/* As the ledger counts them: the times of a run of shards are those of whole shards. */
+static int counts_learn(struct store *store, struct learned *out, struct err *err)
+{
+    struct store_totals totals;
+    cleanup_free char *items = NULL;
+    uint64_t deaths;
+    int rc = store_totals(store, &totals, err);
+    rc = rc ? rc : store_get(store, "items", &items, err);
+    rc = rc ? rc : store_event_count(store, "died", &deaths, err);
+    if (rc)
+        return rc;
+    uint64_t done = totals.items_done;
+    if (!items || u64_parse(str_of(items), 0, UINT64_MAX, &out->items, NULL) != 0)
+        out->items = done;
+    out->crash = done > 0 ? MIN((double)deaths / (double)(done + deaths), 1.0) : 0;
+    return 0;
+}
+
+int learned_read(const char *run_dir, struct learned *out, struct err *err)
+{
+    struct store *store;
+    *out = (struct learned){0};
+    int rc = map_check(run_dir, err);
+    rc = rc ? rc : store_open(&store, run_dir, STORE_READ, err);
     if (rc)
         return rc;
     rc = attempts_learn(store, out, err);
-    if (rc == 0)
-        rc = store_event_count(store, "died", &deaths, err);
+    rc = rc ? rc : counts_learn(store, out, err);
     store_close(store);
     if (rc == 0 && out->times.n == 0)
         rc = fail(err, ERR_DATA,
                   "%s has no times of items yet: a worker must have given two results", run_dir);
-    out->crash = done > 0 ? MIN((double)deaths / (double)(done + deaths), 1.0) : 0;
     return rc;
 }
 

@@ -3,38 +3,20 @@
  * muster retry, hold, release and cancel of a run that has ended: they change its rows in run.db, by which the next session
  * goes, and what the run has left for those who ask about its jobs. Which jobs there are is known from the same files.
  */
-#include <fnmatch.h>
 #include <jansson.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/name_index.h"
 #include "base/ours.h"
 #include "base/parse.h"
-#include "base/suggest.h"
 #include "base/xalloc.h"
+#include "graph/ended_jobs.h"
 #include "graph/graph_impl.h"
 #include "store/runs.h"
 
 enum {
-    JOBS_BYTES_MAX = 16 << 20, /* of jobs.json */
-    SUGGESTED_MAX = 10000
-};
-
-struct ended_job {
-    enum job_state state, before; /* as its row has it; JOB_NONE: it may have none */
-    char *stage;
-    char *why; /* what the run said of it; NULL: nothing */
-};
-
-struct ended {
-    const char *dir;
-    struct name_index names;
-    struct ended_job *jobs; /* [names.len], in the same order */
-    size_t cap;
-    bool has_open; /* it said which jobs are not done */
-    struct buf told;
+    JOBS_BYTES_MAX = 16 << 20 /* of jobs.json */
 };
 
 #define BIT(state) (1u << (state))
@@ -53,129 +35,47 @@ static const struct ended_order {
      "done, or cancelled before"},
 };
 
-/* ---- which jobs there are ---- */
-
-static struct ended_job *job_of(struct ended *ended, struct str name)
-{
-    size_t n_before = ended->names.len, i = name_index_number(&ended->names, name);
-    if (ended->names.len == n_before)
-        return &ended->jobs[i];
-    if (i == ended->cap) {
-        ended->cap = MAX(2 * ended->cap, (size_t)64);
-        ended->jobs = xrealloc(ended->jobs, ended->cap * sizeof(*ended->jobs));
-    }
-    ended->jobs[i] = (struct ended_job){0};
-    return &ended->jobs[i];
-}
-
-/* Of a job about which the run said nothing: a name begins with its stage. */
-static char *stage_of_new(const char *name)
-{
-    const char *slash = strchr(name, '/');
-    return xstrndup(name, slash ? (size_t)(slash - name) : strlen(name));
-}
-
-static int rows_take(struct ended *ended, struct store *store, struct err *err)
-{
-    struct row_reader *reader = NULL;
-    struct job_row row;
-    int rc = job_reader_open(&reader, store, err);
-    while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
-        rc = 0;
-        if (!row.name)
-            continue;
-        struct ended_job *job = job_of(ended, str_of(row.name));
-        job->state = job->before = row.state;
-        job->stage = job->stage ? job->stage : stage_of_new(row.name);
-    }
-    row_reader_close(reader);
-    return rc;
-}
-
-static void open_take(void *context, const struct open_job *open)
-{
-    struct ended *ended = context;
-    struct ended_job *job = job_of(ended, str_of(open->name));
-    if (job->state == JOB_DONE) /* and was to run again */
-        job->state = job->before = JOB_NONE;
-    free(job->stage);
-    free(job->why);
-    job->stage = open->stage ? xstrdup(open->stage) : stage_of_new(open->name);
-    job->why = xstrdup(open->why);
-}
-
-static void ended_release(struct ended *ended)
-{
-    for (size_t i = 0; i < ended->names.len; i++) {
-        free(ended->jobs[i].stage);
-        free(ended->jobs[i].why);
-    }
-    free(ended->jobs);
-    name_index_release(&ended->names);
-    buf_release(&ended->told);
-}
-
-static int unknown_fail(const struct ended *ended, const char *pattern, struct err *err)
-{
-    size_t n = MIN(ended->names.len, (size_t)SUGGESTED_MAX);
-    cleanup_free char **names = xcalloc(n + 1, sizeof(*names));
-    if (!ended->has_open)
-        return fail(err, ERR_UNAVAILABLE,
-                    "run %s was killed, and says nothing of a job '%s'; it can be told so when it "
-                    "goes on",
-                    path_basename(ended->dir), pattern);
-    for (size_t i = 0; i < n; i++) {
-        struct str name = name_index_get(&ended->names, i);
-        names[i] = xstrndup(name.at, name.len);
-    }
-    const char *near = suggest(pattern, (const char *const *)names, n);
-    int rc = fail(err, ERR_USAGE, "there is no job '%s'%s%s%s", pattern,
-                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-    for (size_t i = 0; i < n; i++)
-        free(names[i]);
-    return rc;
-}
-
 /* ---- an order ---- */
 
-static bool is_changed(const struct ended *ended, size_t i)
+static bool is_changed(const struct ended_jobs *jobs, size_t i)
 {
-    return ended->jobs[i].state != ended->jobs[i].before;
+    return jobs->at[i].state != jobs->at[i].before;
 }
 
-static bool is_meant(const struct ended *ended, size_t i, size_t exact, const char *pattern)
+static int unknown_fail(const struct ended_jobs *jobs, const char *pattern, struct err *err)
 {
-    struct str name = name_index_get(&ended->names, i);
-    cleanup_free char *whole = xstrndup(name.at, name.len);
-    if (exact != NAME_NONE)
-        return i == exact;
-    return fnmatch(pattern, ended->jobs[i].stage, 0) == 0 || fnmatch(pattern, whole, 0) == 0;
+    if (jobs->has_open)
+        return ended_job_unknown(jobs, pattern, err);
+    return fail(
+        err, ERR_UNAVAILABLE,
+        "run %s was killed, and says nothing of a job '%s'; it can be told so when it goes on",
+        path_basename(jobs->dir), pattern);
 }
 
-static int order_do(struct ended *ended, const struct ended_order *order, const char *pattern,
-                    struct err *err)
+static int order_do(struct ended_jobs *jobs, const struct ended_order *order, const char *pattern,
+                    struct buf *told, struct err *err)
 {
-    size_t exact = name_index_find(&ended->names, str_of(pattern)), n_meant = 0, n_done = 0;
+    size_t exact = name_index_find(&jobs->names, str_of(pattern)), n_meant = 0, n_done = 0;
     size_t n_before = 0; /* by another word of this order */
-    for (size_t i = 0; i < ended->names.len; i++) {
-        struct ended_job *job = &ended->jobs[i];
-        bool is_one = is_meant(ended, i, exact, pattern);
+    for (size_t i = 0; i < jobs->names.len; i++) {
+        struct ended_job *job = &jobs->at[i];
+        bool is_one = ended_job_is_meant(jobs, i, exact, pattern);
         n_meant += is_one;
-        n_before += is_one && is_changed(ended, i) && job->state == order->to;
+        n_before += is_one && is_changed(jobs, i) && job->state == order->to;
         if (!is_one || !(order->from & BIT(job->state)))
             continue;
         n_done++;
         job->state = order->to;
     }
     if (n_meant == 0)
-        return unknown_fail(ended, pattern, err);
+        return unknown_fail(jobs, pattern, err);
     if (n_done == 0 && n_before > 0)
         return 0;
     if (n_done == 0)
         return fail(err, ERR_UNAVAILABLE, "%s: %s %s", pattern, n_meant == 1 ? "it is" : "all are",
                     order->undone);
-    buf_addf(&ended->told, "%s%zu job%s %s, when the run goes on", ended->told.len > 0 ? "\n" : "",
-             n_done, plural(n_done), order->done);
+    buf_addf(told, "%s%zu job%s %s, when the run goes on", told->len > 0 ? "\n" : "", n_done,
+             plural(n_done), order->done);
     return 0;
 }
 
@@ -200,15 +100,15 @@ static void row_free(struct job_row *row)
 }
 
 /* rows: [names.len], of which those of changed jobs are filled. */
-static int rows_fill(const struct ended *ended, struct store *store, struct job_row *rows,
+static int rows_fill(const struct ended_jobs *jobs, struct store *store, struct job_row *rows,
                      struct err *err)
 {
     struct row_reader *reader = NULL;
     struct job_row row;
     int rc = job_reader_open(&reader, store, err);
     while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
-        size_t i = row.name ? name_index_find(&ended->names, str_of(row.name)) : NAME_NONE;
-        if (i != NAME_NONE && is_changed(ended, i))
+        size_t i = row.name ? name_index_find(&jobs->names, str_of(row.name)) : NAME_NONE;
+        if (i != NAME_NONE && is_changed(jobs, i))
             row_copy(&row, &rows[i]);
         rc = 0;
     }
@@ -224,20 +124,20 @@ static char *event_new(struct str job)
     return text ? text : xstrdup("{}");
 }
 
-static int rows_commit(const struct ended *ended, const char *word, struct store *store,
+static int rows_commit(const struct ended_jobs *jobs, const char *word, struct store *store,
                        struct err *err)
 {
-    size_t n = ended->names.len, n_changed = 0;
+    size_t n = jobs->names.len, n_changed = 0;
     cleanup_free struct job_row *rows = xcalloc(n + 1, sizeof(*rows));
     cleanup_free struct event_row *events = xcalloc(n + 1, sizeof(*events));
-    int rc = rows_fill(ended, store, rows, err);
+    int rc = rows_fill(jobs, store, rows, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        struct str name = name_index_get(&ended->names, i);
-        if (!is_changed(ended, i))
+        struct str name = name_index_get(&jobs->names, i);
+        if (!is_changed(jobs, i))
             continue;
         struct job_row row = rows[i];
         rows[i] = (struct job_row){0};
-        row.state = ended->jobs[i].state;
+        row.state = jobs->at[i].state;
         row.name = row.name ? row.name : xstrndup(name.at, name.len);
         events[n_changed] =
             (struct event_row){.wall_ms = clock_wall_ms(), .kind = word, .json = event_new(name)};
@@ -266,7 +166,7 @@ static void why_add(const struct ended_job *job, const char *name, struct buf *o
 }
 
 /* "waits for a, b (it runs) and 2 more", "waits for a: cancelled; …": a changed one of those that it names. */
-static size_t changed_need(const struct ended *ended, const char *why)
+static size_t changed_need(const struct ended_jobs *jobs, const char *why)
 {
     static const struct str begin = {"waits for ", 10};
     struct str rest = str_of(why);
@@ -278,8 +178,8 @@ static size_t changed_need(const struct ended *ended, const char *why)
         is_last = name.len == rest.len || name.at[name.len - 1] == ':';
         if (name.len > 0 && strchr(":,", name.at[name.len - 1]))
             name.len--;
-        size_t i = name_index_find(&ended->names, name);
-        if (i != NAME_NONE && is_changed(ended, i))
+        size_t i = name_index_find(&jobs->names, name);
+        if (i != NAME_NONE && is_changed(jobs, i))
             return i;
         rest.at += MIN(strcspn(rest.at, " ") + 1, rest.len);
         rest.len = strlen(rest.at);
@@ -288,32 +188,30 @@ static size_t changed_need(const struct ended *ended, const char *why)
 }
 
 /* What the run said of it, unless that was of a job that is changed. */
-static void follower_why_add(const struct ended *ended, const char *why, struct buf *out)
+static void follower_why_add(const struct ended_jobs *jobs, const char *why, struct buf *out)
 {
-    size_t i = changed_need(ended, why);
+    size_t i = changed_need(jobs, why);
     if (i == NAME_NONE) {
         buf_add_text(out, why);
         return;
     }
-    struct str need = name_index_get(&ended->names, i);
-    cleanup_free char *name = xstrndup(need.at, need.len);
+    cleanup_free char *name = ended_job_name_new(jobs, i);
     buf_addf(out, "waits for %s: ", name);
-    why_add(&ended->jobs[i], name, out);
+    why_add(&jobs->at[i], name, out);
 }
 
-static int open_rewrite(const struct ended *ended, struct err *err)
+static int open_rewrite(const struct ended_jobs *jobs, struct err *err)
 {
-    cleanup_free char *path = open_jobs_path_new(ended->dir);
+    cleanup_free char *path = open_jobs_path_new(jobs->dir);
     cleanup_buf struct buf text = BUF_INIT;
-    for (size_t i = 0; i < ended->names.len; i++) {
-        const struct ended_job *job = &ended->jobs[i];
-        struct str name = name_index_get(&ended->names, i);
-        cleanup_free char *whole = xstrndup(name.at, name.len);
+    for (size_t i = 0; i < jobs->names.len; i++) {
+        const struct ended_job *job = &jobs->at[i];
+        cleanup_free char *whole = ended_job_name_new(jobs, i);
         cleanup_buf struct buf why = BUF_INIT;
-        if (is_changed(ended, i))
+        if (is_changed(jobs, i))
             why_add(job, whole, &why);
         else if (job->why)
-            follower_why_add(ended, job->why, &why);
+            follower_why_add(jobs, job->why, &why);
         if (why.len > 0)
             open_job_format(&(struct open_job){whole, job->stage, buf_text(&why)}, &text);
     }
@@ -340,39 +238,39 @@ static void state_count(json_t *stage, enum job_state state, int by)
         count_change(stage, "held", by);
 }
 
-static void stages_change(const struct ended *ended, json_t *stages)
+static void stages_change(const struct ended_jobs *jobs, json_t *stages)
 {
-    for (size_t i = 0; i < ended->names.len; i++)
-        for (size_t k = 0; is_changed(ended, i) && k < json_array_size(stages); k++) {
+    for (size_t i = 0; i < jobs->names.len; i++)
+        for (size_t k = 0; is_changed(jobs, i) && k < json_array_size(stages); k++) {
             json_t *stage = json_array_get(stages, k);
             const char *name = json_string_value(json_object_get(stage, "stage"));
-            if (!name || strcmp(name, ended->jobs[i].stage) != 0)
+            if (!name || strcmp(name, jobs->at[i].stage) != 0)
                 continue;
-            state_count(stage, ended->jobs[i].before, -1);
-            state_count(stage, ended->jobs[i].state, 1);
+            state_count(stage, jobs->at[i].before, -1);
+            state_count(stage, jobs->at[i].state, 1);
         }
 }
 
-static void waiting_change(const struct ended *ended, json_t *waiting)
+static void waiting_change(const struct ended_jobs *jobs, json_t *waiting)
 {
     for (size_t k = json_array_size(waiting); k-- > 0;) {
         const char *name = json_string_value(json_object_get(json_array_get(waiting, k), "job"));
-        size_t i = name ? name_index_find(&ended->names, str_of(name)) : NAME_NONE;
-        if (i != NAME_NONE && is_changed(ended, i))
+        size_t i = name ? name_index_find(&jobs->names, str_of(name)) : NAME_NONE;
+        if (i != NAME_NONE && is_changed(jobs, i))
             json_array_remove(waiting, k);
     }
 }
 
 /* What is shown only: a file that is not as it should be is left to the next session, which makes it anew. */
-static int counts_rewrite(const struct ended *ended, struct err *err)
+static int counts_rewrite(const struct ended_jobs *jobs, struct err *err)
 {
-    cleanup_free char *path = path_join(ended->dir, "jobs.json");
+    cleanup_free char *path = path_join(jobs->dir, "jobs.json");
     cleanup_buf struct buf text = BUF_INIT;
     if (plain_file_read(path, JOBS_BYTES_MAX, &text, NULL) != 0)
         return 0;
     json_t *root = json_loadb(buf_text(&text), text.len, 0, NULL);
-    stages_change(ended, json_object_get(root, "stages"));
-    waiting_change(ended, json_object_get(root, "waiting"));
+    stages_change(jobs, json_object_get(root, "stages"));
+    waiting_change(jobs, json_object_get(root, "waiting"));
     char *changed = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     int rc = changed ? file_replace_fast(path, str_of(changed), err) : 0;
@@ -393,21 +291,19 @@ static int graph_only(const char *dir, struct err *err)
     return rc;
 }
 
-static int orders_do(struct ended *ended, const struct ended_order *order,
-                     const struct texts *patterns, struct err *err)
+static int orders_do(struct ended_jobs *jobs, const struct ended_order *order,
+                     const struct texts *patterns, struct buf *told, struct err *err)
 {
     struct store *store = NULL;
-    int rc = graph_only(ended->dir, err);
-    rc = rc ? rc : store_open(&store, ended->dir, STORE_RESUME, err);
-    rc = rc ? rc : rows_take(ended, store, err);
-    if (rc == 0)
-        ended->has_open = open_jobs_each(ended->dir, open_take, ended);
+    int rc = graph_only(jobs->dir, err);
+    rc = rc ? rc : store_open(&store, jobs->dir, STORE_RESUME, err);
+    rc = rc ? rc : ended_jobs_read(jobs, store, err);
     for (size_t i = 0; rc == 0 && i < patterns->len; i++)
-        rc = order_do(ended, order, patterns->at[i], err);
-    rc = rc ? rc : rows_commit(ended, order->word, store, err);
-    if (rc == 0 && ended->has_open)
-        rc = open_rewrite(ended, err);
-    rc = rc ? rc : counts_rewrite(ended, err);
+        rc = order_do(jobs, order, patterns->at[i], told, err);
+    rc = rc ? rc : rows_commit(jobs, order->word, store, err);
+    if (rc == 0 && jobs->has_open)
+        rc = open_rewrite(jobs, err);
+    rc = rc ? rc : counts_rewrite(jobs, err);
     store_close(store);
     return rc;
 }
@@ -415,13 +311,14 @@ static int orders_do(struct ended *ended, const struct ended_order *order,
 int graph_order_ended(const char *dir, const char *word, const struct texts *patterns,
                       struct buf *told, struct err *err)
 {
-    struct ended ended = {.dir = dir};
+    struct ended_jobs jobs = {.dir = dir};
+    cleanup_buf struct buf done = BUF_INIT;
     int rc = ERR_DATA;
     for (size_t i = 0; i < countof(ended_orders); i++)
         if (strcmp(word, ended_orders[i].word) == 0)
-            rc = orders_do(&ended, &ended_orders[i], patterns, err);
+            rc = orders_do(&jobs, &ended_orders[i], patterns, &done, err);
     if (rc == 0)
-        buf_add_text(told, buf_text(&ended.told));
-    ended_release(&ended);
+        buf_add_text(told, buf_text(&done));
+    ended_jobs_release(&jobs);
     return rc;
 }

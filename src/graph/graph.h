@@ -92,8 +92,12 @@ struct planned_hosts {
 MUST_CHECK int graph_dry_run(struct log *log, const char *self_path,
                              const struct graph_request *request, struct plan *plan,
                              const struct planned_hosts *hosts, const char *plot, struct err *err);
-/* What a run that does not go on says of a job, by its name. ERR_USAGE: it knows none. */
-MUST_CHECK int graph_why(const char *dir, const char *job, struct buf *out, struct err *err);
+/*
+ * What a run that does not go on says of jobs, by names, stages or patterns: of each pattern first those that are not done.
+ * ERR_USAGE: it knows none that one of them means.
+ */
+MUST_CHECK int graph_why(const char *dir, const struct texts *patterns, struct buf *out,
+                         struct err *err);
 /*
  * Carries out "retry", "hold", "release" or "cancel" on a run that does not go on, for when it does. *told: what was done.
  * ERR_USAGE: there is no such job; ERR_UNAVAILABLE: none is in a state for that, or the run goes on.

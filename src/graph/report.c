@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/talk.h"
+#include "base/this_host.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 #include "shell/hosts.h"
@@ -177,8 +178,12 @@ void report_status(struct graph *graph, const char *state)
     cleanup_free struct host_status *hosts = hosts_new(graph, &n_hosts);
     cleanup_free struct worker_status *rows = xcalloc(graph->n_processes + 1, sizeof(*rows));
     cleanup_free struct buf *labels = xcalloc(graph->n_processes + 1, sizeof(*labels));
+    char host[HOST_NAME_BYTES];
     struct err err = {0};
     size_t n_rows = 0;
+    host_name(host);
+    int64_t started_wall_ms =
+        clock_wall_ms() - (int64_t)(shell_last_now(graph->shell) - shell_begin_ms(graph->shell));
     for (struct process *p = graph->processes; p; p = p->next) {
         process_devices_add(p, &labels[n_rows]);
         rows[n_rows] = (struct worker_status){
@@ -191,6 +196,7 @@ void report_status(struct graph *graph, const char *state)
     int rc = status_write(shell_run_dir(graph->shell),
                           &(struct run_status){.verb = "graph",
                                                .state = state ? state : "running",
+                                               .host = host,
                                                .pid = getpid(),
                                                .items_total = graph->n_jobs,
                                                .is_total_known = true,
@@ -198,6 +204,7 @@ void report_status(struct graph *graph, const char *state)
                                                .aside = n_bad(&view),
                                                .running = count_of(&view, DAG_RUNS, DAG_ENDS),
                                                .eta_ms = -1,
+                                               .started_wall_ms = started_wall_ms,
                                                .updated_wall_ms = clock_wall_ms(),
                                                .workers = rows,
                                                .n_workers = n_rows,
@@ -340,12 +347,22 @@ static void held_lines(const struct graph *graph, struct buf *out)
         buf_addf(out, "  held       and %u more\n", n_held - HELD_SHOWN);
 }
 
-static void next_line(const struct graph *graph, int status, struct buf *out)
+static char *folder_lost_new(const struct graph *graph)
+{
+    bool is_removed;
+    cleanup_free char *root = runs_root(NULL);
+    const char *usual = graph->request->resume.root;
+    return shell_folder_lost_new(graph->shell, usual ? usual : root, &is_removed);
+}
+
+static void next_line(const struct graph *graph, int status, const char *lost, struct buf *out)
 {
     cleanup_free char *root = runs_root(NULL);
     const char *usual = graph->request->resume.root;
     cleanup_free char *run = run_typed_new(shell_run_dir(graph->shell), usual ? usual : root);
-    if (status != 0)
+    if (lost)
+        buf_addf(out, "  next       %s\n", lost);
+    else if (status != 0)
         buf_addf(out, "  next       muster resume %s; muster logs %s has what was printed\n", run,
                  run);
 }
@@ -376,6 +393,7 @@ static void summary_json(struct graph *graph, int status, struct buf *out)
 void report_summary(struct graph *graph, int status)
 {
     struct dag_view view = dag_view(graph->dag);
+    cleanup_free char *lost = folder_lost_new(graph);
     cleanup_buf struct buf out = BUF_INIT, shown = BUF_INIT;
     char wall[24];
     duration_format(wall, shell_now(graph->shell) - shell_begin_ms(graph->shell));
@@ -392,14 +410,14 @@ void report_summary(struct graph *graph, int status)
     devices_lines(graph, &out);
     hosts_lines(graph, &out);
     held_lines(graph, &out);
-    next_line(graph, status, &out);
+    next_line(graph, status, lost, &out);
     log_keep(shell_log(graph->shell), LOG_INFO, "graph", "%s", buf_text(&out));
     devices_keep(graph);
     if (shell_hook_input(graph->shell))
         summary_json(graph, status, shell_hook_input(graph->shell));
     const struct err *why = &shell_end(graph->shell)->err;
     if (why->code)
-        talk("%s", why->text);
+        talk("%s%s%s", why->text, lost ? "; " : "", lost ? lost : "");
     if (shell_is_quiet(graph->shell))
         return;
     console_lines_add(&shown, buf_str(&out));

@@ -12,6 +12,7 @@
 #include "base/ours.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
+#include "graph/ended_jobs.h"
 #include "graph/graph_impl.h"
 
 enum {
@@ -83,33 +84,10 @@ bool open_jobs_each(const char *dir, void (*take)(void *context, const struct op
     return true;
 }
 
-struct open_search {
-    const char *name;
-    struct buf *out;
-    bool is_found;
-};
-
-static void open_compare(void *context, const struct open_job *job)
-{
-    struct open_search *search = context;
-    if (search->is_found || strcmp(job->name, search->name) != 0)
-        return;
-    search->is_found = true;
-    buf_addf(search->out, "%s: %s", job->name, job->why);
-}
-
-/* True: the run said something of the job. */
-static bool open_look(const char *dir, const char *job, struct buf *out)
-{
-    struct open_search search = {job, out, false};
-    return open_jobs_each(dir, open_compare, &search) && search.is_found;
-}
-
 static void row_tell(const struct job_row *row, struct buf *out)
 {
     char ran[24];
     duration_format(ran, (uint64_t)MAX(row->ended_wall_ms - row->started_wall_ms, (int64_t)0));
-    buf_addf(out, "%s: ", row->name);
     if (row->state == JOB_DONE && row->started_wall_ms == 0)
         buf_add_text(out, "done by files that were there, which --adopt took");
     else if (row->state == JOB_DONE)
@@ -125,36 +103,80 @@ static void row_tell(const struct job_row *row, struct buf *out)
                  row->end ? row->end : "");
 }
 
-static int row_look(const char *dir, const char *job, bool *is_found, struct buf *out,
-                    struct err *err)
+/* What the rows say of those that are meant, of which the run said nothing at its end. */
+static int rows_tell(struct ended_jobs *jobs, const bool *is_meant, struct store *store,
+                     struct err *err)
 {
-    struct store *store = NULL;
     struct row_reader *reader = NULL;
     struct job_row row;
-    int rc = store_open(&store, dir, STORE_PEEK, err);
-    rc = rc ? rc : job_reader_open(&reader, store, err);
-    while (rc == 0 && !*is_found && (rc = job_reader_next(reader, &row, err)) == 1) {
+    int rc = job_reader_open(&reader, store, err);
+    while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
+        size_t i = row.name ? name_index_find(&jobs->names, str_of(row.name)) : NAME_NONE;
         rc = 0;
-        *is_found = row.name && strcmp(row.name, job) == 0;
-        if (*is_found)
-            row_tell(&row, out);
+        if (i == NAME_NONE || !is_meant[i] || jobs->at[i].why)
+            continue;
+        struct buf why = BUF_INIT;
+        row_tell(&row, &why);
+        jobs->at[i].why = buf_steal(&why);
     }
     row_reader_close(reader);
+    return rc;
+}
+
+static int unknown_fail(const struct ended_jobs *jobs, const char *pattern, struct err *err)
+{
+    if (jobs->has_open)
+        return ended_job_unknown(jobs, pattern, err);
+    return fail(err, ERR_USAGE,
+                "run %s has left no word about a job '%s': it did not begin, or there is none",
+                path_basename(jobs->dir), pattern);
+}
+
+/* Marks the jobs of a pattern in is_meant. */
+static int pattern_find(const struct ended_jobs *jobs, const char *pattern, bool *is_meant,
+                        struct err *err)
+{
+    size_t exact = name_index_find(&jobs->names, str_of(pattern)), n_meant = 0;
+    for (size_t i = 0; i < jobs->names.len; i++)
+        if (ended_job_is_meant(jobs, i, exact, pattern)) {
+            is_meant[i] = true;
+            n_meant++;
+        }
+    return n_meant > 0 ? 0 : unknown_fail(jobs, pattern, err);
+}
+
+static void pattern_tell(const struct ended_jobs *jobs, const char *pattern, struct buf *out)
+{
+    size_t exact = name_index_find(&jobs->names, str_of(pattern));
+    for (size_t i = 0; i < jobs->names.len; i++) {
+        if (!jobs->at[i].why || !ended_job_is_meant(jobs, i, exact, pattern))
+            continue;
+        struct str name = name_index_get(&jobs->names, i);
+        buf_addf(out, "%s%.*s: %s", out->len > 0 ? "\n " : "", (int)name.len, name.at,
+                 jobs->at[i].why);
+    }
+}
+
+static int jobs_tell(struct ended_jobs *jobs, const struct texts *patterns, struct buf *out,
+                     struct err *err)
+{
+    struct store *store = NULL;
+    int rc = store_open(&store, jobs->dir, STORE_PEEK, err);
+    rc = rc ? rc : ended_jobs_read(jobs, store, err);
+    cleanup_free bool *is_meant = xcalloc(jobs->names.len + 1, sizeof(*is_meant));
+    for (size_t i = 0; rc == 0 && i < patterns->len; i++)
+        rc = pattern_find(jobs, patterns->at[i], is_meant, err);
+    rc = rc ? rc : rows_tell(jobs, is_meant, store, err);
+    for (size_t i = 0; rc == 0 && i < patterns->len; i++)
+        pattern_tell(jobs, patterns->at[i], out);
     store_close(store);
     return rc;
 }
 
-int graph_why(const char *dir, const char *job, struct buf *out, struct err *err)
+int graph_why(const char *dir, const struct texts *patterns, struct buf *out, struct err *err)
 {
-    bool is_found = false;
-    if (out->len > 0)
-        buf_add_text(out, "\n ");
-    if (open_look(dir, job, out))
-        return 0;
-    int rc = row_look(dir, job, &is_found, out, err);
-    if (rc == 0 && !is_found)
-        rc = fail(err, ERR_USAGE,
-                  "run %s has left no word about a job '%s': it did not begin, or there is none",
-                  path_basename(dir), job);
+    struct ended_jobs jobs = {.dir = dir};
+    int rc = jobs_tell(&jobs, patterns, out, err);
+    ended_jobs_release(&jobs);
     return rc;
 }

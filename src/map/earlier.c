@@ -62,39 +62,47 @@ static int failed_items_are_done(struct session *s, struct err *err)
     return rc < 0 ? rc : 0;
 }
 
-/* A run in this state had come to its end, so that nothing was left but what is tried again now. */
-static int failed_items_clear(struct session *s, uint64_t *cleared, struct err *err)
+/* Those that were set aside are tried again. A run in this state had come to its end, so that nothing else was left. */
+static int failed_items_retry(struct session *s, const struct store_totals *totals, struct err *err)
 {
     cleanup_free char *state = NULL;
     int rc = store_get(shell_store(s->shell), "state", &state, err);
-    rc = rc ? rc : store_clear_failed_items(shell_store(s->shell), cleared, err);
-    s->earlier.only_failed_left = rc == 0 && *cleared > 0 && !s->request->has_new_command &&
-                                  state && strcmp(state, run_state_name(RUN_FAILED)) == 0;
+    s->earlier.only_failed_left = rc == 0 && totals->items_failed > 0 && totals->items_done > 0 &&
+                                  !s->request->has_new_command && state &&
+                                  strcmp(state, run_state_name(RUN_FAILED)) == 0;
     return rc;
 }
 
 static int done_read(struct session *s, struct err *err)
 {
     struct store_totals totals;
-    uint64_t cleared = 0;
-    int rc = 0;
-    if (s->request->retry_failed)
-        rc = failed_items_clear(s, &cleared, err);
-    if (rc == 0)
-        rc = store_done(shell_store(s->shell), &s->earlier.done, &s->earlier.n_done, err);
-    if (rc == 0)
-        rc = store_totals(shell_store(s->shell), &totals, err);
+    int rc = store_done(shell_store(s->shell), &s->earlier.done, &s->earlier.n_done, err);
+    rc = rc ? rc : store_totals(shell_store(s->shell), &totals, err);
     if (rc)
         return rc;
-    s->earlier.n_failed = totals.items_failed;
-    s->earlier.only_failed_left = s->earlier.only_failed_left && totals.items_done > 0;
-    rc = failed_items_are_done(s, err);
+    bool are_retried = s->request->retry_failed && totals.items_failed > 0;
+    if (are_retried)
+        rc = failed_items_retry(s, &totals, err);
+    else
+        s->earlier.n_failed = totals.items_failed;
+    rc = rc ? rc : failed_items_are_done(s, err);
     if (rc)
         return rc;
     log_add(shell_log(s->shell), LOG_INFO, "map", "going on: %lu %s%s done, %lu set aside%s",
             totals.items_done, s->request->work->noun, totals.items_done == 1 ? " is" : "s are",
-            totals.items_failed, cleared > 0 ? "; failed ones are tried again" : "");
+            s->earlier.n_failed, are_retried ? "; failed ones are tried again" : "");
     return 0;
+}
+
+int earlier_begin(const struct session *s, struct err *err)
+{
+    uint64_t n_cleared;
+    struct store *store = shell_store(s->shell);
+    const char *go_on = s->request->run.go_on;
+    int rc = s->request->retry_failed ? store_clear_failed_items(store, &n_cleared, err) : 0;
+    if (rc == 0 && go_on)
+        rc = store_set(store, "go_on", go_on, err);
+    return rc ? rc : store_set(store, "state", run_state_name(RUN_RUNNING), err);
 }
 
 /* If an input was written to during the run, its results may mix two contents, even if the input is restored. */

@@ -25,5 +25,7 @@ void earlier_limit(struct session *s);
 /* With an order: ERR_DATA if the ledger has items that the input has not, because the feeder then has
  * one slot for each item of the input. */
 MUST_CHECK int earlier_check(const struct session *s, struct err *err);
+/* From here on the run goes on, in run.db too: until then an error leaves the run as it was. */
+MUST_CHECK int earlier_begin(const struct session *s, struct err *err);
 /* Prints on stdout what is left of a resumed run. */
 MUST_CHECK int session_plan_left(struct session *s, struct err *err);

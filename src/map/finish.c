@@ -164,8 +164,6 @@ static void failed_items_list(struct session *s)
                 err.text);
 }
 
-static const char folder_gone[] = "the run's folder is gone, and what was done with it";
-
 static int unfinished(struct session *s)
 {
     int status = status_of(s, 0);
@@ -188,9 +186,11 @@ static int unfinished(struct session *s)
     struct feed_counts counts;
     feed_counts(s->feed, &counts);
     bool has_begun = counts.done + counts.aside > 0;
-    bool is_gone = !folder_exists(shell_run_dir(s->shell));
-    bool can_resume = !is_gone && (status == 75 || status > 128 || status == 124 ||
-                                   s->outcome.was_halted || has_begun);
+    bool is_removed;
+    cleanup_free char *folder =
+        shell_folder_lost_new(s->shell, s->request->usual_root, &is_removed);
+    bool can_resume = !is_removed && (status == 75 || status > 128 || status == 124 ||
+                                      s->outcome.was_halted || has_begun);
     if (is_breach && !end->signal)
         why = "the worker breaks the protocol of the channel, see muster-worker(7)";
     if ((s->outcome.halt == HALT_MISMATCH || is_breach) && s->outcome.last_stray[0] && !end->signal)
@@ -200,8 +200,8 @@ static int unfinished(struct session *s)
     if (counts.aside > 0)
         failed_items_list(s);
     summary_print(s, NULL);
-    if (is_gone)
-        talk("%s; %s", why, folder_gone);
+    if (folder)
+        talk("%s; %s", why, folder);
     else if (is_hopeless && has_begun)
         talk("%s; what is done is printed by: muster results %s", why, run);
     else if (can_resume && !is_hopeless)
@@ -219,14 +219,22 @@ static int merge_failed(struct session *s, int rc, const struct err *why)
     int status = err_exit_status(rc);
     log_keep(shell_log(s->shell), LOG_ERROR, "map", "the results are not merged: %s", why->text);
     talk("map: the results are not merged: %s", why->text);
-    if (!folder_exists(shell_run_dir(s->shell))) {
-        talk("%s", folder_gone);
+    bool is_removed;
+    cleanup_free char *folder =
+        shell_folder_lost_new(s->shell, s->request->usual_root, &is_removed);
+    if (is_removed) {
+        talk("%s", folder);
         return status;
     }
     s->input_is_changed = s->input_is_changed || inputs_check(s->inputs, NULL) != 0;
     state_record(s, "stopped", status);
-    if (ledger_settle(s->ledger, true, &settle_err) != 0)
+    int settle_rc = ledger_settle(s->ledger, true, &settle_err);
+    if (settle_rc)
         log_add(shell_log(s->shell), LOG_ERROR, "map", "%s", settle_err.text);
+    if (folder)
+        talk("%s", folder);
+    else if (settle_rc)
+        return status;
     else if (s->input_is_changed)
         talk("what is done is printed by: muster results %s", run);
     else

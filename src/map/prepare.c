@@ -162,7 +162,6 @@ static int store_begin(struct session *s, struct err *err)
     s->results.are_json =
         !work->keeps_workers || (source_is_json(s->source) && !s->request->is_raw);
     cleanup_free char *json_before = NULL;
-    const char *go_on = s->request->run.go_on;
     rc = store_get(shell_store(s->shell), "results_json", &json_before, err);
     if (rc)
         return rc;
@@ -172,10 +171,7 @@ static int store_begin(struct session *s, struct err *err)
     enum out_format out = s->request->format_out;
     out = out == OUT_AUTO ? out_format_of_path(s->request->out_path) : out;
     s->results.need_utf8 = !s->results.are_json && out != OUT_LINES;
-    rc = has_earlier ? ledger_metrics_restore(s->ledger, err) : 0;
-    if (rc == 0 && go_on)
-        rc = store_set(shell_store(s->shell), "go_on", go_on, err);
-    return rc ? rc : store_set(shell_store(s->shell), "state", "running", err);
+    return has_earlier ? ledger_metrics_restore(s->ledger, err) : 0;
 }
 
 /* How long a worker may take to end after its input has ended. 0, no limit, for a shard's program: it ends only when
@@ -325,6 +321,9 @@ int session_prepare(struct session *s, struct err *err)
         rc = feed_make(s, err);
     if (rc == 0)
         rc = shell_node_open(s->shell, err);
+    if (rc ==
+        0) /* the last of what can be refused: before, nothing of an earlier session is changed */
+        rc = earlier_begin(s, err);
     cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(s->shell));
     if (rc == 0)
         shell_keeper_start(s->shell, &s->allocation, entry, s->request->run.grace_ms);

@@ -219,7 +219,7 @@ static void do_complete(struct session *s, const struct feed_action *a)
 {
     (void)a;
     s->outcome.is_complete = true;
-    s->outcome.complete_ms = shell_last_now(s->shell);
+    s->outcome.complete_us = clock_now_ns() / 1000;
 }
 
 static void do_halt(struct session *s, const struct feed_action *a)

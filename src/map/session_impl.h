@@ -131,7 +131,7 @@ struct outcome {
     char last_stray[320]; /* `stray` of the last worker that has one */
     /* `last_stray` broke the protocol of the channel, and no worker has ended for its own reason since */
     bool is_last_a_breach;
-    uint64_t first_result_ms, complete_ms; /* 0: not yet */
+    uint64_t first_result_us, complete_us; /* 0: not yet */
 };
 
 struct session {

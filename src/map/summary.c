@@ -39,7 +39,7 @@ static double items_per_s(const struct figures *f, uint64_t n_items)
  */
 static void loaded_take(const struct session *s, struct figures *f)
 {
-    uint64_t begin_us = shell_begin_ms(s->shell) * 1000, end_us = s->outcome.complete_ms * 1000;
+    uint64_t begin_us = shell_begin_ms(s->shell) * 1000, end_us = s->outcome.complete_us;
     f->was_loaded = f->is_load_known && s->outcome.is_complete;
     for (uint32_t p = 0; p < s->n_seats; p++) {
         const struct seat_state *seat = &s->seats[p];
@@ -62,10 +62,11 @@ static struct figures figures_take(struct session *s)
         f.load_ms += s->seats[p].load_ms;
         hist_merge(&f.item_times, &s->seats[p].item_times);
     }
-    f.is_load_known = s->request->work->keeps_workers && s->outcome.first_result_ms > 0;
+    f.is_load_known = s->request->work->keeps_workers && s->outcome.first_result_us > 0;
     f.seat_ms = f.wall_ms * s->n_seats;
-    uint64_t end_ms = s->outcome.is_complete ? s->outcome.complete_ms : shell_now(s->shell);
-    f.working_ms = s->outcome.first_result_ms > 0 ? end_ms - s->outcome.first_result_ms : 0;
+    uint64_t end_us = s->outcome.is_complete ? s->outcome.complete_us : clock_now_ns() / 1000;
+    f.working_ms =
+        s->outcome.first_result_us > 0 ? (end_us - s->outcome.first_result_us) / 1000 : 0;
     f.items_per_s = items_per_s(&f, s->request->work->n_done_here(s));
     f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
     loaded_take(s, &f);

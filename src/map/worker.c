@@ -392,6 +392,6 @@ void worker_first_result(struct worker *worker)
     busy_is_live(&worker->busy, worker->busy.started_us + load_us, now_us);
     seat_state->load_ms += load_us / 1000;
     worker_ready_note(worker, worker->busy.started_us + load_us);
-    if (s->outcome.first_result_ms == 0)
-        s->outcome.first_result_ms = shell_last_now(s->shell);
+    if (s->outcome.first_result_us == 0)
+        s->outcome.first_result_us = clock_now_ns() / 1000;
 }

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/json_bytes.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "node/background.h"
@@ -352,12 +353,12 @@ static int words_write(struct session *s, struct err *err)
     buf_add_text(&json, "[\"resume\"");
     if (r->shards.collect) {
         buf_add_text(&json, ",\"--collect\",");
-        shard_text_add(r->shards.collect, &json);
+        buf_add_json_bytes(&json, r->shards.collect);
     }
     for (size_t i = 0; i < countof(lists); i++)
         for (size_t k = 0; k < lists[i].texts->len; k++) {
             buf_addf(&json, ",\"%s\",", lists[i].option);
-            shard_text_add(lists[i].texts->at[k], &json);
+            buf_add_json_bytes(&json, lists[i].texts->at[k]);
         }
     buf_add_char(&json, ']');
     return store_set(session_store(s), "shard_words", buf_text(&json), err);
@@ -420,7 +421,7 @@ char **shard_words_read(const char *run_dir, bool *are_taken)
     while (json_element(&rest, &is_begun, &element)) {
         struct buf word = BUF_INIT;
         words = xrealloc(words, (n_words + 2) * sizeof(*words));
-        words[n_words++] = shard_text_read(element, &word) ? buf_steal(&word) : xstrdup("");
+        words[n_words++] = json_to_bytes(element, &word) ? buf_steal(&word) : xstrdup("");
         words[n_words] = NULL;
         buf_release(&word);
     }

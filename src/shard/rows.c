@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "base/hex.h"
 #include "base/json.h"
+#include "base/json_bytes.h"
 #include "base/ours.h"
 #include "base/xalloc.h"
 #include "shard/shard.h"
@@ -28,34 +28,13 @@ void shard_result_free(struct shards *shards, struct shard_result *result)
 
 /* ---- the lines ---- */
 
-void shard_text_add(const char *text, struct buf *out)
-{
-    if (utf8_is_valid(str_of(text))) {
-        buf_add_json(out, str_of(text));
-        return;
-    }
-    buf_add_text(out, "{\"bytes\":\"");
-    buf_add_hex(out, str_of(text));
-    buf_add_text(out, "\"}");
-}
-
-bool shard_text_read(struct str value, struct buf *out)
-{
-    struct str bytes;
-    cleanup_buf struct buf hex = BUF_INIT;
-    if (json_kind_of(value) == JSON_STRING)
-        return json_to_text(value, out);
-    return json_get(value, "bytes", &bytes) && json_to_text(bytes, &hex) &&
-           buf_add_unhex(out, buf_str(&hex));
-}
-
 static void file_add(const struct shard_file *file, struct buf *out)
 {
     buf_add_text(out, "\"path\":");
-    shard_text_add(file->path, out);
+    buf_add_json_bytes(out, file->path);
     if (file->origin) {
         buf_add_text(out, ",\"origin\":");
-        shard_text_add(file->origin, out);
+        buf_add_json_bytes(out, file->origin);
     }
     buf_addf(out, ",\"bytes\":%lu", file->bytes);
     if (file->records != UINT64_MAX)
@@ -68,12 +47,12 @@ static bool file_read_from(struct str object, struct shard_file *out)
     cleanup_buf struct buf path = BUF_INIT, origin = BUF_INIT;
     *out = (struct shard_file){.records = UINT64_MAX};
     if (!json_get(object, "bytes", &value) || !json_to_u64(value, &out->bytes) ||
-        !json_get(object, "path", &value) || !shard_text_read(value, &path))
+        !json_get(object, "path", &value) || !json_to_bytes(value, &path))
         return false;
     if (json_get(object, "records", &value) && !json_to_u64(value, &out->records))
         return false;
     bool has_origin = json_get(object, "origin", &value);
-    if (has_origin && !shard_text_read(value, &origin))
+    if (has_origin && !json_to_bytes(value, &origin))
         return false;
     out->origin = has_origin ? buf_steal(&origin) : NULL;
     out->path = buf_steal(&path);

@@ -231,9 +231,6 @@ struct shard_progress shard_progress_of(const struct worker *worker);
 /* Adds members of an object about a shard's files: "path", "bytes", "records", and "also", a list. */
 void shard_files_add(const struct shards *shards, const struct shard_result *result,
                      struct buf *json_out);
-/* Adds a text of any bytes as a JSON value: {"bytes": "<hex>"} if it is not UTF-8. */
-void shard_text_add(const char *text, struct buf *json_out);
-bool shard_text_read(struct str value, struct buf *out);
 void shard_result_free(struct shards *shards, struct shard_result *result);
 /* The line about a shard's files that a row of the run in `run_dir` names, without its end. ERR_DATA. */
 MUST_CHECK int shard_line_read(const char *run_dir, const struct range_row *row, uint64_t n_shards,

@@ -128,6 +128,21 @@ void shell_store_close(struct shell *shell)
     store_close(steal_ptr(&shell->store));
 }
 
+char *shell_folder_lost_new(const struct shell *shell, const char *usual_root, bool *is_removed)
+{
+    cleanup_free char *now_at = NULL;
+    enum run_place place = store_place(shell->store, &now_at);
+    *is_removed = place == RUN_REMOVED;
+    if (place == RUN_IN_PLACE)
+        return NULL;
+    if (place == RUN_REMOVED)
+        return xstrdup("the run's folder is gone, and what was done with it");
+    cleanup_free char *typed = run_typed_new(now_at, usual_root);
+    return xasprintf(
+        "the run's folder was moved to %s while it went on; go on with: muster resume %s", now_at,
+        typed);
+}
+
 /*
  * A folder that the user named may hold other files: only those that make it a run are removed, so that the
  * same command can be started again.

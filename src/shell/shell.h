@@ -85,6 +85,11 @@ struct log *shell_log(const struct shell *shell);
 const char *shell_self_path(const struct shell *shell);
 /* NULL before the folder is known, and for a run that has none. */
 const char *shell_run_dir(const struct shell *shell);
+/*
+ * What became of the run's folder, if it is no longer in its place, and how to go on if it was moved; NULL: it is in its
+ * place. A new string; for the end of a run whose store is open.
+ */
+char *shell_folder_lost_new(const struct shell *shell, const char *usual_root, bool *is_removed);
 const char *shell_run_id(const struct shell *shell);
 /* For a run whose folder is another process's. */
 void shell_run_id_set(struct shell *shell, const char *run_id);

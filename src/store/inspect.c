@@ -46,16 +46,18 @@ static char *dup_or_null(const char *text)
     return text ? xstrdup(text) : NULL;
 }
 
-static void read_manifest(struct run_summary *out)
+static int read_manifest(struct run_summary *out, struct err *err)
 {
     struct manifest manifest;
-    if (manifest_read(out->dir, &manifest, NULL) != 0)
-        return;
+    int rc = manifest_read(out->dir, &manifest, err);
+    if (rc)
+        return rc;
     out->verb = dup_or_null(manifest.verb);
     out->output = dup_or_null(manifest.output);
     out->host = dup_or_null(manifest.host);
     out->started_wall_ms = manifest.started_wall_ms;
     manifest_release(&manifest);
+    return 0;
 }
 
 static uint64_t failed_items_count(struct store *store, uint64_t n_items, uint64_t n_shards)
@@ -112,49 +114,67 @@ static void jobs_count(struct store *store, struct run_summary *out)
     row_reader_close(reader);
 }
 
-/* True if run.db could be read. It is authoritative; status.json is only a copy. */
-static bool read_ledger(struct run_summary *out, bool is_locked, char **state)
+static int ledger_take(struct run_summary *out, struct store *store, char **state, struct err *err)
+{
+    struct store_totals totals;
+    cleanup_free char *items = NULL;
+    int rc = store_totals(store, &totals, err);
+    rc = rc ? rc : store_get(store, "items", &items, err);
+    rc = rc ? rc : store_get(store, "message", &out->message, err);
+    rc = rc ? rc : store_get(store, "go_on", &out->go_on, err);
+    rc = rc ? rc : store_get(store, "state", state, err);
+    if (rc)
+        return rc;
+    out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
+    out->items_done = totals.items_done;
+    out->items_failed = totals.items_failed;
+    shards_count(store, out);
+    jobs_count(store, out);
+    return 0;
+}
+
+/* run.db is authoritative; status.json is only a copy. */
+static int read_ledger(struct run_summary *out, bool is_locked, char **state, struct err *err)
 {
     struct store *store;
-    struct store_totals totals;
-    if (store_open(&store, out->dir, is_locked ? STORE_READ : STORE_PEEK, NULL) != 0)
-        return false;
-    cleanup_free char *items = NULL;
-    bool is_read = store_totals(store, &totals, NULL) == 0 &&
-                   store_get(store, "items", &items, NULL) == 0 &&
-                   store_get(store, "message", &out->message, NULL) == 0 &&
-                   store_get(store, "go_on", &out->go_on, NULL) == 0 &&
-                   store_get(store, "state", state, NULL) == 0;
-    if (is_read) {
-        out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
-        out->items_done = totals.items_done;
-        out->items_failed = totals.items_failed;
-        shards_count(store, out);
-        jobs_count(store, out);
-    }
+    int rc = store_open(&store, out->dir, is_locked ? STORE_READ : STORE_PEEK, err);
+    if (rc)
+        return rc;
+    rc = ledger_take(out, store, state, err);
     store_close(store);
-    return is_read;
+    return rc;
 }
 
 /* For a run on a network file system: while it is going on, only its own muster can open the
- * database. */
-static void read_snapshot(struct run_summary *out, char **state)
+ * database. And for one whose database is damaged or missing. */
+static void take_counts(struct run_summary *out, const struct run_status *status, char **state)
 {
-    struct run_status status;
-    if (status_read(out->dir, &status, NULL) != 0)
-        return;
-    out->items_total = status.items_total;
-    out->is_total_known = status.is_total_known;
-    out->items_done = status.done;
-    out->items_failed = status.aside;
-    out->message = dup_or_null(status.message);
-    *state = dup_or_null(status.state);
-    status_release(&status);
+    out->items_total = status->items_total;
+    out->is_total_known = status->is_total_known;
+    out->items_done = status->done;
+    out->items_failed = status->aside;
+    out->message = out->message ? out->message : dup_or_null(status->message);
+    if (!*state && status->state && strcmp(status->state, "ended") == 0)
+        /* Of a map: it came to an end of its own, of which this is known alone. */
+        *state = xstrdup(state_names[status->is_total_known && status->done == status->items_total
+                                         ? RUN_FINISHED
+                                         : RUN_STOPPED]);
+    else if (!*state)
+        *state = dup_or_null(status->state);
 }
 
+/* What the manifest says as well, for when that is damaged or missing. */
+static void take_origin(struct run_summary *out, const struct run_status *status)
+{
+    out->verb = dup_or_null(status->verb);
+    out->host = dup_or_null(status->host);
+    out->started_wall_ms = status->started_wall_ms;
+}
+
+/* For a run that has no snapshot. It is later than the run, if that was looked at. */
 static int64_t touched_ms(const char *dir)
 {
-    static const char *const names[] = {"status.json", "run.db-wal", "run.db"};
+    static const char *const names[] = {"run.db-wal", "run.db"};
     int64_t latest = 0;
     for (size_t i = 0; i < countof(names); i++) {
         cleanup_free char *path = path_join(dir, names[i]);
@@ -179,6 +199,30 @@ static int oddity_find(const char *dir, struct err *err)
     return rc;
 }
 
+static void folder_read(struct run_summary *out, bool is_locked, char **state)
+{
+    struct run_status status = {0};
+    struct err of_manifest = {0}, of_ledger = {0}, odd = {0};
+    bool has_status = status_read(out->dir, &status, NULL) == 0;
+    /* The ledger is read by the verb. */
+    bool has_manifest = read_manifest(out, &of_manifest) == 0;
+    if (!has_manifest && has_status)
+        take_origin(out, &status);
+    bool has_ledger = read_ledger(out, is_locked, state, &of_ledger) == 0;
+    if (!has_ledger && has_status)
+        take_counts(out, &status, state);
+    out->updated_wall_ms = has_status ? status.updated_wall_ms : 0;
+    if (out->updated_wall_ms == 0)
+        out->updated_wall_ms = touched_ms(out->dir);
+    status_release(&status);
+    if (oddity_find(out->dir, &odd) != 0)
+        out->oddity = xstrdup(odd.text);
+    else if (!has_ledger && !is_locked && (has_manifest || has_status))
+        out->oddity = xstrdup(of_ledger.text);
+    else if (!has_manifest && (has_ledger || has_status))
+        out->oddity = xstrdup(of_manifest.text);
+}
+
 int run_inspect(const char *dir, struct run_summary *out, struct err *err)
 {
     struct stat st;
@@ -186,17 +230,11 @@ int run_inspect(const char *dir, struct run_summary *out, struct err *err)
         return fail_errno_as(err, ERR_USAGE, "open %s", dir);
     *out = (struct run_summary){.dir = xstrdup(dir)};
     out->name = path_basename(out->dir);
-    out->updated_wall_ms = touched_ms(dir);
     /* The lock is read before the state. So a run that ends in between is shown as running, which
      * it just was, and never as interrupted. */
     bool is_locked = run_is_locked(dir, &out->holder);
     cleanup_free char *state = NULL;
-    struct err why = {0};
-    read_manifest(out);
-    if (!read_ledger(out, is_locked, &state))
-        read_snapshot(out, &state);
-    if (oddity_find(dir, &why) != 0)
-        out->oddity = xstrdup(why.text);
+    folder_read(out, is_locked, &state);
     out->state = state_of(is_locked, state);
     return 0;
 }

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include "base/parse.h"
 #include "base/shell.h"
 #include "base/this_host.h"
+#include "base/xalloc.h"
 
 enum {
     DEAD_TRIES_MAX = 200,
@@ -72,7 +75,7 @@ static int taken(int fd, const char *dir, struct err *err)
     if (holder.pid == 0)
         return fail(err, ERR_UNAVAILABLE, "the run in %s is going on under another muster", dir);
     cleanup_buf struct buf word = BUF_INIT;
-    buf_add_shell_word(&word, dir);
+    buf_add_typed_word(&word, dir);
     return fail(err, ERR_UNAVAILABLE,
                 "the run in %s is going on: pid %d on %s holds it (muster stop %s ends it)", dir,
                 (int)holder.pid, holder.host, buf_text(&word));
@@ -144,6 +147,29 @@ void run_lock_release(struct run_lock *lock)
 {
     fd_close(&lock->fd);
     fd_close(&lock->folder_fd);
+}
+
+static bool is_at(const struct stat *folder, const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_dev == folder->st_dev && st.st_ino == folder->st_ino;
+}
+
+enum run_place run_lock_place(const struct run_lock *lock, const char *dir, char **now_at)
+{
+    char link[64], path[PATH_MAX];
+    struct stat folder;
+    if (lock->folder_fd < 0 || fstat(lock->folder_fd, &folder) != 0)
+        return folder_exists(dir) ? RUN_IN_PLACE : RUN_REMOVED;
+    if (is_at(&folder, dir))
+        return RUN_IN_PLACE;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", lock->folder_fd);
+    ssize_t len = readlink(link, path, sizeof(path) - 1);
+    path[MAX(len, (ssize_t)0)] = '\0';
+    if (!is_at(&folder, path)) /* of one that was removed, the kernel names no path where it is */
+        return RUN_REMOVED;
+    *now_at = xstrdup(path);
+    return RUN_MOVED;
 }
 
 /* The open lock file, or -1: nobody holds it. */

@@ -36,6 +36,17 @@ struct run_holder {
 /* ERR_UNAVAILABLE, naming the holder, if another process has the lock. */
 MUST_CHECK int run_lock_take(struct run_lock *lock, const char *dir, struct err *err);
 void run_lock_release(struct run_lock *lock);
+
+enum run_place {
+    RUN_IN_PLACE,
+    RUN_MOVED,
+    RUN_REMOVED
+};
+/*
+ * Is the folder whose lock is held still at `dir`? It is known by its descriptor, so that a folder that was moved can be
+ * told from one that was removed. *now_at, a new string, is set if it was moved.
+ */
+enum run_place run_lock_place(const struct run_lock *lock, const char *dir, char **now_at);
 /* True while a process holds the lock of the run in `dir`. `holder` may be NULL. */
 bool run_is_locked(const char *dir, struct run_holder *holder);
 /* What run_lock_take() would say of a run that somebody holds, without taking the lock. */

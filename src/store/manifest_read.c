@@ -118,18 +118,30 @@ static void fields_of(struct owner *owner, struct manifest *out)
     devices_of(owner, out);
 }
 
+/* A run writes status.json only after its manifest. */
+static int missing_fail(const char *dir, const char *path, struct err *err)
+{
+    cleanup_free char *status = path_join(dir, "status.json");
+    int rc = path_exists(status)
+                 ? fail(err, ERR_USAGE,
+                        "%s is not there; put a copy in its place, or " START_OVER
+                        " (muster results prints what is done)",
+                        path)
+                 : fail(err, ERR_USAGE,
+                        "%s is not there: the run ended before it had begun; start it again by "
+                        "muster map",
+                        path);
+    err->sys = ENOENT; /* for callers to whom such a run does not matter */
+    return rc;
+}
+
 int manifest_read(const char *dir, struct manifest *out, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "manifest.json");
     cleanup_buf struct buf text = BUF_INIT;
     int rc = plain_file_read(path, MANIFEST_MAX, &text, err);
-    if (rc && err && err->sys == ENOENT) {
-        rc =
-            fail(err, ERR_USAGE,
-                 "%s is not there: the run ended before it had begun; start it again by muster map",
-                 path);
-        err->sys = ENOENT; /* for callers to whom such a run does not matter */
-    }
+    if (rc && err && err->sys == ENOENT)
+        rc = missing_fail(dir, path, err);
     if (rc)
         return rc;
     json_error_t why;

@@ -33,7 +33,7 @@ char *run_typed_new(const char *dir, const char *root)
     struct buf word = BUF_INIT;
     /* A job of a graph has its runs in the graph's folder, of which those who read this know nothing. */
     bool is_usual = !getenv("MUSTER_JOB") && strcmp(parent, root) == 0;
-    buf_add_shell_word(&word, is_usual ? path_basename(dir) : dir);
+    buf_add_typed_word(&word, is_usual ? path_basename(dir) : dir);
     return buf_steal(&word);
 }
 

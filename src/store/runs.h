@@ -65,7 +65,8 @@ MUST_CHECK int run_find(const char *root, const char *text, char **dir_out, stru
 
 /*
  * What the user has to type to mean this run, without --runs-dir: its name where `root`, the usual
- * runs_root(NULL), is the folder it is in, else its path; quoted as a shell wants it.
+ * runs_root(NULL), is the folder it is in, else its path; quoted so that it can be typed
+ * as a console shows it.
  * free() it.
  */
 char *run_typed_new(const char *dir, const char *root);
@@ -87,15 +88,17 @@ struct run_summary {
     char *verb, *output, *host, *message;
     /* The command to type to resume it, if it is part of a larger job; NULL: muster resume. */
     char *go_on;
-    char *oddity; /* says which name is not a regular file, and was not read; NULL: none */
-    int64_t started_wall_ms, updated_wall_ms;
-    uint64_t items_total; /* 0 with !is_total_known */
+    /* Why something in the folder was not read: it is damaged, missing, or no regular file. NULL: all was read. */
+    char *oddity;
+    int64_t started_wall_ms;
+    int64_t updated_wall_ms; /* when the run last wrote status.json */
+    uint64_t items_total;    /* 0 with !is_total_known */
     bool is_total_known;
     uint64_t items_done, items_failed;
 };
 
 /*
- * Reads manifest.json, the lock and run.db (or status.json, where run.db cannot be read); the
+ * Reads manifest.json, the lock and run.db (or status.json, where one of them cannot be read); the
  * fields of a file that is missing or unreadable stay empty. ERR_USAGE if there is no such folder.
  * Facts used: "state" (the name of a run_state, written when a run ends), "items" (their number,
  * once known), "go_on", "message".

@@ -3,7 +3,10 @@
  * The tables of run.db. The names are documented in docs/run-folder.md and users query them: rename
  * nothing, add columns at the end, and raise SCHEMA_VERSION when an older muster would misread it.
  */
+#include "base/cleanup.h"
+#include "base/fs.h"
 #include "store/db.h"
+#include "store/manifest.h"
 
 #define STRING_(x) #x
 #define STRING(x)  STRING_(x)
@@ -74,6 +77,18 @@ static int tables_check(struct store *store, struct err *err)
     return rc;
 }
 
+/* The manifest is written when the schema is in the file. */
+static int empty_fail(const struct store *store, struct err *err)
+{
+    cleanup_free char *manifest = path_join(store->dir, "manifest.json");
+    if (path_exists(manifest))
+        return fail(err, ERR_DATA,
+                    "%s/run.db is damaged (it is empty); put a copy in its place, or " START_OVER,
+                    store->dir);
+    return fail(err, ERR_DATA, "%s/run.db holds no run: its muster died before it had begun",
+                store->dir);
+}
+
 int schema_check(struct store *store, struct err *err)
 {
     int64_t application = 0, version = 0;
@@ -83,8 +98,7 @@ int schema_check(struct store *store, struct err *err)
     if (rc)
         return rc;
     if (application == 0 && version == 0)
-        return fail(err, ERR_DATA, "%s/run.db holds no run: its muster died before it had begun",
-                    store->dir);
+        return empty_fail(store, err);
     if (application != APPLICATION_ID || version < 1)
         return fail(err, ERR_DATA, "%s/run.db is not a database of muster's", store->dir);
     if (version > SCHEMA_VERSION)

@@ -15,6 +15,7 @@
 #include "base/shell.h"
 #include "base/xalloc.h"
 #include "store/db.h"
+#include "store/manifest.h"
 #include "store/orders.h"
 #include "store/runs.h"
 
@@ -125,7 +126,7 @@ static int open_to_write(struct store *store, const char *path, struct err *err)
         return rc;
     if (is_new && path_exists(path) && !is_stillborn(store->dir)) {
         cleanup_buf struct buf word = BUF_INIT;
-        buf_add_shell_word(&word, store->dir);
+        buf_add_typed_word(&word, store->dir);
         return fail(err, ERR_USAGE, "%s holds a run already (muster resume %s goes on with it)",
                     store->dir, buf_text(&word));
     }
@@ -138,11 +139,20 @@ static int open_to_write(struct store *store, const char *path, struct err *err)
     return is_new ? open_new(store, path, err) : open_again(store, err);
 }
 
+/* The manifest is written after run.db was made. */
+static int missing_fail(const struct store *store, const char *path, struct err *err)
+{
+    cleanup_free char *manifest = path_join(store->dir, "manifest.json");
+    if (path_exists(manifest))
+        return fail(err, ERR_DATA, "%s is missing; put a copy in its place, or " START_OVER, path);
+    return fail(err, ERR_USAGE, "%s holds no run: there is no run.db in it", store->dir);
+}
+
 static int open_path(struct store *store, struct err *err)
 {
     cleanup_free char *path = path_join(store->dir, "run.db");
     if (store->mode != STORE_CREATE && !path_exists(path))
-        return fail(err, ERR_USAGE, "%s holds no run: there is no run.db in it", store->dir);
+        return missing_fail(store, path, err);
     if (store->mode == STORE_PEEK)
         return database_peek(store, err);
     return store->mode == STORE_READ ? database_read(store, err) : open_to_write(store, path, err);
@@ -183,6 +193,11 @@ void store_close(struct store *store)
     run_lock_release(&store->lock);
     free(store->dir);
     free(store);
+}
+
+enum run_place store_place(const struct store *store, char **now_at)
+{
+    return run_lock_place(&store->lock, store->dir, now_at);
 }
 
 const char *store_dir(const struct store *store)

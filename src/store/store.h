@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "store/lock.h"
 
 struct store;
 
@@ -88,6 +89,8 @@ MUST_CHECK int store_open(struct store **out, const char *dir, enum store_mode m
                           struct err *err);
 void store_close(struct store *store);
 const char *store_dir(const struct store *store);
+/* run_lock_place() of the folder, for a store that has the run's lock. */
+enum run_place store_place(const struct store *store, char **now_at);
 /* True when the folder lies on a network file system and the careful settings are in use. */
 bool store_is_networked(const struct store *store);
 

@@ -152,7 +152,7 @@ static void script_add(const char *dir, const char *name, struct buf *out)
 {
     cleanup_free char *script = batch_script_path(dir, name);
     buf_add_char(out, ' ');
-    buf_add_shell_word(out, script);
+    buf_add_typed_word(out, script);
 }
 
 /* The stages from this one on, each behind the one before it. */

@@ -323,3 +323,17 @@ END
     # A job runs again if its row could not be kept: no more than two ran at that time, and two began.
     [ "$(wc -l <effects)" -le 124 ]
 }
+
+@test "a graph whose folder is moved while it goes on says where that is" {
+    printf 'defaults: {shell: true}\njobs: {a: {run: "touch begun; until [ -e go ]; do sleep 0.02; done"}}\n' >g.yaml
+    graph_begin g.yaml
+    wait_for test -e begun
+    mv muster-runs elsewhere
+    touch go
+    wait $PID || true
+    output=$(cat said)
+    at=$PWD/elsewhere/$(basename "$(readlink elsewhere/latest)")
+    says "the run's folder was moved to $at while it went on; go on with: muster resume $at"
+    run limited "$MUSTER" resume -q "$at"
+    ended_with 0
+}

@@ -207,3 +207,38 @@ END
     why more b
     says "more: failed 1 of 1, {absent} could not be executed: No such file or directory" "b: cancelled"
 }
+
+@test "why of a run that has ended takes stages and patterns, as during the run" {
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+vars: {n: 1..3}
+jobs:
+  a: {for: [n], run: '[ {n} -ne 2 ] || exit 7'}
+  b: {run: 'true', needs: a}
+  c: {run: 'true'}
+END
+    graph g.yaml
+    ended_with 1
+    why a
+    ended_with 0
+    [ "$(grep -c 'a/' <<<"$output")" -ge 3 ]
+    says "a/n2: failed 1 of 1, status 7" "a/n1: done, in " "a/n3: done, in "
+    says_not "b: " "c: "
+    why 'a/*'
+    ended_with 0
+    says "a/n2: failed" "a/n1: done" "a/n3: done"
+    why '*'
+    ended_with 0
+    says "a/n2: failed" "a/n1: done" "b: waits for a/n2" "c: done"
+    [[ $output == "a/n2: failed"* ]] # what is not done is first
+    why c b
+    [[ $output == "c: done"*"b: waits for a/n2"* ]]
+    why nosuch
+    ended_with 2
+    says "there is no job 'nosuch'"
+    why 'nosuch*' c
+    ended_with 2
+    why ''
+    ended_with 2
+    says "'' names no job"
+}

@@ -777,3 +777,171 @@ END
     ended_with 0
     says "1 of 2 jobs would run"
 }
+
+state_is() { [ "$("$MUSTER" ls --json 2>/dev/null | jq -r .state)" = "$1" ]; }
+
+@test "a resume that is refused leaves the run as it was: its state, and what was set aside" {
+    gated_begin
+    "$MUSTER" stop --now
+    map_end
+    ended_with 75
+    for part in muster-runs/latest/parts/*; do : >"$part"; done
+    resume
+    ended_with 65
+    run "$MUSTER" status
+    says "state     stopped"
+    rm -r muster-runs
+
+    seq 1 20 >in.txt
+    worker half <<'E'
+#!/bin/sh
+while read -r x; do [ "$x" -ne 7 ] || exit 4; echo "r$x"; done
+E
+    map -g cpu:1 -r 0 -o out.txt in.txt -- ./half
+    ended_with 1
+    state_is failed
+    mv muster-runs/latest/parts kept
+    resume --retry-failed
+    ended_with 65
+    says "is missing"
+    state_is failed
+    [ "$("$MUSTER" ls --json | jq .aside)" -eq 1 ]
+    rm -rf muster-runs/latest/parts
+    mv kept muster-runs/latest/parts
+    sed -i 's/-ne 7/-ne 99/' half
+    resume --retry-failed
+    ended_with 0
+    [ "$(wc -l <out.txt)" -eq 20 ]
+}
+
+@test "status says that a run's database or manifest is damaged or missing, and shows no way to go on" {
+    gated_begin
+    "$MUSTER" stop --now
+    map_end
+    ended_with 75
+    cp muster-runs/latest/run.db kept
+    rm muster-runs/latest/run.db*
+    run "$MUSTER" status
+    ended_with 0
+    says "state     stopped" "run.db is missing; put a copy in its place, or start over by"
+    says_not "go on "
+    run "$MUSTER" ls
+    says "run.db is missing"
+    resume
+    ended_with 65
+    says "run.db is missing"
+    : >muster-runs/latest/run.db
+    run "$MUSTER" status
+    says "run.db is damaged (it is empty)"
+    head -c 5000 /dev/urandom >muster-runs/latest/run.db
+    run "$MUSTER" status
+    says "run.db: it is damaged" "put a copy in its place"
+    says_not "go on "
+    [ "$("$MUSTER" status --json | jq -r .not_read | cut -d: -f2)" = " it is damaged (file is not a database); put a copy in its place, or start over by muster map --fresh, or with another --run-dir" ]
+    cp kept muster-runs/latest/run.db
+    mv muster-runs/latest/manifest.json kept.json
+    run "$MUSTER" status
+    says "state     stopped" "manifest.json is not there; put a copy in its place" "muster results prints what is done"
+    [ "$("$MUSTER" ls --json 2>/dev/null | jq -r '.verb, (.started_ms > 0)' | tr '\n' ' ')" = "map true " ]
+    mv kept.json muster-runs/latest/manifest.json
+    run "$MUSTER" status
+    says "go on     muster resume"
+    says_not "not read"
+}
+
+@test "resume --dry-run of a complete run removes nothing" {
+    seq 5 >in.txt
+    map -g cpu:1 -o out.txt in.txt -- cat -u
+    ended_with 0
+    mkdir muster-runs/latest/parts.gone # as a muster leaves it that is killed before its end
+    resume --dry-run
+    ended_with 0
+    says "is complete"
+    [ -d muster-runs/latest/parts.gone ]
+    resume
+    ended_with 0
+    says "is complete"
+    [ ! -e muster-runs/latest/parts.gone ]
+}
+
+@test "status and ls name a run of any bytes so that it can be typed, and opened by a script" {
+    gated
+    name=$'\xff\xfe'
+    map_begin -g cpu:2 --grace 1s --run-dir "muster-runs/$name" in.txt -o $'out\xff.jsonl' -- ./gated
+    export MUSTER_RUNS_DIR=muster-runs
+    done_15() { [ "$("$MUSTER" status --json "muster-runs/$name" | jq .done)" -ge 15 ]; }
+    wait_for done_15
+    "$MUSTER" stop --now "muster-runs/$name"
+    map_end
+    ended_with 75
+    go_on=$("$MUSTER" status "muster-runs/$name" | sed -n 's/^go on *//p')
+    [ "$go_on" = 'muster resume $'"'"'\377\376'"'" ]
+    "$MUSTER" ls --json >listed
+    "$MUSTER" status --json "muster-runs/$name" >shown
+    "$PYTHON" - <<'E'
+import json, os
+def name(value): return bytes.fromhex(value["bytes"]) if isinstance(value, dict) else os.fsencode(value)
+for file in "listed", "shown":
+    run = json.load(open(file))
+    assert name(run["run"]) == b"\xff\xfe", run
+    assert os.path.isdir(name(run["dir"])), run
+    assert run["verb"] == "map" and run["not_read"] is None, run
+assert os.path.basename(name(json.load(open("listed"))["output"])) == b"out\xff.jsonl"
+E
+    touch go
+    muster() { run limited "$MUSTER" "$@"; }
+    eval "$go_on"
+    ended_with 0
+}
+
+@test "ls and status agree on a run, whatever is looked at" {
+    seq 5 >in.txt
+    map -g cpu:1 -o out.txt in.txt -- cat -u
+    ended_with 0
+    printf 'jobs: {a: {run: "true"}}\n' >g.yaml
+    run limited "$MUSTER" graph -q g.yaml
+    ended_with 0
+    for dir in muster-runs/2*; do
+        facts='[.run, .dir, .verb, .state, .items, .done, .aside, .started_ms, .updated_ms]'
+        before=$("$MUSTER" ls --json | jq -c "select(.run == \"$(basename "$dir")\") | $facts")
+        [ "$("$MUSTER" status --json "$dir" | jq -c "$facts")" = "$before" ]
+        [ "$("$MUSTER" status --json "$dir" | jq -r .host)" = "$(uname -n)" ]
+        sleep 0.05
+        "$MUSTER" results "$dir" >/dev/null 2>&1 || true
+        touch "$dir/run.db" # as a look at it may
+        [ "$("$MUSTER" ls --json | jq -c "select(.run == \"$(basename "$dir")\") | $facts")" = "$before" ]
+    done
+}
+
+@test "a run whose folder is moved while it goes on says where that is, and goes on from there with all that is done" {
+    gated_begin
+    "$MUSTER" stop --no-wait
+    mv muster-runs elsewhere
+    mkdir -p "muster-runs/$(basename "$(readlink elsewhere/latest)")" # another folder, of the same name
+    touch go
+    map_end
+    ended_with 75
+    at=$(realpath elsewhere)/$(basename "$(readlink elsewhere/latest)")
+    [[ $(last_line) == *"the run's folder was moved to $at while it went on; go on with: muster resume $at" ]]
+    run "$MUSTER" status "$at"
+    says "state     stopped"
+    resume "$at"
+    ended_with 0
+    complete
+}
+
+@test "the results of a run whose folder is moved before the merge are kept" {
+    gated
+    map_begin -g cpu:1 in.txt -o out.jsonl -- ./gated # a second worker could not begin any more
+    wait_for results_are 15
+    mv muster-runs elsewhere
+    touch go
+    map_end
+    says "the run's folder was moved to" "go on with: muster resume"
+    says_not "is gone"
+    run "$MUSTER" status --runs-dir elsewhere
+    says "100 of 100 items"
+    resume --runs-dir elsewhere latest
+    ended_with 0
+    complete
+}

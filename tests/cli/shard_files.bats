@@ -178,6 +178,10 @@ END
     says "; loading " ": efficiency "
     [ "$(jq '.load_ms | type' summary.json)" = '"number"' ]
     [ "$(jq '.ready_ms >= 0 and .ready_ms <= .wall_ms and .loaded_items_per_s > 0' summary.json)" = true ]
+    for _ in {1..15}; do # a run of less than a millisecond after its worker was ready
+        map in.txt -g cpu:1 -f -o cat.txt --on-finish 'cat >summary.json' -- cat
+        [ "$(jq '.loaded_items_per_s > 0' summary.json)" = true ]
+    done
     map in.txt -g cpu:2 -n 1 -o cat.txt -f --on-finish 'cat >summary.json' -- cat # one of the two gets no item
     [ "$(jq -c '[.ready_ms, .loaded_items_per_s]' summary.json)" = "[null,null]" ]
     map in.txt -g cpu:1 -o cat.txt -f --on-finish 'cat >summary.json' -- sh -c 'exit 3' # none came as far as a result

@@ -180,3 +180,24 @@ END
     ended_with 65
     says "no times of items yet"
 }
+
+@test "--html on a full disk ends with 75, --like of a graph says so, and shards are counted as shards" {
+    sim --items 10 --item-time 1s --devices 1 --html /dev/full
+    ended_with 75
+    says "No space left"
+    sim --items 10 --item-time 1s --devices 1 --html nosuch/run.html
+    ended_with 2
+    printf 'jobs: {a: {run: "true"}}\n' >g.yaml
+    run limited "$MUSTER" graph -q g.yaml
+    ended_with 0
+    sim --like latest
+    ended_with 2
+    says "is a graph" "muster graph --dry-run"
+    says_not "yet"
+    seq 40 >in.txt
+    map -g cpu:2 --shards 4 in.txt -o out.txt -- sh -c 'sleep 0.2; cp {input} {output}'
+    ended_with 0
+    sim --like latest --devices 1 --json
+    ended_with 0
+    [ "$(jq '.wall_s > 0.8 and .wall_s < 5' <<<"$output")" = true ] # four times 0.2 s, not forty times
+}

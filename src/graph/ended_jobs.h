@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The jobs of a graph that does not go on, as its folder names them: those that are not done by open_jobs.jsonl, in the
+ * order of the graph, and then all others that have a row in run.db.
+ */
+#pragma once
+
+#include "base/name_index.h"
+#include "store/jobs.h"
+
+struct ended_job {
+    enum job_state state, before; /* as its row has it; JOB_NONE: it may have none */
+    char *stage;
+    char *why; /* what is said of it; NULL: nothing */
+};
+
+struct ended_jobs {
+    const char *dir;
+    struct name_index names;
+    struct ended_job *at; /* [names.len], in the same order */
+    size_t cap;
+    bool has_open; /* the run said which jobs are not done */
+};
+
+/* Zeroed but for `dir`; release it also after an error. */
+MUST_CHECK int ended_jobs_read(struct ended_jobs *jobs, struct store *store, struct err *err);
+void ended_jobs_release(struct ended_jobs *jobs);
+
+/* The name of a job, a new string. */
+char *ended_job_name_new(const struct ended_jobs *jobs, size_t i);
+/* Does a pattern mean job i? `exact`: the job that is called as the pattern is, or NAME_NONE. */
+bool ended_job_is_meant(const struct ended_jobs *jobs, size_t i, size_t exact, const char *pattern);
+/* "there is no job 'x'; did you mean 'y'?", ERR_USAGE. For a run that said which jobs are not done. */
+int ended_job_unknown(const struct ended_jobs *jobs, const char *pattern, struct err *err);
