@@ -13,7 +13,7 @@
 
 enum {
     SPEED_MAX = 1000000,
-    UNITLESS_BYTES_MIN = 1 << 20 /* a smaller number lacks its unit */
+    UNITLESS_BYTES_MIN = 1024 /* a smaller number lacks its unit, but for 0: nothing fits there */
 };
 
 static struct plan_device *device_add(struct plan_device_list *devices, enum partition_kind kind,
@@ -59,7 +59,7 @@ static int item_parse(struct str text, struct size_item *out, struct err *err)
     }
     rc = rc ? rc : size_parse(text, &out->bytes, err);
     bool has_unit = text.len > 0 && !isdigit((unsigned char)text.at[text.len - 1]);
-    return rc == 0 && !has_unit && out->bytes < UNITLESS_BYTES_MIN
+    return rc == 0 && !has_unit && out->bytes > 0 && out->bytes < UNITLESS_BYTES_MIN
                ? fail(err, ERR_USAGE, "%lu bytes", out->bytes)
                : rc;
 }

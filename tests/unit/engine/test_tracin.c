@@ -371,7 +371,8 @@ static void what_does_not_fit_is_a_sentence(void **state)
              of.says = "leaves no training triple", of));
     refused((of = plain, of.test.train_indices = disorder, of.test.n_train_indices = 2,
              of.rc = ERR_USAGE, of.says = "not in order", of));
-    refused((of = plain, of.opts.memory_bytes = 100, of.rc = ERR_USAGE, of.says = "too little", of));
+    refused(
+        (of = plain, of.opts.memory_bytes = 100, of.rc = ERR_USAGE, of.says = "too little", of));
     refused((of = plain, of.opts.label_smoothing = 1, of.rc = ERR_USAGE,
              of.says = "label smoothing", of));
     conve_free(other);
