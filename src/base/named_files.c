@@ -8,8 +8,8 @@
 #include "base/outfile.h"
 #include "base/xalloc.h"
 
-/* The real path of what exists, and behind it the names of what does not. */
-static char *canonical_new(const char *path)
+/* The real path of what exists, and behind it the names of what does not. As deep as the path has folders. */
+static char *canonical_new(const char *path) /* NOLINT(misc-no-recursion) */
 {
     cleanup_free char *base = output_base_new(path);
     char *real = realpath(base, NULL);

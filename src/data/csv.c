@@ -55,6 +55,22 @@ static int cr_refuse(struct err *err)
                 "lines end in it, as on a classic Mac, tr '\\r' '\\n' makes them newlines)");
 }
 
+/* A field that begins with a quote. Moves *at behind it. */
+static int quoted_field(struct csv_row *row, const char **at, const char *end, char separator,
+                        struct err *err)
+{
+    ++*at;
+    int rc = quoted_add(row, at, end, err);
+    if (rc)
+        return rc;
+    if (*at < end && **at == '\r')
+        return cr_refuse(err);
+    return *at < end && **at != separator
+               ? fail(err, ERR_DATA,
+                      "text follows a closing quote; a quote within a field is written twice")
+               : 0;
+}
+
 int csv_parse(struct csv_row *row, struct str record, char separator, struct err *err)
 {
     buf_reset(&row->text);
@@ -65,16 +81,9 @@ int csv_parse(struct csv_row *row, struct str record, char separator, struct err
     const char *at = record.at, *end = record.at + record.len;
     for (;;) {
         if (at < end && *at == '"') {
-            at++;
-            int rc = quoted_add(row, &at, end, err);
+            int rc = quoted_field(row, &at, end, separator, err);
             if (rc)
                 return rc;
-            if (at < end && *at == '\r')
-                return cr_refuse(err);
-            if (at < end && *at != separator)
-                return fail(err, ERR_DATA,
-                            "text follows a closing quote; a quote within a field is "
-                            "written twice");
         } else {
             const char *stop = at < end ? memchr(at, separator, (size_t)(end - at)) : NULL;
             size_t len = (size_t)((stop ? stop : end) - at);

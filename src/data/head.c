@@ -84,6 +84,14 @@ static int json_begin(struct source_file *file, struct err *err)
     return 0;
 }
 
+static int endless_refuse(const char *name, struct str begin, struct err *err)
+{
+    return fail(err, ERR_DATA, "%s: no end of the header within 16 MiB; %s", name,
+                memchr(begin.at, '\r', begin.len)
+                    ? "do its lines end in CR alone? tr '\\r' '\\n' makes them newlines"
+                    : "is a quote not closed?");
+}
+
 /*
  * Reads the header's bytes, with the blank lines before it and its line end; *after is 0 if it is
  * not complete yet.
@@ -121,10 +129,7 @@ static int header_read(struct source *source, struct source_file *file, struct b
         if (len == left && left < HEADER_BYTES_MAX)
             return 0;
         if (want >= HEADER_BYTES_MAX)
-            return fail(err, ERR_DATA, "%s: no end of the header within 16 MiB; %s", input->name,
-                        memchr(out->at, '\r', len)
-                            ? "do its lines end in CR alone? tr '\\r' '\\n' makes them newlines"
-                            : "is a quote not closed?");
+            return endless_refuse(input->name, (struct str){out->at, len}, err);
     }
 }
 

@@ -146,8 +146,10 @@ static int failed_take(struct session *s, struct store *store, bool *known, stru
 {
     struct row_reader *reader;
     struct failed_item_row row;
-    int rc = session_request(s)->retry_failed ? 0 : failed_item_reader_open(&reader, store, err);
-    if (rc || session_request(s)->retry_failed)
+    if (session_request(s)->retry_failed)
+        return 0;
+    int rc = failed_item_reader_open(&reader, store, err);
+    if (rc)
         return rc;
     while ((rc = failed_item_reader_next(reader, &row, err)) > 0) {
         if (row.item >= shards_of(s)->n_shards || known[row.item])
