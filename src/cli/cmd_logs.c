@@ -48,7 +48,7 @@ static bool worker_of(const struct logs_request *ask, struct str name, struct st
 static bool begins_as(struct str name, const char *text)
 {
     size_t i = 0;
-    for (; text[i] && i < name.len; i++)
+    for (; i < name.len && text[i]; i++)
         if (name.at[i] != (text[i] == ' ' ? '_' : text[i] == '/' ? '+' : text[i]))
             return false;
     return !text[i];
