@@ -436,21 +436,21 @@ static int begun_check(const char *dir, struct err *err)
     return rc;
 }
 
-/* With a project a run is copied as well. The copy would go on with what the original reads and write where that does. */
+/* Who copies a project copies its runs: such a run reads and writes where the original does, which may still be there. */
 static int copy_check(const char *dir, const struct manifest *copy, struct err *err)
 {
-    cleanup_free char *runs = path_join(copy->cwd, "muster-runs");
-    cleanup_free char *original = path_join(runs, path_basename(dir));
+    const char *original = copy->folder;
     struct manifest manifest;
-    if (path_is_same(original, dir) || manifest_read(original, &manifest, NULL) != 0)
+    if (!original || path_is_same(original, dir) || manifest_read(original, &manifest, NULL) != 0)
         return 0;
-    bool is_copy = manifest.started_wall_ms == copy->started_wall_ms;
+    bool is_copied = manifest.started_wall_ms == copy->started_wall_ms;
     manifest_release(&manifest);
-    return is_copy ? fail(err, ERR_USAGE,
-                          "%s is a copy of %s: it would read and write in %s; resume that one, or "
-                          "begin a new run here",
-                          dir, original, copy->cwd)
-                   : 0;
+    return is_copied
+               ? fail(err, ERR_USAGE,
+                      "%s is a copy of %s: it would read and write in %s; resume that one, or "
+                      "begin a new run here",
+                      dir, original, copy->cwd)
+               : 0;
 }
 
 /* *dir, a new string, and the manifest are set together. */

@@ -212,11 +212,13 @@ static bool is_devices_death(const struct feed *f, const struct feed_worker *w, 
 }
 
 enum {
-    KNOWN_TO_FAIL_MAX =
-        8 /* deaths before a first result; more of them say that the command works nowhere now */
+    KNOWN_TO_FAIL_MAX = 8
 };
 
-/* The command has given results, and not of what is left: the death says more of the item in hand than of the device. */
+/*
+ * Earlier the command has given results, but none of the items that are left: the death says more of the item in hand than
+ * of the device. Eight deaths without a result say that the command works nowhere any more.
+ */
 static bool is_known_to_fail(const struct feed *f, const struct feed_worker *w)
 {
     return f->config.only_failed_left && w->items.in_flight > 0 &&

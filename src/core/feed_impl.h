@@ -248,8 +248,8 @@ struct seat_counts {
 struct feed_tally {
     uint64_t settled, done_before, committed, failed_items, unfit;
     uint64_t retries, reissued, revoked, crashes, ooms, in_flight, provisional, committing;
-    uint32_t mismatches,
-        deaths_known_to_fail; /* the latter: before a first result (is_known_to_fail) */
+    uint32_t mismatches;
+    uint32_t deaths_known_to_fail; /* before a first result (is_known_to_fail) */
     uint64_t results;
 };
 

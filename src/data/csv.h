@@ -24,9 +24,10 @@ void csv_row_release(struct csv_row *row);
 void csv_row_add(struct csv_row *row, struct str field);
 struct str csv_field(const struct csv_row *row, size_t i);
 /*
- * Take a record (without its line end) apart. ERR_DATA: text behind a closing quote, a quote that
- * is not closed, a carriage return outside quotes, where Python and others end the row, and, in a record of several lines, a quote within an unquoted field, because then
- * it is not certain that the record was cut in the right places. In a record of one line such a
+ * Take a record (without its line end) apart. ERR_DATA: text behind a closing quote; a quote that
+ * is not closed; a carriage return outside quotes, where Python and others end the row; and, in a
+ * record of several lines, a quote within an unquoted field, because then it is not certain that
+ * the record was cut in the right places. In a record of one line such a
  * quote is taken as it stands, as Python and spreadsheets do.
  */
 MUST_CHECK int csv_parse(struct csv_row *row, struct str record, char separator, struct err *err);

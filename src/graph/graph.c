@@ -235,8 +235,7 @@ static void keeper_begin(struct graph *graph)
     shell_keeper_start(graph->shell, &graph->allocation, entry, graph->request->grace_ms);
 }
 
-/* Another graph may be at work on what this one leaves: this is told before anything runs. Of very many jobs each is
- * refused when it begins. */
+/* If another command is at work on what the first jobs leave, nothing is begun. Later jobs are refused when they start. */
 static int outs_check(const struct graph *graph, struct err *err)
 {
     int rc = 0;

@@ -37,6 +37,7 @@ struct printed {
     bool has[2], is_due;     /* is_due: it was not printed yet */
     uint64_t from[2], to[2]; /* bytes of the logs; `to` is found by print_add() */
 };
+
 /* One start of a job, until the dag has heard of its end. */
 struct process {
     struct graph *graph;
@@ -65,7 +66,7 @@ struct process {
         struct background background;
         atomic_bool is_given_up; /* files can be so large that nobody waits for it */
         struct stat *inputs_before, *outs_before; /* [n_inputs], [n_outs], when it started */
-        struct output_claim claim; /* no other graph's job leaves the same meanwhile */
+        struct output_claim claim;                /* of its outs, while it runs */
     } proving;
     char *command; /* for the joblog; NULL: not needed */
     /* It is not settled before: on a host that was lost it may live on until then, and a job that was preempted makes a

@@ -124,8 +124,8 @@ static int missing_check(const struct graph *graph, const struct plan_job *plan,
         dag_job_view(graph->dag, (uint32_t)(leaver - graph->jobs)).state == DAG_DONE)
         return 0;
     return fail(err, ERR_DATA,
-                "it reads %s, which is not there: %s leaves it, which is not done; the job has to "
-                "need that",
+                "it reads %s, which is not there: %s leaves it and is not done; name that under "
+                "`needs`",
                 path, leaver->plan->name);
 }
 
@@ -173,7 +173,7 @@ int job_outs_claim(const struct plan_job *plan, struct output_claim *claim, stru
     return rc;
 }
 
-/* --results: the folder of the job, in which is what this attempt prints, perhaps nothing, and nothing of an earlier one. */
+/* --results: the folder of the job, with two empty files. What an earlier attempt printed there is removed. */
 static int results_begin(const struct process *process, struct err *err)
 {
     static const char *const names[] = {"stdout", "stderr"};
@@ -209,10 +209,10 @@ static void start_log(const struct process *process, const struct dag_placement 
             is_again && job->end ? job->end : "");
 }
 
-/* The machine lacks descriptors or processes; or the connection to another one broke. What it leaves is claimed here. */
-static enum dag_end end_of_refused(const struct process *process, int rc, bool is_claimed)
+/* The machine lacks descriptors or processes; or, if all was ready here, the connection to another one broke. */
+static enum dag_end end_of_refused(const struct process *process, int rc, bool was_ready)
 {
-    bool is_away = rc == ERR_UNAVAILABLE && process->seat.host > 0 && !is_claimed;
+    bool is_away = was_ready && rc == ERR_UNAVAILABLE && process->seat.host > 0;
     return rc == ERR_STOPPED || is_away ? DEND_LOST : DEND_FATAL;
 }
 
@@ -242,14 +242,13 @@ void process_start(struct graph *graph, uint32_t number)
     int rc = inputs_check(graph, job->plan, &err);
     rc = rc ? rc : record_begun(graph, process, &err);
     rc = rc ? rc : outs_begin(job->plan, &err);
-    bool is_claimed = rc == 0;
     rc = rc ? rc : job_outs_claim(job->plan, &process->proving.claim, &err);
-    is_claimed = is_claimed && rc != 0;
     rc = rc ? rc : results_begin(process, &err);
+    bool is_ready = rc == 0;
     rc = rc ? rc : process_command_start(process, &err);
     start_log(process, &placement);
     if (rc)
-        process_judge(process, end_of_refused(process, rc, is_claimed), err.text);
+        process_judge(process, end_of_refused(process, rc, is_ready), err.text);
 }
 
 static void on_warned(void *context, const char *text)

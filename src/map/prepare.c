@@ -321,8 +321,8 @@ int session_prepare(struct session *s, struct err *err)
         rc = feed_make(s, err);
     if (rc == 0)
         rc = shell_node_open(s->shell, err);
-    if (rc ==
-        0) /* the last of what can be refused: before, nothing of an earlier session is changed */
+    /* Nothing is refused behind this: a refused resume leaves the run as it was. */
+    if (rc == 0)
         rc = earlier_begin(s, err);
     cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(s->shell));
     if (rc == 0)

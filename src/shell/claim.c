@@ -81,7 +81,7 @@ static bool may_change(const struct ucred *holder, bool is_held, unsigned n_trie
     return true;
 }
 
-/* This process, or one that has started it: a graph claims what its job leaves, and the job may be a muster map. */
+/* This process or an ancestor of it: a graph claims what its job leaves, and the job may be a muster map. */
 static bool is_our_own(pid_t holder)
 {
     struct proc_stat stat;
@@ -110,7 +110,7 @@ int output_claim_add(struct output_claim *claim, const char *path, struct err *e
             return fail_errno(err, "claim the output %s", path);
         bool is_held = holder_ask(&name, len, &holder);
         if (is_held && is_our_own(holder.pid))
-            return 0; /* two outputs with one name are refused elsewhere, with a better message */
+            return 0; /* two outputs of one command with one name are refused elsewhere */
         if (!may_change(&holder, is_held, n_tries))
             return claim_taken(path, &holder, err);
     }

@@ -19,8 +19,8 @@ struct output_claim {
         0                 \
     }
 
-/* Claims one more output. Outputs that are not replaced (stdout, devices, pipes) need no claim, nor those which a muster
- * claims of whose job this process is a part. ERR_UNAVAILABLE, naming the process that holds the claim. */
+/* Claims one more output. Outputs that are not replaced (stdout, devices, pipes) need no claim, and one that is claimed by
+ * an ancestor of this process is free for it. ERR_UNAVAILABLE, naming the process that holds the claim. */
 MUST_CHECK int output_claim_add(struct output_claim *claim, const char *path, struct err *err);
 /* Call it in a forked process that continues the work, so that others are told of this process. */
 void output_claim_renew(const struct output_claim *claim);

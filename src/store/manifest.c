@@ -151,9 +151,11 @@ static int raw_add(json_t *root, const char *key, const char *json, struct err *
     return 0;
 }
 
-static int manifest_json(json_t *root, const struct manifest *manifest, struct err *err)
+static int manifest_json(json_t *root, const char *dir, const struct manifest *manifest,
+                         struct err *err)
 {
     char started[40];
+    cleanup_free char *folder = path_absolute(dir);
     clock_rfc3339(started, manifest->started_wall_ms);
     json_object_set_new(root, "manifest", json_integer(MANIFEST_VERSION));
     json_object_set_new(root, "muster", text_json(manifest->version));
@@ -164,6 +166,7 @@ static int manifest_json(json_t *root, const struct manifest *manifest, struct e
     json_object_set_new(root, "command",
                         manifest->command ? texts_json(manifest->command) : json_null());
     json_object_set_new(root, "cwd", text_json(manifest->cwd));
+    json_object_set_new(root, "folder", text_json(folder));
     json_object_set_new(root, "inputs", texts_json(manifest->inputs));
     json_object_set_new(root, "output", text_json(manifest->output));
     /* As text: a seed has 64 bits, JSON readers keep 53. */
@@ -179,7 +182,7 @@ int manifest_write(const char *dir, const struct manifest *manifest, struct err 
 {
     cleanup_free char *path = path_join(dir, "manifest.json");
     json_t *root = json_object();
-    int rc = manifest_json(root, manifest, err);
+    int rc = manifest_json(root, dir, manifest, err);
     cleanup_free char *text = rc ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     json_decref(root);
     if (rc)

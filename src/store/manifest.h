@@ -32,6 +32,7 @@ struct manifest {
     const char *const *argv;    /* the command line (opt/cmd.h, cmd_line), NULL-terminated */
     const char *const *command; /* the worker's, NULL-terminated; NULL: none */
     const char *cwd;            /* absolute */
+    const char *folder;         /* the run's, absolute; set by manifest_write; NULL: not noted */
     const char *const *inputs;  /* absolute, NULL-terminated; NULL: none */
     const char *output;         /* absolute, or "-" */
     const char *version;        /* muster's own */

@@ -100,6 +100,7 @@ static void fields_of(struct owner *owner, struct manifest *out)
         .argv = owner->texts[0],
         .command = owner->texts[1],
         .cwd = text_of(root, "cwd"),
+        .folder = text_of(root, "folder"),
         .inputs = owner->texts[2],
         .output = text_of(root, "output"),
         .version = text_of(root, "muster"),

@@ -31,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 SESSION_LIMIT_S = 60.0
 LINK_LIMIT_S = 480.0  # over a link that is down for most of the time, at least, on a machine that has other work
@@ -246,16 +246,19 @@ class Run:
         pids = sorted(guards if who == "guard" else [pid for pid in others if pid not in guards])
         return who, self.rng.choice(pids) if pids else None
 
-    def disturb(self, child: subprocess.Popen[bytes], mean_s: float) -> None:
-        """One to three SIGKILLs, after times that together cover the length of such a run."""
-        n_kills = self.rng.randint(1, 3)
-        for _ in range(n_kills):
-            pause_s = self.rng.uniform(0, 1.2 * mean_s / n_kills)
+    def moments(self, child: subprocess.Popen[bytes], whole_s: float) -> Iterator[float]:
+        """Waits one to three times, until the child ends; the pause each time. Together they may take that long."""
+        n_moments = self.rng.randint(1, 3)
+        for _ in range(n_moments):
+            pause_s = self.rng.uniform(0, whole_s / n_moments)
             try:
                 child.wait(pause_s)
                 return
             except subprocess.TimeoutExpired:
-                pass
+                yield pause_s
+
+    def disturb(self, child: subprocess.Popen[bytes], mean_s: float) -> None:
+        for pause_s in self.moments(child, 1.2 * mean_s):
             who, pid = self.victim(child.pid)
             if pid is None:
                 continue

@@ -119,15 +119,7 @@ class SlurmRun(Run):
         return found
 
     def disturb(self, child: subprocess.Popen[bytes], mean_s: float) -> None:
-        """One to three faults, after times that together cover the length of such a run."""
-        n_faults = self.rng.randint(1, 3)
-        for _ in range(n_faults):
-            pause_s = self.rng.uniform(0, 0.9 * mean_s / n_faults)
-            try:
-                child.wait(pause_s)
-                return
-            except subprocess.TimeoutExpired:
-                pass
+        for pause_s in self.moments(child, 0.9 * mean_s):
             what = self.rng.choice(["head", "srun", "guard", "worker", "job", "slurmctld", "slurmd", "both"])
             self.kills.append(f"{what} at {pause_s * 1000:.0f} ms")
             self.fault(what)

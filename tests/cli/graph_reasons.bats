@@ -91,7 +91,7 @@ END
     graph -j 4 g.yaml
     ended_with 1
     why early above
-    says "early: failed 1 of 1, it reads late, which is not there: late leaves it, which is not done; the job has to need that"
+    says "early: failed 1 of 1, it reads late, which is not there: late leaves it and is not done; name that under \`needs\`"
     says "above: done"
     [[ $output != *"log:"* ]] # it has none
     [ ! -e ran ]

@@ -46,6 +46,19 @@ last_line() { tail -1 <<<"$output"; }
     ended_with 2
     says "is a copy of ${PWD%/second}/first/muster-runs/" "resume that one"
     [ "$(wc -l <../first/out.txt)" = 39 ]
+    # Also under another name, and in another folder of runs.
+    mv muster-runs runs
+    mv "$(readlink -f runs/latest)" runs/mine
+    run limited "$MUSTER" resume runs/mine --retry-failed -- cat
+    ended_with 2
+    says "is a copy of "
+    mv ../first ../moved
+    cp -r ../moved ../third
+    cd ../third
+    run limited "$MUSTER" resume --retry-failed -- cat # the original is not there
+    ended_with 2
+    says_not "is a copy of "
+    mv ../moved ../first
     cd ../first
     limited "$MUSTER" resume --retry-failed -- cat
     same in.txt out.txt
