@@ -436,12 +436,14 @@ static int begun_check(const char *dir, struct err *err)
     return rc;
 }
 
-/* Who copies a project copies its runs: such a run reads and writes where the original does, which may still be there. */
+/* Who copies a project copies its runs: such a run reads and writes where the original does, which may still be there.
+ * Where the original was begun, a copy may go on. */
 static int copy_check(const char *dir, const struct manifest *copy, struct err *err)
 {
     const char *original = copy->folder;
     struct manifest manifest;
-    if (!original || path_is_same(original, dir) || manifest_read(original, &manifest, NULL) != 0)
+    if (!original || path_is_same(original, dir) || path_is_same(".", copy->cwd) ||
+        manifest_read(original, &manifest, NULL) != 0)
         return 0;
     bool is_copied = manifest.started_wall_ms == copy->started_wall_ms;
     manifest_release(&manifest);

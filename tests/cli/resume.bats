@@ -46,6 +46,7 @@ last_line() { tail -1 <<<"$output"; }
     ended_with 2
     says "is a copy of ${PWD%/second}/first/muster-runs/" "resume that one"
     [ "$(wc -l <../first/out.txt)" = 39 ]
+    cp -r ../first/muster-runs/latest/. ../first/backup
     # Also under another name, and in another folder of runs.
     mv muster-runs runs
     mv "$(readlink -f runs/latest)" runs/mine
@@ -60,7 +61,8 @@ last_line() { tail -1 <<<"$output"; }
     says_not "is a copy of "
     mv ../moved ../first
     cd ../first
-    limited "$MUSTER" resume --retry-failed -- cat
+    run limited "$MUSTER" resume backup --retry-failed -- cat # a copy, where the original was begun
+    ended_with 0
     same in.txt out.txt
 }
 
