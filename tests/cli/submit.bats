@@ -254,7 +254,7 @@ END2
 #!/bin/sh
 trap '' TERM
 echo "$1" >"$2"
-[ "$1" -lt 1 ] || sleep 3
+[ "$1" -lt 1 ] || sleep 30
 END2
     for signals in none usr1; do
         "$MUSTER" submit map -g cpu:1 --grace 1s --items 3 --shards 3 -o out.$signals -- ./deaf {start} {output} 2>/dev/null

@@ -2,6 +2,7 @@
 #include "agree.h"
 
 #include "base/rng.h"
+#include "data/container.h"
 #include "data/source_impl.h"
 #include "naive.h"
 
@@ -110,6 +111,8 @@ void agree_check(const char *path, struct str text, enum record_format format, s
     struct rng rng = {seed};
     struct naive naive;
     naive_split(&naive, text, format);
+    struct str head = {text.at, MIN(text.len, CONTAINER_HEAD_BYTES)};
+    naive.is_malformed |= format != FORMAT_LINES && container_refuse(path, head, false, NULL) != 0;
     bool is_csv = format == FORMAT_CSV || format == FORMAT_TSV;
     if (is_csv && naive.n_items > 0) { /* the header is no item */
         for (uint64_t i = 0; i < naive.n_items; i++)
