@@ -50,6 +50,7 @@ static const struct opt job_opts[] = {
      .offset = offsetof(struct job_options, ledger_dir)},
     {.kind = OPT_TEXT,
      .name = "stage",
+     .is_exact = true,
      .arg = "NAME",
      .help = "the folder is that of several stages, of which this is one",
      .offset = offsetof(struct job_options, stage)},

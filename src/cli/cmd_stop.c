@@ -137,6 +137,7 @@ static const struct opt stop_opts[] = {
      .name = "limit",
      .arg = "DURATION",
      .help = "longest time to wait for the run to end (default: no limit)",
+     .is_exact = true, /* MUSTER_LIMIT is a number of items */
      .offset = offsetof(struct stop_request, limit_ms)},
     {.kind = OPT_FLAG,
      .letter = 'q',

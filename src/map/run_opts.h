@@ -39,7 +39,7 @@ bool map_log_level_text(const void *field, struct buf *out);
     {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", MAP_FIELD(at, run.grace_ms)}, \
     {OPT_FLAG, 0, "no-reissue", NULL, "never give an item to a second worker while the first has it", MAP_FIELD(at, schedule.no_reissue)}, \
     {OPT_HEADING, .help = "The run"},                                                                                  \
-    {OPT_TEXT, 0, "on-finish", "CMD", "run CMD by sh at the end, with the summary as JSON on its stdin", MAP_FIELD(at, run.on_finish)}, \
+    {OPT_TEXT, 0, "on-finish", "COMMAND", "run COMMAND by sh at the end, with the summary as JSON on its stdin", MAP_FIELD(at, run.on_finish)}, \
     {OPT_FLAG, 'd', "detach", NULL, "run in the background; see muster status --watch", MAP_FIELD(at, run.detach)},    \
     {OPT_FLAG, 0, "keep-parts", NULL, "keep parts/ after a complete merge", MAP_FIELD(at, run.keep_parts)},            \
     {OPT_PARSE, 0, "log-level", "LEVEL", "level of messages in orchestrator.log: error, warn, info, debug (default info)", MAP_FIELD(at, run.log_level), .parse = map_log_level_store, .format = map_log_level_text}, \

@@ -63,7 +63,9 @@ struct opt {
     const char *same_as; /* of OPT_ALIAS, which otherwise has only a name and a letter */
     /* OPT_TEXT, OPT_TEXTS: refuses a malformed value (ERR_USAGE) when it is typed; NULL: any is good. */
     int (*check)(const char *value, struct err *err);
-    bool is_exact; /* its name is not shortened, and no variable is its default */
+    /* Its name is not shortened, and no variable is its default, because another verb's option of this name has another
+     * value, or a program around muster has one. */
+    bool is_exact;
     const struct choice *choices;
     /* OPT_TEXT: the text option without which this one has no effect, and is refused (cmd_needs_check); NULL: none. */
     const char *needs;
@@ -180,6 +182,8 @@ enum {
     OPT_VARIABLE_MAX = 80
 };
 
+/* A variable means the same to all verbs that have it. */
+bool opt_has_variable(const struct cmd *cmd, const struct opt *opt);
 /* The option's variable, such as "MUSTER_WORKERS_PER_GPU". */
 void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VARIABLE_MAX]);
 /* The option itself, or the one of which it is an alias. */

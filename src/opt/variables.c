@@ -24,7 +24,7 @@ void opt_variable(const struct cmd *cmd, const struct opt *opt, char out[OPT_VAR
     prefixed_variable(cmd, opt, "MUSTER_", out);
 }
 
-static bool has_variable(const struct cmd *cmd, const struct opt *opt)
+bool opt_has_variable(const struct cmd *cmd, const struct opt *opt)
 {
     /* Variables that muster sets for its workers: they must not become options of a muster inside a worker. */
     static const char *const reserved[] = {"seed", "batch", "run-dir"};
@@ -38,7 +38,7 @@ static bool has_variable(const struct cmd *cmd, const struct opt *opt)
 static const char *variable_value(const struct cmd *cmd, const struct opt *opt,
                                   char variable[OPT_VARIABLE_MAX])
 {
-    if (!has_variable(cmd, opt))
+    if (!opt_has_variable(cmd, opt))
         return NULL;
     opt_variable(cmd, opt, variable);
     const char *value = getenv(variable);
