@@ -349,6 +349,17 @@ END
     ended_with 2
 }
 
+@test "a disk without room for the folder of logs is no wrong usage" {
+    needs_mounts
+    mkdir full
+    run --separate-stderr limited unshare -m sh -c 'mount -t tmpfs -o nr_inodes="$1" none full && shift && exec "$@"' sh 1 \
+        "$MUSTER" launch --log-dir full/logs --no-python true
+    ended_with 75
+    [[ $stderr == *"--log-dir: create folder $PWD/full/logs: No space left"* ]]
+    launch --log-dir /proc/logs --no-python true
+    ended_with 2
+}
+
 @test "lines with one of some texts are copied into one file for each stream, as torchrun does it" {
     worker speak <<'END'
 #!/bin/sh
