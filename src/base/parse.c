@@ -185,3 +185,14 @@ void count_format(char out[32], uint64_t count)
     }
     out[used] = '\0';
 }
+
+void rate_format(char out[24], double per_s)
+{
+    snprintf(out, 24, per_s < 100 ? "%.3g" : "%.0f", per_s);
+}
+
+double percent_of(uint64_t part, uint64_t whole)
+{
+    double tenths = part < whole ? MIN((double)part * 1000.0 / (double)whole, 999.0) : 1000.0;
+    return (double)(uint64_t)tenths / 10;
+}

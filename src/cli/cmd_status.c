@@ -64,7 +64,7 @@ static int view_read(struct view *view, const char *dir, struct err *err)
     snapshot->host = run->host ? run->host : snapshot->host;
     /* The last speed and items in flight of a dead muster are no longer true. */
     snapshot->pid = 0;
-    snapshot->running = 0;
+    snapshot->running = snapshot->answered = 0;
     snapshot->rate = 0;
     snapshot->eta_ms = -1;
     snapshot->n_workers = snapshot->n_hosts = 0;
@@ -85,20 +85,25 @@ static void progress_add(struct buf *out, const struct run_status *status)
     count_format(total, status->items_total);
     if (status->is_total_known && status->items_total)
         buf_addf(out, "%s of %s item%s (%.1f %%)", done, total, plural(status->items_total),
-                 100.0 * (double)status->done / (double)status->items_total);
+                 percent_of(status->done, status->items_total));
     else
         buf_addf(out, "%s item%s", done, plural(status->done));
     if (status->aside)
         buf_addf(out, ", %llu set aside", (unsigned long long)status->aside);
     if (status->running)
         buf_addf(out, ", %llu in flight", (unsigned long long)status->running);
+    count_format(done, status->answered);
+    if (status->answered > 0)
+        buf_addf(out, ", %s answered and not yet kept", done);
 }
 
 static void speed_add(struct buf *out, const struct run_status *status)
 {
     if (status->rate <= 0)
         return;
-    buf_addf(out, "speed     %.2f items/s", status->rate);
+    char rate[24];
+    rate_format(rate, status->rate);
+    buf_addf(out, "speed     %s items/s", rate);
     if (status->eta_ms >= 0) {
         char left[24];
         duration_format(left, (uint64_t)status->eta_ms);
@@ -115,21 +120,22 @@ static void workers_add(struct buf *out, const struct run_status *status)
              "MEMORY", "LAST WORD");
     for (size_t i = 0; i < status->n_workers; i++) {
         const struct worker_status *worker = &status->workers[i];
-        char done[32], memory[16] = "-";
+        char done[32], memory[16] = "-", rate[24];
         cleanup_free char *label = console_visible_new(worker->label ? worker->label : "-");
         cleanup_free char *state = console_visible_new(worker->state ? worker->state : "-");
         cleanup_free char *word = console_visible_new(worker->last_word ? worker->last_word : "");
         count_format(done, worker->done);
         if (worker->mem_bytes)
             size_format(memory, worker->mem_bytes);
-        buf_addf(out, "%-12s  %-10s  %10s  %10.2f  %10s  %.*s\n", label, state, done, worker->rate,
-                 memory, (int)console_text_cut(str_of(word), LAST_WORD_MAX), word);
+        rate_format(rate, worker->rate);
+        buf_addf(out, "%-12s  %-10s  %10s  %10s  %10s  %.*s\n", label, state, done, rate, memory,
+                 (int)console_text_cut(str_of(word), LAST_WORD_MAX), word);
     }
 }
 
 static void host_add(struct buf *out, const struct host_status *host, int width)
 {
-    char done[32], sent[16], received[16], lost[24] = "-", away[24], trip[24];
+    char done[32], sent[16], received[16], lost[24] = "-", away[24], trip[24], rate[24];
     cleanup_free char *name = console_visible_new(host->name ? host->name : "-");
     cleanup_free char *state = console_visible_new(host->state ? host->state : "-");
     cleanup_buf struct buf shown = BUF_INIT;
@@ -141,8 +147,9 @@ static void host_add(struct buf *out, const struct host_status *host, int width)
     if (host->lost_ms > 0)
         duration_format(lost, host->lost_ms);
     buf_addf(&shown, host->away_ms > 0 ? "%s for %s" : "%s", state, away);
-    buf_addf(out, "%-*s  %-16s  %10s  %10.2f  %10s  %10s  %10s  %s\n", width, name,
-             buf_text(&shown), done, host->rate, trip, sent, received, lost);
+    rate_format(rate, host->rate);
+    buf_addf(out, "%-*s  %-16s  %10s  %10s  %10s  %10s  %10s  %s\n", width, name, buf_text(&shown),
+             done, rate, trip, sent, received, lost);
 }
 
 static void hosts_add(struct buf *out, const struct run_status *status)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/name_index.h"
+#include "base/rate.h"
 #include "core/dag.h"
 #include "core/verdict.h"
 #include "graph/graph.h"
@@ -184,6 +185,7 @@ struct graph {
     char *cwd;
     struct plan added; /* the memory of jobs that orders added */
     struct buf stale;  /* lines on why jobs run again */
+    struct rate rate;  /* of jobs */
 };
 
 static inline struct graph_job *process_job(const struct process *process)

@@ -44,8 +44,12 @@ void report_progress(struct graph *graph, bool is_last)
     struct progress_worker rows[ROWS_SHOWN];
     struct buf labels[ROWS_SHOWN] = {0};
     size_t n_rows = 0;
+    uint64_t now_ms = shell_last_now(graph->shell), begin_ms = shell_begin_ms(graph->shell);
     if (!shell_progress(graph->shell))
         return;
+    if (graph->rate.n_steps == 0)
+        rate_begin(&graph->rate, view.n_of[DAG_DONE] + n_bad(&view), begin_ms);
+    rate_note(&graph->rate, view.n_of[DAG_DONE] + n_bad(&view), now_ms);
     for (struct process *p = graph->processes; p && n_rows < ROWS_SHOWN; p = p->next) {
         struct buf *label = &labels[n_rows];
         process_devices_add(p, label);
@@ -62,11 +66,11 @@ void report_progress(struct graph *graph, bool is_last)
                                            .known = view.n_jobs,
                                            .input_is_final = true,
                                            .in_flight = count_of(&view, DAG_RUNS, DAG_ENDS),
-                                           .elapsed_ms = shell_last_now(graph->shell) -
-                                                         shell_begin_ms(graph->shell),
+                                           .elapsed_ms = now_ms - begin_ms,
+                                           .items_per_s = rate_per_s(&graph->rate, now_ms),
                                            .n_workers = n_rows,
                                            .workers = rows},
-                  shell_last_now(graph->shell), is_last);
+                  now_ms, is_last);
     for (size_t i = 0; i < n_rows; i++)
         buf_release(&labels[i]);
 }

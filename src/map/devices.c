@@ -63,7 +63,8 @@ void session_seats_make(struct session *s)
     uint32_t n_seats = s->allocation.n_seats;
     s->seats = xrealloc(s->seats, (n_seats + 1) * sizeof(*s->seats));
     for (uint32_t p = s->n_seats; p < n_seats; p++)
-        s->seats[p] = (struct seat_state){.seat = s->allocation.seats[p]};
+        s->seats[p] = (struct seat_state){.seat = s->allocation.seats[p],
+                                          .since_ms = shell_last_now(s->shell)};
     s->n_seats = n_seats;
     shell_files_allow(s->shell, n_seats);
 }

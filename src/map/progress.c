@@ -45,7 +45,6 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
                              : state_names[view.state],
         .done = view.items_done,
         .in_flight = view.in_flight,
-        .items_per_s = view.mean_ms > 0 ? 1000.0 / view.mean_ms : 0,
         .mem_used_bytes = memory.used_bytes,
         .mem_total_bytes = memory.total_bytes,
         .last_word = console_last(shell_console(s->shell), p * 2),
@@ -66,6 +65,21 @@ static void metrics_take(struct session *s, struct progress_total *total)
     }
 }
 
+/* From the moment on at which the seat's first worker was ready; what was loaded again later counts as slow. */
+static void rate_take(struct session *s, uint32_t p, struct snapshot *out)
+{
+    struct seat_state *seat = &s->seats[p];
+    struct progress_worker *w = &out->workers[p];
+    uint64_t now_ms = shell_last_now(s->shell);
+    if (seat->ready_us == 0)
+        return;
+    if (seat->rate.n_steps < 2)
+        rate_begin(&seat->rate, 0, seat->ready_us / 1000);
+    rate_note(&seat->rate, w->done, now_ms);
+    w->items_per_s = rate_per_s(&seat->rate, now_ms);
+    out->total.items_per_s += w->in_flight > 0 ? w->items_per_s : 0;
+}
+
 void snapshot_take(struct session *s, struct snapshot *out)
 {
     struct feed_counts counts;
@@ -75,6 +89,7 @@ void snapshot_take(struct session *s, struct snapshot *out)
     out->words = xcalloc(s->n_seats, sizeof(*out->words));
     out->total =
         (struct progress_total){.done = counts.done + counts.answered,
+                                .answered = counts.answered,
                                 .aside = counts.aside,
                                 .known = counts.known,
                                 .input_is_final = counts.input_is_final,
@@ -88,6 +103,8 @@ void snapshot_take(struct session *s, struct snapshot *out)
     metrics_take(s, &out->total);
     if (s->request->work->progress_take)
         s->request->work->progress_take(s, out);
+    for (uint32_t p = 0; p < s->n_seats; p++)
+        rate_take(s, p, out);
 }
 
 void snapshot_release(struct snapshot *shot)
@@ -139,7 +156,6 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
 {
     struct worker_status *workers = xcalloc(s->n_seats, sizeof(*workers));
     char host[HOST_NAME_BYTES];
-    double rate = 0;
     size_t n_hosts;
     struct host_status *hosts = snapshot_hosts(s, shot, &n_hosts);
     host_name(host);
@@ -147,9 +163,8 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
         const struct progress_worker *w = &shot->workers[p];
         workers[p] = (struct worker_status){w->label,       w->state,          w->done,
                                             w->items_per_s, w->mem_used_bytes, w->last_word};
-        rate += w->in_flight > 0 ? w->items_per_s : 0;
     }
-    uint64_t eta_ms = progress_eta_ms(&shot->total, rate);
+    uint64_t eta_ms = progress_eta_ms(&shot->total);
     struct run_status status = {.verb = "map",
                                 .state = s->outcome.is_over || shell_is_settled(s->shell) ? "ended"
                                          : s->outcome.is_complete ? "merging"
@@ -158,10 +173,11 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
                                 .pid = getpid(),
                                 .items_total = shot->total.known,
                                 .is_total_known = shot->total.input_is_final,
-                                .done = shot->total.done,
+                                .done = shot->total.done - shot->total.answered,
+                                .answered = shot->total.answered,
                                 .aside = shot->total.aside,
                                 .running = shot->total.in_flight,
-                                .rate = rate,
+                                .rate = shot->total.items_per_s,
                                 .eta_ms = eta_ms == UINT64_MAX ? -1 : (int64_t)eta_ms,
                                 .started_wall_ms =
                                     clock_wall_ms() - (int64_t)shot->total.elapsed_ms,

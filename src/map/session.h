@@ -70,8 +70,6 @@ uint32_t worker_seat(const struct worker *worker);
 const char *worker_label(const struct worker *worker);
 /* Of the attempt, unique in the run; 0: none has begun. */
 uint32_t worker_number(const struct worker *worker);
-/* When its attempt began, by the monotonic clock. */
-uint64_t worker_started_us(const struct worker *worker);
 /* Of the kind of items: it frees them (worker_ops, release). */
 void *worker_work_data(const struct worker *worker);
 

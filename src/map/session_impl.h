@@ -20,6 +20,7 @@
 
 #include "base/hist.h"
 #include "base/log.h"
+#include "base/rate.h"
 #include "core/feed.h"
 #include "core/verdict.h"
 #include "data/source.h"
@@ -89,10 +90,12 @@ struct seat_state {
     struct worker *worker;
     /* from a worker's start until it began to read; the newest figure; 0: not known */
     uint64_t reads_after_ms;
+    uint64_t since_ms; /* when it joined the run */
     uint64_t busy_ms, load_ms, items_done;
     /* When its first worker was ready, by the monotonic clock: a filter when it began to read, a channel worker when it
      * asked for items, or if it says that it is loaded before its first result, then. 0: not yet. */
     uint64_t ready_us;
+    struct rate rate; /* of its items, by all its workers */
     struct hist item_times;
 };
 
@@ -131,7 +134,8 @@ struct outcome {
     char last_stray[320]; /* `stray` of the last worker that has one */
     /* `last_stray` broke the protocol of the channel, and no worker has ended for its own reason since */
     bool is_last_a_breach;
-    uint64_t first_result_us, complete_us; /* 0: not yet */
+    bool has_result;
+    uint64_t complete_us; /* 0: not yet */
 };
 
 struct session {

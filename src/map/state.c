@@ -122,11 +122,6 @@ uint32_t worker_number(const struct worker *worker)
     return worker->number;
 }
 
-uint64_t worker_started_us(const struct worker *worker)
-{
-    return worker->busy.started_us;
-}
-
 void *worker_work_data(const struct worker *worker)
 {
     return worker->work_data;

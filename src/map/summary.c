@@ -17,20 +17,19 @@
 struct figures {
     struct feed_counts counts;
     uint64_t wall_ms, busy_ms, load_ms, seat_ms;
-    double items_per_s; /* 0: nothing was done */
+    double items_per_s; /* over the whole run */
     double efficiency;
     /* some worker gave a result, and the time that it took to load could be measured */
     bool is_load_known;
     struct hist item_times;
-    uint64_t working_ms; /* from the first result on */
-    bool was_loaded;     /* every seat had a worker that was ready, and all items are done */
-    uint64_t ready_ms;   /* from the start until the last of them was */
+    bool was_loaded;   /* every seat had a worker that was ready, and all items are done */
+    uint64_t ready_ms; /* from the start until the last of them was */
     double loaded_items_per_s;
 };
 
 static double items_per_s(const struct figures *f, uint64_t n_items)
 {
-    return f->working_ms > 0 ? (double)n_items * 1000.0 / (double)f->working_ms : 0;
+    return (double)n_items * 1000.0 / (double)MAX(f->wall_ms, (uint64_t)1);
 }
 
 /*
@@ -56,17 +55,15 @@ static struct figures figures_take(struct session *s)
 {
     struct figures f = {0};
     feed_counts(s->feed, &f.counts);
-    f.wall_ms = shell_now(s->shell) - shell_begin_ms(s->shell);
+    uint64_t now_ms = shell_now(s->shell), begin_ms = shell_begin_ms(s->shell);
+    f.wall_ms = now_ms - begin_ms;
     for (uint32_t p = 0; p < s->n_seats; p++) {
+        f.seat_ms += now_ms - MIN(now_ms, MAX(begin_ms, s->seats[p].since_ms));
         f.busy_ms += s->seats[p].busy_ms;
         f.load_ms += s->seats[p].load_ms;
         hist_merge(&f.item_times, &s->seats[p].item_times);
     }
-    f.is_load_known = s->request->work->keeps_workers && s->outcome.first_result_us > 0;
-    f.seat_ms = f.wall_ms * s->n_seats;
-    uint64_t end_us = s->outcome.is_complete ? s->outcome.complete_us : clock_now_ns() / 1000;
-    f.working_ms =
-        s->outcome.first_result_us > 0 ? (end_us - s->outcome.first_result_us) / 1000 : 0;
+    f.is_load_known = s->request->work->keeps_workers && s->outcome.has_result;
     f.items_per_s = items_per_s(&f, s->request->work->n_done_here(s));
     f.efficiency = f.seat_ms > 0 ? (double)f.busy_ms / (double)f.seat_ms : 0;
     loaded_take(s, &f);
@@ -99,12 +96,16 @@ static void items_line(const struct figures *f, const char *noun, struct buf *ou
 
 static void wall_line(const struct session *s, const struct figures *f, struct buf *out)
 {
-    char wall[24], load[24];
+    char wall[24], load[24], rate[24], loaded[24];
     duration_format(wall, f->wall_ms);
     duration_format(load, f->load_ms);
     buf_addf(out, "  wall       %s", wall);
+    rate_format(rate, f->items_per_s);
+    rate_format(loaded, f->loaded_items_per_s);
     if (f->items_per_s > 0)
-        buf_addf(out, ", %.*f items/s", f->items_per_s < 100 ? 1 : 0, f->items_per_s);
+        buf_addf(out, ", %s items/s", rate);
+    if (f->was_loaded && f->items_per_s > 0)
+        buf_addf(out, " (%s once loaded)", loaded);
     buf_addf(out, "%s%s, over %u worker%s\n", f->is_load_known ? "; loading " : "",
              f->is_load_known ? load : "", s->n_seats, s->n_seats == 1 ? "" : "s");
 }
@@ -117,13 +118,14 @@ static void trouble_line(const struct feed_counts *counts, struct buf *out)
              plural(counts->reissued));
 }
 
-/* How long a shard's process really computes is not known: it holds its device from its start to its end. */
-static void devices_line(const struct session *s, const struct figures *f, struct buf *out)
+/* How long a shard's process really computes is not known: it holds its device from its start to its end. Several
+ * workers may share a device, and one may have several. */
+static void workers_line(const struct session *s, const struct figures *f, struct buf *out)
 {
     bool is_efficiency_known = s->request->work->keeps_workers;
     char busy[24];
     duration_format(busy, f->busy_ms);
-    buf_addf(out, "  devices    %s %s of %.1f device-seconds",
+    buf_addf(out, "  workers    %s %s of %.1f worker-seconds",
              is_efficiency_known ? "busy" : "held", busy, (double)f->seat_ms / 1000.0);
     if (is_efficiency_known)
         buf_addf(out, ": efficiency %.0f %%", f->efficiency * 100);
@@ -205,7 +207,7 @@ static void last_words_write(struct session *s, struct str words)
     shell_signals_restore(s->shell, before);
 }
 
-/* Each host of --hosts over the whole run: the rate is that of the time in which the run had results. */
+/* Each host of --hosts over the whole run. */
 static struct host_status *hosts_take(struct session *s, const struct figures *f, size_t *n_hosts)
 {
     struct snapshot shot = {0};
@@ -224,13 +226,14 @@ static struct host_status *hosts_take(struct session *s, const struct figures *f
 /* "lab1: 1,200 items, 12.3 items/s; 1.2 MiB sent, 3.4 MiB received; without a connection for 3.0 s, given up" */
 static void host_line(const struct host_status *host, struct buf *out)
 {
-    char done[32], sent[16], received[16], lost[24];
+    char done[32], sent[16], received[16], lost[24], rate[24];
     count_format(done, host->done);
     size_format(sent, host->sent_bytes);
     size_format(received, host->received_bytes);
     duration_format(lost, host->lost_ms);
-    buf_addf(out, "  host       %s: %s item%s, %.*f items/s", host->name, done, plural(host->done),
-             host->rate < 100 ? 1 : 0, host->rate);
+    rate_format(rate, host->rate);
+    buf_addf(out, "  host       %s: %s item%s, %s items/s", host->name, done, plural(host->done),
+             rate);
     if (host->sent_bytes + host->received_bytes > 0)
         buf_addf(out, "; %s sent, %s received", sent, received);
     if (host->lost_ms > 0)
@@ -271,7 +274,7 @@ void summary_print(struct session *s, const struct result_merge_stats *stats)
     failed_line(s, f.counts.aside, &out);
     wall_line(s, &f, &out);
     items_line(&f, work->a_noun, &out);
-    devices_line(s, &f, &out);
+    workers_line(s, &f, &out);
     host_lines(s, &f, &out);
     if (f.counts.retries + f.counts.crashes + f.counts.reissued + f.counts.ooms > 0)
         trouble_line(&f.counts, &out);

@@ -392,6 +392,5 @@ void worker_first_result(struct worker *worker)
     busy_is_live(&worker->busy, worker->busy.started_us + load_us, now_us);
     seat_state->load_ms += load_us / 1000;
     worker_ready_note(worker, worker->busy.started_us + load_us);
-    if (s->outcome.first_result_us == 0)
-        s->outcome.first_result_us = clock_now_ns() / 1000;
+    s->outcome.has_result = true;
 }

@@ -192,12 +192,9 @@ static void shard_take(struct session *s, uint32_t p, struct snapshot *out)
     if (!worker || w->in_flight == 0)
         return;
     struct shard_progress now = shard_progress_of(worker);
-    uint64_t age_ms = shell_last_now(session_shell(s)) -
-                      MIN(shell_last_now(session_shell(s)), worker_started_us(worker) / 1000);
-    w->items_per_s =
-        age_ms > 0 && now.items_done > 0 ? (double)now.items_done * 1000.0 / (double)age_ms : 0;
     w->done += now.items_done;
     out->total.done += now.items_done;
+    out->total.answered += now.items_done;
     out->total.correct += (double)now.correct;
     out->total.seen += (double)now.seen;
     if (now.seen == 0)
@@ -222,6 +219,7 @@ static uint64_t items_own(const struct session *s)
 static void progress_take(struct session *s, struct snapshot *out)
 {
     out->total.done = shards_of(s)->n_items_done;
+    out->total.answered = 0;
     out->total.aside = shards_of(s)->n_items_failed;
     out->total.known = items_own(s);
     out->total.input_is_final = true;

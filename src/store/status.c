@@ -88,6 +88,7 @@ void status_format(const struct run_status *status, struct buf *out)
     else
         text_add(out, "items", NULL);
     count_add(out, "done", status->done);
+    count_add(out, "answered", status->answered);
     count_add(out, "aside", status->aside);
     count_add(out, "running", status->running);
     rate_add(out, "rate", status->rate);

@@ -38,8 +38,9 @@ struct run_status {
     uint64_t items_total;
     bool is_total_known;
     uint64_t done, aside, running;
-    double rate;    /* items a second, lately */
-    int64_t eta_ms; /* from now; negative: unknown */
+    uint64_t answered; /* and not committed yet: they would be run again */
+    double rate;       /* items a second, lately */
+    int64_t eta_ms;    /* from now; negative: unknown */
     int64_t started_wall_ms, updated_wall_ms;
     const struct worker_status *workers;
     size_t n_workers;

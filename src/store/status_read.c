@@ -85,6 +85,7 @@ static void fields_of(struct owner *owner, struct run_status *out)
         .is_total_known = json_is_integer(json_object_get(root, "items")),
         .done = count_of(root, "done"),
         .aside = count_of(root, "aside"),
+        .answered = count_of(root, "answered"),
         .running = count_of(root, "running"),
         .rate = json_number_value(json_object_get(root, "rate")),
         .eta_ms = json_is_integer(eta) ? (int64_t)json_integer_value(eta) : -1,

@@ -13,11 +13,11 @@ enum {
     PLAIN_EVERY_MS = 5000,
     PLAIN_FIRST_MS = 2000,
     PLAIN_MAX_MS = 60000,
-    WORKER_LINES_MAX = 16,
-    RATE_SPAN_MS = 15000,
-    MEAN_TIMES_MAX = 10 /* an estimate by rate is at most so many times that by the mean */
+    WORKER_LINES_MAX = 16
 };
 
+/* A hundred years: an estimate that says no more than "never". */
+static const uint64_t ETA_MAX_MS = 3153600000000;
 /* 2^53: what is larger has no fractions, and may have 309 digits */
 static const double ACCURACY_IN_FULL = 9007199254740992;
 
@@ -26,8 +26,6 @@ struct progress {
     uint64_t drawn_ms, plain_ms;
     int lines_shown;
     struct buf screen; /* the lines that were drawn last */
-    uint64_t rate_at_ms, rate_done;
-    double items_per_s;
 };
 
 struct progress *progress_new(const struct progress_opts *opts)
@@ -53,39 +51,18 @@ static void say(struct str text)
         return; /* the terminal went away or nobody reads it; the run goes on */
 }
 
-/* A running average over about RATE_SPAN_MS, which starts quickly and damps jumps. */
-static void rate_update(struct progress *p, const struct progress_total *total, uint64_t now_ms)
+uint64_t progress_eta_ms(const struct progress_total *total)
 {
     uint64_t settled = total->done + total->aside;
-    if (p->rate_at_ms == 0) {
-        p->rate_at_ms = now_ms;
-        p->rate_done = settled;
-        return;
-    }
-    uint64_t span_ms = now_ms - p->rate_at_ms;
-    if (span_ms < 500)
-        return;
-    double now_per_s = (double)(settled - MIN(settled, p->rate_done)) * 1000.0 / (double)span_ms;
-    double weight = MIN(1.0, (double)span_ms / (p->items_per_s > 0 ? RATE_SPAN_MS / 5.0 : 1.0));
-    p->items_per_s += weight * (now_per_s - p->items_per_s);
-    p->rate_at_ms = now_ms;
-    p->rate_done = settled;
-}
-
-uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s)
-{
-    uint64_t settled = total->done + total->aside;
-    if (!total->input_is_final || items_per_s <= 0 || settled == 0)
+    if (!total->input_is_final || total->items_per_s <= 0)
         return UINT64_MAX;
     uint64_t left = total->known - MIN(total->known, settled);
-    double by_rate_ms = (double)left * 1000.0 / items_per_s;
-    double each_ms = (double)MAX(total->n_workers, (size_t)1) * 1000.0 / items_per_s;
+    double by_rate_ms = (double)left * 1000.0 / total->items_per_s;
+    double each_ms = (double)MAX(total->n_workers, (size_t)1) * 1000.0 / total->items_per_s;
     /* Rule of thumb: an overdue item will take as long again as it has exceeded the average. */
     double overdue_ms =
         (double)total->oldest_ms > 2 * each_ms ? (double)total->oldest_ms - each_ms : 0;
-    /* While a last item holds up the end, the recent rate falls towards 0 and is no estimate. */
-    double by_mean_ms = (double)left * (double)total->elapsed_ms / (double)settled;
-    return (uint64_t)MAX(MIN(by_rate_ms, MEAN_TIMES_MAX * by_mean_ms), overdue_ms);
+    return (uint64_t)MIN(MAX(by_rate_ms, overdue_ms), (double)ETA_MAX_MS);
 }
 
 void accuracy_add(struct buf *out, const char *before, double correct, double seen)
@@ -95,10 +72,10 @@ void accuracy_add(struct buf *out, const char *before, double correct, double se
              accuracy);
 }
 
-static void total_line(const struct progress *p, const struct progress_total *t, struct buf *out)
+static void total_line(const struct progress_total *t, struct buf *out)
 {
-    char settled[32], known[32], eta[24] = "?", elapsed[24];
-    uint64_t eta_ms = progress_eta_ms(t, p->items_per_s);
+    char settled[32], known[32], eta[24] = "?", elapsed[24], rate[24];
+    uint64_t eta_ms = progress_eta_ms(t);
     count_format(settled, t->done + t->aside);
     count_format(known, t->known);
     duration_format(elapsed, t->elapsed_ms);
@@ -106,9 +83,9 @@ static void total_line(const struct progress *p, const struct progress_total *t,
         duration_format(eta, eta_ms);
     buf_addf(out, "%s of %s%s", settled, known, t->input_is_final ? "" : "+");
     if (t->input_is_final && t->known > 0)
-        buf_addf(out, " (%.1f %%)", 100.0 * (double)(t->done + t->aside) / (double)t->known);
-    buf_addf(out, ", %.*f/s, %s, left %s", p->items_per_s < 100 ? 1 : 0, p->items_per_s, elapsed,
-             eta);
+        buf_addf(out, " (%.1f %%)", percent_of(t->done + t->aside, t->known));
+    rate_format(rate, t->items_per_s);
+    buf_addf(out, ", %s/s, %s, left %s", rate, elapsed, eta);
     if (t->seen > 0)
         accuracy_add(out, ", ", t->correct, t->seen);
     if (t->aside > 0)
@@ -119,10 +96,11 @@ static void total_line(const struct progress *p, const struct progress_total *t,
 
 static void worker_line(const struct progress_worker *w, struct buf *out)
 {
-    char done[32], used[16], total[16];
+    char done[32], used[16], total[16], rate[24];
     count_format(done, w->done);
-    buf_addf(out, "  %-8s %-8s %10s  %8.1f/s  %4u in flight", w->label, w->state, done,
-             w->items_per_s, w->in_flight);
+    rate_format(rate, w->items_per_s);
+    buf_addf(out, "  %-8s %-8s %10s  %8s/s  %4u in flight", w->label, w->state, done, rate,
+             w->in_flight);
     if (w->mem_total_bytes > 0) {
         size_format(used, w->mem_used_bytes);
         size_format(total, w->mem_total_bytes);
@@ -190,16 +168,16 @@ static void draw(struct progress *p, const struct progress_total *t)
     if (shown < t->n_workers)
         buf_addf(&line, "  and %zu worker%s more; ", t->n_workers - shown,
                  plural(t->n_workers - shown));
-    total_line(p, t, &line);
+    total_line(t, &line);
     line_add(&p->screen, buf_str(&line), width - 1);
     progress_back(p);
 }
 
-static void plain(struct progress *p, const struct progress_total *t)
+static void plain(const struct progress_total *t)
 {
     cleanup_buf struct buf line = BUF_INIT;
     buf_add_text(&line, "muster: ");
-    total_line(p, t, &line);
+    total_line(t, &line);
     buf_add_char(&line, '\n');
     say(buf_str(&line));
 }
@@ -207,7 +185,6 @@ static void plain(struct progress *p, const struct progress_total *t)
 void progress_show(struct progress *p, const struct progress_total *total, uint64_t now_ms,
                    bool last)
 {
-    rate_update(p, total, now_ms);
     if (p->opts.is_terminal) {
         if (last)
             progress_hide(p);
@@ -226,5 +203,5 @@ void progress_show(struct progress *p, const struct progress_total *total, uint6
     if (last || now_ms - p->plain_ms < every_ms)
         return;
     p->plain_ms = now_ms;
-    plain(p, total);
+    plain(total);
 }

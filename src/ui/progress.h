@@ -22,9 +22,11 @@ struct progress_worker {
 
 struct progress_total {
     uint64_t done, aside, known;
+    uint64_t answered; /* of those done: they are not committed yet, and would be run again */
     bool input_is_final;
     uint64_t in_flight, retries;
     uint64_t elapsed_ms;
+    double items_per_s;   /* lately; 0: not known */
     double correct, seen; /* whose quotient is the accuracy; seen 0: not known */
     uint64_t oldest_ms;   /* age of the oldest item in flight */
     size_t n_workers;
@@ -55,4 +57,4 @@ void accuracy_add(struct buf *out, const char *before, double correct, double se
  * Time left in ms, or UINT64_MAX if it cannot be estimated yet. If the oldest item in flight is
  * overdue (twice the average), the estimate is at least the time by which it exceeds the average.
  */
-uint64_t progress_eta_ms(const struct progress_total *total, double items_per_s);
+uint64_t progress_eta_ms(const struct progress_total *total);

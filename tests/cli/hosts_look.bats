@@ -185,7 +185,7 @@ END
     map_end
     ended_with 0
     same in.txt out.txt
-    says "host       one: " " sent, " "host       two: " "; without a connection for " "host       refused: 0 items, 0.0 items/s; " "; missing"
+    says "host       one: " " sent, " "host       two: " "; without a connection for " "host       refused: 0 items, 0 items/s; " "; missing"
     [ "$(jq '.hosts | map(.done) | add >= 800' finish)" = true ]
     [ "$(jq -r '.hosts[2] | .lost_ms >= 900 and .lost_ms < 20000 and .away_ms == 0 and .state == "up"' finish)" = true ]
     [ "$(jq -r '.hosts[0] | .name == "local" and .sent_bytes == 0 and .done > 0' finish)" = true ]

@@ -628,6 +628,48 @@ END
     [ "$(query 'pragma integrity_check')" = ok ]
 }
 
+@test "the speed of answers that come together is that of the whole, and a summary's is items by wall time" {
+    seq 70 >in.txt
+    worker tens <<'END'
+#!/bin/bash
+while mapfile -tn 10 at && [ ${#at[@]} -gt 0 ]; do
+    sleep 0.5
+    printf '%s\n' "${at[@]}"
+done
+END
+    map_begin -g cpu:1 in.txt -o out.txt --on-finish 'cat >summary.json' -- ./tens # 20 items a second
+    speed_is_known() { jq -e '.answered >= 30' muster-runs/latest/status.json >/dev/null 2>&1; }
+    wait_for speed_is_known
+    jq -e '.rate > 8 and .rate < 21 and .done + .answered < 70' muster-runs/latest/status.json
+    jq -e '.eta_ms > (70 - .done - .answered) * 40 and .eta_ms < 8000' muster-runs/latest/status.json
+    map_end
+    ended_with 0
+    jq -e '(.items_per_s * .wall_ms / 1000 - 70 | fabs) < 1 and .loaded_items_per_s >= .items_per_s and .loaded_items_per_s < 21' summary.json
+    says " once loaded); loading " "worker-seconds: efficiency "
+}
+
+@test "a run goes on as fast as this session does, however much was done before" {
+    seq 1000 >in.txt
+    pyworker slower <<'END'
+import muster, time
+for item in muster.items():
+    if int(item.data) > 960:
+        time.sleep(0.2)
+    item.done(item.data)
+END
+    has_done() { [ "$(jq .done muster-runs/latest/status.json 2>/dev/null || echo 0)" -ge "$1" ]; }
+    map_begin -g cpu:1 in.txt -o out.txt -- ./slower
+    wait_for has_done 961
+    kill -KILL "$PID"
+    map_end
+    map_begin -g cpu:1 in.txt -o out.txt -- ./slower
+    wait_for has_done 970
+    [ "$(jq .pid muster-runs/latest/status.json)" = "$PID" ]
+    jq -e '.rate > 1 and .rate < 6 and .eta_ms > (999 - .done) * 160' muster-runs/latest/status.json
+    map_end
+    ended_with 0
+}
+
 @test "--score: the figures of the output when it is in place, as muster merge has them" {
     printf '{"id":0,"y":"a"}\n{"id":1,"y":"b"}\n{"id":2,"y":"b"}\n' >in.jsonl
     worker answer <<'END'

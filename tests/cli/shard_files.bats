@@ -136,7 +136,7 @@ until [ -e go ]; do sleep 0.02; done
 seq 100 >"$1"
 END
     map_begin --items 100 --shards 1 -g cpu:1 -o out.txt -- ./loader {output}
-    done_is() { [ "$(jq .done muster-runs/latest/status.json)" = "$1" ]; }
+    done_is() { [ "$(jq .answered muster-runs/latest/status.json)" = "$1" ]; }
     written_since() { [ "$(jq .updated_ms muster-runs/latest/status.json 2>/dev/null || echo 0)" -gt "$1" ]; }
     wait_for holds muster-runs/latest/logs/cpu_0_stderr.log 47/47
     wait_for written_since "$(date +%s%3N)"
@@ -171,7 +171,7 @@ echo "$1" >"$2"
 END
     map --items 2 -g cpu:2 -r 0 -o out.txt --on-finish 'cat >summary.json' -- ./works {start} {output}
     ended_with 0
-    says "items/s, over 2 workers" "device-seconds"
+    says "items/s" "over 2 workers" "worker-seconds"
     says_not "loading" "efficiency"
     seq 3 >in.txt
     map in.txt -g cpu:1 -o cat.txt --on-finish 'cat >summary.json' -- cat
