@@ -60,9 +60,12 @@ void local_report_read(struct local_worker *w)
     if (w->is_gone)
         return;
     while (!w->is_gone && (rc = guard_read(&w->guard, &report, &err)) != 0) {
-        if (rc < 0) /* the guard itself was killed, and the worker went with it */
+        if (rc < 0) {
             w->is_gone = true;
-        else
+            /* It was killed, and the worker went with it. Should it live and not be heard, its worker must not go on
+             * beside the next one. */
+            guard_kill(&w->guard);
+        } else
             report_take(w, &report);
     }
     if (w->is_gone)

@@ -255,6 +255,7 @@ static void take_challenge(struct peer *peer, struct wire_body *body)
     snprintf(join.run_id, RUN_ID_MAX, "%s", r->opts.run_id);
     join.member = r->follower.self;
     join.member.node = r->follower.asked_node;
+    join.n_nodes_max = r->opts.n_nodes_max;
     randombytes_buf(join.nonce, NONCE_BYTES);
     message_join(&to, &join);
     buf_add_str(&peer->said, whole);

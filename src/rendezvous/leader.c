@@ -122,6 +122,18 @@ static int run_judge(struct peer *peer, const struct message_join *join,
                 own, join->run_id);
 }
 
+static int number_of_nodes_judge(struct peer *peer, const struct message_join *join,
+                                 struct message_refused *out)
+{
+    uint32_t own = peer->rendezvous->opts.n_nodes_max;
+    if (join->n_nodes_max == own)
+        return 0;
+    return fail(&out->why, ERR_USAGE,
+                "the leader expects %u machines, the follower %u; give the same --nnodes on all "
+                "machines",
+                own, join->n_nodes_max);
+}
+
 /* It comes back by another connection, and the one it had is as good as gone: not even heartbeats came through it. */
 static bool is_replacement(const struct peer *had, const struct rendezvous_member *member)
 {
@@ -247,6 +259,8 @@ static void take_join(struct peer *peer, struct wire_body *body)
     host_clean(&join.member);
     if (rc == 0)
         rc = run_judge(peer, &join, &refused);
+    if (rc == 0)
+        rc = number_of_nodes_judge(peer, &join, &refused);
     if (rc == 0)
         rc = node_judge(peer, &join, &refused);
     if (rc == 0)

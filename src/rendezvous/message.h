@@ -17,7 +17,7 @@
 #include "rendezvous/rendezvous.h"
 
 enum {
-    RENDEZVOUS_PROTOCOL = 2,
+    RENDEZVOUS_PROTOCOL = 3,
     NONCE_BYTES = 32,
     VERSION_MAX = 64,
     RUN_ID_MAX = 256,
@@ -42,6 +42,7 @@ struct message_join {
     struct message_version version;
     char run_id[RUN_ID_MAX];
     struct rendezvous_member member;
+    uint32_t n_nodes_max; /* as the follower was told */
     unsigned char nonce[NONCE_BYTES];
 };
 /* Without its proof, which follows. */

@@ -392,3 +392,11 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     output=$(cat lead.err) says "machine 1 (" "is gone: nothing was heard for 3.0 s"
     output=$(cat one.err) says "the leader is lost: nothing was heard for 3.0 s; asking again"
 }
+
+@test "machines that were told different numbers of machines do not begin together" {
+    node one --nnodes 3 --node-rank 1 --master-port "$PORT" --no-python true
+    node zero --nnodes 2 --node-rank 0 --master-port "$PORT" --rdzv-conf join_timeout=2 --no-python true
+    node_ended_with one 2
+    output=$(cat one.err) says "the leader expects 2 machines, the follower 3; give the same --nnodes on all machines"
+    node_ended_with zero 69
+}

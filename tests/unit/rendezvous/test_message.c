@@ -84,7 +84,7 @@ static void bodies_are_taken_whole_or_not_at_all(void **state)
     (void)state;
     struct message_version version = {RENDEZVOUS_PROTOCOL, "1.2.3"};
     struct message_challenge challenge = {version, {1, 2, 3}};
-    struct message_join join = {version, "run", {RENDEZVOUS_ANY_NODE, 4, "host"}, {4, 5, 6}};
+    struct message_join join = {version, "run", {RENDEZVOUS_ANY_NODE, 4, "host"}, 4, {4, 5, 6}};
     struct message_welcome welcome = {4095, 60000};
     struct proof proof = {true, {7, 8, 9}};
     struct message_refused refused = {true, {ERR_USAGE, 0, "no"}};
@@ -155,8 +155,11 @@ static void numbers_beyond_their_limits_are_malformed(void **state)
         {.exit_signal = 65},
         {.pid = UINT32_MAX},
     };
-    static const struct message_join joins[] = {{.member.n_ranks = 0},
-                                                {.member.n_ranks = RENDEZVOUS_RANKS_MAX + 1}};
+    static const struct message_join joins[] = {
+        {.member.n_ranks = 0, .n_nodes_max = 2},
+        {.member.n_ranks = RENDEZVOUS_RANKS_MAX + 1, .n_nodes_max = 2},
+        {.member.n_ranks = 1, .n_nodes_max = 0},
+        {.member.n_ranks = 1, .n_nodes_max = RENDEZVOUS_NODES_MAX + 1}};
     static const struct message_welcome welcomes[] = {
         {RENDEZVOUS_NODES_MAX, 60000}, {1, 0}, {1, UINT64_MAX}};
 #define EACH_IS_MALFORMED(messages, function, read)              \
