@@ -402,7 +402,9 @@ int leader_begin(struct rendezvous *r, struct err *err)
         return 0;
     fail(err, ERR_UNAVAILABLE, "listen at port %u%s%s: %s%s", r->opts.port, local ? " of " : "",
          local ? local : "", errno_text(-flaw),
-         flaw == UV_EADDRINUSE ? "; end what listens there, or choose another port" : "");
+         flaw == UV_EADDRINUSE
+             ? "; end what listens there, perhaps another one of machine 0, or choose another port"
+             : "");
     err->sys = -flaw;
     return ERR_UNAVAILABLE;
 }

@@ -349,6 +349,17 @@ END
     ended_with 2
 }
 
+@test "long lines of several ranks stay whole" {
+    cat >long.py <<'END'
+import os, sys
+letter = "abc"[int(os.environ["RANK"])]
+for _ in range(3):
+    print(letter * 3_000_000)
+END
+    "$MUSTER" launch --nproc 3 long.py >lines
+    [ "$(awk '{ print length($0), length($0) == gsub(substr($0, 1, 1), "") }' lines | sort | uniq -c | tr -s ' ')" = " 9 3000000 1" ]
+}
+
 @test "a disk without room for the folder of logs is no wrong usage" {
     needs_mounts
     mkdir full
