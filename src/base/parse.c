@@ -186,9 +186,9 @@ void count_format(char out[32], uint64_t count)
     out[used] = '\0';
 }
 
-void rate_format(char out[24], double per_s)
+void figures_format(char out[24], double value)
 {
-    snprintf(out, 24, per_s < 100 ? "%.3g" : "%.0f", per_s);
+    snprintf(out, 24, value < 100 ? "%.3g" : "%.0f", value);
 }
 
 double percent_of(uint64_t part, uint64_t whole)

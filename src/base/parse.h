@@ -34,7 +34,7 @@ static inline const char *counted_noun(uint64_t count, const char *one, const ch
 
 /* 1234567 as "1,234,567". */
 void count_format(char out[32], uint64_t count);
-/* A rate, to three figures: "1234", "19.6", "0.0833". */
-void rate_format(char out[24], double per_s);
+/* To three figures, or in whole numbers: "1234", "19.6", "0.0833". */
+void figures_format(char out[24], double value);
 /* Rounded down to a tenth, so that it is 100 only if nothing is left. `whole` is not 0. */
 double percent_of(uint64_t part, uint64_t whole);

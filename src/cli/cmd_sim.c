@@ -265,14 +265,15 @@ static void head_add(struct buf *out, const struct forecast_opts *opts)
 
 static void row_add(struct buf *out, const struct forecast_row *row)
 {
-    char wall[24], low[24], high[24], piece[24], range[64];
+    char wall[24], low[24], high[24], piece[24], range[64], hours[24];
     duration_format(wall, row->wall_us / 1000);
     duration_format(low, row->wall_low_us / 1000);
     duration_format(high, row->wall_high_us / 1000);
     duration_format(piece, row->static_us / 1000);
     snprintf(range, sizeof(range), "(%s - %s)", low, high);
-    buf_addf(out, "%7u  %12s  %-27s  %8.2f  %4.0f %%  %12.2f  %12s", row->n_devices, wall, range,
-             row->speedup, row->efficiency * 100, row->device_hours, piece);
+    figures_format(hours, row->device_hours);
+    buf_addf(out, "%7u  %12s  %-27s  %8.2f  %4.0f %%  %12s  %12s", row->n_devices, wall, range,
+             row->speedup, row->efficiency * 100, hours, piece);
     if (row->aside >= 0.5)
         buf_addf(out, "  %.0f set aside", row->aside);
     if (row->crashes >= 0.5)
@@ -286,7 +287,7 @@ static void object_add(struct buf *out, const struct forecast_row *row, bool is_
 {
     buf_addf(out,
              "{\"devices\":%u,\"runs\":%u,\"wall_s\":%.3f,\"wall_p10_s\":%.3f,"
-             "\"wall_p90_s\":%.3f,\"speedup\":%.3f,\"efficiency\":%.4f,\"device_hours\":%.4f,"
+             "\"wall_p90_s\":%.3f,\"speedup\":%.3f,\"efficiency\":%.4f,\"device_hours\":%.6g,"
              "\"static_s\":%.3f,\"aside\":%.2f,\"retries\":%.2f,\"deaths\":%.2f,"
              "\"devices_lost\":%.2f,\"is_complete\":%s,\"is_best\":%s}\n",
              row->n_devices, row->n_runs, (double)row->wall_us / 1e6,

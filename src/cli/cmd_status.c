@@ -102,7 +102,7 @@ static void speed_add(struct buf *out, const struct run_status *status)
     if (status->rate <= 0)
         return;
     char rate[24];
-    rate_format(rate, status->rate);
+    figures_format(rate, status->rate);
     buf_addf(out, "speed     %s items/s", rate);
     if (status->eta_ms >= 0) {
         char left[24];
@@ -127,7 +127,7 @@ static void workers_add(struct buf *out, const struct run_status *status)
         count_format(done, worker->done);
         if (worker->mem_bytes)
             size_format(memory, worker->mem_bytes);
-        rate_format(rate, worker->rate);
+        figures_format(rate, worker->rate);
         buf_addf(out, "%-12s  %-10s  %10s  %10s  %10s  %.*s\n", label, state, done, rate, memory,
                  (int)console_text_cut(str_of(word), LAST_WORD_MAX), word);
     }
@@ -147,7 +147,7 @@ static void host_add(struct buf *out, const struct host_status *host, int width)
     if (host->lost_ms > 0)
         duration_format(lost, host->lost_ms);
     buf_addf(&shown, host->away_ms > 0 ? "%s for %s" : "%s", state, away);
-    rate_format(rate, host->rate);
+    figures_format(rate, host->rate);
     buf_addf(out, "%-*s  %-16s  %10s  %10s  %10s  %10s  %10s  %s\n", width, name, buf_text(&shown),
              done, rate, trip, sent, received, lost);
 }

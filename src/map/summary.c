@@ -100,8 +100,8 @@ static void wall_line(const struct session *s, const struct figures *f, struct b
     duration_format(wall, f->wall_ms);
     duration_format(load, f->load_ms);
     buf_addf(out, "  wall       %s", wall);
-    rate_format(rate, f->items_per_s);
-    rate_format(loaded, f->loaded_items_per_s);
+    figures_format(rate, f->items_per_s);
+    figures_format(loaded, f->loaded_items_per_s);
     if (f->items_per_s > 0)
         buf_addf(out, ", %s items/s", rate);
     if (f->was_loaded && f->items_per_s > 0)
@@ -231,7 +231,7 @@ static void host_line(const struct host_status *host, struct buf *out)
     size_format(sent, host->sent_bytes);
     size_format(received, host->received_bytes);
     duration_format(lost, host->lost_ms);
-    rate_format(rate, host->rate);
+    figures_format(rate, host->rate);
     buf_addf(out, "  host       %s: %s item%s, %s items/s", host->name, done, plural(host->done),
              rate);
     if (host->sent_bytes + host->received_bytes > 0)

@@ -84,7 +84,7 @@ static void total_line(const struct progress_total *t, struct buf *out)
     buf_addf(out, "%s of %s%s", settled, known, t->input_is_final ? "" : "+");
     if (t->input_is_final && t->known > 0)
         buf_addf(out, " (%.1f %%)", percent_of(t->done + t->aside, t->known));
-    rate_format(rate, t->items_per_s);
+    figures_format(rate, t->items_per_s);
     buf_addf(out, ", %s/s, %s, left %s", rate, elapsed, eta);
     if (t->seen > 0)
         accuracy_add(out, ", ", t->correct, t->seen);
@@ -98,7 +98,7 @@ static void worker_line(const struct progress_worker *w, struct buf *out)
 {
     char done[32], used[16], total[16], rate[24];
     count_format(done, w->done);
-    rate_format(rate, w->items_per_s);
+    figures_format(rate, w->items_per_s);
     buf_addf(out, "  %-8s %-8s %10s  %8s/s  %4u in flight", w->label, w->state, done, rate,
              w->in_flight);
     if (w->mem_total_bytes > 0) {

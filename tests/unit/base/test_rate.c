@@ -93,7 +93,7 @@ static void rates_and_percentages_as_text(void **state)
         const char *text;
     } cases[] = {{0, "0"}, {0.0833, "0.0833"}, {19.64, "19.6"}, {2, "2"}, {1234.6, "1235"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        rate_format(text, cases[i].per_s);
+        figures_format(text, cases[i].per_s);
         assert_string_equal(text, cases[i].text);
     }
     assert_true(percent_of(1999, 2000) == 99.9);
