@@ -121,7 +121,8 @@ int logs_begin(struct launch *launch, struct err *err)
         *c = *c == '/' ? '_' : *c;
     int rc = request->log_dir ? mkdir_parents(base, 0777, err) : 0;
     if (rc)
-        return wrap(err, rc == ERR_STOPPED ? rc : ERR_USAGE, "--log-dir"); /* a full disk is no mistake */
+        return wrap(err, rc == ERR_STOPPED ? rc : ERR_USAGE,
+                    "--log-dir"); /* a full disk is no mistake */
     launch->log_root = xasprintf("%s/%s%s_XXXXXX", base, kind, id);
     if (!mkdtemp(launch->log_root))
         return fail_errno_as(err, ERR_UNAVAILABLE, "make a folder in %s", base);
