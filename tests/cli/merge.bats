@@ -665,7 +665,8 @@ metadata() {
     merge a.csv b.csv -o out2.csv --score true_label=predicted_label --positive hate
     ended_with 0
     says "predictions that are no true label of any record count as wrong, 2 in all: 'ERROR' (1), '' (1)" \
-        "1 record without a true label is left out" "accuracy 0.3333"
+        "1 record without a true label is left out" "mean of all labels" "accuracy 0.3333"
+    says_not "mean of the labels"
 }
 
 @test "figures of a group without a true label are none" {
@@ -758,6 +759,7 @@ for one in map(json.loads, open("f.jsonl")):
     group = one["group"] or ""
     [row] = [r for r in rows if r["group"] == group and r["label"] == one.get("label", "")]
     for key in ("accuracy", "precision", "recall", "f1_score", "false_positive_rate", "true_positive"):
+        assert (row[key] == "") or key in one or "macro_" + key.replace("_score", "") in one, (row, one, key)
         if key in one:
             assert row[key] == ("" if one[key] is None else repr(one[key])), (row, one, key)
     if "macro_f1" in one:

@@ -241,7 +241,7 @@ static void outline_rows(const struct sheet *sheet, uint32_t group, struct buf *
     }
     if (score->opts.by_field)
         name_add(out, name, 20);
-    name_add(out, STR("mean of the labels"), 20);
+    name_add(out, score->opts.positive ? STR("mean of all labels") : STR("mean of the labels"), 20);
     mean_row(out, &outline);
     free(outline.labels);
 }
@@ -330,15 +330,14 @@ static void group_cells(const struct score *score, uint32_t group, struct str la
     csv_add_field(out, label, separator);
 }
 
-static void label_cells(const struct figures *f, uint64_t n_records, char separator,
-                        struct buf *out)
+static void label_cells(const struct figures *f, char separator, struct buf *out)
 {
     const uint64_t counts[] = {f->tp + f->fn, f->tp, f->tp, f->tn, f->fp, f->fn};
     const struct rate rates[] = {precision_of(f), recall_of(f), f1_of(f), fpr_of(f), fnr_of(f)};
     for (size_t i = 0; i < countof(counts); i++) {
         buf_addf(out, "%c%lu", separator, counts[i]);
-        if (i == 1) /* of this label against all others */
-            rate_cell(out, separator, rate_of(f->tp + f->tn, n_records));
+        if (i == 1) /* accuracy is of all labels together */
+            buf_add_char(out, separator);
     }
     for (size_t i = 0; i < countof(rates); i++)
         rate_cell(out, separator, rates[i]);
@@ -370,7 +369,7 @@ static void outline_cells(const struct sheet *sheet, uint32_t group, char separa
         if (!is_shown(score, i))
             continue;
         group_cells(score, group, name_index_get(&score->labels, i), separator, out);
-        label_cells(&outline.labels[i], outline.n_records, separator, out);
+        label_cells(&outline.labels[i], separator, out);
     }
     free(outline.labels);
 }
