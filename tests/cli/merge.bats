@@ -683,6 +683,20 @@ metadata() {
     [ "$(grep -c '"accuracy":0.5' figures)" -eq 60001 ]
 }
 
+@test "labels are told apart in the table: as wide as they are, and cut in the middle if they must be" {
+    local long=http://example.org/a/very/long/way/to/the/class
+    printf 'y,p,g\nhttp://example.org/class/cat,http://example.org/class/dog,%s/one\nhttp://example.org/class/dog,x,%s/two\n' $long $long >a.csv
+    echo "Übergröße-Maße-Füße-Söße,Übergröße-Maße-Füße-Söße,ä" >>a.csv
+    merge a.csv -o out.csv --score y=p --by g
+    ended_with 0
+    grep -Eq '^all +http://example.org/class/cat +1 ' <<<"$output"
+    grep -Eq '^http://example.org.*\.\.\..*the/class/one +http://example.org/class/dog +0 ' <<<"$output"
+    grep -Eq '^http://example.org.*\.\.\..*the/class/two +http://example.org/class/dog +1 ' <<<"$output"
+    grep -Eq '^ä +Übergröße-Maße-Füße-Söße +1 ' <<<"$output"
+    # each line has its first number in the same column, counted in characters
+    [ "$($PYTHON -c 'import re, sys; print(len({re.search(" ([0-9]+)  ", line).end() for line in sys.stdin if re.search(" [0-9]+  ", line)}))' <<<"$output")" = 1 ]
+}
+
 @test "words of the data cannot steer a terminal" {
     printf 'y,p,g\n1,"\033[31mred\n",\302\2331mgroup\n1,1,\302\265\177\n' >a.csv
     merge a.csv -o out.csv --score y=p --by g
