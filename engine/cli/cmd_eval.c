@@ -63,7 +63,7 @@ static int metrics_print(const struct eval_request *ask,
         buf_add_text(&text, "         MRR  Hits@1  Hits@3 Hits@10  mean rank  questions\n");
     for (size_t side = 0; side <= SIDE_N; side++) {
         const struct rank_metrics *m = &metrics[side];
-        if (m->n == 0)
+        if (m->n == 0 || (side == SIDE_N && ask->tails_only))
             continue;
         if (ask->json)
             metrics_json(&text, sides[side], ask->ties, m);

@@ -226,12 +226,47 @@ size_t console_text_cut(struct str text, size_t max)
     return is_between(text.at[len], 0x80, 0xbf) ? max : len;
 }
 
+size_t console_text_width(struct str text)
+{
+    size_t width = 0;
+    for (size_t i = 0; i < text.len; i++)
+        width += !is_between(text.at[i], 0x80, 0xbf);
+    return width;
+}
+
+/* The bytes of the first n characters. */
+static size_t characters_len(struct str text, size_t n)
+{
+    size_t len = 0;
+    for (size_t seen = 0; len < text.len; len++) {
+        seen += !is_between(text.at[len], 0x80, 0xbf);
+        if (seen > n)
+            break;
+    }
+    return len;
+}
+
+static const struct str cut_sign = {"...", 3};
+
+void console_middle_add(struct buf *out, struct str text, size_t max)
+{
+    size_t width = console_text_width(text);
+    if (width <= max) {
+        buf_add_str(out, text);
+        return;
+    }
+    size_t n_kept = max - MIN(max, cut_sign.len), n_front = n_kept / 2;
+    size_t end = characters_len(text, width - (n_kept - n_front));
+    buf_add_str(out, (struct str){text.at, characters_len(text, n_front)});
+    buf_add_str(out, cut_sign);
+    buf_add_str(out, (struct str){text.at + end, text.len - end});
+}
+
 void console_words_add(struct buf *out, struct str text, size_t max)
 {
-    static const struct str sign = {"...", 3};
     struct str shown = {text.at, text.len};
     if (text.len > max) {
-        shown.len = console_text_cut(text, max - sign.len);
+        shown.len = console_text_cut(text, max - cut_sign.len);
         const char *space = memrchr(shown.at, ' ', shown.len);
         /* A path, or JSON without spaces, is cut where it must be. */
         if (space && (size_t)(space - shown.at) >= shown.len / 2)
@@ -239,7 +274,7 @@ void console_words_add(struct buf *out, struct str text, size_t max)
     }
     buf_add_str(out, shown);
     if (shown.len < text.len)
-        buf_add_str(out, sign);
+        buf_add_str(out, cut_sign);
 }
 
 /* Eight bytes at a time: a byte of `x` is zero exactly where a newline stands. */

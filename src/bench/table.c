@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/console_text.h"
 #include "base/xalloc.h"
 
 void table_init(struct table *table, const char *const *headings, size_t n_columns, uint32_t left)
@@ -40,13 +41,9 @@ static const char *cell_at(const struct table *table, size_t row, size_t column)
     return text ? text : "";
 }
 
-/* Characters, as UTF-8 has them. */
 static size_t width_of(const char *text)
 {
-    size_t width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xc0) != 0x80;
-    return width;
+    return console_text_width(str_of(text));
 }
 
 /* 0: the column is empty. */

@@ -52,13 +52,9 @@ static void text_cell(struct table *table, enum column column, const char *text)
     snprintf(cell(table, column), CELL_MAX, "%.*s", (int)len, visible);
 }
 
-/* The number of characters, not bytes, of a UTF-8 text. */
 static int width(const char *text)
 {
-    int n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
+    return (int)console_text_width(str_of(text));
 }
 
 static void table_print(const struct table *table, struct buf *out)

@@ -230,12 +230,12 @@ static void on_passed(struct feed *f, const struct feed_event *ev)
 static void on_oom(struct feed *f, const struct feed_event *ev)
 {
     struct feed_worker *w = &f->workers[ev->worker];
-    uint32_t before = f->devices[w->device].batch;
+    uint32_t limit = f->devices[w->device].batch, before = limit > 0 ? limit : f->config.batch;
     f->counts.ooms++;
     feed_worker_is_live(f, ev->worker);
-    device_shrink(f, w->device, MAX(ev->count, (uint64_t)1));
-    uint32_t after = f->devices[w->device].batch;
-    w->has_shrunk |= ev->count > 1 && (before == 0 || after < before);
+    device_limit(f, w->device, ev->count);
+    /* A limit that is lowered by one each time would excuse as many deaths as it has steps. */
+    w->has_shrunk |= before == 0 || f->devices[w->device].batch <= before / 2;
 }
 
 static void on_idle(struct feed *f, const struct feed_event *ev)

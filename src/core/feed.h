@@ -42,7 +42,7 @@
     X(FAIL)    /* `item` failed; flag: a retry may help; from a filter, EV_PASSED follows */          \
     X(UNFIT)   /* `item` was not sent: its record cannot be given to any worker */                    \
     X(PASSED)  /* filter: the next count items in its order are unfit ones */                         \
-    X(OOM)     /* out of memory at batch `count`; it keeps its items, or dies */                      \
+    X(OOM)  /* out of memory; at most `count` at once from now on; it keeps its items, or dies */     \
     X(IDLE) /* filter: silent, and has read all its input; flag: it is known to wait for more */      \
     X(RESTS) /* filter: it has answered everything and waits for more, so no other answer can come */ \
     X(CLOSED)      /* it has closed its input with items in hand */                                   \

@@ -41,10 +41,10 @@ static void runs_to_pool(struct feed *f, const struct sent_range *runs, size_t n
         pool_add(f, runs[i], f->now_ms, NONE);
 }
 
-void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed)
+void device_limit(struct feed *f, uint32_t device, uint64_t batch_max)
 {
     struct feed_device *d = &f->devices[device];
-    uint32_t limit = (uint32_t)MAX(batch_failed / 2, (uint64_t)1);
+    uint32_t limit = (uint32_t)MIN(MAX(batch_max, (uint64_t)1), (uint64_t)UINT32_MAX);
     d->batch = d->batch == 0 ? limit : MIN(d->batch, limit);
     for (uint32_t i = d->first_worker; i != NONE; i = f->workers[i].next_on_device) {
         struct feed_worker *w = &f->workers[i];
@@ -106,7 +106,7 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
     if (w->ended_for == CAUSE_PROTOCOL)
         cause = CAUSE_PROTOCOL;
     if (death == GONE_OOM && !f->config.fixed_batches && in_hand > 1)
-        device_shrink(f, w->device, limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand);
+        device_limit(f, w->device, (limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand) / 2);
     bool is_spared = start_failure && (total > 1 || item_spare(f, w, runs[0].first));
     if (is_spared || !blamed || (total > 1 && batch_is_kept(f, runs, n_runs)))
         runs_to_pool(f, runs, n_runs);

@@ -160,7 +160,7 @@ struct feed_worker {
     bool memory_is_back, input_closed;
     bool has_ended;  /* it ended by itself, and well: limits and orders do not apply to it */
     bool lingers;    /* it is being ended because it did not end by itself; its answers count */
-    bool has_shrunk; /* it ran out of memory, and its device's batches have been made smaller */
+    bool has_shrunk; /* it ran out of memory, and its device's batches are at most half as large */
     uint32_t group;  /* the suspects on this worker; NONE: none */
     enum feed_cause ended_for;
     uint64_t round_trip_ms;
@@ -502,7 +502,8 @@ void set_vacate(struct feed *f, uint32_t device);
 
 /* feed_death.c */
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death);
-void device_shrink(struct feed *f, uint32_t device, uint64_t batch_failed);
+/* At most so many items at once on this device from now on. */
+void device_limit(struct feed *f, uint32_t device, uint64_t batch_max);
 
 /* feed_limits.c */
 /* Makes limits_check look at this worker at that time at the latest. */

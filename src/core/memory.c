@@ -112,6 +112,21 @@ void memory_sampled(struct memory *m, uint32_t device, uint64_t used_bytes, uint
     d->was_used |= is_ours && !is_idle(d);
 }
 
+uint64_t memory_beyond_idle(const struct memory *m, uint32_t device)
+{
+    const struct device_memory *d = &m->devices[device];
+    return d->used_bytes > d->idle_bytes ? d->used_bytes - d->idle_bytes : 0;
+}
+
+bool memory_is_alone(const struct memory *m, uint32_t seat, uint32_t device)
+{
+    bool is_alone = true;
+    for (uint32_t other = 0; other < m->n_seats; other++)
+        is_alone = is_alone && (other == seat || m->seats[other].use == SEAT_EMPTY ||
+                                !*use_of(m, other, device));
+    return is_alone;
+}
+
 void memory_taken(struct memory *m, uint32_t seat, uint64_t now_ms)
 {
     m->seats[seat] = (struct seat_wait){

@@ -32,6 +32,10 @@ void memory_idle(struct memory *memory, uint32_t device, uint64_t used_bytes, ui
 /* A sample; total 0: the device's memory is not known. */
 void memory_sampled(struct memory *memory, uint32_t device, uint64_t used_bytes,
                     uint64_t total_bytes, uint64_t now_ms);
+/* By the last sample: what is in use beyond what was in use without any worker of ours. */
+uint64_t memory_beyond_idle(const struct memory *memory, uint32_t device);
+/* True if no other seat has a worker on the device, or waits for its memory. */
+bool memory_is_alone(const struct memory *memory, uint32_t seat, uint32_t device);
 /* A worker of ours is on the seat. */
 void memory_taken(struct memory *memory, uint32_t seat, uint64_t now_ms);
 /* The worker's process is gone, but its result is still being checked. This call may be left out. */

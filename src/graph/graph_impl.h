@@ -95,10 +95,10 @@ struct graph_job {
 /* A device as a run of the graph sees it. */
 struct graph_device {
     uint32_t n_processes;
-    bool awaits_memory;                           /* of a process that is gone */
-    bool is_up_due;                               /* as soon as it has that memory: it is back */
-    uint64_t idle_bytes, used_bytes, total_bytes; /* by the samples; idle: with no job of ours */
-    uint64_t mem_peak_bytes;                      /* in use, whoever used it */
+    bool awaits_memory;               /* of a process that is gone */
+    bool is_up_due;                   /* as soon as it has that memory: it is back */
+    uint64_t used_bytes, total_bytes; /* by the last sample that told it, or as it was found */
+    uint64_t mem_peak_bytes;          /* in use, whoever used it */
     double busy_percent_ms, joules;
     uint64_t sampled_ms; /* the last sample; 0: none */
     uint64_t seen_ms;    /* between samples that followed each other */

@@ -437,7 +437,7 @@ void report_memory(const struct graph *graph, const char *when)
         char used[16], total[16];
         cleanup_buf struct buf label = BUF_INIT;
         allocation_label_add(&graph->allocation, i, &label);
-        size_format(used, MAX(device->used_bytes, device->idle_bytes));
+        size_format(used, device->used_bytes);
         size_format(total, device->total_bytes);
         log_add(shell_log(graph->shell), LOG_INFO, "graph", "GPU memory %s: %s: %s used of %s",
                 when, buf_text(&label), used, total);

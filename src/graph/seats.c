@@ -44,7 +44,7 @@ void graph_device_begin(struct graph *graph, uint32_t chosen)
     const struct device *device = device_at(graph, chosen);
     graph->has_memory = graph->has_memory || device->mem_free_bytes > 0;
     graph->devices[chosen] =
-        (struct graph_device){.idle_bytes = device->mem_total_bytes - device->mem_free_bytes,
+        (struct graph_device){.used_bytes = device->mem_total_bytes - device->mem_free_bytes,
                               .total_bytes = device->mem_total_bytes};
 }
 
@@ -200,27 +200,15 @@ static void on_memory_back(void *context, uint32_t seat)
         device_event(graph, DEV_DEVICE_UP, chosen);
 }
 
-/* What the job's own processes hold; 0: that is not known, or they hold nothing. */
-static uint64_t use_of(const struct process *process, const struct device_sample *sample)
-{
-    uint64_t bytes = 0;
-    pid_t guard_pid = process->worker ? process->worker->guard_pid : 0;
-    for (size_t i = 0; guard_pid > 0 && i < sample->n_uses; i++)
-        if (sample->uses[i].guard_pid == guard_pid)
-            bytes = sample->uses[i].mem_bytes;
-    return bytes;
-}
-
-/* If its own is not known, that of a job alone on its devices is what the devices have in use. */
 static void peaks_take(struct graph *graph, const struct device_sample *sample)
 {
-    const struct graph_device *device = &graph->devices[sample->device];
-    uint64_t used = device->used_bytes - MIN(device->idle_bytes, device->used_bytes);
+    size_t device = graph->allocation.chosen[sample->device];
     for (struct process *p = graph->processes; p; p = p->next) {
-        uint64_t own = use_of(p, sample);
+        pid_t guard_pid = p->worker ? p->worker->guard_pid : 0;
+        uint64_t own = device_watch_own(graph->watch, device, guard_pid, p->is_alone);
         for (size_t i = 0; !p->is_gone && i < p->seat.n_devices; i++)
             if (p->devices[i] == sample->device)
-                p->mem_peak_bytes = MAX(p->mem_peak_bytes, own ? own : p->is_alone ? used : 0);
+                p->mem_peak_bytes = MAX(p->mem_peak_bytes, own);
     }
 }
 
@@ -232,14 +220,14 @@ static void on_sampled(void *context, const struct device_sample *sample)
     uint64_t now_ms = shell_now(graph->shell);
     uint64_t since_ms = device->sampled_ms > 0 ? now_ms - device->sampled_ms : 0;
     device->sampled_ms = now_ms;
-    device->used_bytes = sample->mem_used_bytes;
-    device->total_bytes = sample->mem_total_bytes;
+    if (!sample->is_lost) { /* else nothing is known of its memory */
+        device->used_bytes = sample->mem_used_bytes;
+        device->total_bytes = sample->mem_total_bytes;
+    }
     device->seen_ms += since_ms;
     device->mem_peak_bytes = MAX(device->mem_peak_bytes, sample->mem_used_bytes);
     device->busy_percent_ms += (double)MAX(sample->busy_percent, 0) * (double)since_ms;
     device->joules += MAX(sample->power_w, 0.0) * (double)since_ms / 1000.0;
-    if (device->n_processes == 0 && !device->awaits_memory)
-        device->idle_bytes = sample->mem_used_bytes;
     peaks_take(graph, sample);
     record_sample(graph, sample);
 }

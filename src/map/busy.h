@@ -9,6 +9,7 @@
 
 struct busy {
     uint64_t n_sent, n_answered; /* items */
+    uint64_t n_failed;           /* of those that were answered, with a failure */
     uint64_t started_us;
     uint64_t live_us;       /* when it was first seen to be ready; 0: not yet */
     uint64_t since_us;      /* since when it has items in hand; 0: it has none, or is not ready */

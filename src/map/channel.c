@@ -200,6 +200,7 @@ static void item_failed(struct worker *worker, uint64_t item, const char *why, b
 {
     struct session *s = worker->session;
     worker_answered(worker, 1);
+    worker->busy.n_failed++;
     s->step.error = why;
     log_add(shell_log(s->shell), LOG_DEBUG, "map", "item %lu failed on %s: %s", item,
             worker_label(worker), why);

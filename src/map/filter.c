@@ -320,6 +320,7 @@ static bool line_fail(struct worker *worker, struct str line)
         sent_pop(&worker->filter, 1);
     }
     answers_count(worker, 1);
+    worker->busy.n_failed++;
     s->step.error = buf_text(&why);
     session_event(s, (struct feed_event){
                          .kind = EV_FAIL, .worker = worker->seat, .item = item, .flag = true});
@@ -464,7 +465,8 @@ void filter_to_channel(struct worker *worker)
 {
     worker->filter.n_sent = 0;
     answers_forget(worker);
-    worker->busy.n_sent = worker->busy.n_answered = worker->filter.n_unsaid = 0;
+    worker->busy.n_sent = worker->busy.n_answered = worker->busy.n_failed = 0;
+    worker->filter.n_unsaid = 0;
     worker_unwritten_drop(worker);
     if (worker->filter.early_stdout.len > 0)
         logfile_add(worker->stdout_log, buf_str(&worker->filter.early_stdout));

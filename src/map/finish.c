@@ -106,6 +106,14 @@ static const char *const halt_texts[] = {
     [HALT_STOPPED] = "stopped",
 };
 
+static const char *halt_text(const struct session *s)
+{
+    if (s->outcome.halt == HALT_MISMATCH && s->request->key_field)
+        return "the worker breaks the rule of --key: each line out is a JSON object with its "
+               "item's own value of that field; print other things to stderr, or use the channel";
+    return halt_texts[s->outcome.halt];
+}
+
 static const char *signal_verb(int signal)
 {
     return signal == SIGINT ? "interrupted" : signal == SIGTERM ? "terminated" : "hung up";
@@ -172,7 +180,7 @@ static int unfinished(struct session *s)
     const struct shell_end *end = shell_end(s->shell);
     const char *why = end->err.code ? end->err.text
                       : end->signal ? signal_verb(end->signal)
-                                    : halt_texts[s->outcome.halt];
+                                    : halt_text(s);
     cleanup_free char *sentence = NULL;
     bool is_hopeless_worker =
         s->outcome.halt == HALT_NO_RESULT || s->outcome.halt == HALT_NO_DEVICES;

@@ -247,7 +247,11 @@ static void environment(const struct worker *worker, struct env_list *env)
 
 static void describe(const struct worker *worker, struct buf *out)
 {
-    buf_addf(out, " after %lu item%s", worker->busy.n_answered, plural(worker->busy.n_answered));
+    uint64_t n_failed = MIN(worker->busy.n_failed, worker->busy.n_answered);
+    uint64_t n_done = worker->busy.n_answered - n_failed;
+    buf_addf(out, " after %lu item%s", n_done, plural(n_done));
+    if (n_failed > 0)
+        buf_addf(out, "; %lu failed", n_failed);
 }
 
 static const struct worker_ops worker_ops = {.spawn = worker_spawn,

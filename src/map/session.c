@@ -84,12 +84,13 @@ static void do_terminate(struct session *s, const struct feed_action *a)
 
 static void do_batch(struct session *s, const struct feed_action *a)
 {
+    char limit[64];
     if (worker_at(s, a->worker))
         s->request->work->worker->batch(worker_at(s, a->worker), a->count);
-    log_add(shell_log(s->shell), LOG_WARN, "map",
-            "%s: out of memory; at most %lu items at once from now on",
-            s->seats[a->worker].seat.label, a->count);
-    session_record(s, "oom", a->worker, "batch halved");
+    snprintf(limit, sizeof(limit), "at most %lu item%s at once", a->count, plural(a->count));
+    log_add(shell_log(s->shell), LOG_WARN, "map", "%s: out of memory; %s from now on",
+            s->seats[a->worker].seat.label, limit);
+    session_record(s, "oom", a->worker, limit);
 }
 
 static void settled_event(struct session *s, uint64_t item, uint64_t count)

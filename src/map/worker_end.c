@@ -322,6 +322,7 @@ void worker_started(void *context)
     struct session *s = worker->session;
     shell_now(s->shell);
     attempt_record(worker, NULL);
+    device_watch_guarded(s->devices, worker->seat, worker->process->guard_pid);
     session_event(s, (struct feed_event){.kind = EV_STARTED, .worker = worker->seat});
     if (s->request->key_field)
         session_event(s, (struct feed_event){.kind = EV_KEYED, .worker = worker->seat});

@@ -359,14 +359,14 @@ static bool settle(struct worker *worker, enum death *death)
     return false;
 }
 
-/* After a lack of memory, tells the feeder the batch size, so that it is smaller the next time. */
+/* After a lack of memory, the batch is half as large the next time. */
 static void ended(struct worker *worker, bool was_out_of_memory)
 {
     uint64_t size = shard_worker_of(worker)->batch;
     if (was_out_of_memory && size > 1)
         session_event(
             worker_session(worker),
-            (struct feed_event){.kind = EV_OOM, .worker = worker_seat(worker), .count = size});
+            (struct feed_event){.kind = EV_OOM, .worker = worker_seat(worker), .count = size / 2});
     node_unstage(steal_ptr(&shard_worker_of(worker)->files));
     input_drop(worker); /* the next attempt at the shard makes a file of the same name */
 }

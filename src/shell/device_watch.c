@@ -40,6 +40,7 @@ struct device_watch {
     struct watched *devices; /* [allocation->devices.len] */
     bool are_awaited;        /* further seats, as was told last */
     struct memory *memory;   /* of those devices */
+    pid_t *guards;           /* of the workers, by their seats; 0: none, or not known */
 };
 
 static void seats_note(struct device_watch *watch, uint32_t begin, uint32_t end)
@@ -54,15 +55,16 @@ struct device_watch *device_watch_new(struct shell *shell, struct allocation *al
 {
     struct device_watch *watch = xcalloc(1, sizeof(*watch));
     size_t n_devices = allocation->devices.len;
+    uint32_t n_seats = MAX(allocation->n_seats_max, allocation->n_seats);
     *watch = (struct device_watch){
         .shell = shell,
         .allocation = allocation,
         .handlers = handlers,
         .context = context,
         .devices = xcalloc(n_devices, sizeof(*watch->devices)),
-        .memory = xalloc_checked(memory_new(MAX(allocation->n_seats_max, allocation->n_seats),
-                                            MAX(allocation->n_devices_max, (uint32_t)n_devices)),
-                                 n_devices)};
+        .guards = xcalloc(MAX(n_seats, 1u), sizeof(*watch->guards)),
+        .memory = xalloc_checked(
+            memory_new(n_seats, MAX(allocation->n_devices_max, (uint32_t)n_devices)), n_devices)};
     seats_note(watch, 0, allocation->n_seats);
     return watch;
 }
@@ -92,6 +94,7 @@ void device_watch_free(struct device_watch *watch)
         free(part);
     }
     free(watch->devices);
+    free(watch->guards);
     memory_free(watch->memory);
     free(watch);
 }
@@ -112,13 +115,28 @@ bool device_watch_seat_is_away(const struct device_watch *watch, uint32_t p)
     return watch->devices[watch->allocation->seats[p].devices[0]].is_away;
 }
 
+uint64_t device_watch_own(const struct device_watch *watch, size_t device, pid_t guard_pid,
+                          bool are_alone)
+{
+    const struct device_sample *sample = &watch->devices[device].sample;
+    uint64_t bytes = 0;
+    for (size_t i = 0; guard_pid > 0 && i < sample->n_uses; i++)
+        if (sample->uses[i].guard_pid == guard_pid)
+            bytes = sample->uses[i].mem_bytes;
+    if (bytes > 0)
+        return bytes;
+    return are_alone ? memory_beyond_idle(watch->memory, (uint32_t)device) : 0;
+}
+
 struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t number)
 {
     const struct seat *seat = &watch->allocation->seats[number];
     struct seat_memory sum = {0};
     for (size_t i = 0; i < seat->n_devices; i++) {
         const struct device_sample *sample = &watch->devices[seat->devices[i]].sample;
-        sum.used_bytes += sample->mem_used_bytes;
+        bool is_alone = memory_is_alone(watch->memory, number, (uint32_t)seat->devices[i]);
+        sum.used_bytes +=
+            device_watch_own(watch, seat->devices[i], watch->guards[number], is_alone);
         sum.total_bytes += sample->mem_total_bytes;
     }
     return sum;
@@ -390,6 +408,11 @@ void device_watch_started(struct device_watch *watch, uint32_t seat)
     memory_taken(watch->memory, seat, shell_now(watch->shell));
 }
 
+void device_watch_guarded(struct device_watch *watch, uint32_t seat, pid_t guard_pid)
+{
+    watch->guards[seat] = guard_pid;
+}
+
 void device_watch_ended(struct device_watch *watch, uint32_t seat)
 {
     memory_ended(watch->memory, seat, watch->shell->now_ms);
@@ -398,6 +421,7 @@ void device_watch_ended(struct device_watch *watch, uint32_t seat)
 void device_watch_left(struct device_watch *watch, uint32_t seat)
 {
     memory_left(watch->memory, seat, watch->shell->now_ms);
+    watch->guards[seat] = 0;
 }
 
 void device_watch_vacated(struct device_watch *watch, uint32_t host)

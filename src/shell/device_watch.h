@@ -80,7 +80,15 @@ void device_watch_await(struct device_watch *watch, bool are_awaited);
 /* The set is out of use because of a lost device; `back` is called when the samples show none lost. */
 void device_watch_miss(struct device_watch *watch, uint32_t first);
 
-/* The sums over all devices of a seat, by the latest samples. */
+/* The process of the seat's worker is below this guard, by which samples tell its memory. */
+void device_watch_guarded(struct device_watch *watch, uint32_t seat, pid_t guard_pid);
+/*
+ * The memory of a device, at this position among all, that the processes below a guard hold. Where that is not told, and
+ * they are alone there, what is in use beyond what was before; else 0: it is not known.
+ */
+uint64_t device_watch_own(const struct device_watch *watch, size_t device, pid_t guard_pid,
+                          bool are_alone);
+/* The sums over all devices of a seat, by the latest samples; used: by its worker, 0 if that is not known. */
 struct seat_memory {
     uint64_t used_bytes, total_bytes;
 };

@@ -183,14 +183,15 @@ static int attempt_add(struct store *store, const struct attempt_row *row, struc
     db_bind_text(statement, 3, row->label);
     sqlite3_bind_int64(statement, 4, row->pid);
     sqlite3_bind_int64(statement, 5, row->started_wall_ms);
-    if (row->ended_wall_ms)
+    if (row->ended_wall_ms) { /* what is known at its end alone is NULL before */
         sqlite3_bind_int64(statement, 6, row->ended_wall_ms);
+        sqlite3_bind_int64(statement, 8, (int64_t)row->items_done);
+        sqlite3_bind_int64(statement, 9, (int64_t)row->load_ms);
+        sqlite3_bind_int64(statement, 10, (int64_t)row->busy_ms);
+        sqlite3_bind_int64(statement, 11, (int64_t)row->mem_peak_bytes);
+        db_bind_text(statement, 12, row->times);
+    }
     db_bind_text(statement, 7, row->end);
-    sqlite3_bind_int64(statement, 8, (int64_t)row->items_done);
-    sqlite3_bind_int64(statement, 9, (int64_t)row->load_ms);
-    sqlite3_bind_int64(statement, 10, (int64_t)row->busy_ms);
-    sqlite3_bind_int64(statement, 11, (int64_t)row->mem_peak_bytes);
-    db_bind_text(statement, 12, row->times);
     return db_finish(store, statement, err);
 }
 

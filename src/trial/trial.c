@@ -51,9 +51,10 @@ static void devices_begin(struct trial_run *run)
         const struct device *device = &setting->allocation->devices.at[run->seat.devices[i]];
         uint64_t used_bytes =
             device->mem_total_bytes - MIN(device->mem_free_bytes, device->mem_total_bytes);
-        struct seat_memory memory = device_watch_memory(setting->watch, i);
-        if (memory.total_bytes > 0)
-            used_bytes = memory.used_bytes;
+        const struct device_sample *sample =
+            device_watch_sample(setting->watch, run->seat.devices[i]);
+        if (sample->mem_total_bytes > 0)
+            used_bytes = sample->mem_used_bytes;
         run->devices[i] = (struct trial_device){.chosen = setting->allocation->device_of[i],
                                                 .before_bytes = used_bytes,
                                                 .peak_bytes = used_bytes,

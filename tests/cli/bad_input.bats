@@ -496,6 +496,15 @@ END
     same out.jsonl in.jsonl
 }
 
+@test "with --key, stray lines of every worker are told by the rule of --key" {
+    records 60 >in.jsonl
+    map -g cpu:1 --key id in.jsonl -o out.jsonl -- awk '{print} NR == 5 {print "stray line"} {fflush()}'
+    ended_with 1
+    says "the worker breaks the rule of --key: each line out is a JSON object with its item's own value" "stray line"
+    says_not "use --key" "one line out for each line in"
+    [ ! -e out.jsonl ]
+}
+
 @test "a channel worker's breach is told in the channel's words" {
     seq 3 >in.txt
     pyworker breach <<'END'

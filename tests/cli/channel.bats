@@ -398,3 +398,32 @@ END
         [[ $line != *accuracy* ]] || [ "$names" = "seen correct" ]
     done
 }
+
+# The worker's number is the limit: it is not halved once more.
+@test "a worker that runs out of memory goes on with as many items as it says" {
+    pyworker says.py <<'END'
+import sys
+import muster
+has_told = False
+for batch in muster.batches(16):
+    with batch:
+        n = len(batch)
+        if not has_told and n == 16 and sys.argv[1] == "0":
+            has_told = True
+            raise MemoryError("out of memory")
+        elif not has_told and n == 16:
+            has_told = True
+            muster.oom(int(sys.argv[1]))
+        for item in batch:
+            item.done(n=n)
+END
+    seq 200 >in.txt
+    local told_left told left
+    for told_left in 8:8 2:2 1:1 0:8; do # 0: an exception, after which the module halves the batch
+        told=${told_left%:*} left=${told_left#*:}
+        map --fresh -q -g cpu:1 in.txt -o out.jsonl --force -- ./says.py "$told"
+        ended_with 0
+        has_logged "out of memory; at most $left item$([ "$left" = 1 ] || echo s) at once from now on"
+        [ "$(tail -n 100 out.jsonl | jq -s 'map(.n) | max')" = "$left" ]
+    done
+}

@@ -323,6 +323,56 @@ END
 
 is_sampled() { [ "$(query 'select count(*) from samples' 2>/dev/null)" -ge "$1" ] 2>/dev/null; }
 
+# The peaks of all workers, in GiB, of their devices' memory.
+peaks() { query 'SELECT mem_peak_bytes >> 30 FROM attempts ORDER BY mem_peak_bytes' | tr '\n' ' '; }
+
+# two_more: two samples came after this call of sampled_now.
+sampled_now() { n_samples=$(query 'select count(*) from samples'); }
+two_more() { is_sampled $((n_samples + 2)); }
+
+@test "a worker's memory is not what others hold of its GPU" {
+    holding_worker
+    echo 40 >memory
+    export MUSTER_FAKE_NVML=gpus=1,memfile=0:$PWD/memory
+    seq 5 >in.txt
+    map_begin -g all in.txt -o out.txt -- ./hold
+    wait_for is_sampled 2
+    run "$MUSTER" status
+    says "gpu 0"
+    says_not "40 GiB" "40.0 GiB"
+    echo 57 >memory
+    shows_17() { "$MUSTER" status | grep -q "^gpu 0 .* 17.0 GiB"; }
+    wait_for shows_17
+    touch go
+    map_end
+    ended_with 0
+    [ "$(peaks)" = "17 " ]
+}
+
+@test "workers that share a GPU have the memory of their own processes, as the driver tells it" {
+    worker share <<'END'
+#!/bin/sh
+mkdir one 2>/dev/null && gib=8 || gib=3
+echo "$$ $gib" >>procs
+until [ -e go ]; do sleep 0.02; done
+exec cat
+END
+    : >procs
+    echo 57 >memory
+    export MUSTER_FAKE_NVML=gpus=1,memfile=0:$PWD/memory,procfile=0:$PWD/procs
+    seq 5 >in.txt
+    map_begin -g all --workers-per-gpu 2 in.txt -o out.txt -- ./share
+    both_are_there() { [ "$(wc -l <procs)" = 2 ]; }
+    wait_for both_are_there
+    wait_for is_sampled 1
+    sampled_now
+    wait_for two_more
+    touch go
+    map_end
+    ended_with 0
+    [ "$(peaks)" = "3 8 " ]
+}
+
 @test "what others held of a GPU before the first worker is not waited for when that dies" {
     mortal 40
     map_begin -g all --retries 3 in.txt -o out.txt -- ./mortal

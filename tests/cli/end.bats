@@ -52,6 +52,22 @@ output_is_seen_by() {
     is_finished
 }
 
+@test "the log and the record of a worker count the same items, and not those that failed" {
+    seq 7 >in.txt
+    pyworker some <<'END'
+import muster
+for item in muster.items():
+    if int(item.data) % 3 == 0:
+        item.fail("no", retry=False)
+    else:
+        item.done(1)
+END
+    map -g cpu:1 in.txt -o out.txt -- ./some
+    ended_with 1
+    has_logged "ended (status 0) after 5 items; 2 failed"
+    [ "$(query 'SELECT items_done FROM attempts')" = 5 ]
+}
+
 @test "a worker that does not end within --grace is named and ended, and the result stands" {
     worker stay <<'END'
 #!/bin/sh

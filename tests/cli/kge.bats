@@ -273,8 +273,10 @@ refused() {
     says "MRR  Hits@1  Hits@3 Hits@10  mean rank  questions" "tails " "heads " "both " "ties: mean, where entities have the answer's score"
     run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --tails-only --raw --ties pessimistic
     ended_with 0
-    says_not "heads"
-    says "ties: pessimistic"
+    says_not "heads" "both"
+    says "tails " "ties: pessimistic"
+    run --separate-stderr limited "$MUSTER" kge eval "${MODEL[@]}" "${DATA[@]}" --test test.txt --tails-only --json
+    [ "$(jq -r .side <<<"$output")" = tails ]
     kge eval "${MODEL[@]}" "${DATA[@]}"
     ended_with 2
     says "--model-path and --test are needed"

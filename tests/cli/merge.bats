@@ -665,7 +665,8 @@ metadata() {
     merge a.csv b.csv -o out2.csv --score true_label=predicted_label --positive hate
     ended_with 0
     says "predictions that are no true label of any record count as wrong, 2 in all: 'ERROR' (1), '' (1)" \
-        "1 record without a true label is left out" "accuracy 0.3333"
+        "1 record without a true label is left out" "mean of all labels" "accuracy 0.3333"
+    says_not "mean of the labels"
 }
 
 @test "figures of a group without a true label are none" {
@@ -680,6 +681,20 @@ metadata() {
     { echo y,p,g; seq 60000 | sed 's/.*/1,1,g&\n0,1,g&/'; } >a.csv
     timeout 20 "$MUSTER" merge -q a.csv -o out.csv --score y=p --by g --json >figures
     [ "$(grep -c '"accuracy":0.5' figures)" -eq 60001 ]
+}
+
+@test "labels are told apart in the table: as wide as they are, and cut in the middle if they must be" {
+    local long=http://example.org/a/very/long/way/to/the/class
+    printf 'y,p,g\nhttp://example.org/class/cat,http://example.org/class/dog,%s/one\nhttp://example.org/class/dog,x,%s/two\n' $long $long >a.csv
+    echo "Übergröße-Maße-Füße-Söße,Übergröße-Maße-Füße-Söße,ä" >>a.csv
+    merge a.csv -o out.csv --score y=p --by g
+    ended_with 0
+    grep -Eq '^all +http://example.org/class/cat +1 ' <<<"$output"
+    grep -Eq '^http://example.org.*\.\.\..*the/class/one +http://example.org/class/dog +0 ' <<<"$output"
+    grep -Eq '^http://example.org.*\.\.\..*the/class/two +http://example.org/class/dog +1 ' <<<"$output"
+    grep -Eq '^ä +Übergröße-Maße-Füße-Söße +1 ' <<<"$output"
+    # each line has its first number in the same column, counted in characters
+    [ "$($PYTHON -c 'import re, sys; print(len({re.search(" ([0-9]+)  ", line).end() for line in sys.stdin if re.search(" [0-9]+  ", line)}))' <<<"$output")" = 1 ]
 }
 
 @test "words of the data cannot steer a terminal" {
@@ -758,6 +773,7 @@ for one in map(json.loads, open("f.jsonl")):
     group = one["group"] or ""
     [row] = [r for r in rows if r["group"] == group and r["label"] == one.get("label", "")]
     for key in ("accuracy", "precision", "recall", "f1_score", "false_positive_rate", "true_positive"):
+        assert (row[key] == "") or key in one or "macro_" + key.replace("_score", "") in one, (row, one, key)
         if key in one:
             assert row[key] == ("" if one[key] is None else repr(one[key])), (row, one, key)
     if "macro_f1" in one:

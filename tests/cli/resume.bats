@@ -274,6 +274,7 @@ stopped() {
     kill -KILL "$PID"
     map_end
     wait_for nobody_is_left
+    [ "$(query 'SELECT count(*) FROM attempts WHERE ended_ms IS NULL AND items_done IS NULL AND times IS NULL')" = 2 ]
     touch go
     run "$MUSTER" status
     says "interrupted"

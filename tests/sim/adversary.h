@@ -61,7 +61,7 @@ enum future_kind {
     F_LOST, /* a device; count 1: with its host, which is asked for again; 2: the host is given up */
     F_BACK,   /* all devices of a lost one's set are well again, their memory is free */
     F_STOP,   /* flag in count */
-    F_OOM,    /* told, and survived, at batch count */
+    F_OOM,    /* told, and survived: it goes on with count at once */
     F_ARRIVE, /* a set of devices with two seats; detail 1: the last that is awaited */
     F_DRAIN,  /* the set of a device is given back; count: enum feed_event's flag */
     F_FREEZE, /* a host: nothing is heard of its workers */

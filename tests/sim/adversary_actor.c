@@ -147,8 +147,10 @@ void actor_receive(struct world *w, const struct feed_action *action)
             return;
         }
         later(w, 1,
-              (struct future){
-                  .kind = F_OOM, .worker = action->worker, .life = a->life, .count = a->n_in_hand});
+              (struct future){.kind = F_OOM,
+                              .worker = action->worker,
+                              .life = a->life,
+                              .count = 1 + below(w, (uint32_t)a->n_in_hand - 1)});
     }
     if (a->kind < A_CHANNEL)
         plan(w, action->worker, F_ROOM, 0);

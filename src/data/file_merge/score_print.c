@@ -3,6 +3,7 @@
  * From counts to figures, and to text.
  */
 #include "base/cleanup.h"
+#include "base/console_text.h"
 #include "base/json.h"
 #include "base/outfile.h"
 #include "base/parse.h"
@@ -12,7 +13,10 @@
 #include "data/result_merge.h"
 
 enum {
-    ALL_GROUPS = SCORE_NAMES_MAX
+    ALL_GROUPS = SCORE_NAMES_MAX,
+    NAME_MIN_WIDTH = 20,
+    NAME_MAX_WIDTH = 40,
+    GAP = 2, /* between columns */
 };
 
 /* The counts of one label against all others. */
@@ -164,29 +168,28 @@ static size_t control_len(struct str text)
 }
 
 /*
- * Adds as much of a word of the data as fits, with a blank for each control character. Returns the
- * number of characters added.
+ * Adds a word of the data, with a blank for each control character. It is cut in its middle: labels may
+ * differ at their ends alone.
  */
-static int word_add(struct buf *out, struct str word, size_t bytes_max)
+static void word_add(struct buf *out, struct str word)
 {
-    size_t len = MIN(word.len, bytes_max);
-    int n_shown = 0;
-    while (len > 0 && len < word.len && ((unsigned char)word.at[len] & 0xc0) == 0x80)
-        len--; /* do not cut within a character */
-    for (size_t i = 0; i < len;) {
-        size_t n_control = control_len((struct str){word.at + i, len - i});
-        buf_add_char(out, n_control > 0 ? ' ' : word.at[i]);
-        n_shown += ((unsigned char)word.at[i] & 0xc0) != 0x80;
+    cleanup_buf struct buf shown = BUF_INIT;
+    for (size_t i = 0; i < word.len;) {
+        size_t n_control = control_len((struct str){word.at + i, word.len - i});
+        buf_add_char(&shown, n_control > 0 ? ' ' : word.at[i]);
         i += MAX(n_control, (size_t)1);
     }
-    return n_shown;
+    console_middle_add(out, buf_str(&shown), NAME_MAX_WIDTH);
 }
 
-/* A cell of the table. */
-static void name_add(struct buf *out, struct str name, int width)
+/* Adds a cell of the table. */
+static void name_add(struct buf *out, struct str name, size_t width)
 {
-    int n_shown = word_add(out, name.len > 0 ? name : STR("(empty)"), (size_t)width);
-    buf_addf(out, "%*s", MAX(width - n_shown, 0), "");
+    cleanup_buf struct buf shown = BUF_INIT;
+    word_add(&shown, name.len > 0 ? name : STR("(empty)"));
+    size_t used = console_text_width(buf_str(&shown));
+    buf_add_str(out, buf_str(&shown));
+    buf_addf(out, "%*s", (int)(width - MIN(used, width)), "");
 }
 
 static void rate_add(struct buf *out, struct rate rate)
@@ -226,7 +229,32 @@ static void mean_row(struct buf *out, const struct outline *outline)
         buf_add_text(out, "  accuracy -\n");
 }
 
-static void outline_rows(const struct sheet *sheet, uint32_t group, struct buf *out)
+/* Of the columns with names: as wide as what stands in them, within limits. */
+struct widths {
+    size_t group, label;
+};
+
+static size_t wider(size_t width, struct str name)
+{
+    return MAX(width, MIN(console_text_width(name), (size_t)NAME_MAX_WIDTH));
+}
+
+static struct widths widths_of(const struct score *score)
+{
+    struct widths widths = {NAME_MIN_WIDTH - GAP, NAME_MIN_WIDTH};
+    if (score->opts.by_field)
+        widths.group = wider(widths.group, str_of(score->opts.by_field));
+    for (uint32_t i = 0; i < score->groups.len; i++)
+        widths.group = wider(widths.group, name_index_get(&score->groups, i));
+    for (uint32_t i = 0; i < score->labels.len; i++)
+        if (is_shown(score, i))
+            widths.label = wider(widths.label, name_index_get(&score->labels, i));
+    widths.group += GAP;
+    return widths;
+}
+
+static void outline_rows(const struct sheet *sheet, uint32_t group, const struct widths *widths,
+                         struct buf *out)
 {
     const struct score *score = sheet->score;
     struct outline outline = outline_new(sheet, group);
@@ -235,13 +263,14 @@ static void outline_rows(const struct sheet *sheet, uint32_t group, struct buf *
         if (!is_shown(score, i))
             continue;
         if (score->opts.by_field)
-            name_add(out, name, 20);
-        name_add(out, name_index_get(&score->labels, i), 20);
+            name_add(out, name, widths->group);
+        name_add(out, name_index_get(&score->labels, i), widths->label);
         label_row(out, &outline.labels[i]);
     }
     if (score->opts.by_field)
-        name_add(out, name, 20);
-    name_add(out, STR("mean of the labels"), 20);
+        name_add(out, name, widths->group);
+    name_add(out, score->opts.positive ? STR("mean of all labels") : STR("mean of the labels"),
+             widths->label);
     mean_row(out, &outline);
     free(outline.labels);
 }
@@ -278,7 +307,7 @@ static void errors_add(const struct sheet *sheet, struct buf *out)
         if (++n_kinds > 5)
             continue;
         buf_add_text(&kinds, n_kinds > 1 ? ", '" : "'");
-        word_add(&kinds, name, 40);
+        word_add(&kinds, name);
         buf_addf(&kinds, "' (%lu)", all.labels[i].fp);
     }
     if (n_errors > 0)
@@ -300,14 +329,16 @@ static void errors_add(const struct sheet *sheet, struct buf *out)
 void score_print(const struct score *score, struct buf *out)
 {
     struct sheet sheet = sheet_new(score);
+    struct widths widths = widths_of(score);
     if (score->opts.by_field)
-        buf_addf(out, "%-20s", score->opts.by_field);
-    buf_addf(out, "%-20s  %11s  %9s  %9s  %9s  %9s  %9s\n", "LABEL", "RECORDS", "PRECISION",
-             "RECALL", "F1", "FPR", "FNR");
-    outline_rows(&sheet, ALL_GROUPS, out);
+        name_add(out, str_of(score->opts.by_field), widths.group);
+    name_add(out, STR("LABEL"), widths.label);
+    buf_addf(out, "  %11s  %9s  %9s  %9s  %9s  %9s\n", "RECORDS", "PRECISION", "RECALL", "F1",
+             "FPR", "FNR");
+    outline_rows(&sheet, ALL_GROUPS, &widths, out);
     cleanup_free uint32_t *groups = names_sorted(&score->groups);
     for (size_t i = 0; i < score->groups.len; i++)
-        outline_rows(&sheet, groups[i], out);
+        outline_rows(&sheet, groups[i], &widths, out);
     errors_add(&sheet, out);
     sheet_release(&sheet);
 }
@@ -330,15 +361,14 @@ static void group_cells(const struct score *score, uint32_t group, struct str la
     csv_add_field(out, label, separator);
 }
 
-static void label_cells(const struct figures *f, uint64_t n_records, char separator,
-                        struct buf *out)
+static void label_cells(const struct figures *f, char separator, struct buf *out)
 {
     const uint64_t counts[] = {f->tp + f->fn, f->tp, f->tp, f->tn, f->fp, f->fn};
     const struct rate rates[] = {precision_of(f), recall_of(f), f1_of(f), fpr_of(f), fnr_of(f)};
     for (size_t i = 0; i < countof(counts); i++) {
         buf_addf(out, "%c%lu", separator, counts[i]);
-        if (i == 1) /* of this label against all others */
-            rate_cell(out, separator, rate_of(f->tp + f->tn, n_records));
+        if (i == 1) /* accuracy is of all labels together */
+            buf_add_char(out, separator);
     }
     for (size_t i = 0; i < countof(rates); i++)
         rate_cell(out, separator, rates[i]);
@@ -370,7 +400,7 @@ static void outline_cells(const struct sheet *sheet, uint32_t group, char separa
         if (!is_shown(score, i))
             continue;
         group_cells(score, group, name_index_get(&score->labels, i), separator, out);
-        label_cells(&outline.labels[i], outline.n_records, separator, out);
+        label_cells(&outline.labels[i], separator, out);
     }
     free(outline.labels);
 }

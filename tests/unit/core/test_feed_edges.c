@@ -228,7 +228,7 @@ static void very_many_workers_have_more_room(void **state)
     feed_free(NULL);
 }
 
-/* As a shard: it does one item in batches of its own, says at which it ran out, and dies of it. */
+/* As a shard: it does one item in batches of its own, says with which it would go on, and dies. */
 static void a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved(void **state)
 {
     (void)state;
@@ -248,7 +248,7 @@ static void a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved(voi
         expect(&scene, spawned);
         channel_up(&scene, 0, 1);
         expect(&scene, "SEND w0 0+1; ");
-        TELL(&scene, .kind = EV_OOM, .count = batch);
+        TELL(&scene, .kind = EV_OOM, .count = batch / 2);
         snprintf(spawned, sizeof(spawned), "BATCH w0 batch %lu; ", batch / 2);
         expect(&scene, spawned);
         TELL(&scene, .kind = EV_EXIT, .death = GONE_OOM);
@@ -266,6 +266,30 @@ static void a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved(voi
     struct feed_counts counts;
     feed_counts(scene.feed, &counts);
     assert_int_equal(counts.ooms, 10);
+    scene_close(&scene);
+}
+
+/* Else a worker could die as often as its batch has items, and never be charged. */
+static void a_batch_that_is_hardly_smaller_excuses_no_death(void **state)
+{
+    (void)state;
+    struct scene scene;
+    const uint32_t device_of[] = {0};
+    scene_open(&scene, &(struct feed_config){.n_workers = 1,
+                                             .n_devices = 1,
+                                             .device_of = device_of,
+                                             .retries = 1,
+                                             .batch = 256,
+                                             .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
+    channel_up(&scene, 0, 1);
+    TELL(&scene, .kind = EV_DONE, .item = 0);
+    TELL(&scene, .kind = EV_READY, .count = 1);
+    expect(&scene, "SPAWN w0 batch 256; SEND w0 0+1; COMMIT w0 0+1; SEND w0 1+1; ");
+    TELL(&scene, .kind = EV_OOM, .count = 255);
+    expect(&scene, "BATCH w0 batch 255; ");
+    TELL(&scene, .kind = EV_EXIT, .death = GONE_OOM);
+    assert_int_equal(feed_item_failures(scene.feed, 1), 1);
     scene_close(&scene);
 }
 
@@ -368,6 +392,7 @@ int main(void)
         cmocka_unit_test(what_is_left_of_a_run_with_results_fails_item_by_item),
         cmocka_unit_test(a_worker_that_never_takes_an_item_is_no_fault_of_what_is_left),
         cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
+        cmocka_unit_test(a_batch_that_is_hardly_smaller_excuses_no_death),
         cmocka_unit_test(a_channel_worker_is_not_heard_as_a_filter),
         cmocka_unit_test(a_keyed_filter_is_not_counted_by_order),
         cmocka_unit_test(a_filter_that_has_nothing_is_neither_idle_nor_passed_over),

@@ -19,7 +19,7 @@ static void a_filter_that_stays_after_its_last_answer_has_answered(void **state)
     scene_close(&scene);
 }
 
-static void out_of_memory_halves_the_batch_of_that_device_only(void **state)
+static void a_worker_that_goes_on_with_fewer_items_says_how_many_its_device_gets(void **state)
 {
     (void)state;
     struct scene scene;
@@ -28,13 +28,17 @@ static void out_of_memory_halves_the_batch_of_that_device_only(void **state)
     channel_up(&scene, 0, 8);
     channel_up(&scene, 1, 8);
     buf_reset(&scene.said);
-    TELL(&scene, .kind = EV_OOM, .worker = 1, .count = 8);
+    TELL(&scene, .kind = EV_OOM, .worker = 1, .count = 4);
     expect(&scene, "BATCH w1 batch 4; ");
     struct feed_worker_view first, second;
     feed_worker(scene.feed, 0, &first);
     feed_worker(scene.feed, 1, &second);
     assert_int_equal(first.batch, 0);
     assert_int_equal(second.batch, 4);
+    TELL(&scene, .kind = EV_OOM, .worker = 1, .count = 1ull << 40); /* it is never raised */
+    expect(&scene, "BATCH w1 batch 4; ");
+    TELL(&scene, .kind = EV_OOM, .worker = 1, .count = 0);
+    expect(&scene, "BATCH w1 batch 1; ");
     scene_close(&scene);
 }
 
@@ -643,7 +647,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_filter_that_stays_after_its_last_answer_has_answered),
-        cmocka_unit_test(out_of_memory_halves_the_batch_of_that_device_only),
+        cmocka_unit_test(a_worker_that_goes_on_with_fewer_items_says_how_many_its_device_gets),
         cmocka_unit_test(nothing_ever_succeeding_ends_the_run_early),
         cmocka_unit_test(an_item_is_spared_once_when_its_worker_dies_on_a_device_without_results),
         cmocka_unit_test(a_lost_device_is_benched_and_its_items_go_elsewhere),

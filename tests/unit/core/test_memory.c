@@ -340,6 +340,32 @@ static void test_patience_beside_a_neighbour_learns_nothing_of_the_device(void *
     memory_free(m);
 }
 
+static void test_what_is_in_use_beyond_others_is_ours_and_a_lone_seats_own(void **state)
+{
+    (void)state;
+    struct memory *m = memory_new(3, 2);
+    memory_seat_uses(m, 0, 0);
+    memory_seat_uses(m, 1, 0);
+    memory_seat_uses(m, 2, 1);
+    memory_idle(m, 0, 10 * GIB, TOTAL);
+    memory_taken(m, 0, 0);
+    memory_taken(m, 2, 0);
+    assert_int_equal(memory_beyond_idle(m, 0), 0);
+    memory_sampled(m, 0, 50 * GIB, TOTAL, 1000);
+    assert_int_equal(memory_beyond_idle(m, 0), 40 * GIB);
+    memory_sampled(m, 0, 9 * GIB, TOTAL, 2000); /* others hold less */
+    assert_int_equal(memory_beyond_idle(m, 0), 0);
+    assert_true(memory_is_alone(m, 0, 0) && memory_is_alone(m, 2, 1));
+    memory_taken(m, 1, 2000);
+    assert_false(memory_is_alone(m, 0, 0));
+    memory_left(m, 1, 2500); /* its memory may not be back */
+    assert_false(memory_is_alone(m, 0, 0));
+    memory_sampled(m, 0, 10 * GIB, TOTAL, 3000);
+    backs_are(m, 3000, "1");
+    assert_true(memory_is_alone(m, 0, 0));
+    memory_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_a_set_waits_for_the_first_of_its_devices_too),
         cmocka_unit_test(test_workers_that_never_used_memory_are_not_waited_for_at_any_time),
         cmocka_unit_test(test_patience_beside_a_neighbour_learns_nothing_of_the_device),
+        cmocka_unit_test(test_what_is_in_use_beyond_others_is_ours_and_a_lone_seats_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -276,6 +276,30 @@ static void words_that_are_too_long_end_with_a_word_and_a_sign(void **state)
     }
 }
 
+static void names_that_are_too_wide_keep_their_beginning_and_their_end(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t max;
+        const char *shown;
+    } rows[] = {
+        {"", 10, ""},
+        {"ten of ten", 10, "ten of ten"},
+        {"http://a/class/cat", 12, "http...s/cat"},
+        {"\u0434\u0434\u0434\u0434\u0434", 5, "\u0434\u0434\u0434\u0434\u0434"},
+        {"\u0430\u0431\u0432\u0433\u0434\u0435", 5, "\u0430...\u0435"},
+        {"abcdef", 3, "..."},
+        {"abcdef", 0, "..."},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(rows); i++) {
+        cleanup_buf struct buf out = BUF_INIT;
+        console_middle_add(&out, str_of(rows[i].text), rows[i].max);
+        assert_string_equal(buf_text(&out), rows[i].shown);
+    }
+    assert_int_equal(console_text_width(STR("\u00e4b\u65e5")), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +312,7 @@ int main(void)
         cmocka_unit_test(the_progress_display_sees_the_last_state_of_a_bar),
         cmocka_unit_test(a_long_line_is_cut_between_characters),
         cmocka_unit_test(words_that_are_too_long_end_with_a_word_and_a_sign),
+        cmocka_unit_test(names_that_are_too_wide_keep_their_beginning_and_their_end),
         cmocka_unit_test(an_ended_stream_gives_its_unfinished_line_and_is_forgotten),
         cmocka_unit_test(newlines_are_counted_right_at_any_offset),
     };
