@@ -134,6 +134,8 @@ struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_
     struct seat_memory sum = {0};
     for (size_t i = 0; i < seat->n_devices; i++) {
         const struct device_sample *sample = &watch->devices[seat->devices[i]].sample;
+        if (sample->mem_total_bytes == 0)
+            continue;
         bool is_alone = memory_is_alone(watch->memory, number, (uint32_t)seat->devices[i]);
         sum.used_bytes +=
             device_watch_own(watch, seat->devices[i], watch->guards[number], is_alone);

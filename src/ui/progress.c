@@ -101,7 +101,7 @@ static void worker_line(const struct progress_worker *w, struct buf *out)
     figures_format(rate, w->items_per_s);
     buf_addf(out, "  %-8s %-8s %10s  %8s/s  %4u in flight", w->label, w->state, done, rate,
              w->in_flight);
-    if (w->mem_total_bytes > 0) {
+    if (w->mem_used_bytes > 0 && w->mem_total_bytes > 0) {
         size_format(used, w->mem_used_bytes);
         size_format(total, w->mem_total_bytes);
         buf_addf(out, "  %s of %s", used, total);
