@@ -40,6 +40,24 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
     [ ! -e whole/tasks/0/shard-output ] # below this run, and in the output
 }
 
+@test "a run takes what is beside it in the folder of --take, and not itself" {
+    seq 0 19 >wanted.txt
+    part --part 0/2 --run-dir tasks/p0
+    : >ran
+    part --take tasks --run-dir tasks/whole
+    ended_with 0
+    same wanted.txt out.txt
+    [ "$(sort -n ran | tr '\n' ' ')" = "4 5 6 " ]
+    # the link of the runs' folder to the newest run is the run itself
+    rm out.txt
+    part --part 1/2 --runs-dir runs
+    : >ran
+    part --take runs --runs-dir runs
+    ended_with 0
+    same wanted.txt out.txt
+    [ "$(sort -n ran | tr '\n' ' ')" = "0 1 2 3 " ]
+}
+
 @test "a shard that a part set aside stays set aside, and can be tried again" {
     touch bad.4
     part --retries 1 --part 1/3 --run-dir tasks/1
