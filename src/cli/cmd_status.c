@@ -205,6 +205,32 @@ static bool counts_items(const struct view *view)
     return view->submitted.job == 0 || view->snapshot.is_total_known || view->snapshot.done > 0;
 }
 
+static bool is_graph(const struct run_summary *run)
+{
+    return run->verb && strcmp(run->verb, "graph") == 0;
+}
+
+/* What is to be done about a run that does not go on by itself. */
+static void next_add(struct buf *out, const struct view *view)
+{
+    const struct run_summary *run = &view->run;
+    /* Nothing goes on with one that cannot be read, and the line before says what is to be mended. */
+    if (goes_on(view) || run->state == RUN_FINISHED || run->oddity)
+        return;
+    /* Only failed items are left of such a run. */
+    bool is_settled = run->state == RUN_FAILED && !is_graph(run) && run->is_total_known &&
+                      run->items_done + run->items_failed >= run->items_total;
+    if (is_settled && run->items_failed > 0 && run->items_malformed >= run->items_failed) {
+        line_add(out, "next", "mend the malformed records, and run them as an input of their own");
+        return;
+    }
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
+    cleanup_free char *resume =
+        run->go_on ? xstrdup(run->go_on)
+                   : xasprintf("muster resume %s%s", typed, is_settled ? " --retry-failed" : "");
+    line_add(out, "go on", resume);
+}
+
 static void text_format(struct buf *out, const struct view *view)
 {
     const struct run_summary *run = &view->run;
@@ -227,19 +253,8 @@ static void text_format(struct buf *out, const struct view *view)
     line_add(out, "folder", run->dir);
     line_add(out, "message", status->message);
     line_add(out, "not read", run->oddity);
-    /* Only failed items are left of such a run. */
-    bool is_graph = run->verb && strcmp(run->verb, "graph") == 0;
-    bool is_settled =
-        !is_graph && run->is_total_known && run->items_done + run->items_failed >= run->items_total;
-    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
-    cleanup_free char *resume =
-        run->go_on ? xstrdup(run->go_on)
-                   : xasprintf("muster resume %s%s", typed,
-                               run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
-    /* Nothing goes on with one that cannot be read, and the line before says what is to be mended. */
-    if (!goes_on(view) && run->state != RUN_FINISHED && !run->oddity)
-        line_add(out, "go on", resume);
-    if (is_graph)
+    next_add(out, view);
+    if (is_graph(run))
         graph_jobs_add(out, run->dir, goes_on(view));
     hosts_add(out, status);
     workers_add(out, status);
