@@ -77,6 +77,26 @@ END
     says "c: done" "h: cancelled; muster retry h"
 }
 
+@test "of a graph whose muster was killed, status says what failed, and not what was ready" {
+    cat >g.yaml <<'END'
+jobs:
+  bad: {run: 'false', gpus: 0}
+  long: {for: [k], run: [sh, -c, 'touch begun; sleep 1000'], gpus: 1}
+vars: {k: 1..3}
+END
+    "$MUSTER" graph -q -g cpu:1 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    tells_of_all() { "$MUSTER" status 2>/dev/null | grep -q "bad: failed" && "$MUSTER" status | grep -q "long/k2: ready; needs 1 device"; }
+    wait_for tells_of_all
+    kill -KILL $PID
+    wait $PID || true
+    wait_for nobody_is_left
+    run "$MUSTER" status
+    says "state     interrupted" "bad: failed 1 of 1, status 1" "long 0/3"
+    [[ $output != *ready* && $output != *"about"* ]]
+    [ "$(jq -c '[.waiting[].state] | unique' muster-runs/latest/jobs.json)" = '["failed","ready"]' ]
+}
+
 @test "what a job reads and makes itself, or what a job leaves that it does not need" {
     mkdir pool
     cat >g.yaml <<'END'
