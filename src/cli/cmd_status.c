@@ -78,20 +78,25 @@ static void view_release(struct view *view)
     run_summary_release(&view->run);
 }
 
-static void progress_add(struct buf *out, const struct run_status *status)
+static void progress_add(struct buf *out, const struct view *view)
 {
+    const struct run_status *status = &view->snapshot;
+    bool are_jobs = run_is_graph(&view->run);
+    const char *noun = are_jobs ? "job" : "item";
     char done[32], total[32];
     count_format(done, status->done);
     count_format(total, status->items_total);
     if (status->is_total_known && status->items_total)
-        buf_addf(out, "%s of %s item%s (%.1f %%)", done, total, plural(status->items_total),
+        buf_addf(out, "%s of %s %s%s (%.1f %%)", done, total, noun, plural(status->items_total),
                  100.0 * (double)status->done / (double)status->items_total);
     else
-        buf_addf(out, "%s item%s", done, plural(status->done));
+        buf_addf(out, "%s %s%s", done, noun, plural(status->done));
     if (status->aside)
-        buf_addf(out, ", %llu set aside", (unsigned long long)status->aside);
+        buf_addf(out, ", %llu %s", (unsigned long long)status->aside,
+                 are_jobs ? "failed" : "set aside");
     if (status->running)
-        buf_addf(out, ", %llu in flight", (unsigned long long)status->running);
+        buf_addf(out, ", %llu %s", (unsigned long long)status->running,
+                 are_jobs ? "running" : "in flight");
 }
 
 static void speed_add(struct buf *out, const struct run_status *status)
@@ -205,11 +210,6 @@ static bool counts_items(const struct view *view)
     return view->submitted.job == 0 || view->snapshot.is_total_known || view->snapshot.done > 0;
 }
 
-static bool is_graph(const struct run_summary *run)
-{
-    return run->verb && strcmp(run->verb, "graph") == 0;
-}
-
 /* What is to be done about a run that does not go on by itself. */
 static void next_add(struct buf *out, const struct view *view)
 {
@@ -218,7 +218,7 @@ static void next_add(struct buf *out, const struct view *view)
     if (goes_on(view) || run->state == RUN_FINISHED || run->oddity)
         return;
     /* Only failed items are left of such a run. */
-    bool is_settled = run->state == RUN_FAILED && !is_graph(run) && run->is_total_known &&
+    bool is_settled = run->state == RUN_FAILED && !run_is_graph(run) && run->is_total_known &&
                       run->items_done + run->items_failed >= run->items_total;
     if (is_settled && run->items_failed > 0 && run->items_malformed >= run->items_failed) {
         line_add(out, "next", "mend the malformed records, and run them as an input of their own");
@@ -244,7 +244,7 @@ static void text_format(struct buf *out, const struct view *view)
     job_add(out, &view->submitted);
     if (counts_items(view)) {
         buf_add_text(out, "progress  ");
-        progress_add(out, status);
+        progress_add(out, view);
         buf_add_char(out, '\n');
     }
     speed_add(out, status);
@@ -254,7 +254,7 @@ static void text_format(struct buf *out, const struct view *view)
     line_add(out, "message", status->message);
     line_add(out, "not read", run->oddity);
     next_add(out, view);
-    if (is_graph(run))
+    if (run_is_graph(run))
         graph_jobs_add(out, run->dir, goes_on(view));
     hosts_add(out, status);
     workers_add(out, status);
@@ -264,7 +264,7 @@ static void line_format(struct buf *out, const struct view *view)
 {
     console_visible_add(out, str_of(view->run.name));
     buf_addf(out, " %s: ", view->snapshot.state);
-    progress_add(out, &view->snapshot);
+    progress_add(out, view);
     buf_add_char(out, '\n');
 }
 

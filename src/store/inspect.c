@@ -100,12 +100,16 @@ static void shards_count(struct store *store, struct run_summary *out)
     free(spans);
 }
 
-/* The items of a graph are its jobs. */
+bool run_is_graph(const struct run_summary *run)
+{
+    return run->verb && strcmp(run->verb, "graph") == 0;
+}
+
 static void jobs_count(struct store *store, struct run_summary *out)
 {
     struct row_reader *reader;
     struct job_row row;
-    if (!out->verb || strcmp(out->verb, "graph") != 0 || job_reader_open(&reader, store, NULL) != 0)
+    if (!run_is_graph(out) || job_reader_open(&reader, store, NULL) != 0)
         return;
     while (job_reader_next(reader, &row, NULL) > 0) {
         out->items_done += row.state == JOB_DONE;

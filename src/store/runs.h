@@ -107,3 +107,5 @@ struct run_summary {
  */
 MUST_CHECK int run_inspect(const char *dir, struct run_summary *out, struct err *err);
 void run_summary_release(struct run_summary *summary);
+/* Its items are jobs. */
+bool run_is_graph(const struct run_summary *run);

@@ -77,6 +77,17 @@ END
     says "c: done" "h: cancelled; muster retry h"
 }
 
+@test "a graph has jobs that failed, and no items that were set aside" {
+    printf '%s\n' 'jobs:' '  a: {for: [k], run: "test {k} != 2"}' 'vars: {k: 1..4}' >g.yaml
+    graph g.yaml
+    ended_with 1
+    run "$MUSTER" status
+    says "progress  3 of 4 jobs (75.0 %), 1 failed"
+    [ "$("$MUSTER" status --watch)" = "$(basename "$(run_dir)") failed: 3 of 4 jobs (75.0 %), 1 failed" ]
+    run "$MUSTER" ls
+    says " 3/4 (1 failed) "
+}
+
 @test "of a graph whose muster was killed, status says what failed, and not what was ready" {
     cat >g.yaml <<'END'
 jobs:
