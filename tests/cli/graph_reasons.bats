@@ -88,6 +88,42 @@ END
     says " 3/4 (1 failed) "
 }
 
+@test "why says of a job that was cut off that it had begun, whether muster was killed or interrupted" {
+    local signal
+    cat >g.yaml <<'END'
+jobs:
+  a: {for: [k], run: [sh, -c, 'touch begun; [ -e go ] || sleep 1000'], gpus: 1}
+vars: {k: 1..2}
+END
+    has_row() { [ "$(query "SELECT count(*) FROM jobs" 2>/dev/null)" = 1 ]; }
+    for signal in KILL INT; do
+        rm -rf begun muster-runs
+        "$MUSTER" graph -q -g cpu:1 g.yaml 3>&- 4>&- 2>said &
+        PID=$!
+        wait_for test -e begun
+        wait_for has_row
+        kill -$signal $PID
+        wait $PID || true
+        wait_for nobody_is_left
+        why a/k1
+        ended_with 0
+        if [ $signal = KILL ]; then
+            says "a/k1: begun, attempt 1, and not done when the run was interrupted; it runs again when the graph goes on"
+            why a/k2
+            ended_with 2
+            says "it did not begin, or there is none"
+        else
+            says "a/k1: ended with the run while it ran; it runs again when the graph goes on"
+            why a/k2
+            says "a/k2: ready; it runs when the graph goes on"
+        fi
+    done
+    touch go
+    graph g.yaml
+    ended_with 0
+    [ "$(query "SELECT group_concat(state) FROM jobs")" = done,done ]
+}
+
 @test "of a graph whose muster was killed, status says what failed, and not what was ready" {
     cat >g.yaml <<'END'
 jobs:
