@@ -73,6 +73,23 @@ static uint64_t failed_items_count(struct store *store, uint64_t n_items, uint64
     return total;
 }
 
+/* The items of the shards that the run is about: all of them, or with --part its own. */
+static uint64_t items_own(struct store *store, uint64_t n_items, uint64_t n_shards)
+{
+    cleanup_free char *text = NULL;
+    struct str rest, part;
+    uint64_t k, n;
+    if (store_get(store, "shard_part", &text, NULL) != 0 || !text)
+        return n_items;
+    rest = str_of(text);
+    if (!str_next(&rest, '/', &part) || u64_parse(rest, 1, n_shards, &n, NULL) != 0 ||
+        u64_parse(part, 0, n - 1, &k, NULL) != 0)
+        return n_items;
+    struct share own = share_of(n_shards, n, k);
+    struct share last = share_of(n_items, n_shards, own.start + own.count - 1);
+    return last.start + last.count - share_of(n_items, n_shards, own.start).start;
+}
+
 /* The ledger of a run of shards counts shards. This converts its counts into items. */
 static void shards_count(struct store *store, struct run_summary *out)
 {
@@ -96,7 +113,7 @@ static void shards_count(struct store *store, struct run_summary *out)
             end.start + end.count - share_of(n_items, n_shards, spans[i].first).start;
     }
     out->items_failed = failed_items_count(store, n_items, n_shards);
-    out->items_total = n_items;
+    out->items_total = items_own(store, n_items, n_shards);
     free(spans);
 }
 
