@@ -29,7 +29,8 @@ static void progress_format(struct buf *out, const struct run_summary *run)
     else
         buf_add_text(out, done);
     if (run->items_failed)
-        buf_addf(out, " (%llu aside)", (unsigned long long)run->items_failed);
+        buf_addf(out, " (%llu %s)", (unsigned long long)run->items_failed,
+                 run_is_graph(run) ? "failed" : "aside");
 }
 
 static void row_add(struct buf *out, const struct run_summary *run, int64_t now_ms)

@@ -159,7 +159,7 @@ static bool is_merged(const char *dir)
 static int verb_check(const char *dir, struct err *err)
 {
     struct run_summary run = {0};
-    bool is_graph = run_inspect(dir, &run, NULL) == 0 && run.verb && strcmp(run.verb, "graph") == 0;
+    bool is_graph = run_inspect(dir, &run, NULL) == 0 && run_is_graph(&run);
     run_summary_release(&run);
     return is_graph ? fail(err, ERR_USAGE,
                            "run %s is a graph, whose jobs leave files of their own; muster logs "

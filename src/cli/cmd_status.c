@@ -78,20 +78,25 @@ static void view_release(struct view *view)
     run_summary_release(&view->run);
 }
 
-static void progress_add(struct buf *out, const struct run_status *status)
+static void progress_add(struct buf *out, const struct view *view)
 {
+    const struct run_status *status = &view->snapshot;
+    bool are_jobs = run_is_graph(&view->run);
+    const char *noun = are_jobs ? "job" : "item";
     char done[32], total[32];
     count_format(done, status->done);
     count_format(total, status->items_total);
     if (status->is_total_known && status->items_total)
-        buf_addf(out, "%s of %s item%s (%.1f %%)", done, total, plural(status->items_total),
+        buf_addf(out, "%s of %s %s%s (%.1f %%)", done, total, noun, plural(status->items_total),
                  percent_of(status->done, status->items_total));
     else
-        buf_addf(out, "%s item%s", done, plural(status->done));
+        buf_addf(out, "%s %s%s", done, noun, plural(status->done));
     if (status->aside)
-        buf_addf(out, ", %llu set aside", (unsigned long long)status->aside);
+        buf_addf(out, ", %llu %s", (unsigned long long)status->aside,
+                 are_jobs ? "failed" : "set aside");
     if (status->running)
-        buf_addf(out, ", %llu in flight", (unsigned long long)status->running);
+        buf_addf(out, ", %llu %s", (unsigned long long)status->running,
+                 are_jobs ? "running" : "in flight");
     count_format(done, status->answered);
     if (status->answered > 0)
         buf_addf(out, ", %s answered and not yet kept", done);
@@ -212,6 +217,27 @@ static bool counts_items(const struct view *view)
     return view->submitted.job == 0 || view->snapshot.is_total_known || view->snapshot.done > 0;
 }
 
+/* What is to be done about a run that does not go on by itself. */
+static void next_add(struct buf *out, const struct view *view)
+{
+    const struct run_summary *run = &view->run;
+    /* Nothing goes on with one that cannot be read, and the line before says what is to be mended. */
+    if (goes_on(view) || run->state == RUN_FINISHED || run->oddity)
+        return;
+    /* Only failed items are left of such a run. */
+    bool is_settled = run->state == RUN_FAILED && !run_is_graph(run) && run->is_total_known &&
+                      run->items_done + run->items_failed >= run->items_total;
+    if (is_settled && run->items_failed > 0 && run->items_malformed >= run->items_failed) {
+        line_add(out, "next", "mend the malformed records, and run them as an input of their own");
+        return;
+    }
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
+    cleanup_free char *resume =
+        run->go_on ? xstrdup(run->go_on)
+                   : xasprintf("muster resume %s%s", typed, is_settled ? " --retry-failed" : "");
+    line_add(out, "go on", resume);
+}
+
 static void text_format(struct buf *out, const struct view *view)
 {
     const struct run_summary *run = &view->run;
@@ -225,7 +251,7 @@ static void text_format(struct buf *out, const struct view *view)
     job_add(out, &view->submitted);
     if (counts_items(view)) {
         buf_add_text(out, "progress  ");
-        progress_add(out, status);
+        progress_add(out, view);
         buf_add_char(out, '\n');
     }
     speed_add(out, status);
@@ -234,19 +260,8 @@ static void text_format(struct buf *out, const struct view *view)
     line_add(out, "folder", run->dir);
     line_add(out, "message", status->message);
     line_add(out, "not read", run->oddity);
-    /* Only failed items are left of such a run. */
-    bool is_graph = run->verb && strcmp(run->verb, "graph") == 0;
-    bool is_settled =
-        !is_graph && run->is_total_known && run->items_done + run->items_failed >= run->items_total;
-    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
-    cleanup_free char *resume =
-        run->go_on ? xstrdup(run->go_on)
-                   : xasprintf("muster resume %s%s", typed,
-                               run->state == RUN_FAILED && is_settled ? " --retry-failed" : "");
-    /* Nothing goes on with one that cannot be read, and the line before says what is to be mended. */
-    if (!goes_on(view) && run->state != RUN_FINISHED && !run->oddity)
-        line_add(out, "go on", resume);
-    if (is_graph)
+    next_add(out, view);
+    if (run_is_graph(run))
         graph_jobs_add(out, run->dir, goes_on(view));
     hosts_add(out, status);
     workers_add(out, status);
@@ -256,7 +271,7 @@ static void line_format(struct buf *out, const struct view *view)
 {
     console_visible_add(out, str_of(view->run.name));
     buf_addf(out, " %s: ", view->snapshot.state);
-    progress_add(out, &view->snapshot);
+    progress_add(out, view);
     buf_add_char(out, '\n');
 }
 

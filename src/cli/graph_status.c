@@ -46,6 +46,22 @@ static void stage_add(const json_t *stage, bool goes_on, struct buf *out)
     buf_add_text(out, before[0] == ',' ? ")" : "");
 }
 
+/* What a job was ready for is not true any more when the run does not go on. */
+static void waiting_add(const json_t *waiting, bool goes_on, struct buf *out)
+{
+    for (size_t i = 0; i < json_array_size(waiting); i++) {
+        const json_t *entry = json_array_get(waiting, i);
+        const char *why = json_string_value(json_object_get(entry, "why"));
+        const char *state = json_string_value(json_object_get(entry, "state"));
+        if (!goes_on && (!state || strcmp(state, "ready") == 0))
+            continue;
+        cleanup_free char *job = text_new(entry, "job");
+        buf_addf(out, "  %s: ", job);
+        console_lines_add(out, str_of(why ? why : "?"));
+        buf_add_char(out, '\n');
+    }
+}
+
 void graph_jobs_add(struct buf *out, const char *dir, bool goes_on)
 {
     cleanup_free char *path = path_join(dir, "jobs.json");
@@ -61,13 +77,6 @@ void graph_jobs_add(struct buf *out, const char *dir, bool goes_on)
         stage_add(json_array_get(stages, i), goes_on, out);
     if (json_array_size(stages) > 0)
         buf_add_char(out, '\n');
-    for (size_t i = 0; i < json_array_size(waiting); i++) {
-        const json_t *entry = json_array_get(waiting, i);
-        const char *why = json_string_value(json_object_get(entry, "why"));
-        cleanup_free char *job = text_new(entry, "job");
-        buf_addf(out, "  %s: ", job);
-        console_lines_add(out, str_of(why ? why : "?"));
-        buf_add_char(out, '\n');
-    }
+    waiting_add(waiting, goes_on, out);
     json_decref(root);
 }

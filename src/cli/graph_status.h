@@ -10,6 +10,6 @@
 
 /*
  * Adds a line with the stages, and one for each job whose waiting the run explains; nothing if the file cannot be read. What
- * a run that does not go on said last of jobs that ran is not true any more.
+ * a run that does not go on said last of jobs that ran, or were ready to, is not true any more.
  */
 void graph_jobs_add(struct buf *out, const char *dir, bool goes_on);

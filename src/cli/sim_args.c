@@ -183,7 +183,7 @@ static int map_check(const char *run_dir, struct err *err)
     int rc = run_inspect(run_dir, &run, err);
     if (rc)
         return rc;
-    if (run.verb && strcmp(run.verb, "graph") == 0)
+    if (run_is_graph(&run))
         rc =
             fail(err, ERR_USAGE,
                  "run %s is a graph, which has jobs and no items; muster graph --dry-run shows its "

@@ -285,7 +285,7 @@ static int graph_only(const char *dir, struct err *err)
     struct run_summary summary = {0};
     int rc = run_check_ours(dir, err);
     rc = rc ? rc : run_inspect(dir, &summary, err);
-    if (rc == 0 && (!summary.verb || strcmp(summary.verb, "graph") != 0))
+    if (rc == 0 && !run_is_graph(&summary))
         rc = fail(err, ERR_USAGE, "run %s is no graph, and has no jobs", path_basename(dir));
     run_summary_release(&summary);
     return rc;

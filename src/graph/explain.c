@@ -210,11 +210,27 @@ static bool limit_add(const struct graph *graph, struct buf *out)
     return true;
 }
 
+/* The run has ended because it was told to, or with the first failure: it is not for lack of devices that a job waits. */
+static bool is_called_off(const struct graph *graph)
+{
+    struct dag_view view = dag_view(graph->dag);
+    bool is_halted = graph->request->halts && view.n_of[DAG_FAILED] > 0;
+    return graph->is_over && (view.is_stopped || is_halted);
+}
+
 static void ready_add(const struct graph *graph, uint32_t job, const struct dag_job_view *view,
                       struct buf *out)
 {
     if (view->is_held) {
         held_explain(name_at(graph, job), graph->is_over, out);
+        return;
+    }
+    if (graph->is_over && graph->jobs[job].was_cut) {
+        buf_add_text(out, "ended with the run while it ran; it runs again when the graph goes on");
+        return;
+    }
+    if (is_called_off(graph)) {
+        buf_add_text(out, "ready; it runs when the graph goes on");
         return;
     }
     buf_add_text(out, "ready; needs ");

@@ -90,6 +90,7 @@ struct graph_job {
     bool is_wanted;                       /* not excluded by --only */
     bool is_held, is_cancelled;           /* by orders */
     bool was_done, is_stale;              /* by an earlier session */
+    bool was_cut;                         /* its last attempt was ended with the run */
 };
 
 /* A device as a run of the graph sees it. */

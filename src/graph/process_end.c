@@ -133,6 +133,7 @@ void process_judge(struct process *process, enum dag_end end, const char *text)
     snprintf(process->end_text, sizeof(process->end_text), "%s", text ? text : "");
     free(job->end);
     job->end = text ? xstrdup(text) : NULL;
+    job->was_cut = end == DEND_ENDED;
     process->is_gone = process->is_settled = true;
     if (end == DEND_WELL) {
         job->outs_digest = outs_digest(process);

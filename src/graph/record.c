@@ -84,14 +84,15 @@ void record_job(struct graph *graph, uint32_t number, enum job_state state,
 }
 
 /*
- * A job that leaves files is noted before it begins: what is found at their places later is its own. If that were
- * committed later, a kill in between would leave files that the next session takes for those of others.
+ * Each job is noted when it begins, so that it is known of it if muster is killed. One that leaves files is noted before:
+ * what is found at their places later is its own. If that were committed later, a kill in between would leave files that
+ * the next session takes for those of others.
  */
 int record_begun(struct graph *graph, const struct process *process, struct err *err)
 {
+    record_job(graph, process->job, JOB_NONE, process);
     if (graph->jobs[process->job].plan->n_outs == 0)
         return 0;
-    record_job(graph, process->job, JOB_NONE, process);
     record_flush(graph);
     return shell_is_to_end(graph->shell) ? fail(err, ERR_STOPPED, "the run is ending") : 0;
 }

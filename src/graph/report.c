@@ -93,19 +93,19 @@ static struct stage_counts *stages_count(const struct graph *graph)
     return counts;
 }
 
+static const char *const state_names[DAG_STATES] = {
+    [DAG_DONE] = "done",       [DAG_RUNS] = "running",        [DAG_ENDS] = "ending",
+    [DAG_READY] = "ready",     [DAG_WAITS] = "waiting",       [DAG_FAILED] = "failed",
+    [DAG_BLOCKED] = "blocked", [DAG_CANCELLED] = "cancelled", [DAG_UNFIT] = "unfit",
+};
+
 static void stage_format(const struct graph *graph, uint32_t stage,
                          const struct stage_counts *counts, struct buf *out)
 {
-    static const struct {
-        const char *name;
-        enum dag_state state;
-    } members[] = {{"done", DAG_DONE},       {"running", DAG_RUNS},        {"ending", DAG_ENDS},
-                   {"ready", DAG_READY},     {"waiting", DAG_WAITS},       {"failed", DAG_FAILED},
-                   {"blocked", DAG_BLOCKED}, {"cancelled", DAG_CANCELLED}, {"unfit", DAG_UNFIT}};
     buf_add_text(out, "{\"stage\":");
     buf_add_json(out, str_of(stage_name(graph->plan, stage)));
-    for (size_t i = 0; i < countof(members); i++)
-        buf_addf(out, ",\"%s\":%u", members[i].name, counts->n_of[members[i].state]);
+    for (size_t i = 0; i < countof(state_names); i++)
+        buf_addf(out, ",\"%s\":%u", state_names[i], counts->n_of[i]);
     buf_addf(out, ",\"held\":%u}", counts->n_held);
 }
 
@@ -120,12 +120,13 @@ static void waiting_format(const struct graph *graph, bool goes_on, struct buf *
     uint32_t n_shown = 0;
     for (uint32_t i = 0; i < graph->n_jobs && n_shown < WAITING_SHOWN; i++) {
         cleanup_buf struct buf text = BUF_INIT;
-        if (!graph->jobs[i].is_wanted || !is_pending(dag_job_view(graph->dag, i).state, goes_on))
+        enum dag_state state = dag_job_view(graph->dag, i).state;
+        if (!graph->jobs[i].is_wanted || !is_pending(state, goes_on))
             continue;
         job_explain(graph, i, &text);
         buf_add_text(out, n_shown++ > 0 ? ",{\"job\":" : "{\"job\":");
         buf_add_json(out, str_of(graph->jobs[i].plan->name));
-        buf_add_text(out, ",\"why\":");
+        buf_addf(out, ",\"state\":\"%s\",\"why\":", state_names[state]);
         buf_add_json(out, buf_str(&text));
         buf_add_char(out, '}');
     }

@@ -133,14 +133,16 @@ static int status_of(const struct session *s, uint64_t n_failed_items)
 
 static void state_record(struct session *s, const char *state, int status)
 {
-    char text[24];
+    char text[24], malformed[24];
     struct err err = {0};
     snprintf(text, sizeof(text), "%d", status);
+    snprintf(malformed, sizeof(malformed), "%lu", s->failed.n_malformed);
     if (s->input_is_changed) /* then the same command starts over */
         state = "failed";
     if ((s->input_is_changed &&
          store_set(shell_store(s->shell), "input_changed", "1", &err) != 0) ||
         store_set(shell_store(s->shell), "state", state, &err) != 0 ||
+        store_set(shell_store(s->shell), "malformed", malformed, &err) != 0 ||
         store_set(shell_store(s->shell), "exit", text, &err) != 0)
         log_add(shell_log(s->shell), LOG_WARN, "map", "the end could not be recorded: %s",
                 err.text);

@@ -310,9 +310,40 @@ static void hosts_json(struct session *s, const struct figures *f, struct buf *o
     buf_add_char(out, ']');
 }
 
+/* The items of the input: of a run of shards they are not those of the feeder, which counts shards. */
+static struct progress_total items_take(struct session *s, const struct figures *f)
+{
+    struct progress_total total = {
+        .known = f->counts.known, .done = f->counts.done, .aside = f->counts.aside};
+    struct snapshot shot = {0};
+    if (s->request->work->keeps_workers)
+        return total;
+    snapshot_take(s, &shot);
+    total = shot.total;
+    snapshot_release(&shot);
+    return total;
+}
+
+/* Of a part of the work, the feeder has those of the other parts as done. */
+static void shards_json(const struct session *s, const struct figures *f, struct buf *out)
+{
+    const struct work *work = s->request->work;
+    struct item_span own;
+    uint64_t n_all = f->counts.known, n_others = 0;
+    if (work->keeps_workers) {
+        buf_add_text(out, ",\"shards\":null");
+        return;
+    }
+    if (work->own && work->own(s, &own, &n_all))
+        n_others = n_all - own.count;
+    buf_addf(out, ",\"shards\":{\"all\":%lu,\"done\":%lu,\"failed\":%lu}", n_all - n_others,
+             f->counts.done - MIN(n_others, f->counts.done), f->counts.aside);
+}
+
 void summary_json(struct session *s, int status, struct buf *out)
 {
     struct figures f = figures_take(s);
+    struct progress_total items = items_take(s, &f);
     char load[24] = "null", efficiency[24] = "null", ready[24] = "null", loaded[32] = "null";
     if (f.is_load_known)
         snprintf(load, sizeof(load), "%lu", f.load_ms);
@@ -331,10 +362,11 @@ void summary_json(struct session *s, int status, struct buf *out)
         ",\"status\":%d,\"items\":%lu,\"done\":%lu,\"failed\":%lu,\"retries\":%lu,\"crashes\":%lu,\"ooms\":%lu,"
         "\"wall_ms\":%lu,\"load_ms\":%s,\"busy_ms\":%lu,\"workers\":%u,\"items_per_s\":%.3f,"
         "\"ready_ms\":%s,\"loaded_items_per_s\":%s,\"efficiency\":%s,\"item_us_median\":%lu,\"item_us_p99\":%lu,\"metrics\":",
-        status, f.counts.known, f.counts.done, f.counts.aside, f.counts.retries, f.counts.crashes,
+        status, items.known, items.done, items.aside, f.counts.retries, f.counts.crashes,
         f.counts.ooms, f.wall_ms, load, f.busy_ms, s->n_seats, f.items_per_s, ready, loaded,
         efficiency, hist_quantile_us(&f.item_times, 0.5), hist_quantile_us(&f.item_times, 0.99));
     metrics_format(ledger_metrics(s->ledger), out);
+    shards_json(s, &f, out);
     hosts_json(s, &f, out);
     buf_add_text(out, "}\n");
 }

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/named_files.h"
 #include "base/xalloc.h"
 #include "shard/shard.h"
 #include "store/lock.h"
@@ -187,9 +188,11 @@ static int run_take(struct session *s, const char *dir, bool *known, struct err 
 
 /* ---- all of them ---- */
 
-/* The folders of --take that have a ledger, in the order of their names. */
-static int folders_list(const char *dir, struct env_list *out, struct err *err)
+/* The folders of --take that have a ledger, in the order of their names. This run may be in there as well, also as what
+ * `latest` points at. */
+static int folders_list(const struct session *s, struct env_list *out, struct err *err)
 {
+    const char *dir = session_request(s)->shards.take;
     struct dirent **entries;
     int n = scandir(dir, &entries, NULL, alphasort);
     if (n < 0)
@@ -197,7 +200,8 @@ static int folders_list(const char *dir, struct env_list *out, struct err *err)
     for (int i = 0; i < n; i++) {
         cleanup_free char *run = path_join(dir, entries[i]->d_name);
         cleanup_free char *ledger = path_join(run, "run.db");
-        if (entries[i]->d_name[0] != '.' && path_exists(ledger))
+        if (entries[i]->d_name[0] != '.' && path_exists(ledger) &&
+            !path_is_same(run, session_run_dir(s)))
             env_list_add(out, path_absolute(run));
         free(entries[i]);
     }
@@ -212,7 +216,7 @@ int shards_take(struct session *s, bool *has_taken, struct err *err)
         return 0;
     *has_taken = true;
     cleanup_free bool *known = xcalloc(shards_of(s)->n_shards, sizeof(*known));
-    int rc = folders_list(session_request(s)->shards.take, &runs, err);
+    int rc = folders_list(s, &runs, err);
     if (rc == 0)
         rc = known_read(s, known, err);
     for (size_t i = 0; rc == 0 && i < runs.len; i++) {
@@ -238,8 +242,7 @@ void shards_taken_drop(const struct session *s)
     static const char *const kept[] = {"parts", "shard-input", "shard-output"};
     struct env_list runs = {0};
     struct err err = {0};
-    if (!session_request(s)->shards.take ||
-        folders_list(session_request(s)->shards.take, &runs, &err) != 0)
+    if (!session_request(s)->shards.take || folders_list(s, &runs, &err) != 0)
         return;
     cleanup_free char *own = path_join(session_run_dir(s), "");
     for (size_t i = 0; i < runs.len; i++)

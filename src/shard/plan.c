@@ -107,6 +107,7 @@ static int facts_write(struct session *s, const struct shards *shards, struct er
 {
     char items[24], count[24];
     cleanup_buf struct buf suffixes = BUF_INIT;
+    const struct shard_request *part = &session_request(s)->shards;
     snprintf(items, sizeof(items), "%" PRIu64, shards->n_items);
     snprintf(count, sizeof(count), "%" PRIu64, shards->n_shards);
     for (uint64_t k = 0; shards->suffixes && k < shards->n_shards; k++)
@@ -116,6 +117,10 @@ static int facts_write(struct session *s, const struct shards *shards, struct er
         rc = store_set(session_store(s), "shard_items", items, err);
     if (rc == 0)
         rc = store_set(session_store(s), "shard_suffixes", buf_text(&suffixes), err);
+    if (rc == 0 && part->n_parts > 0) {
+        cleanup_free char *text = xasprintf("%lu/%lu", part->part, part->n_parts);
+        rc = store_set(session_store(s), "shard_part", text, err);
+    }
     if (rc == 0)
         rc = store_set(session_store(s), "items", count,
                        err); /* in the ledger, whose items are shards */

@@ -73,6 +73,23 @@ static uint64_t failed_items_count(struct store *store, uint64_t n_items, uint64
     return total;
 }
 
+/* The items of the shards that the run is about: all of them, or with --part its own. */
+static uint64_t items_own(struct store *store, uint64_t n_items, uint64_t n_shards)
+{
+    cleanup_free char *text = NULL;
+    struct str rest, part;
+    uint64_t k, n;
+    if (store_get(store, "shard_part", &text, NULL) != 0 || !text)
+        return n_items;
+    rest = str_of(text);
+    if (!str_next(&rest, '/', &part) || u64_parse(rest, 1, n_shards, &n, NULL) != 0 ||
+        u64_parse(part, 0, n - 1, &k, NULL) != 0)
+        return n_items;
+    struct share own = share_of(n_shards, n, k);
+    struct share last = share_of(n_items, n_shards, own.start + own.count - 1);
+    return last.start + last.count - share_of(n_items, n_shards, own.start).start;
+}
+
 /* The ledger of a run of shards counts shards. This converts its counts into items. */
 static void shards_count(struct store *store, struct run_summary *out)
 {
@@ -96,16 +113,20 @@ static void shards_count(struct store *store, struct run_summary *out)
             end.start + end.count - share_of(n_items, n_shards, spans[i].first).start;
     }
     out->items_failed = failed_items_count(store, n_items, n_shards);
-    out->items_total = n_items;
+    out->items_total = items_own(store, n_items, n_shards);
     free(spans);
 }
 
-/* The items of a graph are its jobs. */
+bool run_is_graph(const struct run_summary *run)
+{
+    return run->verb && strcmp(run->verb, "graph") == 0;
+}
+
 static void jobs_count(struct store *store, struct run_summary *out)
 {
     struct row_reader *reader;
     struct job_row row;
-    if (!out->verb || strcmp(out->verb, "graph") != 0 || job_reader_open(&reader, store, NULL) != 0)
+    if (!run_is_graph(out) || job_reader_open(&reader, store, NULL) != 0)
         return;
     while (job_reader_next(reader, &row, NULL) > 0) {
         out->items_done += row.state == JOB_DONE;
@@ -117,9 +138,10 @@ static void jobs_count(struct store *store, struct run_summary *out)
 static int ledger_take(struct run_summary *out, struct store *store, char **state, struct err *err)
 {
     struct store_totals totals;
-    cleanup_free char *items = NULL;
+    cleanup_free char *items = NULL, *malformed = NULL;
     int rc = store_totals(store, &totals, err);
     rc = rc ? rc : store_get(store, "items", &items, err);
+    rc = rc ? rc : store_get(store, "malformed", &malformed, err);
     rc = rc ? rc : store_get(store, "message", &out->message, err);
     rc = rc ? rc : store_get(store, "go_on", &out->go_on, err);
     rc = rc ? rc : store_get(store, "state", state, err);
@@ -128,6 +150,8 @@ static int ledger_take(struct run_summary *out, struct store *store, char **stat
     out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
     out->items_done = totals.items_done;
     out->items_failed = totals.items_failed;
+    if (!malformed || u64_parse(str_of(malformed), 0, UINT64_MAX, &out->items_malformed, NULL) != 0)
+        out->items_malformed = 0;
     shards_count(store, out);
     jobs_count(store, out);
     return 0;

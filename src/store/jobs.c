@@ -44,6 +44,15 @@ int store_jobs_begin(struct store *store, struct err *err)
     return db_exec(store, tables_sql, err);
 }
 
+/* 0: there was no such moment. */
+static void bind_wall_ms(sqlite3_stmt *statement, int at, int64_t wall_ms)
+{
+    if (wall_ms == 0)
+        sqlite3_bind_null(statement, at);
+    else
+        sqlite3_bind_int64(statement, at, wall_ms);
+}
+
 static int job_add(struct store *store, const struct job_row *row, struct err *err)
 {
     sqlite3_stmt *statement;
@@ -57,14 +66,14 @@ static int job_add(struct store *store, const struct job_row *row, struct err *e
     db_bind_text(statement, 6, row->inputs);
     db_bind_text(statement, 11, row->end);
     db_bind_text(statement, 12, row->log);
+    bind_wall_ms(statement, 9, row->started_wall_ms);
+    bind_wall_ms(statement, 10, row->ended_wall_ms);
     const struct {
         int at;
         int64_t value;
     } numbers[] = {{3, row->attempts},
                    {7, (int64_t)row->outs_digest},
                    {8, (int64_t)row->needs_digest},
-                   {9, row->started_wall_ms},
-                   {10, row->ended_wall_ms},
                    {13, (int64_t)row->batch},
                    {14, (int64_t)row->mem_peak_bytes},
                    {15, (int64_t)row->rss_peak_bytes}};

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -15,6 +16,7 @@
 #include "base/shell.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
+#include "store/manifest.h"
 
 enum {
     CLASHES_MAX = 10000,
@@ -82,10 +84,48 @@ static bool is_run(const char *dir)
     return path_exists(database) || path_exists(manifest) || path_exists(jobs);
 }
 
-/* Compares names, which begin with the time; numbers count as numbers, so that -10 follows -2. */
+/* The time with which a name of the usual form begins; 0: it has another form. */
+static int64_t name_wall_ms(const char *name)
+{
+    struct tm at = {.tm_isdst = -1};
+    const char *rest = strptime(name, "%Y%m%d_%H%M%S", &at);
+    return rest && *rest == '-' ? (int64_t)mktime(&at) * 1000 : 0;
+}
+
+/* When a run began. One that waits for its job, or whose manifest is damaged, has its name, or else its folder. */
+static int64_t begun_wall_ms(const char *dir)
+{
+    struct stat st;
+    int64_t wall_ms = manifest_started_look(dir);
+    wall_ms = wall_ms > 0 ? wall_ms : name_wall_ms(path_basename(dir));
+    return wall_ms > 0           ? wall_ms
+           : stat(dir, &st) == 0 ? (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000
+                                 : 0;
+}
+
+struct listed {
+    char *name;
+    int64_t begun_wall_ms;
+};
+
+/* Of runs of the same moment, by their names; numbers count as numbers, so that -10 follows -2. */
 static int newest_first(const void *a, const void *b)
 {
-    return strverscmp(*(char *const *)b, *(char *const *)a);
+    const struct listed *x = a, *y = b;
+    return x->begun_wall_ms != y->begun_wall_ms ? (x->begun_wall_ms < y->begun_wall_ms ? 1 : -1)
+                                                : strverscmp(y->name, x->name);
+}
+
+static void names_sort(struct run_names *names, const char *root)
+{
+    cleanup_free struct listed *listed = xcalloc(names->len + 1, sizeof(*listed));
+    for (size_t i = 0; i < names->len; i++) {
+        cleanup_free char *dir = path_join(root, names->at[i]);
+        listed[i] = (struct listed){names->at[i], begun_wall_ms(dir)};
+    }
+    qsort(listed, names->len, sizeof(*listed), newest_first);
+    for (size_t i = 0; i < names->len; i++)
+        names->at[i] = listed[i].name;
 }
 
 static void names_add(struct run_names *names, const char *name)
@@ -107,8 +147,7 @@ int runs_list(const char *root, struct run_names *out, struct err *err)
             names_add(out, entry->d_name);
     }
     closedir(folder);
-    if (out->len)
-        qsort(out->at, out->len, sizeof(*out->at), newest_first);
+    names_sort(out, root);
     return 0;
 }
 
@@ -160,7 +199,7 @@ static int find_prefix(const char *root, const char *text, const struct run_name
     return rc;
 }
 
-/* What the link points at; without one (a file system without links) the newest run by name. */
+/* What the link points at; without one (a file system without links) the newest run. */
 static int find_latest(const char *root, const struct run_names *names, char **dir_out,
                        struct err *err)
 {

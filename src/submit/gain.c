@@ -69,7 +69,7 @@ static uint64_t runs_below_count(const char *run_dir)
 static bool is_graph(const char *run_dir)
 {
     struct run_summary run = {0};
-    bool is = run_inspect(run_dir, &run, NULL) == 0 && run.verb && strcmp(run.verb, "graph") == 0;
+    bool is = run_inspect(run_dir, &run, NULL) == 0 && run_is_graph(&run);
     run_summary_release(&run);
     return is;
 }

@@ -60,8 +60,7 @@ static bool is_finished(const struct job *job)
 {
     struct run_summary run = {0};
     bool is = job->ledger_dir && run_inspect(job->ledger_dir, &run, NULL) == 0 &&
-              run.state == RUN_FINISHED &&
-              (job->since_ms > 0 || !run.verb || strcmp(run.verb, "graph") != 0);
+              run.state == RUN_FINISHED && (job->since_ms > 0 || !run_is_graph(&run));
     run_summary_release(&run);
     return is;
 }

@@ -404,6 +404,19 @@ END
     [ "$("$MUSTER" results runs/theirs | wc -l)" -eq 30 ]
 }
 
+@test "ls has the newest run first, whatever it is called" {
+    local name
+    seq 3 >in.txt
+    for name in zz 20200101_000000-map "" aa; do
+        map -q -g cpu:1 ${name:+--run-dir "muster-runs/$name"} --fresh in.txt -o "out$name.txt" -- cat
+        ended_with 0
+    done
+    name=$(basename "$(readlink muster-runs/latest)")
+    [ "$("$MUSTER" ls --json | jq -r .run | tr '\n' ' ')" = "aa $name 20200101_000000-map zz " ]
+    [ "$("$MUSTER" ls -n 1 --json | jq -r .run)" = aa ]
+    [ "$("$MUSTER" status --json | jq -r .run)" = "$name" ]
+}
+
 # Bats' own folder lets nobody else in.
 open_folder() {
     OPEN_FOLDER=$(mktemp -d)

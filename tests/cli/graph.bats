@@ -488,6 +488,23 @@ END
     [ "$(effects finished)" = "1 2 3 4 " ]
 }
 
+@test "when a job began is the start of what did it, or its first start; one that never began has none" {
+    cat >g.yaml <<'END'
+jobs:
+  again: {run: [sh, -c, "echo x >>tries; sleep 0.05; [ $(wc -l <tries) -ge 2 ]"], retries: 1}
+  bad: {run: [sh, -c, "sleep 0.05; false"], retries: 1}
+  never: {run: "true", needs: bad}
+END
+    graph -g cpu:2 g.yaml
+    ended_with 1
+    "$MUSTER" cancel never
+    # From this a later run learns how long a job takes.
+    [ "$(query "SELECT j.name, a.attempt FROM jobs j JOIN job_attempts a
+        ON a.name = j.name AND a.started_ms = j.started_ms ORDER BY j.name" | tr '\n' ' ')" = "again|2 bad|1 " ]
+    [ "$(query "SELECT state, typeof(started_ms), typeof(ended_ms) FROM jobs WHERE name = 'never'")" = "cancelled|null|null" ]
+    "$MUSTER" why never
+}
+
 @test "hold, release, cancel and retry of a run that has ended hold for the next one" {
     printf 'jobs:\n  one: {run: sleep 1}\n  two: {run: "touch two", needs: one}\n  three: {run: "touch three", needs: one}\n' >g.yaml
     "$MUSTER" graph -g cpu:2 g.yaml 3>&- 4>&- 2>said &

@@ -133,7 +133,7 @@ jobs_are() { printf 'defaults: {shell: true}\njobs:\n%s\n' "$1" >g.yaml; }
     mv kept muster-runs/latest/added.jsonl
     wait_for has_lines added 2
     run "$MUSTER" status
-    says "of 3 items"
+    says "of 3 jobs"
     touch go
     wait $PID
     graph g.yaml

@@ -77,6 +77,73 @@ END
     says "c: done" "h: cancelled; muster retry h"
 }
 
+@test "a graph has jobs that failed, and no items that were set aside" {
+    printf '%s\n' 'jobs:' '  a: {for: [k], run: "test {k} != 2"}' 'vars: {k: 1..4}' >g.yaml
+    graph g.yaml
+    ended_with 1
+    run "$MUSTER" status
+    says "progress  3 of 4 jobs (75.0 %), 1 failed"
+    [ "$("$MUSTER" status --watch)" = "$(basename "$(run_dir)") failed: 3 of 4 jobs (75.0 %), 1 failed" ]
+    run "$MUSTER" ls
+    says " 3/4 (1 failed) "
+}
+
+@test "why says of a job that was cut off that it had begun, whether muster was killed or interrupted" {
+    local signal
+    cat >g.yaml <<'END'
+jobs:
+  a: {for: [k], run: [sh, -c, 'touch begun; [ -e go ] || sleep 1000'], gpus: 1}
+vars: {k: 1..2}
+END
+    has_row() { [ "$(query "SELECT count(*) FROM jobs" 2>/dev/null)" = 1 ]; }
+    for signal in KILL INT; do
+        rm -rf begun muster-runs
+        "$MUSTER" graph -q -g cpu:1 g.yaml 3>&- 4>&- 2>said &
+        PID=$!
+        wait_for test -e begun
+        wait_for has_row
+        kill -$signal $PID
+        wait $PID || true
+        wait_for nobody_is_left
+        why a/k1
+        ended_with 0
+        if [ $signal = KILL ]; then
+            says "a/k1: begun, attempt 1, and not done when the run was interrupted; it runs again when the graph goes on"
+            why a/k2
+            ended_with 2
+            says "it did not begin, or there is none"
+        else
+            says "a/k1: ended with the run while it ran; it runs again when the graph goes on"
+            why a/k2
+            says "a/k2: ready; it runs when the graph goes on"
+        fi
+    done
+    touch go
+    graph g.yaml
+    ended_with 0
+    [ "$(query "SELECT group_concat(state) FROM jobs")" = done,done ]
+}
+
+@test "of a graph whose muster was killed, status says what failed, and not what was ready" {
+    cat >g.yaml <<'END'
+jobs:
+  bad: {run: 'false', gpus: 0}
+  long: {for: [k], run: [sh, -c, 'touch begun; sleep 1000'], gpus: 1}
+vars: {k: 1..3}
+END
+    "$MUSTER" graph -q -g cpu:1 g.yaml 3>&- 4>&- 2>said &
+    PID=$!
+    tells_of_all() { "$MUSTER" status 2>/dev/null | grep -q "bad: failed" && "$MUSTER" status | grep -q "long/k2: ready; needs 1 device"; }
+    wait_for tells_of_all
+    kill -KILL $PID
+    wait $PID || true
+    wait_for nobody_is_left
+    run "$MUSTER" status
+    says "state     interrupted" "bad: failed 1 of 1, status 1" "long 0/3"
+    [[ $output != *ready* && $output != *"about"* ]]
+    [ "$(jq -c '[.waiting[].state] | unique' muster-runs/latest/jobs.json)" = '["failed","ready"]' ]
+}
+
 @test "what a job reads and makes itself, or what a job leaves that it does not need" {
     mkdir pool
     cat >g.yaml <<'END'

@@ -125,6 +125,24 @@ END
     [ ! -e out.jsonl ]
 }
 
+@test "status proposes no retry of records that are malformed" {
+    { seq 3 | sed 's/.*/{"a":&}/'; echo '{broken'; } >in.jsonl
+    map -g cpu:1 in.jsonl -o out.jsonl -- cat
+    ended_with 1
+    says "mend these records, and run them as an input of their own"
+    "$MUSTER" status >status
+    grep -q "^next  *mend the malformed records, and run them as an input of their own" status
+    ! grep -q "go on" status
+    # one that failed otherwise can be tried again
+    echo '{"b":5}' >>in.jsonl
+    map -f -r 0 -g cpu:1 in.jsonl -o out.jsonl -- sed -u /b/Q3
+    ended_with 1
+    "$MUSTER" status | grep -q "^go on  *muster resume .* --retry-failed"
+    run limited "$MUSTER" resume latest --retry-failed -- cat
+    ended_with 1
+    "$MUSTER" status | grep -q "^next  *mend the malformed records"
+}
+
 @test "--max-failures counts malformed records" {
     { seq 5; echo x; echo y; seq 5; } >in.jsonl
     map -g cpu:1 --max-failures 2 in.jsonl -o out.jsonl -- jq -c '{a:.}'

@@ -40,6 +40,48 @@ part() { map -g cpu:2 --items 20 --shards 7 -o out.txt "$@" -- sh -c 'echo {shar
     [ ! -e whole/tasks/0/shard-output ] # below this run, and in the output
 }
 
+@test "a run takes what is beside it in the folder of --take, and not itself" {
+    seq 0 19 >wanted.txt
+    part --part 0/2 --run-dir tasks/p0
+    : >ran
+    part --take tasks --run-dir tasks/whole
+    ended_with 0
+    same wanted.txt out.txt
+    [ "$(sort -n ran | tr '\n' ' ')" = "4 5 6 " ]
+    # the link of the runs' folder to the newest run is the run itself
+    rm out.txt
+    part --part 1/2 --runs-dir runs
+    : >ran
+    part --take runs --runs-dir runs
+    ended_with 0
+    same wanted.txt out.txt
+    [ "$(sort -n ran | tr '\n' ' ')" = "0 1 2 3 " ]
+}
+
+@test "the summary, status and status.json of shards count the same items, of a part its own" {
+    touch bad.2
+    part -r 0 --run-dir whole --on-finish 'cat >finish'
+    ended_with 1
+    says "out.txt: 17 of 20 items, 6 of 7 shards"
+    [ "$(jq -c '[.items, .done, .failed, .shards]' finish)" = '[20,17,3,{"all":7,"done":6,"failed":1}]' ]
+    [ "$(jq -c '[.items, .done, .aside]' whole/status.json)" = "[20,17,3]" ]
+    [ "$("$MUSTER" status --json whole | jq -c '[.items, .done, .aside]')" = "[20,17,3]" ]
+    rm out.txt
+    for k in 0 1; do
+        part -r 0 --part $k/2 --run-dir tasks/$k --on-finish 'cat >finish'
+        mv finish finish.$k
+    done
+    [ "$(jq -c '[.items, .done, .failed, .shards]' finish.0)" = '[12,9,3,{"all":4,"done":3,"failed":1}]' ]
+    [ "$("$MUSTER" status --json tasks/0 | jq -c '[.items, .done, .aside]')" = "[12,9,3]" ]
+    "$MUSTER" status tasks/0 | grep -q "^go on  *muster resume $PWD/tasks/0 --retry-failed"
+    [ "$(jq -c '[.items, .done, .failed, .shards]' finish.1)" = '[8,8,0,{"all":3,"done":3,"failed":0}]' ]
+    [ "$(jq -c '[.items, .done, .aside]' tasks/1/status.json)" = "[8,8,0]" ]
+    [ "$("$MUSTER" status --json tasks/1 | jq -c '[.items, .done, .aside, .state]')" = '[8,8,0,"finished"]' ]
+    seq 3 >in.txt
+    map -g cpu:1 in.txt -o plain.txt --on-finish 'cat >finish' -- cat
+    [ "$(jq -c '[.items, .done, .failed, .shards]' finish)" = '[3,3,0,null]' ]
+}
+
 @test "a shard that a part set aside stays set aside, and can be tried again" {
     touch bad.4
     part --retries 1 --part 1/3 --run-dir tasks/1

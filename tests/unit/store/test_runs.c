@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "store/manifest.h"
 #include "store/order_answer.h"
 #include "store/orders.h"
@@ -117,6 +118,47 @@ static void runs_are_listed_newest_first(void **state)
     run_names_release(&names);
     assert_int_equal(runs_list("/nonexistent/muster-runs", &names, NULL), 0);
     assert_int_equal(names.len, 0);
+}
+
+/* A run of --run-dir has any name. */
+static void begin_run(const char *root, const char *name, int64_t started_wall_ms)
+{
+    static const char *const argv[] = {"muster", "map", NULL};
+    cleanup_free char *dir = make_run(root, name, NULL);
+    struct err err = {0};
+    if (manifest_write(
+            dir,
+            &(struct manifest){
+                .verb = "map", .argv = argv, .cwd = "/", .started_wall_ms = started_wall_ms},
+            &err) != 0)
+        fail_msg("%s", err.text);
+}
+
+static void runs_of_any_name_are_listed_newest_first(void **state)
+{
+    static const char *const expected[] = {"b", "20260131_090807-map-2", "zz", "a",
+                                           "20260131_080807-map"};
+    char stamp[20];
+    clock_stamp(stamp, (JAN_31 - 10) * 1000ll);
+    cleanup_free char *waits = xasprintf("%s-graph", stamp), *found = NULL;
+    begin_run(*state, "a", JAN_31 * 1000ll - 2);
+    begin_run(*state, "b", JAN_31 * 1000ll + 500);
+    begin_run(*state, "20260131_080807-map", (JAN_31 - 3600) * 1000ll);
+    begin_run(*state, "zz", JAN_31 * 1000ll - 1);
+    begin_run(*state, "20260131_090807-map-2", JAN_31 * 1000ll);
+    free(make_run(*state, waits, NULL)); /* has no manifest yet */
+    free(make_run(*state, "now", NULL));
+    struct run_names names;
+    assert_int_equal(runs_list(*state, &names, NULL), 0);
+    assert_int_equal(names.len, countof(expected) + 2);
+    assert_string_equal(names.at[0], "now"); /* of which nothing but its folder tells */
+    for (size_t i = 0; i < 4; i++)
+        assert_string_equal(names.at[i + 1], expected[i]);
+    assert_string_equal(names.at[5], waits);
+    assert_string_equal(names.at[6], expected[4]);
+    run_names_release(&names);
+    assert_int_equal(run_find(*state, "latest", &found, NULL), 0); /* without a link */
+    assert_string_equal(path_basename(found), "now");
 }
 
 static void the_state_of_a_run_comes_from_its_lock_and_its_last_word(void **state)
@@ -392,6 +434,7 @@ int main(void)
         TEST(latest_follows_the_newest_run),
         TEST(a_run_is_found_by_path_name_or_beginning),
         TEST(runs_are_listed_newest_first),
+        TEST(runs_of_any_name_are_listed_newest_first),
         TEST(the_state_of_a_run_comes_from_its_lock_and_its_last_word),
         TEST(a_snapshot_stands_in_for_a_ledger_that_cannot_be_read),
         TEST(a_status_comes_back_as_it_was_written),
