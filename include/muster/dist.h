@@ -104,9 +104,16 @@ struct muster_dist_opts {
 
 /*
  * An operation as a value, for muster_dist_start. `count` is that of the smaller side: all values of an
- * all-reduce or a broadcast, one rank's part of a reduce-scatter or an all-gather. in and out are the
- * same for work in place (in NULL means out), or do not overlap; a part may be in place as well. Both are
- * in memory of the host, or of one device, which is the same for all operations of a rank.
+ * all-reduce or a broadcast, one rank's part of a reduce-scatter or an all-gather. in and out do not
+ * overlap, except in place, which has a form for each kind:
+ *
+ * all-reduce, broadcast  in is out, or NULL.
+ * all-gather             in is this rank's part of out, at out + rank × count values, or NULL.
+ * reduce-scatter         out is this rank's part of in, or the beginning of in. in NULL: in is out, with
+ *                        the result at its beginning.
+ *
+ * Any other overlap is MUSTER_DIST_EUSE. Both are in memory of the host, or of one device, which is the
+ * same for all operations of a rank.
  */
 struct muster_dist_call {
     enum muster_collective kind;
@@ -154,6 +161,8 @@ MUSTER_API int muster_dist_fail(struct muster_dist *dist, int code, const char *
  * broadcast       data: count values, those of root on all ranks.
  * reduce_scatter  in: size × count values; out: the count values of this rank's part, combined.
  * all_gather      in: count values; out: size × count values, in the order of the ranks.
+ *
+ * What in may share with out, and what NULL for it means, is said at struct muster_dist_call.
  */
 MUSTER_API int muster_dist_barrier(struct muster_dist *dist);
 MUSTER_API int muster_dist_all_reduce(struct muster_dist *dist, void *data, size_t count,
