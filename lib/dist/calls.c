@@ -62,6 +62,12 @@ static uintptr_t own_part(const struct muster_dist *dist, const struct muster_di
     return (uintptr_t)whole + dist->place.rank * bytes;
 }
 
+bool md_scatters_to_beginning(const struct muster_dist *dist, const struct muster_dist_call *what)
+{
+    return what->kind == MUSTER_REDUCE_SCATTER && what->in == what->out &&
+           own_part(dist, what, what->in) != (uintptr_t)what->out;
+}
+
 /* Values would be written where others are yet to be read. NULL: there is nothing against it. */
 static const char *overlap_tell(const struct muster_dist *dist, const struct muster_dist_call *what)
 {

@@ -133,6 +133,8 @@ const char *md_collective_name(enum muster_collective kind);
 /* How many bytes a rank's in and out have. */
 size_t md_in_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
 size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
+/* Whether a reduce-scatter's result goes to the beginning of its in, which is the part of another rank. */
+bool md_scatters_to_beginning(const struct muster_dist *dist, const struct muster_dist_call *what);
 
 bool md_calls_init(struct muster_dist *dist);
 /* Finish what was started, and end the thread. */

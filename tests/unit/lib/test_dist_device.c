@@ -149,9 +149,15 @@ static int try_scatter(const struct bench *bench, size_t count, enum muster_op o
             : muster_dist_reduce_scatter(bench->dist, bench->in, bench->in + own, count,
                                          bench->type, op);
     CHECK(rc == 0, "reduce-scatter: %s", muster_dist_error(bench->dist));
-    return compare(bench, bench->out_seen, bench->expected + own, count, "reduce-scatter") ||
-           compare(bench, bench->in_seen + own, bench->expected + own, count,
-                   "reduce-scatter in place");
+    if (compare(bench, bench->out_seen, bench->expected + own, count, "reduce-scatter") ||
+        compare(bench, bench->in_seen + own, bench->expected + own, count,
+                "reduce-scatter in place"))
+        return 1;
+    fill(bench, bench->in_seen, count * bench->size, bench->rank);
+    rc = muster_dist_reduce_scatter(bench->dist, NULL, bench->in, count, bench->type, op);
+    CHECK(rc == 0, "reduce-scatter: %s", muster_dist_error(bench->dist));
+    return compare(bench, bench->in_seen, bench->expected + own, count,
+                   "reduce-scatter to the beginning");
 }
 
 static int compare_gathered(const struct bench *bench, size_t count, const char *what)

@@ -83,6 +83,24 @@ static int gather(const struct bench *bench, size_t count, enum form form)
     return 0;
 }
 
+static int scatter(const struct bench *bench, size_t count, enum form form)
+{
+    float *out = form == AS_PART ? bench->data + bench->rank * count : bench->data;
+    for (size_t i = 0; i < count * bench->size; i++)
+        bench->data[i] = value_of(bench->rank, i);
+    const struct muster_dist_call call = {.kind = MUSTER_REDUCE_SCATTER,
+                                          .in = form == AS_NULL ? NULL : bench->data,
+                                          .out = out,
+                                          .count = count};
+    if (call_do(bench, &call))
+        return 1;
+    for (size_t i = 0; i < count; i++)
+        CHECK(out[i] == sum_of(bench, bench->rank * count + i),
+              "rank %u: reduce-scatter of %zu, %s: value %zu is %g", bench->rank, count,
+              bench->what, i, (double)out[i]);
+    return 0;
+}
+
 /* All-reduce and broadcast, whose in and out are as long. */
 static int others(const struct bench *bench, size_t count, enum form form)
 {
@@ -117,6 +135,8 @@ static int forms(const struct bench *bench, size_t count)
         now.what = form_names[form];
         /* An all-gather's in is out on rank 0 alone. */
         if (form != AS_OUT && gather(&now, count, (enum form)form))
+            return 1;
+        if (scatter(&now, count, (enum form)form))
             return 1;
         if (form != AS_PART && others(&now, count, (enum form)form))
             return 1;
