@@ -92,7 +92,10 @@ MUSTER_API void *muster_ddp_gradient(struct muster_ddp *ddp, size_t param);
 /* Give every rank the values of root. */
 MUSTER_API int muster_ddp_broadcast(struct muster_ddp *ddp, uint32_t root);
 
-/* Count the samples of a micro-batch whose gradients stay here until the step that begins later. */
+/*
+ * Count the samples of a micro-batch whose gradients stay here until the step that begins later.
+ * MUSTER_DIST_EUSE: between begin and finish, or with n_shards, where each shard has its count.
+ */
 MUSTER_API int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples);
 
 /*

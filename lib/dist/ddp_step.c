@@ -37,15 +37,36 @@ int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enu
 
 /* ---- samples ---- */
 
-int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples)
+/* After an error gradients are the caller's again: the thread must not be about to read them. */
+static void step_settle(struct muster_ddp *ddp, int rc)
 {
-    if (!ddp)
-        return MUSTER_DIST_ENOMEM;
-    pthread_mutex_lock(&ddp->lock);
+    if (rc != 0)
+        muster_dist_wait(ddp->dist, ddp->ticket);
+}
+
+/* What is counted within a step would come too late for it, and shards are counted as they come. */
+static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
+{
+    if (ddp->is_begun || ddp->opts.n_shards != 0)
+        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: muster_ddp_accumulate %s",
+                       ddp->dist->place.rank,
+                       ddp->is_begun ? "between muster_ddp_begin and muster_ddp_finish"
+                                     : "where shards are asked for");
     ddp->n_samples += n_samples;
     ddp->is_finished = false;
+    return 0;
+}
+
+int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples)
+{
+    int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
+    if (rc != 0)
+        return rc;
+    pthread_mutex_lock(&ddp->lock);
+    rc = samples_add(ddp, n_samples);
+    step_settle(ddp, rc);
     pthread_mutex_unlock(&ddp->lock);
-    return muster_dist_code(ddp->dist);
+    return rc;
 }
 
 static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
@@ -77,6 +98,7 @@ int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples)
         return rc;
     pthread_mutex_lock(&ddp->lock);
     rc = step_begin(ddp, n_samples);
+    step_settle(ddp, rc);
     pthread_mutex_unlock(&ddp->lock);
     return rc;
 }
@@ -194,13 +216,6 @@ static int param_ready(struct muster_ddp *ddp, size_t index)
     param->is_ready = true;
     ddp->buckets[param->bucket].n_ready++;
     return buckets_start(ddp, false);
-}
-
-/* After an error gradients are the caller's again: the thread must not be about to read them. */
-static void step_settle(struct muster_ddp *ddp, int rc)
-{
-    if (rc != 0)
-        muster_dist_wait(ddp->dist, ddp->ticket);
 }
 
 int muster_ddp_ready(struct muster_ddp *ddp, size_t param)

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Uses of ddp that are wrong in a way of which the results would not speak: each is an error on all
+ * ranks, whose words say what it was.
+ */
+#include "lib/ranks.h"
+
+#include "base/attr.h"
+#include "muster/ddp.h"
+
+enum {
+    COUNT = 8
+};
+
+struct scene {
+    struct muster_dist *dist;
+    struct muster_param params[2];
+    struct muster_ddp_opts opts;
+    float values[2][COUNT], gradients[2][COUNT];
+};
+
+struct bad_case {
+    const char *said;
+    int code;
+    int (*run)(struct scene *scene, bool is_odd);
+};
+
+/* ---- samples that are counted where they have no effect ---- */
+
+static int run_accumulate_shards(struct scene *scene, bool is_odd)
+{
+    scene->opts.n_shards = 4;
+    struct muster_ddp *ddp =
+        muster_ddp_new(scene->dist, scene->params, countof(scene->params), &scene->opts);
+    uint32_t first, end;
+    int rc = is_odd ? muster_ddp_accumulate(ddp, 100) : 0;
+    muster_ddp_shards(ddp, &first, &end);
+    for (uint32_t s = first; rc == 0 && s < end; s++)
+        rc = muster_ddp_shard(ddp, 10);
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    muster_ddp_free(ddp);
+    return rc;
+}
+
+static int run_accumulate_within(struct scene *scene, bool is_odd)
+{
+    struct muster_ddp *ddp =
+        muster_ddp_new(scene->dist, scene->params, countof(scene->params), &scene->opts);
+    int rc = muster_ddp_begin(ddp, 1);
+    if (is_odd)
+        rc = rc ? rc : muster_ddp_accumulate(ddp, 1000);
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    muster_ddp_free(ddp);
+    return rc;
+}
+
+/* ---- all of them ---- */
+
+static const struct bad_case bad_cases[] = {
+    {"rank 1: muster_ddp_accumulate where shards are asked for", MUSTER_DIST_EUSE,
+     run_accumulate_shards},
+    {"rank 1: muster_ddp_accumulate between muster_ddp_begin and muster_ddp_finish",
+     MUSTER_DIST_EUSE, run_accumulate_within},
+};
+
+static int bad(uint32_t rank, uint32_t size, const void *arg)
+{
+    const struct bad_case *bad_case = arg;
+    struct scene scene = {.dist = muster_dist_open(NULL)};
+    static const char *const names[] = {"first", "second"};
+    (void)size;
+    for (size_t i = 0; i < countof(scene.params); i++)
+        scene.params[i] = (struct muster_param){names[i], MUSTER_FLOAT32, COUNT, scene.values[i],
+                                                scene.gradients[i]};
+    int rc = bad_case->run(&scene, rank == 1);
+    CHECK(rc == bad_case->code && strstr(muster_dist_error(scene.dist), bad_case->said),
+          "code %d: '%s', not: %s", rc, muster_dist_error(scene.dist), bad_case->said);
+    CHECK(muster_dist_close(scene.dist) == rc, "close");
+    return 0;
+}
+
+static void test_bad(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < countof(bad_cases); i++)
+        ranks_run(3, bad, &bad_cases[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bad)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
