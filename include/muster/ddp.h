@@ -78,7 +78,8 @@ struct muster_ddp_bucket {
 };
 
 /*
- * Register the parameters: the same on every rank, in the order of the forward pass, which is checked.
+ * Register the parameters, in the order of the forward pass. They are the same on every rank, also in
+ * whether they have a value, and so are the options, which is checked.
  * NULL, with the error of dist, if that failed. dist must outlive it.
  */
 MUSTER_API struct muster_ddp *muster_ddp_new(struct muster_dist *dist,

@@ -25,6 +25,29 @@ struct bad_case {
     int (*run)(struct scene *scene, bool is_odd);
 };
 
+/* ---- what is registered ---- */
+
+static int new_try(struct scene *scene, const struct muster_param *params)
+{
+    struct muster_ddp *ddp =
+        muster_ddp_new(scene->dist, params, countof(scene->params), &scene->opts);
+    muster_ddp_free(ddp);
+    return ddp ? 0 : muster_dist_code(scene->dist);
+}
+
+static int run_other_finite(struct scene *scene, bool is_odd)
+{
+    scene->opts.allows_nonfinite = is_odd;
+    return new_try(scene, scene->params);
+}
+
+static int run_other_null(struct scene *scene, bool is_odd)
+{
+    if (is_odd)
+        scene->params[1].value = NULL;
+    return new_try(scene, scene->params);
+}
+
 /* ---- samples that are counted where they have no effect ---- */
 
 static int run_accumulate_shards(struct scene *scene, bool is_odd)
@@ -57,6 +80,9 @@ static int run_accumulate_within(struct scene *scene, bool is_odd)
 /* ---- all of them ---- */
 
 static const struct bad_case bad_cases[] = {
+    {"rank 1 has other options of ddp than rank 0", MUSTER_DIST_EMISMATCH, run_other_finite},
+    {"parameter 1 is 'second' (float32, 8 values, without a value) on rank 1",
+     MUSTER_DIST_EMISMATCH, run_other_null},
     {"rank 1: muster_ddp_accumulate where shards are asked for", MUSTER_DIST_EUSE,
      run_accumulate_shards},
     {"rank 1: muster_ddp_accumulate between muster_ddp_begin and muster_ddp_finish",
