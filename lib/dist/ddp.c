@@ -210,6 +210,9 @@ static int ddp_init(struct muster_ddp *ddp, const struct muster_param *params,
     if (ddp->n_params == 0)
         return md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: a model without parameters",
                        ddp->dist->place.rank);
+    if (!params)
+        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: %zu parameters at NULL",
+                       ddp->dist->place.rank, ddp->n_params);
     int rc = params_copy(ddp, params);
     rc = rc ? rc : params_compare(ddp);
     if (n_shards == 0)

@@ -35,6 +35,11 @@ static int new_try(struct scene *scene, const struct muster_param *params)
     return ddp ? 0 : muster_dist_code(scene->dist);
 }
 
+static int run_no_array(struct scene *scene, bool is_odd)
+{
+    return new_try(scene, is_odd ? NULL : scene->params);
+}
+
 static int run_other_finite(struct scene *scene, bool is_odd)
 {
     scene->opts.allows_nonfinite = is_odd;
@@ -80,6 +85,7 @@ static int run_accumulate_within(struct scene *scene, bool is_odd)
 /* ---- all of them ---- */
 
 static const struct bad_case bad_cases[] = {
+    {"rank 1: 2 parameters at NULL", MUSTER_DIST_EUSE, run_no_array},
     {"rank 1 has other options of ddp than rank 0", MUSTER_DIST_EMISMATCH, run_other_finite},
     {"parameter 1 is 'second' (float32, 8 values, without a value) on rank 1",
      MUSTER_DIST_EMISMATCH, run_other_null},
