@@ -144,7 +144,10 @@ MUSTER_API uint32_t muster_dist_local_rank(const struct muster_dist *dist);
 /* "self" for a world of one, "shm", "tcp", "mpi", with "+nccl" for device memory; "" if there is none. */
 MUSTER_API const char *muster_dist_backend(const struct muster_dist *dist);
 
-/* The sticky error: 0 while there is none, and its message, "" while there is none. */
+/*
+ * The sticky error: 0 while there is none, and its message, "" while there is none. In a process forked
+ * from a rank: MUSTER_DIST_EUSE, and that it is one.
+ */
 MUSTER_API int muster_dist_code(const struct muster_dist *dist);
 MUSTER_API const char *muster_dist_error(const struct muster_dist *dist);
 

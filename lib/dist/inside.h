@@ -125,7 +125,7 @@ int md_adopt(struct muster_dist *dist, int code, const char *text);
 /* Whether this is the process that opened the handle. */
 bool md_is_ours(const struct muster_dist *dist);
 /* 0, or why this handle cannot be used here: the sticky error, or that this is a forked process. */
-int md_check(struct muster_dist *dist);
+int md_check(const struct muster_dist *dist);
 
 /* "all-reduce #17 (float32 sum, 4096 values)" */
 void md_call_format(const struct md_call *call, char *out, size_t cap);
