@@ -13,7 +13,10 @@
  *
  * All ranks issue the same operations in the same order. Every operation carries what it is, so ranks
  * that disagree are told both sides. Each has a time limit (MUSTER_DIST_TIMEOUT), and its error names
- * the rank that is missing and what that did last; a rank whose process ended is named within a second.
+ * the rank that is missing and what that did last. Over TCP and MPI that comes up to 1.5 seconds after
+ * the limit, because the missing ranks are asked first whether they wait, too. A rank whose process
+ * ended is named within a second; over MPI after the time limit, unless mpirun ends all ranks before. A
+ * machine that is cut off is given up after half a minute of silence over TCP, or by the time limit.
  *
  * Results are the same bits on every rank and in every run with as many ranks: values are combined in
  * the order of the ranks. 16-bit floats are summed in float32 and rounded once, to nearest even.
