@@ -17,21 +17,28 @@
 
 /* ---- what cannot be ---- */
 
-/* The rare case: look again, for the words. */
+/*
+ * The rare case: look again, for the words. A view has been multiplied already, so what was too large for
+ * that is infinite now, as what was infinite before.
+ */
 int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enum muster_type wire,
                       double factor)
 {
     size_t first = 0, n_bad = 0, width = muster_type_bytes(param->is.type);
     const char *values = param->is.gradient;
+    double left = param->is_view ? 1 : factor;
     uint64_t room;
     for (size_t i = 0; i < param->is.count; i++)
-        if (!md_pack(&room, wire, values + i * width, param->is.type, 1, factor) && n_bad++ == 0)
+        if (!md_pack(&room, wire, values + i * width, param->is.type, 1, left) && n_bad++ == 0)
             first = i;
     bool is_kept = md_pack(&room, param->is.type, values + first * width, param->is.type, 1, 1);
     return md_fail(ddp->dist, MUSTER_DIST_EDATA,
                    "rank %u: the gradient of '%s' has values %s: %zu of %zu, the first at %zu",
                    ddp->dist->place.rank, param->is.name,
-                   is_kept ? "too large for its type on the way" : "that are NaN or infinite",
+                   is_kept ? "too large for its type on the way"
+                   : param->is_view && factor > 1
+                       ? "that are NaN, infinite, or too large for its type on the way"
+                       : "that are NaN or infinite",
                    n_bad, param->is.count, first);
 }
 
@@ -122,7 +129,7 @@ static int param_pack(const struct ddp_bucket *bucket, const struct ddp_param *p
         is_finite = md_are_finite(to, is->type, is->count);
     if (is_finite || ddp->opts.allows_nonfinite)
         return 0;
-    return md_nonfinite_tell(ddp, param, bucket->wire, param->is_view ? 1 : factor);
+    return md_nonfinite_tell(ddp, param, bucket->wire, factor);
 }
 
 static int factor_find(struct muster_ddp *ddp, double *factor)

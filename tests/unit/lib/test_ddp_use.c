@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Uses of ddp that are wrong in a way of which the results would not speak: each is an error on all
- * ranks, whose words say what it was.
+ * Uses of ddp that are wrong, or beyond its limits, in a way of which the results would not speak: each
+ * is an error on all ranks, whose words say what it was.
  */
 #include "lib/ranks.h"
 
@@ -82,6 +82,34 @@ static int run_accumulate_within(struct scene *scene, bool is_odd)
     return rc;
 }
 
+/* ---- 16 bits, and samples that one rank has alone ---- */
+
+/* The mean is 30000, which float16 has; three times that, which travels, it has not. */
+static int float16_step(struct scene *scene, bool is_odd, void *gradient)
+{
+    const struct muster_param param = {"half", MUSTER_FLOAT16, COUNT, NULL, gradient};
+    const uint16_t large = 0x7753; /* 30000 */
+    struct muster_ddp *ddp = muster_ddp_new(scene->dist, &param, 1, NULL);
+    if (!ddp)
+        return muster_dist_code(scene->dist);
+    memcpy((uint16_t *)muster_ddp_gradient(ddp, 0) + 5, &large, sizeof(large));
+    int rc = muster_ddp_begin(ddp, is_odd ? 8 : 0);
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    muster_ddp_free(ddp);
+    return rc;
+}
+
+static int run_float16(struct scene *scene, bool is_odd)
+{
+    return float16_step(scene, is_odd, scene->gradients[0]);
+}
+
+/* In the library's memory, where what travels has replaced the gradient. */
+static int run_float16_view(struct scene *scene, bool is_odd)
+{
+    return float16_step(scene, is_odd, NULL);
+}
+
 /* ---- all of them ---- */
 
 static const struct bad_case bad_cases[] = {
@@ -93,6 +121,12 @@ static const struct bad_case bad_cases[] = {
      run_accumulate_shards},
     {"rank 1: muster_ddp_accumulate between muster_ddp_begin and muster_ddp_finish",
      MUSTER_DIST_EUSE, run_accumulate_within},
+    {"rank 1: the gradient of 'half' has values too large for its type on the way: 1 of 8, the first "
+     "at 5",
+     MUSTER_DIST_EDATA, run_float16},
+    {"rank 1: the gradient of 'half' has values that are NaN, infinite, or too large for its type on "
+     "the way: 1 of 8, the first at 5",
+     MUSTER_DIST_EDATA, run_float16_view},
 };
 
 static int bad(uint32_t rank, uint32_t size, const void *arg)
