@@ -43,7 +43,7 @@ static const char *const form_names[] = {"in is NULL", "in is out", "in the own 
 /* Whole numbers: sums are exact. */
 static float value_of(uint32_t rank, size_t i)
 {
-    return (float)(rank * 1000 + i % 997);
+    return (float)((size_t)rank * 1000 + i % 997);
 }
 
 static float sum_of(const struct bench *bench, size_t i)
@@ -148,10 +148,10 @@ static int every_form(struct muster_dist *dist)
 {
     struct bench bench = {
         .dist = dist, .rank = muster_dist_rank(dist), .size = muster_dist_size(dist)};
-    size_t bytes = COUNT_MAX * bench.size * sizeof(float);
-    bench.shared = muster_dist_buffer_new(dist, bytes);
-    bench.ordinary = malloc(bytes);
-    CHECK(bench.shared && bench.ordinary, "%s", muster_dist_error(dist));
+    static float ordinary[COUNT_MAX * RANKS_MAX];
+    bench.shared = muster_dist_buffer_new(dist, sizeof(ordinary));
+    bench.ordinary = ordinary;
+    CHECK(bench.shared && bench.size <= RANKS_MAX, "%s", muster_dist_error(dist));
     for (int memory = 0; memory < N_MEMORIES; memory++) {
         bool is_shared = memory == LIBRARY || (memory == MIXED && bench.rank % 2 == 1);
         bench.data = is_shared ? bench.shared : bench.ordinary;
@@ -161,7 +161,6 @@ static int every_form(struct muster_dist *dist)
                     return 1;
     }
     muster_dist_buffer_free(dist, bench.shared);
-    free(bench.ordinary);
     return 0;
 }
 
@@ -227,9 +226,10 @@ static int apart(uint32_t rank, uint32_t size, const void *arg)
     (void)rank;
     (void)arg;
     int rc = muster_dist_all_gather(dist, data, data + 100, 100, MUSTER_FLOAT32);
-    rc = rc ? rc : muster_dist_all_gather(dist, data + 100 * size, data, 100, MUSTER_FLOAT32);
     rc = rc ? rc
-            : muster_dist_reduce_scatter(dist, data, data + 100 * size, 100, MUSTER_FLOAT32,
+            : muster_dist_all_gather(dist, data + (size_t)100 * size, data, 100, MUSTER_FLOAT32);
+    rc = rc ? rc
+            : muster_dist_reduce_scatter(dist, data, data + (size_t)100 * size, 100, MUSTER_FLOAT32,
                                          MUSTER_SUM);
     /* Of no values there is nothing to overlap. */
     rc = rc ? rc : muster_dist_all_gather(dist, data + 1, data, 0, MUSTER_FLOAT32);
