@@ -20,6 +20,11 @@
  * returns at once. After finish every rank has the mean over all samples of all ranks, however
  * unevenly these are spread, and the same bits.
  *
+ * That mean is made of one over ranks: before they travel, a rank's gradients are multiplied by n_ranks ×
+ * its share of all samples (sums: by n_ranks / samples), which is 1 for equal shares. In float16, be it their
+ * type or the wire, what is beyond 65504 then is MUSTER_DIST_EDATA, though the mean may not be. Gradients
+ * below 65504 / n_ranks are safe in any case.
+ *
  * Accumulation: run the passes of the first micro-batches without begin, which is when ready has no
  * effect, and count their samples by muster_ddp_accumulate; gradients add up in their memory. Begin and
  * finish are for the last one.
@@ -78,7 +83,8 @@ struct muster_ddp_bucket {
 };
 
 /*
- * Register the parameters: the same on every rank, in the order of the forward pass, which is checked.
+ * Register the parameters, in the order of the forward pass. They are the same on every rank, also in
+ * whether they have a value, and so are the options, which is checked.
  * NULL, with the error of dist, if that failed. dist must outlive it.
  */
 MUSTER_API struct muster_ddp *muster_ddp_new(struct muster_dist *dist,
@@ -92,7 +98,10 @@ MUSTER_API void *muster_ddp_gradient(struct muster_ddp *ddp, size_t param);
 /* Give every rank the values of root. */
 MUSTER_API int muster_ddp_broadcast(struct muster_ddp *ddp, uint32_t root);
 
-/* Count the samples of a micro-batch whose gradients stay here until the step that begins later. */
+/*
+ * Count the samples of a micro-batch whose gradients stay here until the step that begins later.
+ * MUSTER_DIST_EUSE: between begin and finish, or with n_shards, where each shard has its count.
+ */
 MUSTER_API int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples);
 
 /*

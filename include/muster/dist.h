@@ -13,7 +13,10 @@
  *
  * All ranks issue the same operations in the same order. Every operation carries what it is, so ranks
  * that disagree are told both sides. Each has a time limit (MUSTER_DIST_TIMEOUT), and its error names
- * the rank that is missing and what that did last; a rank whose process ended is named within a second.
+ * the rank that is missing and what that did last. Over TCP and MPI that comes up to 1.5 seconds after
+ * the limit, because the missing ranks are asked first whether they wait, too. A rank whose process
+ * ended is named within a second; over MPI after the time limit, unless mpirun ends all ranks before. A
+ * machine that is cut off is given up after half a minute of silence over TCP, or by the time limit.
  *
  * Results are the same bits on every rank and in every run with as many ranks: values are combined in
  * the order of the ranks. 16-bit floats are summed in float32 and rounded once, to nearest even.
@@ -104,9 +107,16 @@ struct muster_dist_opts {
 
 /*
  * An operation as a value, for muster_dist_start. `count` is that of the smaller side: all values of an
- * all-reduce or a broadcast, one rank's part of a reduce-scatter or an all-gather. in and out are the
- * same for work in place (in NULL means out), or do not overlap; a part may be in place as well. Both are
- * in memory of the host, or of one device, which is the same for all operations of a rank.
+ * all-reduce or a broadcast, one rank's part of a reduce-scatter or an all-gather. in and out do not
+ * overlap, except in place, which has a form for each kind:
+ *
+ * all-reduce, broadcast  in is out, or NULL.
+ * all-gather             in is this rank's part of out, at out + rank × count values, or NULL.
+ * reduce-scatter         out is this rank's part of in, or the beginning of in. in NULL: in is out, with
+ *                        the result at its beginning.
+ *
+ * Any other overlap is MUSTER_DIST_EUSE. Both are in memory of the host, or of one device, which is the
+ * same for all operations of a rank.
  */
 struct muster_dist_call {
     enum muster_collective kind;
@@ -137,7 +147,10 @@ MUSTER_API uint32_t muster_dist_local_rank(const struct muster_dist *dist);
 /* "self" for a world of one, "shm", "tcp", "mpi", with "+nccl" for device memory; "" if there is none. */
 MUSTER_API const char *muster_dist_backend(const struct muster_dist *dist);
 
-/* The sticky error: 0 while there is none, and its message, "" while there is none. */
+/*
+ * The sticky error: 0 while there is none, and its message, "" while there is none. In a process forked
+ * from a rank: MUSTER_DIST_EUSE, and that it is one.
+ */
 MUSTER_API int muster_dist_code(const struct muster_dist *dist);
 MUSTER_API const char *muster_dist_error(const struct muster_dist *dist);
 
@@ -154,6 +167,8 @@ MUSTER_API int muster_dist_fail(struct muster_dist *dist, int code, const char *
  * broadcast       data: count values, those of root on all ranks.
  * reduce_scatter  in: size × count values; out: the count values of this rank's part, combined.
  * all_gather      in: count values; out: size × count values, in the order of the ranks.
+ *
+ * What in may share with out, and what NULL for it means, is said at struct muster_dist_call.
  */
 MUSTER_API int muster_dist_barrier(struct muster_dist *dist);
 MUSTER_API int muster_dist_all_reduce(struct muster_dist *dist, void *data, size_t count,

@@ -54,6 +54,37 @@ size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_cal
     return call->kind == MUSTER_ALL_GATHER ? bytes * dist->place.size : bytes;
 }
 
+/* Where an all-gather puts this rank's values in out, and a reduce-scatter takes its own from in. */
+static uintptr_t own_part(const struct muster_dist *dist, const struct muster_dist_call *what,
+                          const void *whole)
+{
+    size_t bytes = what->count * muster_type_bytes(what->type);
+    return (uintptr_t)whole + dist->place.rank * bytes;
+}
+
+bool md_scatters_to_beginning(const struct muster_dist *dist, const struct muster_dist_call *what)
+{
+    return what->kind == MUSTER_REDUCE_SCATTER && what->in == what->out &&
+           own_part(dist, what, what->in) != (uintptr_t)what->out;
+}
+
+/* Values would be written where others are yet to be read. NULL: there is nothing against it. */
+static const char *overlap_tell(const struct muster_dist *dist, const struct muster_dist_call *what)
+{
+    uintptr_t in = (uintptr_t)what->in, out = (uintptr_t)what->out;
+    if (in >= out + md_out_bytes(dist, what) || out >= in + md_in_bytes(dist, what))
+        return NULL;
+    if (what->kind == MUSTER_ALL_GATHER)
+        return in == own_part(dist, what, what->out)
+                   ? NULL
+                   : "in overlaps out, and is not this rank's part of it";
+    if (what->kind == MUSTER_REDUCE_SCATTER)
+        return out == in || out == own_part(dist, what, what->in)
+                   ? NULL
+                   : "out overlaps in, and is neither the beginning nor this rank's part of it";
+    return in == out ? NULL : "in and out overlap, and are not the same";
+}
+
 /* What no backend has to look at again. A rank that fails here ends the others, which would wait. */
 static int call_check(struct muster_dist *dist, const struct muster_dist_call *what)
 {
@@ -67,8 +98,10 @@ static int call_check(struct muster_dist *dist, const struct muster_dist_call *w
         why = "more values than memory can have";
     else if (what->kind == MUSTER_BROADCAST && what->root >= dist->place.size)
         why = "there is no such root";
-    else if (what->kind != MUSTER_BARRIER && what->count > 0 && (!what->in || !what->out))
+    else if (what->kind != MUSTER_BARRIER && what->count > 0 && !what->out)
         why = "NULL for values";
+    else if (what->count > 0 && what->in)
+        why = overlap_tell(dist, what);
     if (!why)
         return 0;
     return md_fail(dist, MUSTER_DIST_EUSE, "rank %u: %s: %s", dist->place.rank,
@@ -167,7 +200,6 @@ static int call_queue(struct muster_dist *dist, struct md_call *call)
 static struct md_call call_of(const struct muster_dist_call *what)
 {
     struct md_call call = {.what = *what};
-    call.what.in = what->in ? what->in : what->out;
     if (what->kind == MUSTER_BARRIER)
         call.what = (struct muster_dist_call){.kind = MUSTER_BARRIER};
     return call;
@@ -175,9 +207,16 @@ static struct md_call call_of(const struct muster_dist_call *what)
 
 static int call_prepare(struct muster_dist *dist, struct md_call *call)
 {
+    struct muster_dist_call *what = &call->what;
     int rc = md_check(dist);
-    rc = rc ? rc : call_check(dist, &call->what);
-    return rc || !dist->device ? rc : md_device_place(dist, call);
+    rc = rc ? rc : call_check(dist, what);
+    if (rc != 0)
+        return rc;
+    if (!what->in)
+        what->in = what->kind == MUSTER_ALL_GATHER && what->count > 0
+                       ? (const void *)own_part(dist, what, what->out)
+                       : what->out;
+    return dist->device ? md_device_place(dist, call) : 0;
 }
 
 static int call_do(struct muster_dist *dist, const struct muster_dist_call *what)

@@ -67,21 +67,23 @@ static int params_compare(struct muster_ddp *ddp)
                      ddp->dist->place.rank, (size_t)count[0], (size_t)count[1]);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct muster_param *is = &ddp->params[i].is;
-        uint64_t parts[3] = {md_hash(is->name, strlen(is->name)), is->type, is->count};
+        uint64_t parts[4] = {md_hash(is->name, strlen(is->name)), is->type, is->count,
+                             is->value != NULL};
         hashes[i] = hashes[n + i] = md_hash(parts, sizeof(parts));
     }
     const uint64_t opts[] = {ddp->opts.bucket_bytes, ddp->opts.wire, ddp->opts.gradients_are_sums,
-                             ddp->opts.n_shards};
+                             ddp->opts.allows_nonfinite, ddp->opts.n_shards};
     hashes[2 * n] = hashes[2 * n + 1] = md_hash(opts, sizeof(opts));
     rc = rc ? rc : muster_dist_broadcast(ddp->dist, hashes + n, n, MUSTER_INT64, 0);
     rc = rc ? rc : muster_dist_broadcast(ddp->dist, &hashes[2 * n + 1], 1, MUSTER_INT64, 0);
     for (size_t i = 0; rc == 0 && i < n; i++)
         if (hashes[i] != hashes[n + i])
             rc = md_fail(ddp->dist, MUSTER_DIST_EMISMATCH,
-                         "ranks disagree: parameter %zu is '%s' (%s, %zu values) on rank %u, and "
+                         "ranks disagree: parameter %zu is '%s' (%s, %zu values%s) on rank %u, and "
                          "another one on rank 0",
                          i, ddp->params[i].is.name, muster_type_name(ddp->params[i].is.type),
-                         ddp->params[i].is.count, ddp->dist->place.rank);
+                         ddp->params[i].is.count,
+                         ddp->params[i].is.value ? "" : ", without a value", ddp->dist->place.rank);
     if (rc == 0 && hashes[2 * n] != hashes[2 * n + 1])
         rc = md_fail(ddp->dist, MUSTER_DIST_EMISMATCH,
                      "ranks disagree: rank %u has other options of ddp than rank 0",
@@ -208,6 +210,9 @@ static int ddp_init(struct muster_ddp *ddp, const struct muster_param *params,
     if (ddp->n_params == 0)
         return md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: a model without parameters",
                        ddp->dist->place.rank);
+    if (!params)
+        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: %zu parameters at NULL",
+                       ddp->dist->place.rank, ddp->n_params);
     int rc = params_copy(ddp, params);
     rc = rc ? rc : params_compare(ddp);
     if (n_shards == 0)

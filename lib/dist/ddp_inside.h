@@ -71,7 +71,7 @@ struct muster_ddp {
 
 /* ---- ddp_step.c ---- */
 
-/* Says which value of a gradient is not finite, or not on the wire. */
+/* Says which value of a gradient is not finite, or not on the wire, where it is multiplied by factor. */
 int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enum muster_type wire,
                       double factor);
 

@@ -17,35 +17,63 @@
 
 /* ---- what cannot be ---- */
 
-/* The rare case: look again, for the words. */
+/*
+ * The rare case: look again, for the words. A view has been multiplied already, so what was too large for
+ * that is infinite now, as what was infinite before.
+ */
 int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enum muster_type wire,
                       double factor)
 {
     size_t first = 0, n_bad = 0, width = muster_type_bytes(param->is.type);
     const char *values = param->is.gradient;
+    double left = param->is_view ? 1 : factor;
     uint64_t room;
     for (size_t i = 0; i < param->is.count; i++)
-        if (!md_pack(&room, wire, values + i * width, param->is.type, 1, factor) && n_bad++ == 0)
+        if (!md_pack(&room, wire, values + i * width, param->is.type, 1, left) && n_bad++ == 0)
             first = i;
     bool is_kept = md_pack(&room, param->is.type, values + first * width, param->is.type, 1, 1);
     return md_fail(ddp->dist, MUSTER_DIST_EDATA,
                    "rank %u: the gradient of '%s' has values %s: %zu of %zu, the first at %zu",
                    ddp->dist->place.rank, param->is.name,
-                   is_kept ? "too large for its type on the way" : "that are NaN or infinite",
+                   is_kept ? "too large for its type on the way"
+                   : param->is_view && factor > 1
+                       ? "that are NaN, infinite, or too large for its type on the way"
+                       : "that are NaN or infinite",
                    n_bad, param->is.count, first);
 }
 
 /* ---- samples ---- */
 
-int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples)
+/* After an error gradients are the caller's again: the thread must not be about to read them. */
+static void step_settle(struct muster_ddp *ddp, int rc)
 {
-    if (!ddp)
-        return MUSTER_DIST_ENOMEM;
-    pthread_mutex_lock(&ddp->lock);
+    if (rc != 0)
+        muster_dist_wait(ddp->dist, ddp->ticket);
+}
+
+/* What is counted within a step would come too late for it, and shards are counted as they come. */
+static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
+{
+    if (ddp->is_begun || ddp->opts.n_shards != 0)
+        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: muster_ddp_accumulate %s",
+                       ddp->dist->place.rank,
+                       ddp->is_begun ? "between muster_ddp_begin and muster_ddp_finish"
+                                     : "where shards are asked for");
     ddp->n_samples += n_samples;
     ddp->is_finished = false;
+    return 0;
+}
+
+int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples)
+{
+    int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
+    if (rc != 0)
+        return rc;
+    pthread_mutex_lock(&ddp->lock);
+    rc = samples_add(ddp, n_samples);
+    step_settle(ddp, rc);
     pthread_mutex_unlock(&ddp->lock);
-    return muster_dist_code(ddp->dist);
+    return rc;
 }
 
 static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
@@ -77,6 +105,7 @@ int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples)
         return rc;
     pthread_mutex_lock(&ddp->lock);
     rc = step_begin(ddp, n_samples);
+    step_settle(ddp, rc);
     pthread_mutex_unlock(&ddp->lock);
     return rc;
 }
@@ -100,7 +129,7 @@ static int param_pack(const struct ddp_bucket *bucket, const struct ddp_param *p
         is_finite = md_are_finite(to, is->type, is->count);
     if (is_finite || ddp->opts.allows_nonfinite)
         return 0;
-    return md_nonfinite_tell(ddp, param, bucket->wire, param->is_view ? 1 : factor);
+    return md_nonfinite_tell(ddp, param, bucket->wire, factor);
 }
 
 static int factor_find(struct muster_ddp *ddp, double *factor)
@@ -194,13 +223,6 @@ static int param_ready(struct muster_ddp *ddp, size_t index)
     param->is_ready = true;
     ddp->buckets[param->bucket].n_ready++;
     return buckets_start(ddp, false);
-}
-
-/* After an error gradients are the caller's again: the thread must not be about to read them. */
-static void step_settle(struct muster_ddp *ddp, int rc)
-{
-    if (rc != 0)
-        muster_dist_wait(ddp->dist, ddp->ticket);
 }
 
 int muster_ddp_ready(struct muster_ddp *ddp, size_t param)

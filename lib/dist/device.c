@@ -274,6 +274,37 @@ static int staged_run(struct muster_dist *dist, const struct md_call *call)
               : copy(dist, call, (uintptr_t)call->what.out, (uintptr_t)device->host[1], out_bytes);
 }
 
+/* ---- by NCCL ---- */
+
+static int aside_have(struct muster_dist *dist, size_t bytes)
+{
+    struct md_device *device = dist->device;
+    if (device->aside_bytes >= bytes)
+        return 0;
+    if (device->aside)
+        device->cuda.MemFree(device->aside);
+    device->aside = 0;
+    device->aside_bytes = 0;
+    int rc = md_device_check(dist, device->cuda.MemAlloc(&device->aside, bytes), "give memory");
+    device->aside_bytes = rc == 0 ? bytes : 0;
+    return rc;
+}
+
+/* NCCL scatters in place to a rank's own part alone. */
+static int nccl_run(struct muster_dist *dist, const struct md_call *call)
+{
+    size_t bytes = md_out_bytes(dist, &call->what);
+    struct md_call aside = *call;
+    if (!md_scatters_to_beginning(dist, &call->what))
+        return md_nccl_run(dist, call);
+    int rc = aside_have(dist, bytes);
+    if (rc != 0)
+        return rc;
+    aside.what.out = (void *)(uintptr_t)dist->device->aside;
+    rc = md_nccl_run(dist, &aside);
+    return rc ? rc : copy(dist, call, (uintptr_t)call->what.out, (uintptr_t)aside.what.out, bytes);
+}
+
 /* ---- the choice ---- */
 
 /*
@@ -288,7 +319,7 @@ static int values_move(struct muster_dist *dist, const struct md_call *call)
     bool is_nccls =
         dist->device->way == MD_BY_NCCL && !(is_reduced && is_integer && what->op == MUSTER_MEAN);
     if (is_nccls)
-        return md_nccl_run(dist, call);
+        return nccl_run(dist, call);
     if (dist->place.size > 1 || call->is_scaled)
         return staged_run(dist, call);
     return what->in == what->out ? 0
@@ -348,6 +379,9 @@ void md_device_close(struct muster_dist *dist)
     if (md_is_ours(dist) && device->is_chosen &&
         device->cuda.CtxPushCurrent(device->context) == CUDA_OK) {
         md_nccl_end(dist);
+        /* It waits for the device, where after an error a kernel of the caller's may never end. */
+        if (device->aside && atomic_load(&dist->code) == 0)
+            device->cuda.MemFree(device->aside);
         if (device->done)
             device->cuda.EventDestroy(device->done);
         if (device->stream)

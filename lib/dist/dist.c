@@ -69,7 +69,7 @@ bool md_is_ours(const struct muster_dist *dist)
     return dist->page ? *dist->page != 0 : dist->pid == getpid();
 }
 
-int md_check(struct muster_dist *dist)
+int md_check(const struct muster_dist *dist)
 {
     if (!dist)
         return MUSTER_DIST_ENOMEM;
@@ -89,7 +89,7 @@ int muster_dist_fail(struct muster_dist *dist, int code, const char *text)
 
 int muster_dist_code(const struct muster_dist *dist)
 {
-    return dist ? atomic_load(&dist->code) : MUSTER_DIST_ENOMEM;
+    return md_check(dist);
 }
 
 const char *muster_dist_error(const struct muster_dist *dist)

@@ -125,7 +125,7 @@ int md_adopt(struct muster_dist *dist, int code, const char *text);
 /* Whether this is the process that opened the handle. */
 bool md_is_ours(const struct muster_dist *dist);
 /* 0, or why this handle cannot be used here: the sticky error, or that this is a forked process. */
-int md_check(struct muster_dist *dist);
+int md_check(const struct muster_dist *dist);
 
 /* "all-reduce #17 (float32 sum, 4096 values)" */
 void md_call_format(const struct md_call *call, char *out, size_t cap);
@@ -133,6 +133,8 @@ const char *md_collective_name(enum muster_collective kind);
 /* How many bytes a rank's in and out have. */
 size_t md_in_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
 size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
+/* Whether a reduce-scatter's result goes to the beginning of its in, which is the part of another rank. */
+bool md_scatters_to_beginning(const struct muster_dist *dist, const struct muster_dist_call *what);
 
 bool md_calls_init(struct muster_dist *dist);
 /* Finish what was started, and end the thread. */

@@ -302,14 +302,18 @@ static void first_stage(struct work *work)
     }
 }
 
-/* With the place of this rank's values in the file, if the others may use them there. */
+/*
+ * With the place of this rank's values in the file, if the others may use them there: not where this rank
+ * writes its result over what they read.
+ */
 static struct shm_signature sign(const struct work *work, const struct md_call *call)
 {
     const struct muster_dist_call *what = work->what;
     struct shm_signature own = {md_shm_pack(call), what->count, call->seq, 0};
     size_t in_bytes = md_in_bytes(work->dist, what);
     bool is_elsewhere = what->kind == MUSTER_ALL_REDUCE && work->in != work->out;
-    if (work->has_values && in_bytes >= DIRECT_BYTES_MIN && !is_elsewhere)
+    bool is_over = md_scatters_to_beginning(work->dist, what);
+    if (work->has_values && in_bytes >= DIRECT_BYTES_MIN && !is_elsewhere && !is_over)
         own.values_at = md_shm_offset(work->shm, work->in, in_bytes);
     return own;
 }

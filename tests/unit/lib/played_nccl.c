@@ -316,6 +316,18 @@ static void *start_late(void *arg)
     return NULL;
 }
 
+/* In place is the own part, says NCCL: of a reduce-scatter's in, and of an all-gather's out. */
+static bool is_in_wrong_place(const struct work *work)
+{
+    size_t bytes = work->count * widths[work->type], rank = (size_t)work->comm->rank;
+    size_t whole = bytes * (size_t)work->comm->size;
+    if (work->kind == REDUCE_SCATTER)
+        return work->out < work->in + whole && work->in < work->out + bytes &&
+               work->out != work->in + rank * bytes;
+    return work->kind == ALL_GATHER && work->in < work->out + whole &&
+           work->out < work->in + bytes && work->in != work->out + rank * bytes;
+}
+
 /* The first one is put on its stream by a thread, and is only in progress until then. */
 static int collective(struct work from, struct played_stream *stream)
 {
@@ -324,7 +336,7 @@ static int collective(struct work from, struct played_stream *stream)
         return INVALID_USAGE;
     bool is_whole = from.type < 6;
     if ((unsigned)from.type >= TYPES_END || (is_whole && from.op >= MEAN) || from.op > SCALED ||
-        (from.op == SCALED && !comm->has_scalar))
+        (from.op == SCALED && !comm->has_scalar) || is_in_wrong_place(&from))
         return INVALID_ARGUMENT;
     struct work *work = malloc(sizeof(*work));
     int number = ++comm->n_collectives;

@@ -149,9 +149,26 @@ static int try_scatter(const struct bench *bench, size_t count, enum muster_op o
             : muster_dist_reduce_scatter(bench->dist, bench->in, bench->in + own, count,
                                          bench->type, op);
     CHECK(rc == 0, "reduce-scatter: %s", muster_dist_error(bench->dist));
-    return compare(bench, bench->out_seen, bench->expected + own, count, "reduce-scatter") ||
-           compare(bench, bench->in_seen + own, bench->expected + own, count,
-                   "reduce-scatter in place");
+    if (compare(bench, bench->out_seen, bench->expected + own, count, "reduce-scatter") ||
+        compare(bench, bench->in_seen + own, bench->expected + own, count,
+                "reduce-scatter in place"))
+        return 1;
+    fill(bench, bench->in_seen, count * bench->size, bench->rank);
+    rc = muster_dist_reduce_scatter(bench->dist, NULL, bench->in, count, bench->type, op);
+    CHECK(rc == 0, "reduce-scatter: %s", muster_dist_error(bench->dist));
+    return compare(bench, bench->in_seen, bench->expected + own, count,
+                   "reduce-scatter to the beginning");
+}
+
+static int compare_gathered(const struct bench *bench, size_t count, const char *what)
+{
+    size_t bytes = count * muster_type_bytes(bench->type);
+    for (uint32_t r = 0; r < bench->size; r++) {
+        fill(bench, bench->expected, count, r);
+        if (compare(bench, bench->out_seen + r * bytes, bench->expected, count, what))
+            return 1;
+    }
+    return 0;
 }
 
 static int try_copies(const struct bench *bench, size_t count)
@@ -162,11 +179,14 @@ static int try_copies(const struct bench *bench, size_t count)
     int rc = muster_dist_all_gather(bench->dist, bench->in, bench->out, count, bench->type);
     rc = rc ? rc : muster_dist_broadcast(bench->dist, bench->in, count, bench->type, root);
     CHECK(rc == 0, "%s", muster_dist_error(bench->dist));
-    for (uint32_t r = 0; r < bench->size; r++) {
-        fill(bench, bench->expected, count, r);
-        if (compare(bench, bench->out_seen + r * bytes, bench->expected, count, "all-gather"))
-            return 1;
-    }
+    if (compare_gathered(bench, count, "all-gather"))
+        return 1;
+    memset(bench->out_seen, 0, bytes * bench->size);
+    fill(bench, bench->out_seen + bench->rank * bytes, count, bench->rank);
+    rc = muster_dist_all_gather(bench->dist, NULL, bench->out, count, bench->type);
+    CHECK(rc == 0, "%s", muster_dist_error(bench->dist));
+    if (compare_gathered(bench, count, "all-gather in place"))
+        return 1;
     fill(bench, bench->expected, count, root);
     return compare(bench, bench->in_seen, bench->expected, count, "broadcast");
 }

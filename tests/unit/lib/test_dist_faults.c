@@ -404,6 +404,7 @@ static int fork_within(uint32_t rank, uint32_t size, const void *arg)
     pid_t pid = fork();
     if (pid == 0) {
         bool refused = muster_dist_barrier(dist) == MUSTER_DIST_EUSE &&
+                       muster_dist_code(dist) == MUSTER_DIST_EUSE &&
                        strstr(muster_dist_error(dist), "forked") &&
                        !muster_dist_buffer_new(dist, 1);
         _exit(refused && muster_dist_close(dist) == MUSTER_DIST_EUSE ? 0 : 1);

@@ -88,11 +88,22 @@ static int one_fails(struct muster_dist *dist, const char *arg)
                                        : muster_dist_barrier(dist);
 }
 
+static int overlap(struct muster_dist *dist, const char *arg)
+{
+    (void)arg;
+    return muster_dist_rank(dist) == 1
+               ? muster_dist_all_gather(dist, values, values, COUNT, MUSTER_FLOAT32)
+               : muster_dist_barrier(dist);
+}
+
 static const struct rank_scene {
     const char *name;
     int (*run)(struct muster_dist *dist, const char *arg);
-} rank_scenes[] = {
-    {"killed", killed_within}, {"disagree", disagree}, {"late", late}, {"fails", one_fails}};
+} rank_scenes[] = {{"killed", killed_within},
+                   {"disagree", disagree},
+                   {"late", late},
+                   {"fails", one_fails},
+                   {"overlap", overlap}};
 
 /* mpirun ends the others when one rank ends without MPI_Finalize(), so each waits until all have said theirs. */
 static void all_said_await(const char *path)
@@ -214,9 +225,10 @@ static void test_told(void **state)
         {"late", "-6 rank 1 has not come to barrier #2 within 1.5 s; the last that it came to was "
                  "barrier #1"},
         {"fails", "-77 rank 1: the loss is NaN"},
+        {"overlap", "-3 rank 1: all-gather: in overlaps out, and is not this rank's part of it"},
     };
     static struct scene scenes[countof(cases)];
-    char folder[] = "/tmp/test-dist-mpi-XXXXXX", paths[countof(cases)][64], words[256];
+    char folder[] = "/tmp/test-dist-mpi-XXXXXX", paths[countof(cases)][64], words[512];
     (void)state;
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < countof(cases); i++) {

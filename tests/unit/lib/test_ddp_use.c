@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Uses of ddp that are wrong, or beyond its limits, in a way of which the results would not speak: each
+ * is an error on all ranks, whose words say what it was.
+ */
+#include "lib/ranks.h"
+
+#include "base/attr.h"
+#include "muster/ddp.h"
+
+enum {
+    COUNT = 8
+};
+
+struct scene {
+    struct muster_dist *dist;
+    struct muster_param params[2];
+    struct muster_ddp_opts opts;
+    float values[2][COUNT], gradients[2][COUNT];
+};
+
+struct bad_case {
+    const char *said;
+    int code;
+    int (*run)(struct scene *scene, bool is_odd);
+};
+
+/* ---- what is registered ---- */
+
+static int new_try(struct scene *scene, const struct muster_param *params)
+{
+    struct muster_ddp *ddp =
+        muster_ddp_new(scene->dist, params, countof(scene->params), &scene->opts);
+    muster_ddp_free(ddp);
+    return ddp ? 0 : muster_dist_code(scene->dist);
+}
+
+static int run_no_array(struct scene *scene, bool is_odd)
+{
+    return new_try(scene, is_odd ? NULL : scene->params);
+}
+
+static int run_other_finite(struct scene *scene, bool is_odd)
+{
+    scene->opts.allows_nonfinite = is_odd;
+    return new_try(scene, scene->params);
+}
+
+static int run_other_null(struct scene *scene, bool is_odd)
+{
+    if (is_odd)
+        scene->params[1].value = NULL;
+    return new_try(scene, scene->params);
+}
+
+/* ---- samples that are counted where they have no effect ---- */
+
+static int run_accumulate_shards(struct scene *scene, bool is_odd)
+{
+    scene->opts.n_shards = 4;
+    struct muster_ddp *ddp =
+        muster_ddp_new(scene->dist, scene->params, countof(scene->params), &scene->opts);
+    uint32_t first, end;
+    int rc = is_odd ? muster_ddp_accumulate(ddp, 100) : 0;
+    muster_ddp_shards(ddp, &first, &end);
+    for (uint32_t s = first; rc == 0 && s < end; s++)
+        rc = muster_ddp_shard(ddp, 10);
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    muster_ddp_free(ddp);
+    return rc;
+}
+
+static int run_accumulate_within(struct scene *scene, bool is_odd)
+{
+    struct muster_ddp *ddp =
+        muster_ddp_new(scene->dist, scene->params, countof(scene->params), &scene->opts);
+    int rc = muster_ddp_begin(ddp, 1);
+    if (is_odd)
+        rc = rc ? rc : muster_ddp_accumulate(ddp, 1000);
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    muster_ddp_free(ddp);
+    return rc;
+}
+
+/* ---- 16 bits, and samples that one rank has alone ---- */
+
+/* The mean is 30000, which float16 has; three times that, which travels, it has not. */
+static int float16_step(struct scene *scene, bool is_odd, void *gradient)
+{
+    const struct muster_param param = {"half", MUSTER_FLOAT16, COUNT, NULL, gradient};
+    const uint16_t large = 0x7753; /* 30000 */
+    struct muster_ddp *ddp = muster_ddp_new(scene->dist, &param, 1, NULL);
+    if (!ddp)
+        return muster_dist_code(scene->dist);
+    memcpy((uint16_t *)muster_ddp_gradient(ddp, 0) + 5, &large, sizeof(large));
+    int rc = muster_ddp_begin(ddp, is_odd ? 8 : 0);
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    muster_ddp_free(ddp);
+    return rc;
+}
+
+static int run_float16(struct scene *scene, bool is_odd)
+{
+    return float16_step(scene, is_odd, scene->gradients[0]);
+}
+
+/* In the library's memory, where what travels has replaced the gradient. */
+static int run_float16_view(struct scene *scene, bool is_odd)
+{
+    return float16_step(scene, is_odd, NULL);
+}
+
+/* ---- all of them ---- */
+
+static const struct bad_case bad_cases[] = {
+    {"rank 1: 2 parameters at NULL", MUSTER_DIST_EUSE, run_no_array},
+    {"rank 1 has other options of ddp than rank 0", MUSTER_DIST_EMISMATCH, run_other_finite},
+    {"parameter 1 is 'second' (float32, 8 values, without a value) on rank 1",
+     MUSTER_DIST_EMISMATCH, run_other_null},
+    {"rank 1: muster_ddp_accumulate where shards are asked for", MUSTER_DIST_EUSE,
+     run_accumulate_shards},
+    {"rank 1: muster_ddp_accumulate between muster_ddp_begin and muster_ddp_finish",
+     MUSTER_DIST_EUSE, run_accumulate_within},
+    {"rank 1: the gradient of 'half' has values too large for its type on the way: 1 of 8, the first "
+     "at 5",
+     MUSTER_DIST_EDATA, run_float16},
+    {"rank 1: the gradient of 'half' has values that are NaN, infinite, or too large for its type on "
+     "the way: 1 of 8, the first at 5",
+     MUSTER_DIST_EDATA, run_float16_view},
+};
+
+static int bad(uint32_t rank, uint32_t size, const void *arg)
+{
+    const struct bad_case *bad_case = arg;
+    struct scene scene = {.dist = muster_dist_open(NULL)};
+    static const char *const names[] = {"first", "second"};
+    (void)size;
+    for (size_t i = 0; i < countof(scene.params); i++)
+        scene.params[i] = (struct muster_param){names[i], MUSTER_FLOAT32, COUNT, scene.values[i],
+                                                scene.gradients[i]};
+    int rc = bad_case->run(&scene, rank == 1);
+    CHECK(rc == bad_case->code && strstr(muster_dist_error(scene.dist), bad_case->said),
+          "code %d: '%s', not: %s", rc, muster_dist_error(scene.dist), bad_case->said);
+    CHECK(muster_dist_close(scene.dist) == rc, "close");
+    return 0;
+}
+
+static void test_bad(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < countof(bad_cases); i++)
+        ranks_run(3, bad, &bad_cases[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bad)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
