@@ -316,15 +316,14 @@ static int beside_give(struct outfile *file, struct err *err)
     return 0;
 }
 
-/* Gives the nameless file its final name if nothing may be replaced, else one beside it. */
+/* Gives the nameless file its final name, or one beside it if that is to be replaced. Who is killed between that and the
+ * rename leaves the name beside. */
 static int name_give(struct outfile *file, struct err *err)
 {
-    if (file->overwrite)
-        return beside_give(file, err);
     if (name_link(file, file->path) == 0)
         return 0;
     if (errno == EEXIST)
-        return exists(file, err);
+        return file->overwrite ? beside_give(file, err) : exists(file, err);
     return wrap(err, fail_errno(err, "give it its name"), "%s", file->name);
 }
 

@@ -258,7 +258,7 @@ static void status_shows_the_workers_of_a_run_that_goes_on(void **state)
     assert_int_equal(verb(&cmd_status, *state, NO_WORDS, &out, NULL), 0);
     cleanup_free char *who = xasprintf("state     running (pid %d on ", (int)getpid());
     expect_text(&out, who);
-    expect_text(&out, "3.00 items/s, about 4 m 05 s left");
+    expect_text(&out, "3 items/s, about 4 m 05 s left");
     expect_text(&out, "gpu 0         busy");
     expect_text(&out, "1.0 GiB  thinking");
     assert_null(strstr(buf_text(&out), "muster resume"));
