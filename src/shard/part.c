@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/named_files.h"
+#include "base/parse.h"
 #include "base/xalloc.h"
 #include "shard/shard.h"
 #include "store/lock.h"
@@ -231,8 +232,8 @@ int shards_take(struct session *s, bool *has_taken, struct err *err)
             *err = why;
     }
     if (rc == 0)
-        log_add(session_log(s), LOG_INFO, "map", "the results of %zu runs are taken from %s",
-                runs.len, session_request(s)->shards.take);
+        log_add(session_log(s), LOG_INFO, "map", "the results of %zu run%s are taken from %s",
+                runs.len, plural(runs.len), session_request(s)->shards.take);
     env_list_release(&runs);
     return rc;
 }
