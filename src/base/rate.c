@@ -6,9 +6,11 @@
 
 enum {
     SPAN_MS = 5000,
-    STEPS_MIN = 8,         /* are kept, however long ago they came */
-    STEP_MIN_MS = 500,     /* between the beginnings of two steps */
+    STEPS_MIN = 8,     /* are kept, however long ago they came */
+    STEP_MIN_MS = 500, /* between the beginnings of two steps */
+    STEP_MAX_MS = 2500,
     STEPS_BETWEEN_MAX = 4, /* what comes sooner than a quarter of the usual time is the same step */
+    STEPS_AFTER_PAUSE = 3  /* so many tell a pause from the usual time between steps */
 };
 
 /* The mean time between two steps. */
@@ -25,9 +27,20 @@ void rate_begin(struct rate *rate, uint64_t count, uint64_t now_ms)
     rate->steps[0] = (struct rate_step){now_ms, now_ms, count};
 }
 
+/* The step that follows a pause of more than half of the time of all steps: a compilation with the first item, a worker
+ * that was loaded again. 0: there is none, or too little came after it. */
+static size_t after_pause(const struct rate *rate)
+{
+    uint64_t span_ms = rate->steps[rate->n_steps - 1].last_ms - rate->steps[0].last_ms;
+    for (size_t i = 1; i + STEPS_AFTER_PAUSE < rate->n_steps; i++)
+        if (rate->steps[i].last_ms - rate->steps[i - 1].last_ms > span_ms / 2)
+            return i;
+    return 0;
+}
+
 static void old_drop(struct rate *rate, uint64_t now_ms)
 {
-    size_t n = rate->n_steps, n_old = 0;
+    size_t n = rate->n_steps, n_old = after_pause(rate);
     while (n - n_old > STEPS_MIN && now_ms - rate->steps[n_old + 1].last_ms > SPAN_MS)
         n_old++;
     n_old += n_old == 0 && n == RATE_STEPS_MAX;
@@ -45,7 +58,8 @@ void rate_note(struct rate *rate, uint64_t count, uint64_t now_ms)
     if (count == last->count)
         return;
     now_ms = MAX(now_ms, last->last_ms); /* a clock that is looked at once a turn may be behind */
-    uint64_t apart_ms = MAX((uint64_t)STEP_MIN_MS, gap_ms(rate) / STEPS_BETWEEN_MAX);
+    uint64_t part_ms = MIN(gap_ms(rate) / STEPS_BETWEEN_MAX, (uint64_t)STEP_MAX_MS);
+    uint64_t apart_ms = MAX((uint64_t)STEP_MIN_MS, part_ms);
     if (rate->n_steps > 1 && now_ms - last->first_ms < apart_ms) {
         last->last_ms = now_ms;
         last->count = count;

@@ -115,7 +115,7 @@ static const struct opt sim_opts[] = {
     {OPT_PARSE, 0, "item-time", "TIME", "how long an item takes: 0.9s (each), 0.5s-2s (between), lognormal:0.9s:1 (mean, sigma), pareto:0.9s:1.5 (mean, exponent), @FILE (seconds, one a line)", FIELD(item_time), .parse = item_time_store},
     {OPT_PARSE, 0, "load-time", "TIME", "how long a worker takes to load its model (default 0)", FIELD(load), .parse = load_store},
     {OPT_HEADING, .help = "The machine"},
-    {OPT_TEXT, 'd', "devices", "LIST", "how many devices, one row of the table for each: 1,2,4,8 or 1-8 (default 1,2,4,8,16,32,64)", FIELD(devices), .is_exact = true},
+    {OPT_TEXT, 'd', "devices", "LIST", "how many devices, one row of the table for each: 1,2,4,8 or 1-8 (default 1,2,4,8,16,32,64)", FIELD(devices), .has_no_variable = true},
     {OPT_U64, 0, "workers-per-gpu", "N", "workers on each device (default 1)", FIELD(workers_per_gpu), 1, 1024},
     {OPT_U64, 0, "concurrency", "N", "items that a worker computes at the same time (default 1)", FIELD(concurrency), 1, 100000},
     {OPT_PARSE, 0, "slow", "N:FACTOR", "N of the devices take FACTOR times as long", FIELD(slow), .parse = slow_store},

@@ -364,7 +364,7 @@ static const struct opt split_options[] = {
      .arg = "PATH",
      .help = ".pt: the list or tensor to cut, as a path of keys from the root, joined by dots "
              "(default: the root, or all lists and tensors in it; may be repeated)",
-     .is_exact = true, /* MUSTER_KEY is a field of records */
+     .has_no_variable = true, /* MUSTER_KEY is a field of records */
      .offset = offsetof(struct split_request, keys)},
     {.kind = OPT_FLAG,
      .name = "pass-through",
@@ -378,7 +378,7 @@ static const struct opt split_options[] = {
      .help = "a folder (one that ends with '/' is made), or a path with {n} for the number and, "
              "if wanted, {parts} for how many there are (default: beside the input, "
              "in.part_00.jsonl)",
-     .is_exact = true, /* MUSTER_OUTPUT is a file of records */
+     .has_no_variable = true, /* MUSTER_OUTPUT is a file of records */
      .offset = offsetof(struct split_request, output)},
     {.kind = OPT_U64,
      .name = "digits",

@@ -234,8 +234,10 @@ static void on_oom(struct feed *f, const struct feed_event *ev)
     f->counts.ooms++;
     feed_worker_is_live(f, ev->worker);
     device_limit(f, w->device, ev->count);
-    /* A limit that is lowered by one each time would excuse as many deaths as it has steps. */
-    w->has_shrunk |= before == 0 || f->devices[w->device].batch <= before / 2;
+    /* A limit that is lowered by one each time would excuse as many deaths as it has steps. Another worker of the device
+     * may have lowered it before. */
+    w->has_shrunk |= before == 0 || f->devices[w->device].batch <= before / 2 ||
+                     ev->count <= w->items.in_flight / 2;
 }
 
 static void on_idle(struct feed *f, const struct feed_event *ev)

@@ -18,6 +18,7 @@ struct device_memory {
     uint64_t idle_bytes;   /* in use without any worker of ours */
     bool was_used;         /* a sample during or after the life of a worker of ours shows use */
     uint32_t unused_lives; /* lives of workers in which no sample shows use */
+    uint32_t n_ours;       /* seats that use it and are not empty */
 };
 
 enum seat_use {
@@ -77,6 +78,15 @@ void memory_seat_uses(struct memory *m, uint32_t seat, uint32_t device)
     *use_of(m, seat, device) = true;
 }
 
+static void seat_set(struct memory *m, uint32_t seat, const struct seat_wait *wait)
+{
+    bool was_ours = m->seats[seat].use != SEAT_EMPTY, is_ours = wait->use != SEAT_EMPTY;
+    for (uint32_t device = 0; device < m->n_devices && was_ours != is_ours; device++)
+        if (*use_of(m, seat, device))
+            m->devices[device].n_ours += is_ours ? 1u : -1u;
+    m->seats[seat] = *wait;
+}
+
 void memory_idle(struct memory *m, uint32_t device, uint64_t used_bytes, uint64_t total_bytes)
 {
     struct device_memory *d = &m->devices[device];
@@ -105,11 +115,9 @@ void memory_sampled(struct memory *m, uint32_t device, uint64_t used_bytes, uint
     d->used_bytes = used_bytes;
     d->total_bytes = total_bytes;
     d->sampled_ms = now_ms;
-    bool is_ours = has_seat(m, device, SEAT_TAKEN) || has_seat(m, device, SEAT_ENDED) ||
-                   has_seat(m, device, SEAT_WAITS);
-    if (!is_ours)
+    if (d->n_ours == 0)
         d->idle_bytes = used_bytes;
-    d->was_used |= is_ours && !is_idle(d);
+    d->was_used |= d->n_ours > 0 && !is_idle(d);
 }
 
 uint64_t memory_beyond_idle(const struct memory *m, uint32_t device)
@@ -120,27 +128,26 @@ uint64_t memory_beyond_idle(const struct memory *m, uint32_t device)
 
 bool memory_is_alone(const struct memory *m, uint32_t seat, uint32_t device)
 {
-    bool is_alone = true;
-    for (uint32_t other = 0; other < m->n_seats; other++)
-        is_alone = is_alone && (other == seat || m->seats[other].use == SEAT_EMPTY ||
-                                !*use_of(m, other, device));
-    return is_alone;
+    bool is_own = m->seats[seat].use != SEAT_EMPTY && *use_of(m, seat, device);
+    return m->devices[device].n_ours == is_own;
 }
 
 void memory_taken(struct memory *m, uint32_t seat, uint64_t now_ms)
 {
-    m->seats[seat] = (struct seat_wait){
+    const struct seat_wait taken = {
         .use = SEAT_TAKEN, .since_ms = now_ms, .is_away = m->seats[seat].is_away};
+    seat_set(m, seat, &taken);
 }
 
 void memory_ended(struct memory *m, uint32_t seat, uint64_t now_ms)
 {
     bool was_there = m->seats[seat].use == SEAT_TAKEN;
     uint64_t life_ms = was_there ? now_ms - m->seats[seat].since_ms : 0;
-    m->seats[seat] = (struct seat_wait){.use = SEAT_ENDED,
-                                        .since_ms = now_ms,
-                                        .life_ms = life_ms,
-                                        .is_away = m->seats[seat].is_away};
+    const struct seat_wait ended = {.use = SEAT_ENDED,
+                                    .since_ms = now_ms,
+                                    .life_ms = life_ms,
+                                    .is_away = m->seats[seat].is_away};
+    seat_set(m, seat, &ended);
 }
 
 void memory_left(struct memory *m, uint32_t seat, uint64_t now_ms)
@@ -218,7 +225,9 @@ bool memory_back(struct memory *m, uint64_t now_ms, uint32_t *out, bool *is_over
         if (*is_overdue && now_ms - m->seats[seat].since_ms < MEMORY_PATIENCE_MS)
             continue;
         (*is_overdue ? patience_end : life_count)(m, seat);
-        m->seats[seat].use = SEAT_EMPTY;
+        struct seat_wait empty = m->seats[seat];
+        empty.use = SEAT_EMPTY;
+        seat_set(m, seat, &empty);
         *out = seat;
         return true;
     }

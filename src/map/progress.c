@@ -73,8 +73,9 @@ static void rate_take(struct session *s, uint32_t p, struct snapshot *out)
     uint64_t now_ms = shell_last_now(s->shell);
     if (seat->ready_us == 0)
         return;
-    if (seat->rate.n_steps < 2)
+    if (seat->rate_ready_us != seat->ready_us)
         rate_begin(&seat->rate, 0, seat->ready_us / 1000);
+    seat->rate_ready_us = seat->ready_us;
     rate_note(&seat->rate, w->done, now_ms);
     w->items_per_s = rate_per_s(&seat->rate, now_ms);
     out->total.items_per_s += w->in_flight > 0 ? w->items_per_s : 0;

@@ -95,7 +95,8 @@ struct seat_state {
     /* When its first worker was ready, by the monotonic clock: a filter when it began to read, a channel worker when it
      * asked for items, or if it says that it is loaded before its first result, then. 0: not yet. */
     uint64_t ready_us;
-    struct rate rate; /* of its items, by all its workers */
+    struct rate rate;       /* of its items, by all its workers */
+    uint64_t rate_ready_us; /* the ready_us from which on `rate` counts */
     struct hist item_times;
 };
 

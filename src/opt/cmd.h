@@ -63,9 +63,8 @@ struct opt {
     const char *same_as; /* of OPT_ALIAS, which otherwise has only a name and a letter */
     /* OPT_TEXT, OPT_TEXTS: refuses a malformed value (ERR_USAGE) when it is typed; NULL: any is good. */
     int (*check)(const char *value, struct err *err);
-    /* Its name is not shortened, and no variable is its default, because another verb's option of this name has another
-     * value, or a program around muster has one. */
-    bool is_exact;
+    bool is_exact;        /* its name is not shortened, and it has no variable */
+    bool has_no_variable; /* because an option of this name means something else to another verb */
     const struct choice *choices;
     /* OPT_TEXT: the text option without which this one has no effect, and is refused (cmd_needs_check); NULL: none. */
     const char *needs;

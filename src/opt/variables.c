@@ -28,7 +28,7 @@ bool opt_has_variable(const struct cmd *cmd, const struct opt *opt)
 {
     /* Variables that muster sets for its workers: they must not become options of a muster inside a worker. */
     static const char *const reserved[] = {"seed", "batch", "run-dir"};
-    bool has = opt->name && opt->kind != OPT_ALIAS && !opt->is_exact;
+    bool has = opt->name && opt->kind != OPT_ALIAS && !opt->is_exact && !opt->has_no_variable;
     for (size_t i = 0; has && !cmd->family && i < countof(reserved); i++)
         has = strcmp(opt->name, reserved[i]) != 0;
     return has;

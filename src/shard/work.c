@@ -220,6 +220,7 @@ static void progress_take(struct session *s, struct snapshot *out)
 {
     out->total.done = shards_of(s)->n_items_done;
     out->total.answered = 0;
+    out->total.oldest_ms = 0; /* of a shard, which is no item that is late */
     out->total.aside = shards_of(s)->n_items_failed;
     out->total.known = items_own(s);
     out->total.input_is_final = true;

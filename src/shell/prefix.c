@@ -7,7 +7,7 @@
 #include "base/fs.h"
 
 enum {
-    LINE_MAX_BYTES = 64 << 20
+    LINE_MAX_BYTES = 1 << 20
 };
 
 /* Takes the first `len` bytes of the line, which end with a newline. */

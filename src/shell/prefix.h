@@ -14,7 +14,7 @@ struct prefix {
 };
 
 /*
- * Takes more output, and prints its whole lines; of a line that is longer than 64 MiB, also pieces. `is_end`: also
+ * Takes more output, and prints its whole lines; of a line that is longer than a megabyte, also pieces. `is_end`: also
  * a last line without newline. It waits while the reader is slow; a signal to end ends the process meanwhile.
  * ERR_SYS: the reader is gone.
  */

@@ -349,15 +349,21 @@ END
     ended_with 2
 }
 
-@test "long lines of several ranks stay whole" {
+@test "lines of up to a megabyte stay whole, also with a slow reader" {
     cat >long.py <<'END'
-import os, sys
+import os
 letter = "abc"[int(os.environ["RANK"])]
 for _ in range(3):
-    print(letter * 3_000_000)
+    print(letter * 1_000_000)
 END
-    "$MUSTER" launch --nproc 3 long.py >lines
-    [ "$(awk '{ print length($0), length($0) == gsub(substr($0, 1, 1), "") }' lines | sort | uniq -c | tr -s ' ')" = " 9 3000000 1" ]
+    cat >slow.py <<'END'
+import os, sys, time
+while piece := os.read(0, 65536):
+    time.sleep(0.02)
+    os.write(1, piece)
+END
+    "$MUSTER" launch --nproc 3 long.py | "$PYTHON" slow.py >lines
+    [ "$(awk '{ print length($0), length($0) == gsub(substr($0, 1, 1), "") }' lines | sort | uniq -c | tr -s ' ')" = " 9 1000000 1" ]
 }
 
 @test "a disk without room for the folder of logs is no wrong usage" {

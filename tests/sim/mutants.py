@@ -375,7 +375,7 @@ SHELL = {
     "guards do not hold the devices' locks": (
         "map/worker.c", ".locks = &s->allocation.locks,", ".locks = NULL,"),
     "the memory of our own worker is taken for others'": (
-        "core/memory.c", "    if (!is_ours)\n", ""),
+        "core/memory.c", "    if (d->n_ours == 0)\n", ""),
     "a sample from before a death is believed": (
         "core/memory.c", "d->sampled_ms > m->seats[seat].since_ms;\n    if", "d->sampled_ms > 0;\n    if"),
     "a session does not know what the one before it did": (

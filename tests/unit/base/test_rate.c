@@ -71,6 +71,20 @@ static void it_follows_a_change_and_falls_while_nothing_comes(void **state)
     assert_about(rate_per_s(&rate, 400000), 550.0 / 365, 5);
 }
 
+static void a_long_pause_is_soon_forgotten(void **state)
+{
+    (void)state;
+    struct rate rate = {0};
+    uint64_t count = 0;
+    rate_begin(&rate, 0, 0);
+    for (uint64_t now = 600000; now <= 630000; now += 100) /* the first item took ten minutes */
+        rate_note(&rate, ++count, now);
+    assert_about(rate_per_s(&rate, 630000), 10, 5);
+    for (uint64_t now = 930000; now <= 960000; now += 100) /* and a new load five */
+        rate_note(&rate, ++count, now);
+    assert_about(rate_per_s(&rate, 960000), 10, 5);
+}
+
 static void a_smaller_count_and_a_clock_that_is_behind_do_no_harm(void **state)
 {
     (void)state;
@@ -109,6 +123,7 @@ int main(void)
         cmocka_unit_test(a_steady_count_has_its_rate),
         cmocka_unit_test(answers_that_come_together_are_one_step),
         cmocka_unit_test(it_follows_a_change_and_falls_while_nothing_comes),
+        cmocka_unit_test(a_long_pause_is_soon_forgotten),
         cmocka_unit_test(a_smaller_count_and_a_clock_that_is_behind_do_no_harm),
         cmocka_unit_test(rates_and_percentages_as_text),
     };
