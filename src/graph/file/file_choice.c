@@ -38,7 +38,7 @@ uint32_t choice_coords(struct graph_file *file, const struct file_stage *stage,
 {
     uint32_t n = 0;
     *coord = NONE;
-    for (uint32_t i = 0; i < stage->n_coords && !is_star_alone(mapping); i++) {
+    for (uint32_t i = 0; i < stage->n_coords && mapping->len > 0 && !is_star_alone(mapping); i++) {
         if (values_count(file, &stage->coords[i], mapping) < mapping->len)
             continue;
         *coord = i;

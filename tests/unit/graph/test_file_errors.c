@@ -284,6 +284,9 @@ static const struct {
     {"jobs: {a: {run: x, out: [a, '']}}", "f:1:29: 'out': expected a text, found nothing"},
     {"jobs: {a: {run: x, hosts: {}}}",
      "f:1:27: expected a text or a list of texts, found a mapping in which nothing stands"},
+    {"vars: {m: [a, b], n: [1, 2]}\njobs: {a: {for: [m, n], run: 'x', gpus: {}}}",
+     "f:2:41: expected a number such as 2 or 1..3, a share such as 0.5, or {count, share, memory}, "
+     "or a mapping by values of m and n, found a mapping in which nothing stands"},
     {"vars: [1]\n"
      "jobs: {a: {run: x}}",
      "f:1:7: expected a mapping of variables, found a list"},
