@@ -42,6 +42,9 @@ static void check_again(const struct file_merge_opts *opts, const char *out,
     struct str head = {first.at, MIN(first.len, (size_t)CONTAINER_HEAD_BYTES)};
     if (container_refuse(out, head, false, NULL) != 0)
         return;
+    /* Lines are looked at one by one where there are CRs, else only the last one of a file. */
+    if (!opts->is_checked && memchr(first.at, '\r', first.len))
+        return;
     if (file_merge_write(&other, &out, 1, again, &found, &err))
         BUG("what was merged is refused: %s", err.text);
     content_read(again, &second);
