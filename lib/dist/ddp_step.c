@@ -64,18 +64,6 @@ static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
     return 0;
 }
 
-int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples)
-{
-    int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
-    if (rc != 0)
-        return rc;
-    pthread_mutex_lock(&ddp->lock);
-    rc = samples_add(ddp, n_samples);
-    step_settle(ddp, rc);
-    pthread_mutex_unlock(&ddp->lock);
-    return rc;
-}
-
 static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
 {
     if (ddp->is_begun || ddp->opts.n_shards != 0)
@@ -98,16 +86,28 @@ static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
     return rc;
 }
 
-int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples)
+typedef int samples_fn(struct muster_ddp *ddp, uint64_t n_samples);
+
+static int samples_take(struct muster_ddp *ddp, uint64_t n_samples, samples_fn *take)
 {
     int rc = ddp ? md_check(ddp->dist) : MUSTER_DIST_ENOMEM;
     if (rc != 0)
         return rc;
     pthread_mutex_lock(&ddp->lock);
-    rc = step_begin(ddp, n_samples);
+    rc = take(ddp, n_samples);
     step_settle(ddp, rc);
     pthread_mutex_unlock(&ddp->lock);
     return rc;
+}
+
+int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples)
+{
+    return samples_take(ddp, n_samples, samples_add);
+}
+
+int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples)
+{
+    return samples_take(ddp, n_samples, step_begin);
 }
 
 /* ---- buckets ---- */

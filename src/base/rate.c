@@ -5,15 +5,15 @@
 #include <sys/param.h>
 
 enum {
-    SPAN_MS = 5000,
-    STEPS_MIN = 8,     /* are kept, however long ago they came */
-    STEP_MIN_MS = 500, /* between the beginnings of two steps */
-    STEP_MAX_MS = 2500,
-    STEPS_BETWEEN_MAX = 4, /* what comes sooner than a quarter of the usual time is the same step */
-    STEPS_AFTER_PAUSE = 3  /* so many tell a pause from the usual time between steps */
+    SPAN_MS = 5000,    /* older steps are dropped */
+    STEPS_MIN = 8,     /* but for so many, unless a pause lies between them */
+    GAP_SHARE = 4,     /* what comes within a quarter of the usual gap belongs to the step before */
+    STEP_MIN_MS = 500, /* what comes sooner belongs to it in any case */
+    STEP_MAX_MS = 2500,   /* what comes later never does */
+    STEPS_AFTER_PAUSE = 3 /* so many tell a pause from the usual gap */
 };
 
-/* The mean time between two steps. */
+/* The usual gap: the mean time between two steps. */
 static uint64_t gap_ms(const struct rate *rate)
 {
     size_t n_gaps = rate->n_steps - 1;
@@ -58,7 +58,7 @@ void rate_note(struct rate *rate, uint64_t count, uint64_t now_ms)
     if (count == last->count)
         return;
     now_ms = MAX(now_ms, last->last_ms); /* a clock that is looked at once a turn may be behind */
-    uint64_t part_ms = MIN(gap_ms(rate) / STEPS_BETWEEN_MAX, (uint64_t)STEP_MAX_MS);
+    uint64_t part_ms = MIN(gap_ms(rate) / GAP_SHARE, (uint64_t)STEP_MAX_MS);
     uint64_t apart_ms = MAX((uint64_t)STEP_MIN_MS, part_ms);
     if (rate->n_steps > 1 && now_ms - last->first_ms < apart_ms) {
         last->last_ms = now_ms;

@@ -13,13 +13,13 @@ enum {
 };
 
 struct rate_step {
-    uint64_t first_ms, last_ms; /* when it began to come, and when its last part came */
-    uint64_t count;             /* at its end */
+    uint64_t first_ms, last_ms; /* when its first and its last part came */
+    uint64_t count;             /* after its last part */
 };
 
 /* All zeros: it has not begun. */
 struct rate {
-    struct rate_step steps[RATE_STEPS_MAX]; /* the oldest first; from its end on the others count */
+    struct rate_step steps[RATE_STEPS_MAX]; /* the oldest first; the rate counts from its end */
     size_t n_steps;
 };
 

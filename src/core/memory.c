@@ -94,11 +94,10 @@ void memory_idle(struct memory *m, uint32_t device, uint64_t used_bytes, uint64_
     d->total_bytes = total_bytes;
 }
 
-/* True if a seat in this state uses the device. */
-static bool has_seat(const struct memory *m, uint32_t device, enum seat_use use)
+static bool has_worker(const struct memory *m, uint32_t device)
 {
     for (uint32_t seat = 0; seat < m->n_seats; seat++)
-        if (m->seats[seat].use == use && *use_of(m, seat, device))
+        if (m->seats[seat].use == SEAT_TAKEN && *use_of(m, seat, device))
             return true;
     return false;
 }
@@ -176,7 +175,7 @@ static bool device_is_back(const struct memory *m, uint32_t seat, uint32_t devic
     bool is_recent = d->sampled_ms > m->seats[seat].since_ms;
     if (d->total_bytes == 0)
         return true;
-    if (has_seat(m, device, SEAT_TAKEN))
+    if (has_worker(m, device))
         return is_recent;
     bool uses_none = m->seats[seat].life_ms < CONTEXT_MIN_MS ||
                      (d->unused_lives >= UNUSED_LIVES && !d->was_used);
@@ -208,7 +207,7 @@ static void patience_end(struct memory *m, uint32_t seat)
 {
     for (uint32_t device = 0; device < m->n_devices; device++) {
         struct device_memory *d = &m->devices[device];
-        if (!*use_of(m, seat, device) || has_seat(m, device, SEAT_TAKEN))
+        if (!*use_of(m, seat, device) || has_worker(m, device))
             continue;
         d->idle_bytes = d->used_bytes;
         d->unused_lives = UNUSED_LIVES;

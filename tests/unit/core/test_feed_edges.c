@@ -228,18 +228,24 @@ static void very_many_workers_have_more_room(void **state)
     feed_free(NULL);
 }
 
+/* One worker, whose batches are of 256 items at first. */
+static void batches_open(struct scene *scene)
+{
+    static const uint32_t device_of[] = {0};
+    scene_open(scene, &(struct feed_config){.n_workers = 1,
+                                            .n_devices = 1,
+                                            .device_of = device_of,
+                                            .retries = 1,
+                                            .batch = 256,
+                                            .no_reissue = true});
+}
+
 /* As a shard: it does one item in batches of its own, says with which it would go on, and dies. */
 static void a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved(void **state)
 {
     (void)state;
     struct scene scene;
-    const uint32_t device_of[] = {0};
-    scene_open(&scene, &(struct feed_config){.n_workers = 1,
-                                             .n_devices = 1,
-                                             .device_of = device_of,
-                                             .retries = 1,
-                                             .batch = 256,
-                                             .no_reissue = true});
+    batches_open(&scene);
     TELL(&scene, .kind = EV_INPUT, .count = 1, .flag = true);
     for (uint64_t batch = 256; batch > 1; batch /= 2) {
         struct feed_counts counts;
@@ -274,13 +280,7 @@ static void a_batch_that_is_hardly_smaller_excuses_no_death(void **state)
 {
     (void)state;
     struct scene scene;
-    const uint32_t device_of[] = {0};
-    scene_open(&scene, &(struct feed_config){.n_workers = 1,
-                                             .n_devices = 1,
-                                             .device_of = device_of,
-                                             .retries = 1,
-                                             .batch = 256,
-                                             .no_reissue = true});
+    batches_open(&scene);
     TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = true);
     channel_up(&scene, 0, 1);
     TELL(&scene, .kind = EV_DONE, .item = 0);

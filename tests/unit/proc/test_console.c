@@ -254,13 +254,25 @@ static void newlines_are_counted_right_at_any_offset(void **state)
     }
 }
 
+struct cut_row {
+    const char *text;
+    size_t max;
+    const char *shown;
+};
+
+static void expect_cut(void (*add)(struct buf *, struct str, size_t), const struct cut_row *rows,
+                       size_t n_rows)
+{
+    for (size_t i = 0; i < n_rows; i++) {
+        cleanup_buf struct buf out = BUF_INIT;
+        add(&out, str_of(rows[i].text), rows[i].max);
+        assert_string_equal(buf_text(&out), rows[i].shown);
+    }
+}
+
 static void words_that_are_too_long_end_with_a_word_and_a_sign(void **state)
 {
-    static const struct {
-        const char *text;
-        size_t max;
-        const char *shown;
-    } rows[] = {
+    static const struct cut_row rows[] = {
         {"", 10, ""},
         {"all of it", 9, "all of it"},
         {"one two three four", 14, "one two ..."},
@@ -269,20 +281,12 @@ static void words_that_are_too_long_end_with_a_word_and_a_sign(void **state)
         {"\u00e4\u00e4\u00e4\u00e4\u00e4", 8, "\u00e4\u00e4..."},
     };
     (void)state;
-    for (size_t i = 0; i < countof(rows); i++) {
-        cleanup_buf struct buf out = BUF_INIT;
-        console_words_add(&out, str_of(rows[i].text), rows[i].max);
-        assert_string_equal(buf_text(&out), rows[i].shown);
-    }
+    expect_cut(console_words_add, rows, countof(rows));
 }
 
 static void names_that_are_too_wide_keep_their_beginning_and_their_end(void **state)
 {
-    static const struct {
-        const char *text;
-        size_t max;
-        const char *shown;
-    } rows[] = {
+    static const struct cut_row rows[] = {
         {"", 10, ""},
         {"ten of ten", 10, "ten of ten"},
         {"http://a/class/cat", 12, "http...s/cat"},
@@ -292,11 +296,7 @@ static void names_that_are_too_wide_keep_their_beginning_and_their_end(void **st
         {"abcdef", 0, "..."},
     };
     (void)state;
-    for (size_t i = 0; i < countof(rows); i++) {
-        cleanup_buf struct buf out = BUF_INIT;
-        console_middle_add(&out, str_of(rows[i].text), rows[i].max);
-        assert_string_equal(buf_text(&out), rows[i].shown);
-    }
+    expect_cut(console_middle_add, rows, countof(rows));
     assert_int_equal(console_text_width(STR("\u00e4b\u65e5")), 3);
 }
 
