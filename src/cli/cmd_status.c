@@ -99,7 +99,7 @@ static void progress_add(struct buf *out, const struct view *view)
                  are_jobs ? "running" : "in flight");
     count_format(done, status->answered);
     if (status->answered > 0)
-        buf_addf(out, ", %s answered and not yet kept", done);
+        buf_addf(out, ", %s answered, not yet committed", done);
 }
 
 static void speed_add(struct buf *out, const struct run_status *status)
