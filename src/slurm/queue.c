@@ -4,12 +4,13 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "slurm/job.h"
+#include "slurm/sbatch_request.h"
 
 /* Jobs that have ended are listed too, for as long as the controller knows them (MinJobAge, usually 5 minutes). */
 void queue_words(struct env_list *out)
 {
     static const char *const words[] = {
-        "squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r|%S|%e|%N", NULL};
+        "squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r|%S|%e|%N|%l", NULL};
     env_list_add_words(out, words);
 }
 
@@ -29,22 +30,40 @@ static uint64_t seconds_of(struct str text)
 bool queue_next(struct str *answer, struct queue_entry *out)
 {
     enum {
-        FIELDS = 6
+        FIELDS = 7
     };
     struct str line;
     while (answer->len > 0 && str_next(answer, '\n', &line)) {
-        struct str fields[FIELDS], rest = str_trim(line);
+        struct str fields[FIELDS] = {0}, rest = str_trim(line);
         size_t n = 0;
         while (n < FIELDS && rest.at && str_next(&rest, '|', &fields[n]))
             n++;
         uint64_t job;
-        if (n < FIELDS || u64_parse(fields[0], 1, UINT32_MAX, &job, NULL) != 0)
+        /* An answer that an earlier muster kept has no limit. */
+        if (n < FIELDS - 1 || u64_parse(fields[0], 1, UINT32_MAX, &job, NULL) != 0)
             continue;
         *out = (struct queue_entry){
-            job, fields[1], fields[2], fields[5], seconds_of(fields[3]), seconds_of(fields[4])};
+            .job = job,
+            .state = fields[1],
+            .reason = fields[2],
+            .nodes = fields[5],
+            .start_s = seconds_of(fields[3]),
+            .end_s = seconds_of(fields[4]),
+            .limit_s = slurm_seconds(fields[6]),
+        };
         return true;
     }
     return false;
+}
+
+uint64_t queue_time_over_s(const struct queue_entry *entry)
+{
+    if (str_equal(entry->state, STR("RUNNING")))
+        return entry->end_s; /* Slurm's count, which a job that was suspended needs */
+    bool is_known = entry->start_s > 0 && entry->limit_s > 0;
+    return !is_known                                     ? 0
+           : entry->limit_s < INT64_MAX - entry->start_s ? entry->start_s + entry->limit_s
+                                                         : INT64_MAX;
 }
 
 bool queue_find(struct str answer, uint64_t job, struct queue_entry *out)

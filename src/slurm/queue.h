@@ -24,7 +24,8 @@ struct queue_entry {
     struct str reason; /* "Resources"; "None" */
     struct str nodes;  /* "" until it has begun */
     uint64_t start_s,
-        end_s; /* since 1970; 0: unknown; the start of a job that waits is Slurm's guess */
+        end_s;        /* since 1970; 0: unknown; the start of a job that waits is Slurm's guess */
+    uint64_t limit_s; /* the time limit, counted from the start; UINT64_MAX: none; 0: unknown */
 };
 
 /* The words of the question, and what their environment needs. */
@@ -32,6 +33,9 @@ void queue_words(struct env_list *out);
 void queue_environment(struct env_list *env);
 /* Cuts the next job from what squeue printed; what is no such line is passed over. False: at the end. */
 bool queue_next(struct str *answer, struct queue_entry *out);
+/* When the time of a job that has begun is over, also of one that is being ended before, whose end_s is then the
+ * present. 0: unknown. */
+uint64_t queue_time_over_s(const struct queue_entry *entry);
 /* The last line of that job; of an array, one about a task that runs, if there is any. */
 bool queue_find(struct str answer, uint64_t job, struct queue_entry *out);
 

@@ -43,9 +43,9 @@ struct job {
     uint64_t number;
     struct run_lock lock; /* of a verb without a ledger */
     sigset_t signals, signals_before;
-    pid_t child;     /* 0: none */
-    int status;      /* of the child, when it has ended */
-    int64_t limit_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
+    pid_t child;         /* 0: none */
+    int status;          /* of the child, when it has ended */
+    int64_t time_over_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
     bool drain_is_due;
     bool is_over; /* a job to follow is submitted, or is not to be */
     bool has_noted_interruption;
@@ -311,21 +311,22 @@ static void facts_complete(struct job *job)
 
 /* ---- what Slurm says ---- */
 
-/* Of a job that is being ended, squeue tells the present time. */
-static void limit_ask(struct job *job)
+static void time_ask(struct job *job)
 {
     cleanup_buf struct buf answer = BUF_INIT;
     struct queue_entry entry;
-    if (queue_ask(&answer, NULL) == 0 && queue_find(buf_str(&answer), job->number, &entry) &&
-        str_equal(entry.state, STR("RUNNING")) && entry.end_s > 0)
-        job->limit_s = (int64_t)entry.end_s;
+    bool is_known =
+        queue_ask(&answer, NULL) == 0 && queue_find(buf_str(&answer), job->number, &entry);
+    uint64_t time_over_s = is_known ? queue_time_over_s(&entry) : 0;
+    if (time_over_s > 0)
+        job->time_over_s = (int64_t)time_over_s;
 }
 
 /* Slurm ends a job for its limit when that has come, not before. */
 static bool is_time_over(const struct job *job)
 {
-    return job->limit_s > 0 ? job->limit_s - CLOCKS_DIFFER_S <= clock_wall_ms() / 1000
-                            : job->facts.is_limit_near;
+    return job->time_over_s > 0 ? job->time_over_s - CLOCKS_DIFFER_S <= clock_wall_ms() / 1000
+                                : job->facts.is_limit_near;
 }
 
 static void on_limit_near(struct job *job)
@@ -336,7 +337,7 @@ static void on_limit_near(struct job *job)
     talk("the time of job %llu is over soon; %s finishes what it has in hand",
          (unsigned long long)job->number, job->request->words[0]);
     drain(job);
-    limit_ask(job); /* it may have been changed */
+    time_ask(job); /* it may have been changed */
 }
 
 /* Slurm sends it to every process of the job, and SIGKILL not much later: the verb knows already, and would take a
@@ -400,7 +401,7 @@ static int work(struct job *job, struct err *err)
     submission_release(&submission);
     rc = child_start(job, err);
     if (rc == 0)
-        limit_ask(job);
+        time_ask(job);
     while (rc == 0 && job->child > 0)
         turn(job);
     if (rc == 0 && !job->is_over) {

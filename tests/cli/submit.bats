@@ -256,12 +256,22 @@ trap '' TERM
 echo "$1" >"$2"
 [ "$1" -lt 1 ] || sleep 30
 END2
-    for signals in none usr1; do
-        "$MUSTER" submit map -g cpu:1 --grace 1s --items 3 --shards 3 -o out.$signals -- ./deaf {start} {output} 2>/dev/null
+    # Slow: it answers when the job is being ended already.
+    mkdir bin
+    worker bin/squeue <<END2
+#!/bin/sh
+[ ! -e slow ] || until [ -e cancelled ]; do sleep 0.05; done
+exec $(command -v squeue) "\$@"
+END2
+    for signals in none usr1 slow; do
+        rm -f slow cancelled
+        [ $signals != slow ] || touch slow
+        PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 --grace 1s --items 3 --shards 3 -o out.$signals -- ./deaf {start} {output} 2>/dev/null
         wait_for has_done 1
         [ $signals = none ] || limit_comes "$(last_job)"
-        [ $signals = none ] || wait_for holds muster-runs/latest/stop drain
+        [ $signals != usr1 ] || wait_for holds muster-runs/latest/stop drain
         scancel "$(last_job)"
+        touch cancelled
         wait_for has_events interrupted 1
         [ "$(events submitted | wc -l)" = 1 ]
         [ "$(events interrupted why)" = "it was interrupted by scancel or by Slurm" ]

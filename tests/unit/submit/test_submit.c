@@ -189,6 +189,31 @@ static void the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger(v
         look_at(&cases[i]);
 }
 
+/* scancel moves the end of a job to the present, and leaves its limit; of a suspended job only the end is true. */
+static void the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before(void **state)
+{
+    static const struct {
+        const char *line;
+        uint64_t at_s;
+    } cases[] = {
+        {"7|RUNNING|None|1000|1060|n1|1:00", 1060},
+        {"7|RUNNING|None|1000|4000|n1|1:00", 4000},
+        {"7|COMPLETING|None|1000|1010|n1|1:00", 1060},
+        {"7|CANCELLED|None|1000|1010|n1|1-00:00:30", 1000 + 86400 + 30},
+        {"7|COMPLETING|None|1000|1010|n1|UNLIMITED", INT64_MAX},
+        {"7|COMPLETING|None|1000|1010|n1|INVALID", 0},
+        {"7|COMPLETING|None|1000|1010|n1", 0},
+        {"7|PENDING|None|N/A|N/A||1:00", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct queue_entry entry;
+        assert_true(queue_find(str_of(cases[i].line), 7, &entry));
+        if (queue_time_over_s(&entry) != cases[i].at_s)
+            fail_msg("'%s' is over at %lu", cases[i].line, queue_time_over_s(&entry));
+    }
+}
+
 static void lines_that_are_no_records_are_passed_over(void **state)
 {
     struct submission submission;
@@ -272,6 +297,7 @@ int main(void)
         cmocka_unit_test(a_short_job_is_drained_for_a_quarter_of_its_time_at_most),
         cmocka_unit_test(a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_something),
         cmocka_unit_test(the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger),
+        cmocka_unit_test(the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before),
         cmocka_unit_test(lines_that_are_no_records_are_passed_over),
         cmocka_unit_test(a_stage_that_was_submitted_again_stands_in_its_place),
         cmocka_unit_test(work_has_begun_if_a_job_has_started_since_the_user_submitted_it),
