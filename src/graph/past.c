@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -174,6 +175,22 @@ static void followers_mark(struct graph *graph)
     }
 }
 
+/* What --from and --redo name, and all that needs it, is not done from now on: a resume need not be told. */
+static void redone_record(struct graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct graph_job *job = &graph->jobs[i];
+        for (uint32_t n = 0; !job->is_redone && n < job->plan->n_needs; n++)
+            job->is_redone = graph->jobs[job->plan->needs[n]].is_redone;
+        if (!job->is_redone || !job->was_done)
+            continue;
+        if (job->attempts_before ==
+            0) /* adopted: what is at the places of its outs stays its own */
+            job->begun_wall_ms = clock_wall_ms();
+        record_job(graph, i, JOB_NONE, NULL);
+    }
+}
+
 /* What is at the places of its outs may be what an attempt of it left, perhaps half of it. */
 static bool is_own(const struct graph_job *job)
 {
@@ -259,6 +276,7 @@ int past_take(struct graph *graph, struct err *err)
         return rc;
     strangers_adopt(graph);
     followers_mark(graph);
+    redone_record(graph);
     learned_spread(graph);
     stale_tell(graph);
     return 0;
@@ -333,7 +351,7 @@ int selection_take(struct graph *graph, struct err *err)
         if (job->was_done && !job->is_stale && !is_new &&
             (is_from || graph_selected(&request->redo, graph->plan, job->plan))) {
             stale_note(graph, job, is_from ? "--from names it" : "--redo names it");
-            record_job(graph, i, JOB_NONE, NULL); /* so that a resume need not be told */
+            job->is_redone = true;
         }
     }
     return 0;

@@ -92,7 +92,7 @@ static void row_tell(const struct job_row *row, struct buf *out)
         buf_add_text(out, "done by files that were there, which --adopt took");
     else if (row->state == JOB_DONE)
         buf_addf(out, "done, in %s, attempt %u", ran, row->attempts);
-    else if (row->state == JOB_NONE && row->started_wall_ms > 0)
+    else if (row->state == JOB_NONE && row->started_wall_ms > 0 && row->attempts > 0)
         buf_addf(out,
                  "begun, attempt %u, and not done when the run was interrupted; it runs again when "
                  "the graph goes on",
