@@ -266,6 +266,8 @@ static void waits_add(const struct graph *graph, uint32_t job, const struct dag_
         buf_addf(out, " and %u more", view->n_needs_left - n_shown);
     if (view->is_held)
         buf_add_text(out, "; and is held");
+    else if (!graph->is_over)
+        chain_explain(graph, job, out);
 }
 
 static void log_add_line(const struct graph *graph, uint32_t job, struct buf *out)

@@ -9,6 +9,7 @@
  *   proof.c    the files that a job left           past.c     what earlier sessions did, and what is stale
  *   record.c   rows of run.db                      orders.c   orders to a graph that runs
  *   explain.c  what a job waits for                report.c   progress, status and summary
+ *   chain.c    and what that waits for
  *   find.c     the run to go on with               dry_run.c  the schedule, without a run
  *   why.c      what a run that has ended says      file/file.h, list/list.h  where plans come from
  *   learn.c    what jobs of a stage take           remember.h the same, from one run to the next

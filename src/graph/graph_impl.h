@@ -390,6 +390,9 @@ MUST_CHECK int added_read(struct graph *graph, struct err *err);
 /* explain.c: lines on what a job waits for, or how it ended. */
 void job_explain(const struct graph *graph, uint32_t job, struct buf *out);
 
+/* chain.c: "; first for train/r1 (it runs); begins in about 4m at the earliest", of a job that waits in a run that goes on. */
+void chain_explain(const struct graph *graph, uint32_t job, struct buf *out);
+
 /* Of a job that is held, or was cancelled; has_ended: the run. */
 void held_explain(const char *job, bool has_ended, struct buf *out);
 void cancelled_explain(const char *job, bool has_ended, struct buf *out);

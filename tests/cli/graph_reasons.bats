@@ -41,6 +41,37 @@ END
     [ "$(tr '\n' ' ' <out)" = "r1 r2 r4 r6 r7 r8 r9 r10 r11 r12 " ]
 }
 
+@test "why names the jobs at which the chains before a job stand, and says when it can begin" {
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  gate: {run: 'touch begun; until [ -e go ]; do sleep 0.02; done'}
+  a: {run: 'true', needs: gate}
+  b: {run: 'true', needs: a}
+  c: {run: 'true', needs: [a, gate]}
+  d: {run: 'true', needs: [b, c]}
+END
+    touch go
+    graph g.yaml
+    ended_with 0
+    query "update jobs set started_ms = ended_ms - 1000 * case name when 'gate' then 7200 when 'b' then 3600 else 60 end"
+    rm go begun
+    "$MUSTER" graph -q g.yaml --redo gate 3>&- 4>&- 2>said &
+    PID=$!
+    wait_for gate_runs
+    why a b c d
+    says "a: waits for gate (it runs); begins in about 1 h 59 m at the earliest" \
+        "b: waits for a; first for gate (it runs); begins in about 2 h 00 m at the earliest" \
+        "c: waits for gate (it runs), a; begins in about 2 h 00 m at the earliest" \
+        "d: waits for b, c; first for gate (it runs); begins in about 3 h 00 m at the earliest"
+    "$MUSTER" hold a
+    why b d
+    says "b: waits for a (it is held); first for gate (it runs)" "d: waits for b, c; first for a (it is held), gate (it runs)"
+    says_not "begins in"
+    touch go
+    wait $PID || true
+}
+
 @test "why names the needed job that was cancelled, is held or cannot run, and what lets it run" {
     cat >g.yaml <<'END'
 defaults: {shell: true, gpus: 0}
