@@ -59,5 +59,3 @@ MUST_CHECK int manifest_write(const char *dir, const struct manifest *manifest, 
  * verb, argv, cwd and options_json are always set; any other pointer may be NULL. */
 MUST_CHECK int manifest_read(const char *dir, struct manifest *out, struct err *err);
 void manifest_release(struct manifest *manifest);
-/* When the run began, by the head of the file alone: for lists of thousands of runs. 0: it does not say. */
-int64_t manifest_started_look(const char *dir);

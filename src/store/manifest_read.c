@@ -13,8 +13,7 @@
 #include "store/manifest.h"
 
 enum {
-    MANIFEST_MAX = 64 << 20,
-    HEAD_BYTES = 512 /* started_ms is one of the first members */
+    MANIFEST_MAX = 64 << 20
 };
 
 /* {"bytes": "<hex>"} back to a string that holds those bytes. NULL if it is something else. */
@@ -178,22 +177,4 @@ void manifest_release(struct manifest *manifest)
         free(owner);
     }
     *manifest = (struct manifest){0};
-}
-
-int64_t manifest_started_look(const char *dir)
-{
-    static const char key[] = "\"started_ms\":";
-    cleanup_free char *path = path_join(dir, "manifest.json");
-    cleanup_fd int fd = -1;
-    char head[HEAD_BYTES];
-    uint64_t started_ms;
-    ssize_t n = plain_file_open(path, &fd, NULL) == 0 ? read(fd, head, sizeof(head)) : 0;
-    const char *at = n > 0 ? memmem(head, (size_t)n, key, strlen(key)) : NULL;
-    if (!at)
-        return 0;
-    struct str rest = {at + strlen(key), (size_t)(head + n - at) - strlen(key)}, value;
-    return str_next(&rest, ',', &value) && rest.len > 0 &&
-                   u64_parse(str_trim(value), 1, INT64_MAX, &started_ms, NULL) == 0
-               ? (int64_t)started_ms
-               : 0;
 }

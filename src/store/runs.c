@@ -13,14 +13,17 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/ours.h"
+#include "base/parse.h"
 #include "base/shell.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
-#include "store/manifest.h"
 
 enum {
     CLASHES_MAX = 10000,
-    RECENT_MAX = 5
+    RECENT_MAX = 5,
+    HEAD_BYTES =
+        512 /* of a file whose first members have what is looked for: there may be thousands of runs */
 };
 
 char *runs_root(const char *given)
@@ -92,11 +95,29 @@ static int64_t name_wall_ms(const char *name)
     return rest && *rest == '-' ? (int64_t)mktime(&at) * 1000 : 0;
 }
 
-/* When a run began. One that waits for its job, or whose manifest is damaged, has its name, or else its folder. */
+/* A number of the head of a file, after its key; 0: there is none. */
+static int64_t head_number(const char *dir, const char *file, const char *key)
+{
+    cleanup_free char *path = path_join(dir, file);
+    cleanup_fd int fd = -1;
+    char head[HEAD_BYTES];
+    uint64_t number;
+    ssize_t n = plain_file_open(path, &fd, NULL) == 0 ? read(fd, head, sizeof(head)) : 0;
+    const char *at = n > 0 ? memmem(head, (size_t)n, key, strlen(key)) : NULL;
+    if (!at)
+        return 0;
+    struct str rest = {at + strlen(key), (size_t)(head + n - at) - strlen(key)}, value;
+    bool is_one = str_next(&rest, ',', &value) && rest.len > 0 &&
+                  u64_parse(str_trim(value), 1, INT64_MAX, &number, NULL) == 0;
+    return is_one ? (int64_t)number : 0;
+}
+
+/* When a run began, or was submitted. One of which neither file tells it has its name, or else its folder. */
 static int64_t begun_wall_ms(const char *dir)
 {
     struct stat st;
-    int64_t wall_ms = manifest_started_look(dir);
+    int64_t wall_ms = head_number(dir, "manifest.json", "\"started_ms\":");
+    wall_ms = wall_ms > 0 ? wall_ms : head_number(dir, "jobs.jsonl", "\"at\":");
     wall_ms = wall_ms > 0 ? wall_ms : name_wall_ms(path_basename(dir));
     return wall_ms > 0           ? wall_ms
            : stat(dir, &st) == 0 ? (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000

@@ -136,8 +136,8 @@ static void begin_run(const char *root, const char *name, int64_t started_wall_m
 
 static void runs_of_any_name_are_listed_newest_first(void **state)
 {
-    static const char *const expected[] = {"b", "20260131_090807-map-2", "zz", "a",
-                                           "20260131_080807-map"};
+    static const char *const expected[] = {
+        "b", "20260131_090806-each", "20260131_090807-map-2", "zz", "a", "20260131_080807-map"};
     char stamp[20];
     clock_stamp(stamp, (JAN_31 - 10) * 1000ll);
     cleanup_free char *waits = xasprintf("%s-graph", stamp), *found = NULL;
@@ -146,16 +146,21 @@ static void runs_of_any_name_are_listed_newest_first(void **state)
     begin_run(*state, "20260131_080807-map", (JAN_31 - 3600) * 1000ll);
     begin_run(*state, "zz", JAN_31 * 1000ll - 1);
     begin_run(*state, "20260131_090807-map-2", JAN_31 * 1000ll);
-    free(make_run(*state, waits, NULL)); /* has no manifest yet */
+    free(make_run(*state, waits, NULL));                                /* has no manifest yet */
+    cleanup_free char *submitted = make_run(*state, expected[1], NULL); /* nor will it have one */
+    cleanup_free char *jobs = path_join(submitted, "jobs.jsonl");
+    cleanup_free char *line =
+        xasprintf("{\"at\":%lld,\"job\":7,\"event\":\"submitted\"}\n", JAN_31 * 1000ll + 250);
+    assert_int_equal(file_replace_fast(jobs, str_of(line), NULL), 0);
     free(make_run(*state, "now", NULL));
     struct run_names names;
     assert_int_equal(runs_list(*state, &names, NULL), 0);
     assert_int_equal(names.len, countof(expected) + 2);
     assert_string_equal(names.at[0], "now"); /* of which nothing but its folder tells */
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 5; i++)
         assert_string_equal(names.at[i + 1], expected[i]);
-    assert_string_equal(names.at[5], waits);
-    assert_string_equal(names.at[6], expected[4]);
+    assert_string_equal(names.at[6], waits);
+    assert_string_equal(names.at[7], expected[5]);
     run_names_release(&names);
     assert_int_equal(run_find(*state, "latest", &found, NULL), 0); /* without a link */
     assert_string_equal(path_basename(found), "now");
