@@ -2,13 +2,14 @@
 #include "proc/front.h"
 
 #include <errno.h>
-#include <signal.h>
-#include <stdbool.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,11 +17,8 @@
 #include "base/cleanup.h"
 #include "proc/proctree.h"
 
-struct front {
-    pid_t worker;
-    int fd;
-    bool is_heard; /* the fork reads signals from its end of the socket */
-};
+/* "DESCRIPTOR of PID": of the front. What is started by a child of the front's has another parent. */
+static const char variable[] = "MUSTER_FRONT";
 
 /* `more` may be NULL. */
 static void signals_choose(const sigset_t *more, sigset_t *chosen)
@@ -47,7 +45,7 @@ static void descriptors_close(int kept)
     (void)syscall(SYS_close_range, kept + 1, ~0U, 0);
 }
 
-static void hand_on(struct front *front, int signal)
+void front_hand_on(struct front *front, int signal)
 {
     uint8_t byte = (uint8_t)signal, is_heard;
     while (recv(front->fd, &is_heard, 1, MSG_DONTWAIT) == 1)
@@ -83,42 +81,75 @@ static _Noreturn void run(struct front *front, const sigset_t *wanted)
         if (sigwait(wanted, &number) != 0)
             continue;
         if (number != SIGCHLD)
-            hand_on(front, number);
+            front_hand_on(front, number);
         while ((ended = waitpid(-1, &wait_status, WNOHANG | __WALL)) > 0)
             if (ended == front->worker)
                 end_alike(wait_status);
     }
 }
 
-int front_begin(int *signals_fd, const sigset_t *more, struct err *err)
+int front_open(struct front *front, int *child_fd, struct err *err)
 {
     int ends[2];
-    sigset_t wanted, before;
-    *signals_fd = -1;
-    if (!proc_has_children())
-        return 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         return fail_errno(err, "make a socket pair");
+    *front = (struct front){.fd = ends[0]};
+    *child_fd = ends[1];
+    return 0;
+}
+
+void front_leave(int child_fd)
+{
+    char value[48];
+    fcntl(child_fd, F_SETFD, 0);
+    snprintf(value, sizeof(value), "%d of %d", child_fd, (int)getppid());
+    setenv(variable, value, 1);
+}
+
+/* -1: the parent of this process is no front. */
+static int front_find(void)
+{
+    const char *value = getenv(variable);
+    int fd = -1, pid = 0;
+    struct stat st;
+    bool is_there = value && sscanf(value, "%d of %d", &fd, &pid) == 2 && pid == (int)getppid() &&
+                    fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
+    unsetenv(variable);
+    if (is_there)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return is_there ? fd : -1;
+}
+
+int front_begin(int *signals_fd, const sigset_t *more, struct err *err)
+{
+    sigset_t wanted, before;
+    struct front front;
+    int child_fd;
+    *signals_fd = front_find();
+    if (*signals_fd >= 0 || !proc_has_children())
+        return 0;
+    int rc = front_open(&front, &child_fd, err);
+    if (rc)
+        return rc;
     fflush(NULL);
     signals_choose(more, &wanted);
     signal(SIGCHLD, SIG_DFL); /* if it were ignored, the end of the fork would not be signalled */
     sigprocmask(SIG_BLOCK, &wanted, &before);
-    struct front front = {.fd = ends[0]};
     pid_t self = getpid();
     front.worker = fork();
     if (front.worker > 0)
         run(&front, &wanted);
-    int rc = front.worker < 0 ? fail_errno(err, "start a process") : 0;
+    rc = front.worker < 0 ? fail_errno(err, "start a process") : 0;
     sigprocmask(SIG_SETMASK, &before, NULL);
-    close(ends[0]);
+    close(front.fd);
     if (rc) {
-        close(ends[1]);
+        close(child_fd);
         return rc;
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != self)
         _exit(1);
-    *signals_fd = ends[1];
+    *signals_fd = child_fd;
     return 0;
 }
 

@@ -8,20 +8,34 @@
  * case a fork does the work. The fork has no children but its own, so all orphans that it adopts
  * descend from processes that it started. The caller's process, the front, keeps the children that
  * were there, hands signals on, and ends as the fork ends. The fork is killed if the front is.
+ * A process that starts another muster, and gets signals which that one may or may not get as well, is a front too.
  */
 #pragma once
 
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
+struct front {
+    pid_t worker;
+    int fd;
+    bool is_heard; /* the worker reads signals from its end of the socket */
+};
+
 /*
- * Returns in the process that is to do the work: this one, with *signals_fd -1, if it has no
- * children; else a fork of it. Call it while the process has one thread, and before anything is
+ * Returns in the process that is to do the work: this one, if its parent is a front, or, with *signals_fd -1, if it
+ * has no children; else a fork of it. Call it while the process has one thread, and before anything is
  * opened that two processes must not both hold. `more`: signals that are handed on as well; NULL: none.
  */
 MUST_CHECK int front_begin(int *signals_fd, const sigset_t *more, struct err *err);
+/* Of a child that will become another muster: before the fork, and in the child. That muster's front_begin finds it. */
+MUST_CHECK int front_open(struct front *front, int *child_fd, struct err *err);
+void front_leave(int child_fd);
+/* In the parent. The child takes it for the same signal if it also gets it from elsewhere. */
+void front_hand_on(struct front *front, int signal);
+
 /*
  * is_heard: from now on each signal to the front arrives at signals_fd as a byte, its number. If it
  * is false, and before the first call, the front sends the signal on to the fork. A signal to the

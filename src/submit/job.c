@@ -16,6 +16,7 @@
 #include "base/parse.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
+#include "proc/front.h"
 #include "slurm/job.h"
 #include "slurm/queue.h"
 #include "store/lock.h"
@@ -33,7 +34,8 @@ enum {
     LOOK_EVERY_S = 1,
     LOCK_WAIT_MS = 10 * 60 * 1000,
     CLOCKS_DIFFER_S = 30, /* at most: Slurm's, and that of this node */
-    TRIES = 5,            /* of submitting again */
+    CGROUPS_BYTES_MAX = 1 << 16,
+    TRIES = 5, /* of submitting again */
     TRY_EVERY_S = 5
 };
 
@@ -44,6 +46,7 @@ struct job {
     struct run_lock lock; /* of a verb without a ledger */
     sigset_t signals, signals_before;
     pid_t child;         /* 0: none */
+    struct front front;  /* of the child */
     int status;          /* of the child, when it has ended */
     int64_t time_over_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
     bool drain_is_due;
@@ -151,7 +154,7 @@ static int begin_note(const struct job *job, struct err *err)
 
 /* ---- the verb ---- */
 
-static _Noreturn void child_become(const struct job *job, pid_t parent)
+static _Noreturn void child_become(const struct job *job, pid_t parent, int child_fd)
 {
     const struct job_request *r = job->request;
     size_t n_words = 0, n = 0;
@@ -166,6 +169,8 @@ static _Noreturn void child_become(const struct job *job, pid_t parent)
         argv[n++] = xasprintf("--since=%lld", (long long)job->since_ms);
     for (size_t i = 1; i < n_words; i++)
         argv[n++] = r->words[i];
+    if (!r->is_program)
+        front_leave(child_fd);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, &job->signals_before, NULL);
     if (getppid() == parent)
@@ -176,14 +181,18 @@ static _Noreturn void child_become(const struct job *job, pid_t parent)
 
 static int child_start(struct job *job, struct err *err)
 {
+    int child_fd;
     pid_t self = getpid();
+    int rc = front_open(&job->front, &child_fd, err);
+    if (rc)
+        return rc;
     fflush(NULL);
-    job->child = fork();
-    if (job->child < 0)
-        return fail_errno(err, "start a process");
+    job->child = job->front.worker = fork();
     if (job->child == 0)
-        child_become(job, self);
-    return 0;
+        child_become(job, self, child_fd);
+    rc = job->child < 0 ? fail_errno(err, "start a process") : 0;
+    close(child_fd);
+    return rc;
 }
 
 static void child_reap(struct job *job)
@@ -340,8 +349,19 @@ static void on_limit_near(struct job *job)
     time_ask(job); /* it may have been changed */
 }
 
-/* Slurm sends it to every process of the job, and SIGKILL not much later: the verb knows already, and would take a
- * second signal for haste. */
+/* With proctrack/cgroup, Slurm sends SIGTERM to the script alone. Otherwise to every process of the job: muster takes
+ * both for one then, and a program gets two. */
+static void end_hand_on(struct job *job)
+{
+    cleanup_free char *mark = xasprintf("/job_%llu/", (unsigned long long)job->number);
+    cleanup_buf struct buf groups = BUF_INIT;
+    bool is_alone = file_read("/proc/self/cgroup", CGROUPS_BYTES_MAX, &groups, NULL) == 0 &&
+                    strstr(buf_text(&groups), mark);
+    if (!job->request->is_program || is_alone)
+        front_hand_on(&job->front, SIGTERM);
+}
+
+/* SIGKILL follows not much later. */
 static void on_end(struct job *job)
 {
     if (job->facts.is_ended)
@@ -351,6 +371,7 @@ static void on_end(struct job *job)
     job->facts.is_limit_near = is_time_over(job);
     if (job->child == 0 || job->is_over)
         return;
+    end_hand_on(job);
     if (job->facts.is_limit_near) {
         job->facts.is_killed = true;
         job->facts.status = err_exit_status(ERR_STOPPED);

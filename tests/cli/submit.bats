@@ -279,6 +279,37 @@ END2
     done
 }
 
+@test "SIGTERM that reaches the script alone, as with proctrack/cgroup, ends the workers as if they had got it" {
+    seq 1 3 >in.txt
+    worker tidy <<'END2'
+#!/bin/sh
+trap 'echo tidied >>said; exit 1' TERM
+touch begun
+while :; do sleep 0.05; done
+END2
+    local verb
+    for verb in "each -g cpu:1 --" "launch --nproc-per-node 1 --no-python" "map -g cpu:1 -o out.txt in.txt --"; do
+        rm -f begun said
+        "$MUSTER" submit $verb ./tidy 2>/dev/null
+        wait_for test -e begun
+        scancel --batch --signal=TERM "$(last_job)"
+        wait_for is_over "$(last_job)"
+        [ "$(cat said)" = tidied ]
+        [ "$(events interrupted why)" = "it was interrupted by scancel or by Slurm" ]
+        [ "$(events submitted | wc -l)" = 1 ]
+        # To all processes of the job, as without it: no worker is ended in haste.
+        rm begun said
+        "$MUSTER" submit $verb ./tidy 2>/dev/null
+        wait_for test -e begun
+        scancel --full --signal=TERM "$(last_job)"
+        wait_for is_over "$(last_job)"
+        [ "$(sort -u said)" = tidied ]
+        run cat muster-runs/latest/logs/job_*_stderr.log
+        says "SIGTERM: ending the"
+    done
+    [ "$(state | head -1)" = stopped ]
+}
+
 @test "stop of a run that goes on ends it for good; a submitted resume completes it, on other devices" {
     seq 1 120 >in.txt
     noting_filter

@@ -52,7 +52,7 @@ ROOMS = {
     "trial": {"core", "shell", "node", "base"},
     "fit": {"trial", "core", "map", "node", "device", "proc", "base"},
     "bench": {"trial", "core", "map", "node", "base"},
-    "submit": {"slurm", "store", "base"},
+    "submit": {"slurm", "proc", "store", "base"},
     "doctor": {"device", "proc", "base"},
     "mesh": {"doctor", "launch", "rendezvous", "base"},
     "cli": {"opt", "agent", "map", "shard", "model", "plan", "fit", "bench", "submit", "slurm", "launch", "graph", "rendezvous", "shell", "node", "ui", "sim", "doctor", "mesh", "core", "device", "data", "tensor", "rule", "store", "base"},
