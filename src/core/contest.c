@@ -243,16 +243,15 @@ static void mean_interval(const struct sorted *s, struct contest_ratio *out)
  */
 static void median_interval(const struct sorted *s, struct contest_ratio *out)
 {
-    double term = 1, below = 0;
+    double term = 1;
     uint32_t cut = 0;
     for (uint32_t i = 0; i < s->n; i++)
         term /= 2; /* the chance of no head */
-    for (below = term; cut < s->n / 2; cut++) {
+    for (double below = term; 2 * below <= 0.01; cut++) {
         term *= (double)(s->n - cut) / (cut + 1);
-        if (2 * (below + term) > 0.01)
-            break;
         below += term;
     }
+    cut--; /* the last one was too much */
     out->low = s->at[cut];
     out->high = s->at[s->n - 1 - cut];
 }

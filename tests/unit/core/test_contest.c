@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/attr.h"
 #include "base/rng.h"
 #include "core/contest.h"
 
@@ -240,6 +241,51 @@ static void a_way_that_fails_is_out_and_has_no_ratio(void **state)
     contest_free(c);
 }
 
+static void others_are_settled_without_the_first_way(void **state)
+{
+    (void)state;
+    struct machine machine = {.seconds = {1, 4, 1}};
+    struct contest *c = contest_of(3, 20);
+    uint32_t best = 9;
+    assert_int_equal(contest_next(c, 0).way, 0);
+    contest_took(c, &(struct contest_run){.outcome = CONTEST_FAILED});
+    assert_int_equal(play(c, &machine, 3), CONTEST_CLEAR);
+    assert_true(contest_best(c, &best));
+    assert_int_equal(best, 2);
+    contest_free(c);
+}
+
+/* The best is not the first: that two others differ from the first does not tell which of them is faster. */
+static void what_is_alike_to_the_first_is_compared_with_the_best(void **state)
+{
+    (void)state;
+    struct machine machine = {.seconds = {4, 1, 1.05}, .noise = 0.2};
+    struct contest *c = contest_of(3, 6);
+    assert_int_equal(play(c, &machine, 3), CONTEST_ROUNDS);
+    assert_int_equal(contest_compare(c, 1, 0, CONTEST_WHOLE), CONTEST_FASTER);
+    assert_int_equal(contest_compare(c, 2, 0, CONTEST_WHOLE), CONTEST_FASTER);
+    assert_int_equal(contest_compare(c, 2, 1, CONTEST_WHOLE), CONTEST_OPEN);
+    contest_free(c);
+}
+
+static void a_way_without_figures_is_not_the_best(void **state)
+{
+    (void)state;
+    const double figures[] = {0, (double)INFINITY, (double)NAN};
+    struct contest *c = contest_of(1, 4);
+    uint32_t way;
+    assert_int_equal(contest_deciding(c), CONTEST_WHOLE); /* nothing has run */
+    for (uint32_t i = 0; i < countof(figures); i++) {
+        assert_int_equal(contest_next(c, 0).end, CONTEST_GOES_ON);
+        contest_took(c, &(struct contest_run){.seconds = 1, .figure = {figures[i], figures[i]}});
+    }
+    assert_int_equal(contest_next(c, 0).end, CONTEST_CLEAR);
+    assert_int_equal(contest_figure(c, 0, CONTEST_WHOLE).n, 0);
+    assert_false(contest_best(c, &way));
+    contest_free(c);
+    contest_free(NULL);
+}
+
 static void when_all_are_out_nothing_is_left(void **state)
 {
     (void)state;
@@ -270,6 +316,7 @@ static void a_ratio_is_of_the_rounds_in_which_both_ran(void **state)
     assert_int_equal(ratio.spread.n, 1);
     assert_true(fabs(ratio.spread.median - 2) < 1e-9);
     assert_true(isinf(ratio.high));
+    assert_int_equal(contest_ratio(c, 0, 1, CONTEST_WHOLE).spread.n, 1);
     contest_free(c);
 }
 
@@ -339,6 +386,9 @@ int main(void)
         cmocka_unit_test(equal_ways_are_rarely_told_apart),
         cmocka_unit_test(a_difference_of_a_tenth_is_found_in_that_noise),
         cmocka_unit_test(a_way_that_fails_is_out_and_has_no_ratio),
+        cmocka_unit_test(others_are_settled_without_the_first_way),
+        cmocka_unit_test(what_is_alike_to_the_first_is_compared_with_the_best),
+        cmocka_unit_test(a_way_without_figures_is_not_the_best),
         cmocka_unit_test(when_all_are_out_nothing_is_left),
         cmocka_unit_test(a_ratio_is_of_the_rounds_in_which_both_ran),
         cmocka_unit_test(runs_of_other_work_are_not_compared),

@@ -21,6 +21,21 @@ static void a_job_starts_when_all_that_it_needs_is_done(void **state)
     scene_close(&scene);
 }
 
+static void ready_jobs_that_are_more_urgent_are_counted(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(DEVICES(1));
+    for (int32_t i = 0; i < 5; i++)
+        ADD(&scene, ONE, .priority = i % 3); /* 0 1 2 0 1 */
+    ADD(&scene, ONE, NEEDS(0), .priority = 9);
+    play(&scene, "tick 0", "2@0");
+    assert_int_equal(dag_ready_before(scene.dag, 1), 0);
+    assert_int_equal(dag_ready_before(scene.dag, 3), 3); /* 1, 4, and 0 of the same priority */
+    play(&scene, "hold 4", "");
+    assert_int_equal(dag_ready_before(scene.dag, 3), 2);
+    scene_close(&scene);
+}
+
 static void nothing_to_do_is_over_at_once(void **state)
 {
     (void)state;
@@ -324,6 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_starts_when_all_that_it_needs_is_done),
+        cmocka_unit_test(ready_jobs_that_are_more_urgent_are_counted),
         cmocka_unit_test(nothing_to_do_is_over_at_once),
         cmocka_unit_test(what_needs_a_job_that_failed_is_blocked_and_all_else_goes_on),
         cmocka_unit_test(a_job_that_an_earlier_session_did_is_not_run),

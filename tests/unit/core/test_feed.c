@@ -82,6 +82,23 @@ static void equal_counts_of_a_filter_at_work_wait_for_it(void **state)
     scene_close(&scene);
 }
 
+static void a_filter_of_slow_items_is_given_their_time(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 1, .n_devices = 1, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 2, .flag = false);
+    TELL(&scene, .kind = EV_STARTED);
+    TELL(&scene, .kind = EV_ROOM, .count = 100);
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    scene.now_ms += 700;
+    TELL(&scene, .kind = EV_ANSWERS, .count = 1);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_WORKS);
+    assert_int_equal(feed_next_ms(scene.feed), scene.now_ms + 2 * 700);
+    scene_close(&scene);
+}
+
 /* A thread of its own that never rests: the answers are not held back for ever. */
 static void whoever_works_on_in_silence_is_believed_at_last(void **state)
 {
@@ -297,6 +314,7 @@ int main(void)
         cmocka_unit_test(the_first_item_of_a_filter_goes_alone),
         cmocka_unit_test(equal_counts_are_committed_only_after_a_quiet_while),
         cmocka_unit_test(equal_counts_of_a_filter_at_work_wait_for_it),
+        cmocka_unit_test(a_filter_of_slow_items_is_given_their_time),
         cmocka_unit_test(whoever_works_on_in_silence_is_believed_at_last),
         cmocka_unit_test(a_surplus_line_revokes_what_was_not_committed),
         cmocka_unit_test(a_failed_item_is_tried_on_another_device_first),

@@ -373,6 +373,27 @@ static void what_is_left_of_a_run_with_results_fails_item_by_item(void **state)
     scene_close(&scene);
 }
 
+/* Eight deaths are too many without any result; this command has one. */
+static void deaths_after_a_result_do_not_count_against_what_is_left(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene,
+               &(struct feed_config){.n_workers = 1, .n_devices = 1, .only_failed_left = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 40, .flag = true);
+    for (uint32_t n_deaths = 1; n_deaths <= 12; n_deaths++) {
+        uint64_t item = 2 * (n_deaths - 1);
+        channel_up(&scene, 0, 2);
+        TELL(&scene, .kind = EV_DONE, .worker = 0, .item = item);
+        TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CRASH);
+        assert_null(strstr(buf_text(&scene.said), "HALT"));
+        TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+        scene.now_ms += 60000;
+        TELL(&scene, .kind = EV_TICK);
+    }
+    scene_close(&scene);
+}
+
 static void a_worker_that_never_takes_an_item_is_no_fault_of_what_is_left(void **state)
 {
     (void)state;
@@ -390,6 +411,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_of_a_run_with_results_fails_item_by_item),
+        cmocka_unit_test(deaths_after_a_result_do_not_count_against_what_is_left),
         cmocka_unit_test(a_worker_that_never_takes_an_item_is_no_fault_of_what_is_left),
         cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
         cmocka_unit_test(a_batch_that_is_hardly_smaller_excuses_no_death),

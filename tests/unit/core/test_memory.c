@@ -356,6 +356,8 @@ static void test_what_is_in_use_beyond_others_is_ours_and_a_lone_seats_own(void 
     memory_sampled(m, 0, 9 * GIB, TOTAL, 2000); /* others hold less */
     assert_int_equal(memory_beyond_idle(m, 0), 0);
     assert_true(memory_is_alone(m, 0, 0) && memory_is_alone(m, 2, 1));
+    assert_false(memory_is_alone(m, 1, 0) ||
+                 memory_is_alone(m, 0, 1)); /* the one there is another */
     memory_taken(m, 1, 2000);
     assert_false(memory_is_alone(m, 0, 0));
     memory_left(m, 1, 2500); /* its memory may not be back */
