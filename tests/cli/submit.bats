@@ -221,6 +221,8 @@ END2
     says "[cpu 0] begins 60"
 }
 
+run_is() { [ "$(state | head -1)" = "$1" ]; }
+
 @test "a job that is killed at its limit is followed by another, unless nothing was gained in it" {
     worker patient <<'END2'
 #!/bin/sh
@@ -241,7 +243,7 @@ END2
     scancel "$(last_job)"
     wait_for has_events ended 2
     [ "$(events ended why | tail -1)" = "nothing was gained in its time: an item, or a job of a graph, takes longer than that" ]
-    [ "$(state)" = stopped ]
+    wait_for run_is stopped # said before, since SIGKILL may come at any time
     touch go
     submit --follow resume latest
     ended_with 0
