@@ -149,17 +149,12 @@ static void muster_prepare(const struct benching *b, const struct bench_way *way
 
 void way_environment(const struct benching *b, uint32_t way, struct env_list *out)
 {
-    static const char *const of_workers[] = {"MUSTER_CHANNEL", "MUSTER_WORKER", "MUSTER_WORKERS"};
     const struct bench_way *w = &b->ways[way];
-    env_inherit(out);
-    for (size_t i = 0; i < countof(of_workers); i++) /* of a muster which started this one */
-        env_unset(out, of_workers[i]);
+    environment_begin(out);
     trial_devices_add(&b->session.run.setting, w->n_devices, out);
     /* Threads for all devices together would be those of each of the command's processes. */
     if (!getenv("OMP_NUM_THREADS"))
         env_unset(out, "OMP_NUM_THREADS");
-    if (!env_get(out, "PYTHONUNBUFFERED")) /* patterns are found when they are printed */
-        env_set(out, xstrdup("PYTHONUNBUFFERED=1"));
     muster_prepare(b, w, out);
     if (w->batch > 0)
         env_set(out, xasprintf("MUSTER_BATCH=%lu", w->batch));

@@ -2,7 +2,6 @@
  *
  * muster each: one command on every seat; each line of its output has the seat's name before it.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -33,8 +32,10 @@ struct each_worker {
 };
 
 struct each {
+    const struct each_request *ask;
     struct shell *shell;
     struct allocation allocation;
+    struct env_list words;       /* of the command */
     struct each_worker *workers; /* [allocation.n_seats] */
     uint32_t n_alive;
     bool is_mute; /* what it prints cannot be written */
@@ -51,17 +52,12 @@ static void all_end(struct each *each, enum worker_end how)
 
 static void print(struct each_worker *w, enum worker_stream stream, struct str bytes, bool is_end)
 {
-    struct shell *shell = w->each->shell;
     struct prefix *prefix = stream == STREAM_ERR ? &w->errors : &w->out;
     struct err err = {0};
-    if (w->each->is_mute || prefix_print(shell, prefix, bytes, is_end, &err) == 0)
+    if (w->each->is_mute || prefix_print(w->each->shell, prefix, bytes, is_end, &err) == 0)
         return;
     w->each->is_mute = true;
-    if (err.sys == EPIPE) /* the reader of our output is gone */
-        shell_end_by_signal(shell, SIGPIPE);
-    else
-        shell_end_by_error(shell, &err);
-    all_end(w->each, END_POLITELY);
+    shell_output_lost(w->each->shell, &err);
 }
 
 static void on_output(void *context, enum worker_stream stream, struct str bytes)
@@ -119,17 +115,16 @@ static void on_kill(void *context)
 
 static const struct shell_verb each_shell = {.name = "each", .stop = on_stop, .kill = on_kill};
 
-static int worker_start(struct each_worker *w, const struct each_request *ask, char **command,
-                        struct err *err)
+static int worker_start(struct each_worker *w, struct err *err)
 {
+    const struct each_request *ask = w->each->ask;
     struct allocation *a = &w->each->allocation;
-    struct env_list env = {0}, words = {0};
-    env_inherit(&env);
+    struct env_list env = {0};
+    environment_begin(&env);
     seat_environment_add(a, (uint32_t)(w->seat - a->seats), &env);
     environment_wish_apply(&ask->environment, &env);
     env_end(&env);
-    environment_command(&ask->environment, (const char *const *)command, &words);
-    const struct spawn_request request = {.argv = (const char *const *)words.at,
+    const struct spawn_request request = {.argv = (const char *const *)w->each->words.at,
                                           .envp = (const char *const *)env.at,
                                           .seat = w->seat,
                                           .sent = &ask->environment.env,
@@ -139,13 +134,11 @@ static int worker_start(struct each_worker *w, const struct each_request *ask, c
                                           .context = w};
     int rc = node_spawn(shell_node(w->each->shell), &request, &w->process, err);
     env_list_release(&env);
-    env_list_release(&words);
     w->each->n_alive += rc == 0;
     return rc;
 }
 
-static int workers_run(struct each *each, const struct each_request *ask, char **command,
-                       struct err *err)
+static int workers_run(struct each *each, struct err *err)
 {
     uint32_t n_seats = each->allocation.n_seats;
     int rc = 0;
@@ -158,21 +151,13 @@ static int workers_run(struct each *each, const struct each_request *ask, char *
                                   .out = {w->before, STDOUT_FILENO},
                                   .errors = {w->before, STDERR_FILENO}};
         snprintf(w->before, sizeof(w->before), "%s: ", seat->label);
-        rc = worker_start(w, ask, command, err);
+        rc = worker_start(w, err);
     }
     if (rc)
         all_end(each, END_AT_ONCE);
     while (each->n_alive > 0)
         shell_turn(each->shell);
     return rc;
-}
-
-static void plan_print(const struct each *each, const struct each_request *ask, char **command)
-{
-    struct env_list words = {0};
-    environment_command(&ask->environment, (const char *const *)command, &words);
-    seats_print(&each->allocation, (const char *const *)words.at);
-    env_list_release(&words);
 }
 
 /* The status of a signal, or the highest of all commands. */
@@ -198,7 +183,7 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
                     struct err *err)
 {
     const struct each_request *ask = request;
-    struct each each = {0};
+    struct each each = {.ask = ask};
     int rc = cmd_command_check(argc, argv, command, err);
     if (rc)
         return rc;
@@ -212,16 +197,18 @@ static int each_run(struct app *app, void *request, int argc, char **argv, char 
     wish.is_plan = ask->dry_run;
     wish.program = ask->environment.setup ? NULL : command[0];
     wish.script = ask->environment.setup ? NULL : program_script((const char *const *)command);
+    environment_command(&ask->environment, (const char *const *)command, &each.words);
     rc = shell_begin(each.shell, &wish, &each.allocation, err);
     if (rc == 0 && ask->dry_run)
-        plan_print(&each, ask, command);
+        seats_print(&each.allocation, (const char *const *)each.words.at);
     else if (rc == 0)
-        rc = workers_run(&each, ask, command, err);
+        rc = workers_run(&each, err);
     if (rc == 0)
         rc = status_of(&each, err);
     shell_close(each.shell);
     shell_free(each.shell);
     free(each.workers);
+    env_list_release(&each.words);
     allocation_release(&each.allocation);
     return rc;
 }

@@ -38,11 +38,9 @@ void trial_words(const struct fitting *f, uint64_t batch, struct env_list *out)
 
 static void environment_make(const struct fitting *f, uint64_t batch, struct env_list *env)
 {
-    env_inherit(env);
+    environment_begin(env);
     seat_environment_add(&f->session.allocation, 0, env);
     env_set(env, xasprintf("MUSTER_BATCH=%lu", batch));
-    if (!env_get(env, "PYTHONUNBUFFERED")) /* what a trial printed before it was ended is read */
-        env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     environment_wish_apply(&f->request->environment, env);
     env_end(env);
 }

@@ -149,14 +149,9 @@ static void environment_make(const struct process *process, const struct values 
                              const struct env_list *of_job, struct env_list *env)
 {
     const struct graph *graph = process->graph;
-    static const char *const of_workers[] = {"MUSTER_CHANNEL", "MUSTER_WORKER", "MUSTER_WORKERS"};
-    env_inherit(env);
-    for (size_t i = 0; i < countof(of_workers); i++) /* of a muster which started this one */
-        env_unset(env, of_workers[i]);
+    environment_begin(env);
     if (process->seat.host == 0) /* else its agent does */
         seat_devices_add(&graph->allocation, &process->seat, env);
-    if (!env_get(env, "PYTHONUNBUFFERED"))
-        env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     threads_set(process, env);
     environment_wish_apply(&graph->request->environment, env);
     if (process_job(process)->plan->kind != PLAN_RUN) {

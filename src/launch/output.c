@@ -252,16 +252,10 @@ static void tail_add(struct buf *tail, struct str bytes)
         buf_consume(tail, tail->len - TAIL_BYTES);
 }
 
-/* The reader of our output is gone, or the disk of the file is full. */
 static void output_lost(struct launch *launch, const struct err *why)
 {
     launch->is_mute = true;
-    if (why->sys != EPIPE) {
-        shell_abort(launch->shell, why);
-        return;
-    }
-    shell_end_by_signal(launch->shell, SIGPIPE);
-    shell_stop(launch->shell, false);
+    shell_output_lost(launch->shell, why);
 }
 
 static void shown_print(struct rank *rank, struct rank_stream *stream, struct str bytes,

@@ -11,11 +11,8 @@
 /* What does not depend on the worker's work. */
 static void seat_environment_make(const struct session *s, uint32_t seat, struct env_list *env)
 {
-    env_inherit(env);
+    environment_begin(env);
     seat_environment_add(&s->allocation, seat, env);
-    env_unset(env, "MUSTER_CHANNEL"); /* that of a muster which started this one */
-    if (!env_get(env, "PYTHONUNBUFFERED"))
-        env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
     environment_wish_apply(&s->request->environment, env);
 }
 

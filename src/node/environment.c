@@ -19,6 +19,16 @@ char *python_dir_new(const char *self_path)
     return NULL;
 }
 
+void environment_begin(struct env_list *env)
+{
+    static const char *const of_worker[] = {"MUSTER_CHANNEL", "MUSTER_WORKER", "MUSTER_WORKERS"};
+    env_inherit(env);
+    for (size_t i = 0; i < countof(of_worker); i++)
+        env_unset(env, of_worker[i]);
+    if (!env_get(env, "PYTHONUNBUFFERED"))
+        env_set(env, xstrdup("PYTHONUNBUFFERED=1"));
+}
+
 static void python_path_add(const struct allocation *a, struct env_list *env)
 {
     const char *before = env_get(env, "PYTHONPATH");

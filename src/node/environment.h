@@ -27,6 +27,9 @@ void environment_command(const struct environment_wish *wish, const char *const 
 void environment_changes(const char *const *envp, const struct texts *sent,
                          struct env_list *changes);
 
+/* Adds the environment of this process for a program whose output is read as it comes, without what a muster that started
+ * this one has told its worker. */
+void environment_begin(struct env_list *env);
 /* The devices alone, of a seat that need not be the allocation's. */
 void seat_devices_add(const struct allocation *allocation, const struct seat *seat,
                       struct env_list *env);

@@ -34,6 +34,16 @@ void shell_abort(struct shell *shell, const struct err *why)
     shell_stop(shell, true);
 }
 
+void shell_output_lost(struct shell *shell, const struct err *why)
+{
+    if (why->sys != EPIPE) {
+        shell_abort(shell, why);
+        return;
+    }
+    shell_end_by_signal(shell, SIGPIPE);
+    shell_stop(shell, false);
+}
+
 bool shell_is_to_end(const struct shell *shell)
 {
     return shell->end.signal || shell->end.is_at_once || shell->end.err.code;

@@ -28,6 +28,14 @@ each() { run --separate-stderr limited "$MUSTER" each "$@"; }
     [[ $stderr == *"cpu_1: could not be executed: No such file or directory"* ]]
 }
 
+@test "what Python prints comes at once, and nothing of a worker that started it reaches the command" {
+    MUSTER_CHANNEL=taken "$MUSTER" each -g cpu:1 -- "$PYTHON" -c 'import os, time; print(os.environ.get("MUSTER_CHANNEL")); time.sleep(60)' >said 3>&- 4>&- &
+    PID=$!
+    wait_for holds said "cpu_0: None"
+    kill $PID
+    wait $PID || true
+}
+
 @test "an output that cannot be written is told" {
     export -f limited
     run --separate-stderr bash -c 'limited "$MUSTER" each -g cpu:2 -- echo x >/dev/full'
