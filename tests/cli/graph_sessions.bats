@@ -1,0 +1,61 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a graph promises holds also when its session ends in between, and the user goes on.
+load helpers
+
+graph() { run --separate-stderr limited "$MUSTER" graph -q -g cpu:2 "$@"; }
+resume() { run limited "$MUSTER" resume; }
+
+# In the background: its pid is PID, and map_end takes its end.
+graph_begin() {
+    rm -f begun
+    touch hold
+    "$MUSTER" graph -q -g cpu:2 "$@" >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e begun
+}
+
+graph_kill() {
+    kill -KILL $PID
+    wait $PID || true
+    rm -f hold
+    wait_for nobody_is_left
+}
+
+effects() { sort effects | tr '\n' ' '; }
+
+# "make" notes that it has begun, and waits while there is a file `hold`. It leaves the same each time.
+make_and_use() {
+    cat >g.yaml <<'END'
+jobs:
+  make: {run: [sh, -c, 'echo make >>effects; touch begun; while [ -e hold ]; do sleep 0.05; done; echo 1 >made'], out: made, gpus: 0}
+  use: {run: [sh, -c, 'echo use >>effects; echo 1 >used'], out: used, needs: make, gpus: 0}
+  other: {run: [sh, -c, 'echo other >>effects'], gpus: 0}
+END
+    graph g.yaml
+    ended_with 0
+}
+
+@test "what needs a job that runs again does so also if a session ends between and the job left the same" {
+    make_and_use
+    sed -i 's/touch begun/true; touch begun/' g.yaml
+    graph_begin g.yaml
+    "$MUSTER" stop --no-wait latest
+    rm hold
+    map_end
+    ended_with 75
+    resume
+    ended_with 0
+    [ "$(effects)" = "make make other use use " ]
+    rm made
+    graph g.yaml --only make
+    ended_with 0
+    graph --dry-run g.yaml
+    [[ $output == *use*"1 of 3 jobs would run"* ]]
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "make make make other use use use " ]
+    graph g.yaml
+    [ "$(wc -l <effects)" = 7 ]
+}
