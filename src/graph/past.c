@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -182,12 +181,8 @@ static void redone_record(struct graph *graph)
         struct graph_job *job = &graph->jobs[i];
         for (uint32_t n = 0; !job->is_redone && n < job->plan->n_needs; n++)
             job->is_redone = graph->jobs[job->plan->needs[n]].is_redone;
-        if (!job->is_redone || !job->was_done)
-            continue;
-        if (job->attempts_before ==
-            0) /* adopted: what is at the places of its outs stays its own */
-            job->begun_wall_ms = clock_wall_ms();
-        record_job(graph, i, JOB_NONE, NULL);
+        if (job->is_redone && job->was_done)
+            record_job(graph, i, JOB_NONE, NULL);
     }
 }
 

@@ -59,3 +59,20 @@ END
     graph g.yaml
     [ "$(wc -l <effects)" = 7 ]
 }
+
+@test "an adopted job that was held before it ran again is no stranger in the next session" {
+    make_and_use
+    rm -r muster-runs effects
+    graph g.yaml --adopt
+    ended_with 0
+    rm made
+    graph_begin g.yaml
+    "$MUSTER" hold use
+    graph_kill
+    graph g.yaml
+    ended_with 75
+    "$MUSTER" release use
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "make make other use " ]
+}
