@@ -117,6 +117,15 @@ static void stale_note(struct graph *graph, struct graph_job *job, const char *w
     buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
 }
 
+/* What it has left since its start is its own work, unless another job it was that began. */
+static void not_done_take(const struct graph *graph, struct graph_job *job,
+                          const struct job_row *row)
+{
+    bool is_other =
+        row->attempts > 0 && definition_change(graph, job->plan, row->definition) != NULL;
+    job->begun_wall_ms = is_other ? 0 : row->started_wall_ms;
+}
+
 static void row_take(struct graph *graph, struct graph_job *job, const struct job_row *row)
 {
     cleanup_free char *freed = NULL;
@@ -128,7 +137,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->is_held = row->state == JOB_HELD;
     job->is_cancelled = row->state == JOB_CANCELLED;
     if (row->state != JOB_DONE) {
-        job->begun_wall_ms = row->started_wall_ms; /* what it has left since then is its own work */
+        not_done_take(graph, job, row);
         return;
     }
     job->was_done = true;

@@ -76,3 +76,16 @@ END
     ended_with 0
     [ "$(effects)" = "make make other use " ]
 }
+
+@test "what a job left before its command changed proves nothing of the new one" {
+    printf "jobs:\n  a: {run: [sh, -c, 'echo half >a; exit 1'], out: a, gpus: 0}\n" >g.yaml
+    graph g.yaml
+    ended_with 1
+    sed -i 's/echo half >a; exit 1/true/' g.yaml
+    graph g.yaml
+    ended_with 1
+    [[ $stderr == *"it did not write a, which is as it was before"* ]]
+    sed -i 's/true/echo whole >a/' g.yaml
+    graph g.yaml
+    ended_with 0
+}
