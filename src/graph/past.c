@@ -78,13 +78,14 @@ static const char *definition_change(const struct graph *graph, const struct pla
     return NULL;
 }
 
+/* A sum: in which order a file has the jobs, or the values of a variable, changes nothing. */
 uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
 {
     uint64_t digest = 0;
     for (uint32_t i = 0; i < job->plan->n_needs; i++) {
         uint64_t of_need = graph->jobs[job->plan->needs[i]].outs_digest;
         if (of_need != 0)
-            digest = XXH3_64bits_withSeed(&of_need, sizeof(of_need), digest);
+            digest += XXH3_64bits(&of_need, sizeof(of_need));
     }
     return digest;
 }

@@ -89,3 +89,20 @@ END
     graph g.yaml
     ended_with 0
 }
+
+@test "another order of jobs, of needs or of values makes nothing run again" {
+    cat >g.yaml <<'END'
+vars: {n: [1, 2]}
+jobs:
+  many: {for: [n], run: [sh, -c, 'echo many{n} >>effects'], gpus: 0}
+  one: {run: [sh, -c, 'echo one >>effects'], gpus: 0}
+  all: {run: [sh, -c, 'echo all >>effects'], needs: [many, one], gpus: 0}
+END
+    graph g.yaml
+    ended_with 0
+    sed -i -e 's/1, 2/2, 1/' -e 's/many, one/one, many/' g.yaml
+    sed -i -n -e '1,2p;4p;3p;5p' g.yaml
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "all many1 many2 one " ]
+}
