@@ -106,3 +106,49 @@ END
     ended_with 0
     [ "$(effects)" = "all many1 many2 one " ]
 }
+
+# A map that stands still at item 3 while there is no file `go`; its results name what is in `model`.
+halted_map() {
+    seq 4 >in.txt
+    echo old >model
+    cat >worker.py <<'END'
+import os, time, muster
+for item in muster.items():
+    print(item.data, file=open("begun", "a"))
+    item.done(f"{item.data} {open('model').read().strip()}")
+    while item.data == "3" and not os.path.exists("go"):
+        time.sleep(0.05)
+END
+    echo "jobs: {map: {map: {worker: \"$PYTHON worker.py\", input: in.txt}, in: model, out: out.txt}}" >g.yaml
+    "$MUSTER" graph -q -g cpu:1 g.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for grep -qs 3 begun
+    wait_for has_results
+    graph_kill
+    touch go
+}
+has_results() { [ "$(sqlite3 muster-runs/latest/runs/map-*/latest/run.db 'SELECT count(*) > 0 FROM ranges' 2>/dev/null)" = 1 ]; }
+
+@test "a map that was killed does not go on with results of another file that it reads" {
+    halted_map
+    echo new >model
+    resume
+    ended_with 0
+    [ "$(tr -d '"' <out.txt | tr '\n' ,)" = "1 new,2 new,3 new,4 new," ]
+}
+
+@test "a map that was killed goes on if what it reads was copied, and begins anew if its input changed" {
+    halted_map
+    cp model copy
+    mv copy model
+    resume
+    ended_with 0
+    [ "$(tr -d '"' <out.txt | tr '\n' ,)" = "1 old,2 old,3 old,4 old," ]
+    [ "$(grep -c 1 begun)" -eq 1 ]
+    rm -r muster-runs go begun out.txt
+    halted_map
+    seq 5 6 >in.txt
+    resume
+    ended_with 0
+    [ "$(tr -d '"' <out.txt | tr '\n' ,)" = "5 old,6 old," ]
+}
