@@ -152,3 +152,32 @@ has_results() { [ "$(sqlite3 muster-runs/latest/runs/map-*/latest/run.db 'SELECT
     ended_with 0
     [ "$(tr -d '"' <out.txt | tr '\n' ,)" = "5 old,6 old," ]
 }
+
+is_sampled() { [ "$(query 'SELECT count(*) FROM samples' 2>/dev/null)" -ge "$1" ] 2>/dev/null; }
+is_done() { [ "$(query "SELECT state FROM jobs WHERE name = '$1'" 2>/dev/null)" = done ]; }
+
+@test "a job that has ended well is done, though the memory of its device is awaited when it is cancelled" {
+    echo 1 >memory
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1,memfile=0:$PWD/memory MUSTER_SYSFS=/nowhere
+    cat >g.yaml <<'END'
+jobs:
+  first: {run: [sh, -c, 'echo first >>effects; while [ ! -e go ]; do sleep 0.05; done']}
+  second: {run: [sh, -c, 'echo second >>effects'], needs: first}
+END
+    "$MUSTER" graph -q -g all g.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for is_sampled 1
+    echo 60 >memory
+    wait_for is_sampled 3
+    touch go
+    wait_for is_done first
+    run "$MUSTER" cancel first
+    ended_with 69
+    says "done, or cancelled before"
+    echo 1 >memory
+    map_end
+    ended_with 0
+    run --separate-stderr limited "$MUSTER" graph -q -g all g.yaml
+    ended_with 0
+    [ "$(effects)" = "first second " ]
+}
