@@ -186,6 +186,7 @@ struct graph {
     uint32_t n_done_here;
     char *cwd;
     struct plan added; /* the memory of jobs that orders added */
+    uint32_t n_added;  /* in all sessions; not all of them are jobs of this one */
     struct buf stale;  /* lines on why jobs run again */
     struct rate rate;  /* of jobs */
 };

@@ -181,3 +181,31 @@ END
     ended_with 0
     [ "$(effects)" = "first second " ]
 }
+
+@test "muster add finds a name also when a job that was added before is left out" {
+    cat >g.yaml <<'END'
+jobs:
+  a: {run: [sh, -c, 'echo a >>effects; touch begun; while [ -e hold ]; do sleep 0.05; done'], gpus: 0}
+  b: {run: [sh, -c, 'echo b >>effects; exit 1'], gpus: 0}
+END
+    graph_begin g.yaml
+    "$MUSTER" add --needs b -- sh -c 'echo one >>effects'
+    "$MUSTER" add -- sh -c 'echo two >>effects'
+    rm hold
+    map_end
+    ended_with 1
+    sed -e '/ b:/d' -e 's/touch/true; touch/' g.yaml >less
+    cp g.yaml whole
+    mv less g.yaml
+    graph_begin g.yaml
+    run "$MUSTER" add -- sh -c 'echo three >>effects'
+    ended_with 0
+    [ "$output" = added/3 ]
+    rm hold
+    map_end
+    ended_with 0
+    sed 's/exit 1/exit 0/' whole >g.yaml
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "a a a b b one three two " ]
+}
