@@ -68,6 +68,7 @@ static void on_second(void *context)
         output_claim_answer(&p->proving.claim);
     device_watch_renew(graph->watch);
     record_flush(graph); /* samples, if nothing else */
+    report_uncounted(graph);
     report_status(graph, NULL);
 }
 
@@ -210,6 +211,7 @@ static int session_note(struct graph *graph, struct err *err)
     if (rc)
         return rc;
     record_flush(graph);
+    report_uncounted(graph);
     return shell_is_to_end(graph->shell) ? 0 : manifest_make(graph, err);
 }
 
@@ -323,6 +325,7 @@ static int run_end(struct graph *graph)
     shell_progress_end(graph->shell);
     shell_reap(graph->shell);
     snprintf(text, sizeof(text), "%d", status);
+    report_uncounted(graph);
     open_jobs_write(graph); /* before it is a run that has ended: who asks it then finds them */
     if (store_set(shell_store(graph->shell), "state", state_of(status), &err) != 0 ||
         store_set(shell_store(graph->shell), "exit", text, &err) != 0)
@@ -373,6 +376,7 @@ void graph_release(struct graph *graph)
     graph_hosts_release(graph);
     free(graph->events.at);
     buf_release(&graph->stale);
+    free(graph->uncounted.noted);
     plan_release(&graph->added);
     allocation_release(&graph->allocation);
     shell_free(graph->shell);

@@ -133,6 +133,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     uint64_t ran_ms = row->ended_wall_ms > row->started_wall_ms
                           ? (uint64_t)(row->ended_wall_ms - row->started_wall_ms)
                           : 0;
+    job->row_state = row->state;
     job->attempts_before = row->attempts;
     job->mem_peak_bytes = row->mem_peak_bytes;
     job->is_held = row->state == JOB_HELD;
@@ -161,6 +162,8 @@ static int rows_read(struct graph *graph, struct err *err)
         uint32_t i = row.name ? graph_find(graph, row.name) : UINT32_MAX;
         if (i < graph->n_jobs)
             row_take(graph, &graph->jobs[i], &row);
+        graph->uncounted.n_done += i >= graph->n_jobs && row.state == JOB_DONE;
+        graph->uncounted.n_failed += i >= graph->n_jobs && row.state == JOB_FAILED;
         rc = 0;
     }
     row_reader_close(reader);

@@ -63,8 +63,9 @@ static int64_t begun_wall_ms(const struct graph_job *job)
 void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process)
 {
-    const struct graph_job *job = &graph->jobs[number];
+    struct graph_job *job = &graph->jobs[number];
     struct record *rows = graph->record;
+    job->row_state = state;
     GROW(rows->jobs, rows->n_jobs, rows->jobs_cap);
     struct job_row *row = &rows->jobs[rows->n_jobs++];
     *row = (struct job_row){.name = xstrdup(job->plan->name),

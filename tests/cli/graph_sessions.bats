@@ -209,3 +209,27 @@ END
     ended_with 0
     [ "$(effects)" = "a a a b b one three two " ]
 }
+
+progress() { "$MUSTER" status | grep progress; }
+
+@test "status counts the jobs of the graph as it is now, and none as done that is to run again" {
+    cat >g.yaml <<'END'
+vars: {n: 1..4}
+jobs:
+  job: {for: [n], run: [sh, -c, 'touch begun; [ {n} != 1 ] || while [ -e hold ]; do sleep 0.05; done; [ {n} != 4 ]'], gpus: 0}
+END
+    graph g.yaml
+    ended_with 1
+    graph g.yaml vars.n=1..2
+    ended_with 0
+    [[ $(progress) == *" 2 of 2 jobs (100.0 %)" ]]
+    sed -i 's/touch/true; touch/' g.yaml
+    graph_begin -j 1 g.yaml
+    "$MUSTER" stop --no-wait latest
+    rm hold
+    map_end
+    ended_with 75
+    [[ $(progress) == *" 1 of 4 jobs (25.0 %)" ]]
+    graph g.yaml
+    [[ $(progress) == *" 3 of 4 jobs (75.0 %), 1 failed" ]]
+}
