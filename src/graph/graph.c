@@ -326,12 +326,13 @@ static int run_end(struct graph *graph)
     shell_reap(graph->shell);
     snprintf(text, sizeof(text), "%d", status);
     report_uncounted(graph);
-    open_jobs_write(graph); /* before it is a run that has ended: who asks it then finds them */
+    open_jobs_write(graph);
+    report_status(graph, state_of(status));
+    /* Last: who asks a run that has ended finds all that. */
     if (store_set(shell_store(graph->shell), "state", state_of(status), &err) != 0 ||
         store_set(shell_store(graph->shell), "exit", text, &err) != 0)
         log_add(shell_log(graph->shell), LOG_WARN, "graph", "the end could not be recorded: %s",
                 err.text);
-    report_status(graph, state_of(status));
     report_summary(graph, status);
     return status;
 }

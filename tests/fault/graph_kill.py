@@ -18,12 +18,18 @@ import tempfile
 MUSTER, LIBFAULT = map(os.path.abspath, sys.argv[1:3])
 KINDS = ["rename", "unlink", "pwrite"]
 CALLS_MAX = 400
-GRAPH = """jobs:
+GRAPH = """vars: {n: 1..1}
+jobs:
   make: {run: [sh, -c, 'echo make >>effects; echo 1 >made'], out: made, gpus: 0}
   use: {run: [sh, -c, 'echo use >>effects; echo 1 >used'], out: used, needs: make, gpus: 0}
-  apart: {run: 'true', gpus: 0}
+  apart: {for: [n], run: 'true', gpus: 0}
 """
 ONLY = ["-q", "-g", "cpu:1", "--only", "use", "g.yaml"]
+
+
+def of_number(n):
+    """Each time another number of jobs, so that what an earlier session left is not what this one leaves."""
+    return f"vars.n=1..{n + 1}"
 
 
 class Folder:
@@ -65,13 +71,16 @@ class Folder:
 def flaw_after(folder, kill):
     """None: the kill did not come, for there are not so many calls. "": all was well."""
     before = folder.effects()
-    if folder.muster("graph", *ONLY, "--redo", "make", kill=kill).returncode != -signal.SIGKILL:
+    n = int(kill.partition(":")[2])
+    if folder.muster("graph", *ONLY, of_number(n), "--redo", "make", kill=kill).returncode != -signal.SIGKILL:
         return None
     state, is_noted = folder.state(), folder.has_noted_redo()
-    why = folder.muster("why", "apart")
+    why, status = folder.muster("why", "apart"), folder.muster("status")
     if state == "finished" and "not among those of --only" not in why.stdout:
         return f"it has ended, and why says: {why.stdout}{why.stderr}"
-    again = folder.muster("resume")
+    if state == "finished" and is_noted and f"apart 0/{n + 1}" not in status.stdout:
+        return f"it has ended, and status says: {status.stdout}"
+    again = folder.muster("resume", "latest")
     new = folder.effects()[len(before):]
     if again.returncode != 0:
         return f"resume: {again.returncode}: {again.stderr}"
