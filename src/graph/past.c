@@ -235,25 +235,30 @@ static int strangers_check(struct graph *graph, struct err *err)
     return rc;
 }
 
-/* --adopt: a job of which all outs are there, and as they have to be, is done. */
+static void adopt(struct graph *graph, struct made *made, uint32_t number)
+{
+    struct graph_job *job = &graph->jobs[number];
+    const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
+    struct process adopted = {.graph = graph, .job = number, .attempt = job->attempts_before};
+    struct proof_ask ask = {.job = job->plan, .cwd = cwd};
+    job_proof_take(&ask, &adopted.proof);
+    if (adopted.proof.why.code == 0 && !made_by_half(made, graph, job->plan)) {
+        job->was_done = true;
+        job->outs_digest = job_proof_digest(&adopted.proof);
+        job->needs_digest = needs_digest(graph, job);
+        record_job(graph, number, JOB_DONE, &adopted);
+    }
+    job_proof_release(&adopted.proof);
+}
+
+/* --adopt: a job of which all outs are there, and as they have to be, is done; but not by half a file of another run. */
 static void strangers_adopt(struct graph *graph)
 {
-    for (uint32_t i = 0; graph->request->adopts && i < graph->n_jobs; i++) {
-        struct graph_job *job = &graph->jobs[i];
-        const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
-        struct process adopted = {.graph = graph, .job = i, .attempt = job->attempts_before};
-        struct proof_ask ask = {.job = job->plan, .cwd = cwd};
-        if (is_own(job) || job->plan->n_outs == 0)
-            continue;
-        job_proof_take(&ask, &adopted.proof);
-        if (adopted.proof.why.code == 0) {
-            job->was_done = true;
-            job->outs_digest = job_proof_digest(&adopted.proof);
-            job->needs_digest = needs_digest(graph, job);
-            record_job(graph, i, JOB_DONE, &adopted);
-        }
-        job_proof_release(&adopted.proof);
-    }
+    struct made made = {0};
+    for (uint32_t i = 0; graph->request->adopts && i < graph->n_jobs; i++)
+        if (!is_own(&graph->jobs[i]) && graph->jobs[i].plan->n_outs > 0)
+            adopt(graph, &made, i);
+    made_release(&made);
 }
 
 static void stale_tell(struct graph *graph)

@@ -233,3 +233,17 @@ END
     graph g.yaml
     [[ $(progress) == *" 3 of 4 jobs (75.0 %), 1 failed" ]]
 }
+
+@test "half a file that a killed run left is not adopted by a fresh one" {
+    make_and_use
+    rm -r muster-runs effects made used
+    sed -i -e '/other/d' -e 's/touch begun/echo half >made; touch begun/' g.yaml
+    graph_begin g.yaml
+    graph_kill
+    graph --fresh --adopt g.yaml
+    ended_with 0
+    [ "$(cat made)" = 1 ]
+    graph --fresh --adopt g.yaml
+    ended_with 0
+    [ "$(effects)" = "make make use " ]
+}
