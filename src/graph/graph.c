@@ -208,6 +208,7 @@ static int past_read(struct graph *graph, struct err *err)
 static int session_note(struct graph *graph, struct err *err)
 {
     int rc = running_note(graph, err);
+    rc = rc ? rc : released_note(graph, err);
     if (rc)
         return rc;
     record_flush(graph);
@@ -377,6 +378,7 @@ void graph_release(struct graph *graph)
     graph_hosts_release(graph);
     free(graph->events.at);
     buf_release(&graph->stale);
+    buf_release(&graph->released);
     free(graph->uncounted.noted);
     plan_release(&graph->added);
     allocation_release(&graph->allocation);

@@ -190,10 +190,11 @@ struct graph {
     bool is_resumed, is_over, has_memory; /* has_memory: some device has memory of its own */
     uint32_t n_done_here;
     char *cwd;
-    struct plan added; /* the memory of jobs that orders added */
-    uint32_t n_added;  /* in all sessions; not all of them are jobs of this one */
-    struct buf stale;  /* lines on why jobs run again */
-    struct rate rate;  /* of jobs */
+    struct plan added;   /* the memory of jobs that orders added */
+    uint32_t n_added;    /* in all sessions; not all of them are jobs of this one */
+    struct buf stale;    /* lines on why jobs run again */
+    struct buf released; /* lines: names of jobs that --only excludes, and that were released */
+    struct rate rate;    /* of jobs */
 };
 
 static inline struct graph_job *process_job(const struct process *process)
@@ -345,6 +346,8 @@ MUST_CHECK int past_take(struct graph *graph, struct err *err);
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);
 /* Which jobs are to run: request->only, from, redo. ERR_USAGE: a pattern matches nothing. */
 MUST_CHECK int selection_take(struct graph *graph, struct err *err);
+/* Notes in run.db which jobs were released from --only, for a resume. */
+MUST_CHECK int released_note(const struct graph *graph, struct err *err);
 /* Digests of what the job is: free() it. */
 char *definition_new(const struct graph *graph, const struct plan_job *job);
 /* Of the outs of the jobs that it needs. */

@@ -97,13 +97,25 @@ static int hold_do(struct graph *graph, uint32_t job, struct buf *told)
     return 1;
 }
 
+/* A resume repeats --only: it has to know. */
+static void unexclude(struct graph *graph, struct graph_job *job)
+{
+    struct err err = {0};
+    if (job->is_wanted)
+        return;
+    job->is_wanted = true;
+    buf_addf(&graph->released, "%s\n", job->plan->name);
+    if (released_note(graph, &err) != 0)
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
+}
+
 static int release_do(struct graph *graph, uint32_t job, struct buf *told)
 {
     (void)told;
     if (!dag_job_view(graph->dag, job).is_held)
         return 0;
     graph->jobs[job].is_held = false;
-    graph->jobs[job].is_wanted = true;
+    unexclude(graph, &graph->jobs[job]);
     row_note(graph, job, JOB_NONE);
     graph_tell(graph, (struct dag_event){.kind = DEV_RELEASE, .job = job});
     return 1;

@@ -347,6 +347,31 @@ static void only_mark(struct graph *graph)
             graph->jobs[graph->jobs[i].plan->needs[n]].is_wanted = true;
 }
 
+/* A session that goes on with another has those jobs as well that muster release added to --only there. */
+static int released_take(struct graph *graph, struct err *err)
+{
+    cleanup_free char *names = NULL;
+    struct str rest, line;
+    if (!graph->is_resumed || (!graph->request->resume.dir && graph->request->since_wall_ms == 0))
+        return 0;
+    int rc = store_get(shell_store(graph->shell), "released", &names, err);
+    rest = str_of(names ? names : "");
+    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line)) {
+        cleanup_free char *name = xstrndup(line.at, line.len);
+        uint32_t i = graph_find(graph, name);
+        if (i == UINT32_MAX)
+            continue;
+        graph->jobs[i].is_wanted = true;
+        buf_addf(&graph->released, "%s\n", name);
+    }
+    return rc;
+}
+
+int released_note(const struct graph *graph, struct err *err)
+{
+    return store_set(shell_store(graph->shell), "released", buf_text(&graph->released), err);
+}
+
 int selection_take(struct graph *graph, struct err *err)
 {
     const struct graph_request *request = graph->request;
@@ -356,7 +381,8 @@ int selection_take(struct graph *graph, struct err *err)
     if (rc)
         return rc;
     only_mark(graph);
-    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+    rc = released_take(graph, err);
+    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++) {
         struct graph_job *job = &graph->jobs[i];
         bool is_from = graph_selected(&request->from, graph->plan, job->plan);
         bool is_new =
@@ -367,5 +393,5 @@ int selection_take(struct graph *graph, struct err *err)
             job->is_redone = true;
         }
     }
-    return 0;
+    return rc;
 }

@@ -247,3 +247,26 @@ END
     ended_with 0
     [ "$(effects)" = "make make use " ]
 }
+
+@test "a job that was released from --only runs also when the session ends before, and not after another --only" {
+    make_and_use
+    rm -r muster-runs effects made used
+    graph_begin g.yaml --only make
+    run "$MUSTER" release use
+    says "1 job released"
+    "$MUSTER" stop --no-wait latest
+    rm hold
+    map_end
+    ended_with 75
+    cp -r muster-runs before
+    resume
+    ended_with 0
+    [ "$(effects)" = "make use " ]
+    rm -r used muster-runs
+    mv before muster-runs
+    graph_begin g.yaml --only make --redo make
+    graph_kill
+    resume
+    ended_with 0
+    [ "$(effects)" = "make make make use " ]
+}
