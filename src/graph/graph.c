@@ -274,6 +274,7 @@ static void run_begin(struct graph *graph)
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         if (graph->jobs[i].is_cancelled)
             graph_tell_again(graph, (struct dag_event){.kind = DEV_CANCEL, .job = i});
+    report_status(graph, NULL); /* what the session before left there is no longer so */
     graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
 }
 

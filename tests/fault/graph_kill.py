@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """`muster graph --redo` of a graph that is done is killed at every call that gives or takes a name, or writes run.db.
-If its words were noted, `muster resume` runs again what they named, and all that needs it. A run that has ended by
-then says of each job what became of it.
+If its words were noted, `muster resume` runs again what they named, and all that needs it. What muster status
+and muster why say by then is of this session.
 
     graph_kill.py MUSTER LIBFAULT
 """
@@ -78,8 +78,9 @@ def flaw_after(folder, kill):
     why, status = folder.muster("why", "apart"), folder.muster("status")
     if state == "finished" and "not among those of --only" not in why.stdout:
         return f"it has ended, and why says: {why.stdout}{why.stderr}"
-    if state == "finished" and is_noted and f"apart 0/{n + 1}" not in status.stdout:
-        return f"it has ended, and status says: {status.stdout}"
+    has_begun = is_noted and (state == "finished" or len(folder.effects()) > len(before))
+    if has_begun and f"apart 0/{n + 1}" not in status.stdout:
+        return f"it has begun, and status says: {status.stdout}"
     again = folder.muster("resume", "latest")
     new = folder.effects()[len(before):]
     if again.returncode != 0:
