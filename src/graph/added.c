@@ -81,12 +81,22 @@ static bool is_within_limits(const json_t *root)
            priority <= DAG_PRIORITY_MAX && number_of(root, "share") <= DAG_SHARE_WHOLE;
 }
 
+/* Not that of one that is left out now, but may come back. */
+static char *usual_name_new(const struct graph *graph)
+{
+    for (uint32_t n = graph->n_added + 1;; n++) {
+        cleanup_free char *name = xasprintf("added/%u", n);
+        if (graph_find(graph, name) == UINT32_MAX)
+            return steal_ptr(&name);
+    }
+}
+
 static int job_parse(struct graph *graph, const json_t *root, struct plan_job *job, struct err *err)
 {
     const char *name = json_string_value(json_object_get(root, "name"));
     const char *cwd = json_string_value(json_object_get(root, "cwd"));
     uint64_t n_devices = number_of(root, "gpus");
-    cleanup_free char *usual = xasprintf("added/%u", graph->n_jobs - graph->plan->n_jobs + 1);
+    cleanup_free char *usual = name ? NULL : usual_name_new(graph);
     if (!is_within_limits(root))
         return fail(err, ERR_DATA, "an order that cannot be understood");
     int rc = name ? name_check(name, err) : 0;
@@ -224,6 +234,7 @@ int added_take(struct graph *graph, struct str text, struct buf *told, struct er
         graph->n_jobs--;
         return rc;
     }
+    graph->n_added++;
     log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s was added",
             graph->jobs[number].plan->name);
     if (graph_facts_set(graph, err) != 0) /* a count, for muster ls and muster status */
@@ -244,10 +255,12 @@ int added_read(struct graph *graph, struct err *err)
         return 0;
     int rc = plain_file_read(path, ADDED_BYTES_MAX, &text, err);
     rest = buf_str(&text);
-    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line))
+    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line)) {
+        graph->n_added += line.len > 0;
         if (line.len > 0 && job_append(graph, line, &number, NULL) != 0)
             log_add(shell_log(graph->shell), LOG_WARN, "graph",
                     "a job that was added once is left out: %.*s", (int)MIN(line.len, (size_t)120),
                     line.at);
+    }
     return rc;
 }

@@ -68,6 +68,7 @@ static void on_second(void *context)
         output_claim_answer(&p->proving.claim);
     device_watch_renew(graph->watch);
     record_flush(graph); /* samples, if nothing else */
+    report_uncounted(graph);
     report_status(graph, NULL);
 }
 
@@ -158,8 +159,10 @@ static int folder_open(struct graph *graph, struct err *err)
 
 static int running_note(const struct graph *graph, struct err *err)
 {
-    open_jobs_drop(graph);
-    return store_set(shell_store(graph->shell), "state", "running", err);
+    int rc = store_set(shell_store(graph->shell), "state", "running", err);
+    if (rc == 0)
+        open_jobs_drop(graph);
+    return rc;
 }
 
 static int folder_take(struct graph *graph, struct err *err)
@@ -198,6 +201,21 @@ static int past_read(struct graph *graph, struct err *err)
     return rc;
 }
 
+/*
+ * An earlier run goes on. What --redo takes back is so before the words are noted, of which a resume does not repeat that; and
+ * before either the run is no finished one any more. Words that are wrong leave it as it was.
+ */
+static int session_note(struct graph *graph, struct err *err)
+{
+    int rc = running_note(graph, err);
+    rc = rc ? rc : released_note(graph, err);
+    if (rc)
+        return rc;
+    record_flush(graph);
+    report_uncounted(graph);
+    return shell_is_to_end(graph->shell) ? 0 : manifest_make(graph, err);
+}
+
 static int jobs_make(struct graph *graph, struct err *err)
 {
     graph->n_jobs = graph->jobs_cap = graph->plan->n_jobs;
@@ -211,10 +229,7 @@ static int jobs_make(struct graph *graph, struct err *err)
     for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++)
         rc = graph_dag_add(graph, i, err);
     rc = rc ? rc : graph_facts_set(graph, err);
-    /* Words that are wrong leave the run as it was: a resume does not repeat them. */
-    if (rc == 0 && graph->is_resumed)
-        rc = manifest_make(graph, err);
-    return rc || !graph->is_resumed ? rc : running_note(graph, err);
+    return rc || !graph->is_resumed ? rc : session_note(graph, err);
 }
 
 static int seats_take(struct graph *graph, struct err *err)
@@ -259,6 +274,7 @@ static void run_begin(struct graph *graph)
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         if (graph->jobs[i].is_cancelled)
             graph_tell_again(graph, (struct dag_event){.kind = DEV_CANCEL, .job = i});
+    report_status(graph, NULL); /* what the session before left there is no longer so */
     graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
 }
 
@@ -311,12 +327,14 @@ static int run_end(struct graph *graph)
     shell_progress_end(graph->shell);
     shell_reap(graph->shell);
     snprintf(text, sizeof(text), "%d", status);
+    report_uncounted(graph);
+    open_jobs_write(graph);
+    report_status(graph, state_of(status));
+    /* Last: who asks a run that has ended finds all that. */
     if (store_set(shell_store(graph->shell), "state", state_of(status), &err) != 0 ||
         store_set(shell_store(graph->shell), "exit", text, &err) != 0)
         log_add(shell_log(graph->shell), LOG_WARN, "graph", "the end could not be recorded: %s",
                 err.text);
-    report_status(graph, state_of(status));
-    open_jobs_write(graph);
     report_summary(graph, status);
     return status;
 }
@@ -361,6 +379,8 @@ void graph_release(struct graph *graph)
     graph_hosts_release(graph);
     free(graph->events.at);
     buf_release(&graph->stale);
+    buf_release(&graph->released);
+    free(graph->uncounted.noted);
     plan_release(&graph->added);
     allocation_release(&graph->allocation);
     shell_free(graph->shell);

@@ -92,6 +92,7 @@ struct graph_job {
     bool was_done, is_stale;              /* by an earlier session */
     bool is_redone;                       /* by --from or --redo, or it needs such a job */
     bool was_cut;                         /* its last attempt was ended with the run */
+    enum job_state row_state;             /* as run.db has it */
 };
 
 /* A device as a run of the graph sees it. */
@@ -182,12 +183,18 @@ struct graph {
             *stages;    /* [plan->n_stages + 1] by the numbers of stages; the last: of added jobs */
         uint32_t *next; /* [plan->n_jobs] the next job of the same stage; NULL: not needed yet */
     } learned;
+    struct {
+        uint32_t n_done, n_failed; /* rows of jobs that the graph has no more */
+        char *noted;               /* in run.db; NULL: not yet */
+    } uncounted;
     bool is_resumed, is_over, has_memory; /* has_memory: some device has memory of its own */
     uint32_t n_done_here;
     char *cwd;
-    struct plan added; /* the memory of jobs that orders added */
-    struct buf stale;  /* lines on why jobs run again */
-    struct rate rate;  /* of jobs */
+    struct plan added;   /* the memory of jobs that orders added */
+    uint32_t n_added;    /* in all sessions; not all of them are jobs of this one */
+    struct buf stale;    /* lines on why jobs run again */
+    struct buf released; /* lines: names of jobs that --only excludes, and that were released */
+    struct rate rate;    /* of jobs */
 };
 
 static inline struct graph_job *process_job(const struct process *process)
@@ -339,6 +346,8 @@ MUST_CHECK int past_take(struct graph *graph, struct err *err);
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);
 /* Which jobs are to run: request->only, from, redo. ERR_USAGE: a pattern matches nothing. */
 MUST_CHECK int selection_take(struct graph *graph, struct err *err);
+/* Notes in run.db which jobs were released from --only, for a resume. */
+MUST_CHECK int released_note(const struct graph *graph, struct err *err);
 /* Digests of what the job is: free() it. */
 char *definition_new(const struct graph *graph, const struct plan_job *job);
 /* Of the outs of the jobs that it needs. */
@@ -412,6 +421,8 @@ bool open_jobs_each(const char *dir, void (*take)(void *context, const struct op
                     void *context);
 
 /* report.c */
+/* Notes in run.db how many of its rows of jobs that are done, or have failed, are not true of this graph. */
+void report_uncounted(struct graph *graph);
 void report_progress(struct graph *graph, bool is_last);
 /* state NULL: it goes on. */
 void report_status(struct graph *graph, const char *state);

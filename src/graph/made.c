@@ -14,11 +14,17 @@ static char *work_new(const char *definition)
     return first ? xasprintf("%.*s%s", (int)(first - definition), definition, last) : xstrdup("");
 }
 
+/* Runs are read from the newest one: what that says of a work is so. */
 static void row_take(struct made *made, const struct job_row *row)
 {
     cleanup_free char *work = work_new(row->definition);
-    if (*work && (row->attempts > 0 || row->started_wall_ms > 0))
+    bool has_begun = row->attempts > 0 || row->started_wall_ms > 0;
+    bool is_first = name_index_find(&made->begun, str_of(work)) == NAME_NONE;
+    if (*work && (has_begun || row->state == JOB_DONE)) {
         name_index_number(&made->begun, str_of(work));
+        if (is_first && row->state != JOB_DONE)
+            name_index_number(&made->undone, str_of(work));
+    }
     marks_paths(row->proof, &made->paths);
 }
 
@@ -42,9 +48,16 @@ static void made_read(struct made *made, const struct graph *graph)
     if (made->is_read)
         return;
     made->is_read = true;
-    graph_runs_each(graph->request, run_take, made);
     if (graph->is_resumed) /* it may be in another folder than the others */
         run_take(made, shell_run_dir(graph->shell));
+    graph_runs_each(graph->request, run_take, made);
+}
+
+bool made_by_half(struct made *made, const struct graph *graph, const struct plan_job *job)
+{
+    cleanup_free char *definition = definition_new(graph, job), *work = work_new(definition);
+    made_read(made, graph);
+    return name_index_find(&made->undone, str_of(work)) != NAME_NONE;
 }
 
 const char *made_stranger(struct made *made, const struct graph *graph, const struct plan_job *job)
@@ -68,4 +81,5 @@ void made_release(struct made *made)
 {
     name_index_release(&made->paths);
     name_index_release(&made->begun);
+    name_index_release(&made->undone);
 }

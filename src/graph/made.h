@@ -11,9 +11,12 @@
 struct made {
     struct name_index paths; /* absolute, of files and folders that jobs have left */
     struct name_index begun; /* jobs, by what they run, where, and leave, though it be half of it */
+    struct name_index undone; /* of these, those that the newest such run did not end well */
     bool is_read;
 };
 
 /* The first of the job's outs that is there and that no such run has made; NULL: none. Reads the runs when it has to. */
 const char *made_stranger(struct made *made, const struct graph *graph, const struct plan_job *job);
+/* Is what is at the places of its outs perhaps half of it, left by such a run? Reads the runs. */
+bool made_by_half(struct made *made, const struct graph *graph, const struct plan_job *job);
 void made_release(struct made *made);

@@ -29,9 +29,17 @@ int job_unknown(const struct graph *graph, const char *name, struct err *err)
                 near ? near : "", near ? "'?" : "");
 }
 
+/* It has ended well and its row says so, though its devices may have to settle first. */
+static bool has_ended_well(const struct graph *graph, uint32_t job)
+{
+    const struct process *process = graph->jobs[job].process;
+    return dag_job_view(graph->dag, job).state == DAG_DONE ||
+           (process && process->is_settled && process->end == DEND_WELL);
+}
+
 static void row_note(struct graph *graph, uint32_t job, enum job_state state)
 {
-    if (dag_job_view(graph->dag, job).state != DAG_DONE)
+    if (!has_ended_well(graph, job))
         record_job(graph, job, state, NULL);
 }
 
@@ -89,13 +97,25 @@ static int hold_do(struct graph *graph, uint32_t job, struct buf *told)
     return 1;
 }
 
+/* A resume repeats --only: it has to know. */
+static void unexclude(struct graph *graph, struct graph_job *job)
+{
+    struct err err = {0};
+    if (job->is_wanted)
+        return;
+    job->is_wanted = true;
+    buf_addf(&graph->released, "%s\n", job->plan->name);
+    if (released_note(graph, &err) != 0)
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
+}
+
 static int release_do(struct graph *graph, uint32_t job, struct buf *told)
 {
     (void)told;
     if (!dag_job_view(graph->dag, job).is_held)
         return 0;
     graph->jobs[job].is_held = false;
-    graph->jobs[job].is_wanted = true;
+    unexclude(graph, &graph->jobs[job]);
     row_note(graph, job, JOB_NONE);
     graph_tell(graph, (struct dag_event){.kind = DEV_RELEASE, .job = job});
     return 1;
@@ -105,7 +125,7 @@ static int cancel_do(struct graph *graph, uint32_t job, struct buf *told)
 {
     enum dag_state state = dag_job_view(graph->dag, job).state;
     (void)told;
-    if (state == DAG_DONE || state == DAG_CANCELLED)
+    if (has_ended_well(graph, job) || state == DAG_CANCELLED)
         return 0;
     graph->jobs[job].is_cancelled = true;
     row_note(graph, job, JOB_CANCELLED); /* at once: a session that is killed must not undo it */

@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -79,13 +78,14 @@ static const char *definition_change(const struct graph *graph, const struct pla
     return NULL;
 }
 
+/* A sum: in which order a file has the jobs, or the values of a variable, changes nothing. */
 uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
 {
     uint64_t digest = 0;
     for (uint32_t i = 0; i < job->plan->n_needs; i++) {
         uint64_t of_need = graph->jobs[job->plan->needs[i]].outs_digest;
         if (of_need != 0)
-            digest = XXH3_64bits_withSeed(&of_need, sizeof(of_need), digest);
+            digest += XXH3_64bits(&of_need, sizeof(of_need));
     }
     return digest;
 }
@@ -118,18 +118,28 @@ static void stale_note(struct graph *graph, struct graph_job *job, const char *w
     buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
 }
 
+/* What it has left since its start is its own work, unless another job it was that began. */
+static void not_done_take(const struct graph *graph, struct graph_job *job,
+                          const struct job_row *row)
+{
+    bool is_other =
+        row->attempts > 0 && definition_change(graph, job->plan, row->definition) != NULL;
+    job->begun_wall_ms = is_other ? 0 : row->started_wall_ms;
+}
+
 static void row_take(struct graph *graph, struct graph_job *job, const struct job_row *row)
 {
     cleanup_free char *freed = NULL;
     uint64_t ran_ms = row->ended_wall_ms > row->started_wall_ms
                           ? (uint64_t)(row->ended_wall_ms - row->started_wall_ms)
                           : 0;
+    job->row_state = row->state;
     job->attempts_before = row->attempts;
     job->mem_peak_bytes = row->mem_peak_bytes;
     job->is_held = row->state == JOB_HELD;
     job->is_cancelled = row->state == JOB_CANCELLED;
     if (row->state != JOB_DONE) {
-        job->begun_wall_ms = row->started_wall_ms; /* what it has left since then is its own work */
+        not_done_take(graph, job, row);
         return;
     }
     job->was_done = true;
@@ -152,6 +162,8 @@ static int rows_read(struct graph *graph, struct err *err)
         uint32_t i = row.name ? graph_find(graph, row.name) : UINT32_MAX;
         if (i < graph->n_jobs)
             row_take(graph, &graph->jobs[i], &row);
+        graph->uncounted.n_done += i >= graph->n_jobs && row.state == JOB_DONE;
+        graph->uncounted.n_failed += i >= graph->n_jobs && row.state == JOB_FAILED;
         rc = 0;
     }
     row_reader_close(reader);
@@ -182,12 +194,8 @@ static void redone_record(struct graph *graph)
         struct graph_job *job = &graph->jobs[i];
         for (uint32_t n = 0; !job->is_redone && n < job->plan->n_needs; n++)
             job->is_redone = graph->jobs[job->plan->needs[n]].is_redone;
-        if (!job->is_redone || !job->was_done)
-            continue;
-        if (job->attempts_before ==
-            0) /* adopted: what is at the places of its outs stays its own */
-            job->begun_wall_ms = clock_wall_ms();
-        record_job(graph, i, JOB_NONE, NULL);
+        if (job->is_redone && job->was_done)
+            record_job(graph, i, JOB_NONE, NULL);
     }
 }
 
@@ -227,25 +235,30 @@ static int strangers_check(struct graph *graph, struct err *err)
     return rc;
 }
 
-/* --adopt: a job of which all outs are there, and as they have to be, is done. */
+static void adopt(struct graph *graph, struct made *made, uint32_t number)
+{
+    struct graph_job *job = &graph->jobs[number];
+    const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
+    struct process adopted = {.graph = graph, .job = number, .attempt = job->attempts_before};
+    struct proof_ask ask = {.job = job->plan, .cwd = cwd};
+    job_proof_take(&ask, &adopted.proof);
+    if (adopted.proof.why.code == 0 && !made_by_half(made, graph, job->plan)) {
+        job->was_done = true;
+        job->outs_digest = job_proof_digest(&adopted.proof);
+        job->needs_digest = needs_digest(graph, job);
+        record_job(graph, number, JOB_DONE, &adopted);
+    }
+    job_proof_release(&adopted.proof);
+}
+
+/* --adopt: a job of which all outs are there, and as they have to be, is done; but not by half a file of another run. */
 static void strangers_adopt(struct graph *graph)
 {
-    for (uint32_t i = 0; graph->request->adopts && i < graph->n_jobs; i++) {
-        struct graph_job *job = &graph->jobs[i];
-        const char *cwd = job->plan->cwd ? job->plan->cwd : graph->cwd;
-        struct process adopted = {.graph = graph, .job = i, .attempt = job->attempts_before};
-        struct proof_ask ask = {.job = job->plan, .cwd = cwd};
-        if (is_own(job) || job->plan->n_outs == 0)
-            continue;
-        job_proof_take(&ask, &adopted.proof);
-        if (adopted.proof.why.code == 0) {
-            job->was_done = true;
-            job->outs_digest = job_proof_digest(&adopted.proof);
-            job->needs_digest = needs_digest(graph, job);
-            record_job(graph, i, JOB_DONE, &adopted);
-        }
-        job_proof_release(&adopted.proof);
-    }
+    struct made made = {0};
+    for (uint32_t i = 0; graph->request->adopts && i < graph->n_jobs; i++)
+        if (!is_own(&graph->jobs[i]) && graph->jobs[i].plan->n_outs > 0)
+            adopt(graph, &made, i);
+    made_release(&made);
 }
 
 static void stale_tell(struct graph *graph)
@@ -334,6 +347,31 @@ static void only_mark(struct graph *graph)
             graph->jobs[graph->jobs[i].plan->needs[n]].is_wanted = true;
 }
 
+/* A session that goes on with another has those jobs as well that muster release added to --only there. */
+static int released_take(struct graph *graph, struct err *err)
+{
+    cleanup_free char *names = NULL;
+    struct str rest, line;
+    if (!graph->is_resumed || (!graph->request->resume.dir && graph->request->since_wall_ms == 0))
+        return 0;
+    int rc = store_get(shell_store(graph->shell), "released", &names, err);
+    rest = str_of(names ? names : "");
+    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line)) {
+        cleanup_free char *name = xstrndup(line.at, line.len);
+        uint32_t i = graph_find(graph, name);
+        if (i == UINT32_MAX)
+            continue;
+        graph->jobs[i].is_wanted = true;
+        buf_addf(&graph->released, "%s\n", name);
+    }
+    return rc;
+}
+
+int released_note(const struct graph *graph, struct err *err)
+{
+    return store_set(shell_store(graph->shell), "released", buf_text(&graph->released), err);
+}
+
 int selection_take(struct graph *graph, struct err *err)
 {
     const struct graph_request *request = graph->request;
@@ -343,7 +381,8 @@ int selection_take(struct graph *graph, struct err *err)
     if (rc)
         return rc;
     only_mark(graph);
-    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+    rc = released_take(graph, err);
+    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++) {
         struct graph_job *job = &graph->jobs[i];
         bool is_from = graph_selected(&request->from, graph->plan, job->plan);
         bool is_new =
@@ -354,5 +393,5 @@ int selection_take(struct graph *graph, struct err *err)
             job->is_redone = true;
         }
     }
-    return 0;
+    return rc;
 }

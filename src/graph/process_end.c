@@ -116,12 +116,13 @@ static void joblog_note(const struct process *process)
         log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
 }
 
-/* Of a job that leaves no files it is that of its start: when it ran again, so must what needs it. */
+/* That of its start as well: when it ran again, so must what needs it, also if it left the same, or nothing. */
 static uint64_t outs_digest(const struct process *process)
 {
-    const uint64_t start[] = {process->attempt, (uint64_t)process->started_wall_ms};
-    return process->proof.n_outs > 0 ? job_proof_digest(&process->proof)
-                                     : XXH3_64bits(start, sizeof(start));
+    const char *name = process_name(process);
+    const uint64_t facts[] = {job_proof_digest(&process->proof), process->attempt,
+                              (uint64_t)process->started_wall_ms};
+    return XXH3_64bits_withSeed(name, strlen(name), XXH3_64bits(facts, sizeof(facts)));
 }
 
 /* How it ended is known. `text` NULL: well. */

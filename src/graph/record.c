@@ -53,11 +53,19 @@ static char *marks_new(const struct file_mark *marks, size_t n_marks)
     return buf_steal(&text);
 }
 
+/* A job that was adopted has no start: from now on, what is at the places of its outs is its own. */
+static int64_t begun_wall_ms(const struct graph_job *job)
+{
+    bool is_adopted = job->was_done && job->attempts_before + job->n_attempts == 0;
+    return is_adopted ? clock_wall_ms() : job->begun_wall_ms;
+}
+
 void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process)
 {
-    const struct graph_job *job = &graph->jobs[number];
+    struct graph_job *job = &graph->jobs[number];
     struct record *rows = graph->record;
+    job->row_state = state;
     GROW(rows->jobs, rows->n_jobs, rows->jobs_cap);
     struct job_row *row = &rows->jobs[rows->n_jobs++];
     *row = (struct job_row){.name = xstrdup(job->plan->name),
@@ -66,7 +74,7 @@ void record_job(struct graph *graph, uint32_t number, enum job_state state,
                             .definition = definition_new(graph, job->plan),
                             .outs_digest = job->outs_digest,
                             .needs_digest = job->needs_digest,
-                            .started_wall_ms = job->begun_wall_ms,
+                            .started_wall_ms = begun_wall_ms(job),
                             .ended_wall_ms = state == JOB_NONE ? 0 : clock_wall_ms(),
                             .end = job->end ? xstrdup(job->end) : NULL,
                             .log = job_log_name_new(job->plan->name),

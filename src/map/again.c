@@ -125,6 +125,8 @@ static bool are_inputs_unchanged(const struct map_request *r, const struct manif
     struct str files, file, value;
     bool is_begun = false;
     size_t n = 0;
+    if (r->n_inputs == 0)
+        return true;
     if (!manifest->input_json || !json_get(str_of(manifest->input_json), "files", &files))
         return false;
     for (; n < r->n_inputs && json_element(&files, &is_begun, &file); n++) {
@@ -139,13 +141,15 @@ static bool are_inputs_unchanged(const struct map_request *r, const struct manif
     return n == r->n_inputs;
 }
 
+/* Nobody can tell the map of a graph to begin anew: it does that by itself where going on would be refused. */
 static bool can_go_on(struct search *search, enum run_state state, const struct manifest *manifest)
 {
+    const struct map_request *r = search->request;
     if (state == RUN_STOPPED || state == RUN_INTERRUPTED)
-        return true;
+        return !r->goes_on_failed || are_inputs_unchanged(r, manifest);
     search->has_whole = search->has_whole || state == RUN_FINISHED;
-    return state == RUN_FAILED && search->request->goes_on_failed && !search->has_whole &&
-           are_inputs_unchanged(search->request, manifest);
+    return state == RUN_FAILED && r->goes_on_failed && !search->has_whole &&
+           are_inputs_unchanged(r, manifest);
 }
 
 /* A run with the same output or the same work: is it running, or can it be resumed? */

@@ -1,0 +1,272 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a graph promises holds also when its session ends in between, and the user goes on.
+load helpers
+
+graph() { run --separate-stderr limited "$MUSTER" graph -q -g cpu:2 "$@"; }
+resume() { run limited "$MUSTER" resume; }
+
+# In the background: its pid is PID, and map_end takes its end.
+graph_begin() {
+    rm -f begun
+    touch hold
+    "$MUSTER" graph -q -g cpu:2 "$@" >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e begun
+}
+
+graph_kill() {
+    kill -KILL $PID
+    wait $PID || true
+    rm -f hold
+    wait_for nobody_is_left
+}
+
+effects() { sort effects | tr '\n' ' '; }
+
+# "make" notes that it has begun, and waits while there is a file `hold`. It leaves the same each time.
+make_and_use() {
+    cat >g.yaml <<'END'
+jobs:
+  make: {run: [sh, -c, 'echo make >>effects; touch begun; while [ -e hold ]; do sleep 0.05; done; echo 1 >made'], out: made, gpus: 0}
+  use: {run: [sh, -c, 'echo use >>effects; echo 1 >used'], out: used, needs: make, gpus: 0}
+  other: {run: [sh, -c, 'echo other >>effects'], gpus: 0}
+END
+    graph g.yaml
+    ended_with 0
+}
+
+@test "what needs a job that runs again does so also if a session ends between and the job left the same" {
+    make_and_use
+    sed -i 's/touch begun/true; touch begun/' g.yaml
+    graph_begin g.yaml
+    "$MUSTER" stop --no-wait latest
+    rm hold
+    map_end
+    ended_with 75
+    resume
+    ended_with 0
+    [ "$(effects)" = "make make other use use " ]
+    rm made
+    graph g.yaml --only make
+    ended_with 0
+    graph --dry-run g.yaml
+    [[ $output == *use*"1 of 3 jobs would run"* ]]
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "make make make other use use use " ]
+    graph g.yaml
+    [ "$(wc -l <effects)" = 7 ]
+}
+
+@test "an adopted job that was held before it ran again is no stranger in the next session" {
+    make_and_use
+    rm -r muster-runs effects
+    graph g.yaml --adopt
+    ended_with 0
+    rm made
+    graph_begin g.yaml
+    "$MUSTER" hold use
+    graph_kill
+    graph g.yaml
+    ended_with 75
+    "$MUSTER" release use
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "make make other use " ]
+}
+
+@test "what a job left before its command changed proves nothing of the new one" {
+    printf "jobs:\n  a: {run: [sh, -c, 'echo half >a; exit 1'], out: a, gpus: 0}\n" >g.yaml
+    graph g.yaml
+    ended_with 1
+    sed -i 's/echo half >a; exit 1/true/' g.yaml
+    graph g.yaml
+    ended_with 1
+    [[ $stderr == *"it did not write a, which is as it was before"* ]]
+    sed -i 's/true/echo whole >a/' g.yaml
+    graph g.yaml
+    ended_with 0
+}
+
+@test "another order of jobs, of needs or of values makes nothing run again" {
+    cat >g.yaml <<'END'
+vars: {n: [1, 2]}
+jobs:
+  many: {for: [n], run: [sh, -c, 'echo many{n} >>effects'], gpus: 0}
+  one: {run: [sh, -c, 'echo one >>effects'], gpus: 0}
+  all: {run: [sh, -c, 'echo all >>effects'], needs: [many, one], gpus: 0}
+END
+    graph g.yaml
+    ended_with 0
+    sed -i -e 's/1, 2/2, 1/' -e 's/many, one/one, many/' g.yaml
+    sed -i -n -e '1,2p;4p;3p;5p' g.yaml
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "all many1 many2 one " ]
+}
+
+# A map that stands still at item 3 while there is no file `go`; its results name what is in `model`.
+halted_map() {
+    seq 4 >in.txt
+    echo old >model
+    cat >worker.py <<'END'
+import os, time, muster
+for item in muster.items():
+    print(item.data, file=open("begun", "a"))
+    item.done(f"{item.data} {open('model').read().strip()}")
+    while item.data == "3" and not os.path.exists("go"):
+        time.sleep(0.05)
+END
+    echo "jobs: {map: {map: {worker: \"$PYTHON worker.py\", input: in.txt}, in: model, out: out.txt}}" >g.yaml
+    "$MUSTER" graph -q -g cpu:1 g.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for grep -qs 3 begun
+    wait_for has_results
+    graph_kill
+    touch go
+}
+has_results() { [ "$(sqlite3 muster-runs/latest/runs/map-*/latest/run.db 'SELECT count(*) > 0 FROM ranges' 2>/dev/null)" = 1 ]; }
+
+@test "a map that was killed does not go on with results of another file that it reads" {
+    halted_map
+    echo new >model
+    resume
+    ended_with 0
+    [ "$(tr -d '"' <out.txt | tr '\n' ,)" = "1 new,2 new,3 new,4 new," ]
+}
+
+@test "a map that was killed goes on if what it reads was copied, and begins anew if its input changed" {
+    halted_map
+    cp model copy
+    mv copy model
+    resume
+    ended_with 0
+    [ "$(tr -d '"' <out.txt | tr '\n' ,)" = "1 old,2 old,3 old,4 old," ]
+    [ "$(grep -c 1 begun)" -eq 1 ]
+    rm -r muster-runs go begun out.txt
+    halted_map
+    seq 5 6 >in.txt
+    resume
+    ended_with 0
+    [ "$(tr -d '"' <out.txt | tr '\n' ,)" = "5 old,6 old," ]
+}
+
+is_sampled() { [ "$(query 'SELECT count(*) FROM samples' 2>/dev/null)" -ge "$1" ] 2>/dev/null; }
+is_done() { [ "$(query "SELECT state FROM jobs WHERE name = '$1'" 2>/dev/null)" = done ]; }
+
+@test "a job that has ended well is done, though the memory of its device is awaited when it is cancelled" {
+    echo 1 >memory
+    export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=1,memfile=0:$PWD/memory MUSTER_SYSFS=/nowhere
+    cat >g.yaml <<'END'
+jobs:
+  first: {run: [sh, -c, 'echo first >>effects; while [ ! -e go ]; do sleep 0.05; done']}
+  second: {run: [sh, -c, 'echo second >>effects'], needs: first}
+END
+    "$MUSTER" graph -q -g all g.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for is_sampled 1
+    echo 60 >memory
+    wait_for is_sampled 3
+    touch go
+    wait_for is_done first
+    run "$MUSTER" cancel first
+    ended_with 69
+    says "done, or cancelled before"
+    echo 1 >memory
+    map_end
+    ended_with 0
+    run --separate-stderr limited "$MUSTER" graph -q -g all g.yaml
+    ended_with 0
+    [ "$(effects)" = "first second " ]
+}
+
+@test "muster add finds a name also when a job that was added before is left out" {
+    cat >g.yaml <<'END'
+jobs:
+  a: {run: [sh, -c, 'echo a >>effects; touch begun; while [ -e hold ]; do sleep 0.05; done'], gpus: 0}
+  b: {run: [sh, -c, 'echo b >>effects; exit 1'], gpus: 0}
+END
+    graph_begin g.yaml
+    "$MUSTER" add --needs b -- sh -c 'echo one >>effects'
+    "$MUSTER" add -- sh -c 'echo two >>effects'
+    rm hold
+    map_end
+    ended_with 1
+    sed -e '/ b:/d' -e 's/touch/true; touch/' g.yaml >less
+    cp g.yaml whole
+    mv less g.yaml
+    graph_begin g.yaml
+    run "$MUSTER" add -- sh -c 'echo three >>effects'
+    ended_with 0
+    [ "$output" = added/3 ]
+    rm hold
+    map_end
+    ended_with 0
+    sed 's/exit 1/exit 0/' whole >g.yaml
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "a a a b b one three two " ]
+}
+
+progress() { "$MUSTER" status | grep progress; }
+
+@test "status counts the jobs of the graph as it is now, and none as done that is to run again" {
+    cat >g.yaml <<'END'
+vars: {n: 1..4}
+jobs:
+  job: {for: [n], run: [sh, -c, 'touch begun; [ {n} != 1 ] || while [ -e hold ]; do sleep 0.05; done; [ {n} != 4 ]'], gpus: 0}
+END
+    graph g.yaml
+    ended_with 1
+    graph g.yaml vars.n=1..2
+    ended_with 0
+    [[ $(progress) == *" 2 of 2 jobs (100.0 %)" ]]
+    sed -i 's/touch/true; touch/' g.yaml
+    graph_begin -j 1 g.yaml
+    "$MUSTER" stop --no-wait latest
+    rm hold
+    map_end
+    ended_with 75
+    [[ $(progress) == *" 1 of 4 jobs (25.0 %)" ]]
+    graph g.yaml
+    [[ $(progress) == *" 3 of 4 jobs (75.0 %), 1 failed" ]]
+}
+
+@test "half a file that a killed run left is not adopted by a fresh one" {
+    make_and_use
+    rm -r muster-runs effects made used
+    sed -i -e '/other/d' -e 's/touch begun/echo half >made; touch begun/' g.yaml
+    graph_begin g.yaml
+    graph_kill
+    graph --fresh --adopt g.yaml
+    ended_with 0
+    [ "$(cat made)" = 1 ]
+    graph --fresh --adopt g.yaml
+    ended_with 0
+    [ "$(effects)" = "make make use " ]
+}
+
+@test "a job that was released from --only runs also when the session ends before, and not after another --only" {
+    make_and_use
+    rm -r muster-runs effects made used
+    graph_begin g.yaml --only make
+    run "$MUSTER" release use
+    says "1 job released"
+    "$MUSTER" stop --no-wait latest
+    rm hold
+    map_end
+    ended_with 75
+    cp -r muster-runs before
+    resume
+    ended_with 0
+    [ "$(effects)" = "make use " ]
+    rm -r used muster-runs
+    mv before muster-runs
+    graph_begin g.yaml --only make --redo make
+    graph_kill
+    resume
+    ended_with 0
+    [ "$(effects)" = "make make make use " ]
+}
