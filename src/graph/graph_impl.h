@@ -90,7 +90,7 @@ struct graph_job {
     bool is_wanted;                       /* not excluded by --only */
     bool is_held, is_cancelled;           /* by orders */
     bool was_done, is_stale;              /* by an earlier session */
-    bool is_redone;                       /* by --from or --redo, or it needs such a job */
+    bool is_redone;                       /* by --from or --redo */
     bool was_cut;                         /* its last attempt was ended with the run */
     enum job_state row_state;             /* as run.db has it */
 };

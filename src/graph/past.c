@@ -187,16 +187,12 @@ static void followers_mark(struct graph *graph)
     }
 }
 
-/* What --from and --redo name, and all that needs it, is not done from now on: a resume need not be told. */
+/* What --from and --redo name is not done from now on, and so is what needs it: a resume need not be told. */
 static void redone_record(struct graph *graph)
 {
-    for (uint32_t i = 0; i < graph->n_jobs; i++) {
-        struct graph_job *job = &graph->jobs[i];
-        for (uint32_t n = 0; !job->is_redone && n < job->plan->n_needs; n++)
-            job->is_redone = graph->jobs[job->plan->needs[n]].is_redone;
-        if (job->is_redone && job->was_done)
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        if (graph->jobs[i].is_redone)
             record_job(graph, i, JOB_NONE, NULL);
-    }
 }
 
 /* What is at the places of its outs may be what an attempt of it left, perhaps half of it. */

@@ -752,6 +752,7 @@ END
     PID=$!
     wait_for test -e begun
     "$MUSTER" stop --no-wait latest
+    wait_for holds muster-runs/latest/orchestrator.log "finishing what is in flight"
     rm hold
     map_end
     ended_with 75

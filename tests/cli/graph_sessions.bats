@@ -42,6 +42,7 @@ END
     sed -i 's/touch begun/true; touch begun/' g.yaml
     graph_begin g.yaml
     "$MUSTER" stop --no-wait latest
+    wait_for holds muster-runs/latest/orchestrator.log "finishing what is in flight"
     rm hold
     map_end
     ended_with 75
@@ -226,6 +227,7 @@ END
     sed -i 's/touch/true; touch/' g.yaml
     graph_begin -j 1 g.yaml
     "$MUSTER" stop --no-wait latest
+    wait_for holds muster-runs/latest/orchestrator.log "finishing what is in flight"
     rm hold
     map_end
     ended_with 75
@@ -255,6 +257,7 @@ END
     run "$MUSTER" release use
     says "1 job released"
     "$MUSTER" stop --no-wait latest
+    wait_for holds muster-runs/latest/orchestrator.log "finishing what is in flight"
     rm hold
     map_end
     ended_with 75
