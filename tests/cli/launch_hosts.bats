@@ -444,6 +444,22 @@ spaces() {
     launch --hosts "$a=cpu:1,$b=cpu:2" --via 'ip netns exec {host}' --no-python ./meets
     ended_with 0
     [ "$output" = "met at 10.77.0.1 [1, 2]" ]
+    # One that comes later has its say, too: alone, the first met at 127.0.0.1.
+    worker via <<'END'
+#!/bin/sh
+[ ! -e "gone.$1" ] || exit 255
+exec ip netns exec "$@"
+END
+    touch "gone.$b"
+    launch_begin --hosts-min 1 --max-restarts 1 --hosts "$a=cpu:1,$b=cpu:2" --via './via {host}' --no-python \
+        sh -c '[ $WORLD_SIZE = 1 ] || exec ./meets; touch alone; until [ -e fail ]; do sleep 0.05; done; exit 3'
+    wait_for test -e alone
+    rm "gone.$b"
+    wait_for holds said "it is here, from the next start on"
+    touch fail
+    map_end
+    ended_with 0
+    says "met at 10.77.0.1 [1, 2]"
     ip -n "$a" addr del 10.77.0.1/24 dev wire0
     ip -n "$a" addr add fd77::1/64 dev wire0 nodad
     ip -n "$b" addr add fd77::2/64 dev wire0 nodad
