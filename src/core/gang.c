@@ -415,6 +415,12 @@ void gang_place(const struct gang *g, uint32_t rank, uint32_t *node, uint32_t *l
     *local_rank = rank - m->first_rank;
 }
 
+bool gang_awaits(const struct gang *g, uint32_t rank)
+{
+    const struct member *m = member_with(g, rank);
+    return !is_gone(m, rank - m->first_rank);
+}
+
 static uint32_t left_count(const struct member *m)
 {
     uint32_t n_left = 0;

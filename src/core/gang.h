@@ -153,5 +153,7 @@ struct gang_view gang_view(const struct gang *gang);
 bool gang_member(const struct gang *gang, uint32_t node, struct gang_member *out);
 /* The node of a rank of the present generation, and its number there. */
 void gang_place(const struct gang *gang, uint32_t rank, uint32_t *node, uint32_t *local_rank);
+/* Is the end of this rank of the present generation waited for? Not if its node is gone. */
+bool gang_awaits(const struct gang *gang, uint32_t rank);
 /* Aborts if what the gang has counted differs from what it has. For tests. */
 void gang_check(const struct gang *gang);

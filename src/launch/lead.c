@@ -222,7 +222,7 @@ static void living_add(const struct launch *launch, uint32_t n_alive, struct buf
 {
     uint32_t n_named = 0;
     for (uint32_t i = 0; i < launch->n_ranks && n_named < MISSING_NAMED; i++) {
-        if (launch->ranks[i].recorded_s > 0)
+        if (!gang_awaits(launch->gang, i))
             continue;
         n_named++;
         buf_add_text(out, n_named == 1 ? "" : n_named == n_alive ? " and " : ", ");

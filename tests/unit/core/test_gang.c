@@ -271,11 +271,17 @@ static void ranks_are_counted_through_the_nodes_in_order(void **state)
     } places[] = {{0, 2, 0},  {2, 2, 2},   {3, 4, 0},  {72, 4, 69},
                   {73, 9, 0}, {74, 30, 0}, {75, 30, 1}};
     for (size_t i = 0; i < countof(places); i++) {
+        assert_true(gang_awaits(scene.gang, places[i].rank));
         gang_place(scene.gang, places[i].rank, &node, &local_rank);
         assert_int_equal(node, places[i].node);
         assert_int_equal(local_rank, places[i].local_rank);
     }
     assert_int_equal(gang_view(scene.gang).world_size, 76);
+    play(&scene, "exit 2 0, gone 9", "FAIL 9, END 2, END 4, END 30");
+    assert_true(gang_awaits(scene.gang, 1));
+    assert_false(gang_awaits(scene.gang, 2));
+    assert_false(gang_awaits(scene.gang, 73));
+    assert_true(gang_awaits(scene.gang, 74));
     assert_false(gang_member(scene.gang, 3, &member));    /* never came */
     assert_false(gang_member(scene.gang, 4000, &member)); /* beyond all that came */
     scene_close(&scene);
