@@ -190,12 +190,12 @@ END
     wait_for nobody_is_left
     for host in one two; do
         rm runs
-        launch_begin --max-restarts 1 --hosts one=cpu:2,two=cpu:2 --via './reach {host}' --no-python ./stays
+        launch_begin --max-restarts 1 --host-timeout 1s --shutdown-timeout 1s --hosts one=cpu:2,two=cpu:2 --via './reach {host}' --no-python ./stays
         wait_for has_lines runs 4
         kill -KILL "$(agent_of $host)"
         map_end
         ended_with 0
-        says "host $host was lost" "restart 1 of 1" "$host: it is connected again"
+        says "host $host was lost" "all ranks start again in " "s, when those of the lost host must have ended (restart 1 of 1)" "$host: it is connected again"
         [ "$(grep -c "in 1 of 4" runs)" = 4 ]
     done
 }
@@ -210,7 +210,7 @@ END
     launch --hosts one=cpu:1,two=cpu:1,three=cpu:1 --via './via {host}' --no-python true
     ended_with 69
     [[ $stderr == *"2 of 3 hosts can be had; three: ./via ended with status 255: it is switched off"* ]]
-    launch_begin --hosts-min 1 --rdzv-conf last_call_timeout=1 --max-restarts 1 --hosts three=cpu:1,one=cpu:1,two=cpu:1 --via './via {host}' --no-python ./stays
+    launch_begin --host-timeout 1s --shutdown-timeout 1s --hosts-min 1 --rdzv-conf last_call_timeout=1 --max-restarts 1 --hosts three=cpu:1,one=cpu:1,two=cpu:1 --via './via {host}' --no-python ./stays
     wait_for has_lines runs 2
     [ "$(sort runs)" = $'0 in 0 of 2\n1 in 0 of 2' ]
     touch gone.one
@@ -219,7 +219,7 @@ END
     ended_with 0
     says "host one was lost with rank 0" "three: cannot be had"
     [ "$(tail -n +3 runs)" = "0 in 1 of 1" ]
-    launch_begin --rdzv-conf join_timeout=2 --max-restarts 1 --hosts two=cpu:1,four=cpu:1 --via './via {host}' --no-python ./stays
+    launch_begin --host-timeout 1s --shutdown-timeout 1s --rdzv-conf join_timeout=2 --max-restarts 1 --hosts two=cpu:1,four=cpu:1 --via './via {host}' --no-python ./stays
     wait_for has_lines runs 5
     touch gone.four
     kill -KILL "$(agent_of four)"
@@ -339,6 +339,46 @@ END
     is_gone "$(cat rank.0)"
     wait_for is_gone "$rank" # the link is still down
     kill -KILL "$server" "$link"
+    wait_for nobody_is_left
+}
+
+@test "ranks start again only when those on a host that was lost have ended, also if it is back at once" {
+    local server
+    "$LINK_RELAY" --serve link 3>&- 4>&- &
+    server=$!
+    KEPT="$KEPT $server"
+    wait_for test -S link
+    worker via <<'END'
+#!/bin/sh
+host=$1
+shift
+[ "$host" = two ] || exec "$@"
+echo $$ >way
+exec "$LINK_RELAY" --to link "$@"
+END
+    # The first of its rank does not end when it is asked to.
+    worker stays <<'END'
+#!/bin/sh
+echo $$ >"rank.$RANK.$TORCHELASTIC_RESTART_COUNT"
+[ "$RANK" = 0 ] && exec sleep 1000
+trap 'touch asked' TERM
+until [ -e go ]; do sleep 0.05; done
+END
+    launch_begin --max-restarts 1 --host-timeout 2s --shutdown-timeout 2s --hosts one=cpu:1,two=cpu:1 --via './via {host}' --no-python ./stays
+    wait_for test -s rank.0.0
+    wait_for test -s rank.1.0
+    kill -STOP "$(pgrep -P "$server")" # nothing arrives there any more
+    kill -KILL "$(cat way)"
+    wait_for holds said "two: it is connected again"
+    kill -0 "$(cat rank.1.0)"
+    wait_for test -s rank.1.1
+    is_gone "$(cat rank.1.0)"
+    [ -e asked ]
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    says "host two was lost with rank 1" "all ranks start again in " "s, when those of the lost host must have ended (restart 1 of 1)"
+    kill -KILL "$server" $(pgrep -P "$server")
     wait_for nobody_is_left
 }
 

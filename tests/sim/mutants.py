@@ -211,6 +211,8 @@ GANG = {
         "gang.c", "MIN(g->view.n_restarts_used, DOUBLINGS_MAX)", "MIN(g->view.n_restarts_used + 1, DOUBLINGS_MAX)"),
     "the pause doubles once too often": (
         "gang.c", "    DOUBLINGS_MAX = 6,", "    DOUBLINGS_MAX = 7,"),
+    "nodes start while ranks may live on one that is gone": (
+        "gang.c", "    g->gone_ms = MAX(g->gone_ms, ev->gone_ms);\n", ""),
     "nodes start in the pause": (
         "gang.c", "    return MAX(at_ms, g->pause_end_ms);\n", "    return at_ms;\n"),
     "others are waited for anew when one comes": (
