@@ -46,7 +46,7 @@ FEED = {
     "one try too few": (
         "feed_items.c", "slot->failures > f->config.retries)", "slot->failures >= f->config.retries)"),
     "what a dead worker had in hand is forgotten": (
-        "feed_death.c", "batch_is_kept(f, runs, n_runs)))\n        runs_to_pool(f, runs, n_runs);\n",
+        "feed_death.c", "batch_is_kept(f, runs, n_runs)))\n        runs_to_pool(f, runs, n_runs, w->time.again_ms);\n",
         "batch_is_kept(f, runs, n_runs)))\n        return;\n"),
     "a benched device gets workers again": (
         "feed_death.c", "bool is_benched = f->devices[w->device].is_benched;", "bool is_benched = false;"),
