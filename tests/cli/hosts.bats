@@ -491,6 +491,11 @@ a b|--hosts: 'a b' is no name of a host
 one=gpu|--hosts: one:
 @nosuch|--hosts: 
 END
+    for words in 0 999ms; do
+        run limited "$MUSTER" map --hosts one --via env --host-timeout $words -o out.txt /dev/null -- cat
+        ended_with 2
+        says "--host-timeout: expected a second at least, found '$words'"
+    done
 }
 
 @test "shards on hosts that share the run's folder use the head's own paths" {
