@@ -382,6 +382,17 @@ END
     wait_for nobody_is_left
 }
 
+@test "a pager that reads nothing for longer than --host-timeout costs no host" {
+    local script='[ $RANK = 1 ] || yes "a line of the first rank" | head -c 4000000; sleep 1'
+    { status=0; limited "$MUSTER" launch --host-timeout 1s --hosts one=cpu:1,two=cpu:1 --via env --no-python sh -c "$script" 2>err || status=$?; echo "$status" >status; } | { sleep 4; wc -c >count; }
+    [ "$(cat status)" = 0 ]
+    [ "$(cat count)" = 4000000 ]
+    [ ! -s err ]
+    { status=0; limited "$MUSTER" each --host-timeout 1s --hosts one=cpu:1,two=cpu:1 --via env -- sh -c "RANK=\$MUSTER_WORKER; $script" 2>err || status=$?; echo "$status" >status; } | { sleep 4; grep -c 'one_cpu_0: a line' >count; }
+    [ "$(cat status)" = 0 ]
+    [ "$(cat count)" = 160000 ]
+}
+
 @test "a signal ends the ranks of all hosts, and hosts that are being connected" {
     launch_begin --hosts one=cpu:1,two=cpu:1 --via './reach {host}' --no-python sh -c 'trap "echo ended >>ends; exit 1" TERM; echo >>runs; while :; do sleep 0.05; done'
     wait_for has_lines runs 2

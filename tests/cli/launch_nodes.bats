@@ -129,6 +129,18 @@ ranks_are() { [ "$(marked | xargs -rn1 -I{} cat /proc/{}/comm 2>/dev/null | grep
     wait_for nobody_is_left
 }
 
+@test "a pager that reads nothing for longer than machines are silent costs no machine, whichever it is at" {
+    local paged other script='[ "$GROUP_RANK" != "$0" ] || yes "a line of this rank" | head -c 4000000; sleep 1'
+    for paged in 0 1; do
+        other=$((1 - paged))
+        node other $(static 2 $other) --rdzv-conf keep_alive_interval=1 --no-python sh -c "$script" $paged
+        { status=0; limited "$MUSTER" launch $(static 2 $paged) --rdzv-conf keep_alive_interval=1 --no-python sh -c "$script" $paged 2>err || status=$?; echo "$status" >status; } | { sleep 6; wc -c >count; }
+        [ "$(cat status)" = 0 ]
+        [ "$(cat count)" = 4000000 ]
+        node_ended_with other 0
+    done
+}
+
 @test "the leader is lost: the others end their ranks, ask for it again, and end with status 69" {
     two_work --rdzv-conf join_timeout=2
     kill -KILL "${PIDS[zero]}"
