@@ -295,6 +295,7 @@ static void on_ended(struct feed *f, const struct feed_event *ev)
 
 static void on_gone(struct feed *f, const struct feed_event *ev)
 {
+    f->workers[ev->worker].time.again_ms = f->now_ms + ev->count;
     feed_worker_exited(f, ev->worker, ev->death);
 }
 

@@ -81,6 +81,7 @@ struct feed_event {
     enum feed_event_kind kind;
     uint64_t now_ms; /* monotonic; never smaller than in the previous event */
     uint32_t worker; /* or a device, for events about devices and seats */
+    /* EXIT, count: with a host that was lost, the process may live so many ms longer, and what it had waits. */
     uint64_t item, count;
     bool flag;
     enum feed_death death;

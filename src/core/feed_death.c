@@ -27,7 +27,7 @@ static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_
         else if (*n_runs < cap)
             runs[(*n_runs)++] = (struct sent_range){item, 1};
         else
-            pool_add(f, (struct sent_range){item, 1}, f->now_ms, NONE);
+            pool_add(f, (struct sent_range){item, 1}, w->time.again_ms, NONE);
     }
     f->counts.in_flight -= w->items.in_flight;
     w->items.in_flight = w->items.losers = 0;
@@ -35,10 +35,11 @@ static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_
     return total;
 }
 
-static void runs_to_pool(struct feed *f, const struct sent_range *runs, size_t n_runs)
+static void runs_to_pool(struct feed *f, const struct sent_range *runs, size_t n_runs,
+                         uint64_t not_before_ms)
 {
     for (size_t i = 0; i < n_runs; i++)
-        pool_add(f, runs[i], f->now_ms, NONE);
+        pool_add(f, runs[i], not_before_ms, NONE);
 }
 
 void device_limit(struct feed *f, uint32_t device, uint64_t batch_max)
@@ -109,7 +110,7 @@ static void unanswered_judge(struct feed *f, uint32_t worker, enum feed_death de
         device_limit(f, w->device, (limit > 0 ? MIN((uint64_t)limit, in_hand) : in_hand) / 2);
     bool is_spared = start_failure && (total > 1 || item_spare(f, w, runs[0].first));
     if (is_spared || !blamed || (total > 1 && batch_is_kept(f, runs, n_runs)))
-        runs_to_pool(f, runs, n_runs);
+        runs_to_pool(f, runs, n_runs, w->time.again_ms);
     else if (total == 1)
         item_charge(f, worker, runs[0].first, cause, true);
     else

@@ -120,6 +120,7 @@ struct pace {
     uint64_t ended_ms;  /* ACT_END was given */
     uint64_t closed_ms; /* when it closed its input; UINT64_MAX: it did not */
     uint64_t not_before_ms, reissue_after_ms, silence_noted_ms;
+    uint64_t again_ms; /* its process has ended, or must have ended then: its items may run again */
     double mean_ms, gap_max_ms;
     uint64_t
         way_ms; /* of the next answer's time, for items and answer to travel: the worker had nothing */

@@ -44,6 +44,7 @@ struct gang {
     /* The present gathering. */
     uint64_t since_ms, pause_end_ms;
     uint64_t enough_ms; /* when n_nodes_min were first there */
+    uint64_t gone_ms;   /* ranks on nodes that are gone live no longer */
     /* The present generation. */
     struct member *members; /* [n_nodes_max] in order of group rank */
     uint64_t started_ms;
@@ -221,8 +222,11 @@ static void retry(struct gang *g)
 {
     uint32_t doublings = MIN(g->view.n_restarts_used, DOUBLINGS_MAX);
     uint64_t pause_ms = MIN(g->config.pause_ms, NEVER >> DOUBLINGS_MAX) << doublings;
+    bool is_delayed = g->gone_ms > later(g->now_ms, pause_ms);
     g->view.n_restarts_used++;
-    emit(g, (struct gang_action){.kind = GACT_RETRY, .pause_ms = pause_ms});
+    if (is_delayed)
+        pause_ms = g->gone_ms - g->now_ms;
+    emit(g, (struct gang_action){.kind = GACT_RETRY, .pause_ms = pause_ms, .flag = is_delayed});
     gather(g, pause_ms);
 }
 
@@ -267,6 +271,7 @@ static void on_node_gone(struct gang *g, const struct gang_event *ev)
     if (!m || m->n_left == 0)
         return;
     uint32_t first = first_left(m);
+    g->gone_ms = MAX(g->gone_ms, ev->gone_ms);
     g->view.n_alive -= m->n_left;
     m->n_left = 0;
     memset(m->gone, 0xff, sizeof(m->gone));
@@ -413,6 +418,12 @@ void gang_place(const struct gang *g, uint32_t rank, uint32_t *node, uint32_t *l
     const struct member *m = member_with(g, rank);
     *node = m->node;
     *local_rank = rank - m->first_rank;
+}
+
+bool gang_awaits(const struct gang *g, uint32_t rank)
+{
+    const struct member *m = member_with(g, rank);
+    return !is_gone(m, rank - m->first_rank);
 }
 
 static uint32_t left_count(const struct member *m)

@@ -46,7 +46,7 @@ struct gang_config {
 #define GANG_EVENTS(X)                                                                                \
     X(TICK)      /* time has passed */                                                                \
     X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                              \
-    X(NODE_GONE) /* `node` is gone, and all ranks on it */                                            \
+    X(NODE_GONE) /* `node` is gone; ranks on it may live until `gone_ms`, and are not heard of */     \
     X(EXIT) /* `rank` of `generation` and its descendants are gone; `status`: 0 well; see flag */     \
     X(HANG) /* `rank` of `generation` stands still, and is given up; `status`: that of the failure */ \
     X(STOP) /* end all ranks; flag: at once */
@@ -67,8 +67,9 @@ struct gang_event {
     uint64_t now_ms; /* monotonic; never smaller than in the previous event */
     uint32_t node;   /* below GANG_NODES_MAX */
     uint32_t rank, generation, count;
-    int status; /* as a shell gives it: 128 + n after signal n */
-    bool flag;  /* EXIT: another generation would fail as well, so there is none; STOP: see there */
+    uint64_t gone_ms; /* no generation starts before */
+    int status;       /* as a shell gives it: 128 + n after signal n */
+    bool flag; /* EXIT: another generation would fail as well, so there is none; STOP: see there */
 };
 
 /* In a generation a node gets START once, and END at most once politely and at most once at once. */
@@ -76,7 +77,8 @@ struct gang_event {
     X(START) /* all ranks of `node`, a member of the new generation (gang_member) */                \
     X(END)   /* the ranks of `node` that are left; flag: at once, else politely */                  \
     X(FAIL)  /* the generation has failed (gang_view: first); END of nodes with ranks follows */    \
-    X(RETRY) /* no rank is left; the next generation begins after `pause_ms`, if nodes are there */ \
+    X(RETRY) /* no rank is left; the next generation begins after `pause_ms`, if nodes are there; \
+                flag: so late because of ranks on a node that is gone */ \
     X(OVER)  /* no rank is left; gang_view: outcome. The last action */
 
 enum gang_action_kind {
@@ -153,5 +155,7 @@ struct gang_view gang_view(const struct gang *gang);
 bool gang_member(const struct gang *gang, uint32_t node, struct gang_member *out);
 /* The node of a rank of the present generation, and its number there. */
 void gang_place(const struct gang *gang, uint32_t rank, uint32_t *node, uint32_t *local_rank);
+/* Is the end of this rank of the present generation waited for? Not if its node is gone. */
+bool gang_awaits(const struct gang *gang, uint32_t rank);
 /* Aborts if what the gang has counted differs from what it has. For tests. */
 void gang_check(const struct gang *gang);

@@ -16,8 +16,7 @@
 #include "store/status.h"
 
 enum {
-    GIVE_UP_SLACK_MS = 1000, /* a head and its agent do not lose each other at the same time */
-    STATUS_AGE_MS = 2000     /* a run says about once a second how it fares */
+    STATUS_AGE_MS = 2000 /* a run says about once a second how it fares */
 };
 
 static uint32_t node_of(const struct graph *graph, uint32_t part)
@@ -80,17 +79,14 @@ uint32_t host_cpus(const struct graph *graph, uint32_t node)
     return has_hosts ? machine_of(graph, node).n_cpus : processors_allowed();
 }
 
-/* Each gives the other up when it has heard nothing for so long, the agent perhaps after the head, and then ends its jobs. */
-static uint64_t giving_up_ms(const struct graph *graph)
+static uint64_t emptied_in_ms(const struct graph *graph)
 {
-    uint64_t timeout_ms = graph->request->allocation.host_timeout_ms;
-    return (timeout_ms ? timeout_ms : HOST_TIMEOUT_MS) + graph->request->grace_ms +
-           GIVE_UP_SLACK_MS;
+    return host_emptied_in_ms(&graph->request->allocation, graph->request->grace_ms);
 }
 
 uint64_t host_empty_ms(struct graph *graph)
 {
-    return shell_now(graph->shell) + giving_up_ms(graph);
+    return shell_now(graph->shell) + emptied_in_ms(graph);
 }
 
 /* ---- hosts that come ---- */
@@ -295,11 +291,11 @@ void graph_hosts_hold(struct graph *graph)
         return;
     bool was_killed = last.state && strcmp(last.state, "running") == 0;
     int64_t now_ms = clock_wall_ms(),
-            until_ms = last.updated_wall_ms + STATUS_AGE_MS + (int64_t)giving_up_ms(graph);
+            until_ms = last.updated_wall_ms + STATUS_AGE_MS + (int64_t)emptied_in_ms(graph);
     status_release(&last);
     if (!was_killed || until_ms <= now_ms)
         return;
-    fleet->held_until_ms = MIN(until_ms, now_ms + STATUS_AGE_MS + (int64_t)giving_up_ms(graph));
+    fleet->held_until_ms = MIN(until_ms, now_ms + STATUS_AGE_MS + (int64_t)emptied_in_ms(graph));
     duration_format(left, (uint64_t)(fleet->held_until_ms - now_ms));
     log_add(shell_log(graph->shell), LOG_WARN, "graph",
             "jobs begin on other hosts in %s, when those of the last session must have ended there",

@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
+#include "shell/host_link.h"
 #include "shell/hosts.h"
 
 struct fleet_host {
@@ -128,9 +129,12 @@ static void host_look(struct fleet_host *host)
         free(launch->others.nodes[node].left);
         launch->others.nodes[node].left = xstrdup(why ? why : "it is gone");
     }
+    const struct launch_request *request = launch->request;
+    uint64_t empty_ms = host_emptied_in_ms(&request->allocation, request->grace_ms);
     lead_tell(launch, (struct gang_event){.kind = is_up ? GEV_NODE_UP : GEV_NODE_GONE,
                                           .node = node,
-                                          .count = host->machine.n_ranks});
+                                          .count = host->machine.n_ranks,
+                                          .gone_ms = shell_now(launch->shell) + empty_ms});
 }
 
 bool fleet_loss_tell(struct machine *machine)

@@ -155,6 +155,13 @@ static void on_tick(void *context)
         rendezvous_tick(launch->rendezvous, shell_now(launch->shell));
 }
 
+static void on_say_alive(void *context)
+{
+    struct launch *launch = context;
+    if (launch->rendezvous)
+        rendezvous_say_alive(launch->rendezvous, shell_now(launch->shell));
+}
+
 static void on_before_sleep(void *context)
 {
     struct launch *launch = context;
@@ -167,6 +174,7 @@ static const struct shell_verb launch_shell = {.name = "launch",
                                                .kill = on_kill,
                                                .ends_by = on_other_signal,
                                                .tick = on_tick,
+                                               .say_alive = on_say_alive,
                                                .before_sleep = on_before_sleep};
 
 /* ---- the run ---- */

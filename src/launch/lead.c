@@ -77,11 +77,12 @@ static void do_fail(struct launch *launch, const struct gang_action *action)
 static void do_retry(struct launch *launch, const struct gang_action *action)
 {
     char pause[24];
+    const char *why = action->flag ? ", when those of the lost host must have ended" : "";
     duration_format(pause, action->pause_ms);
     report_make(launch);
     report_print(launch);
     log_add(shell_log(launch->shell), LOG_WARN, "launch",
-            "all ranks start again in %s (restart %u of %lu)", pause,
+            "all ranks start again in %s%s (restart %u of %lu)", pause, why,
             gang_view(launch->gang).n_restarts_used, launch->request->restarts.n);
     if (launch->rendezvous)
         rendezvous_say_retry(launch->rendezvous, action->pause_ms, buf_str(&launch->report));
@@ -222,7 +223,7 @@ static void living_add(const struct launch *launch, uint32_t n_alive, struct buf
 {
     uint32_t n_named = 0;
     for (uint32_t i = 0; i < launch->n_ranks && n_named < MISSING_NAMED; i++) {
-        if (launch->ranks[i].recorded_s > 0)
+        if (!gang_awaits(launch->gang, i))
             continue;
         n_named++;
         buf_add_text(out, n_named == 1 ? "" : n_named == n_alive ? " and " : ", ");

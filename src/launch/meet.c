@@ -279,9 +279,26 @@ static void step(struct meet *meet)
     }
 }
 
+static bool was_asked(const struct meet *meet, const struct machine *machine)
+{
+    bool was = false;
+    for (uint32_t i = 0; i < meet->n; i++)
+        was = was || meet->asks[i].machine == machine;
+    return was;
+}
+
+/* A host that was not there when the address was found may not reach it. */
+static bool is_for_all(const struct meet *meet, struct machine *const *machines, uint32_t n)
+{
+    bool is = meet->state == MEET_IS_HELD && meet->asks[0].machine == machines[0];
+    for (uint32_t i = 0; is && i < n; i++)
+        is = was_asked(meet, machines[i]);
+    return is;
+}
+
 void meet_seek(struct meet *meet, struct machine *const *machines, uint32_t n_machines)
 {
-    if (meet->state == MEET_IS_HELD && meet->asks[0].machine == machines[0])
+    if (is_for_all(meet, machines, n_machines))
         return;
     meet->n_wanted = n_machines;
     memcpy(meet->wanted, machines, n_machines * sizeof(struct machine *));

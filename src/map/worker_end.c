@@ -10,6 +10,7 @@
 #include "base/parse.h"
 #include "map/session_impl.h"
 #include "map/work.h"
+#include "shell/host_link.h"
 
 enum {
     TAIL_BYTES = 4096,
@@ -266,6 +267,25 @@ static void resources_close(struct worker *worker)
     worker->stdout_log = worker->stderr_log = NULL;
 }
 
+/* For how long its process may live on, where its host was lost, and no other may have its items meanwhile; 0: not at all,
+ * or that does no harm. */
+static uint64_t afterlife_ms(struct worker *worker)
+{
+    struct session *s = worker->session;
+    const struct map_request *r = s->request;
+    bool has_ended = worker->exit.has_exited || worker->exit.was_refused;
+    char wait[24];
+    if (!worker->process || has_ended || !device_watch_seat_is_away(s->devices, worker->seat) ||
+        (r->work->keeps_workers && !r->schedule.no_reissue))
+        return 0;
+    uint64_t ms = host_emptied_in_ms(&r->allocation, r->run.grace_ms);
+    duration_format(wait, ms);
+    log_add(shell_log(s->shell), LOG_WARN, "worker",
+            "%s may still work on its lost host: what it had runs again in %s",
+            worker_label(worker), wait);
+    return ms;
+}
+
 /* The process and its descendants are gone, and all its output is read: tells the feeder. */
 void worker_over(struct worker *worker)
 {
@@ -301,7 +321,10 @@ void worker_over(struct worker *worker)
         s->step.stderr_tail = printed.len > 0 ? printed.at : NULL;
     }
     session_event(
-        s, (struct feed_event){.kind = EV_EXIT, .worker = worker->seat, .death = death_of[death]});
+        s, (struct feed_event){.kind = EV_EXIT,
+                               .worker = worker->seat,
+                               .death = death_of[death],
+                               .count = death == DEATH_DEVICE_LOST ? afterlife_ms(worker) : 0});
     attempt_record(worker, how); /* now it is known how many of its answers count */
     seat_state->busy_ms += worker->busy.total_us / 1000;
     hist_merge(&seat_state->item_times, &worker->busy.item_times);

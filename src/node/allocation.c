@@ -18,7 +18,8 @@ enum {
     LEFT_WAIT_MS = 60000,
     LEFT_LOOK_MS = 200,
     WAIT_LOOK_MS = 2000,
-    SEATS_SPARE = 1024 /* that may come later */
+    HOST_TIMEOUT_MIN_MS = 1000, /* of an agent as well (agent.c) */
+    SEATS_SPARE = 1024          /* that may come later */
 };
 
 /* Logs each line as an entry. */
@@ -71,6 +72,15 @@ static bool will_be_free(const struct allocation *a, uint64_t waited_ms)
         any_is_left = any_is_left || is_left;
     }
     return any_is_left;
+}
+
+int host_timeout_check(const char *value, struct err *err)
+{
+    uint64_t ms;
+    int rc = duration_parse(str_of(value), &ms, err);
+    return rc || ms >= HOST_TIMEOUT_MIN_MS
+               ? rc
+               : fail(err, ERR_USAGE, "expected a second at least, found '%s'", value);
 }
 
 int allocation_wish_check(const struct allocation_wish *wish, struct err *err)

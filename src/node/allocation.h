@@ -74,6 +74,8 @@ struct allocation {
     char *python_dir; /* the folder with muster.py; NULL: not found */
 };
 
+/* Of --host-timeout. In less than a second a host may say nothing, and would be lost again and again. */
+MUST_CHECK int host_timeout_check(const char *value, struct err *err);
 /* ERR_USAGE for options that contradict each other, whatever devices there are. */
 MUST_CHECK int allocation_wish_check(const struct allocation_wish *wish, struct err *err);
 /* May take as long as wish->wait_ms. Messages for the user are logged. ERR_UNAVAILABLE, ERR_USAGE; ERR_TIMEOUT if the

@@ -18,7 +18,7 @@
     VIA_OPT(at), \
     {OPT_TEXT, 0, "slurm-args", "OPTIONS", "options of srun for the jobs of slurm:N, such as '--gpus=8 --time=8:00:00' (default --exclusive: the whole node)", (at) + offsetof(struct allocation_wish, slurm_args), .needs = "hosts"}, \
     AGENT_PATH_OPT(at), \
-    {OPT_DURATION, 0, "host-timeout", "DURATION", "a host that has said nothing for so long counts as lost, and is connected again; its agent ends its workers then (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
+    {OPT_DURATION, 0, "host-timeout", "DURATION", "a host that has said nothing for so long counts as lost, and is connected again; its agent ends its workers then (default 30s, at least 1s)", (at) + offsetof(struct allocation_wish, host_timeout_ms), .check = host_timeout_check}
 
 #define ALLOCATION_OPTS(at)                                                                                            \
     {OPT_TEXT, 'g', "gpus", "SPEC", "devices: ids as 0,2,5-7; any:4; all; free; free:20GiB; a UUID; cpu:N (default: free, or CPU slots where there is no GPU)", (at) + offsetof(struct allocation_wish, gpus), .check = spec_check}, \
@@ -32,7 +32,7 @@
     {OPT_TEXT, 0, "hosts", "LIST", "look at these machines: node1,user@node2:2222; node1=0-3 for some of its devices, @FILE, slurm, local for this machine", (at) + offsetof(struct allocation_wish, hosts)}, \
     VIA_OPT(at), \
     AGENT_PATH_OPT(at), \
-    {OPT_DURATION, 0, "host-timeout", "DURATION", "longest time to wait for the answer of a host (default 30s)", (at) + offsetof(struct allocation_wish, host_timeout_ms)}
+    {OPT_DURATION, 0, "host-timeout", "DURATION", "longest time to wait for the answer of a host (default 30s, at least 1s)", (at) + offsetof(struct allocation_wish, host_timeout_ms), .check = host_timeout_check}
 
 /* The options of their environment; `at` is the offset of struct environment_wish. */
 #define ENVIRONMENT_OPTS(at)                                                                                           \

@@ -17,11 +17,17 @@ ms_clean() { rm -rf "$ms_folder/${ms_new:?}" 2>/dev/null; }
 # What was made is removed first, because the head ends the transport when it hears of a failure.
 ms_fail() { ms_clean; ms_say fail "$@"; exit 69; }
 
+# Files that a disk has lost or cut short are there all the same; a program of no bytes even ends with 0.
+ms_is_well() {
+    [ -s "$ms_name/muster-guard" ] || return
+    case $("./$ms_name/muster" --version 2>/dev/null </dev/null) in muster*) ;; *) return 1 ;; esac
+}
+
 # A folder is entered first and looked at then: its name may lead elsewhere a moment later, if the folder above belongs
 # to others as well. For this reason programs in it are started by a relative path.
 ms_kept() {
     cd "$1" 2>/dev/null || return
-    if [ -O . ] && [ -O "$ms_name/muster" ] && [ -x "$ms_name/muster" ] && [ -x "$ms_name/muster-guard" ]; then
+    if [ -O . ] && [ -O "$ms_name/muster" ] && [ -x "$ms_name/muster" ] && [ -x "$ms_name/muster-guard" ] && ms_is_well; then
         ms_say go "$2" "$1"
         exec "./$ms_name/muster" agent --folder "$ms_here"
     fi

@@ -63,6 +63,20 @@ static bool is_name(struct str name)
     return is;
 }
 
+/* What the launcher is given: of "me@[fe80::1]", "me@fe80::1", for ssh takes addresses without brackets. */
+static char *target_new(struct str name)
+{
+    char *target = xstrndup(name.at, name.len);
+    char *open = strchr(target, '['), *end = target + name.len;
+    bool is_first = open && (open == target || open[-1] == '@');
+    if (!is_first || end[-1] != ']' || !strchr(open, ':') ||
+        (open[1] != ':' && !isxdigit((unsigned char)open[1])))
+        return target;
+    end[-1] = '\0';
+    memmove(open, open + 1, strlen(open));
+    return target;
+}
+
 /* The host without its user, and without what a file name should not have. */
 static char *label_new(struct str target)
 {
@@ -114,7 +128,7 @@ static int host_add(struct host_list *list, struct str text, struct str gpus, st
     if (!is_name(target))
         return fail(err, ERR_USAGE, "--hosts: '%.*s' is no name of a host", (int)text.len, text.at);
     struct host host = {.name = xstrndup(text.at, text.len),
-                        .target = xstrndup(target.at, target.len),
+                        .target = target_new(target),
                         .label = label_new(target),
                         .gpus = gpus.at ? xstrndup(gpus.at, gpus.len) : NULL,
                         .port = port,

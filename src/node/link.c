@@ -167,3 +167,14 @@ void link_tick(struct link *link, uint64_t now_ms)
         link_ping(link, now_ms);
     }
 }
+
+void link_say_alive(struct link *link, uint64_t now_ms)
+{
+    link->heard_ms = now_ms;
+    if (link_is_broken(link))
+        return;
+    if (n_queued(link) > 0)
+        put(link);
+    else if (now_ms - link->sent_ms >= link->silence_limit_ms / LINK_PINGS)
+        link_ping(link, now_ms);
+}

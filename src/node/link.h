@@ -62,6 +62,8 @@ void link_feed(struct link *link, struct str bytes, uint64_t now_ms);
 void link_ping(struct link *link, uint64_t now_ms);
 /* Sends a ping if one is due, and gives the other end up after its silence. A few times a second. */
 void link_tick(struct link *link, uint64_t now_ms);
+/* While the owner cannot read: the other end hears that this one lives, and its silence does not count. */
+void link_say_alive(struct link *link, uint64_t now_ms);
 /* Gives the stream up, for a reason that the transport knows. The first reason stays. */
 void link_break(struct link *link, const struct err *why);
 

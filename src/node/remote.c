@@ -375,6 +375,15 @@ uint64_t remote_round_trip_ms(const struct node *node)
     return ((const struct remote *)node)->link.round_trip_ms;
 }
 
+void remote_say_alive(struct node *node)
+{
+    struct remote *remote = (struct remote *)node;
+    if (remote->state == REMOTE_STARTING)
+        remote->link.heard_ms = clock_now_ms();
+    else if (remote->state != REMOTE_AWAY)
+        link_say_alive(&remote->link, clock_now_ms());
+}
+
 /* The hello was under way for half of a round trip. */
 struct remote_peer remote_peer(const struct node *node)
 {

@@ -76,6 +76,8 @@ struct remote_peer {
     int64_t clock_ahead_ms; /* its clock minus ours, within a round trip */
 };
 struct remote_peer remote_peer(const struct node *node);
+/* While nothing is read of its connection (link.h). */
+void remote_say_alive(struct node *node);
 /* Asks for devices that have become free there; `more` may follow. */
 void remote_ask_more(struct node *node);
 /* Ends the connection in order: the agent ends its workers, and itself. */

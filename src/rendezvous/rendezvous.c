@@ -108,6 +108,14 @@ void rendezvous_tick(struct rendezvous *r, uint64_t now_ms)
     r->side->tick(r);
 }
 
+void rendezvous_say_alive(struct rendezvous *r, uint64_t now_ms)
+{
+    r->ticked_ms = r->now_ms = now_ms = MAX(r->now_ms, now_ms);
+    for (struct peer *peer = r->peers; peer; peer = peer->next)
+        if (peer->state != PEER_CONNECTS)
+            link_say_alive(&peer->link, now_ms);
+}
+
 void rendezvous_flush(struct rendezvous *r, uint64_t now_ms)
 {
     r->now_ms = now_ms = MAX(r->now_ms, now_ms);

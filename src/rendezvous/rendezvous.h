@@ -156,6 +156,8 @@ uint16_t rendezvous_port(const struct rendezvous *rendezvous);
 void rendezvous_tick(struct rendezvous *rendezvous, uint64_t now_ms);
 /* To be called before the loop sleeps: sends what was queued. */
 void rendezvous_flush(struct rendezvous *rendezvous, uint64_t now_ms);
+/* While nothing is read of the connections (node/link.h). */
+void rendezvous_say_alive(struct rendezvous *rendezvous, uint64_t now_ms);
 /* True when nothing that was queued is left, at any connection. */
 bool rendezvous_is_flushed(const struct rendezvous *rendezvous);
 /* Closes all connections; the loop must turn once more before it is closed. Frees. NULL: does nothing. */

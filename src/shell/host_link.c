@@ -39,6 +39,11 @@ static void agent_here(const struct shell *shell, struct host_link *link)
     env_end(&link->environment);
 }
 
+static uint64_t timeout_ms(const struct allocation_wish *wish)
+{
+    return wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS;
+}
+
 int host_link_open(struct shell *shell, const struct slurm_job *job,
                    const struct allocation_wish *wish, struct host_link *link, struct err *err)
 {
@@ -64,8 +69,7 @@ int host_link_open(struct shell *shell, const struct slurm_job *job,
                                /* The variable is for tests, whose hosts are this machine. */
                                .self_path = getenv("MUSTER_SEND_AGENT") ? NULL : shell->self_path,
                                .bundles = is_there ? NULL : link->bundles,
-                               .silence_limit_ms =
-                                   wish->host_timeout_ms ? wish->host_timeout_ms : HOST_TIMEOUT_MS,
+                               .silence_limit_ms = timeout_ms(wish),
                                .may_queue = link->host->is_job,
                                .handlers = link->handlers,
                                .context = link->context};
@@ -81,4 +85,9 @@ void host_link_release(struct host_link *link)
 {
     env_list_release(&link->command);
     env_list_release(&link->environment);
+}
+
+uint64_t host_emptied_in_ms(const struct allocation_wish *wish, uint64_t grace_ms)
+{
+    return timeout_ms(wish) + grace_ms + GIVE_UP_SLACK_MS;
 }

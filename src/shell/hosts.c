@@ -79,6 +79,12 @@ void hosts_losses_tell(struct hosts *hosts)
             host_loss_tell(hosts->at[i]);
 }
 
+void hosts_say_alive(struct hosts *hosts)
+{
+    for (size_t i = 0; i < hosts->len; i++)
+        remote_say_alive(hosts->at[i]->node);
+}
+
 void hosts_tick(struct hosts *hosts)
 {
     uint64_t now_ms = clock_now_ms();

@@ -43,6 +43,8 @@ bool hosts_is_up(const struct hosts *hosts, size_t number);
 void hosts_losses_tell(struct hosts *hosts);
 /* Ten times a second. */
 void hosts_tick(struct hosts *hosts);
+/* While the loop cannot turn: no host is lost for that, and no agent misses the head. */
+void hosts_say_alive(struct hosts *hosts);
 /* Are orders to be carried out now? */
 bool hosts_take_orders(const struct hosts *hosts);
 /* Carries out a line of an order: "add LIST", "drop HOST", "drop-now HOST". */

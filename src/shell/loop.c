@@ -161,6 +161,14 @@ int shell_loop_begin(struct shell *shell, struct err *err)
     return 0;
 }
 
+void shell_say_alive(struct shell *shell)
+{
+    if (shell->machines.hosts)
+        hosts_say_alive(shell->machines.hosts);
+    if (shell->verb->say_alive)
+        shell->verb->say_alive(shell->context);
+}
+
 void shell_turn(struct shell *shell)
 {
     uv_run(&shell->loop, UV_RUN_ONCE);

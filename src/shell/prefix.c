@@ -4,10 +4,12 @@
 #include <limits.h>
 #include <poll.h>
 
+#include "base/clock.h"
 #include "base/fs.h"
 
 enum {
-    LINE_MAX_BYTES = 1 << 20
+    LINE_MAX_BYTES = 1 << 20,
+    ALIVE_EVERY_MS = 200
 };
 
 /* Takes the first `len` bytes of the line, which end with a newline. */
@@ -40,6 +42,27 @@ static ssize_t put_some(int fd, struct str text, struct err *err)
     return (ssize_t)done;
 }
 
+/* The reader may have stopped for hours, as a pager does. */
+static int put_rest(struct shell *shell, int fd, struct str text, struct err *err)
+{
+    struct pollfd end = {.fd = fd, .events = POLLOUT};
+    uint64_t said_ms = 0;
+    int rc = 0;
+    while (rc == 0 && text.len > 0) {
+        uint64_t now_ms = clock_now_ms();
+        if (now_ms - said_ms >= ALIVE_EVERY_MS) {
+            shell_say_alive(shell);
+            said_ms = now_ms;
+        }
+        if (poll(&end, 1, ALIVE_EVERY_MS) <= 0)
+            continue;
+        size_t piece = MIN(text.len, (size_t)PIPE_BUF);
+        rc = write_all(fd, text.at, piece, err);
+        text = (struct str){text.at + piece, text.len - piece};
+    }
+    return rc;
+}
+
 static int put(struct shell *shell, int fd, struct str text, struct err *err)
 {
     struct sigaction before[END_SIGNALS];
@@ -47,7 +70,7 @@ static int put(struct shell *shell, int fd, struct str text, struct err *err)
     if (done < 0 || (size_t)done == text.len)
         return (int)MIN(done, (ssize_t)0);
     shell_signals_end(shell, before);
-    int rc = write_all(fd, text.at + done, text.len - (size_t)done, err);
+    int rc = put_rest(shell, fd, (struct str){text.at + done, text.len - (size_t)done}, err);
     shell_signals_restore(shell, before);
     return rc;
 }

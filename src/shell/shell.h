@@ -37,6 +37,7 @@ struct shell_verb {
     bool (*ends_by)(void *context, int signal); /* besides INT, TERM and HUP */
     void (*tick)(void *context);                /* ten times a second */
     void (*each_second)(void *context);         /* after the tick */
+    void (*say_alive)(void *context);           /* while the loop cannot turn, to other machines */
     void (*before_sleep)(void *context);        /* flush what was collected in this turn */
     bool takes_seats;                           /* seats may come and go while it runs */
     /* On a host that Slurm tells to end, what workers have is finished; else the workers are told as well. */
@@ -145,6 +146,8 @@ MUST_CHECK int shell_begin_bare(struct shell *shell, struct err *err);
 MUST_CHECK int shell_loop_begin(struct shell *shell, struct err *err);
 /* One turn of the loop: waits for events, and handles them. */
 void shell_turn(struct shell *shell);
+/* Several times a second while the loop cannot turn, so that other machines do not give this one up, nor it them. */
+void shell_say_alive(struct shell *shell);
 /* Closes all handles of the loop. */
 void shell_loop_close(struct shell *shell);
 /* Tells the verb to stop; harmless before the run has begun. */

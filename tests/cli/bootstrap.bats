@@ -134,12 +134,12 @@ END
     [ -z "$(installed)" ]
 }
 
-@test "a kept program that lacks a file is replaced, once" {
-    local file name
+@test "a kept program that lacks a file, or whose file was emptied or cut, is replaced, once" {
+    local damage name
     hosts_map one=cpu:2 env
     name=$(kept cache/muster)
-    for file in muster muster-guard; do
-        rm "cache/muster/$name/$file"
+    for damage in "rm muster" "rm muster-guard" "truncate -s 0 muster" "truncate -s 0 muster-guard" "truncate -s 70000 muster"; do
+        (cd "cache/muster/$name" && $damage)
         hosts_map one=cpu:2 env
         [ "$(installed)" = "one $PWD/cache/muster" ]
         hosts_map one=cpu:2 env
@@ -286,7 +286,9 @@ END
     [ "$(kept cache/muster | wc -l)" = 2 ]
     # One that is kept, and does not start any more.
     for n in cache/muster/*; do printf '#!/bin/sh\necho "wrong C library" >&2\nexit 1\n' >$n/muster; done
-    refused env "one: env ended with status 1: wrong C library (a portable build"
+    hosts_map two=cpu:2 env
+    [ "$(installed)" = "two $PWD/cache/muster" ]
+    refused "env PATH=$PWD/fake:$PATH" "one: the program that was sent does not start there: wrong C library (a portable build"
 }
 
 @test "programs that are not used any more are removed, but for the newest" {

@@ -491,6 +491,11 @@ a b|--hosts: 'a b' is no name of a host
 one=gpu|--hosts: one:
 @nosuch|--hosts: 
 END
+    for words in 0 999ms; do
+        run limited "$MUSTER" map --hosts one --via env --host-timeout $words -o out.txt /dev/null -- cat
+        ended_with 2
+        says "--host-timeout: expected a second at least, found '$words'"
+    done
 }
 
 @test "shards on hosts that share the run's folder use the head's own paths" {
@@ -516,6 +521,7 @@ sshd_begin() {
 Port $port
 Port $csh_port
 ListenAddress 127.0.0.1
+ListenAddress ::1
 HostKey $PWD/keys/host
 AuthorizedKeysFile $PWD/keys/user.pub
 PidFile $PWD/keys/sshd.pid
@@ -528,6 +534,7 @@ END
     cat >keys/config <<END
 Host lab* csh
   HostName 127.0.0.1
+Host lab* csh ::1
   User $(id -un)
   IdentityFile $PWD/keys/user
   UserKnownHostsFile $PWD/keys/known
@@ -577,6 +584,11 @@ END
     map --hosts lab1=cpu:1,lab2=cpu:1 -o out.txt in.txt -- cat
     ended_with 0
     same in.txt out.txt
+    if grep -qs '^0*1 ' /proc/net/if_inet6; then # ::1
+        map --hosts "[::1]:$(sed -n '1s/Port //p' keys/sshd_config)=cpu:1" -o six.txt in.txt -- cat
+        ended_with 0
+        same in.txt six.txt
+    fi
     if command -v tcsh >/dev/null; then
         MUSTER_SEND_AGENT=1 map --hosts csh=cpu:1 -o csh.txt in.txt -- cat
         ended_with 0

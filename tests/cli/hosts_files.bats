@@ -198,6 +198,42 @@ END
     wait_for nothing_is_left
 }
 
+@test "a shard of a lost host runs again only when its program must have ended there" {
+    local server
+    seq 1 20 >in.txt
+    "$LINK_RELAY" --serve link 3>&- 4>&- &
+    server=$!
+    KEPT="$KEPT $server"
+    wait_for test -S link
+    worker via <<'END'
+#!/bin/sh
+host=$1
+shift
+[ "$host" = two ] || exec "$@"
+echo $$ >way
+exec "$LINK_RELAY" --to link "$@"
+END
+    # The first of its shard is slow, and would write into the file of the second.
+    worker work <<'END'
+#!/bin/sh
+[ "$1" != two_cpu_0 ] || [ -e slow ] || exec >"left_$1.txt" sh -c 'echo $$ >slow; trap "touch asked" TERM; while :; do echo a line of the first; sleep 0.1; done'
+[ "$1" != two_cpu_0 ] || ! kill -0 "$(cat slow)" 2>/dev/null || touch both
+seq "$2" >"left_$1.txt"
+END
+    map_begin --shards 2 --grace 1s --host-timeout 2s --hosts one=cpu:1,two=cpu:1 --via './via {host}' --collect 'left_{suffix}.txt' -o out.txt in.txt -- ./work {suffix} {count}
+    wait_for test -s slow
+    kill -STOP "$(pgrep -P "$server")" # nothing arrives there any more
+    kill -KILL "$(cat way)"
+    map_end
+    ended_with 0
+    says "two_cpu_0 may still work on its lost host: what it had runs again in 4.0 s" "two: it is connected again"
+    [ ! -e both ]
+    [ -e asked ]
+    [ "$(wc -l <out.txt)" = 20 ]
+    [ -z "$(grep first out.txt)" ]
+    kill -KILL "$server" $(pgrep -P "$server")
+}
+
 @test "a file that has changed when the host is back is not taken: the shard runs again" {
     worker maker <<'END'
 #!/bin/sh

@@ -190,12 +190,12 @@ END
     wait_for nobody_is_left
     for host in one two; do
         rm runs
-        launch_begin --max-restarts 1 --hosts one=cpu:2,two=cpu:2 --via './reach {host}' --no-python ./stays
+        launch_begin --max-restarts 1 --host-timeout 1s --shutdown-timeout 1s --hosts one=cpu:2,two=cpu:2 --via './reach {host}' --no-python ./stays
         wait_for has_lines runs 4
         kill -KILL "$(agent_of $host)"
         map_end
         ended_with 0
-        says "host $host was lost" "restart 1 of 1" "$host: it is connected again"
+        says "host $host was lost" "all ranks start again in " "s, when those of the lost host must have ended (restart 1 of 1)" "$host: it is connected again"
         [ "$(grep -c "in 1 of 4" runs)" = 4 ]
     done
 }
@@ -210,7 +210,7 @@ END
     launch --hosts one=cpu:1,two=cpu:1,three=cpu:1 --via './via {host}' --no-python true
     ended_with 69
     [[ $stderr == *"2 of 3 hosts can be had; three: ./via ended with status 255: it is switched off"* ]]
-    launch_begin --hosts-min 1 --rdzv-conf last_call_timeout=1 --max-restarts 1 --hosts three=cpu:1,one=cpu:1,two=cpu:1 --via './via {host}' --no-python ./stays
+    launch_begin --host-timeout 1s --shutdown-timeout 1s --hosts-min 1 --rdzv-conf last_call_timeout=1 --max-restarts 1 --hosts three=cpu:1,one=cpu:1,two=cpu:1 --via './via {host}' --no-python ./stays
     wait_for has_lines runs 2
     [ "$(sort runs)" = $'0 in 0 of 2\n1 in 0 of 2' ]
     touch gone.one
@@ -219,7 +219,7 @@ END
     ended_with 0
     says "host one was lost with rank 0" "three: cannot be had"
     [ "$(tail -n +3 runs)" = "0 in 1 of 1" ]
-    launch_begin --rdzv-conf join_timeout=2 --max-restarts 1 --hosts two=cpu:1,four=cpu:1 --via './via {host}' --no-python ./stays
+    launch_begin --host-timeout 1s --shutdown-timeout 1s --rdzv-conf join_timeout=2 --max-restarts 1 --hosts two=cpu:1,four=cpu:1 --via './via {host}' --no-python ./stays
     wait_for has_lines runs 5
     touch gone.four
     kill -KILL "$(agent_of four)"
@@ -342,6 +342,57 @@ END
     wait_for nobody_is_left
 }
 
+@test "ranks start again only when those on a host that was lost have ended, also if it is back at once" {
+    local server
+    "$LINK_RELAY" --serve link 3>&- 4>&- &
+    server=$!
+    KEPT="$KEPT $server"
+    wait_for test -S link
+    worker via <<'END'
+#!/bin/sh
+host=$1
+shift
+[ "$host" = two ] || exec "$@"
+echo $$ >way
+exec "$LINK_RELAY" --to link "$@"
+END
+    # The first of its rank does not end when it is asked to.
+    worker stays <<'END'
+#!/bin/sh
+echo $$ >"rank.$RANK.$TORCHELASTIC_RESTART_COUNT"
+[ "$RANK" = 0 ] && exec sleep 1000
+trap 'touch asked' TERM
+until [ -e go ]; do sleep 0.05; done
+END
+    launch_begin --max-restarts 1 --host-timeout 2s --shutdown-timeout 2s --hosts one=cpu:1,two=cpu:1 --via './via {host}' --no-python ./stays
+    wait_for test -s rank.0.0
+    wait_for test -s rank.1.0
+    kill -STOP "$(pgrep -P "$server")" # nothing arrives there any more
+    kill -KILL "$(cat way)"
+    wait_for holds said "two: it is connected again"
+    kill -0 "$(cat rank.1.0)"
+    wait_for test -s rank.1.1
+    is_gone "$(cat rank.1.0)"
+    [ -e asked ]
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    says "host two was lost with rank 1" "all ranks start again in " "s, when those of the lost host must have ended (restart 1 of 1)"
+    kill -KILL "$server" $(pgrep -P "$server")
+    wait_for nobody_is_left
+}
+
+@test "a pager that reads nothing for longer than --host-timeout costs no host" {
+    local script='[ $RANK = 1 ] || yes "a line of the first rank" | head -c 4000000; sleep 1'
+    { status=0; limited "$MUSTER" launch --host-timeout 1s --hosts one=cpu:1,two=cpu:1 --via env --no-python sh -c "$script" 2>err || status=$?; echo "$status" >status; } | { sleep 4; wc -c >count; }
+    [ "$(cat status)" = 0 ]
+    [ "$(cat count)" = 4000000 ]
+    [ ! -s err ]
+    { status=0; limited "$MUSTER" each --host-timeout 1s --hosts one=cpu:1,two=cpu:1 --via env -- sh -c "RANK=\$MUSTER_WORKER; $script" 2>err || status=$?; echo "$status" >status; } | { sleep 4; grep -c 'one_cpu_0: a line' >count; }
+    [ "$(cat status)" = 0 ]
+    [ "$(cat count)" = 160000 ]
+}
+
 @test "a signal ends the ranks of all hosts, and hosts that are being connected" {
     launch_begin --hosts one=cpu:1,two=cpu:1 --via './reach {host}' --no-python sh -c 'trap "echo ended >>ends; exit 1" TERM; echo >>runs; while :; do sleep 0.05; done'
     wait_for has_lines runs 2
@@ -444,6 +495,22 @@ spaces() {
     launch --hosts "$a=cpu:1,$b=cpu:2" --via 'ip netns exec {host}' --no-python ./meets
     ended_with 0
     [ "$output" = "met at 10.77.0.1 [1, 2]" ]
+    # One that comes later has its say, too: alone, the first met at 127.0.0.1.
+    worker via <<'END'
+#!/bin/sh
+[ ! -e "gone.$1" ] || exit 255
+exec ip netns exec "$@"
+END
+    touch "gone.$b"
+    launch_begin --hosts-min 1 --max-restarts 1 --hosts "$a=cpu:1,$b=cpu:2" --via './via {host}' --no-python \
+        sh -c '[ $WORLD_SIZE = 1 ] || exec ./meets; touch alone; until [ -e fail ]; do sleep 0.05; done; exit 3'
+    wait_for test -e alone
+    rm "gone.$b"
+    wait_for holds said "it is here, from the next start on"
+    touch fail
+    map_end
+    ended_with 0
+    says "met at 10.77.0.1 [1, 2]"
     ip -n "$a" addr del 10.77.0.1/24 dev wire0
     ip -n "$a" addr add fd77::1/64 dev wire0 nodad
     ip -n "$b" addr add fd77::2/64 dev wire0 nodad

@@ -116,6 +116,31 @@ ranks_are() { [ "$(marked | xargs -rn1 -I{} cat /proc/{}/comm 2>/dev/null | grep
     wait_for nobody_is_left
 }
 
+@test "while ranks take long to end, those that are waited for are named, and none of a machine that is lost" {
+    local name number=0
+    for name in zero one two; do
+        node $name $(static 3 $number) --shutdown-timeout 3s --no-python sh -c 'trap "" TERM; touch there.$RANK; while :; do sleep 0.1; done'
+        number=$((number + 1))
+    done
+    wait_for test -e there.0 -a -e there.1 -a -e there.2
+    kill -KILL "${PIDS[one]}"
+    node_ended_with zero 69
+    [[ $(cat zero.err) == *"the machine of rank 1 was lost; waiting for rank 0 (pid "*") and rank 2 (pid "*") to end; SIGKILL"* ]]
+    wait_for nobody_is_left
+}
+
+@test "a pager that reads nothing for longer than machines are silent costs no machine, whichever it is at" {
+    local paged other script='[ "$GROUP_RANK" != "$0" ] || yes "a line of this rank" | head -c 4000000; sleep 1'
+    for paged in 0 1; do
+        other=$((1 - paged))
+        node other $(static 2 $other) --rdzv-conf keep_alive_interval=1 --no-python sh -c "$script" $paged
+        { status=0; limited "$MUSTER" launch $(static 2 $paged) --rdzv-conf keep_alive_interval=1 --no-python sh -c "$script" $paged 2>err || status=$?; echo "$status" >status; } | { sleep 6; wc -c >count; }
+        [ "$(cat status)" = 0 ]
+        [ "$(cat count)" = 4000000 ]
+        node_ended_with other 0
+    done
+}
+
 @test "the leader is lost: the others end their ranks, ask for it again, and end with status 69" {
     two_work --rdzv-conf join_timeout=2
     kill -KILL "${PIDS[zero]}"

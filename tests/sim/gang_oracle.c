@@ -115,11 +115,12 @@ static void enough_note(struct oracle *o)
         o->enough_ms = o->now_ms;
 }
 
-static void node_gone_note(struct oracle *o, struct oracle_node *node)
+static void node_gone_note(struct oracle *o, struct oracle_node *node, uint64_t gone_ms)
 {
     node->is_up = false;
     if (alive_on(o, node) == 0)
         return;
+    o->gone_ms = MAX(o->gone_ms, gone_ms);
     failure_note(o, GANG_LOST, first_alive(o, node->first_rank), 0);
     for (uint32_t i = 0; i < node->n_ranks; i++)
         if (o->ranks[node->first_rank + i] == RANK_ALIVE)
@@ -166,7 +167,7 @@ void oracle_event(struct oracle *o, const struct gang_event *ev)
         node->is_up = true;
         node->count = ev->count;
     } else if (ev->kind == GEV_NODE_GONE) {
-        node_gone_note(o, node);
+        node_gone_note(o, node, ev->gone_ms);
     } else if (ev->kind == GEV_EXIT) {
         exit_note(o, ev);
     } else if (ev->kind == GEV_HANG) {
@@ -223,6 +224,7 @@ static void generation_begin(struct oracle *o)
     MUST(o, o->gathers && oracle_alive(o) == 0, "ranks start while others are there");
     MUST(o, nodes_up(o) >= o->config.n_nodes_min, "too few nodes start");
     MUST(o, o->now_ms >= gather_end(o), "nodes start too early");
+    MUST(o, o->now_ms >= o->gone_ms, "ranks start while others may be on a node that is gone");
     MUST(o, o->stop == 0, "ranks start after a stop");
     o->gathers = o->has_failed = o->is_final = false;
     o->world_size = 0;
@@ -294,11 +296,14 @@ static void retry_judge(struct oracle *o, const struct gang *gang, const struct 
     uint64_t pause_ms = o->config.pause_ms;
     for (uint32_t i = 0; i < MIN(o->n_restarts, 6u); i++)
         pause_ms *= 2;
+    bool is_delayed = o->gone_ms > o->now_ms + pause_ms;
+    pause_ms = is_delayed ? o->gone_ms - o->now_ms : pause_ms;
     MUST(o, oracle_alive(o) == 0 && !o->gathers, "a restart while ranks are there");
     MUST(o, o->has_failed && o->stop == 0, "a restart without a reason");
     MUST(o, !o->is_final, "a restart after a failure that would come again");
     MUST(o, ++o->n_restarts <= o->config.n_restarts, "a restart too many");
     MUST(o, a->pause_ms == pause_ms, "a pause of %lu ms instead of %lu", a->pause_ms, pause_ms);
+    MUST(o, a->flag == is_delayed, "a wrong reason for a pause");
     o->gathers = true;
     o->since_ms = o->now_ms;
     o->pause_end_ms = o->now_ms + pause_ms;

@@ -54,6 +54,7 @@ struct oracle {
 
     bool gathers;
     uint64_t since_ms, enough_ms, pause_end_ms;
+    uint64_t gone_ms;    /* until then, ranks of nodes that are gone may live */
     uint32_t n_restarts; /* since a generation was healthy */
     uint32_t stop;       /* 1: politely, 2: at once */
     bool is_over;

@@ -46,7 +46,7 @@ FEED = {
     "one try too few": (
         "feed_items.c", "slot->failures > f->config.retries)", "slot->failures >= f->config.retries)"),
     "what a dead worker had in hand is forgotten": (
-        "feed_death.c", "batch_is_kept(f, runs, n_runs)))\n        runs_to_pool(f, runs, n_runs);\n",
+        "feed_death.c", "batch_is_kept(f, runs, n_runs)))\n        runs_to_pool(f, runs, n_runs, w->time.again_ms);\n",
         "batch_is_kept(f, runs, n_runs)))\n        return;\n"),
     "a benched device gets workers again": (
         "feed_death.c", "bool is_benched = f->devices[w->device].is_benched;", "bool is_benched = false;"),
@@ -211,6 +211,8 @@ GANG = {
         "gang.c", "MIN(g->view.n_restarts_used, DOUBLINGS_MAX)", "MIN(g->view.n_restarts_used + 1, DOUBLINGS_MAX)"),
     "the pause doubles once too often": (
         "gang.c", "    DOUBLINGS_MAX = 6,", "    DOUBLINGS_MAX = 7,"),
+    "nodes start while ranks may live on one that is gone": (
+        "gang.c", "    g->gone_ms = MAX(g->gone_ms, ev->gone_ms);\n", ""),
     "nodes start in the pause": (
         "gang.c", "    return MAX(at_ms, g->pause_end_ms);\n", "    return at_ms;\n"),
     "others are waited for anew when one comes": (

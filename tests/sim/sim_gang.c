@@ -199,6 +199,8 @@ static void event_trace(const struct world *w, const struct gang_event *ev)
     printf("%6lu %9lu > %-9s", w->oracle.n_steps, w->now_ms, names[ev->kind]);
     if (ev->kind == GEV_NODE_UP || ev->kind == GEV_NODE_GONE)
         printf(" node %u, %u places", ev->node, ev->count);
+    if (ev->gone_ms > 0)
+        printf(", ranks may live until %lu", ev->gone_ms);
     if (ev->kind == GEV_EXIT || ev->kind == GEV_HANG)
         printf(" rank %u of generation %u, status %d", ev->rank, ev->generation, ev->status);
     printf("%s\n", ev->flag ? " at once" : "");
@@ -307,6 +309,8 @@ static void node_toggles(struct world *w, uint32_t index)
     }
     bool stays_away = node->is_up && !w->is_calm && chance(w, w->rates.gone_for_good);
     uint64_t back_ms = w->now_ms + 1 + span_ms(w, w->rates.node_down_ms);
+    if (node->is_up && chance(w, w->rates.echo))
+        ev.gone_ms = w->now_ms + below(w, 2 * GRACE_MAX_MS);
     w->toggle_ms[index] = !node->is_up ? (w->is_calm ? NEVER : node_stays_ms(w))
                           : stays_away ? NEVER
                                        : back_ms;

@@ -136,6 +136,28 @@ static void an_item_of_a_silent_host_is_not_charged_when_the_host_is_lost(void *
     scene_close(&scene);
 }
 
+static void items_of_a_process_that_may_live_on_a_lost_host_wait_for_its_end(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, &(struct feed_config){.n_workers = 2, .n_devices = 2, .no_reissue = true});
+    TELL(&scene, .kind = EV_INPUT, .count = 3, .flag = true);
+    channel_up(&scene, 0, 2);
+    channel_up(&scene, 1, 1);
+    buf_reset(&scene.said);
+    TELL(&scene, .kind = EV_DEVICE_LOST, .worker = 0, .flag = true);
+    TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_DEVICE_LOST, .count = 900);
+    expect(&scene, "BENCH w0; TERMINATE w0; ");
+    TELL(&scene, .kind = EV_READY, .worker = 1, .count = 4);
+    scene.now_ms += 899;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "");
+    scene.now_ms += 1;
+    TELL(&scene, .kind = EV_TICK);
+    expect(&scene, "SEND w1 0+2; ");
+    scene_close(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +167,7 @@ int main(void)
         cmocka_unit_test(a_filter_that_closes_its_input_is_out_of_step_unless_it_ends_soon),
         cmocka_unit_test(a_filter_that_is_ended_with_lines_in_hand_keeps_its_limit),
         cmocka_unit_test(an_item_of_a_silent_host_is_not_charged_when_the_host_is_lost),
+        cmocka_unit_test(items_of_a_process_that_may_live_on_a_lost_host_wait_for_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
  *
  * A gang of ranks, rule by rule. A scene is text: events, and the actions that must follow.
  *
- *   up N C     node N is there, with places for C ranks     gone N       node N is gone
+ *   up N C     node N is there, with places for C ranks     gone N       node N is gone, and its ranks
+ *   lost N MS  the same, but its ranks may live so long
  *   exit R S   rank R ended with status S                   late R S     it was of the generation before
  *   final R S  the same, and the next generation would end so as well
  *   hang R S   rank R stands still, and fails with S        still R S    it was of the generation before
@@ -58,7 +59,7 @@ static void action_add(struct scene *scene, const struct gang_action *action)
     struct buf *said = &scene->said;
     buf_addf(said, "%s%s", said->len > 0 ? ", " : "", action_names[action->kind]);
     if (action->kind == GACT_RETRY)
-        buf_addf(said, " in %lu", action->pause_ms);
+        buf_addf(said, " in %lu%s", action->pause_ms, action->flag ? " for the lost" : "");
     else if (action->kind == GACT_OVER)
         buf_addf(said, " %s", outcome_names[gang_view(scene->gang).outcome]);
     else
@@ -81,12 +82,12 @@ static const struct verb {
     enum gang_event_kind kind;
     bool is_told, is_late, flag;
 } verbs[] = {
-    {"up", GEV_NODE_UP, true, false, false}, {"gone", GEV_NODE_GONE, true, false, false},
-    {"exit", GEV_EXIT, true, false, false},  {"late", GEV_EXIT, true, true, false},
-    {"final", GEV_EXIT, true, false, true},  {"hang", GEV_HANG, true, false, false},
-    {"still", GEV_HANG, true, true, false},  {"stop", GEV_STOP, true, false, false},
-    {"kill", GEV_STOP, true, false, true},   {"tick", GEV_TICK, true, false, false},
-    {"wait", GEV_TICK, false, false, false},
+    {"up", GEV_NODE_UP, true, false, false},     {"gone", GEV_NODE_GONE, true, false, false},
+    {"lost", GEV_NODE_GONE, true, false, false}, {"exit", GEV_EXIT, true, false, false},
+    {"late", GEV_EXIT, true, true, false},       {"final", GEV_EXIT, true, false, true},
+    {"hang", GEV_HANG, true, false, false},      {"still", GEV_HANG, true, true, false},
+    {"stop", GEV_STOP, true, false, false},      {"kill", GEV_STOP, true, false, true},
+    {"tick", GEV_TICK, true, false, false},      {"wait", GEV_TICK, false, false, false},
 };
 
 static const struct verb *verb_find(const char *name)
@@ -106,9 +107,11 @@ static void sentence_play(struct scene *scene, const char *sentence)
     const struct verb *verb = verb_find(name);
     if (verb->kind == GEV_TICK)
         scene->now_ms += first;
+    bool may_live = strcmp(name, "lost") == 0;
     if (verb->is_told)
         tell(scene,
              (struct gang_event){.kind = verb->kind,
+                                 .gone_ms = may_live ? scene->now_ms + second : 0,
                                  .node = first,
                                  .rank = first,
                                  .count = second,
@@ -271,11 +274,17 @@ static void ranks_are_counted_through_the_nodes_in_order(void **state)
     } places[] = {{0, 2, 0},  {2, 2, 2},   {3, 4, 0},  {72, 4, 69},
                   {73, 9, 0}, {74, 30, 0}, {75, 30, 1}};
     for (size_t i = 0; i < countof(places); i++) {
+        assert_true(gang_awaits(scene.gang, places[i].rank));
         gang_place(scene.gang, places[i].rank, &node, &local_rank);
         assert_int_equal(node, places[i].node);
         assert_int_equal(local_rank, places[i].local_rank);
     }
     assert_int_equal(gang_view(scene.gang).world_size, 76);
+    play(&scene, "exit 2 0, gone 9", "FAIL 9, END 2, END 4, END 30");
+    assert_true(gang_awaits(scene.gang, 1));
+    assert_false(gang_awaits(scene.gang, 2));
+    assert_false(gang_awaits(scene.gang, 73));
+    assert_true(gang_awaits(scene.gang, 74));
     assert_false(gang_member(scene.gang, 3, &member));    /* never came */
     assert_false(gang_member(scene.gang, 4000, &member)); /* beyond all that came */
     scene_close(&scene);
@@ -524,6 +533,22 @@ static void nodes_gather_in_the_pause_but_nothing_is_decided_before_its_end(void
     scene_close(&scene);
 }
 
+static void nothing_starts_while_ranks_may_live_on_a_node_that_is_lost(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.n_nodes_min = 2, .n_restarts = 9, .pause_ms = 100);
+    play(&scene, "up 0 1, up 1 1", "START 0, START 1");
+    play(&scene, "lost 1 900, tick 300, up 1 1", "FAIL 1, END 0");
+    play(&scene, "exit 0 143", "RETRY in 600 for the lost");
+    play(&scene, "tick 599", "");
+    play(&scene, "tick 1", "START 0, START 1");
+    /* It has taken longer than that to end the others; and ranks that have ended do not live. */
+    play(&scene, "lost 0 900, tick 800, exit 1 143, up 0 1", "FAIL 0, END 1, RETRY in 200");
+    play(&scene, "tick 200, exit 1 0, exit 0 1, lost 1 900",
+         "START 0, START 1, FAIL 0, RETRY in 400");
+    scene_close(&scene);
+}
+
 static void too_few_nodes_after_a_pause_end_the_gang(void **state)
 {
     (void)state;
@@ -651,6 +676,7 @@ int main(void)
         cmocka_unit_test(a_generation_that_was_healthy_gives_all_restarts_back),
         cmocka_unit_test(the_time_until_the_failure_counts_not_that_of_the_end),
         cmocka_unit_test(nodes_gather_in_the_pause_but_nothing_is_decided_before_its_end),
+        cmocka_unit_test(nothing_starts_while_ranks_may_live_on_a_node_that_is_lost),
         cmocka_unit_test(too_few_nodes_after_a_pause_end_the_gang),
         cmocka_unit_test(a_stop_while_nodes_gather_ends_the_gang_at_once),
         cmocka_unit_test(a_stop_ends_all_ranks_first),

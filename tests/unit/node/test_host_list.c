@@ -36,7 +36,10 @@ static void hosts_are_as_ssh_has_them(void **state)
     expect(" node1 , node2 ", "node1 node1 node1 - 0; node2 node2 node2 - 0");
     expect("me@10.0.0.5:2222", "me@10.0.0.5:2222 me@10.0.0.5 10.0.0.5 - 2222");
     expect("[fe80::1]:22,fe80::2",
-           "[fe80::1]:22 [fe80::1] fe80--1 - 22; fe80::2 fe80::2 fe80--2 - 0");
+           "[fe80::1]:22 fe80::1 fe80--1 - 22; fe80::2 fe80::2 fe80--2 - 0");
+    expect("me@[fe80::1%eth0]:22,[::1]",
+           "me@[fe80::1%eth0]:22 me@fe80::1%eth0 fe80--1-eth0 - 22; [::1] ::1 --1 - 0");
+    expect("[-F],[]", "[-F] [-F] -F - 0; [] []  - 0");
     /* Files are named by labels, so each has its own. */
     expect("a:1,b@a:1", "a:1 a a - 1; b@a:1 b@a a-2 - 1");
 }
