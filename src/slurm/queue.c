@@ -66,6 +66,11 @@ uint64_t queue_time_over_s(const struct queue_entry *entry)
                                                          : INT64_MAX;
 }
 
+bool queue_is_at_limit(const struct queue_entry *entry)
+{
+    return str_equal(entry->reason, STR("TimeLimit"));
+}
+
 bool queue_find(struct str answer, uint64_t job, struct queue_entry *out)
 {
     struct queue_entry entry;

@@ -33,6 +33,7 @@ enum {
     LOOK_EVERY_S = 1,
     LOCK_WAIT_MS = 10 * 60 * 1000,
     CLOCKS_DIFFER_S = 30, /* at most: Slurm's, and that of this node */
+    ASKED_AT_MOST = 2,    /* about the job's time, at one moment */
     TRIES = 5,            /* of submitting again */
     TRY_EVERY_S = 5
 };
@@ -46,6 +47,7 @@ struct job {
     pid_t child;         /* 0: none */
     int status;          /* of the child, when it has ended */
     int64_t time_over_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
+    bool is_at_limit;    /* Slurm says that it ends the job for its limit */
     bool drain_is_due;
     bool is_over; /* a job to follow is submitted, or is not to be */
     bool has_noted_interruption;
@@ -311,20 +313,27 @@ static void facts_complete(struct job *job)
 
 /* ---- what Slurm says ---- */
 
+/* A squeue that gets the SIGTERM of this job's processes is asked again. */
 static void time_ask(struct job *job)
 {
-    cleanup_buf struct buf answer = BUF_INIT;
     struct queue_entry entry;
-    bool is_known =
-        queue_ask(&answer, NULL) == 0 && queue_find(buf_str(&answer), job->number, &entry);
-    uint64_t time_over_s = is_known ? queue_time_over_s(&entry) : 0;
-    if (time_over_s > 0)
-        job->time_over_s = (int64_t)time_over_s;
+    bool is_told = false;
+    for (int i = 0; i < ASKED_AT_MOST && !is_told; i++) {
+        cleanup_buf struct buf answer = BUF_INIT;
+        is_told = queue_ask(&answer, NULL) == 0;
+        if (!is_told || !queue_find(buf_str(&answer), job->number, &entry))
+            continue;
+        uint64_t time_over_s = queue_time_over_s(&entry);
+        job->time_over_s = time_over_s > 0 ? (int64_t)time_over_s : job->time_over_s;
+        job->is_at_limit = queue_is_at_limit(&entry);
+    }
 }
 
 /* Slurm ends a job for its limit when that has come, not before. */
 static bool is_time_over(const struct job *job)
 {
+    if (job->is_at_limit)
+        return true;
     return job->time_over_s > 0 ? job->time_over_s - CLOCKS_DIFFER_S <= clock_wall_ms() / 1000
                                 : job->facts.is_limit_near;
 }
@@ -348,6 +357,7 @@ static void on_end(struct job *job)
         return;
     bool is_drained = job->facts.is_limit_near;
     job->facts.is_ended = true;
+    time_ask(job); /* the limit may have been changed since */
     job->facts.is_limit_near = is_time_over(job);
     if (job->child == 0 || job->is_over)
         return;

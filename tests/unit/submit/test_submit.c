@@ -214,6 +214,16 @@ static void the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before(void 
     }
 }
 
+static void slurm_tells_which_jobs_it_ends_for_their_limit(void **state)
+{
+    struct queue_entry entry;
+    (void)state;
+    assert_true(queue_find(STR("7|COMPLETING|TimeLimit|1000|1067|n1|1:00"), 7, &entry));
+    assert_true(queue_is_at_limit(&entry));
+    assert_true(queue_find(STR("7|COMPLETING|None|1000|1067|n1|1:00"), 7, &entry));
+    assert_false(queue_is_at_limit(&entry));
+}
+
 static void lines_that_are_no_records_are_passed_over(void **state)
 {
     struct submission submission;
@@ -298,6 +308,7 @@ int main(void)
         cmocka_unit_test(a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_something),
         cmocka_unit_test(the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger),
         cmocka_unit_test(the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before),
+        cmocka_unit_test(slurm_tells_which_jobs_it_ends_for_their_limit),
         cmocka_unit_test(lines_that_are_no_records_are_passed_over),
         cmocka_unit_test(a_stage_that_was_submitted_again_stands_in_its_place),
         cmocka_unit_test(work_has_begun_if_a_job_has_started_since_the_user_submitted_it),
