@@ -387,6 +387,38 @@ END2
     scancel -u root -n muster-each,muster-map
 }
 
+# As if squeue had been asked that long ago, in seconds.
+cache_ages() {
+    local file
+    file=$(echo cache/muster/squeue-*)
+    awk -v ms="$1"000 'NR == 1 { for (i = 1; i <= NF; i++) $i = sprintf("%.0f", $i - ms) } { print }' "$file" >aged
+    mv aged "$file"
+}
+
+@test "what squeue said before a job was submitted is no answer about it, also while squeue fails" {
+    mkdir bin
+    worker bin/squeue <<END2
+#!/bin/sh
+[ ! -e fails ] || { echo "Unable to contact slurm controller" >&2; exit 1; }
+exec $(command -v squeue) "\$@"
+END2
+    PATH=$PWD/bin:$PATH
+    "$MUSTER" submit -H each -g cpu:1 -- true 2>/dev/null
+    "$MUSTER" status >/dev/null
+    "$MUSTER" submit -H each -g cpu:1 -- true 2>/dev/null
+    touch fails
+    cache_ages 20
+    run "$MUSTER" status
+    says "state     queued" "waits (Slurm cannot be asked: squeue: Unable to contact slurm controller)"
+    run "$MUSTER" status # somebody has asked, in vain
+    says "state     queued" "job       $(last_job) waits"
+    cache_ages 70
+    run "$MUSTER" ls
+    run "$MUSTER" status "$("$MUSTER" ls --json | jq -sr '.[1].run')"
+    says "state     queued" "waits (Slurm cannot be asked: squeue has not answered when it was last asked)"
+    scancel -u root -n muster-each
+}
+
 @test "a job that meets its time limit, without help: Slurm's own signal drains it" {
     cd "$BATS_FILE_TMPDIR"
     wait_for has_events submitted 2 || wait_for has_events submitted 2
