@@ -419,6 +419,21 @@ END2
     scancel -u root -n muster-each
 }
 
+@test "--follow: a job that ends while squeue is asked has the status that it ended with" {
+    mkdir bin
+    worker bin/squeue <<END2
+#!/bin/sh
+[ -n "\$SLURM_JOB_ID" ] || until $(command -v squeue) -h --me --states=COMPLETED -n muster-soon | grep -q .; do
+    sleep 0.05
+done
+exec $(command -v squeue) "\$@"
+END2
+    PATH=$PWD/bin:$PATH submit --follow -J muster-soon each -g cpu:1 -- echo out
+    ended_with 0
+    [ "$output" = "cpu_0: out" ]
+    submit_said "has ended: all is done"
+}
+
 @test "a job that meets its time limit, without help: Slurm's own signal drains it" {
     cd "$BATS_FILE_TMPDIR"
     wait_for has_events submitted 2 || wait_for has_events submitted 2
