@@ -145,7 +145,7 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     says "has nothing to go on with: job $(last_job) waits: it is held"
     run "$MUSTER" status
     says "state     queued" "job       $(last_job) waits: it is held: scontrol release"
-    run "$MUSTER" stop
+    SCANCEL_STATE=RUNNING SCANCEL_INTERACTIVE=1 run "$MUSTER" stop
     ended_with 0
     says "job $(last_job) is cancelled" "to go on: sbatch "
     is_over "$(last_job)"
