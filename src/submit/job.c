@@ -231,8 +231,18 @@ static void orders_look(struct job *job)
 
 /* ---- what follows ---- */
 
-/* A controller that is busy or is started again must not end the work. */
-static uint64_t submit_patiently(const struct job *job, struct err *err)
+static void signal_take(struct job *job, time_t wait_s);
+
+/* Waits that long, or until the job is ended. */
+static void pause_for_signals(struct job *job, time_t wait_s)
+{
+    uint64_t until_ms = clock_now_ms() + (uint64_t)wait_s * 1000;
+    while (!job->facts.is_ended && clock_now_ms() < until_ms)
+        signal_take(job, LOOK_EVERY_S);
+}
+
+/* A controller that is busy or is started again must not end the work. Nor does it go on when scancel comes meanwhile. */
+static uint64_t submit_patiently(struct job *job, struct err *err)
 {
     const char *stage = job->request->stage;
     cleanup_free char *script = stage ? stage_script_new(stage) : NULL;
@@ -241,8 +251,9 @@ static uint64_t submit_patiently(const struct job *job, struct err *err)
     int rc = batch_submit(job->request->run_dir, &wish, &next, err);
     for (int i = 1; rc && next == 0 && i < TRIES && !job->facts.is_ended; i++) {
         talk("%s; trying again", err->text);
-        nanosleep(&(struct timespec){.tv_sec = TRY_EVERY_S}, NULL);
-        rc = batch_submit(job->request->run_dir, &wish, &next, err);
+        pause_for_signals(job, TRY_EVERY_S);
+        if (again_goes_on(again_judge(&job->facts)))
+            rc = batch_submit(job->request->run_dir, &wish, &next, err);
     }
     return next;
 }
@@ -280,10 +291,10 @@ static void interruption_note(struct job *job)
 static void follow_up(struct job *job)
 {
     struct err err = {0};
+    job->is_over = true;
+    uint64_t next = again_goes_on(again_judge(&job->facts)) ? submit_patiently(job, &err) : 0;
     enum again_verdict verdict = again_judge(&job->facts);
     const char *why = again_why(verdict);
-    job->is_over = true;
-    uint64_t next = again_goes_on(verdict) ? submit_patiently(job, &err) : 0;
     if (next > 0)
         stages_tie(job, next);
     if (next > 0)
@@ -343,6 +354,8 @@ static void on_limit_near(struct job *job)
     if (job->facts.is_limit_near || job->facts.is_ended)
         return;
     job->facts.is_limit_near = true;
+    if (job->child == 0)
+        return;
     talk("the time of job %llu is over soon; %s finishes what it has in hand",
          (unsigned long long)job->number, job->request->words[0]);
     drain(job);

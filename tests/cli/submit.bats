@@ -284,6 +284,27 @@ END2
     done
 }
 
+@test "scancel ends a run for good, also while its job cannot be submitted again" {
+    mkdir bin
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *afterany*) [ -e can ] || { echo "Socket timed out" >&2; exit 1; } ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    seq 1 500 >in.txt
+    slow_filter
+    PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 1
+    limit_comes "$(last_job)"
+    wait_for grep -q "sbatch: Socket timed out; trying again" muster-runs/latest/logs/job_*_stderr.log
+    touch can
+    scancel "$(last_job)"
+    wait_for has_events interrupted 1
+    wait_for is_over "$(last_job)"
+    [ "$(events submitted | wc -l)" = 1 ]
+    [ "$(state)" = stopped ]
+}
+
 @test "stop of a run that goes on ends it for good; a submitted resume completes it, on other devices" {
     seq 1 120 >in.txt
     noting_filter
