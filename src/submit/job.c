@@ -146,8 +146,12 @@ static int begin_note(const struct job *job, struct err *err)
     const char *nodes = getenv("SLURM_JOB_NODELIST");
     talk("job %llu%s on %s", (unsigned long long)job->number,
          n_restarts > 0 ? ", started again by Slurm," : "", nodes ? nodes : "?");
+    /* One that the user's own sbatch has submitted says here of which stage it is. */
     return note(job,
-                (struct job_record){.event = JOB_STARTED, .nodes = nodes, .restarts = n_restarts},
+                (struct job_record){.event = JOB_STARTED,
+                                    .role = job->request->stage,
+                                    .nodes = nodes,
+                                    .restarts = n_restarts},
                 err);
 }
 
@@ -263,10 +267,10 @@ static void stages_tie(const struct job *job, uint64_t next)
 {
     struct err err = {0};
     const struct job_request *r = job->request;
-    int rc = r->stage ? stage_tie(r->run_dir, r->stage, next, &err) : 0;
+    int rc = r->stage ? stage_tie(job->number, next, &err) : 0;
     for (int i = 1; rc && i < TRIES; i++) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-        rc = stage_tie(r->run_dir, r->stage, next, &err);
+        rc = stage_tie(job->number, next, &err);
     }
     if (rc)
         talk("the stages behind %s do not wait for job %llu: %s", r->stage,

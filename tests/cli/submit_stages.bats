@@ -188,6 +188,7 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     local first of_b n
     touch slow
     for n in 1 2; do
+        wait_for has_events started $n
         wait_for stage_has_done a $((n * 20))
         first=$(job_of a)
         of_b=$(job_of b)
@@ -223,12 +224,20 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     status_now
     says "state     stopped" "go on     job=\$(sbatch --parsable $(run_dir)/a.sh) && job=\$(sbatch --parsable --kill-on-invalid-dep=yes --dependency=afterok:\$job $(run_dir)/b.sh)"
     [ ! -e ran ]
-    rm slow
+    local begun
+    begun=$(events started | wc -l)
     eval "$(sed -n 's/^go on *//p' <<<"$output")"
+    wait_for has_events started $((begun + 1))
+    wait_for stage_has_done a $(($("$MUSTER" status --json "$(run_dir)/stages/a" | jq .done) + 10))
+    limit_comes "$(events started | tail -1)"
+    wait_for has_events submitted 4 # and b, which is not noted yet, waits for that one
+    rm slow
     wait_for test -e ran
     same in.txt a.txt
     [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
     wait_for is_over "$job"
+    status_now
+    says "state     finished" "a ($(job_of a)) has ended, b ($job) has ended"
 }
 
 @test "--stage: behind one that fails none begins; stop ends the one that runs and those that wait" {

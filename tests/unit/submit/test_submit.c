@@ -11,6 +11,7 @@
 #include "submit/again.h"
 #include "submit/look.h"
 #include "submit/script.h"
+#include "submit/stage.h"
 
 /* ---- the script ---- */
 
@@ -276,6 +277,33 @@ static void a_stage_that_was_submitted_again_stands_in_its_place(void **state)
     submission_release(&s);
 }
 
+static void what_waits_for_a_job_waits_for_the_next_one_and_for_all_else_as_before(void **state)
+{
+    static const struct {
+        const char *from, *to; /* NULL: it does not wait for job 7 */
+    } cases[] = {
+        {"afterok:7(unfulfilled)", "afterok:9"},
+        {"afterok:7", "afterok:9"},
+        {"afterok:7+5(unfulfilled)", "afterok:9"},
+        {"afterany:3(unfulfilled),afterok:7(unfulfilled),afterok:71(unfulfilled)",
+         "afterany:3,afterok:9,afterok:71"},
+        {"afterok:3_*(unfulfilled)?afterok:7(unfulfilled)", "afterok:3_*?afterok:9"},
+        {"afterany:7(unfulfilled)", NULL},
+        {"afterok:71(unfulfilled)", NULL},
+        {"afterok:7_*(unfulfilled)", NULL},
+        {"(null)", NULL},
+        {"", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        cleanup_buf struct buf out = BUF_INIT;
+        assert_int_equal(stage_dependency_move(str_of(cases[i].from), 7, 9, &out),
+                         cases[i].to != NULL);
+        if (cases[i].to)
+            assert_string_equal(buf_text(&out), cases[i].to);
+    }
+}
+
 static void work_has_begun_if_a_job_has_started_since_the_user_submitted_it(void **state)
 {
     static const struct {
@@ -317,6 +345,7 @@ int main(void)
         cmocka_unit_test(slurm_tells_which_jobs_it_ends_for_their_limit),
         cmocka_unit_test(lines_that_are_no_records_are_passed_over),
         cmocka_unit_test(a_stage_that_was_submitted_again_stands_in_its_place),
+        cmocka_unit_test(what_waits_for_a_job_waits_for_the_next_one_and_for_all_else_as_before),
         cmocka_unit_test(work_has_begun_if_a_job_has_started_since_the_user_submitted_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
