@@ -15,8 +15,8 @@
 
 /* ---- the script ---- */
 
-static int script_of(const char *const *typed, const char *const *words, struct buf *out,
-                     struct err *err)
+static int script_of(const char *const *typed, const char *tasks, const char *const *words,
+                     struct buf *out, struct err *err)
 {
     struct env_list list = {0};
     struct sbatch_words options;
@@ -29,6 +29,8 @@ static int script_of(const char *const *typed, const char *const *words, struct 
                                            .cwd = "/home/a",
                                            .options = &options.options,
                                            .words = words,
+                                           .tasks = tasks,
+                                           .n_tasks = tasks ? 4 : 0,
                                            .drain_s = 120,
                                            .again_max = 2};
     rc = script_format(&request, out, err);
@@ -45,7 +47,7 @@ static void words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell(void **st
     cleanup_buf struct buf out = BUF_INIT;
     struct err err = {0};
     (void)state;
-    assert_int_equal(script_of(typed, words, &out, &err), 0);
+    assert_int_equal(script_of(typed, NULL, words, &out, &err), 0);
     assert_string_equal(buf_text(&out),
                         "#!/bin/bash\n"
                         "#SBATCH --chdir=/home/a\n"
@@ -63,14 +65,39 @@ static void words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell(void **st
 static void an_option_that_a_script_cannot_have_is_refused(void **state)
 {
     const char *const words[] = {"map", NULL};
-    static const char *const refused[] = {"--wrap=true", "--wait", "--help", "--comment=a\nb"};
+    static const char *const refused[] = {
+        "--wrap=true",        "--wait",         "--help",           "--comment=a\nb",
+        "--signal=B:TERM@60", "--signal=RB:15", "--signal=B:HUP@60"};
     (void)state;
     for (size_t i = 0; i < countof(refused); i++) {
         const char *const typed[] = {refused[i], NULL};
         cleanup_buf struct buf out = BUF_INIT;
         struct err err = {0};
-        if (script_of(typed, words, &out, &err) != ERR_USAGE)
+        if (script_of(typed, NULL, words, &out, &err) != ERR_USAGE)
             fail_msg("%s was accepted", refused[i]);
+    }
+}
+
+static void
+a_signal_that_the_verb_of_a_job_or_of_a_task_takes_for_a_warning_is_handed_on(void **state)
+{
+    static const struct {
+        const char *typed, *of_job, *of_task;
+    } cases[] = {
+        {"--signal=B:usr2@60", "--signal=B:usr2@60\n", "--signal=B:TERM@60\n"},
+        {"--signal=RB:10", "--signal=RB:10\n", "--signal=RB:TERM\n"},
+        {"--signal=TERM@60", "--signal=TERM@60\n", "--signal=TERM@60\n"},
+    };
+    const char *const words[] = {"map", NULL};
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        const char *const typed[] = {cases[i].typed, NULL};
+        cleanup_buf struct buf of_job = BUF_INIT, of_task = BUF_INIT;
+        struct err err = {0};
+        assert_int_equal(script_of(typed, NULL, words, &of_job, &err), 0);
+        assert_int_equal(script_of(typed, "0-3", words, &of_task, &err), 0);
+        assert_non_null(strstr(buf_text(&of_job), cases[i].of_job));
+        assert_non_null(strstr(buf_text(&of_task), cases[i].of_task));
     }
 }
 
@@ -338,6 +365,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell),
         cmocka_unit_test(an_option_that_a_script_cannot_have_is_refused),
+        cmocka_unit_test(
+            a_signal_that_the_verb_of_a_job_or_of_a_task_takes_for_a_warning_is_handed_on),
         cmocka_unit_test(a_short_job_is_drained_for_a_quarter_of_its_time_at_most),
         cmocka_unit_test(a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_something),
         cmocka_unit_test(the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger),
