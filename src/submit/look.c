@@ -59,6 +59,12 @@ static uint64_t run_end_s(const struct queue_entry *entry)
     return has_end ? entry->end_s : 0;
 }
 
+/* When Slurm expects a job to begin, which it does not of one that is held. 0: unknown. */
+static uint64_t begin_s(const struct queue_entry *entry)
+{
+    return entry && !queue_is_held(entry) ? entry->start_s : 0;
+}
+
 /* ---- states ---- */
 
 static void ended_judge(const struct submitted_job *job, bool has_ledger, struct run_summary *run,
@@ -107,9 +113,7 @@ static void open_judge(const struct submitted_job *job, const struct look_facts 
     } else if (phase == QUEUE_WAITS) {
         run->state = RUN_QUEUED;
         wait_add(words, job, entry);
-        out->times =
-            entry ? times_new("Slurm expects it to begin in ", entry->start_s, facts->now_ms, "")
-                  : NULL;
+        out->times = times_new("Slurm expects it to begin in ", begin_s(entry), facts->now_ms, "");
     } else {
         over_judge(facts, has_ledger, run, words);
         out->status = job->status > 0 ? job->status : 1;
