@@ -305,6 +305,25 @@ END2
     [ "$(state)" = stopped ]
 }
 
+@test "a second job of a run begins when the first one has ended" {
+    seq 1 300 >in.txt
+    slow_filter
+    "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 1
+    local first
+    first=$(last_job)
+    submit resume latest
+    ended_with 0
+    submit_said "job $first of this run runs on" "the new one begins when it has ended"
+    [[ $(squeue -h -j "$(last_job)" -o %E) == afterany:$first* ]]
+    submit --dependency=afterany:"$(last_job)" resume latest
+    ended_with 0
+    [[ $stderr != *"of this run"* ]]
+    run limited "$MUSTER" stop
+    wait_for is_over "$(last_job)"
+    [ "$(state)" = stopped ]
+}
+
 @test "stop of a run that goes on ends it for good; a submitted resume completes it, on other devices" {
     seq 1 120 >in.txt
     noting_filter
