@@ -104,9 +104,14 @@ static void open_judge(const struct submitted_job *job, const struct look_facts 
 {
     const struct queue_entry *entry = facts->entry;
     enum queue_phase phase = job->event == JOB_STARTED ? QUEUE_RUNS : QUEUE_WAITS;
+    /* A job notes its start before it works on the run: this one waits for another one, which does. */
+    bool is_of_another = run->state == RUN_RUNNING && job->event == JOB_SUBMITTED;
     if (run->state != RUN_RUNNING && facts->is_asked)
         phase = facts->entry ? queue_phase_of(facts->entry->state) : QUEUE_OVER;
-    if (run->state == RUN_RUNNING || phase == QUEUE_RUNS) {
+    if (is_of_another) {
+        bool is_queued = entry && queue_phase_of(entry->state) == QUEUE_WAITS;
+        wait_add(words, job, is_queued ? entry : NULL);
+    } else if (run->state == RUN_RUNNING || phase == QUEUE_RUNS) {
         run->state = RUN_RUNNING;
         run_add(words, job, entry);
         out->times = times_new("for ", run_end_s(entry), facts->now_ms, " at most");
