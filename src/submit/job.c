@@ -35,7 +35,9 @@ enum {
     CLOCKS_DIFFER_S = 30, /* at most: Slurm's, and that of this node */
     ASKED_AT_MOST = 2,    /* about the job's time, at one moment */
     TRIES = 5,            /* of submitting again */
-    TRY_EVERY_S = 5
+    TRY_EVERY_S = 5,
+    PATIENCE_MS =
+        10 * 60 * 1000 /* with a controller that is away: another one takes over after minutes */
 };
 
 struct job {
@@ -245,15 +247,30 @@ static void pause_for_signals(struct job *job, time_t wait_s)
         signal_take(job, LOOK_EVERY_S);
 }
 
+/* Others of sbatch's words say that it will not have the job. */
+static bool is_controller_away(const struct err *err)
+{
+    static const char *const words[] = {"contact slurm controller", "timed out",
+                                        "has not answered"};
+    for (size_t i = 0; i < countof(words); i++)
+        if (strstr(err->text, words[i]))
+            return true;
+    return false;
+}
+
 /* A controller that is busy or is started again must not end the work. Nor does it go on when scancel comes meanwhile. */
 static uint64_t submit_patiently(struct job *job, struct err *err)
 {
     const char *stage = job->request->stage;
     cleanup_free char *script = stage ? stage_script_new(stage) : NULL;
     const struct batch_wish wish = {.script = script, .role = stage, .after = job->number};
+    const uint64_t begin_ms = clock_now_ms();
     uint64_t next = 0;
     int rc = batch_submit(job->request->run_dir, &wish, &next, err);
-    for (int i = 1; rc && next == 0 && i < TRIES && !job->facts.is_ended; i++) {
+    for (int i = 1; rc && next == 0 && !job->facts.is_ended; i++) {
+        bool is_patient = is_controller_away(err) && clock_now_ms() - begin_ms < PATIENCE_MS;
+        if (i >= TRIES && !is_patient)
+            break;
         talk("%s; trying again", err->text);
         pause_for_signals(job, TRY_EVERY_S);
         if (again_goes_on(again_judge(&job->facts)))

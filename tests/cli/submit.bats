@@ -305,6 +305,27 @@ END2
     [ "$(state)" = stopped ]
 }
 
+@test "a controller that is away for longer than a few tries does not end the work" {
+    local tried="sbatch: Unable to contact slurm controller (connect failure); trying again"
+    mkdir bin
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *afterany*) [ -e can ] || { echo "Unable to contact slurm controller (connect failure)" >&2; exit 1; } ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    seq 1 100 >in.txt
+    slow_filter
+    PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 1
+    limit_comes "$(last_job)"
+    is_tried() { [ "$(cat muster-runs/latest/logs/job_*_stderr.log | grep -c "$tried")" -ge 5 ]; }
+    wait_for is_tried || wait_for is_tried
+    touch can
+    wait_for is_complete || wait_for is_complete
+    same in.txt out.txt
+    [ "$(events submitted | wc -l)" = 2 ]
+}
+
 @test "a second job of a run begins when the first one has ended" {
     seq 1 300 >in.txt
     slow_filter
