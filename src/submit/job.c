@@ -473,6 +473,13 @@ static int tasks_send_again(const struct job *job, bool *are_sent, struct err *e
     const struct batch_wish tasks = {
         .script = TASKS_SCRIPT, .role = "tasks", .array = buf_text(&left)};
     int rc = batch_submit(r->run_dir, &tasks, &array, err);
+    if (rc && array == 0) {
+        talk("tasks %s are not complete, and cannot be submitted again (%s); what they lack is run "
+             "here",
+             buf_text(&left), err->text);
+        *err = (struct err){0};
+        return 0;
+    }
     if (rc == 0)
         rc = batch_submit(r->run_dir, &(struct batch_wish){.after = array}, &next, err);
     if (rc && array > 0 && next == 0 && batch_cancel(r->run_dir, array, NULL) != 0)

@@ -113,6 +113,25 @@ map_words() { words=(map -g cpu:1 --items 40 "$@" -o out.txt -- sh -c 'echo {sha
     grep -qh "tasks 2 are not complete: submitted again as job" muster-runs/latest/logs/*
 }
 
+@test "--array: what lost tasks lack is run by the job behind them if they cannot be submitted again" {
+    mkdir bin
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *--array=*) echo "Socket timed out" >&2; exit 1 ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    PATH=$PWD/bin:$PATH "$MUSTER" submit -H --array 2 map -g cpu:1 --items 8 --shards 4 -o out.txt -- sh -c 'seq {start} $(({end} - 1)) >{output}' 2>/dev/null
+    local tasks
+    tasks=$(events submitted | head -1)
+    scancel "${tasks}_1"
+    scontrol release "$tasks"
+    scontrol release "$(last_job)"
+    wait_for is_complete || wait_for is_complete
+    [ "$(seq 0 7)" = "$(cat out.txt)" ]
+    grep -q "tasks 1 are not complete, and cannot be submitted again (sbatch: Socket timed out); what they lack is run here" \
+        muster-runs/latest/logs/job_*_stderr.log
+}
+
 @test "--array: a shard that fails in its task has failed, and a resume tries it again" {
     map_words --shards 8 --retries 1
     touch bad.3
