@@ -88,7 +88,9 @@ static int end_say(const struct app *app, const char *dir, struct err *err)
     int rc = run_inspect(dir, &run, err);
     if (rc == 0)
         submitted_look(&run, &look);
-    if (rc == 0 && run.go_on)
+    if (rc == 0 && run.state == RUN_FINISHED)
+        say(app, "run %s has ended: it is complete", path_basename(dir));
+    else if (rc == 0 && run.go_on)
         say(app, "run %s has ended; to go on: %s", path_basename(dir), run.go_on);
     else if (rc == 0)
         say(app, "run %s has ended; to go on: muster resume %s", path_basename(dir), typed);

@@ -350,8 +350,9 @@ int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGE
                                         .verb = script->verb,
                                         .options = script->options,
                                         .role = script->role,
-                                        .after = n > 0 ? numbers[n - 1] : 0,
-                                        .needs_success = script->role != NULL};
+                                        .after = n > 0 ? numbers[n - 1] : jobs->after,
+                                        .needs_success =
+                                            script->role && (n > 0 || jobs->after == 0)};
         numbers[n] = 0;
         rc = batch_submit(dir, &wish, &numbers[n], err); /* it may be submitted and not noted */
     }
@@ -415,6 +416,24 @@ static int twin_check(const struct submitted *s, const struct jobs *jobs, struct
     return rc;
 }
 
+/* The job of the run that waits or runs. A second one would hold its nodes idle while that one works. */
+static uint64_t job_before(const struct submitted *s)
+{
+    struct run_summary run;
+    struct submitted_look look;
+    if (!s->has_ledger || s->is_new || sbatch_value(s->sbatch, "dependency") ||
+        run_inspect(s->run_dir, &run, NULL) != 0)
+        return 0;
+    submitted_look(&run, &look);
+    const uint64_t job = look.goes_on ? look.job : 0;
+    if (job > 0)
+        talk("job %llu of this run %s; the new one begins when it has ended",
+             (unsigned long long)job, look.words);
+    submitted_look_release(&look);
+    run_summary_release(&run);
+    return job;
+}
+
 static int verb_submit(struct submitted *s, const struct app *app, int argc, char **argv,
                        int64_t wall_ms, struct err *err)
 {
@@ -423,6 +442,7 @@ static int verb_submit(struct submitted *s, const struct app *app, int argc, cha
     int rc = folder_make(s, argv[0], wall_ms, err);
     if (rc)
         return rc;
+    jobs.after = job_before(s);
     rc = jobs_make(s, app, argc, argv, &jobs, err);
     if (rc == 0)
         rc = jobs_submit(s->run_dir, &jobs, numbers, err);

@@ -52,6 +52,7 @@ struct jobs {
         struct buf text;
     } scripts[STAGES_MAX];
     size_t len;
+    uint64_t after; /* the first begins when that job has ended; 0: at once */
 };
 
 /* Reads and judges the verb, and the cluster's limits. `sbatch` is completed, and stays borrowed. */

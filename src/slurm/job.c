@@ -165,7 +165,19 @@ void slurm_jobs_cancel(const char *name)
 {
     cleanup_free char *option = xasprintf("--name=%s", name);
     const char *argv[] = {"scancel", "--me", "--state=PENDING", option, NULL};
-    free(output_new(argv));
+    cleanup_buf struct buf nothing = BUF_INIT;
+    struct env_list env = {0};
+    slurm_cancel_environment(&env);
+    if (slurm_command_in(argv, &env, &nothing, NULL) != 0)
+        buf_reset(&nothing); /* nothing else can be done about them */
+    env_list_release(&env);
+}
+
+void slurm_cancel_environment(struct env_list *env)
+{
+    env_inherit(env);
+    env_unset_beginning(env, "SCANCEL_", NULL);
+    env_end(env);
 }
 
 void slurm_step_environment(struct env_list *env)

@@ -66,6 +66,18 @@ uint64_t queue_time_over_s(const struct queue_entry *entry)
                                                          : INT64_MAX;
 }
 
+bool queue_is_at_limit(const struct queue_entry *entry)
+{
+    return str_equal(entry->reason, STR("TimeLimit"));
+}
+
+bool queue_is_held(const struct queue_entry *entry)
+{
+    return str_starts_with(entry->reason, STR("JobHeld")) ||
+           str_equal(entry->reason, STR("job requeued in held state")) ||
+           str_equal(entry->reason, STR("job_requeued_in_held_state"));
+}
+
 bool queue_find(struct str answer, uint64_t job, struct queue_entry *out)
 {
     struct queue_entry entry;
@@ -94,6 +106,8 @@ static const struct saying reasons[] = {
     {"BeginTime", "the time at which it may begin has not come"},
     {"Cleaning", "what was left of its last start is cleaned up"},
     {"JobHeldUser", "it is held: scontrol release"},
+    {"job requeued in held state", "it is held: scontrol release"},
+    {"job_requeued_in_held_state", "it is held: scontrol release"},
     {"JobHeldAdmin", "an administrator holds it"},
     {"JobLaunchFailure", "a node could not start it"},
     {"Licenses", "it waits for a licence"},

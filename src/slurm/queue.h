@@ -36,6 +36,10 @@ bool queue_next(struct str *answer, struct queue_entry *out);
 /* When the time of a job that has begun is over, also of one that is being ended before, whose end_s is then the
  * present. 0: unknown. */
 uint64_t queue_time_over_s(const struct queue_entry *entry);
+/* Is it ended by Slurm because its time is over? */
+bool queue_is_at_limit(const struct queue_entry *entry);
+/* Does it wait until somebody releases it? */
+bool queue_is_held(const struct queue_entry *entry);
 /* The last line of that job; of an array, one about a task that runs, if there is any. */
 bool queue_find(struct str answer, uint64_t job, struct queue_entry *out);
 

@@ -386,6 +386,23 @@ static bool is_own_matter(const struct option *option)
     return false;
 }
 
+/* What is typed of requeue and no-requeue counts, not what a variable says of the other one. */
+static bool is_contradicted(const struct option *option, const struct env_list *list)
+{
+    const char *other = strcmp(option->name, "requeue") == 0      ? "no-requeue"
+                        : strcmp(option->name, "no-requeue") == 0 ? "requeue"
+                                                                  : NULL;
+    return other && sbatch_value(list, other);
+}
+
+/* SBATCH_REQUEUE=1 is the option, and no value of it, for which there is one word. */
+static bool takes_value(const struct option *option, struct str value)
+{
+    if (strcmp(option->name, "requeue") == 0)
+        return str_equal(value, STR("expedite"));
+    return option->value == SBATCH_VALUE || (option->value == SBATCH_MAYBE_VALUE && value.len > 0);
+}
+
 void sbatch_variables_read(const char *const *environment, struct env_list *list)
 {
     static const char before[] = "SBATCH_";
@@ -398,10 +415,11 @@ void sbatch_variables_read(const char *const *environment, struct env_list *list
         if (!option || is_own_matter(option) || sbatch_value(list, usual_name(option)) ||
             str_equal(value, STR("0")) || str_equal(value, STR("no")))
             continue;
-        bool has_value =
-            option->value == SBATCH_VALUE || (option->value == SBATCH_MAYBE_VALUE && value.len > 0);
-        env_list_add(list, has_value ? xasprintf("--%s=%s", usual_name(option), value.at)
-                                     : xasprintf("--%s", usual_name(option)));
+        if (is_contradicted(option, list))
+            continue;
+        env_list_add(list, takes_value(option, value)
+                               ? xasprintf("--%s=%s", usual_name(option), value.at)
+                               : xasprintf("--%s", usual_name(option)));
     }
 }
 

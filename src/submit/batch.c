@@ -8,6 +8,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "slurm/command.h"
+#include "slurm/job.h"
 #include "store/runs.h"
 #include "store/submission.h"
 #include "submit/script.h"
@@ -95,8 +96,11 @@ int batch_cancel(const char *run_dir, uint64_t job, struct err *err)
     cleanup_buf struct buf nothing = BUF_INIT;
     const char *argv[] = {"scancel", number, NULL};
     const struct job_record record = {.event = JOB_CANCELLED, .job = job};
+    struct env_list env = {0};
     int rc = run_check_ours(run_dir, err); /* others can write any number into a folder of theirs */
+    slurm_cancel_environment(&env);
     if (rc == 0)
-        rc = slurm_command(argv, &nothing, err);
+        rc = slurm_command_in(argv, &env, &nothing, err);
+    env_list_release(&env);
     return rc ? rc : submission_add(run_dir, &record, err);
 }

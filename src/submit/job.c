@@ -35,8 +35,11 @@ enum {
     LOCK_WAIT_MS = 10 * 60 * 1000,
     CLOCKS_DIFFER_S = 30, /* at most: Slurm's, and that of this node */
     CGROUPS_BYTES_MAX = 1 << 16,
+    ASK_AGAIN_WITHIN_MS = 2000,
     TRIES = 5, /* of submitting again */
-    TRY_EVERY_S = 5
+    TRY_EVERY_S = 5,
+    PATIENCE_MS =
+        10 * 60 * 1000 /* with a controller that is away: another one takes over after minutes */
 };
 
 struct job {
@@ -49,6 +52,7 @@ struct job {
     struct front front;  /* of the child */
     int status;          /* of the child, when it has ended */
     int64_t time_over_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
+    bool is_at_limit;    /* Slurm says that it ends the job for its limit */
     bool drain_is_due;
     bool is_over; /* a job to follow is submitted, or is not to be */
     bool has_noted_interruption;
@@ -147,8 +151,12 @@ static int begin_note(const struct job *job, struct err *err)
     const char *nodes = getenv("SLURM_JOB_NODELIST");
     talk("job %llu%s on %s", (unsigned long long)job->number,
          n_restarts > 0 ? ", started again by Slurm," : "", nodes ? nodes : "?");
+    /* One that the user's own sbatch has submitted says here of which stage it is. */
     return note(job,
-                (struct job_record){.event = JOB_STARTED, .nodes = nodes, .restarts = n_restarts},
+                (struct job_record){.event = JOB_STARTED,
+                                    .role = job->request->stage,
+                                    .nodes = nodes,
+                                    .restarts = n_restarts},
                 err);
 }
 
@@ -238,18 +246,44 @@ static void orders_look(struct job *job)
 
 /* ---- what follows ---- */
 
-/* A controller that is busy or is started again must not end the work. */
-static uint64_t submit_patiently(const struct job *job, struct err *err)
+static void signal_take(struct job *job, time_t wait_s);
+
+/* Waits that long, or until the job is ended. */
+static void pause_for_signals(struct job *job, time_t wait_s)
+{
+    uint64_t until_ms = clock_now_ms() + (uint64_t)wait_s * 1000;
+    while (!job->facts.is_ended && clock_now_ms() < until_ms)
+        signal_take(job, LOOK_EVERY_S);
+}
+
+/* Others of sbatch's words say that it will not have the job. */
+static bool is_controller_away(const struct err *err)
+{
+    static const char *const words[] = {"contact slurm controller", "timed out",
+                                        "has not answered"};
+    for (size_t i = 0; i < countof(words); i++)
+        if (strstr(err->text, words[i]))
+            return true;
+    return false;
+}
+
+/* A controller that is busy or is started again must not end the work. Nor does it go on when scancel comes meanwhile. */
+static uint64_t submit_patiently(struct job *job, struct err *err)
 {
     const char *stage = job->request->stage;
     cleanup_free char *script = stage ? stage_script_new(stage) : NULL;
     const struct batch_wish wish = {.script = script, .role = stage, .after = job->number};
+    const uint64_t begin_ms = clock_now_ms();
     uint64_t next = 0;
     int rc = batch_submit(job->request->run_dir, &wish, &next, err);
-    for (int i = 1; rc && next == 0 && i < TRIES && !job->facts.is_ended; i++) {
+    for (int i = 1; rc && next == 0 && !job->facts.is_ended; i++) {
+        bool is_patient = is_controller_away(err) && clock_now_ms() - begin_ms < PATIENCE_MS;
+        if (i >= TRIES && !is_patient)
+            break;
         talk("%s; trying again", err->text);
-        nanosleep(&(struct timespec){.tv_sec = TRY_EVERY_S}, NULL);
-        rc = batch_submit(job->request->run_dir, &wish, &next, err);
+        pause_for_signals(job, TRY_EVERY_S);
+        if (again_goes_on(again_judge(&job->facts)))
+            rc = batch_submit(job->request->run_dir, &wish, &next, err);
     }
     return next;
 }
@@ -259,10 +293,10 @@ static void stages_tie(const struct job *job, uint64_t next)
 {
     struct err err = {0};
     const struct job_request *r = job->request;
-    int rc = r->stage ? stage_tie(r->run_dir, r->stage, next, &err) : 0;
+    int rc = r->stage ? stage_tie(job->number, next, &err) : 0;
     for (int i = 1; rc && i < TRIES; i++) {
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
-        rc = stage_tie(r->run_dir, r->stage, next, &err);
+        rc = stage_tie(job->number, next, &err);
     }
     if (rc)
         talk("the stages behind %s do not wait for job %llu: %s", r->stage,
@@ -287,10 +321,10 @@ static void interruption_note(struct job *job)
 static void follow_up(struct job *job)
 {
     struct err err = {0};
+    job->is_over = true;
+    uint64_t next = again_goes_on(again_judge(&job->facts)) ? submit_patiently(job, &err) : 0;
     enum again_verdict verdict = again_judge(&job->facts);
     const char *why = again_why(verdict);
-    job->is_over = true;
-    uint64_t next = again_goes_on(verdict) ? submit_patiently(job, &err) : 0;
     if (next > 0)
         stages_tie(job, next);
     if (next > 0)
@@ -320,20 +354,28 @@ static void facts_complete(struct job *job)
 
 /* ---- what Slurm says ---- */
 
+/* A squeue that gets the SIGTERM of this job's processes is asked again; a controller that is slow is not: SIGKILL follows. */
 static void time_ask(struct job *job)
 {
-    cleanup_buf struct buf answer = BUF_INIT;
+    const uint64_t begin_ms = clock_now_ms();
     struct queue_entry entry;
-    bool is_known =
-        queue_ask(&answer, NULL) == 0 && queue_find(buf_str(&answer), job->number, &entry);
-    uint64_t time_over_s = is_known ? queue_time_over_s(&entry) : 0;
-    if (time_over_s > 0)
-        job->time_over_s = (int64_t)time_over_s;
+    bool is_told = false;
+    for (int i = 0; i < 2 && !is_told && clock_now_ms() - begin_ms < ASK_AGAIN_WITHIN_MS; i++) {
+        cleanup_buf struct buf answer = BUF_INIT;
+        is_told = queue_ask(&answer, NULL) == 0;
+        if (!is_told || !queue_find(buf_str(&answer), job->number, &entry))
+            continue;
+        uint64_t time_over_s = queue_time_over_s(&entry);
+        job->time_over_s = time_over_s > 0 ? (int64_t)time_over_s : job->time_over_s;
+        job->is_at_limit = queue_is_at_limit(&entry);
+    }
 }
 
 /* Slurm ends a job for its limit when that has come, not before. */
 static bool is_time_over(const struct job *job)
 {
+    if (job->is_at_limit)
+        return true;
     return job->time_over_s > 0 ? job->time_over_s - CLOCKS_DIFFER_S <= clock_wall_ms() / 1000
                                 : job->facts.is_limit_near;
 }
@@ -343,6 +385,8 @@ static void on_limit_near(struct job *job)
     if (job->facts.is_limit_near || job->facts.is_ended)
         return;
     job->facts.is_limit_near = true;
+    if (job->child == 0)
+        return;
     talk("the time of job %llu is over soon; %s finishes what it has in hand",
          (unsigned long long)job->number, job->request->words[0]);
     drain(job);
@@ -367,11 +411,14 @@ static void on_end(struct job *job)
     if (job->facts.is_ended)
         return;
     bool is_drained = job->facts.is_limit_near;
+    bool goes_on = job->child > 0 && !job->is_over;
     job->facts.is_ended = true;
+    if (goes_on)
+        end_hand_on(job);
+    time_ask(job); /* the limit may have been changed since */
     job->facts.is_limit_near = is_time_over(job);
-    if (job->child == 0 || job->is_over)
+    if (!goes_on)
         return;
-    end_hand_on(job);
     if (job->facts.is_limit_near) {
         job->facts.is_killed = true;
         job->facts.status = err_exit_status(ERR_STOPPED);
@@ -450,6 +497,13 @@ static int tasks_send_again(const struct job *job, bool *are_sent, struct err *e
     const struct batch_wish tasks = {
         .script = TASKS_SCRIPT, .role = "tasks", .array = buf_text(&left)};
     int rc = batch_submit(r->run_dir, &tasks, &array, err);
+    if (rc && array == 0) {
+        talk("tasks %s are not complete, and cannot be submitted again (%s); what they lack is run "
+             "here",
+             buf_text(&left), err->text);
+        *err = (struct err){0};
+        return 0;
+    }
     if (rc == 0)
         rc = batch_submit(r->run_dir, &(struct batch_wish){.after = array}, &next, err);
     if (rc && array > 0 && next == 0 && batch_cancel(r->run_dir, array, NULL) != 0)

@@ -33,7 +33,8 @@ static void wait_add(struct buf *out, const struct submitted_job *job,
 static void run_add(struct buf *out, const struct submitted_job *job,
                     const struct queue_entry *entry)
 {
-    buf_add_text(out, "runs");
+    bool is_suspended = entry && str_equal(entry->state, STR("SUSPENDED"));
+    buf_add_text(out, is_suspended ? "is suspended" : "runs");
     if (job->nodes)
         buf_addf(out, " on %s", job->nodes);
     else if (entry && entry->nodes.len > 0)
@@ -49,6 +50,19 @@ static char *times_new(const char *before, uint64_t at_s, int64_t now_ms, const 
         return NULL;
     duration_format(left, (uint64_t)left_ms);
     return xasprintf("%s%s%s", before, left, after);
+}
+
+/* When Slurm will end a job that runs. 0: unknown, or never. */
+static uint64_t run_end_s(const struct queue_entry *entry)
+{
+    bool has_end = entry && str_equal(entry->state, STR("RUNNING")) && entry->limit_s != UINT64_MAX;
+    return has_end ? entry->end_s : 0;
+}
+
+/* When Slurm expects a job to begin, which it does not of one that is held. 0: unknown. */
+static uint64_t begin_s(const struct queue_entry *entry)
+{
+    return entry && !queue_is_held(entry) ? entry->start_s : 0;
 }
 
 /* ---- states ---- */
@@ -90,18 +104,21 @@ static void open_judge(const struct submitted_job *job, const struct look_facts 
 {
     const struct queue_entry *entry = facts->entry;
     enum queue_phase phase = job->event == JOB_STARTED ? QUEUE_RUNS : QUEUE_WAITS;
+    /* A job notes its start before it works on the run: this one waits for another one, which does. */
+    bool is_of_another = run->state == RUN_RUNNING && job->event == JOB_SUBMITTED;
     if (run->state != RUN_RUNNING && facts->is_asked)
         phase = facts->entry ? queue_phase_of(facts->entry->state) : QUEUE_OVER;
-    if (run->state == RUN_RUNNING || phase == QUEUE_RUNS) {
+    if (is_of_another) {
+        bool is_queued = entry && queue_phase_of(entry->state) == QUEUE_WAITS;
+        wait_add(words, job, is_queued ? entry : NULL);
+    } else if (run->state == RUN_RUNNING || phase == QUEUE_RUNS) {
         run->state = RUN_RUNNING;
         run_add(words, job, entry);
-        out->times = entry ? times_new("for ", entry->end_s, facts->now_ms, " at most") : NULL;
+        out->times = times_new("for ", run_end_s(entry), facts->now_ms, " at most");
     } else if (phase == QUEUE_WAITS) {
         run->state = RUN_QUEUED;
         wait_add(words, job, entry);
-        out->times =
-            entry ? times_new("Slurm expects it to begin in ", entry->start_s, facts->now_ms, "")
-                  : NULL;
+        out->times = times_new("Slurm expects it to begin in ", begin_s(entry), facts->now_ms, "");
     } else {
         over_judge(facts, has_ledger, run, words);
         out->status = job->status > 0 ? job->status : 1;
@@ -240,25 +257,61 @@ static char *parts_new(const struct submission *submission, const struct submitt
     return out.len > 0 ? buf_steal(&out) : NULL;
 }
 
+/* What is known of the last job, by the answer of Slurm that is at hand. */
+static void facts_make(const struct submitted_job *job, const struct queue_answer *answer,
+                       struct queue_entry *entry, struct look_facts *facts)
+{
+    facts->is_asked = answer->wall_ms > job->changed_ms;
+    facts->entry = NULL;
+    if (facts->is_asked && queue_find(buf_str(&answer->text), job->id, entry))
+        facts->entry = entry;
+}
+
+/* The job may have ended while Slurm was asked, and then the run's folder tells more than was read from it before. */
+static void folder_look_again(struct run_summary *run, struct submission *submission)
+{
+    struct submission now;
+    struct run_summary later = {0};
+    if (submission_read(run->dir, &now, NULL) == 0 && now.n_jobs > 0) {
+        submission_release(submission);
+        *submission = now;
+    }
+    if (run_inspect(run->dir, &later, NULL) == 0) {
+        run_summary_release(run);
+        *run = later;
+    }
+}
+
+static void slurm_look(struct run_summary *run, struct submission *submission,
+                       struct queue_answer *answer, struct queue_entry *entry,
+                       struct look_facts *facts, struct err *err)
+{
+    const struct submitted_job *job = submission_last(submission);
+    if (submitted_job_is_open(job) && is_mine(run->dir)) {
+        facts->no_answer = queue_answer_get(answer, err) ? err->text : NULL;
+        facts_make(job, answer, entry, facts);
+        bool is_over = !facts->entry || queue_phase_of(facts->entry->state) == QUEUE_OVER;
+        if (facts->is_asked && is_over) {
+            folder_look_again(run, submission);
+            facts_make(submission_last(submission), answer, entry, facts);
+        }
+    }
+    facts->now_ms = clock_wall_ms();
+}
+
 void submitted_look(struct run_summary *run, struct submitted_look *out)
 {
     struct submission submission;
     struct queue_answer answer = {0};
     struct queue_entry entry;
     struct err err = {0};
-    struct look_facts facts = {.now_ms = clock_wall_ms()};
-    bool has_ledger = run->verb != NULL;
+    struct look_facts facts = {0};
     *out = (struct submitted_look){0};
     if (submission_read(run->dir, &submission, NULL) != 0 || submission.n_jobs == 0)
         return;
+    slurm_look(run, &submission, &answer, &entry, &facts, &err);
     const struct submitted_job *job = submission_last(&submission);
-    if (submitted_job_is_open(job) && is_mine(run->dir)) {
-        int rc = queue_answer_get(&answer, &err);
-        facts.no_answer = rc ? err.text : NULL;
-        facts.is_asked = rc == 0 && answer.wall_ms > job->changed_ms;
-        if (facts.is_asked && queue_find(buf_str(&answer.text), job->id, &entry))
-            facts.entry = &entry;
-    }
+    bool has_ledger = run->verb != NULL;
     look_judge(&submission, &facts, has_ledger, run, out);
     if (!has_ledger || run->state != RUN_FAILED) /* items that failed need --retry-failed */
         go_on_complete(run, &submission, job);

@@ -16,6 +16,7 @@
 
 enum {
     ASK_EVERY_MS = 15000,
+    ANSWER_LASTS_MS = 60000, /* while another process asks, which may be in vain */
     ANSWER_MAX_BYTES = 32 << 20
 };
 
@@ -41,24 +42,28 @@ static char *cache_path_new(void)
                      (uint64_t)XXH3_64bits(buf_text(&slurm), slurm.len));
 }
 
-/* Its first line is the time at which it was asked. */
-static void cache_read(const char *path, struct queue_answer *out)
+/* Its first line tells when somebody last asked, and when the answer below was asked for: that one may be older. */
+static int64_t cache_read(const char *path, struct queue_answer *out)
 {
-    uint64_t wall_ms;
+    uint64_t asked_ms, wall_ms;
     if (!path || plain_file_read(path, ANSWER_MAX_BYTES, &out->text, NULL) != 0)
-        return;
-    struct str rest = buf_str(&out->text), line;
-    if (!rest.at || !str_next(&rest, '\n', &line) ||
-        u64_parse(line, 1, INT64_MAX, &wall_ms, NULL) != 0)
-        return;
+        return 0;
+    struct str rest = buf_str(&out->text), line, asked;
+    if (!rest.at || !str_next(&rest, '\n', &line))
+        return 0;
+    size_t len = line.len;
+    if (!str_next(&line, ' ', &asked) || u64_parse(asked, 1, INT64_MAX, &asked_ms, NULL) != 0 ||
+        u64_parse(line, 0, INT64_MAX, &wall_ms, NULL) != 0)
+        return 0;
     out->wall_ms = (int64_t)wall_ms;
-    buf_consume(&out->text, line.len + 1);
+    buf_consume(&out->text, len + 1);
+    return (int64_t)asked_ms;
 }
 
-static void cache_write(const char *path, const struct queue_answer *answer)
+static void cache_write(const char *path, int64_t asked_ms, const struct queue_answer *answer)
 {
     cleanup_buf struct buf text = BUF_INIT;
-    buf_addf(&text, "%" PRId64 "\n", answer->wall_ms);
+    buf_addf(&text, "%" PRId64 " %" PRId64 "\n", asked_ms, answer->wall_ms);
     buf_add_str(&text, buf_str(&answer->text));
     if (path && file_replace_fast(path, buf_str(&text), NULL) != 0)
         return; /* the next one asks as well */
@@ -78,25 +83,32 @@ int queue_ask(struct buf *answer, struct err *err)
     return rc;
 }
 
+static bool is_since(int64_t wall_ms, int64_t now_ms, int64_t longest_ms)
+{
+    return wall_ms > 0 && wall_ms <= now_ms && now_ms - wall_ms < longest_ms;
+}
+
 int queue_answer_get(struct queue_answer *out, struct err *err)
 {
     const int64_t now_ms = clock_wall_ms();
     cleanup_free char *path = cache_path_new();
-    struct queue_answer fresh = {.wall_ms = now_ms};
+    struct queue_answer fresh = {0};
     *out = (struct queue_answer){0};
-    cache_read(path, out);
-    if (out->wall_ms > 0 && out->wall_ms <= now_ms && now_ms - out->wall_ms < ASK_EVERY_MS)
+    int64_t asked_ms = cache_read(path, out);
+    bool is_asked = is_since(asked_ms, now_ms, ASK_EVERY_MS);
+    if (is_asked && is_since(out->wall_ms, now_ms, ANSWER_LASTS_MS))
         return 0;
     /* While this process waits for the answer, others take the old one. */
-    const struct queue_answer claim = {.wall_ms = now_ms, .text = out->text};
-    if (out->wall_ms > 0)
-        cache_write(path, &claim);
-    int rc = queue_ask(&fresh.text, err);
-    if (rc == 0)
-        cache_write(path, &fresh);
-    else
-        fresh.wall_ms = 0;
+    const bool has_old = out->wall_ms > 0;
+    if (has_old && !is_asked)
+        cache_write(path, now_ms, out);
     queue_answer_release(out);
+    if (is_asked)
+        return fail(err, ERR_UNAVAILABLE, "squeue has not answered when it was last asked");
+    int rc = queue_ask(&fresh.text, err);
+    fresh.wall_ms = rc ? 0 : now_ms;
+    if (rc == 0 || !has_old)
+        cache_write(path, now_ms, &fresh);
     *out = fresh;
     return rc;
 }

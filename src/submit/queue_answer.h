@@ -15,7 +15,7 @@ struct queue_answer {
     struct buf text;
 };
 
-/* ERR_UNAVAILABLE if squeue cannot be asked; then wall_ms is 0. */
+/* ERR_UNAVAILABLE if squeue cannot be asked, or does not answer another process; then wall_ms is 0. */
 MUST_CHECK int queue_answer_get(struct queue_answer *out, struct err *err);
 /* Asks now, whatever was asked before. */
 MUST_CHECK int queue_ask(struct buf *answer, struct err *err);

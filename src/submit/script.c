@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "submit/script.h"
 
+#include <strings.h>
+
 #include "base/cleanup.h"
 #include "base/shell.h"
 #include "base/xalloc.h"
@@ -113,7 +115,50 @@ void script_first_add(const struct env_list *options, struct env_list *out)
             env_list_add(out, xstrdup(options->at[i]));
 }
 
-static int option_add(const char *word, struct buf *out, struct err *err)
+/* The signal's name in "B:USR1@60", "RB:10"; nothing where only the steps of the job get it. */
+static struct str signal_of_script(const char *value)
+{
+    size_t before = strcspn(value, ":"), len;
+    if (value[before] == '\0' || !memchr(value, 'B', before))
+        return (struct str){0};
+    len = strcspn(value + before + 1, "@");
+    return (struct str){value + before + 1, len};
+}
+
+static bool is_warning(struct str name)
+{
+    static const char *const known[] = {"USR1", "SIGUSR1", "10", "USR2", "SIGUSR2", "12"};
+    cleanup_free char *text = xstrndup(name.at, name.len);
+    for (size_t i = 0; i < countof(known); i++)
+        if (strcasecmp(text, known[i]) == 0)
+            return true;
+    return false;
+}
+
+/* What else comes to the script means to muster that the job is ended, which is not submitted again then. A task of an
+ * array is the verb itself: SIGTERM asks that to leave off. */
+static int signal_add(const struct script_request *r, const char *word, struct buf *out,
+                      struct err *err)
+{
+    const char *value = word + strlen("--signal=");
+    const struct str name = signal_of_script(value);
+    if (name.len == 0 || (!r->tasks && is_warning(name))) {
+        line_add(out, word);
+        return 0;
+    }
+    if (!r->tasks)
+        return fail(err, ERR_USAGE,
+                    "--signal=%s: the job would take that signal for its end, and not for a "
+                    "warning; say B:USR1 (or --drain, and leave it out)",
+                    value);
+    cleanup_free char *told =
+        xasprintf("--signal=%.*s%s%s", (int)(name.at - value), value, "TERM", name.at + name.len);
+    line_add(out, told);
+    return 0;
+}
+
+static int option_add(const struct script_request *r, const char *word, struct buf *out,
+                      struct err *err)
 {
     for (size_t i = 0; i < countof(not_in_a_script); i++)
         if (is_option(word, not_in_a_script[i][0]))
@@ -126,6 +171,8 @@ static int option_add(const char *word, struct buf *out, struct err *err)
         return 0;
     if (strchr(word, '\n'))
         return fail(err, ERR_USAGE, "an option of sbatch cannot have two lines: %s", word);
+    if (is_option(word, "signal") && strchr(word, '='))
+        return signal_add(r, word, out, err);
     line_add(out, word);
     return 0;
 }
@@ -199,7 +246,7 @@ int script_format(const struct script_request *request, struct buf *out, struct 
     buf_add_text(out, "#!/bin/bash\n");
     defaults_add(request, out);
     for (size_t i = 0; i < request->options->len && rc == 0; i++)
-        rc = option_add(request->options->at[i], out, err);
+        rc = option_add(request, request->options->at[i], out, err);
     setup_add(out, request->setup);
     command_add(request, out);
     return rc;

@@ -6,12 +6,13 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/parse.h"
 #include "base/shell.h"
 #include "base/xalloc.h"
 #include "slurm/command.h"
+#include "slurm/queue.h"
 #include "slurm/sbatch_help.h"
 #include "slurm/sbatch_options.h"
-#include "store/submission.h"
 
 enum {
     NAME_MAX_BYTES = 64
@@ -88,18 +89,73 @@ char *stage_script_new(const char *stage)
     return xasprintf("%s.sh", stage);
 }
 
-int stage_tie(const char *run_dir, const char *stage, uint64_t job, struct err *err)
+/* "afterok:7(unfulfilled)" waits for a good end of job 7. */
+static bool waits_for(struct str part, uint64_t job)
 {
-    struct submission submission;
-    int rc = submission_read(run_dir, &submission, err);
-    const struct submitted_job *next = rc ? NULL : submission_stage_after(&submission, stage);
-    if (next && next->event == JOB_SUBMITTED) {
-        cleanup_free char *which = xasprintf("JobId=%llu", (unsigned long long)next->id);
-        cleanup_free char *after = xasprintf("Dependency=afterok:%llu", (unsigned long long)job);
-        const char *const argv[] = {"scontrol", "update", which, after, NULL};
-        cleanup_buf struct buf nothing = BUF_INIT;
-        rc = slurm_command(argv, &nothing, err);
+    cleanup_free char *words = xasprintf("afterok:%llu", (unsigned long long)job);
+    struct str rest = {part.at + strlen(words), part.len - strlen(words)};
+    return str_starts_with(part, str_of(words)) &&
+           (rest.len == 0 || rest.at[0] == '(' || rest.at[0] == '+');
+}
+
+bool stage_dependency_move(struct str text, uint64_t from, uint64_t to, struct buf *out)
+{
+    bool is_moved = false;
+    while (text.len > 0) {
+        size_t len = 0, shown = 0;
+        while (len < text.len && text.at[len] != ',' && text.at[len] != '?')
+            len++;
+        const struct str part = {text.at, len};
+        bool is_moving = waits_for(part, from);
+        while (shown < len && part.at[shown] != '(')
+            shown++;
+        if (is_moving)
+            buf_addf(out, "afterok:%llu", (unsigned long long)to);
+        else
+            buf_add_str(out, (struct str){part.at, shown});
+        is_moved |= is_moving;
+        if (len < text.len)
+            buf_add_char(out, text.at[len++]);
+        text = (struct str){text.at + len, text.len - len};
     }
-    submission_release(&submission);
+    return is_moved;
+}
+
+static int dependency_set(uint64_t job, const char *dependency, struct err *err)
+{
+    cleanup_free char *which = xasprintf("JobId=%llu", (unsigned long long)job);
+    cleanup_free char *after = xasprintf("Dependency=%s", dependency);
+    const char *const argv[] = {"scontrol", "update", which, after, NULL};
+    cleanup_buf struct buf nothing = BUF_INIT;
+    return slurm_command(argv, &nothing, err);
+}
+
+static int dependencies_ask(struct buf *answer, struct err *err)
+{
+    static const char *const argv[] = {"squeue",           "--me",           "--noheader",
+                                       "--states=PENDING", "--format=%F|%E", NULL};
+    struct env_list env = {0};
+    env_inherit(&env);
+    queue_environment(&env);
+    env_end(&env);
+    int rc = slurm_command_in(argv, &env, answer, err);
+    env_list_release(&env);
+    return rc;
+}
+
+/* Also a job that the user's own sbatch has submitted, which is not in the run's folder before it begins. */
+int stage_tie(uint64_t job, uint64_t next, struct err *err)
+{
+    cleanup_buf struct buf answer = BUF_INIT;
+    int rc = dependencies_ask(&answer, err);
+    struct str lines = buf_str(&answer), line, number;
+    while (rc == 0 && lines.len > 0 && str_next(&lines, '\n', &line)) {
+        cleanup_buf struct buf dependency = BUF_INIT;
+        uint64_t waiting;
+        if (str_next(&line, '|', &number) &&
+            u64_parse(str_trim(number), 1, UINT32_MAX, &waiting, NULL) == 0 &&
+            stage_dependency_move(str_trim(line), job, next, &dependency))
+            rc = dependency_set(waiting, buf_text(&dependency), err);
+    }
     return rc;
 }

@@ -4,8 +4,10 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/env_list.h"
 #include "base/err.h"
 
@@ -24,5 +26,7 @@ void stage_release(struct stage *stage);
 
 /* The name of its script, a new string. */
 char *stage_script_new(const char *stage);
-/* Makes the stage behind this one wait for that job of it. Without one, does nothing. ERR_UNAVAILABLE, with Slurm's words. */
-MUST_CHECK int stage_tie(const char *run_dir, const char *stage, uint64_t job, struct err *err);
+/* Makes what waits for a good end of that job wait for that of the next one. ERR_UNAVAILABLE, with Slurm's words. */
+MUST_CHECK int stage_tie(uint64_t job, uint64_t next, struct err *err);
+/* A dependency as squeue tells it, with another job in the place of one; false: it does not wait for a good end of that. */
+bool stage_dependency_move(struct str text, uint64_t from, uint64_t to, struct buf *out);

@@ -79,6 +79,29 @@ last_line() { tail -1 <<<"$output"; }
     complete
 }
 
+@test "muster stop of a run that is complete with what was in flight names no way to go on" {
+    worker late <<'END2'
+#!/bin/sh
+while read -r item; do
+    touch begun
+    until [ -e go ]; do sleep 0.02; done
+    echo "$item"
+done
+END2
+    echo 1 >in.txt
+    "$MUSTER" map -g cpu:1 in.txt -o out.txt -- ./late 2>/dev/null 3>&- 4>&- &
+    wait_for test -e begun
+    limited "$MUSTER" stop >stopped 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for test -e muster-runs/latest/stop
+    touch go
+    wait "$PID"
+    same in.txt out.txt
+    run cat stopped
+    says "has ended: it is complete"
+    says_not "to go on"
+}
+
 @test "muster stop --now does not wait" {
     gated_begin
     run limited "$MUSTER" stop --now

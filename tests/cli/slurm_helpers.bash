@@ -42,12 +42,13 @@ has_done() { [ "$("$MUSTER" status --json 2>/dev/null | jq '.done // 0')" -ge "$
 
 # As Slurm does before the time limit; only the script gets it.
 limit_comes() { scancel --signal=USR1 --batch "$1"; }
-# Jobs that run have no time left, as far as squeue says.
+# Jobs that run have no time left, and those that are ended met their limit, as far as squeue says.
 time_is_over() {
     mkdir bin
     worker bin/squeue <<END2
 #!/bin/sh
-$(command -v squeue) "\$@" | awk -F'|' -v OFS='|' '\$2 == "RUNNING" { \$5 = '"\$(date +%s)"' } { print }'
+$(command -v squeue) "\$@" | awk -F'|' -v OFS='|' '\$2 == "RUNNING" { \$5 = '"\$(date +%s)"' }
+    \$2 == "COMPLETING" { \$3 = "TimeLimit" } { print }'
 END2
     PATH=$PWD/bin:$PATH
 }

@@ -145,7 +145,7 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     says "has nothing to go on with: job $(last_job) waits: it is held"
     run "$MUSTER" status
     says "state     queued" "job       $(last_job) waits: it is held: scontrol release"
-    run "$MUSTER" stop
+    SCANCEL_STATE=RUNNING SCANCEL_INTERACTIVE=1 run "$MUSTER" stop
     ended_with 0
     says "job $(last_job) is cancelled" "to go on: sbatch "
     is_over "$(last_job)"
@@ -258,19 +258,24 @@ trap '' TERM
 echo "$1" >"$2"
 [ "$1" -lt 1 ] || sleep 30
 END2
-    # Slow: it answers when the job is being ended already.
-    mkdir bin
+    # Slow: it answers when the job is being ended already. Raised: the limit, which was about to come when the job began.
+    time_is_over
+    mv bin/squeue over
     worker bin/squeue <<END2
 #!/bin/sh
 [ ! -e slow ] || until [ -e cancelled ]; do sleep 0.05; done
-exec $(command -v squeue) "\$@"
+[ -e raised ] && [ -n "\$SLURM_JOB_ID" ] || exec $(command -v squeue) "\$@"
+rm raised
+./over "\$@"
+touch asked
 END2
-    for signals in none usr1 slow; do
+    for signals in none usr1 slow raised; do
         rm -f slow cancelled
-        [ $signals != slow ] || touch slow
+        [ $signals != slow ] && [ $signals != raised ] || touch $signals
         PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 --grace 1s --items 3 --shards 3 -o out.$signals -- ./deaf {start} {output} 2>/dev/null
         wait_for has_done 1
-        [ $signals = none ] || limit_comes "$(last_job)"
+        [ $signals = none ] || [ $signals = raised ] || limit_comes "$(last_job)"
+        [ $signals != raised ] || wait_for test -e asked
         [ $signals != usr1 ] || wait_for holds muster-runs/latest/stop drain
         scancel "$(last_job)"
         touch cancelled
@@ -310,6 +315,67 @@ END2
         says "SIGTERM: ending the"
     done
     [ "$(state | head -1)" = stopped ]
+}
+
+@test "scancel ends a run for good, also while its job cannot be submitted again" {
+    mkdir bin
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *afterany*) [ -e can ] || { echo "Socket timed out" >&2; exit 1; } ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    seq 1 500 >in.txt
+    slow_filter
+    PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 1
+    limit_comes "$(last_job)"
+    wait_for grep -q "sbatch: Socket timed out; trying again" muster-runs/latest/logs/job_*_stderr.log
+    touch can
+    scancel "$(last_job)"
+    wait_for has_events interrupted 1
+    wait_for is_over "$(last_job)"
+    [ "$(events submitted | wc -l)" = 1 ]
+    [ "$(state)" = stopped ]
+}
+
+@test "a controller that is away for longer than a few tries does not end the work" {
+    local tried="sbatch: Unable to contact slurm controller (connect failure); trying again"
+    mkdir bin
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *afterany*) [ -e can ] || { echo "Unable to contact slurm controller (connect failure)" >&2; exit 1; } ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    seq 1 100 >in.txt
+    slow_filter
+    PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 1
+    limit_comes "$(last_job)"
+    is_tried() { [ "$(cat muster-runs/latest/logs/job_*_stderr.log | grep -c "$tried")" -ge 5 ]; }
+    wait_for is_tried || wait_for is_tried
+    touch can
+    wait_for is_complete || wait_for is_complete
+    same in.txt out.txt
+    [ "$(events submitted | wc -l)" = 2 ]
+}
+
+@test "a second job of a run begins when the first one has ended" {
+    seq 1 300 >in.txt
+    slow_filter
+    "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 1
+    local first
+    first=$(last_job)
+    submit resume latest
+    ended_with 0
+    submit_said "job $first of this run runs on" "the new one begins when it has ended"
+    [[ $(squeue -h -j "$(last_job)" -o %E) == afterany:$first* ]]
+    submit --dependency=afterany:"$(last_job)" resume latest
+    ended_with 0
+    [[ $stderr != *"of this run"* ]]
+    run limited "$MUSTER" stop
+    wait_for is_over "$(last_job)"
+    [ "$(state)" = stopped ]
 }
 
 @test "stop of a run that goes on ends it for good; a submitted resume completes it, on other devices" {
@@ -413,6 +479,53 @@ END2
     says "is left alone" "muster stop "
     [ "$(squeue -h -j "$(last_job)" -o %T)" = PENDING ]
     scancel -u root -n muster-each,muster-map
+}
+
+# As if squeue had been asked that long ago, in seconds.
+cache_ages() {
+    local file
+    file=$(echo cache/muster/squeue-*)
+    awk -v ms="$1"000 'NR == 1 { for (i = 1; i <= NF; i++) $i = sprintf("%.0f", $i - ms) } { print }' "$file" >aged
+    mv aged "$file"
+}
+
+@test "what squeue said before a job was submitted is no answer about it, also while squeue fails" {
+    mkdir bin
+    worker bin/squeue <<END2
+#!/bin/sh
+[ ! -e fails ] || { echo "Unable to contact slurm controller" >&2; exit 1; }
+exec $(command -v squeue) "\$@"
+END2
+    PATH=$PWD/bin:$PATH
+    "$MUSTER" submit -H each -g cpu:1 -- true 2>/dev/null
+    "$MUSTER" status >/dev/null
+    "$MUSTER" submit -H each -g cpu:1 -- true 2>/dev/null
+    touch fails
+    cache_ages 20
+    run "$MUSTER" status
+    says "state     queued" "waits (Slurm cannot be asked: squeue: Unable to contact slurm controller)"
+    run "$MUSTER" status # somebody has asked, in vain
+    says "state     queued" "job       $(last_job) waits"
+    cache_ages 70
+    run "$MUSTER" ls
+    run "$MUSTER" status "$("$MUSTER" ls --json | jq -sr '.[1].run')"
+    says "state     queued" "waits (Slurm cannot be asked: squeue has not answered when it was last asked)"
+    scancel -u root -n muster-each
+}
+
+@test "--follow: a job that ends while squeue is asked has the status that it ended with" {
+    mkdir bin
+    worker bin/squeue <<END2
+#!/bin/sh
+[ -n "\$SLURM_JOB_ID" ] || until $(command -v squeue) -h --me --states=COMPLETED -n muster-soon | grep -q .; do
+    sleep 0.05
+done
+exec $(command -v squeue) "\$@"
+END2
+    PATH=$PWD/bin:$PATH submit --follow -J muster-soon each -g cpu:1 -- echo out
+    ended_with 0
+    [ "$output" = "cpu_0: out" ]
+    submit_said "has ended: all is done"
 }
 
 @test "a job that meets its time limit, without help: Slurm's own signal drains it" {

@@ -113,6 +113,25 @@ map_words() { words=(map -g cpu:1 --items 40 "$@" -o out.txt -- sh -c 'echo {sha
     grep -qh "tasks 2 are not complete: submitted again as job" muster-runs/latest/logs/*
 }
 
+@test "--array: what lost tasks lack is run by the job behind them if they cannot be submitted again" {
+    mkdir bin
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *--array=*) echo "Socket timed out" >&2; exit 1 ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    PATH=$PWD/bin:$PATH "$MUSTER" submit -H --array 2 map -g cpu:1 --items 8 --shards 4 -o out.txt -- sh -c 'seq {start} $(({end} - 1)) >{output}' 2>/dev/null
+    local tasks
+    tasks=$(events submitted | head -1)
+    scancel "${tasks}_1"
+    scontrol release "$tasks"
+    scontrol release "$(last_job)"
+    wait_for is_complete || wait_for is_complete
+    [ "$(seq 0 7)" = "$(cat out.txt)" ]
+    grep -q "tasks 1 are not complete, and cannot be submitted again (sbatch: Socket timed out); what they lack is run here" \
+        muster-runs/latest/logs/job_*_stderr.log
+}
+
 @test "--array: a shard that fails in its task has failed, and a resume tries it again" {
     map_words --shards 8 --retries 1
     touch bad.3
@@ -188,6 +207,7 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     local first of_b n
     touch slow
     for n in 1 2; do
+        wait_for has_events started $n
         wait_for stage_has_done a $((n * 20))
         first=$(job_of a)
         of_b=$(job_of b)
@@ -223,12 +243,20 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     status_now
     says "state     stopped" "go on     job=\$(sbatch --parsable $(run_dir)/a.sh) && job=\$(sbatch --parsable --kill-on-invalid-dep=yes --dependency=afterok:\$job $(run_dir)/b.sh)"
     [ ! -e ran ]
-    rm slow
+    local begun
+    begun=$(events started | wc -l)
     eval "$(sed -n 's/^go on *//p' <<<"$output")"
+    wait_for has_events started $((begun + 1))
+    wait_for stage_has_done a $(($("$MUSTER" status --json "$(run_dir)/stages/a" | jq .done) + 10))
+    limit_comes "$(events started | tail -1)"
+    wait_for has_events submitted 4 # and b, which is not noted yet, waits for that one
+    rm slow
     wait_for test -e ran
     same in.txt a.txt
     [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
     wait_for is_over "$job"
+    status_now
+    says "state     finished" "a ($(job_of a)) has ended, b ($job) has ended"
 }
 
 @test "--stage: behind one that fails none begins; stop ends the one that runs and those that wait" {

@@ -188,6 +188,32 @@ static void variables_stand_in_for_options_that_are_not_typed(void **state)
     env_list_release(&typed);
 }
 
+static void a_variable_of_requeue_is_no_value_and_yields_to_what_is_typed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *typed, *variable, *found;
+    } cases[] = {
+        {"map", "SBATCH_REQUEUE=1", "--requeue"},
+        {"map", "SBATCH_REQUEUE=expedite", "--requeue=expedite"},
+        {"--no-requeue map", "SBATCH_REQUEUE=1", "--no-requeue"},
+        {"--requeue map", "SBATCH_NO_REQUEUE=1", "--requeue"},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        const char *const environment[] = {cases[i].variable, NULL};
+        cleanup_buf struct buf found = BUF_INIT;
+        struct env_list typed;
+        struct sbatch_words words;
+        struct err err = {0};
+        assert_int_equal(read_line(cases[i].typed, &typed, &words, &err), 0);
+        sbatch_variables_read(environment, &words.options);
+        words_add(&words.options, &found);
+        assert_string_equal(buf_text(&found), cases[i].found);
+        sbatch_words_release(&words);
+        env_list_release(&typed);
+    }
+}
+
 static void times_and_sizes_are_those_of_slurm(void **state)
 {
     (void)state;
@@ -280,6 +306,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(the_last_value_counts),
         cmocka_unit_test(variables_stand_in_for_options_that_are_not_typed),
+        cmocka_unit_test(a_variable_of_requeue_is_no_value_and_yields_to_what_is_typed),
         cmocka_unit_test(times_and_sizes_are_those_of_slurm),
         cmocka_unit_test(a_request_is_read_from_options),
         cmocka_unit_test(gpus_of_a_node_are_read_with_their_places),

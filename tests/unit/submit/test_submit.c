@@ -11,11 +11,12 @@
 #include "submit/again.h"
 #include "submit/look.h"
 #include "submit/script.h"
+#include "submit/stage.h"
 
 /* ---- the script ---- */
 
-static int script_of(const char *const *typed, const char *const *words, struct buf *out,
-                     struct err *err)
+static int script_of(const char *const *typed, const char *tasks, const char *const *words,
+                     struct buf *out, struct err *err)
 {
     struct env_list list = {0};
     struct sbatch_words options;
@@ -28,6 +29,8 @@ static int script_of(const char *const *typed, const char *const *words, struct 
                                            .cwd = "/home/a",
                                            .options = &options.options,
                                            .words = words,
+                                           .tasks = tasks,
+                                           .n_tasks = tasks ? 4 : 0,
                                            .drain_s = 120,
                                            .again_max = 2};
     rc = script_format(&request, out, err);
@@ -44,7 +47,7 @@ static void words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell(void **st
     cleanup_buf struct buf out = BUF_INIT;
     struct err err = {0};
     (void)state;
-    assert_int_equal(script_of(typed, words, &out, &err), 0);
+    assert_int_equal(script_of(typed, NULL, words, &out, &err), 0);
     assert_string_equal(buf_text(&out),
                         "#!/bin/bash\n"
                         "#SBATCH --chdir=/home/a\n"
@@ -62,14 +65,39 @@ static void words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell(void **st
 static void an_option_that_a_script_cannot_have_is_refused(void **state)
 {
     const char *const words[] = {"map", NULL};
-    static const char *const refused[] = {"--wrap=true", "--wait", "--help", "--comment=a\nb"};
+    static const char *const refused[] = {
+        "--wrap=true",        "--wait",         "--help",           "--comment=a\nb",
+        "--signal=B:TERM@60", "--signal=RB:15", "--signal=B:HUP@60"};
     (void)state;
     for (size_t i = 0; i < countof(refused); i++) {
         const char *const typed[] = {refused[i], NULL};
         cleanup_buf struct buf out = BUF_INIT;
         struct err err = {0};
-        if (script_of(typed, words, &out, &err) != ERR_USAGE)
+        if (script_of(typed, NULL, words, &out, &err) != ERR_USAGE)
             fail_msg("%s was accepted", refused[i]);
+    }
+}
+
+static void
+a_signal_that_the_verb_of_a_job_or_of_a_task_takes_for_a_warning_is_handed_on(void **state)
+{
+    static const struct {
+        const char *typed, *of_job, *of_task;
+    } cases[] = {
+        {"--signal=B:usr2@60", "--signal=B:usr2@60\n", "--signal=B:TERM@60\n"},
+        {"--signal=RB:10", "--signal=RB:10\n", "--signal=RB:TERM\n"},
+        {"--signal=TERM@60", "--signal=TERM@60\n", "--signal=TERM@60\n"},
+    };
+    const char *const words[] = {"map", NULL};
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        const char *const typed[] = {cases[i].typed, NULL};
+        cleanup_buf struct buf of_job = BUF_INIT, of_task = BUF_INIT;
+        struct err err = {0};
+        assert_int_equal(script_of(typed, NULL, words, &of_job, &err), 0);
+        assert_int_equal(script_of(typed, "0-3", words, &of_task, &err), 0);
+        assert_non_null(strstr(buf_text(&of_job), cases[i].of_job));
+        assert_non_null(strstr(buf_text(&of_task), cases[i].of_task));
     }
 }
 
@@ -160,10 +188,19 @@ static void the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger(v
         {SUBMITTED, "7|PENDING|Resources|1060|N/A|\n", false, RUN_INTERRUPTED, RUN_QUEUED,
          "waits: the nodes or GPUs that it asks for are in use",
          "Slurm expects it to begin in 60.0 s", true},
+        {SUBMITTED STARTED, "7|PENDING|job requeued in held state|1900|NONE|\n", true,
+         RUN_INTERRUPTED, RUN_QUEUED, "waits to be started again: it is held: scontrol release",
+         NULL, true},
         {SUBMITTED, "7|PENDING|SomethingNew|N/A|N/A|\n", false, RUN_INTERRUPTED, RUN_QUEUED,
          "waits: SomethingNew", NULL, true},
         {SUBMITTED, "7|RUNNING|None|900|1060|n[1-2]\n", false, RUN_INTERRUPTED, RUN_RUNNING,
          "runs on n[1-2]", "for 60.0 s at most", true},
+        {SUBMITTED, "7|RUNNING|None|900|31536900|n1|UNLIMITED\n", false, RUN_INTERRUPTED,
+         RUN_RUNNING, "runs on n1", NULL, true},
+        {SUBMITTED, "7|COMPLETING|None|900|1001|n1|1:00\n", false, RUN_INTERRUPTED, RUN_RUNNING,
+         "runs on n1", NULL, true},
+        {SUBMITTED, "7|SUSPENDED|None|900|1060|n1|1:00\n", false, RUN_INTERRUPTED, RUN_RUNNING,
+         "is suspended on n1", NULL, true},
         {SUBMITTED STARTED, NULL, true, RUN_RUNNING, RUN_RUNNING, "runs on n1", NULL, true},
         {SUBMITTED STARTED, "", true, RUN_RUNNING, RUN_RUNNING, "runs on n1", NULL, true},
         {SUBMITTED STARTED, "7|PENDING|BeginTime|N/A|N/A|\n", true, RUN_INTERRUPTED, RUN_QUEUED,
@@ -180,6 +217,9 @@ static void the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger(v
          NULL, false},
         {SUBMITTED STARTED ENDED, "", false, RUN_INTERRUPTED, RUN_STOPPED,
          "ended with status 75: time", NULL, false},
+        {SUBMITTED STARTED AGAIN, "7|RUNNING|None|900|1060|n1\n8|PENDING|Dependency|N/A|N/A|\n",
+         true, RUN_RUNNING, RUN_RUNNING, "waits: it begins when the job before it has ended", NULL,
+         true},
         {SUBMITTED STARTED AGAIN ENDED, "7|COMPLETED|None|1|2|\n8|PENDING|Dependency|N/A|N/A|\n",
          true, RUN_STOPPED, RUN_QUEUED, "waits: it begins when the job before it has ended", NULL,
          true},
@@ -212,6 +252,16 @@ static void the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before(void 
         if (queue_time_over_s(&entry) != cases[i].at_s)
             fail_msg("'%s' is over at %lu", cases[i].line, queue_time_over_s(&entry));
     }
+}
+
+static void slurm_tells_which_jobs_it_ends_for_their_limit(void **state)
+{
+    struct queue_entry entry;
+    (void)state;
+    assert_true(queue_find(STR("7|COMPLETING|TimeLimit|1000|1067|n1|1:00"), 7, &entry));
+    assert_true(queue_is_at_limit(&entry));
+    assert_true(queue_find(STR("7|COMPLETING|None|1000|1067|n1|1:00"), 7, &entry));
+    assert_false(queue_is_at_limit(&entry));
 }
 
 static void lines_that_are_no_records_are_passed_over(void **state)
@@ -260,6 +310,33 @@ static void a_stage_that_was_submitted_again_stands_in_its_place(void **state)
     submission_release(&s);
 }
 
+static void what_waits_for_a_job_waits_for_the_next_one_and_for_all_else_as_before(void **state)
+{
+    static const struct {
+        const char *from, *to; /* NULL: it does not wait for job 7 */
+    } cases[] = {
+        {"afterok:7(unfulfilled)", "afterok:9"},
+        {"afterok:7", "afterok:9"},
+        {"afterok:7+5(unfulfilled)", "afterok:9"},
+        {"afterany:3(unfulfilled),afterok:7(unfulfilled),afterok:71(unfulfilled)",
+         "afterany:3,afterok:9,afterok:71"},
+        {"afterok:3_*(unfulfilled)?afterok:7(unfulfilled)", "afterok:3_*?afterok:9"},
+        {"afterany:7(unfulfilled)", NULL},
+        {"afterok:71(unfulfilled)", NULL},
+        {"afterok:7_*(unfulfilled)", NULL},
+        {"(null)", NULL},
+        {"", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < countof(cases); i++) {
+        cleanup_buf struct buf out = BUF_INIT;
+        assert_int_equal(stage_dependency_move(str_of(cases[i].from), 7, 9, &out),
+                         cases[i].to != NULL);
+        if (cases[i].to)
+            assert_string_equal(buf_text(&out), cases[i].to);
+    }
+}
+
 static void work_has_begun_if_a_job_has_started_since_the_user_submitted_it(void **state)
 {
     static const struct {
@@ -294,12 +371,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell),
         cmocka_unit_test(an_option_that_a_script_cannot_have_is_refused),
+        cmocka_unit_test(
+            a_signal_that_the_verb_of_a_job_or_of_a_task_takes_for_a_warning_is_handed_on),
         cmocka_unit_test(a_short_job_is_drained_for_a_quarter_of_its_time_at_most),
         cmocka_unit_test(a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_something),
         cmocka_unit_test(the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger),
         cmocka_unit_test(the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before),
+        cmocka_unit_test(slurm_tells_which_jobs_it_ends_for_their_limit),
         cmocka_unit_test(lines_that_are_no_records_are_passed_over),
         cmocka_unit_test(a_stage_that_was_submitted_again_stands_in_its_place),
+        cmocka_unit_test(what_waits_for_a_job_waits_for_the_next_one_and_for_all_else_as_before),
         cmocka_unit_test(work_has_begun_if_a_job_has_started_since_the_user_submitted_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
