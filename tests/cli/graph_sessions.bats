@@ -225,6 +225,7 @@ END
     ended_with 0
     [[ $(progress) == *" 2 of 2 jobs (100.0 %)" ]]
     sed -i 's/touch/true; touch/' g.yaml
+    query "update jobs set started_ms = ended_ms - 3600000 where name like '%1'" # the longest begins first
     graph_begin -j 1 g.yaml
     "$MUSTER" stop --no-wait latest
     wait_for holds muster-runs/latest/orchestrator.log "finishing what is in flight"
