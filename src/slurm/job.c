@@ -177,6 +177,7 @@ void slurm_cancel_environment(struct env_list *env)
 {
     env_inherit(env);
     env_unset_beginning(env, "SCANCEL_", NULL);
+    env_unset(env, "SLURM_CLUSTERS");
     env_end(env);
 }
 

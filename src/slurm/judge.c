@@ -457,8 +457,6 @@ void cluster_judge(const struct cluster *cluster, const struct env_list *options
 {
     struct need need;
     *out = (struct judgement){0};
-    if (sbatch_value(options, "clusters")) /* these are facts about another */
-        return;
     need_read(options, &need);
     gpu_types_judge(&need, out);
     array_judge(cluster, &need, out);
@@ -508,8 +506,7 @@ void cluster_complete(const struct cluster *cluster, struct env_list *options,
     struct need need;
     if (!sbatch_value(options, "nodes") && !sbatch_value(options, "nodefile"))
         env_list_add(options, xstrdup("--nodes=1")); /* else Slurm may spread GPUs over nodes */
-    if (sbatch_value(options, "exclusive") || sbatch_value(options, "oversubscribe") ||
-        sbatch_value(options, "clusters"))
+    if (sbatch_value(options, "exclusive") || sbatch_value(options, "oversubscribe"))
         return;
     need_read(options, &need);
     uint64_t n_gpus = whole_node_gpus(cluster, &need);

@@ -18,6 +18,7 @@ void queue_words(struct env_list *out)
 void queue_environment(struct env_list *env)
 {
     env_unset_beginning(env, "SQUEUE_", NULL);
+    env_unset(env, "SLURM_CLUSTERS"); /* jobs are submitted to that of this node */
     env_set(env, xstrdup("SLURM_TIME_FORMAT=%s"));
 }
 

@@ -68,8 +68,12 @@ int preflight(struct env_list *options, const char *array, struct err *err)
     struct str views[CLUSTER_TEXTS];
     struct cluster cluster;
     sbatch_variables_read((const char *const *)environ, options);
-    if (!sbatch_value(options, "clusters"))
-        texts_ask(texts);
+    if (sbatch_value(options, "clusters"))
+        return fail(err, ERR_USAGE,
+                    "--clusters=%s: muster asks the cluster of this node about the job, and "
+                    "ends it there; submit it on a node of the other cluster",
+                    sbatch_value(options, "clusters"));
+    texts_ask(texts);
     for (size_t i = 0; i < CLUSTER_TEXTS; i++)
         views[i] = (struct str){buf_text(&texts[i]), texts[i].len};
     cluster_read(views, &cluster);

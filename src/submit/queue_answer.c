@@ -34,12 +34,10 @@ static char *cache_path_new(void)
         return NULL;
     cleanup_free char *folder =
         cache.len > 0 ? xasprintf("%s/muster", cache.at) : xasprintf("%s/.cache/muster", home.at);
-    cleanup_buf struct buf slurm = BUF_INIT;
-    buf_addf(&slurm, "%s %s", variable("SLURM_CONF").at, variable("SLURM_CLUSTERS").at);
+    const struct str slurm = variable("SLURM_CONF");
     if (mkdir_parents(folder, 0700, NULL) != 0 || ours_check_folder(folder, NULL) != 0)
         return NULL;
-    return xasprintf("%s/squeue-%016" PRIx64, folder,
-                     (uint64_t)XXH3_64bits(buf_text(&slurm), slurm.len));
+    return xasprintf("%s/squeue-%016" PRIx64, folder, (uint64_t)XXH3_64bits(slurm.at, slurm.len));
 }
 
 /* Its first line tells when somebody last asked, and when the answer below was asked for: that one may be older. */

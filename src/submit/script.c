@@ -135,6 +135,12 @@ static bool is_warning(struct str name)
     return false;
 }
 
+static int signal_refuse(const char *value, const char *why, struct err *err)
+{
+    return fail(err, ERR_USAGE, "--signal=%s: %s; say B:USR1 (or --drain, and leave it out)", value,
+                why);
+}
+
 /* What else comes to the script means to muster that the job is ended, which is not submitted again then. A task of an
  * array is the verb itself: SIGTERM asks that to leave off. */
 static int signal_add(const struct script_request *r, const char *word, struct buf *out,
@@ -142,15 +148,15 @@ static int signal_add(const struct script_request *r, const char *word, struct b
 {
     const char *value = word + strlen("--signal=");
     const struct str name = signal_of_script(value);
-    if (name.len == 0 || (!r->tasks && is_warning(name))) {
+    if (name.len == 0)
+        return signal_refuse(value, "without B: the script does not get the signal", err);
+    if (!r->tasks && !is_warning(name))
+        return signal_refuse(
+            value, "the job would take that signal for its end, and not for a warning", err);
+    if (!r->tasks) {
         line_add(out, word);
         return 0;
     }
-    if (!r->tasks)
-        return fail(err, ERR_USAGE,
-                    "--signal=%s: the job would take that signal for its end, and not for a "
-                    "warning; say B:USR1 (or --drain, and leave it out)",
-                    value);
     cleanup_free char *told =
         xasprintf("--signal=%.*s%s%s", (int)(name.at - value), value, "TERM", name.at + name.len);
     line_add(out, told);

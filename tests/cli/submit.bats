@@ -96,6 +96,8 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     refused 2 "no verb"
     refused 2 "unknown verb 'mpa'" mpa
     refused 2 "unknown option '--nods' (did you mean '--nodes'?)" --nods=2 map
+    refused 2 "submit it on a node of the other cluster" -M other map -o o in.txt -- cat
+    refused 2 "--signal=USR2@60: without B: the script does not get the signal; say B:USR1" --signal=USR2@60 map -o o in.txt -- cat
     refused 2 "map: unknown option '--outptu' (did you mean '--output'?)" map --outptu o in.txt -- cat
     refused 2 "map: open nothing: No such file" map -o o nothing -- cat
     refused 2 "a job has no standard input" map -o o - -- cat
@@ -145,7 +147,10 @@ exec $MUSTER job --again=100 --ledger $dir map --run-dir=$dir --hosts=slurm -o o
     says "has nothing to go on with: job $(last_job) waits: it is held"
     run "$MUSTER" status
     says "state     queued" "job       $(last_job) waits: it is held: scontrol release"
-    SCANCEL_STATE=RUNNING SCANCEL_INTERACTIVE=1 run "$MUSTER" stop
+    rm -rf cache
+    SLURM_CLUSTERS=other run "$MUSTER" status
+    says "state     queued"
+    SLURM_CLUSTERS=other SCANCEL_STATE=RUNNING SCANCEL_INTERACTIVE=1 run "$MUSTER" stop
     ended_with 0
     says "job $(last_job) is cancelled" "to go on: sbatch "
     is_over "$(last_job)"

@@ -65,9 +65,14 @@ static void words_of_any_kind_are_read_back_by_sbatch_and_by_the_shell(void **st
 static void an_option_that_a_script_cannot_have_is_refused(void **state)
 {
     const char *const words[] = {"map", NULL};
-    static const char *const refused[] = {
-        "--wrap=true",        "--wait",         "--help",           "--comment=a\nb",
-        "--signal=B:TERM@60", "--signal=RB:15", "--signal=B:HUP@60"};
+    static const char *const refused[] = {"--wrap=true",
+                                          "--wait",
+                                          "--help",
+                                          "--comment=a\nb",
+                                          "--signal=B:TERM@60",
+                                          "--signal=RB:15",
+                                          "--signal=B:HUP@60",
+                                          "--signal=USR2@60"};
     (void)state;
     for (size_t i = 0; i < countof(refused); i++) {
         const char *const typed[] = {refused[i], NULL};
@@ -86,7 +91,6 @@ a_signal_that_the_verb_of_a_job_or_of_a_task_takes_for_a_warning_is_handed_on(vo
     } cases[] = {
         {"--signal=B:usr2@60", "--signal=B:usr2@60\n", "--signal=B:TERM@60\n"},
         {"--signal=RB:10", "--signal=RB:10\n", "--signal=RB:TERM\n"},
-        {"--signal=TERM@60", "--signal=TERM@60\n", "--signal=TERM@60\n"},
     };
     const char *const words[] = {"map", NULL};
     (void)state;
