@@ -91,6 +91,17 @@ static char *usual_name_new(const struct graph *graph)
     }
 }
 
+/* A job that adds jobs, and runs again, adds the same. */
+static bool is_added_again(const struct graph *graph, uint32_t number, const struct plan_job *job)
+{
+    const struct plan_job *there = graph->jobs[number].plan;
+    cleanup_free char *before = definition_new(graph, there), *now = definition_new(graph, job);
+    return number >= graph->plan->n_jobs && strcmp(before, now) == 0 &&
+           there->n_needs == job->n_needs &&
+           (job->n_needs == 0 ||
+            memcmp(there->needs, job->needs, job->n_needs * sizeof(*job->needs)) == 0);
+}
+
 static int job_parse(struct graph *graph, const json_t *root, struct plan_job *job, struct err *err)
 {
     const char *name = json_string_value(json_object_get(root, "name"));
@@ -121,12 +132,14 @@ static int job_parse(struct graph *graph, const json_t *root, struct plan_job *j
         .timeout_ms = number_of(root, "timeout_ms"),
     };
     outs_take(graph, json_object_get(root, "outs"), job);
-    if (graph_find(graph, job->name) != UINT32_MAX)
+    rc = needs_take(graph, json_object_get(root, "needs"), job, err);
+    uint32_t there = graph_find(graph, job->name);
+    if (rc == 0 && there != UINT32_MAX && !is_added_again(graph, there, job))
         return fail(err, ERR_UNAVAILABLE, "there is a job %s already", job->name);
-    return needs_take(graph, json_object_get(root, "needs"), job, err);
+    return rc;
 }
 
-/* Parses and appends it; *number: where. */
+/* Parses and appends it, unless it was added before; *number: where. */
 static int job_append(struct graph *graph, struct str text, uint32_t *number, struct err *err)
 {
     json_t *root = json_loadb(text.at, text.len, 0, NULL);
@@ -134,7 +147,7 @@ static int job_append(struct graph *graph, struct str text, uint32_t *number, st
     int rc = json_is_object(root) ? job_parse(graph, root, job, err)
                                   : fail(err, ERR_DATA, "an order that cannot be understood");
     json_decref(root);
-    if (rc)
+    if (rc || (*number = graph_find(graph, job->name)) != UINT32_MAX)
         return rc;
     if (graph->n_jobs == graph->jobs_cap) {
         graph->jobs_cap = MAX(2 * graph->jobs_cap, 64u);
@@ -223,9 +236,14 @@ int added_take(struct graph *graph, struct str text, struct buf *told, struct er
     uint32_t number = 0;
     if (shell_is_to_end(graph->shell) || shell_end(graph->shell)->is_stopped)
         return fail(err, ERR_STOPPED, "the run is ending");
+    const uint32_t n_before = graph->n_jobs;
     int rc = job_append(graph, text, &number, err);
     if (rc)
         return rc;
+    if (graph->n_jobs == n_before) {
+        buf_addf(told, "%s", graph->jobs[number].plan->name);
+        return 0;
+    }
     rc = outs_check(graph, number, err);
     rc = rc ? rc : added_keep(graph, number, text, err);
     if (rc == ERR_USAGE) /* another run might take it */

@@ -211,6 +211,22 @@ END
     [ "$(effects)" = "a a a b b one three two " ]
 }
 
+@test "a job that adds another by its name may run again" {
+    cat >g.yaml <<'END'
+jobs:
+  adds: {run: [sh, -c, '"$MUSTER" add --name more --needs adds -- sh -c "echo more >>effects"; echo $? >>statuses; touch begun; while [ -e hold ]; do sleep 0.05; done'], gpus: 0}
+END
+    graph_begin g.yaml
+    graph_kill
+    resume
+    ended_with 0
+    [ "$(cat statuses)" = $'0\n0' ]
+    [ "$(effects)" = "more " ]
+    sed -i 's/echo more/echo other/' g.yaml
+    graph g.yaml
+    [ "$(tail -1 statuses)" = 69 ] # another one by that name
+}
+
 progress() { "$MUSTER" status | grep progress; }
 
 @test "status counts the jobs of the graph as it is now, and none as done that is to run again" {
