@@ -12,6 +12,7 @@
 
 #include "base/fs.h"
 #include "base/xalloc.h"
+#include "data/container.h"
 #include "data/split/split_impl.h"
 
 struct file {
@@ -28,11 +29,13 @@ static void file_open(struct file *file)
     file->paths[0] = file->path;
 }
 
+/* A line that stands first in a part may begin as a mark or a container does, and is no such record then. */
 static bool begins_with_mark(const struct file *file)
 {
-    char head[3] = {0};
-    return pread(file->fd, head, sizeof(head), 0) >= 2 &&
-           fuzz_has_mark((struct str){head, sizeof(head)});
+    char head[CONTAINER_HEAD_BYTES];
+    ssize_t len = pread(file->fd, head, sizeof(head), 0);
+    const struct str text = {head, len > 0 ? (size_t)len : 0};
+    return fuzz_has_mark(text) || container_refuse("part", text, false, NULL) != 0;
 }
 
 /* The part as a file: it is one of its format, with that many records. */
