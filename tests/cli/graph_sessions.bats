@@ -274,3 +274,21 @@ END
     ended_with 0
     [ "$(effects)" = "make make make use " ]
 }
+
+written_bytes() { awk '$1 == "wchar:" { print $2 }' /proc/$PID/io; }
+
+@test "thousands of jobs that --only excludes are released in one order without writing their list for each" {
+    cat >g.yaml <<'END'
+vars: {n: 1..3000}
+jobs:
+  make: {run: [sh, -c, 'touch begun; while [ -e hold ]; do sleep 0.05; done'], gpus: 0}
+  apart: {for: [n], run: [sh, -c, 'exit 1'], needs: make, gpus: 0}
+END
+    graph_begin g.yaml --only make
+    before=$(written_bytes)
+    run "$MUSTER" release apart
+    says "3000 jobs released"
+    [ $(($(written_bytes) - before)) -lt 16000000 ]
+    [ "$(query "SELECT length(value) - length(replace(value, char(10), '')) FROM facts WHERE key = 'released'")" = 3000 ]
+    graph_kill
+}
