@@ -90,6 +90,18 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
     return digest;
 }
 
+/* Also if an older version wrote the row, for which the order of the needs made a difference. */
+static bool are_needs_the_same(const struct graph *graph, const struct graph_job *job)
+{
+    uint64_t in_order = 0;
+    for (uint32_t i = 0; i < job->plan->n_needs; i++) {
+        uint64_t of_need = graph->jobs[job->plan->needs[i]].outs_digest;
+        if (of_need != 0)
+            in_order = XXH3_64bits_withSeed(&of_need, sizeof(of_need), in_order);
+    }
+    return job->needs_digest == needs_digest(graph, job) || job->needs_digest == in_order;
+}
+
 /* ---- rows ---- */
 
 /* Why a job that its row calls done is to run again; NULL: it is done. *freed: holds the text. */
@@ -182,7 +194,7 @@ static void followers_mark(struct graph *graph)
             if (!need->was_done || need->is_stale)
                 stale_note(graph, job, why);
         }
-        if (job->was_done && !job->is_stale && needs_digest(graph, job) != job->needs_digest)
+        if (job->was_done && !job->is_stale && !are_needs_the_same(graph, job))
             stale_note(graph, job, "a job that it needs ran again, or left another file");
     }
 }

@@ -292,3 +292,24 @@ END
     [ "$(query "SELECT length(value) - length(replace(value, char(10), '')) FROM facts WHERE key = 'released'")" = 3000 ]
     graph_kill
 }
+
+@test "what an older version noted of several needs makes nothing run again" {
+    cat >g.yaml <<'END'
+jobs:
+  a: {run: [sh, -c, 'echo a >>effects'], gpus: 0}
+  b: {run: [sh, -c, 'echo b >>effects'], gpus: 0}
+  all: {run: [sh, -c, 'echo all >>effects'], needs: [a, b], gpus: 0}
+END
+    graph g.yaml
+    ended_with 0
+    # The mark of 1 and then of 2, each XXH3 of the number with what was before for its seed.
+    query "UPDATE jobs SET outs_digest = 1 WHERE name = 'a'; UPDATE jobs SET outs_digest = 2 WHERE name = 'b';
+        UPDATE jobs SET needs_digest = -4228195790913258360 WHERE name = 'all'"
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "a all b " ]
+    query "UPDATE jobs SET outs_digest = 3 WHERE name = 'b'"
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "a all all b " ]
+}
