@@ -142,7 +142,9 @@ static void not_done_take(const struct graph *graph, struct graph_job *job,
 static void row_take(struct graph *graph, struct graph_job *job, const struct job_row *row)
 {
     cleanup_free char *freed = NULL;
-    uint64_t ran_ms = row->ended_wall_ms > row->started_wall_ms
+    bool has_run =
+        row->started_wall_ms > 0; /* else it was adopted, and nobody knows what it takes */
+    uint64_t ran_ms = has_run && row->ended_wall_ms > row->started_wall_ms
                           ? (uint64_t)(row->ended_wall_ms - row->started_wall_ms)
                           : 0;
     job->row_state = row->state;
@@ -159,7 +161,8 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->outs_digest = row->outs_digest;
     job->needs_digest = row->needs_digest;
     job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
-    learned_take_past(graph, job, ran_ms);
+    if (has_run)
+        learned_take_past(graph, job, ran_ms);
     const char *why = staleness_of(graph, job, row, &freed);
     if (why)
         stale_note(graph, job, why);

@@ -313,3 +313,13 @@ END
     ended_with 0
     [ "$(effects)" = "a all all b " ]
 }
+
+@test "nobody knows what an adopted job takes" {
+    echo "jobs: {first: {run: [sh, -c, 'echo 1 >first'], out: first, gpus: 0}}" >g.yaml
+    touch first
+    graph g.yaml --adopt
+    ended_with 0
+    graph --dry-run g.yaml --redo first
+    ended_with 0
+    [[ $output == *"1 of 1 job would run, in "*"the time of 1 is not known"* ]]
+}
