@@ -338,14 +338,15 @@ MUST_CHECK int placeholders_fill(const char *text, const struct fill *fills, siz
                                  struct buf *out, struct err *err);
 
 /* past.c */
-/* Reads what earlier sessions did, and whether jobs can be chosen and files are as they may be. */
+/*
+ * Reads what earlier sessions did, and whether files are as they may be. ERR_USAGE: they are not, or a pattern of --only,
+ * --from or --redo means no job.
+ */
 MUST_CHECK int past_check(struct graph *graph, struct err *err);
 /* That, and decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);
-/* Which jobs are to run: request->only, from, redo. ERR_USAGE: a pattern matches nothing. */
-MUST_CHECK int selection_take(struct graph *graph, struct err *err);
 /* Notes in run.db which jobs were released from --only, for a resume. */
 MUST_CHECK int released_note(const struct graph *graph, struct err *err);
 /* Digests of what the job is: free() it. */

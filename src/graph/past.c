@@ -102,6 +102,98 @@ static bool are_needs_the_same(const struct graph *graph, const struct graph_job
     return job->needs_digest == needs_digest(graph, job) || job->needs_digest == in_order;
 }
 
+/* ---- which jobs ---- */
+
+const char *stage_name(const struct plan *plan, uint32_t stage)
+{
+    return stage < plan->n_stages ? plan->stages[stage].name : "added";
+}
+
+uint32_t graph_find(const struct graph *graph, const char *name)
+{
+    uint32_t found = plan_find(graph->plan, name);
+    for (uint32_t i = graph->plan->n_jobs; found == UINT32_MAX && i < graph->n_jobs; i++)
+        found = strcmp(graph->jobs[i].plan->name, name) == 0 ? i : UINT32_MAX;
+    return found;
+}
+
+bool graph_selected(const struct texts *patterns, const struct plan *plan,
+                    const struct plan_job *job)
+{
+    bool is_one = false;
+    for (size_t i = 0; i < patterns->len && !is_one; i++)
+        is_one = fnmatch(patterns->at[i], stage_name(plan, job->stage), 0) == 0 ||
+                 fnmatch(patterns->at[i], job->name, 0) == 0;
+    return is_one;
+}
+
+/* Each names a job that is to run if it is not done: else nothing would come of it. */
+static int patterns_check(const struct graph *graph, const struct texts *patterns,
+                          const char *option, struct err *err)
+{
+    const struct texts *only = &graph->request->only;
+    for (size_t p = 0; p < patterns->len; p++) {
+        const struct texts one = {&patterns->at[p], 1};
+        bool is_any = false;
+        for (uint32_t i = 0; i < graph->n_jobs && !is_any; i++)
+            is_any =
+                graph->jobs[i].is_wanted && graph_selected(&one, graph->plan, graph->jobs[i].plan);
+        if (!is_any)
+            return fail(err, ERR_USAGE, "%s '%s' matches no job%s; --print shows their names",
+                        option, patterns->at[p],
+                        patterns == only || only->len == 0 ? "" : " of those of --only");
+    }
+    return 0;
+}
+
+/* --only: the jobs that match, and all that they need. */
+static void only_mark(struct graph *graph)
+{
+    const struct texts *only = &graph->request->only;
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        graph->jobs[i].is_wanted =
+            only->len == 0 || graph_selected(only, graph->plan, graph->jobs[i].plan);
+    for (uint32_t i = graph->n_jobs; i-- > 0;)
+        for (uint32_t n = 0; graph->jobs[i].is_wanted && n < graph->jobs[i].plan->n_needs; n++)
+            graph->jobs[graph->jobs[i].plan->needs[n]].is_wanted = true;
+}
+
+/* A session that goes on with another has those jobs as well that muster release added to --only there. */
+static int released_take(struct graph *graph, struct err *err)
+{
+    cleanup_free char *names = NULL;
+    struct str rest, line;
+    if (!graph->is_resumed || (!graph->request->resume.dir && graph->request->since_wall_ms == 0))
+        return 0;
+    int rc = store_get(shell_store(graph->shell), "released", &names, err);
+    rest = str_of(names ? names : "");
+    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line)) {
+        cleanup_free char *name = xstrndup(line.at, line.len);
+        uint32_t i = graph_find(graph, name);
+        if (i == UINT32_MAX)
+            continue;
+        graph->jobs[i].is_wanted = true;
+        buf_addf(&graph->released, "%s\n", name);
+    }
+    return rc;
+}
+
+int released_note(const struct graph *graph, struct err *err)
+{
+    return store_set(shell_store(graph->shell), "released", buf_text(&graph->released), err);
+}
+
+/* Which jobs are to run. */
+static int selection_take(struct graph *graph, struct err *err)
+{
+    const struct graph_request *request = graph->request;
+    only_mark(graph);
+    int rc = patterns_check(graph, &request->only, "--only", err);
+    rc = rc ? rc : released_take(graph, err);
+    rc = rc ? rc : patterns_check(graph, &request->from, "--from", err);
+    return rc ? rc : patterns_check(graph, &request->redo, "--redo", err);
+}
+
 /* ---- rows ---- */
 
 /* Why a job that its row calls done is to run again; NULL: it is done. *freed: holds the text. */
@@ -127,7 +219,8 @@ static const char *staleness_of(const struct graph *graph, const struct graph_jo
 static void stale_note(struct graph *graph, struct graph_job *job, const char *why)
 {
     job->is_stale = true;
-    buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
+    if (job->is_wanted)
+        buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
 }
 
 /* What it has left since its start is its own work, unless another job it was that began. */
@@ -183,6 +276,23 @@ static int rows_read(struct graph *graph, struct err *err)
     }
     row_reader_close(reader);
     return rc;
+}
+
+/* Of the jobs that are done, those that --from and --redo name, unless they ran since the words were said. */
+static void redone_mark(struct graph *graph)
+{
+    const struct graph_request *request = graph->request;
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct graph_job *job = &graph->jobs[i];
+        bool is_from = graph_selected(&request->from, graph->plan, job->plan);
+        bool is_new =
+            request->since_wall_ms > 0 && job->done_wall_ms >= (int64_t)request->since_wall_ms;
+        if (job->is_wanted && job->was_done && !job->is_stale && !is_new &&
+            (is_from || graph_selected(&request->redo, graph->plan, job->plan))) {
+            stale_note(graph, job, is_from ? "--from names it" : "--redo names it");
+            job->is_redone = true;
+        }
+    }
 }
 
 /* Jobs come after those that they need, so one pass suffices. */
@@ -288,9 +398,13 @@ static void stale_tell(struct graph *graph)
 int past_check(struct graph *graph, struct err *err)
 {
     learned_open(graph);
-    int rc = graph->is_resumed ? rows_read(graph, err) : 0;
-    rc = rc ? rc : selection_take(graph, err);
-    return rc ? rc : strangers_check(graph, err);
+    int rc = selection_take(graph, err);
+    if (rc == 0 && graph->is_resumed)
+        rc = rows_read(graph, err);
+    if (rc)
+        return rc;
+    redone_mark(graph);
+    return strangers_check(graph, err);
 }
 
 int past_take(struct graph *graph, struct err *err)
@@ -304,105 +418,4 @@ int past_take(struct graph *graph, struct err *err)
     learned_spread(graph);
     stale_tell(graph);
     return 0;
-}
-
-/* ---- which jobs ---- */
-
-const char *stage_name(const struct plan *plan, uint32_t stage)
-{
-    return stage < plan->n_stages ? plan->stages[stage].name : "added";
-}
-
-uint32_t graph_find(const struct graph *graph, const char *name)
-{
-    uint32_t found = plan_find(graph->plan, name);
-    for (uint32_t i = graph->plan->n_jobs; found == UINT32_MAX && i < graph->n_jobs; i++)
-        found = strcmp(graph->jobs[i].plan->name, name) == 0 ? i : UINT32_MAX;
-    return found;
-}
-
-bool graph_selected(const struct texts *patterns, const struct plan *plan,
-                    const struct plan_job *job)
-{
-    bool is_one = false;
-    for (size_t i = 0; i < patterns->len && !is_one; i++)
-        is_one = fnmatch(patterns->at[i], stage_name(plan, job->stage), 0) == 0 ||
-                 fnmatch(patterns->at[i], job->name, 0) == 0;
-    return is_one;
-}
-
-static int patterns_check(const struct graph *graph, const struct texts *patterns,
-                          const char *option, struct err *err)
-{
-    for (size_t p = 0; p < patterns->len; p++) {
-        const struct texts one = {&patterns->at[p], 1};
-        bool is_any = false;
-        for (uint32_t i = 0; i < graph->n_jobs && !is_any; i++)
-            is_any = graph_selected(&one, graph->plan, graph->jobs[i].plan);
-        if (!is_any)
-            return fail(err, ERR_USAGE, "%s '%s' matches no job; --print shows their names", option,
-                        patterns->at[p]);
-    }
-    return 0;
-}
-
-/* --only: the jobs that match, and all that they need. */
-static void only_mark(struct graph *graph)
-{
-    const struct texts *only = &graph->request->only;
-    for (uint32_t i = 0; i < graph->n_jobs; i++)
-        graph->jobs[i].is_wanted =
-            only->len == 0 || graph_selected(only, graph->plan, graph->jobs[i].plan);
-    for (uint32_t i = graph->n_jobs; i-- > 0;)
-        for (uint32_t n = 0; graph->jobs[i].is_wanted && n < graph->jobs[i].plan->n_needs; n++)
-            graph->jobs[graph->jobs[i].plan->needs[n]].is_wanted = true;
-}
-
-/* A session that goes on with another has those jobs as well that muster release added to --only there. */
-static int released_take(struct graph *graph, struct err *err)
-{
-    cleanup_free char *names = NULL;
-    struct str rest, line;
-    if (!graph->is_resumed || (!graph->request->resume.dir && graph->request->since_wall_ms == 0))
-        return 0;
-    int rc = store_get(shell_store(graph->shell), "released", &names, err);
-    rest = str_of(names ? names : "");
-    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line)) {
-        cleanup_free char *name = xstrndup(line.at, line.len);
-        uint32_t i = graph_find(graph, name);
-        if (i == UINT32_MAX)
-            continue;
-        graph->jobs[i].is_wanted = true;
-        buf_addf(&graph->released, "%s\n", name);
-    }
-    return rc;
-}
-
-int released_note(const struct graph *graph, struct err *err)
-{
-    return store_set(shell_store(graph->shell), "released", buf_text(&graph->released), err);
-}
-
-int selection_take(struct graph *graph, struct err *err)
-{
-    const struct graph_request *request = graph->request;
-    int rc = patterns_check(graph, &request->only, "--only", err);
-    rc = rc ? rc : patterns_check(graph, &request->from, "--from", err);
-    rc = rc ? rc : patterns_check(graph, &request->redo, "--redo", err);
-    if (rc)
-        return rc;
-    only_mark(graph);
-    rc = released_take(graph, err);
-    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++) {
-        struct graph_job *job = &graph->jobs[i];
-        bool is_from = graph_selected(&request->from, graph->plan, job->plan);
-        bool is_new =
-            request->since_wall_ms > 0 && job->done_wall_ms >= (int64_t)request->since_wall_ms;
-        if (job->was_done && !job->is_stale && !is_new &&
-            (is_from || graph_selected(&request->redo, graph->plan, job->plan))) {
-            stale_note(graph, job, is_from ? "--from names it" : "--redo names it");
-            job->is_redone = true;
-        }
-    }
-    return rc;
 }

@@ -323,3 +323,21 @@ END
     ended_with 0
     [[ $output == *"1 of 1 job would run, in "*"the time of 1 is not known"* ]]
 }
+
+@test "--redo and --from are refused of a job that --only excludes, and such a job is not said to run again" {
+    make_and_use
+    for word in --redo --from; do
+        graph g.yaml $word make --only other
+        ended_with 2
+        [[ $stderr == *"$word 'make' matches no job of those of --only"* ]]
+    done
+    sed -i 's/echo use/echo used/' g.yaml
+    run limited "$MUSTER" graph -g cpu:2 g.yaml --only other --redo other
+    ended_with 0
+    says "other runs again: --redo names it"
+    says_not "use runs again"
+    run limited "$MUSTER" graph -g cpu:2 g.yaml
+    ended_with 0
+    says "use runs again: its command changed"
+    [ "$(effects)" = "make other other use used " ]
+}
