@@ -245,7 +245,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->mem_peak_bytes = row->mem_peak_bytes;
     job->is_held = row->state == JOB_HELD;
     job->is_cancelled = row->state == JOB_CANCELLED;
-    if (row->state != JOB_DONE) {
+    if (!job_was_done(row->state)) {
         not_done_take(graph, job, row);
         return;
     }
@@ -261,18 +261,29 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
         stale_note(graph, job, why);
 }
 
+/* The row says from now on what the job is in this graph. `if_done`: that, if it was done. */
+static void row_renew(struct graph *graph, const char *name, enum job_state before,
+                      enum job_state if_done)
+{
+    enum job_state now = job_was_done(before) ? if_done : before == JOB_FAILED ? JOB_NONE : before;
+    if (now != before)
+        record_state(graph, name, now);
+}
+
 static int rows_read(struct graph *graph, struct err *err)
 {
     struct row_reader *reader = NULL;
     struct job_row row;
     int rc = job_reader_open(&reader, shell_store(graph->shell), err);
     while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
-        uint32_t i = row.name ? graph_find(graph, row.name) : UINT32_MAX;
+        rc = 0;
+        if (!row.name)
+            continue;
+        uint32_t i = graph_find(graph, row.name);
         if (i < graph->n_jobs)
             row_take(graph, &graph->jobs[i], &row);
-        graph->uncounted.n_done += i >= graph->n_jobs && row.state == JOB_DONE;
-        graph->uncounted.n_failed += i >= graph->n_jobs && row.state == JOB_FAILED;
-        rc = 0;
+        else
+            row_renew(graph, row.name, row.state, JOB_DROPPED);
     }
     row_reader_close(reader);
     return rc;
@@ -312,12 +323,19 @@ static void followers_mark(struct graph *graph)
     }
 }
 
-/* What --from and --redo name is not done from now on, and so is what needs it: a resume need not be told. */
-static void redone_record(struct graph *graph)
+/*
+ * Until the jobs begin, all that counts or explains them goes by these rows, also when the session was killed. What --from and
+ * --redo name is not done any more, and so is what needs it: a resume need not be told.
+ */
+static void rows_renew(struct graph *graph)
 {
-    for (uint32_t i = 0; i < graph->n_jobs; i++)
-        if (graph->jobs[i].is_redone)
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        const struct graph_job *job = &graph->jobs[i];
+        if (job->is_redone)
             record_job(graph, i, JOB_NONE, NULL);
+        else
+            row_renew(graph, job->plan->name, job->row_state, job->is_stale ? JOB_AGAIN : JOB_DONE);
+    }
 }
 
 /* What is at the places of its outs may be what an attempt of it left, perhaps half of it. */
@@ -414,7 +432,7 @@ int past_take(struct graph *graph, struct err *err)
         return rc;
     strangers_adopt(graph);
     followers_mark(graph);
-    redone_record(graph);
+    rows_renew(graph);
     learned_spread(graph);
     stale_tell(graph);
     return 0;

@@ -341,3 +341,26 @@ END
     says "use runs again: its command changed"
     [ "$(effects)" = "make other other use used " ]
 }
+
+@test "a job that was to run again when the session was killed is not done for who asks, holds or cancels it" {
+    make_and_use
+    sed -i 's/; echo 1 >used/; [ -e fails ] || echo 1 >used/' g.yaml
+    graph_begin g.yaml --redo make
+    graph_kill
+    run "$MUSTER" why use other
+    says "use: it was done, and runs again when the graph goes on" "other: done, in"
+    run "$MUSTER" hold other
+    ended_with 69
+    run "$MUSTER" hold use
+    says "1 job held, when the run goes on"
+    resume
+    ended_with 75
+    [ "$(effects)" = "make make make other use " ]
+    "$MUSTER" release use
+    touch fails
+    resume
+    ended_with 1 # the file of before proves nothing
+    rm fails
+    resume
+    ended_with 0
+}
