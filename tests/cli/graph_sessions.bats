@@ -364,3 +364,21 @@ END
     resume
     ended_with 0
 }
+
+@test "a dry run names the jobs that would fail for want of a file that they read" {
+    cat >g.yaml <<'END'
+jobs:
+  bad: {run: 'true', in: [there, nowhere], gpus: 0}
+  after: {run: 'true', needs: bad, gpus: 0}
+  make: {run: 'true', out: sub/made, gpus: 0}
+  use: {run: 'true', in: [./sub/../sub/made, sub, sub/made/part], needs: make, gpus: 0}
+END
+    touch there
+    graph --dry-run g.yaml
+    ended_with 0
+    [[ $output == *"bad fails: it reads nowhere, which is not there, and no job leaves it"* ]]
+    [[ $output == *"2 of 4 jobs would run, in "*"; 1 would fail; 1 needs one that would not run"* ]]
+    touch nowhere
+    graph --dry-run g.yaml
+    [[ $output == *"4 of 4 jobs would run, in "* && $output != *"fail"* ]]
+}
