@@ -2,18 +2,19 @@
  *
  * What stands before a job that waits: the jobs at which its chains stand now, and when it can begin at the earliest.
  */
+#include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/xalloc.h"
 #include "graph/graph_impl.h"
 
 enum {
-    LOOKED_AT_MAX =
-        1024, /* jobs; a larger past is not looked through, so that an answer takes no time */
+    /* Jobs; a larger past is not looked through, so that an answer takes no time. */
+    LOOKED_AT_MAX = 1024,
     STANDS_SHOWN = 3
 };
 
 /* When a job will be done, as far as the times of such jobs are known. */
 struct done_by {
-    uint32_t job;
     bool is_known;
     uint64_t in_ms;
 };
@@ -23,7 +24,8 @@ struct chain {
     uint32_t job; /* whose chain it is */
     struct done_by looked_at[LOOKED_AT_MAX];
     size_t n_looked_at;
-    bool is_cut; /* there are more jobs than are looked at */
+    uint16_t *places; /* [n_jobs] where a job is in looked_at, + 1; 0: nowhere */
+    bool is_cut;      /* there are more jobs than are looked at, and no time is known */
     uint32_t stands[STANDS_SHOWN], n_stands;
 };
 
@@ -53,8 +55,7 @@ static struct done_by stand_done_by(const struct chain *chain, uint32_t job,
     const uint64_t now_ms = shell_last_now(chain->graph->shell), takes_ms = of->expected_ms;
     uint64_t ran_ms = of->process ? now_ms - of->process->started_ms : 0;
     uint64_t begins_in_ms = view->start_by_ms > now_ms ? view->start_by_ms - now_ms : 0;
-    return (struct done_by){.job = job,
-                            .is_known = takes_ms > ran_ms && !view->is_held,
+    return (struct done_by){.is_known = takes_ms > ran_ms && !view->is_held,
                             .in_ms = begins_in_ms + takes_ms - MIN(ran_ms, takes_ms)};
 }
 
@@ -64,8 +65,8 @@ static struct done_by done_by(struct chain *chain, uint32_t job);
 static struct done_by needs_done_by(struct chain *chain, uint32_t job)
 {
     const struct plan_job *plan = chain->graph->jobs[job].plan;
-    struct done_by all = {.job = job, .is_known = true};
-    for (uint32_t i = 0; i < plan->n_needs; i++) {
+    struct done_by all = {.is_known = true};
+    for (uint32_t i = 0; i < plan->n_needs && !chain->is_cut; i++) {
         struct done_by one = done_by(chain, plan->needs[i]);
         all.is_known = all.is_known && one.is_known;
         all.in_ms = MAX(all.in_ms, one.in_ms);
@@ -77,7 +78,7 @@ static struct done_by job_done_by(struct chain *chain, uint32_t job)
 {
     const struct dag_job_view view = dag_job_view(chain->graph->dag, job);
     if (view.state == DAG_DONE)
-        return (struct done_by){.job = job, .is_known = true};
+        return (struct done_by){.is_known = true};
     if (view.state != DAG_WAITS || view.is_held)
         stand_note(chain, job);
     if (view.state != DAG_WAITS)
@@ -91,15 +92,14 @@ static struct done_by job_done_by(struct chain *chain, uint32_t job)
 
 static struct done_by done_by(struct chain *chain, uint32_t job)
 {
-    for (size_t i = 0; i < chain->n_looked_at; i++)
-        if (chain->looked_at[i].job == job)
-            return chain->looked_at[i];
+    if (chain->places[job] > 0)
+        return chain->looked_at[chain->places[job] - 1];
     if (chain->n_looked_at == LOOKED_AT_MAX) {
         chain->is_cut = true;
-        return (struct done_by){.job = job};
+        return (struct done_by){0};
     }
     size_t at = chain->n_looked_at++;
-    chain->looked_at[at] = (struct done_by){.job = job};
+    chain->places[job] = (uint16_t)(at + 1);
     return chain->looked_at[at] = job_done_by(chain, job);
 }
 
@@ -111,7 +111,8 @@ static const char *stands_how(const struct graph *graph, uint32_t job)
 
 void chain_explain(const struct graph *graph, uint32_t job, struct buf *out)
 {
-    struct chain chain = {.graph = graph, .job = job};
+    cleanup_free uint16_t *places = xcalloc(graph->n_jobs, sizeof(*places));
+    struct chain chain = {.graph = graph, .job = job, .places = places};
     struct done_by needs = needs_done_by(&chain, job);
     char in[24];
     for (uint32_t i = 0; i < MIN(chain.n_stands, (uint32_t)STANDS_SHOWN); i++)

@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "graph/plan_outs.h"
 #include "sim/dag_play.h"
 #include "store/lock.h"
 #include "ui/timeline.h"
@@ -23,7 +24,9 @@ enum {
 struct dry_run {
     struct graph *graph;
     struct buf out;
-    uint32_t n_started, n_unknown;
+    struct left_paths left;
+    uint32_t n_shown, n_run, n_unknown, n_failed;
+    const char *missing;       /* of the job that starts: a file that it reads; NULL: none */
     uint64_t *started_ms;      /* [n_jobs] */
     struct timeline *timeline; /* NULL: nothing is drawn */
     uint32_t (*devices)[2];    /* [n_jobs]: the first device, and their number */
@@ -38,7 +41,30 @@ static struct dag_play_end draw(void *context, uint32_t job, const struct dag_pl
 {
     const struct dry_run *dry = context;
     (void)placement;
+    if (dry->missing)
+        return (struct dag_play_end){.end = DEND_FATAL};
     return (struct dag_play_end){.run_ms = time_of(&dry->graph->jobs[job]), .end = DEND_WELL};
+}
+
+/* A file that the job reads, and that is not there, nor left by any job; NULL: none. */
+static const char *missing_input(const struct dry_run *dry, const struct plan_job *job)
+{
+    const struct graph *graph = dry->graph;
+    for (size_t i = 0; job->inputs && job->inputs[i]; i++) {
+        cleanup_free char *path = path_join(job->cwd ? job->cwd : graph->cwd, job->inputs[i]);
+        if (!path_exists(path) && !left_paths_have(&dry->left, job, job->inputs[i], graph->cwd))
+            return job->inputs[i];
+    }
+    return NULL;
+}
+
+static void count(struct dry_run *dry, uint32_t job)
+{
+    const struct graph_job *of = &dry->graph->jobs[job];
+    dry->missing = missing_input(dry, of->plan);
+    dry->n_failed += dry->missing != NULL;
+    dry->n_run += !dry->missing;
+    dry->n_unknown += !dry->missing && of->expected_ms == 0;
 }
 
 static void started(void *context, uint32_t job, const struct dag_placement *placement,
@@ -46,22 +72,27 @@ static void started(void *context, uint32_t job, const struct dag_placement *pla
 {
     struct dry_run *dry = context;
     const struct graph *graph = dry->graph;
-    char at[24], takes[24];
+    char at[24], takes[24] = "-";
     cleanup_buf struct buf where = BUF_INIT;
+    count(dry, job);
     dry->started_ms[job] = now_ms;
-    dry->n_unknown += graph->jobs[job].expected_ms == 0;
     dry->devices[job][0] = placement->n_devices > 0 ? placement->devices[0] : 0;
     dry->devices[job][1] = placement->n_devices;
-    if (dry->n_started++ >= ROWS_PRINTED)
+    if (dry->n_shown++ >= ROWS_PRINTED)
         return;
     for (uint32_t i = 0; i < placement->n_devices; i++) {
         buf_add_text(&where, i > 0 ? ", " : "");
         allocation_label_add(&graph->allocation, placement->devices[i], &where);
     }
     duration_format(at, now_ms);
-    duration_format(takes, time_of(&graph->jobs[job]));
-    buf_addf(&dry->out, "%12s  %12s  %-16s  %s\n", at, takes,
-             where.len > 0 ? buf_text(&where) : "-", graph->jobs[job].plan->name);
+    if (!dry->missing)
+        duration_format(takes, time_of(&graph->jobs[job]));
+    buf_addf(&dry->out, "%12s  %12s  %-16s  %s", at, takes, where.len > 0 ? buf_text(&where) : "-",
+             graph->jobs[job].plan->name);
+    if (dry->missing)
+        buf_addf(&dry->out, " fails: it reads %s, which is not there, and no job leaves it",
+                 dry->missing);
+    buf_add_char(&dry->out, '\n');
 }
 
 static void ended(void *context, uint32_t job, enum dag_end end, uint64_t now_ms)
@@ -118,13 +149,18 @@ static void totals_add(struct dry_run *dry, uint64_t end_ms)
     char wall[24], unknown[24];
     duration_format(wall, end_ms);
     duration_format(unknown, UNKNOWN_MS);
-    if (dry->n_started > ROWS_PRINTED)
-        buf_addf(&dry->out, "and %u more\n", dry->n_started - ROWS_PRINTED);
-    buf_addf(&dry->out, "%u of %u job%s would run, in %s", dry->n_started, view.n_jobs,
+    if (dry->n_shown > ROWS_PRINTED)
+        buf_addf(&dry->out, "and %u more\n", dry->n_shown - ROWS_PRINTED);
+    buf_addf(&dry->out, "%u of %u job%s would run, in %s", dry->n_run, view.n_jobs,
              plural(view.n_jobs), wall);
     if (dry->n_unknown > 0)
         buf_addf(&dry->out, "; the time of %u is not known, and taken for %s", dry->n_unknown,
                  unknown);
+    if (dry->n_failed > 0)
+        buf_addf(&dry->out, "; %u would fail", dry->n_failed);
+    if (view.n_of[DAG_BLOCKED] > 0)
+        buf_addf(&dry->out, "; %u need%s one that would not run", view.n_of[DAG_BLOCKED],
+                 view.n_of[DAG_BLOCKED] == 1 ? "s" : "");
     if (view.n_of[DAG_UNFIT] > 0)
         buf_addf(&dry->out, "; %u cannot run on these devices", view.n_of[DAG_UNFIT]);
     if (n_stopped > 0)
@@ -150,6 +186,8 @@ static int schedule_print(struct graph *graph, const char *plot, struct err *err
                           .devices = xcalloc(graph->n_jobs + 1, sizeof(*dry.devices)),
                           .timeline =
                               plot ? timeline_new((uint32_t)graph->allocation.n_chosen) : NULL};
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        left_paths_add(&dry.left, graph->jobs[i].plan, graph->cwd);
     buf_addf(&dry.out, "%12s  %12s  %-16s  %s\n", "START", "TAKES", "DEVICES", "JOB");
     uint64_t end_ms = dag_play(&(struct dag_play){
         .dag = graph->dag, .context = &dry, .draw = draw, .started = started, .ended = ended});
@@ -160,6 +198,7 @@ static int schedule_print(struct graph *graph, const char *plot, struct err *err
     }
     if (rc == 0 && plot)
         rc = plot_write(&dry, plot, err);
+    left_paths_release(&dry.left);
     timeline_free(dry.timeline);
     buf_release(&dry.out);
     free(dry.started_ms);

@@ -29,10 +29,11 @@ static const struct ended_order {
 } ended_orders[] = {
     {"retry", BIT(JOB_FAILED) | BIT(JOB_CANCELLED), JOB_NONE, "tried again",
      "neither failed nor cancelled"},
-    {"hold", BIT(JOB_NONE) | BIT(JOB_FAILED), JOB_HELD, "held", "done, held or cancelled"},
+    {"hold", BIT(JOB_NONE) | BIT(JOB_FAILED) | BIT(JOB_AGAIN), JOB_HELD, "held",
+     "done, held or cancelled"},
     {"release", BIT(JOB_HELD), JOB_NONE, "released", "not held"},
-    {"cancel", BIT(JOB_NONE) | BIT(JOB_FAILED) | BIT(JOB_HELD), JOB_CANCELLED, "cancelled",
-     "done, or cancelled before"},
+    {"cancel", BIT(JOB_NONE) | BIT(JOB_FAILED) | BIT(JOB_HELD) | BIT(JOB_AGAIN), JOB_CANCELLED,
+     "cancelled", "done, or cancelled before"},
 };
 
 /* ---- an order ---- */
@@ -81,7 +82,7 @@ static int order_do(struct ended_jobs *jobs, const struct ended_order *order, co
 
 /* ---- its records ---- */
 
-/* All of a row but its state stays. */
+/* All of a row but its state stays. One that was done is proved by what it leaves from now on. */
 static void row_copy(const struct job_row *row, struct job_row *out)
 {
     const char **const texts[] = {&out->name,   &out->definition, &out->proof,
@@ -108,9 +109,12 @@ static int rows_fill(const struct ended_jobs *jobs, struct store *store, struct 
     int rc = job_reader_open(&reader, store, err);
     while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
         size_t i = row.name ? name_index_find(&jobs->names, str_of(row.name)) : NAME_NONE;
-        if (i != NAME_NONE && is_changed(jobs, i))
-            row_copy(&row, &rows[i]);
         rc = 0;
+        if (i == NAME_NONE || !is_changed(jobs, i))
+            continue;
+        row_copy(&row, &rows[i]);
+        if (jobs->at[i].before == JOB_AGAIN)
+            rows[i].started_wall_ms = clock_wall_ms();
     }
     row_reader_close(reader);
     return rc;

@@ -55,9 +55,9 @@ static int rows_take(struct ended_jobs *jobs, struct store *store, struct err *e
         if (!row.name)
             continue;
         struct ended_job *job = job_of(jobs, str_of(row.name), &is_new);
-        /* One that is open was to run again, if its row says that it is done. */
+        /* One that is open was to run again, also if its row says that it is done: older versions left it so. */
         bool is_open_again = !is_new && row.state == JOB_DONE;
-        job->state = job->before = is_open_again ? JOB_NONE : row.state;
+        job->state = job->before = is_open_again ? JOB_AGAIN : row.state;
         job->stage = job->stage ? job->stage : stage_of_new(row.name);
     }
     row_reader_close(reader);

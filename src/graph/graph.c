@@ -68,7 +68,6 @@ static void on_second(void *context)
         output_claim_answer(&p->proving.claim);
     device_watch_renew(graph->watch);
     record_flush(graph); /* samples, if nothing else */
-    report_uncounted(graph);
     report_status(graph, NULL);
 }
 
@@ -202,7 +201,7 @@ static int past_read(struct graph *graph, struct err *err)
 }
 
 /*
- * An earlier run goes on. What --redo takes back is so before the words are noted, of which a resume does not repeat that; and
+ * An earlier run goes on. What is to run again is so before the words are noted, of which a resume does not repeat --redo; and
  * before either the run is no finished one any more. Words that are wrong leave it as it was.
  */
 static int session_note(struct graph *graph, struct err *err)
@@ -212,7 +211,6 @@ static int session_note(struct graph *graph, struct err *err)
     if (rc)
         return rc;
     record_flush(graph);
-    report_uncounted(graph);
     return shell_is_to_end(graph->shell) ? 0 : manifest_make(graph, err);
 }
 
@@ -327,7 +325,6 @@ static int run_end(struct graph *graph)
     shell_progress_end(graph->shell);
     shell_reap(graph->shell);
     snprintf(text, sizeof(text), "%d", status);
-    report_uncounted(graph);
     open_jobs_write(graph);
     report_status(graph, state_of(status));
     /* Last: who asks a run that has ended finds all that. */
@@ -380,7 +377,6 @@ void graph_release(struct graph *graph)
     free(graph->events.at);
     buf_release(&graph->stale);
     buf_release(&graph->released);
-    free(graph->uncounted.noted);
     plan_release(&graph->added);
     allocation_release(&graph->allocation);
     shell_free(graph->shell);

@@ -92,7 +92,7 @@ struct graph_job {
     bool was_done, is_stale;              /* by an earlier session */
     bool is_redone;                       /* by --from or --redo */
     bool was_cut;                         /* its last attempt was ended with the run */
-    enum job_state row_state;             /* as run.db has it */
+    enum job_state row_state;             /* as the session before left it */
 };
 
 /* A device as a run of the graph sees it. */
@@ -183,10 +183,6 @@ struct graph {
             *stages;    /* [plan->n_stages + 1] by the numbers of stages; the last: of added jobs */
         uint32_t *next; /* [plan->n_jobs] the next job of the same stage; NULL: not needed yet */
     } learned;
-    struct {
-        uint32_t n_done, n_failed; /* rows of jobs that the graph has no more */
-        char *noted;               /* in run.db; NULL: not yet */
-    } uncounted;
     bool is_resumed, is_over, has_memory; /* has_memory: some device has memory of its own */
     uint32_t n_done_here;
     char *cwd;
@@ -338,14 +334,15 @@ MUST_CHECK int placeholders_fill(const char *text, const struct fill *fills, siz
                                  struct buf *out, struct err *err);
 
 /* past.c */
-/* Reads what earlier sessions did, and whether jobs can be chosen and files are as they may be. */
+/*
+ * Reads what earlier sessions did, and whether files are as they may be. ERR_USAGE: they are not, or a pattern of --only,
+ * --from or --redo means no job.
+ */
 MUST_CHECK int past_check(struct graph *graph, struct err *err);
 /* That, and decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);
-/* Which jobs are to run: request->only, from, redo. ERR_USAGE: a pattern matches nothing. */
-MUST_CHECK int selection_take(struct graph *graph, struct err *err);
 /* Notes in run.db which jobs were released from --only, for a resume. */
 MUST_CHECK int released_note(const struct graph *graph, struct err *err);
 /* Digests of what the job is: free() it. */
@@ -370,6 +367,8 @@ MUST_CHECK int record_begun(struct graph *graph, const struct process *process, 
 void record_attempt(struct graph *graph, const struct process *process);
 void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process);
+/* Of the row of an earlier session; all else of it stays. */
+void record_state(struct graph *graph, const char *name, enum job_state state);
 /* What happened to a job, a device or a host (`of`) that is called so; text NULL: there is no more to say. */
 void record_event(struct graph *graph, const char *kind, const char *of, const char *name,
                   const char *text);
@@ -421,8 +420,6 @@ bool open_jobs_each(const char *dir, void (*take)(void *context, const struct op
                     void *context);
 
 /* report.c */
-/* Notes in run.db how many of its rows of jobs that are done, or have failed, are not true of this graph. */
-void report_uncounted(struct graph *graph);
 void report_progress(struct graph *graph, bool is_last);
 /* state NULL: it goes on. */
 void report_status(struct graph *graph, const char *state);

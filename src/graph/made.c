@@ -20,9 +20,9 @@ static void row_take(struct made *made, const struct job_row *row)
     cleanup_free char *work = work_new(row->definition);
     bool has_begun = row->attempts > 0 || row->started_wall_ms > 0;
     bool is_first = name_index_find(&made->begun, str_of(work)) == NAME_NONE;
-    if (*work && (has_begun || row->state == JOB_DONE)) {
+    if (*work && (has_begun || job_was_done(row->state))) {
         name_index_number(&made->begun, str_of(work));
-        if (is_first && row->state != JOB_DONE)
+        if (is_first && !job_was_done(row->state))
             name_index_number(&made->undone, str_of(work));
     }
     marks_paths(row->proof, &made->paths);

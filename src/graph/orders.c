@@ -97,16 +97,12 @@ static int hold_do(struct graph *graph, uint32_t job, struct buf *told)
     return 1;
 }
 
-/* A resume repeats --only: it has to know. */
+/* --only does not exclude it any more. */
 static void unexclude(struct graph *graph, struct graph_job *job)
 {
-    struct err err = {0};
-    if (job->is_wanted)
-        return;
+    if (!job->is_wanted)
+        buf_addf(&graph->released, "%s\n", job->plan->name);
     job->is_wanted = true;
-    buf_addf(&graph->released, "%s\n", job->plan->name);
-    if (released_note(graph, &err) != 0)
-        log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
 }
 
 static int release_do(struct graph *graph, uint32_t job, struct buf *told)
@@ -146,10 +142,19 @@ static const struct job_order {
     {"cancel", cancel_do, "cancelled", "done, or cancelled before"},
 };
 
+/* A resume repeats --only: it has to know. Once for all jobs of an order, since the whole list is written. */
+static void released_keep(const struct graph *graph, size_t n_noted_bytes)
+{
+    struct err err = {0};
+    if (graph->released.len > n_noted_bytes && released_note(graph, &err) != 0)
+        log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
+}
+
 static int job_order_do(struct graph *graph, const struct job_order *order, const char *pattern,
                         struct buf *told, struct err *err)
 {
     const struct texts patterns = {&pattern, 1};
+    const size_t n_noted_bytes = graph->released.len;
     uint32_t exact = graph_find(graph, pattern), n_matched = 0, n_done = 0;
     for (uint32_t i = 0; i < graph->n_jobs; i++) {
         bool is_one = exact != UINT32_MAX
@@ -158,6 +163,7 @@ static int job_order_do(struct graph *graph, const struct job_order *order, cons
         n_matched += is_one;
         n_done += is_one ? (uint32_t)order->act(graph, i, told) : 0;
     }
+    released_keep(graph, n_noted_bytes);
     if (n_matched == 0)
         return job_unknown(graph, pattern, err);
     if (n_done == 0)

@@ -90,6 +90,110 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
     return digest;
 }
 
+/* Also if an older version wrote the row, for which the order of the needs made a difference. */
+static bool are_needs_the_same(const struct graph *graph, const struct graph_job *job)
+{
+    uint64_t in_order = 0;
+    for (uint32_t i = 0; i < job->plan->n_needs; i++) {
+        uint64_t of_need = graph->jobs[job->plan->needs[i]].outs_digest;
+        if (of_need != 0)
+            in_order = XXH3_64bits_withSeed(&of_need, sizeof(of_need), in_order);
+    }
+    return job->needs_digest == needs_digest(graph, job) || job->needs_digest == in_order;
+}
+
+/* ---- which jobs ---- */
+
+const char *stage_name(const struct plan *plan, uint32_t stage)
+{
+    return stage < plan->n_stages ? plan->stages[stage].name : "added";
+}
+
+uint32_t graph_find(const struct graph *graph, const char *name)
+{
+    uint32_t found = plan_find(graph->plan, name);
+    for (uint32_t i = graph->plan->n_jobs; found == UINT32_MAX && i < graph->n_jobs; i++)
+        found = strcmp(graph->jobs[i].plan->name, name) == 0 ? i : UINT32_MAX;
+    return found;
+}
+
+bool graph_selected(const struct texts *patterns, const struct plan *plan,
+                    const struct plan_job *job)
+{
+    bool is_one = false;
+    for (size_t i = 0; i < patterns->len && !is_one; i++)
+        is_one = fnmatch(patterns->at[i], stage_name(plan, job->stage), 0) == 0 ||
+                 fnmatch(patterns->at[i], job->name, 0) == 0;
+    return is_one;
+}
+
+/* Each names a job that is to run if it is not done: else nothing would come of it. */
+static int patterns_check(const struct graph *graph, const struct texts *patterns,
+                          const char *option, struct err *err)
+{
+    const struct texts *only = &graph->request->only;
+    for (size_t p = 0; p < patterns->len; p++) {
+        const struct texts one = {&patterns->at[p], 1};
+        bool is_any = false;
+        for (uint32_t i = 0; i < graph->n_jobs && !is_any; i++)
+            is_any =
+                graph->jobs[i].is_wanted && graph_selected(&one, graph->plan, graph->jobs[i].plan);
+        if (!is_any)
+            return fail(err, ERR_USAGE, "%s '%s' matches no job%s; --print shows their names",
+                        option, patterns->at[p],
+                        patterns == only || only->len == 0 ? "" : " of those of --only");
+    }
+    return 0;
+}
+
+/* --only: the jobs that match, and all that they need. */
+static void only_mark(struct graph *graph)
+{
+    const struct texts *only = &graph->request->only;
+    for (uint32_t i = 0; i < graph->n_jobs; i++)
+        graph->jobs[i].is_wanted =
+            only->len == 0 || graph_selected(only, graph->plan, graph->jobs[i].plan);
+    for (uint32_t i = graph->n_jobs; i-- > 0;)
+        for (uint32_t n = 0; graph->jobs[i].is_wanted && n < graph->jobs[i].plan->n_needs; n++)
+            graph->jobs[graph->jobs[i].plan->needs[n]].is_wanted = true;
+}
+
+/* A session that goes on with another has those jobs as well that muster release added to --only there. */
+static int released_take(struct graph *graph, struct err *err)
+{
+    cleanup_free char *names = NULL;
+    struct str rest, line;
+    if (!graph->is_resumed || (!graph->request->resume.dir && graph->request->since_wall_ms == 0))
+        return 0;
+    int rc = store_get(shell_store(graph->shell), "released", &names, err);
+    rest = str_of(names ? names : "");
+    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line)) {
+        cleanup_free char *name = xstrndup(line.at, line.len);
+        uint32_t i = graph_find(graph, name);
+        if (i == UINT32_MAX)
+            continue;
+        graph->jobs[i].is_wanted = true;
+        buf_addf(&graph->released, "%s\n", name);
+    }
+    return rc;
+}
+
+int released_note(const struct graph *graph, struct err *err)
+{
+    return store_set(shell_store(graph->shell), "released", buf_text(&graph->released), err);
+}
+
+/* Which jobs are to run. */
+static int selection_take(struct graph *graph, struct err *err)
+{
+    const struct graph_request *request = graph->request;
+    only_mark(graph);
+    int rc = patterns_check(graph, &request->only, "--only", err);
+    rc = rc ? rc : released_take(graph, err);
+    rc = rc ? rc : patterns_check(graph, &request->from, "--from", err);
+    return rc ? rc : patterns_check(graph, &request->redo, "--redo", err);
+}
+
 /* ---- rows ---- */
 
 /* Why a job that its row calls done is to run again; NULL: it is done. *freed: holds the text. */
@@ -115,7 +219,8 @@ static const char *staleness_of(const struct graph *graph, const struct graph_jo
 static void stale_note(struct graph *graph, struct graph_job *job, const char *why)
 {
     job->is_stale = true;
-    buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
+    if (job->is_wanted)
+        buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
 }
 
 /* What it has left since its start is its own work, unless another job it was that began. */
@@ -130,7 +235,9 @@ static void not_done_take(const struct graph *graph, struct graph_job *job,
 static void row_take(struct graph *graph, struct graph_job *job, const struct job_row *row)
 {
     cleanup_free char *freed = NULL;
-    uint64_t ran_ms = row->ended_wall_ms > row->started_wall_ms
+    bool has_run =
+        row->started_wall_ms > 0; /* else it was adopted, and nobody knows what it takes */
+    uint64_t ran_ms = has_run && row->ended_wall_ms > row->started_wall_ms
                           ? (uint64_t)(row->ended_wall_ms - row->started_wall_ms)
                           : 0;
     job->row_state = row->state;
@@ -138,7 +245,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->mem_peak_bytes = row->mem_peak_bytes;
     job->is_held = row->state == JOB_HELD;
     job->is_cancelled = row->state == JOB_CANCELLED;
-    if (row->state != JOB_DONE) {
+    if (!job_was_done(row->state)) {
         not_done_take(graph, job, row);
         return;
     }
@@ -147,10 +254,20 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->outs_digest = row->outs_digest;
     job->needs_digest = row->needs_digest;
     job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
-    learned_take_past(graph, job, ran_ms);
+    if (has_run)
+        learned_take_past(graph, job, ran_ms);
     const char *why = staleness_of(graph, job, row, &freed);
     if (why)
         stale_note(graph, job, why);
+}
+
+/* The row says from now on what the job is in this graph. `if_done`: that, if it was done. */
+static void row_renew(struct graph *graph, const char *name, enum job_state before,
+                      enum job_state if_done)
+{
+    enum job_state now = job_was_done(before) ? if_done : before == JOB_FAILED ? JOB_NONE : before;
+    if (now != before)
+        record_state(graph, name, now);
 }
 
 static int rows_read(struct graph *graph, struct err *err)
@@ -159,15 +276,34 @@ static int rows_read(struct graph *graph, struct err *err)
     struct job_row row;
     int rc = job_reader_open(&reader, shell_store(graph->shell), err);
     while (rc == 0 && (rc = job_reader_next(reader, &row, err)) == 1) {
-        uint32_t i = row.name ? graph_find(graph, row.name) : UINT32_MAX;
+        rc = 0;
+        if (!row.name)
+            continue;
+        uint32_t i = graph_find(graph, row.name);
         if (i < graph->n_jobs)
             row_take(graph, &graph->jobs[i], &row);
-        graph->uncounted.n_done += i >= graph->n_jobs && row.state == JOB_DONE;
-        graph->uncounted.n_failed += i >= graph->n_jobs && row.state == JOB_FAILED;
-        rc = 0;
+        else
+            row_renew(graph, row.name, row.state, JOB_DROPPED);
     }
     row_reader_close(reader);
     return rc;
+}
+
+/* Of the jobs that are done, those that --from and --redo name, unless they ran since the words were said. */
+static void redone_mark(struct graph *graph)
+{
+    const struct graph_request *request = graph->request;
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        struct graph_job *job = &graph->jobs[i];
+        bool is_from = graph_selected(&request->from, graph->plan, job->plan);
+        bool is_new =
+            request->since_wall_ms > 0 && job->done_wall_ms >= (int64_t)request->since_wall_ms;
+        if (job->is_wanted && job->was_done && !job->is_stale && !is_new &&
+            (is_from || graph_selected(&request->redo, graph->plan, job->plan))) {
+            stale_note(graph, job, is_from ? "--from names it" : "--redo names it");
+            job->is_redone = true;
+        }
+    }
 }
 
 /* Jobs come after those that they need, so one pass suffices. */
@@ -182,17 +318,24 @@ static void followers_mark(struct graph *graph)
             if (!need->was_done || need->is_stale)
                 stale_note(graph, job, why);
         }
-        if (job->was_done && !job->is_stale && needs_digest(graph, job) != job->needs_digest)
+        if (job->was_done && !job->is_stale && !are_needs_the_same(graph, job))
             stale_note(graph, job, "a job that it needs ran again, or left another file");
     }
 }
 
-/* What --from and --redo name is not done from now on, and so is what needs it: a resume need not be told. */
-static void redone_record(struct graph *graph)
+/*
+ * Until the jobs begin, all that counts or explains them goes by these rows, also when the session was killed. What --from and
+ * --redo name is not done any more, and so is what needs it: a resume need not be told.
+ */
+static void rows_renew(struct graph *graph)
 {
-    for (uint32_t i = 0; i < graph->n_jobs; i++)
-        if (graph->jobs[i].is_redone)
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
+        const struct graph_job *job = &graph->jobs[i];
+        if (job->is_redone)
             record_job(graph, i, JOB_NONE, NULL);
+        else
+            row_renew(graph, job->plan->name, job->row_state, job->is_stale ? JOB_AGAIN : JOB_DONE);
+    }
 }
 
 /* What is at the places of its outs may be what an attempt of it left, perhaps half of it. */
@@ -273,9 +416,13 @@ static void stale_tell(struct graph *graph)
 int past_check(struct graph *graph, struct err *err)
 {
     learned_open(graph);
-    int rc = graph->is_resumed ? rows_read(graph, err) : 0;
-    rc = rc ? rc : selection_take(graph, err);
-    return rc ? rc : strangers_check(graph, err);
+    int rc = selection_take(graph, err);
+    if (rc == 0 && graph->is_resumed)
+        rc = rows_read(graph, err);
+    if (rc)
+        return rc;
+    redone_mark(graph);
+    return strangers_check(graph, err);
 }
 
 int past_take(struct graph *graph, struct err *err)
@@ -285,109 +432,8 @@ int past_take(struct graph *graph, struct err *err)
         return rc;
     strangers_adopt(graph);
     followers_mark(graph);
-    redone_record(graph);
+    rows_renew(graph);
     learned_spread(graph);
     stale_tell(graph);
     return 0;
-}
-
-/* ---- which jobs ---- */
-
-const char *stage_name(const struct plan *plan, uint32_t stage)
-{
-    return stage < plan->n_stages ? plan->stages[stage].name : "added";
-}
-
-uint32_t graph_find(const struct graph *graph, const char *name)
-{
-    uint32_t found = plan_find(graph->plan, name);
-    for (uint32_t i = graph->plan->n_jobs; found == UINT32_MAX && i < graph->n_jobs; i++)
-        found = strcmp(graph->jobs[i].plan->name, name) == 0 ? i : UINT32_MAX;
-    return found;
-}
-
-bool graph_selected(const struct texts *patterns, const struct plan *plan,
-                    const struct plan_job *job)
-{
-    bool is_one = false;
-    for (size_t i = 0; i < patterns->len && !is_one; i++)
-        is_one = fnmatch(patterns->at[i], stage_name(plan, job->stage), 0) == 0 ||
-                 fnmatch(patterns->at[i], job->name, 0) == 0;
-    return is_one;
-}
-
-static int patterns_check(const struct graph *graph, const struct texts *patterns,
-                          const char *option, struct err *err)
-{
-    for (size_t p = 0; p < patterns->len; p++) {
-        const struct texts one = {&patterns->at[p], 1};
-        bool is_any = false;
-        for (uint32_t i = 0; i < graph->n_jobs && !is_any; i++)
-            is_any = graph_selected(&one, graph->plan, graph->jobs[i].plan);
-        if (!is_any)
-            return fail(err, ERR_USAGE, "%s '%s' matches no job; --print shows their names", option,
-                        patterns->at[p]);
-    }
-    return 0;
-}
-
-/* --only: the jobs that match, and all that they need. */
-static void only_mark(struct graph *graph)
-{
-    const struct texts *only = &graph->request->only;
-    for (uint32_t i = 0; i < graph->n_jobs; i++)
-        graph->jobs[i].is_wanted =
-            only->len == 0 || graph_selected(only, graph->plan, graph->jobs[i].plan);
-    for (uint32_t i = graph->n_jobs; i-- > 0;)
-        for (uint32_t n = 0; graph->jobs[i].is_wanted && n < graph->jobs[i].plan->n_needs; n++)
-            graph->jobs[graph->jobs[i].plan->needs[n]].is_wanted = true;
-}
-
-/* A session that goes on with another has those jobs as well that muster release added to --only there. */
-static int released_take(struct graph *graph, struct err *err)
-{
-    cleanup_free char *names = NULL;
-    struct str rest, line;
-    if (!graph->is_resumed || (!graph->request->resume.dir && graph->request->since_wall_ms == 0))
-        return 0;
-    int rc = store_get(shell_store(graph->shell), "released", &names, err);
-    rest = str_of(names ? names : "");
-    while (rc == 0 && rest.len > 0 && str_next(&rest, '\n', &line)) {
-        cleanup_free char *name = xstrndup(line.at, line.len);
-        uint32_t i = graph_find(graph, name);
-        if (i == UINT32_MAX)
-            continue;
-        graph->jobs[i].is_wanted = true;
-        buf_addf(&graph->released, "%s\n", name);
-    }
-    return rc;
-}
-
-int released_note(const struct graph *graph, struct err *err)
-{
-    return store_set(shell_store(graph->shell), "released", buf_text(&graph->released), err);
-}
-
-int selection_take(struct graph *graph, struct err *err)
-{
-    const struct graph_request *request = graph->request;
-    int rc = patterns_check(graph, &request->only, "--only", err);
-    rc = rc ? rc : patterns_check(graph, &request->from, "--from", err);
-    rc = rc ? rc : patterns_check(graph, &request->redo, "--redo", err);
-    if (rc)
-        return rc;
-    only_mark(graph);
-    rc = released_take(graph, err);
-    for (uint32_t i = 0; rc == 0 && i < graph->n_jobs; i++) {
-        struct graph_job *job = &graph->jobs[i];
-        bool is_from = graph_selected(&request->from, graph->plan, job->plan);
-        bool is_new =
-            request->since_wall_ms > 0 && job->done_wall_ms >= (int64_t)request->since_wall_ms;
-        if (job->was_done && !job->is_stale && !is_new &&
-            (is_from || graph_selected(&request->redo, graph->plan, job->plan))) {
-            stale_note(graph, job, is_from ? "--from names it" : "--redo names it");
-            job->is_redone = true;
-        }
-    }
-    return rc;
 }

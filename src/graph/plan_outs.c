@@ -206,3 +206,44 @@ bool plan_job_leaves(const struct plan_job *job, const struct plan_job *reader, 
         .name = reader->name, .cwd = reader->cwd, .outs = &out, .n_outs = 1};
     return plan_outs_apart(job, &read, cwd, NULL) != 0;
 }
+
+/* The folder that a path is in; the root folder is "", and is in none. */
+static bool folder_of(struct str *path)
+{
+    while (path->len > 0 && path->at[--path->len] != '/')
+        ;
+    return path->len > 0;
+}
+
+void left_paths_add(struct left_paths *left, const struct plan_job *job, const char *cwd)
+{
+    cleanup_buf struct buf path = BUF_INIT;
+    for (uint32_t i = 0; i < job->n_outs; i++) {
+        out_path(cwd, job, i, &path);
+        struct str at = buf_str(&path);
+        name_index_number(&left->outs, at);
+        while (folder_of(&at) && name_index_find(&left->above, at) == NAME_NONE)
+            name_index_number(&left->above, at);
+    }
+}
+
+bool left_paths_have(const struct left_paths *left, const struct plan_job *reader, const char *path,
+                     const char *cwd)
+{
+    const struct plan_out out = {.path = path};
+    const struct plan_job read = {.cwd = reader->cwd, .outs = &out, .n_outs = 1};
+    cleanup_buf struct buf whole = BUF_INIT;
+    out_path(cwd, &read, 0, &whole);
+    struct str at = buf_str(&whole);
+    bool have = name_index_find(&left->above, at) != NAME_NONE;
+    do
+        have = have || name_index_find(&left->outs, at) != NAME_NONE;
+    while (!have && folder_of(&at));
+    return have;
+}
+
+void left_paths_release(struct left_paths *left)
+{
+    name_index_release(&left->outs);
+    name_index_release(&left->above);
+}

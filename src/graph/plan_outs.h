@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include "base/name_index.h"
 #include "graph/plan.h"
 
 /*
@@ -14,3 +15,13 @@ MUST_CHECK int plan_outs_apart(const struct plan_job *a, const struct plan_job *
 /* Is `path`, which `reader` reads, what the job leaves, or in it, or above it? */
 bool plan_job_leaves(const struct plan_job *job, const struct plan_job *reader, const char *path,
                      const char *cwd);
+
+/* What jobs leave, for who asks of many paths. Zeroed at first. */
+struct left_paths {
+    struct name_index outs, above; /* above: the folders that they are in */
+};
+void left_paths_add(struct left_paths *left, const struct plan_job *job, const char *cwd);
+/* Would plan_job_leaves() say so of any of the jobs? */
+bool left_paths_have(const struct left_paths *left, const struct plan_job *reader, const char *path,
+                     const char *cwd);
+void left_paths_release(struct left_paths *left);

@@ -63,9 +63,8 @@ static int64_t begun_wall_ms(const struct graph_job *job)
 void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process)
 {
-    struct graph_job *job = &graph->jobs[number];
+    const struct graph_job *job = &graph->jobs[number];
     struct record *rows = graph->record;
-    job->row_state = state;
     GROW(rows->jobs, rows->n_jobs, rows->jobs_cap);
     struct job_row *row = &rows->jobs[rows->n_jobs++];
     *row = (struct job_row){.name = xstrdup(job->plan->name),
@@ -89,6 +88,14 @@ void record_job(struct graph *graph, uint32_t number, enum job_state state,
     row->batch = process->batch;
     row->mem_peak_bytes = MAX(process->mem_peak_bytes, job->mem_peak_bytes);
     row->rss_peak_bytes = process->rss_peak_bytes;
+}
+
+void record_state(struct graph *graph, const char *name, enum job_state state)
+{
+    struct record *rows = graph->record;
+    GROW(rows->jobs, rows->n_jobs, rows->jobs_cap);
+    rows->jobs[rows->n_jobs++] =
+        (struct job_row){.name = xstrdup(name), .state = state, .has_state_alone = true};
 }
 
 /*

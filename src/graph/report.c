@@ -223,26 +223,6 @@ void report_status(struct graph *graph, const char *state)
     jobs_write(graph, state == NULL);
 }
 
-/* A job that is to run again, or anew, keeps its row until it begins. */
-void report_uncounted(struct graph *graph)
-{
-    uint32_t n_done = graph->uncounted.n_done, n_failed = graph->uncounted.n_failed;
-    struct err err = {0};
-    for (uint32_t i = 0; i < graph->n_jobs; i++) {
-        const struct graph_job *job = &graph->jobs[i];
-        enum dag_state state = dag_job_view(graph->dag, i).state;
-        n_done += job->row_state == JOB_DONE && state != DAG_DONE && !job->process;
-        n_failed += job->row_state == JOB_FAILED && state != DAG_FAILED;
-    }
-    cleanup_free char *now = xasprintf("%u %u", n_done, n_failed);
-    if (graph->uncounted.noted && strcmp(now, graph->uncounted.noted) == 0)
-        return;
-    if (store_set(shell_store(graph->shell), "jobs_uncounted", now, &err) != 0)
-        log_keep(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
-    free(graph->uncounted.noted);
-    graph->uncounted.noted = steal_ptr(&now);
-}
-
 /* ---- the end ---- */
 
 static void failures_add(const struct graph *graph, struct buf *out)

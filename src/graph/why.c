@@ -92,6 +92,12 @@ static void row_tell(const struct job_row *row, struct buf *out)
         buf_add_text(out, "done by files that were there, which --adopt took");
     else if (row->state == JOB_DONE)
         buf_addf(out, "done, in %s, attempt %u", ran, row->attempts);
+    else if (row->state == JOB_AGAIN)
+        buf_add_text(out, "it was done, and runs again when the graph goes on");
+    else if (row->state == JOB_DROPPED)
+        buf_add_text(out, "it was done, and the graph has it no more");
+    else if (row->state == JOB_NONE && row->ended_wall_ms > 0 && row->end)
+        buf_addf(out, "it had failed, %s; it runs again when the graph goes on", row->end);
     else if (row->state == JOB_NONE && row->started_wall_ms > 0 && row->attempts > 0)
         buf_addf(out,
                  "begun, attempt %u, and not done when the run was interrupted; it runs again when "

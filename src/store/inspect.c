@@ -122,22 +122,6 @@ bool run_is_graph(const struct run_summary *run)
     return run->verb && strcmp(run->verb, "graph") == 0;
 }
 
-/* "DONE FAILED": so many rows are of jobs that the graph has no more, or that are to run again. */
-static void uncounted_take(struct store *store, struct run_summary *out)
-{
-    cleanup_free char *text = NULL;
-    struct str rest, n_done;
-    uint64_t done, failed;
-    if (store_get(store, "jobs_uncounted", &text, NULL) != 0 || !text)
-        return;
-    rest = str_of(text);
-    if (!str_next(&rest, ' ', &n_done) || u64_parse(n_done, 0, UINT32_MAX, &done, NULL) != 0 ||
-        u64_parse(rest, 0, UINT32_MAX, &failed, NULL) != 0)
-        return;
-    out->items_done -= MIN(done, out->items_done);
-    out->items_failed -= MIN(failed, out->items_failed);
-}
-
 static void jobs_count(struct store *store, struct run_summary *out)
 {
     struct row_reader *reader;
@@ -149,7 +133,6 @@ static void jobs_count(struct store *store, struct run_summary *out)
         out->items_failed += row.state == JOB_FAILED;
     }
     row_reader_close(reader);
-    uncounted_take(store, out);
 }
 
 static int ledger_take(struct run_summary *out, struct store *store, char **state, struct err *err)

@@ -82,6 +82,17 @@ static int job_add(struct store *store, const struct job_row *row, struct err *e
     return db_finish(store, statement, err);
 }
 
+static int job_state_set(struct store *store, const struct job_row *row, struct err *err)
+{
+    sqlite3_stmt *statement;
+    int rc = db_statement(store, SQL_JOB_STATE_SET, &statement, err);
+    if (rc)
+        return rc;
+    db_bind_text(statement, 1, row->name);
+    db_bind_text(statement, 2, state_names[row->state]);
+    return db_finish(store, statement, err);
+}
+
 static int attempt_add(struct store *store, const struct job_attempt_row *row, struct err *err)
 {
     sqlite3_stmt *statement;
@@ -107,7 +118,8 @@ int store_jobs_commit(struct store *store, const struct job_batch *batch, struct
     if (rc)
         return rc;
     for (size_t i = 0; rc == 0 && i < batch->n_jobs; i++)
-        rc = job_add(store, &batch->jobs[i], err);
+        rc = batch->jobs[i].has_state_alone ? job_state_set(store, &batch->jobs[i], err)
+                                            : job_add(store, &batch->jobs[i], err);
     for (size_t i = 0; rc == 0 && i < batch->n_attempts; i++)
         rc = attempt_add(store, &batch->attempts[i], err);
     if (rc == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables `jobs` and `job_attempts` of run.db: what became of the jobs of a graph. A job that leaves files has a row
- * as soon as it begins (NONE), any other one when it is settled; it is done only if its row says so.
+ * The tables `jobs` and `job_attempts` of run.db: what became of the jobs of a graph. A job has a row as soon as it begins
+ * (NONE); it is done only if its row says so. One that was done is to run AGAIN in the graph as it is now, or was DROPPED from
+ * it: its row keeps all else, since with the next edit it may be done after all.
  */
 #pragma once
 
@@ -13,7 +14,9 @@
     X(DONE, "done")           \
     X(FAILED, "failed")       \
     X(CANCELLED, "cancelled") \
-    X(HELD, "held")
+    X(HELD, "held")           \
+    X(AGAIN, "again")         \
+    X(DROPPED, "dropped")
 
 enum job_state {
 #define X(id, name) JOB_##id,
@@ -21,11 +24,17 @@ enum job_state {
 #undef X
 };
 const char *job_state_name(enum job_state state);
+/* Was it done, whatever the graph has made of it since? */
+static inline bool job_was_done(enum job_state state)
+{
+    return state == JOB_DONE || state == JOB_AGAIN || state == JOB_DROPPED;
+}
 
 /* Texts are borrowed; NULL: none. */
 struct job_row {
     const char *name;
     enum job_state state;
+    bool has_state_alone;   /* to be written: all else of its row stays. The row is there */
     uint32_t attempts;      /* of all sessions */
     const char *definition; /* digests of what the job is, "command:environment:needs" */
     const char *proof;      /* JSON array of the files that it left */

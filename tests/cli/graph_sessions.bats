@@ -290,3 +290,111 @@ END
     ended_with 0
     [ "$(effects)" = "make make make use " ]
 }
+
+written_bytes() { awk '$1 == "wchar:" { print $2 }' /proc/$PID/io; }
+
+@test "thousands of jobs that --only excludes are released in one order without writing their list for each" {
+    cat >g.yaml <<'END'
+vars: {n: 1..3000}
+jobs:
+  make: {run: [sh, -c, 'touch begun; while [ -e hold ]; do sleep 0.05; done'], gpus: 0}
+  apart: {for: [n], run: [sh, -c, 'exit 1'], needs: make, gpus: 0}
+END
+    graph_begin g.yaml --only make
+    before=$(written_bytes)
+    run "$MUSTER" release apart
+    says "3000 jobs released"
+    [ $(($(written_bytes) - before)) -lt 16000000 ]
+    [ "$(query "SELECT length(value) - length(replace(value, char(10), '')) FROM facts WHERE key = 'released'")" = 3000 ]
+    graph_kill
+}
+
+@test "what an older version noted of several needs makes nothing run again" {
+    cat >g.yaml <<'END'
+jobs:
+  a: {run: [sh, -c, 'echo a >>effects'], gpus: 0}
+  b: {run: [sh, -c, 'echo b >>effects'], gpus: 0}
+  all: {run: [sh, -c, 'echo all >>effects'], needs: [a, b], gpus: 0}
+END
+    graph g.yaml
+    ended_with 0
+    # The mark of 1 and then of 2, each XXH3 of the number with what was before for its seed.
+    query "UPDATE jobs SET outs_digest = 1 WHERE name = 'a'; UPDATE jobs SET outs_digest = 2 WHERE name = 'b';
+        UPDATE jobs SET needs_digest = -4228195790913258360 WHERE name = 'all'"
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "a all b " ]
+    query "UPDATE jobs SET outs_digest = 3 WHERE name = 'b'"
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "a all all b " ]
+}
+
+@test "nobody knows what an adopted job takes" {
+    echo "jobs: {first: {run: [sh, -c, 'echo 1 >first'], out: first, gpus: 0}}" >g.yaml
+    touch first
+    graph g.yaml --adopt
+    ended_with 0
+    graph --dry-run g.yaml --redo first
+    ended_with 0
+    [[ $output == *"1 of 1 job would run, in "*"the time of 1 is not known"* ]]
+}
+
+@test "--redo and --from are refused of a job that --only excludes, and such a job is not said to run again" {
+    make_and_use
+    for word in --redo --from; do
+        graph g.yaml $word make --only other
+        ended_with 2
+        [[ $stderr == *"$word 'make' matches no job of those of --only"* ]]
+    done
+    sed -i 's/echo use/echo used/' g.yaml
+    run limited "$MUSTER" graph -g cpu:2 g.yaml --only other --redo other
+    ended_with 0
+    says "other runs again: --redo names it"
+    says_not "use runs again"
+    run limited "$MUSTER" graph -g cpu:2 g.yaml
+    ended_with 0
+    says "use runs again: its command changed"
+    [ "$(effects)" = "make other other use used " ]
+}
+
+@test "a job that was to run again when the session was killed is not done for who asks, holds or cancels it" {
+    make_and_use
+    sed -i 's/; echo 1 >used/; [ -e fails ] || echo 1 >used/' g.yaml
+    graph_begin g.yaml --redo make
+    graph_kill
+    run "$MUSTER" why use other
+    says "use: it was done, and runs again when the graph goes on" "other: done, in"
+    run "$MUSTER" hold other
+    ended_with 69
+    run "$MUSTER" hold use
+    says "1 job held, when the run goes on"
+    resume
+    ended_with 75
+    [ "$(effects)" = "make make make other use " ]
+    "$MUSTER" release use
+    touch fails
+    resume
+    ended_with 1 # the file of before proves nothing
+    rm fails
+    resume
+    ended_with 0
+}
+
+@test "a dry run names the jobs that would fail for want of a file that they read" {
+    cat >g.yaml <<'END'
+jobs:
+  bad: {run: 'true', in: [there, nowhere], gpus: 0}
+  after: {run: 'true', needs: bad, gpus: 0}
+  make: {run: 'true', out: sub/made, gpus: 0}
+  use: {run: 'true', in: [./sub/../sub/made, sub, sub/made/part], needs: make, gpus: 0}
+END
+    touch there
+    graph --dry-run g.yaml
+    ended_with 0
+    [[ $output == *"bad fails: it reads nowhere, which is not there, and no job leaves it"* ]]
+    [[ $output == *"2 of 4 jobs would run, in "*"; 1 would fail; 1 needs one that would not run"* ]]
+    touch nowhere
+    graph --dry-run g.yaml
+    [[ $output == *"4 of 4 jobs would run, in "* && $output != *"fail"* ]]
+}

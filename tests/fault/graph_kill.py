@@ -60,9 +60,9 @@ class Folder:
         with open(self.at("effects"), encoding="ascii") as file:
             return file.read().split()
 
-    def has_noted_redo(self):
+    def has_noted(self, word):
         with open(self.at("muster-runs/latest/manifest.json"), encoding="utf-8") as file:
-            return "--redo=make" in " ".join(json.load(file)["argv"]).replace("--redo make", "--redo=make")
+            return word in json.load(file)["argv"]
 
     def state(self):
         return json.loads(self.muster("ls", "--json").stdout.splitlines()[0])["state"]
@@ -74,7 +74,7 @@ def flaw_after(folder, kill):
     n = int(kill.partition(":")[2])
     if folder.muster("graph", *ONLY, of_number(n), "--redo", "make", kill=kill).returncode != -signal.SIGKILL:
         return None
-    state, is_noted = folder.state(), folder.has_noted_redo()
+    state, is_noted = folder.state(), folder.has_noted(of_number(n))
     why, status = folder.muster("why", "apart"), folder.muster("status")
     if state == "finished" and "not among those of --only" not in why.stdout:
         return f"it has ended, and why says: {why.stdout}{why.stderr}"

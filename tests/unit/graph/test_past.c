@@ -119,6 +119,39 @@ static void what_is_done_and_as_it_was_stays_done(void **state)
     close_session(&s);
 }
 
+static enum job_state row_state(const struct session *s, const char *name)
+{
+    struct row_reader *reader;
+    struct job_row row;
+    int found = -1;
+    assert_int_equal(job_reader_open(&reader, shell_store(s->graph.shell), NULL), 0);
+    while (job_reader_next(reader, &row, NULL) == 1)
+        found = strcmp(row.name, name) == 0 ? (int)row.state : found;
+    row_reader_close(reader);
+    assert_true(found >= 0);
+    return (enum job_state)found;
+}
+
+/* b is another job, and c is not in the file; then both are as they were. */
+static void rows_say_what_jobs_are_in_the_graph_as_it_is(void **state)
+{
+    static const char *const other_argv[] = {"false", NULL};
+    struct session s;
+    first_session(*state, 3);
+    for (int is_edited = 1; is_edited >= 0; is_edited--) {
+        open_session(&s, *state, STORE_RESUME);
+        s.jobs[1].argv = is_edited ? other_argv : argv;
+        s.plan.n_jobs = s.graph.n_jobs = is_edited ? 2 : 3;
+        assert_int_equal(past_take(&s.graph, &s.err), 0);
+        record_flush(&s.graph);
+        expect(&s, 1, is_edited, NULL);
+        assert_int_equal(row_state(&s, "a"), JOB_DONE);
+        assert_int_equal(row_state(&s, "b"), is_edited ? JOB_AGAIN : JOB_DONE);
+        assert_int_equal(row_state(&s, "c"), is_edited ? JOB_DROPPED : JOB_DONE);
+        close_session(&s);
+    }
+}
+
 /* Changes one thing, and tells which jobs run again. */
 struct change {
     const char *put, *gone, *redo;
@@ -254,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_is_done_and_as_it_was_stays_done),
+        TEST(rows_say_what_jobs_are_in_the_graph_as_it_is),
         TEST(what_changed_runs_again_with_its_followers),
         TEST(half_a_file_is_not_adopted),
         TEST(rows_that_make_no_sense_do_nothing),
