@@ -407,6 +407,14 @@ static void exchange_sleep(struct md_tcp *tcp)
     poll(tcp->polls, tcp->size, MD_TCP_TICK_MS);
 }
 
+static void exchange_wait(struct md_tcp *tcp, bool is_patient)
+{
+    if (is_patient)
+        sched_yield();
+    else
+        exchange_sleep(tcp);
+}
+
 /* Those that are missing, whether they wait, too. */
 static void missing_ask(struct md_tcp *tcp)
 {
@@ -451,10 +459,8 @@ int md_tcp_exchange(struct muster_dist *dist, const struct md_call *call)
         if (look == MOVED)
             moved_ns = now_ns;
         is_patient = now_ns - moved_ns < LOOK_NS;
-        if (look != MOVED && is_patient)
-            sched_yield();
-        else if (look != MOVED)
-            exchange_sleep(tcp);
+        if (look != MOVED)
+            exchange_wait(tcp, is_patient);
     }
     return 0;
 }

@@ -19,15 +19,54 @@ struct done_by {
     uint64_t in_ms;
 };
 
+/* The jobs before another one, as far as they are not done. */
 struct chain {
     const struct graph *graph;
     uint32_t job; /* whose chain it is */
-    struct done_by looked_at[LOOKED_AT_MAX];
-    size_t n_looked_at;
-    uint16_t *places; /* [n_jobs] where a job is in looked_at, + 1; 0: nowhere */
+    uint32_t jobs[LOOKED_AT_MAX];
+    struct done_by done_by[LOOKED_AT_MAX]; /* of the same */
+    size_t n_jobs;
+    uint16_t *places; /* [graph->n_jobs] where a job is in jobs, + 1; 0: nowhere */
     bool is_cut;      /* there are more jobs than are looked at, and no time is known */
     uint32_t stands[STANDS_SHOWN], n_stands;
 };
+
+/* ---- which jobs ---- */
+
+static void needs_add(struct chain *chain, uint32_t job)
+{
+    const struct plan_job *plan = chain->graph->jobs[job].plan;
+    for (uint32_t i = 0; i < plan->n_needs && !chain->is_cut; i++) {
+        uint32_t need = plan->needs[i];
+        if (chain->places[need] > 0 || dag_job_view(chain->graph->dag, need).state == DAG_DONE)
+            continue;
+        chain->is_cut = chain->n_jobs == LOOKED_AT_MAX;
+        if (chain->is_cut)
+            return;
+        chain->jobs[chain->n_jobs++] = need;
+        chain->places[need] = 1;
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* In the order of their numbers: a job has a greater one than those that it needs. */
+static void jobs_collect(struct chain *chain)
+{
+    needs_add(chain, chain->job);
+    for (size_t i = 0; i < chain->n_jobs && !chain->is_cut; i++)
+        if (dag_job_view(chain->graph->dag, chain->jobs[i]).state == DAG_WAITS)
+            needs_add(chain, chain->jobs[i]);
+    qsort(chain->jobs, chain->n_jobs, sizeof(*chain->jobs), by_number);
+    for (size_t i = 0; i < chain->n_jobs; i++)
+        chain->places[chain->jobs[i]] = (uint16_t)(i + 1);
+}
+
+/* ---- when ---- */
 
 static bool is_needed_by(const struct plan_job *plan, uint32_t job)
 {
@@ -59,17 +98,17 @@ static struct done_by stand_done_by(const struct chain *chain, uint32_t job,
                             .in_ms = begins_in_ms + takes_ms - MIN(ran_ms, takes_ms)};
 }
 
-static struct done_by done_by(struct chain *chain, uint32_t job);
-
 /* The latest of those that the job needs: when it can begin. */
-static struct done_by needs_done_by(struct chain *chain, uint32_t job)
+static struct done_by needs_done_by(const struct chain *chain, uint32_t job)
 {
     const struct plan_job *plan = chain->graph->jobs[job].plan;
-    struct done_by all = {.is_known = true};
-    for (uint32_t i = 0; i < plan->n_needs && !chain->is_cut; i++) {
-        struct done_by one = done_by(chain, plan->needs[i]);
-        all.is_known = all.is_known && one.is_known;
-        all.in_ms = MAX(all.in_ms, one.in_ms);
+    struct done_by all = {.is_known = !chain->is_cut};
+    for (uint32_t i = 0; i < plan->n_needs; i++) {
+        uint16_t place = chain->places[plan->needs[i]];
+        if (place == 0) /* done, or not looked at */
+            continue;
+        all.is_known = all.is_known && chain->done_by[place - 1].is_known;
+        all.in_ms = MAX(all.in_ms, chain->done_by[place - 1].in_ms);
     }
     return all;
 }
@@ -77,8 +116,6 @@ static struct done_by needs_done_by(struct chain *chain, uint32_t job)
 static struct done_by job_done_by(struct chain *chain, uint32_t job)
 {
     const struct dag_job_view view = dag_job_view(chain->graph->dag, job);
-    if (view.state == DAG_DONE)
-        return (struct done_by){.is_known = true};
     if (view.state != DAG_WAITS || view.is_held)
         stand_note(chain, job);
     if (view.state != DAG_WAITS)
@@ -90,18 +127,7 @@ static struct done_by job_done_by(struct chain *chain, uint32_t job)
     return needs;
 }
 
-static struct done_by done_by(struct chain *chain, uint32_t job)
-{
-    if (chain->places[job] > 0)
-        return chain->looked_at[chain->places[job] - 1];
-    if (chain->n_looked_at == LOOKED_AT_MAX) {
-        chain->is_cut = true;
-        return (struct done_by){0};
-    }
-    size_t at = chain->n_looked_at++;
-    chain->places[job] = (uint16_t)(at + 1);
-    return chain->looked_at[at] = job_done_by(chain, job);
-}
+/* ---- in words ---- */
 
 static const char *stands_how(const struct graph *graph, uint32_t job)
 {
@@ -113,8 +139,11 @@ void chain_explain(const struct graph *graph, uint32_t job, struct buf *out)
 {
     cleanup_free uint16_t *places = xcalloc(graph->n_jobs, sizeof(*places));
     struct chain chain = {.graph = graph, .job = job, .places = places};
-    struct done_by needs = needs_done_by(&chain, job);
     char in[24];
+    jobs_collect(&chain);
+    for (size_t i = 0; i < chain.n_jobs; i++)
+        chain.done_by[i] = job_done_by(&chain, chain.jobs[i]);
+    struct done_by needs = needs_done_by(&chain, job);
     for (uint32_t i = 0; i < MIN(chain.n_stands, (uint32_t)STANDS_SHOWN); i++)
         buf_addf(out, "%s%s (%s)", i == 0 ? "; first for " : ", ",
                  graph->jobs[chain.stands[i]].plan->name, stands_how(graph, chain.stands[i]));

@@ -123,8 +123,8 @@ static int front_find(void)
 int front_begin(int *signals_fd, const sigset_t *more, struct err *err)
 {
     sigset_t wanted, before;
-    struct front front;
-    int child_fd;
+    struct front front = {.fd = -1};
+    int child_fd = -1;
     *signals_fd = front_find();
     if (*signals_fd >= 0 || !proc_has_children())
         return 0;

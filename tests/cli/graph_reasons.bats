@@ -66,7 +66,7 @@ END
         "d: waits for b, c; first for gate (it runs); begins in about 3 h 00 m at the earliest"
     "$MUSTER" hold a
     why b d
-    says "b: waits for a (it is held); first for gate (it runs)" "d: waits for b, c; first for a (it is held), gate (it runs)"
+    says "b: waits for a (it is held); first for gate (it runs)" "d: waits for b, c; first for gate (it runs), a (it is held)"
     says_not "begins in"
     touch go
     wait $PID || true
