@@ -71,6 +71,11 @@ bool queue_is_at_limit(const struct queue_entry *entry)
     return str_equal(entry->reason, STR("TimeLimit"));
 }
 
+bool queue_is_being_ended(const struct queue_entry *entry)
+{
+    return str_equal(entry->state, STR("COMPLETING")) || queue_phase_of(entry->state) != QUEUE_RUNS;
+}
+
 bool queue_is_held(const struct queue_entry *entry)
 {
     return str_starts_with(entry->reason, STR("JobHeld")) ||

@@ -259,24 +259,28 @@ echo "$1" >"$2"
 [ "$1" -lt 1 ] || sleep 30
 END2
     # Slow: it answers when the job is being ended already. Raised: the limit, which was about to come when the job began.
+    # Near: the limit, but scancel comes before.
     time_is_over
     mv bin/squeue over
     worker bin/squeue <<END2
 #!/bin/sh
 [ ! -e slow ] || until [ -e cancelled ]; do sleep 0.05; done
+[ ! -e near ] || { $(command -v squeue) "\$@" | sed 's/|[^|]*\$/|0:30/'; exit; }
 [ -e raised ] && [ -n "\$SLURM_JOB_ID" ] || exec $(command -v squeue) "\$@"
 rm raised
 ./over "\$@"
 touch asked
 END2
-    for signals in none usr1 slow raised; do
+    for signals in none usr1 slow raised near; do
         rm -f slow cancelled
-        [ $signals != slow ] && [ $signals != raised ] || touch $signals
+        case $signals in slow | raised | near) touch $signals ;; esac
         PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 --grace 1s --items 3 --shards 3 -o out.$signals -- ./deaf {start} {output} 2>/dev/null
         wait_for has_done 1
-        [ $signals = none ] || [ $signals = raised ] || limit_comes "$(last_job)"
-        [ $signals != raised ] || wait_for test -e asked
-        [ $signals != usr1 ] || wait_for holds muster-runs/latest/stop drain
+        case $signals in usr1 | slow | near) limit_comes "$(last_job)" ;; esac
+        case $signals in
+        raised) wait_for test -e asked ;;
+        usr1 | near) wait_for holds muster-runs/latest/stop drain ;;
+        esac
         scancel "$(last_job)"
         touch cancelled
         wait_for has_events interrupted 1
