@@ -49,3 +49,18 @@ enum queue_phase queue_phase_of(struct str state);
 void queue_reason_add(struct str reason, struct buf *out);
 /* How a job ended that is over, in words: "its time was over". */
 void queue_end_add(struct str state, struct buf *out);
+
+/* ---- another question: which jobs wait, and for what ---- */
+
+/* The texts are views of the answer. */
+struct queue_waiting {
+    uint64_t job;
+    struct str dependency; /* "afterok:7(unfulfilled),afterany:8(unfulfilled)"; "(null)" */
+    struct str script;     /* its path */
+};
+
+void queue_waiting_words(struct env_list *out);
+/* As queue_next(). */
+bool queue_waiting_next(struct str *answer, struct queue_waiting *out);
+/* Does it wait for the end of that job, however that ends, and for nothing else? */
+bool queue_waits_for_end(const struct queue_waiting *waiting, uint64_t job);

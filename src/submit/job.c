@@ -283,7 +283,10 @@ static uint64_t submit_patiently(struct job *job, struct err *err)
             break;
         talk("%s; trying again", err->text);
         pause_for_signals(job, TRY_EVERY_S);
-        if (again_goes_on(again_judge(&job->facts)))
+        if (!again_goes_on(again_judge(&job->facts)))
+            break;
+        rc = batch_find(job->request->run_dir, &wish, &next, err);
+        if (rc == 0 && next == 0)
             rc = batch_submit(job->request->run_dir, &wish, &next, err);
     }
     return next;

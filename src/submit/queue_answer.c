@@ -69,10 +69,10 @@ static void cache_write(const char *path, int64_t asked_ms, const struct queue_a
         return; /* the next one asks as well */
 }
 
-int queue_ask(struct buf *answer, struct err *err)
+static int ask(void (*words_add)(struct env_list *), struct buf *answer, struct err *err)
 {
     struct env_list words = {0}, env = {0};
-    queue_words(&words);
+    words_add(&words);
     env_end(&words);
     env_inherit(&env);
     queue_environment(&env);
@@ -81,6 +81,16 @@ int queue_ask(struct buf *answer, struct err *err)
     env_list_release(&words);
     env_list_release(&env);
     return rc;
+}
+
+int queue_ask(struct buf *answer, struct err *err)
+{
+    return ask(queue_words, answer, err);
+}
+
+int queue_waiting_ask(struct buf *answer, struct err *err)
+{
+    return ask(queue_waiting_words, answer, err);
 }
 
 static bool is_since(int64_t wall_ms, int64_t now_ms, int64_t longest_ms)

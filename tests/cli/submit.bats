@@ -363,6 +363,25 @@ END2
     [ "$(events submitted | wc -l)" = 2 ]
 }
 
+@test "a job that was submitted although sbatch got no answer is not submitted a second time" {
+    mkdir bin
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *afterany*) $(command -v sbatch) "\$@" >>taken; echo "Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1 ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    seq 1 100 >in.txt
+    slow_filter
+    PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 1
+    limit_comes "$(last_job)"
+    wait_for has_events submitted 2
+    [ "$(last_job)" = "$(cat taken)" ]
+    wait_for is_complete || wait_for is_complete
+    same in.txt out.txt
+    [ "$(events submitted | wc -l)" = 2 ]
+}
+
 @test "a second job of a run begins when the first one has ended" {
     seq 1 300 >in.txt
     slow_filter

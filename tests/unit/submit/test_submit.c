@@ -276,6 +276,32 @@ static void slurm_tells_which_jobs_it_ends_and_which_for_their_limit(void **stat
     }
 }
 
+static void a_job_that_waits_for_the_end_of_another_one_alone_is_found(void **state)
+{
+    static const struct {
+        const char *line;
+        bool waits;
+    } cases[] = {
+        {"8|afterany:7(unfulfilled)|/runs/a b|c/job.sh", true},
+        {"8|afterany:7|/runs/a b|c/job.sh", true},
+        {"8|afterany:71(unfulfilled)|/runs/a b|c/job.sh", false},
+        {"8|afterok:7(unfulfilled)|/runs/a b|c/job.sh", false},
+        {"8|afterany:7(unfulfilled),afterok:6(unfulfilled)|/runs/a b|c/job.sh", false},
+        {"8|(null)|/runs/a b|c/job.sh", false},
+    };
+    struct queue_waiting waiting;
+    struct str lines = STR("no line\n0|(null)|\n");
+    (void)state;
+    assert_false(queue_waiting_next(&lines, &waiting));
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct str line = str_of(cases[i].line);
+        assert_true(queue_waiting_next(&line, &waiting));
+        assert_int_equal(waiting.job, 8);
+        assert_true(str_equal(waiting.script, STR("/runs/a b|c/job.sh")));
+        assert_int_equal(queue_waits_for_end(&waiting, 7), cases[i].waits);
+    }
+}
+
 static void lines_that_are_no_records_are_passed_over(void **state)
 {
     struct submission submission;
@@ -389,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_something),
         cmocka_unit_test(the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger),
         cmocka_unit_test(the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before),
+        cmocka_unit_test(a_job_that_waits_for_the_end_of_another_one_alone_is_found),
         cmocka_unit_test(slurm_tells_which_jobs_it_ends_and_which_for_their_limit),
         cmocka_unit_test(lines_that_are_no_records_are_passed_over),
         cmocka_unit_test(a_stage_that_was_submitted_again_stands_in_its_place),
