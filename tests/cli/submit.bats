@@ -516,7 +516,7 @@ cache_ages() {
     mkdir bin
     worker bin/squeue <<END2
 #!/bin/sh
-[ ! -e fails ] || { echo "Unable to contact slurm controller" >&2; exit 1; }
+[ ! -e fails ] || { echo >>asked; echo "Unable to contact slurm controller" >&2; exit 1; }
 exec $(command -v squeue) "\$@"
 END2
     PATH=$PWD/bin:$PATH
@@ -531,8 +531,9 @@ END2
     says "state     queued" "job       $(last_job) waits"
     cache_ages 70
     run "$MUSTER" ls
-    run "$MUSTER" status "$("$MUSTER" ls --json | jq -sr '.[1].run')"
-    says "state     queued" "waits (Slurm cannot be asked: squeue has not answered when it was last asked)"
+    run "$MUSTER" status "$("$MUSTER" ls --json | jq -sr '.[1].run')" # by what ls was told
+    says "state     queued" "waits (Slurm cannot be asked: squeue: Unable to contact slurm controller)"
+    [ "$(wc -l <asked)" = 2 ]
     scancel -u root -n muster-each
 }
 
