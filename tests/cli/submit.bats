@@ -396,8 +396,14 @@ END2
     submit --dependency=afterany:"$(last_job)" resume latest
     ended_with 0
     [[ $stderr != *"of this run"* ]]
+    # Those that wait are cancelled, and the one that works finishes what it has in hand.
     run limited "$MUSTER" stop
-    wait_for is_over "$(last_job)"
+    ended_with 0
+    wait_for has_events ended 1
+    [ "$(events ended)" = "$first" ]
+    [ "$(events ended why)" = "it was stopped by muster stop" ]
+    [ "$(events cancelled | wc -l)" = 2 ]
+    wait_for is_over "$first"
     [ "$(state)" = stopped ]
 }
 
