@@ -64,7 +64,8 @@ static int job_cancel(const char *dir, uint64_t *cancelled, struct err *err)
     return rc;
 }
 
-/* The jobs besides the one that tells how the run is: the next would begin when that has ended. */
+/* The jobs besides the one that works on the run, which finishes what is in flight, or else the one that tells how the run
+ * is: the next would begin when that has ended. */
 static int others_cancel(const char *dir, struct err *err)
 {
     struct run_summary run = {0};
@@ -74,7 +75,7 @@ static int others_cancel(const char *dir, struct err *err)
         return rc;
     submitted_look(&run, &look);
     if (look.goes_on)
-        batch_cancel_others(dir, look.job);
+        batch_cancel_others(dir, look.at_work > 0 ? look.at_work : look.job);
     submitted_look_release(&look);
     run_summary_release(&run);
     return 0;

@@ -25,9 +25,10 @@ struct front {
 };
 
 /*
- * Returns in the process that is to do the work: this one, if its parent is a front, or, with *signals_fd -1, if it
- * has no children; else a fork of it. Call it while the process has one thread, and before anything is
- * opened that two processes must not both hold. `more`: signals that are handed on as well; NULL: none.
+ * Returns in the process that is to do the work: this one if its parent is a front, or if it has
+ * no children, else a fork of it. *signals_fd: what the front hands on; -1: there is no front. Call
+ * it while the process has one thread, and before anything is opened that two processes must not
+ * both hold. `more`: signals that are handed on as well; NULL: none.
  */
 MUST_CHECK int front_begin(int *signals_fd, const sigset_t *more, struct err *err);
 /* Of a child that will become another muster: before the fork, and in the child. That muster's front_begin finds it. */

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shell/prefix.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fs.h"
 
 enum {
     LINE_MAX_BYTES = 1 << 20,
@@ -26,20 +30,42 @@ static void lines_take(struct prefix *prefix, size_t len, struct buf *out)
     buf_consume(&prefix->line, len);
 }
 
-/* Writes what can be written without waiting, and returns its length; negative: the reader is gone. */
-static ssize_t put_some(int fd, struct str text, struct err *err)
+/* A terminal that is ready for some bytes blocks on more, unless it is opened anew: the flags of `fd` are others' as well.
+ * -1: it is none, or is not ours to open. */
+static int terminal_open(int fd)
+{
+    char path[32];
+    if (!isatty(fd))
+        return -1;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+/* Writes a piece to an end that is ready, and returns its length, which may be 0; negative: the reader is gone. */
+static ssize_t piece_put(int fd, struct str text, struct err *err)
+{
+    /* A pipe that is ready takes as much as this. */
+    ssize_t len = write(fd, text.at, MIN(text.len, (size_t)PIPE_BUF));
+    if (len < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    return len < 0 ? fail_errno(err, "write") : len;
+}
+
+static struct str behind(struct str text, ssize_t len)
+{
+    return (struct str){text.at + len, text.len - (size_t)len};
+}
+
+/* Writes what can be written without waiting, and leaves the rest in *text. */
+static int put_some(int fd, struct str *text, struct err *err)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
-    size_t done = 0;
-    while (done < text.len && poll(&end, 1, 0) > 0) {
-        size_t piece =
-            MIN(text.len - done, (size_t)PIPE_BUF); /* a pipe that is ready takes as much as this */
-        int rc = write_all(fd, text.at + done, piece, err);
-        if (rc)
-            return rc;
-        done += piece;
+    ssize_t len = 1;
+    while (len > 0 && text->len > 0 && poll(&end, 1, 0) > 0) {
+        len = piece_put(fd, *text, err);
+        *text = behind(*text, MAX(len, (ssize_t)0));
     }
-    return (ssize_t)done;
+    return (int)MIN(len, (ssize_t)0);
 }
 
 /* The reader may have stopped for hours, as a pager does. */
@@ -47,8 +73,7 @@ static int put_rest(struct shell *shell, int fd, struct str text, struct err *er
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
     uint64_t said_ms = 0;
-    int rc = 0;
-    while (rc == 0 && text.len > 0) {
+    while (text.len > 0) {
         uint64_t now_ms = clock_now_ms();
         if (now_ms - said_ms >= ALIVE_EVERY_MS) {
             shell_say_alive(shell);
@@ -56,21 +81,26 @@ static int put_rest(struct shell *shell, int fd, struct str text, struct err *er
         }
         if (poll(&end, 1, ALIVE_EVERY_MS) <= 0)
             continue;
-        size_t piece = MIN(text.len, (size_t)PIPE_BUF);
-        rc = write_all(fd, text.at, piece, err);
-        text = (struct str){text.at + piece, text.len - piece};
+        ssize_t len = piece_put(fd, text, err);
+        if (len < 0)
+            return (int)len;
+        if (len == 0) /* a terminal with room for one byte does not take the end of a line */
+            (void)poll(NULL, 0, ALIVE_EVERY_MS / 10);
+        text = behind(text, len);
     }
-    return rc;
+    return 0;
 }
 
 static int put(struct shell *shell, int fd, struct str text, struct err *err)
 {
     struct sigaction before[END_SIGNALS];
-    ssize_t done = put_some(fd, text, err);
-    if (done < 0 || (size_t)done == text.len)
-        return (int)MIN(done, (ssize_t)0);
+    cleanup_fd int terminal = text.len > 0 ? terminal_open(fd) : -1;
+    fd = terminal >= 0 ? terminal : fd;
+    int rc = put_some(fd, &text, err);
+    if (rc || text.len == 0)
+        return rc;
     shell_signals_end(shell, before);
-    int rc = put_rest(shell, fd, (struct str){text.at + done, text.len - (size_t)done}, err);
+    rc = put_rest(shell, fd, text, err);
     shell_signals_restore(shell, before);
     return rc;
 }

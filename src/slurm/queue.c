@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "slurm/queue.h"
 
+#include "base/cleanup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "slurm/job.h"
@@ -15,6 +16,13 @@ void queue_words(struct env_list *out)
 }
 
 /* Seconds mean the same whatever the time zone is. */
+void queue_waiting_words(struct env_list *out)
+{
+    static const char *const words[] = {
+        "squeue", "--me", "--noheader", "--states=PENDING", "--format=%F|%E|%o", NULL};
+    env_list_add_words(out, words);
+}
+
 void queue_environment(struct env_list *env)
 {
     env_unset_beginning(env, "SQUEUE_", NULL);
@@ -57,6 +65,30 @@ bool queue_next(struct str *answer, struct queue_entry *out)
     return false;
 }
 
+bool queue_waiting_next(struct str *answer, struct queue_waiting *out)
+{
+    struct str line, number, dependency;
+    while (answer->len > 0 && str_next(answer, '\n', &line)) {
+        uint64_t job;
+        if (!str_next(&line, '|', &number) || !str_next(&line, '|', &dependency) ||
+            u64_parse(str_trim(number), 1, UINT32_MAX, &job, NULL) != 0)
+            continue;
+        *out = (struct queue_waiting){job, str_trim(dependency), str_trim(line)};
+        return true;
+    }
+    return false;
+}
+
+bool queue_waits_for_end(const struct queue_waiting *waiting, uint64_t job)
+{
+    cleanup_free char *words = xasprintf("afterany:%llu", (unsigned long long)job);
+    const size_t len = strlen(words);
+    const struct str dependency = waiting->dependency;
+    return str_starts_with(dependency, str_of(words)) &&
+           (dependency.len == len || dependency.at[len] == '(') &&
+           !memchr(dependency.at, ',', dependency.len);
+}
+
 uint64_t queue_time_over_s(const struct queue_entry *entry)
 {
     if (str_equal(entry->state, STR("RUNNING")))
@@ -70,6 +102,11 @@ uint64_t queue_time_over_s(const struct queue_entry *entry)
 bool queue_is_at_limit(const struct queue_entry *entry)
 {
     return str_equal(entry->reason, STR("TimeLimit"));
+}
+
+bool queue_is_being_ended(const struct queue_entry *entry)
+{
+    return str_equal(entry->state, STR("COMPLETING")) || queue_phase_of(entry->state) != QUEUE_RUNS;
 }
 
 bool queue_is_held(const struct queue_entry *entry)

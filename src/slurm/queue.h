@@ -33,11 +33,12 @@ void queue_words(struct env_list *out);
 void queue_environment(struct env_list *env);
 /* Cuts the next job from what squeue printed; what is no such line is passed over. False: at the end. */
 bool queue_next(struct str *answer, struct queue_entry *out);
-/* When the time of a job that has begun is over, also of one that is being ended before, whose end_s is then the
- * present. 0: unknown. */
+/* When the time of a job that has begun is over; 0: unknown. (Once Slurm ends it before, end_s is the present.) */
 uint64_t queue_time_over_s(const struct queue_entry *entry);
 /* Is it ended by Slurm because its time is over? */
 bool queue_is_at_limit(const struct queue_entry *entry);
+/* Has Slurm begun to end a job that had begun? Its reason is then why, and "None" after scancel. */
+bool queue_is_being_ended(const struct queue_entry *entry);
 /* Does it wait until somebody releases it? */
 bool queue_is_held(const struct queue_entry *entry);
 /* The last line of that job; of an array, one about a task that runs, if there is any. */
@@ -48,3 +49,18 @@ enum queue_phase queue_phase_of(struct str state);
 void queue_reason_add(struct str reason, struct buf *out);
 /* How a job ended that is over, in words: "its time was over". */
 void queue_end_add(struct str state, struct buf *out);
+
+/* ---- another question: which jobs wait, and for what ---- */
+
+/* The texts are views of the answer. */
+struct queue_waiting {
+    uint64_t job;
+    struct str dependency; /* "afterok:7(unfulfilled),afterany:8(unfulfilled)"; "(null)" */
+    struct str script;     /* its path */
+};
+
+void queue_waiting_words(struct env_list *out);
+/* As queue_next(). */
+bool queue_waiting_next(struct str *answer, struct queue_waiting *out);
+/* Does it wait for the end of that job, however that ends, and for nothing else? */
+bool queue_waits_for_end(const struct queue_waiting *waiting, uint64_t job);

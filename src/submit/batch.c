@@ -9,8 +9,10 @@
 #include "base/xalloc.h"
 #include "slurm/command.h"
 #include "slurm/job.h"
+#include "slurm/queue.h"
 #include "store/runs.h"
 #include "store/submission.h"
+#include "submit/queue_answer.h"
 #include "submit/script.h"
 
 char *batch_script_path(const char *run_dir, const char *name)
@@ -57,6 +59,14 @@ static void words_make(const struct batch_wish *wish, const char *script, struct
     env_end(out);
 }
 
+static int submission_note(const char *run_dir, const struct batch_wish *wish, uint64_t job,
+                           struct err *err)
+{
+    const struct job_record record = {
+        .event = JOB_SUBMITTED, .job = job, .verb = wish->verb, .role = wish->role};
+    return submission_add(run_dir, &record, err);
+}
+
 int batch_submit(const char *run_dir, const struct batch_wish *wish, uint64_t *job, struct err *err)
 {
     cleanup_free char *script = batch_script_path(run_dir, wish->script);
@@ -69,9 +79,21 @@ int batch_submit(const char *run_dir, const struct batch_wish *wish, uint64_t *j
     env_list_release(&words);
     if (rc == 0)
         rc = job_number_parse(buf_str(&answer), job, err);
-    const struct job_record record = {
-        .event = JOB_SUBMITTED, .job = *job, .verb = wish->verb, .role = wish->role};
-    return rc ? rc : submission_add(run_dir, &record, err);
+    return rc ? rc : submission_note(run_dir, wish, *job, err);
+}
+
+int batch_find(const char *run_dir, const struct batch_wish *wish, uint64_t *job, struct err *err)
+{
+    cleanup_free char *script = batch_script_path(run_dir, wish->script);
+    cleanup_buf struct buf answer = BUF_INIT;
+    struct queue_waiting waiting;
+    *job = 0;
+    int rc = queue_waiting_ask(&answer, err);
+    struct str lines = buf_str(&answer);
+    while (rc == 0 && *job == 0 && queue_waiting_next(&lines, &waiting))
+        if (queue_waits_for_end(&waiting, wish->after) && str_equal(waiting.script, str_of(script)))
+            *job = waiting.job;
+    return rc || *job == 0 ? rc : submission_note(run_dir, wish, *job, err);
 }
 
 void batch_cancel_others(const char *run_dir, uint64_t but)

@@ -27,6 +27,10 @@ char *batch_script_path(const char *run_dir, const char *name);
 /* Submits it, and notes the job in the run's folder. ERR_UNAVAILABLE, with Slurm's words. */
 MUST_CHECK int batch_submit(const char *run_dir, const struct batch_wish *wish, uint64_t *job,
                             struct err *err);
+/* A job of that script which waits for the end of wish->after: sbatch may have submitted it, and have been told nothing.
+ * Notes it in the run's folder as well. *job 0: there is none. ERR_UNAVAILABLE if squeue cannot be asked. */
+MUST_CHECK int batch_find(const char *run_dir, const struct batch_wish *wish, uint64_t *job,
+                          struct err *err);
 /* Cancels the jobs of the run that may wait or run, but for that one, whatever Slurm says to it. */
 void batch_cancel_others(const char *run_dir, uint64_t but);
 /* Cancels it, and notes that. */

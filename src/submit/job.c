@@ -52,7 +52,8 @@ struct job {
     struct front front;  /* of the child */
     int status;          /* of the child, when it has ended */
     int64_t time_over_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
-    bool is_at_limit;    /* Slurm says that it ends the job for its limit */
+    bool is_being_ended; /* by Slurm, which says so */
+    bool is_at_limit;    /* and that the limit is why */
     bool drain_is_due;
     bool is_over; /* a job to follow is submitted, or is not to be */
     bool has_noted_interruption;
@@ -282,7 +283,10 @@ static uint64_t submit_patiently(struct job *job, struct err *err)
             break;
         talk("%s; trying again", err->text);
         pause_for_signals(job, TRY_EVERY_S);
-        if (again_goes_on(again_judge(&job->facts)))
+        if (!again_goes_on(again_judge(&job->facts)))
+            break;
+        rc = batch_find(job->request->run_dir, &wish, &next, err);
+        if (rc == 0 && next == 0)
             rc = batch_submit(job->request->run_dir, &wish, &next, err);
     }
     return next;
@@ -367,15 +371,16 @@ static void time_ask(struct job *job)
             continue;
         uint64_t time_over_s = queue_time_over_s(&entry);
         job->time_over_s = time_over_s > 0 ? (int64_t)time_over_s : job->time_over_s;
+        job->is_being_ended = queue_is_being_ended(&entry);
         job->is_at_limit = queue_is_at_limit(&entry);
     }
 }
 
-/* Slurm ends a job for its limit when that has come, not before. */
+/* Slurm's word counts. Without it: a job is ended for its limit when that has come, not before. */
 static bool is_time_over(const struct job *job)
 {
-    if (job->is_at_limit)
-        return true;
+    if (job->is_being_ended)
+        return job->is_at_limit;
     return job->time_over_s > 0 ? job->time_over_s - CLOCKS_DIFFER_S <= clock_wall_ms() / 1000
                                 : job->facts.is_limit_near;
 }

@@ -129,6 +129,17 @@ static void open_judge(const struct submitted_job *job, const struct look_facts 
         buf_addf(words, " (Slurm cannot be asked: %s)", facts->no_answer);
 }
 
+/* A job notes its start when no other one works on the run any more. */
+static uint64_t at_work(const struct submission *submission)
+{
+    uint64_t found = 0;
+    for (size_t i = 0; i < submission->n_jobs; i++)
+        if (submission->jobs[i].event == JOB_STARTED &&
+            !submitted_job_is_array(&submission->jobs[i]))
+            found = submission->jobs[i].id;
+    return found;
+}
+
 void look_judge(const struct submission *submission, const struct look_facts *facts,
                 bool has_ledger, struct run_summary *run, struct submitted_look *out)
 {
@@ -138,6 +149,7 @@ void look_judge(const struct submission *submission, const struct look_facts *fa
     if (!job)
         return;
     out->job = job->id;
+    out->at_work = run->state == RUN_RUNNING ? at_work(submission) : 0;
     out->n_again = submission_count_again(submission, NULL);
     if (run->started_wall_ms == 0)
         run->started_wall_ms = submission->jobs[0].submitted_ms;

@@ -11,6 +11,7 @@
 struct submitted_look {
     uint64_t job;     /* the last one; 0: the run was not submitted */
     bool goes_on;     /* that job waits or runs */
+    uint64_t at_work; /* the job that works on the run, while a later one may wait; 0: none */
     int status;       /* of one that does not: an exit status */
     uint64_t n_again; /* how often it was submitted again */
     char *words;      /* how that job is; NULL without a job */

@@ -40,7 +40,8 @@ static char *cache_path_new(void)
     return xasprintf("%s/squeue-%016" PRIx64, folder, (uint64_t)XXH3_64bits(slurm.at, slurm.len));
 }
 
-/* Its first line tells when somebody last asked, and when the answer below was asked for: that one may be older. */
+/* Its first line tells when somebody last asked, and when the answer below was asked for, which may be longer ago; 0: never,
+ * and below is why. */
 static int64_t cache_read(const char *path, struct queue_answer *out)
 {
     uint64_t asked_ms, wall_ms;
@@ -67,10 +68,10 @@ static void cache_write(const char *path, int64_t asked_ms, const struct queue_a
         return; /* the next one asks as well */
 }
 
-int queue_ask(struct buf *answer, struct err *err)
+static int ask(void (*words_add)(struct env_list *), struct buf *answer, struct err *err)
 {
     struct env_list words = {0}, env = {0};
-    queue_words(&words);
+    words_add(&words);
     env_end(&words);
     env_inherit(&env);
     queue_environment(&env);
@@ -81,33 +82,58 @@ int queue_ask(struct buf *answer, struct err *err)
     return rc;
 }
 
+int queue_ask(struct buf *answer, struct err *err)
+{
+    return ask(queue_words, answer, err);
+}
+
+int queue_waiting_ask(struct buf *answer, struct err *err)
+{
+    return ask(queue_waiting_words, answer, err);
+}
+
 static bool is_since(int64_t wall_ms, int64_t now_ms, int64_t longest_ms)
 {
     return wall_ms > 0 && wall_ms <= now_ms && now_ms - wall_ms < longest_ms;
+}
+
+/* The text is why there is no answer then. */
+static int ask_or_say(struct queue_answer *out, int64_t now_ms, struct err *err)
+{
+    struct err why = {0};
+    int rc = queue_ask(&out->text, &why);
+    out->wall_ms = rc ? 0 : now_ms;
+    if (rc == 0)
+        return 0;
+    buf_reset(&out->text);
+    buf_add_text(&out->text, why.text);
+    return fail(err, rc, "%s", why.text);
 }
 
 int queue_answer_get(struct queue_answer *out, struct err *err)
 {
     const int64_t now_ms = clock_wall_ms();
     cleanup_free char *path = cache_path_new();
-    struct queue_answer fresh = {0};
     *out = (struct queue_answer){0};
     int64_t asked_ms = cache_read(path, out);
     bool is_asked = is_since(asked_ms, now_ms, ASK_EVERY_MS);
-    if (is_asked && is_since(out->wall_ms, now_ms, ANSWER_LASTS_MS))
-        return 0;
-    /* While this process waits for the answer, others take the old one. */
-    const bool has_old = out->wall_ms > 0;
-    if (has_old && !is_asked)
-        cache_write(path, now_ms, out);
-    queue_answer_release(out);
-    if (is_asked)
-        return fail(err, ERR_UNAVAILABLE, "squeue has not answered when it was last asked");
-    int rc = queue_ask(&fresh.text, err);
-    fresh.wall_ms = rc ? 0 : now_ms;
-    if (rc == 0 || !has_old)
-        cache_write(path, now_ms, &fresh);
-    *out = fresh;
+    bool has_old = is_since(out->wall_ms, now_ms, ANSWER_LASTS_MS);
+    int rc = 0;
+    if (is_asked && !has_old) {
+        bool is_why = out->wall_ms == 0;
+        rc = fail(err, ERR_UNAVAILABLE, "%s",
+                  is_why ? buf_text(&out->text) : "squeue does not answer");
+    } else if (!is_asked) {
+        /* While this process waits for the answer, others take the old one. */
+        if (has_old)
+            cache_write(path, now_ms, out);
+        queue_answer_release(out);
+        rc = ask_or_say(out, now_ms, err);
+        if (rc == 0 || !has_old)
+            cache_write(path, now_ms, out);
+    }
+    if (rc)
+        queue_answer_release(out);
     return rc;
 }
 

@@ -19,4 +19,6 @@ struct queue_answer {
 MUST_CHECK int queue_answer_get(struct queue_answer *out, struct err *err);
 /* Asks now, whatever was asked before. */
 MUST_CHECK int queue_ask(struct buf *answer, struct err *err);
+/* Which jobs wait, for queue_waiting_next(). */
+MUST_CHECK int queue_waiting_ask(struct buf *answer, struct err *err);
 void queue_answer_release(struct queue_answer *answer);

@@ -6,13 +6,13 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "base/parse.h"
 #include "base/shell.h"
 #include "base/xalloc.h"
 #include "slurm/command.h"
 #include "slurm/queue.h"
 #include "slurm/sbatch_help.h"
 #include "slurm/sbatch_options.h"
+#include "submit/queue_answer.h"
 
 enum {
     NAME_MAX_BYTES = 64
@@ -130,32 +130,17 @@ static int dependency_set(uint64_t job, const char *dependency, struct err *err)
     return slurm_command(argv, &nothing, err);
 }
 
-static int dependencies_ask(struct buf *answer, struct err *err)
-{
-    static const char *const argv[] = {"squeue",           "--me",           "--noheader",
-                                       "--states=PENDING", "--format=%F|%E", NULL};
-    struct env_list env = {0};
-    env_inherit(&env);
-    queue_environment(&env);
-    env_end(&env);
-    int rc = slurm_command_in(argv, &env, answer, err);
-    env_list_release(&env);
-    return rc;
-}
-
 /* Also a job that the user's own sbatch has submitted, which is not in the run's folder before it begins. */
 int stage_tie(uint64_t job, uint64_t next, struct err *err)
 {
     cleanup_buf struct buf answer = BUF_INIT;
-    int rc = dependencies_ask(&answer, err);
-    struct str lines = buf_str(&answer), line, number;
-    while (rc == 0 && lines.len > 0 && str_next(&lines, '\n', &line)) {
+    int rc = queue_waiting_ask(&answer, err);
+    struct str lines = buf_str(&answer);
+    struct queue_waiting waiting;
+    while (rc == 0 && queue_waiting_next(&lines, &waiting)) {
         cleanup_buf struct buf dependency = BUF_INIT;
-        uint64_t waiting;
-        if (str_next(&line, '|', &number) &&
-            u64_parse(str_trim(number), 1, UINT32_MAX, &waiting, NULL) == 0 &&
-            stage_dependency_move(str_trim(line), job, next, &dependency))
-            rc = dependency_set(waiting, buf_text(&dependency), err);
+        if (stage_dependency_move(waiting.dependency, job, next, &dependency))
+            rc = dependency_set(waiting.job, buf_text(&dependency), err);
     }
     return rc;
 }

@@ -393,6 +393,28 @@ END
     [ "$(cat count)" = 160000 ]
 }
 
+@test "a terminal that is not read for longer than --host-timeout costs no host" {
+    "$PYTHON" - "$MUSTER" <<'END'
+import os, pty, subprocess, sys, time
+end, terminal = pty.openpty()
+script = '[ $RANK = 1 ] || yes "a line of the first rank" | head -c 1000000; sleep 1'
+with open("err", "w") as err:
+    launch = subprocess.Popen(["timeout", "60", sys.argv[1], "launch", "--host-timeout", "1s", "--hosts", "one=cpu:1,two=cpu:1",
+                               "--via", "env", "--no-python", "sh", "-c", script],
+                              stdin=subprocess.DEVNULL, stdout=terminal, stderr=err)
+os.close(terminal)
+time.sleep(4)
+n_lines = 0
+try:
+    while piece := os.read(end, 65536):
+        n_lines += piece.count(b"\n")
+except OSError:  # nobody has the terminal open any more
+    pass
+assert (launch.wait(), n_lines) == (0, 40000), (launch.returncode, n_lines)
+END
+    [ ! -s err ]
+}
+
 @test "a signal ends the ranks of all hosts, and hosts that are being connected" {
     launch_begin --hosts one=cpu:1,two=cpu:1 --via './reach {host}' --no-python sh -c 'trap "echo ended >>ends; exit 1" TERM; echo >>runs; while :; do sleep 0.05; done'
     wait_for has_lines runs 2

@@ -264,24 +264,28 @@ echo "$1" >"$2"
 [ "$1" -lt 1 ] || sleep 30
 END2
     # Slow: it answers when the job is being ended already. Raised: the limit, which was about to come when the job began.
+    # Near: the limit, but scancel comes before.
     time_is_over
     mv bin/squeue over
     worker bin/squeue <<END2
 #!/bin/sh
 [ ! -e slow ] || until [ -e cancelled ]; do sleep 0.05; done
+[ ! -e near ] || { $(command -v squeue) "\$@" | sed 's/|[^|]*\$/|0:30/'; exit; }
 [ -e raised ] && [ -n "\$SLURM_JOB_ID" ] || exec $(command -v squeue) "\$@"
 rm raised
 ./over "\$@"
 touch asked
 END2
-    for signals in none usr1 slow raised; do
+    for signals in none usr1 slow raised near; do
         rm -f slow cancelled
-        [ $signals != slow ] && [ $signals != raised ] || touch $signals
+        case $signals in slow | raised | near) touch $signals ;; esac
         PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 --grace 1s --items 3 --shards 3 -o out.$signals -- ./deaf {start} {output} 2>/dev/null
         wait_for has_done 1
-        [ $signals = none ] || [ $signals = raised ] || limit_comes "$(last_job)"
-        [ $signals != raised ] || wait_for test -e asked
-        [ $signals != usr1 ] || wait_for holds muster-runs/latest/stop drain
+        case $signals in usr1 | slow | near) limit_comes "$(last_job)" ;; esac
+        case $signals in
+        raised) wait_for test -e asked ;;
+        usr1 | near) wait_for holds muster-runs/latest/stop drain ;;
+        esac
         scancel "$(last_job)"
         touch cancelled
         wait_for has_events interrupted 1
@@ -364,6 +368,25 @@ END2
     [ "$(events submitted | wc -l)" = 2 ]
 }
 
+@test "a job that was submitted although sbatch got no answer is not submitted a second time" {
+    mkdir bin
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *afterany*) $(command -v sbatch) "\$@" >>taken; echo "Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1 ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    seq 1 100 >in.txt
+    slow_filter
+    PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 1
+    limit_comes "$(last_job)"
+    wait_for has_events submitted 2
+    [ "$(last_job)" = "$(cat taken)" ]
+    wait_for is_complete || wait_for is_complete
+    same in.txt out.txt
+    [ "$(events submitted | wc -l)" = 2 ]
+}
+
 @test "a second job of a run begins when the first one has ended" {
     seq 1 300 >in.txt
     slow_filter
@@ -378,8 +401,14 @@ END2
     submit --dependency=afterany:"$(last_job)" resume latest
     ended_with 0
     [[ $stderr != *"of this run"* ]]
+    # Those that wait are cancelled, and the one that works finishes what it has in hand.
     run limited "$MUSTER" stop
-    wait_for is_over "$(last_job)"
+    ended_with 0
+    wait_for has_events ended 1
+    [ "$(events ended)" = "$first" ]
+    [ "$(events ended why)" = "it was stopped by muster stop" ]
+    [ "$(events cancelled | wc -l)" = 2 ]
+    wait_for is_over "$first"
     [ "$(state)" = stopped ]
 }
 
@@ -498,7 +527,7 @@ cache_ages() {
     mkdir bin
     worker bin/squeue <<END2
 #!/bin/sh
-[ ! -e fails ] || { echo "Unable to contact slurm controller" >&2; exit 1; }
+[ ! -e fails ] || { echo >>asked; echo "Unable to contact slurm controller" >&2; exit 1; }
 exec $(command -v squeue) "\$@"
 END2
     PATH=$PWD/bin:$PATH
@@ -513,8 +542,9 @@ END2
     says "state     queued" "job       $(last_job) waits"
     cache_ages 70
     run "$MUSTER" ls
-    run "$MUSTER" status "$("$MUSTER" ls --json | jq -sr '.[1].run')"
-    says "state     queued" "waits (Slurm cannot be asked: squeue has not answered when it was last asked)"
+    run "$MUSTER" status "$("$MUSTER" ls --json | jq -sr '.[1].run')" # by what ls was told
+    says "state     queued" "waits (Slurm cannot be asked: squeue: Unable to contact slurm controller)"
+    [ "$(wc -l <asked)" = 2 ]
     scancel -u root -n muster-each
 }
 

@@ -258,14 +258,52 @@ static void the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before(void 
     }
 }
 
-static void slurm_tells_which_jobs_it_ends_for_their_limit(void **state)
+static void slurm_tells_which_jobs_it_ends_and_which_for_their_limit(void **state)
 {
-    struct queue_entry entry;
+    static const struct {
+        const char *line;
+        bool is_being_ended, is_at_limit;
+    } cases[] = {
+        {"7|COMPLETING|TimeLimit|1000|1067|n1|1:00", true, true},
+        {"7|COMPLETING|None|1000|1067|n1|1:00", true, false},
+        {"7|CANCELLED|None|1000|1067|n1|1:00", true, false},
+        {"7|PENDING|BeginTime|N/A|N/A||1:00", true, false}, /* requeued */
+        {"7|RUNNING|None|1000|1060|n1|1:00", false, false},
+        {"7|SUSPENDED|None|1000|1060|n1|1:00", false, false},
+    };
     (void)state;
-    assert_true(queue_find(STR("7|COMPLETING|TimeLimit|1000|1067|n1|1:00"), 7, &entry));
-    assert_true(queue_is_at_limit(&entry));
-    assert_true(queue_find(STR("7|COMPLETING|None|1000|1067|n1|1:00"), 7, &entry));
-    assert_false(queue_is_at_limit(&entry));
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct queue_entry entry;
+        assert_true(queue_find(str_of(cases[i].line), 7, &entry));
+        assert_int_equal(queue_is_being_ended(&entry), cases[i].is_being_ended);
+        assert_int_equal(queue_is_at_limit(&entry), cases[i].is_at_limit);
+    }
+}
+
+static void a_job_that_waits_for_the_end_of_another_one_alone_is_found(void **state)
+{
+    static const struct {
+        const char *line;
+        bool waits;
+    } cases[] = {
+        {"8|afterany:7(unfulfilled)|/runs/a b|c/job.sh", true},
+        {"8|afterany:7|/runs/a b|c/job.sh", true},
+        {"8|afterany:71(unfulfilled)|/runs/a b|c/job.sh", false},
+        {"8|afterok:7(unfulfilled)|/runs/a b|c/job.sh", false},
+        {"8|afterany:7(unfulfilled),afterok:6(unfulfilled)|/runs/a b|c/job.sh", false},
+        {"8|(null)|/runs/a b|c/job.sh", false},
+    };
+    struct queue_waiting waiting;
+    struct str lines = STR("no line\n0|(null)|\n");
+    (void)state;
+    assert_false(queue_waiting_next(&lines, &waiting));
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct str line = str_of(cases[i].line);
+        assert_true(queue_waiting_next(&line, &waiting));
+        assert_int_equal(waiting.job, 8);
+        assert_true(str_equal(waiting.script, STR("/runs/a b|c/job.sh")));
+        assert_int_equal(queue_waits_for_end(&waiting, 7), cases[i].waits);
+    }
 }
 
 static void lines_that_are_no_records_are_passed_over(void **state)
@@ -381,7 +419,8 @@ int main(void)
         cmocka_unit_test(a_job_is_submitted_again_if_its_time_was_over_and_it_has_gained_something),
         cmocka_unit_test(the_state_is_that_of_the_lock_then_of_the_queue_then_of_the_ledger),
         cmocka_unit_test(the_time_of_a_job_is_over_at_its_limit_whatever_ends_it_before),
-        cmocka_unit_test(slurm_tells_which_jobs_it_ends_for_their_limit),
+        cmocka_unit_test(a_job_that_waits_for_the_end_of_another_one_alone_is_found),
+        cmocka_unit_test(slurm_tells_which_jobs_it_ends_and_which_for_their_limit),
         cmocka_unit_test(lines_that_are_no_records_are_passed_over),
         cmocka_unit_test(a_stage_that_was_submitted_again_stands_in_its_place),
         cmocka_unit_test(what_waits_for_a_job_waits_for_the_next_one_and_for_all_else_as_before),
