@@ -213,17 +213,32 @@ static bool is_devices_death(const struct feed *f, const struct feed_worker *w, 
 }
 
 enum {
-    KNOWN_TO_FAIL_MAX = 8
+    KNOWN_TO_FAIL_MAX = 8,
+    FEW_LEFT_MAX = 8
 };
 
 /*
+ * A run that was interrupted shortly before its end may have nothing left but items that kill workers. It could never
+ * come to its end if their deaths were the command's; with so few items, to charge them costs little. As much must be
+ * done as is left, or the command, which may have broken since, is the likelier cause.
+ */
+static bool are_few_left(const struct feed *f)
+{
+    struct feed_counts counts;
+    feed_counts(f, &counts);
+    return f->config.had_results && counts.input_is_final &&
+           counts.known - counts.done - counts.aside <= MIN(counts.done, (uint64_t)FEW_LEFT_MAX);
+}
+
+/*
  * Earlier the command has given results, but none of the items that are left: the death says more of the item in hand than
- * of the device. Eight deaths without a result say that the command works nowhere any more.
+ * of the device. Eight deaths without a result say that the command works nowhere any more, if more items are left.
  */
 static bool is_known_to_fail(const struct feed *f, const struct feed_worker *w)
 {
-    return f->config.only_failed_left && w->items.in_flight > 0 &&
-           f->counts.deaths_known_to_fail < KNOWN_TO_FAIL_MAX;
+    return w->items.in_flight > 0 &&
+           (are_few_left(f) ||
+            (f->config.only_failed_left && f->counts.deaths_known_to_fail < KNOWN_TO_FAIL_MAX));
 }
 
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)

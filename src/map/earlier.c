@@ -80,6 +80,7 @@ static int done_read(struct session *s, struct err *err)
     rc = rc ? rc : store_totals(shell_store(s->shell), &totals, err);
     if (rc)
         return rc;
+    s->earlier.has_results = totals.items_done > 0 && !s->request->has_new_command;
     bool are_retried = s->request->retry_failed && totals.items_failed > 0;
     if (are_retried)
         rc = failed_items_retry(s, &totals, err);

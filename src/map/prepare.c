@@ -227,6 +227,7 @@ static int feed_make(struct session *s, struct err *err)
                                  .failed_before = s->earlier.n_failed,
                                  .only_failed_left = s->earlier.only_failed_left,
                                  .done = (const struct item_interval *)s->earlier.done,
+                                 .had_results = s->earlier.has_results,
                                  .n_done = s->earlier.n_done,
                                  .order = s->order,
                                  .n_order = s->order ? source_known(s->source) : 0};

@@ -333,6 +333,29 @@ stopped() {
     [ "$(find muster-runs -name run.db | wc -l)" -eq 2 ]
 }
 
+@test "what is left of an interrupted run are items that kill their worker: it comes to its end" {
+    pyworker killer <<'END'
+import muster, os, time
+for item in muster.items():
+    if item.index >= 28: # the last, as nothing may wait behind them
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        os._exit(9)
+    item.done(item.index)
+END
+    seq 0 29 >in.txt
+    map_begin -g cpu:2 --grace 0s --retries 1 in.txt -o out.jsonl -- ./killer
+    wait_for results_are 28
+    kill -KILL "$PID"
+    map_end
+    touch go
+    map -g cpu:1 --retries 1 in.txt -o out.jsonl -- ./killer
+    ended_with 1
+    says "going on with" "2 items"
+    [ "$(wc -l <out.jsonl)" = 28 ]
+    [ "$(jq -c .item out.jsonl.failed.jsonl | tr '\n' ' ')" = "28 29 " ]
+}
+
 @test "another command, input or output is another run" {
     gated_begin
     kill -KILL "$PID"

@@ -373,6 +373,40 @@ static void what_is_left_of_a_run_with_results_fails_item_by_item(void **state)
     scene_close(&scene);
 }
 
+/* Of a run that was interrupted: many are left, or so few that all of them may be what kills workers. */
+static void the_last_items_of_a_run_with_results_fail_item_by_item(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t n_done, n_left;
+        bool is_halted;
+    } cases[] = {{20, 8, false}, {20, 9, true}, {3, 3, false}, {3, 4, true}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        uint64_t n_done = cases[i].n_done, n_left = cases[i].n_left;
+        const struct item_interval done = {0, n_done};
+        struct scene scene;
+        scene_open(
+            &scene,
+            &(struct feed_config){
+                .n_workers = 1, .n_devices = 1, .done = &done, .n_done = 1, .had_results = true});
+        TELL(&scene, .kind = EV_INPUT, .count = n_done + n_left, .flag = true);
+        for (uint32_t n_deaths = 1; n_deaths <= n_left; n_deaths++) {
+            TELL(&scene, .kind = EV_STARTED, .worker = 0);
+            TELL(&scene, .kind = EV_ROOM, .worker = 0, .count = 1);
+            TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CRASH);
+            TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+            scene.now_ms += 60000;
+            TELL(&scene, .kind = EV_TICK);
+        }
+        const char *said = buf_text(&scene.said);
+        bool is_halted = strstr(said, "HALT") != NULL;
+        bool is_set_aside = strstr(said, "SET_ASIDE w0 ") != NULL;
+        if (is_halted != cases[i].is_halted || is_set_aside == cases[i].is_halted)
+            fail_msg("%lu done, %lu left: %s", n_done, n_left, said);
+        scene_close(&scene);
+    }
+}
+
 /* Eight deaths are too many without any result; this command has one. */
 static void deaths_after_a_result_do_not_count_against_what_is_left(void **state)
 {
@@ -411,6 +445,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_of_a_run_with_results_fails_item_by_item),
+        cmocka_unit_test(the_last_items_of_a_run_with_results_fail_item_by_item),
         cmocka_unit_test(deaths_after_a_result_do_not_count_against_what_is_left),
         cmocka_unit_test(a_worker_that_never_takes_an_item_is_no_fault_of_what_is_left),
         cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
