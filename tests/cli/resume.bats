@@ -333,6 +333,34 @@ stopped() {
     [ "$(find muster-runs -name run.db | wc -l)" -eq 2 ]
 }
 
+@test "what a later run has replaced is not gone on with" {
+    gated_begin
+    kill -KILL "$PID"
+    map_end
+    sed -i 's/seed=item.seed/by="mended"/' gated
+    touch go
+    map -g cpu:2 --fresh in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    rm out.jsonl
+    map -g cpu:2 in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says_not "going on with"
+    [ "$(grep -c mended out.jsonl)" = 100 ]
+    seq 99 >in.txt # the unfinished run would be refused now
+    map -g cpu:2 -f in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    # The folder that is named is another matter.
+    rm go out.jsonl
+    map_begin -g cpu:2 --grace 1s --run-dir here in.txt -o out.jsonl -- ./gated
+    wait_for results_are 15 here
+    kill -KILL "$PID"
+    map_end
+    touch go
+    map -g cpu:2 --run-dir here in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says "going on with here"
+}
+
 @test "what is left of an interrupted run are items that kill their worker: it comes to its end" {
     pyworker killer <<'END'
 import muster, os, time
