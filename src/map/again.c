@@ -289,6 +289,7 @@ int run_again_find(struct map_request *r, bool quiet, char **again, struct err *
     if (r->run.fresh || rc)
         free(steal_ptr(&search.found));
     r->resume_dir = *again = search.found;
+    r->is_typed_again = search.found != NULL;
     r->retry_failed = r->retry_failed || (search.found && search.is_failed);
     return rc;
 }

@@ -780,6 +780,44 @@ END
     complete
 }
 
+@test "the same command with other standard input does not take the old one's results" {
+    gated
+    cat in.txt | "$MUSTER" map -g cpu:2 --grace 1s - -o out.jsonl -- ./gated >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for results_are 15
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    touch go
+    local other
+    seq 1001 1100 >other_1
+    seq 99 >other_2
+    seq 101 >other_3
+    for other in other_1 other_2 other_3 /dev/null; do
+        run limited "$MUSTER" map -g cpu:2 - -o out.jsonl -- ./gated <"$other"
+        ended_with 2
+        says "stdin has other content than when the run began" "--fresh"
+        [ ! -e out.jsonl ]
+    done
+    run limited "$MUSTER" map -g cpu:2 - -o out.jsonl -- ./gated < <(head -50 in.txt; sleep 0.2; tail -n +51 in.txt)
+    ended_with 0
+    says "going on with"
+    complete
+    # With --limit what comes behind it is not asked for.
+    rm go out.jsonl
+    "$MUSTER" map -g cpu:2 --grace 1s -n 50 - -o out.jsonl -- ./gated <in.txt >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for results_are 15
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    touch go
+    run limited "$MUSTER" map -g cpu:2 -n 50 - -o out.jsonl -- ./gated < <(cat in.txt; seq 1000)
+    ended_with 0
+    says "going on with"
+    [ "$(wc -l <out.jsonl)" = 50 ]
+}
+
 @test "muster results gives what there is, in order, in other formats" {
     gated_begin
     "$MUSTER" results --format-out csv >so_far.csv
