@@ -390,7 +390,8 @@ static void the_last_items_of_a_run_with_results_fail_item_by_item(void **state)
             &(struct feed_config){
                 .n_workers = 1, .n_devices = 1, .done = &done, .n_done = 1, .had_results = true});
         TELL(&scene, .kind = EV_INPUT, .count = n_done + n_left, .flag = true);
-        for (uint32_t n_deaths = 1; n_deaths <= n_left; n_deaths++) {
+        uint64_t n_deaths_max = cases[i].is_halted ? 20 : n_left;
+        for (uint64_t n = 0; n < n_deaths_max && !strstr(buf_text(&scene.said), "HALT"); n++) {
             TELL(&scene, .kind = EV_STARTED, .worker = 0);
             TELL(&scene, .kind = EV_ROOM, .worker = 0, .count = 1);
             TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CRASH);
@@ -403,6 +404,37 @@ static void the_last_items_of_a_run_with_results_fail_item_by_item(void **state)
         bool is_set_aside = strstr(said, "SET_ASIDE w0 ") != NULL;
         if (is_halted != cases[i].is_halted || is_set_aside == cases[i].is_halted)
             fail_msg("%lu done, %lu left: %s", n_done, n_left, said);
+        scene_close(&scene);
+    }
+}
+
+/* All before item 60 is done but 5 and 20, which kill workers. The two devices get them first. */
+static void items_that_kill_at_the_front_of_what_is_left_end_no_run_with_results(void **state)
+{
+    (void)state;
+    static const struct item_interval done[] = {{0, 5}, {6, 14}, {21, 39}};
+    for (int had_results = 0; had_results < 2; had_results++) {
+        struct scene scene;
+        uint32_t n_deaths = 0;
+        scene_open(&scene, &(struct feed_config){.n_workers = 2,
+                                                 .n_devices = 2,
+                                                 .retries = 2,
+                                                 .done = done,
+                                                 .n_done = countof(done),
+                                                 .had_results = had_results});
+        TELL(&scene, .kind = EV_INPUT, .count = 200, .flag = true);
+        for (; n_deaths < 30 && !strstr(buf_text(&scene.said), "HALT"); n_deaths++) {
+            uint32_t worker = n_deaths % 2;
+            TELL(&scene, .kind = EV_STARTED, .worker = worker);
+            TELL(&scene, .kind = EV_READY, .worker = worker, .count = 1);
+            TELL(&scene, .kind = EV_EXIT, .worker = worker, .death = GONE_CRASH);
+            TELL(&scene, .kind = EV_MEM_BACK, .worker = worker);
+            scene.now_ms += 60000;
+            TELL(&scene, .kind = EV_TICK);
+        }
+        bool is_next_tried = strstr(buf_text(&scene.said), " 60+1") != NULL;
+        if (is_next_tried != had_results || n_deaths != (had_results ? 9 : 2))
+            fail_msg("%u deaths: %s", n_deaths, buf_text(&scene.said));
         scene_close(&scene);
     }
 }
@@ -446,6 +478,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_of_a_run_with_results_fails_item_by_item),
         cmocka_unit_test(the_last_items_of_a_run_with_results_fail_item_by_item),
+        cmocka_unit_test(items_that_kill_at_the_front_of_what_is_left_end_no_run_with_results),
         cmocka_unit_test(deaths_after_a_result_do_not_count_against_what_is_left),
         cmocka_unit_test(a_worker_that_never_takes_an_item_is_no_fault_of_what_is_left),
         cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
