@@ -231,6 +231,10 @@ static void next_add(struct buf *out, const struct view *view)
         line_add(out, "next", "mend the malformed records, and run them as an input of their own");
         return;
     }
+    if (run->is_input_changed) {
+        line_add(out, "next", "start over, as the input was written to while the run read it");
+        return;
+    }
     cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(run->dir, root);
     cleanup_free char *resume =
         run->go_on ? xstrdup(run->go_on)

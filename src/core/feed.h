@@ -183,6 +183,8 @@ struct feed_config {
     uint64_t failed_before; /* set aside by earlier sessions of this run */
     /* Every item that is left was set aside by an earlier session, in which others had results. */
     bool only_failed_left;
+    /* Earlier sessions had results of the same command: that it dies may be due to the items that are left. */
+    bool had_results;
 
     /* What earlier sessions settled: ascending, disjoint, not adjacent. Borrowed until feed_free. */
     const struct item_interval *done;

@@ -6,7 +6,9 @@
 #include "core/feed_impl.h"
 
 enum {
-    RESTARTS_MAX = 5 /* processes without a result, after which a device is benched */
+    RESTARTS_MAX = 5,      /* processes without a result, after which a device is benched */
+    KNOWN_TO_FAIL_MAX = 8, /* deaths before a first result that items may have caused */
+    FEW_LEFT_MAX = 8
 };
 
 /* Takes off the worker the unanswered items that no other worker has, as ranges. */
@@ -129,12 +131,19 @@ static void blamed_charge(struct feed *f, uint32_t worker)
     item_charge(f, worker, w->blame, is_breach ? CAUSE_PROTOCOL : CAUSE_TIMEOUT, true);
 }
 
-static void start_failed(struct feed *f, struct feed_worker *w, enum feed_death death)
+/*
+ * Where an interrupted run goes on, the first items without a result are those that kill workers, if there are any: the
+ * others there were done. So a device is tried again, with another item.
+ */
+static void start_failed(struct feed *f, struct feed_worker *w, enum feed_death death,
+                         bool had_items)
 {
     struct feed_device *device = &f->devices[w->device];
     uint32_t tries = f->seats.n_sets > 1 || death == GONE_NOT_STARTED ? 1 : 2;
+    bool may_be_items =
+        f->config.had_results && had_items && ++f->counts.deaths_known_to_fail < KNOWN_TO_FAIL_MAX;
     device->start_failures++;
-    device->is_hopeless = device->start_failures >= tries;
+    device->is_hopeless = device->start_failures >= tries && !may_be_items;
     bool hope = f->counts.results > 0;
     for (uint32_t d = 0; d < f->config.n_devices; d++) {
         const struct feed_device *set = &f->devices[f->devices[d].first];
@@ -212,18 +221,28 @@ static bool is_devices_death(const struct feed *f, const struct feed_worker *w, 
     return !was_suspect_work;
 }
 
-enum {
-    KNOWN_TO_FAIL_MAX = 8
-};
+/*
+ * A run that was interrupted shortly before its end may have nothing left but items that kill workers. It could never
+ * come to its end if their deaths were the command's; with so few items, to charge them costs little. As much must be
+ * done as is left, or the command, which may have broken since, is the likelier cause.
+ */
+static bool are_few_left(const struct feed *f)
+{
+    struct feed_counts counts;
+    feed_counts(f, &counts);
+    return f->config.had_results && counts.input_is_final &&
+           counts.known - counts.done - counts.aside <= MIN(counts.done, (uint64_t)FEW_LEFT_MAX);
+}
 
 /*
  * Earlier the command has given results, but none of the items that are left: the death says more of the item in hand than
- * of the device. Eight deaths without a result say that the command works nowhere any more.
+ * of the device. Eight deaths without a result say that the command works nowhere any more, if more items are left.
  */
 static bool is_known_to_fail(const struct feed *f, const struct feed_worker *w)
 {
-    return f->config.only_failed_left && w->items.in_flight > 0 &&
-           f->counts.deaths_known_to_fail < KNOWN_TO_FAIL_MAX;
+    return w->items.in_flight > 0 &&
+           (are_few_left(f) ||
+            (f->config.only_failed_left && f->counts.deaths_known_to_fail < KNOWN_TO_FAIL_MAX));
 }
 
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
@@ -267,6 +286,6 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     bool is_drained =
         f->devices[w->device].is_drained; /* then it tells nothing about other devices */
     if (start_failure && !is_drained && !f->end.is_complete && !f->end.is_stopping)
-        start_failed(f, w, death);
+        start_failed(f, w, death, had_items);
     seat_cool(f, worker, was_suspect_work);
 }

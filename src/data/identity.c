@@ -122,7 +122,14 @@ void source_identity(struct source *source, struct buf *json_out)
     json_decref(root);
 }
 
-static int compare(const struct input *input, json_t *then, struct err *err)
+static int stream_compare(const struct source *source, struct input *input, struct err *err)
+{
+    if (!source->opts.streams_are_typed || isatty(input->raw_fd))
+        return 0;
+    return input_compare_stream(input, source->opts.limit > 0, err);
+}
+
+static int compare(const struct source *source, struct input *input, json_t *then, struct err *err)
 {
     struct file_identity now;
     const json_t *path = json_object_get(then, "path");
@@ -132,8 +139,10 @@ static int compare(const struct input *input, json_t *then, struct err *err)
     if (!is_same)
         return fail(err, ERR_USAGE, "the run began with %s, not with %s",
                     json_is_string(path) ? json_string_value(path) : "another file", input->path);
+    if (input->is_stream)
+        return stream_compare(source, input, err);
     int rc = identify(input, &now, err);
-    if (rc || input->is_stream)
+    if (rc)
         return rc;
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(then, "bytes"));
     const char *hash = json_string_value(json_object_get(then, "xxh3_samples"));
@@ -169,7 +178,7 @@ int source_verify(struct source *source, struct str identity_json, struct err *e
         rc = fail(err, ERR_USAGE, "the run began with %zu input files, not with %zu",
                   json_array_size(files), source->n_files);
     for (size_t i = 0; rc == 0 && i < source->n_files; i++)
-        rc = compare(&source->files[i].input, json_array_get(files, i), err);
+        rc = compare(source, &source->files[i].input, json_array_get(files, i), err);
     json_decref(root);
     return rc;
 }

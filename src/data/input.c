@@ -263,6 +263,41 @@ int input_fill(struct input *input, size_t bytes_max, struct err *err)
     return 0;
 }
 
+/* True if the piece is what the spool has at `at`; a piece may reach beyond the spool with `may_go_on` alone. */
+static int piece_compare(struct input *input, uint64_t at, struct str piece, bool may_go_on,
+                         bool *is_same, struct err *err)
+{
+    cleanup_free char *then = xmalloc(PIECE_BYTES);
+    size_t len = MIN(piece.len, (size_t)(input->text_bytes - at));
+    int rc = input_read(input, at, then, len, err);
+    *is_same = rc == 0 && memcmp(piece.at, then, len) == 0 && (len == piece.len || may_go_on);
+    return rc;
+}
+
+int input_compare_stream(struct input *input, bool may_go_on, struct err *err)
+{
+    cleanup_free char *piece = xmalloc(PIECE_BYTES);
+    uint64_t at = 0;
+    bool is_end = false, is_same = true;
+    int rc = 0;
+    if (input->unpack && !input->packed)
+        input->packed = xmalloc(PIECE_BYTES);
+    while (rc == 0 && is_same && !is_end && !(may_go_on && at == input->text_bytes)) {
+        size_t got = 0;
+        struct pollfd ready = {.fd = input->raw_fd, .events = POLLIN};
+        (void)poll(&ready, 1, -1);
+        rc = input->unpack ? unpack_piece(input, piece, &got, &is_end, err)
+                           : raw_read(input, piece, &got, &is_end, err);
+        if (rc == 0 && got > 0)
+            rc = piece_compare(input, at, (struct str){piece, got}, may_go_on, &is_same, err);
+        at = MIN(at + got, input->text_bytes);
+    }
+    return rc ? rc
+           : is_same && at == input->text_bytes
+               ? 0
+               : fail(err, ERR_USAGE, "%s has other content than when the run began", input->name);
+}
+
 int input_read(struct input *input, uint64_t offset, char *at, size_t len, struct err *err)
 {
     ASSERT(offset + len <= input->text_bytes);

@@ -55,6 +55,11 @@ void input_close(struct input *input);
 MUST_CHECK int input_fill(struct input *input, size_t bytes_max, struct err *err);
 /* Declares the spool complete as it is now: no more of it is wanted. */
 MUST_CHECK int input_finish(struct input *input, struct err *err);
+/*
+ * ERR_USAGE if the stream holds something else than its complete spool; with `may_go_on` it may hold more. Waits for the
+ * stream.
+ */
+MUST_CHECK int input_compare_stream(struct input *input, bool may_go_on, struct err *err);
 /* Reads all of [offset, offset+len), which must be within text_bytes, or fails with an error that
  * names the file. */
 MUST_CHECK int input_read(struct input *input, uint64_t offset, char *at, size_t len,

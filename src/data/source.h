@@ -28,6 +28,7 @@ struct source_opts {
     uint64_t limit; /* the first N items only; 0 = all */
     const char *spool_dir;    /* where spools live; made when first needed */
     bool reuse_spool;         /* resume: read the earlier run's spool instead of stdin */
+    bool streams_are_typed;   /* resume: source_verify() compares the streams with the spools */
     bool in_any_order;        /* items will be read in any order: index more places */
     const char *weight_field; /* of JSON objects or CSV rows, for source_weight(); NULL = bytes */
     char *scratch; /* [SOURCE_SCAN_BYTES], borrowed during each scan; NULL: it takes its own */
@@ -104,7 +105,8 @@ MUST_CHECK int source_weight(struct source *source, uint64_t item, double *out, 
  * Describes the input as a JSON object for the manifest: per file its absolute path, bytes, mtime,
  * and a hash over samples of the content (XXH3 of head, tail and 16 blocks between).
  * source_verify() says what has changed since: "train.jsonl has grown from 10 to 12 bytes since the
- * run began" (ERR_USAGE).
+ * run began" (ERR_USAGE). With streams_are_typed it reads streams and waits for their end; not a terminal, where nobody
+ * types all again.
  */
 void source_identity(struct source *source, struct buf *json_out);
 MUST_CHECK int source_verify(struct source *source, struct str identity_json, struct err *err);

@@ -19,7 +19,7 @@ struct search {
     bool quiet;
     char *found;       /* the folder of the run to go on with */
     bool is_failed;    /* it has ended, and set items aside */
-    bool has_whole;    /* a newer run has done all of the work */
+    bool has_whole;    /* a newer run of the same work has come to its end */
     size_t n_others;   /* runs of other users that were looked at */
     size_t n_unread;   /* runs whose manifest could not be read */
     struct err unread; /* the error of the first of these */
@@ -110,11 +110,14 @@ static bool is_others(const char *dir)
     return stat(dir, &st) == 0 && !ours_is(&st, dir);
 }
 
-static int state_read(const char *dir, enum run_state *state, struct err *err)
+/* *has_whole: it came to its end; one that failed without doing anything did not. */
+static int state_read(const char *dir, enum run_state *state, bool *has_whole, struct err *err)
 {
     struct run_summary summary = {0};
     int rc = run_inspect(dir, &summary, err);
     *state = summary.state;
+    *has_whole = summary.state == RUN_FINISHED ||
+                 (summary.state == RUN_FAILED && summary.items_done + summary.items_failed > 0);
     run_summary_release(&summary);
     return rc;
 }
@@ -141,15 +144,18 @@ static bool are_inputs_unchanged(const struct map_request *r, const struct manif
     return n == r->n_inputs;
 }
 
-/* Nobody can tell the map of a graph to begin anew: it does that by itself where going on would be refused. */
-static bool can_go_on(struct search *search, enum run_state state, const struct manifest *manifest)
+/*
+ * What an older run left is of an earlier time, which a newer one that came to its end has replaced. Nobody can tell the
+ * map of a graph to begin anew: it does that by itself where going on would be refused.
+ */
+static bool can_go_on(const struct search *search, enum run_state state,
+                      const struct manifest *manifest)
 {
     const struct map_request *r = search->request;
-    if (state == RUN_STOPPED || state == RUN_INTERRUPTED)
-        return !r->goes_on_failed || are_inputs_unchanged(r, manifest);
-    search->has_whole = search->has_whole || state == RUN_FINISHED;
-    return state == RUN_FAILED && r->goes_on_failed && !search->has_whole &&
-           are_inputs_unchanged(r, manifest);
+    bool is_open = state == RUN_STOPPED || state == RUN_INTERRUPTED ||
+                   (state == RUN_FAILED && r->goes_on_failed);
+    return is_open && !search->has_whole &&
+           (!r->goes_on_failed || are_inputs_unchanged(r, manifest));
 }
 
 /* A run with the same output or the same work: is it running, or can it be resumed? */
@@ -159,7 +165,8 @@ static int like_compare(struct search *search, const char *dir, const struct man
     const struct map_request *r = search->request;
     enum run_state state;
     struct err why = {0};
-    int rc = state_read(dir, &state, err);
+    bool has_whole;
+    int rc = state_read(dir, &state, &has_whole, err);
     if (rc)
         return rc;
     cleanup_free char *typed = run_typed_new(dir, r->usual_root);
@@ -168,7 +175,11 @@ static int like_compare(struct search *search, const char *dir, const struct man
                     "run %s is going on and writes to %s; wait for it, end it by muster stop %s, "
                     "or name another output",
                     path_basename(dir), r->out_path, typed);
-    if (search->found || !is_same_work(r, dir, manifest) || !can_go_on(search, state, manifest))
+    if (search->found || !is_same_work(r, dir, manifest))
+        return 0;
+    bool can = can_go_on(search, state, manifest);
+    search->has_whole = search->has_whole || has_whole;
+    if (!can)
         return 0;
     rc = run_check_ours(dir, &why);
     if (rc == 0) {
@@ -188,8 +199,9 @@ static void others_compare(struct search *search, const char *dir, const struct 
 {
     const struct map_request *r = search->request;
     enum run_state state;
+    bool has_whole;
     if (search->quiet || r->run.fresh || !is_same_work(r, dir, manifest) ||
-        state_read(dir, &state, NULL) != 0 || state == RUN_FINISHED)
+        state_read(dir, &state, &has_whole, NULL) != 0 || state == RUN_FINISHED)
         return;
     struct stat st;
     char owner[80];
@@ -259,6 +271,7 @@ static int own_folder_look(struct search *search, struct err *err)
 {
     cleanup_free char *dir = path_absolute(search->request->run.run_dir);
     free(steal_ptr(&search->found));
+    search->has_whole = false;
     if (!path_exists(dir))
         return 0;
     int rc = run_check_ours(dir, err);
@@ -276,6 +289,7 @@ int run_again_find(struct map_request *r, bool quiet, char **again, struct err *
     if (r->run.fresh || rc)
         free(steal_ptr(&search.found));
     r->resume_dir = *again = search.found;
+    r->is_typed_again = search.found != NULL;
     r->retry_failed = r->retry_failed || (search.found && search.is_failed);
     return rc;
 }

@@ -80,6 +80,7 @@ static int done_read(struct session *s, struct err *err)
     rc = rc ? rc : store_totals(shell_store(s->shell), &totals, err);
     if (rc)
         return rc;
+    s->earlier.has_results = totals.items_done > 0 && !s->request->has_new_command;
     bool are_retried = s->request->retry_failed && totals.items_failed > 0;
     if (are_retried)
         rc = failed_items_retry(s, &totals, err);
@@ -121,7 +122,10 @@ static int resume_is_sound(struct session *s, struct err *err)
 static int input_verify(const struct session *s, const char *input_json, struct err *err)
 {
     struct err why = {0};
+    struct sigaction before[END_SIGNALS];
+    shell_signals_end(s->shell, before); /* standard input may make it wait */
     int rc = source_verify(s->source, str_of(input_json), &why);
+    shell_signals_restore(s->shell, before);
     return rc == ERR_USAGE ? fail(err, rc, "%s; muster map --fresh starts over", why.text)
            : rc            ? fail(err, rc, "%s", why.text)
                            : 0;

@@ -14,6 +14,7 @@ struct earlier {
     size_t n_done;
     uint64_t n_failed;
     bool only_failed_left; /* what is left are items that were set aside, of a run with results */
+    bool has_results;      /* of the command that the run has now */
 };
 
 /* ERR_USAGE if the run was one of records and is now one of shards, or the reverse. */

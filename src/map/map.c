@@ -103,7 +103,7 @@ static int outputs_claim(struct output_claim *claim, const struct map_request *r
         return 0;
     cleanup_free char *settled = r->resume_dir ? output_path_new(r->out_path, r->resume_dir) : NULL;
     int rc = output_claim_add(claim, settled ? settled : r->out_path, err);
-    for (size_t i = 0; rc == 0 && i < r->shards.also.len; i++) {
+    for (size_t i = 0; rc == 0 && i < also_len(r); i++) {
         const char *path = also_path(r, i);
         cleanup_free char *named =
             path && r->resume_dir ? output_path_new(path, r->resume_dir) : NULL;

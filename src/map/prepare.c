@@ -52,6 +52,7 @@ static int source_take(struct session *s, struct err *err)
                                .limit = r->limit,
                                .spool_dir = spool_dir,
                                .reuse_spool = s->is_resumed,
+                               .streams_are_typed = r->is_typed_again,
                                .in_any_order =
                                    r->schedule.longest_first || r->schedule.weight_field,
                                .weight_field = r->schedule.weight_field,
@@ -226,6 +227,7 @@ static int feed_make(struct session *s, struct err *err)
                                  .seed = s->base_seed,
                                  .failed_before = s->earlier.n_failed,
                                  .only_failed_left = s->earlier.only_failed_left,
+                                 .had_results = s->earlier.has_results,
                                  .done = (const struct item_interval *)s->earlier.done,
                                  .n_done = s->earlier.n_done,
                                  .order = s->order,

@@ -79,6 +79,7 @@ struct map_request {
 
     /* resume */
     const char *resume_dir; /* the run folder to go on with */
+    bool is_typed_again;    /* found by run_again_find(), not named */
     bool retry_failed;
     bool has_new_command; /* another than that of the run */
     bool

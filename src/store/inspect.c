@@ -138,8 +138,9 @@ static void jobs_count(struct store *store, struct run_summary *out)
 static int ledger_take(struct run_summary *out, struct store *store, char **state, struct err *err)
 {
     struct store_totals totals;
-    cleanup_free char *items = NULL, *malformed = NULL;
+    cleanup_free char *items = NULL, *malformed = NULL, *changed = NULL;
     int rc = store_totals(store, &totals, err);
+    rc = rc ? rc : store_get(store, "input_changed", &changed, err);
     rc = rc ? rc : store_get(store, "items", &items, err);
     rc = rc ? rc : store_get(store, "malformed", &malformed, err);
     rc = rc ? rc : store_get(store, "message", &out->message, err);
@@ -150,6 +151,7 @@ static int ledger_take(struct run_summary *out, struct store *store, char **stat
     out->is_total_known = u64_parse(str_of(items), 0, UINT64_MAX, &out->items_total, NULL) == 0;
     out->items_done = totals.items_done;
     out->items_failed = totals.items_failed;
+    out->is_input_changed = changed != NULL;
     if (!malformed || u64_parse(str_of(malformed), 0, UINT64_MAX, &out->items_malformed, NULL) != 0)
         out->items_malformed = 0;
     shards_count(store, out);

@@ -94,6 +94,7 @@ struct run_summary {
     int64_t updated_wall_ms; /* when the run last wrote status.json */
     uint64_t items_total;    /* 0 with !is_total_known */
     bool is_total_known;
+    bool is_input_changed; /* while the run read it: a resume is refused */
     uint64_t items_done, items_failed;
     uint64_t
         items_malformed; /* of the failed items of a run that came to its end: no retry helps */
@@ -103,7 +104,7 @@ struct run_summary {
  * Reads manifest.json, the lock and run.db (or status.json, where one of them cannot be read); the
  * fields of a file that is missing or unreadable stay empty. ERR_USAGE if there is no such folder.
  * Facts used: "state" (the name of a run_state, written when a run ends), "items" (their number,
- * once known), "malformed", "go_on", "message".
+ * once known), "malformed", "input_changed", "go_on", "message".
  */
 MUST_CHECK int run_inspect(const char *dir, struct run_summary *out, struct err *err);
 void run_summary_release(struct run_summary *summary);

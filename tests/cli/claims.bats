@@ -59,6 +59,27 @@ END
     [ "$(grep -c "b: attempt" muster-runs/latest/orchestrator.log)" -le 1 ]
 }
 
+@test "a file of --also or --also-counted is claimed from the beginning" {
+    worker two <<'END'
+#!/bin/sh
+until [ -e go ]; do sleep 0.02; done
+cp "$1" "$2" && cp "$1" "side$3.txt"
+END
+    seq 4 >in.txt
+    local kind
+    for kind in --also --also-counted; do
+        rm -f go
+        map_begin -g cpu:1 --shards 1 in.txt -o first.txt -f $kind 'side{shard}.txt=both.txt' -- ./two {input} {output} {shard}
+        wait_for has_logged "shard 0"
+        run limited "$MUSTER" map -g cpu:1 --shards 1 in.txt -o second.txt $kind 'side{shard}.txt=both.txt' -- ./two {input} {output} {shard}
+        ended_with 69
+        says "at work on the output both.txt"
+        touch go
+        map_end
+        ended_with 0
+    done
+}
+
 @test "the same command three times at once: one does the work, and the others say who" {
     worker work <<'END'
 #!/bin/sh

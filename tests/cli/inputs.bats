@@ -50,6 +50,9 @@ gate_end() {
     gate_end
     ended_with 65
     cp -p kept.txt in.txt
+    run limited "$MUSTER" status run
+    says "next" "start over"
+    says_not "muster resume"
     run limited "$MUSTER" resume run
     ended_with 65
     says "was written to while this run read it" "start over" "muster results"

@@ -333,6 +333,57 @@ stopped() {
     [ "$(find muster-runs -name run.db | wc -l)" -eq 2 ]
 }
 
+@test "what a later run has replaced is not gone on with" {
+    gated_begin
+    kill -KILL "$PID"
+    map_end
+    sed -i 's/seed=item.seed/by="mended"/' gated
+    touch go
+    map -g cpu:2 --fresh in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    rm out.jsonl
+    map -g cpu:2 in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says_not "going on with"
+    [ "$(grep -c mended out.jsonl)" = 100 ]
+    seq 99 >in.txt # the unfinished run would be refused now
+    map -g cpu:2 -f in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    # The folder that is named is another matter.
+    rm go out.jsonl
+    map_begin -g cpu:2 --grace 1s --run-dir here in.txt -o out.jsonl -- ./gated
+    wait_for results_are 15 here
+    kill -KILL "$PID"
+    map_end
+    touch go
+    map -g cpu:2 --run-dir here in.txt -o out.jsonl -- ./gated
+    ended_with 0
+    says "going on with here"
+}
+
+@test "what is left of an interrupted run are items that kill their worker: it comes to its end" {
+    pyworker killer <<'END'
+import muster, os, time
+for item in muster.items():
+    if item.index >= 28: # the last, as nothing may wait behind them
+        while not os.path.exists("go"):
+            time.sleep(0.01)
+        os._exit(9)
+    item.done(item.index)
+END
+    seq 0 29 >in.txt
+    map_begin -g cpu:2 --grace 0s --retries 1 in.txt -o out.jsonl -- ./killer
+    wait_for results_are 28
+    kill -KILL "$PID"
+    map_end
+    touch go
+    map -g cpu:1 --retries 1 in.txt -o out.jsonl -- ./killer
+    ended_with 1
+    says "going on with" "2 items"
+    [ "$(wc -l <out.jsonl)" = 28 ]
+    [ "$(jq -c .item out.jsonl.failed.jsonl | tr '\n' ' ')" = "28 29 " ]
+}
+
 @test "another command, input or output is another run" {
     gated_begin
     kill -KILL "$PID"
@@ -727,6 +778,44 @@ END
     resume latest
     ended_with 0
     complete
+}
+
+@test "the same command with other standard input does not take the old one's results" {
+    gated
+    cat in.txt | "$MUSTER" map -g cpu:2 --grace 1s - -o out.jsonl -- ./gated >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for results_are 15
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    touch go
+    local other
+    seq 1001 1100 >other_1
+    seq 99 >other_2
+    seq 101 >other_3
+    for other in other_1 other_2 other_3 /dev/null; do
+        run limited "$MUSTER" map -g cpu:2 - -o out.jsonl -- ./gated <"$other"
+        ended_with 2
+        says "stdin has other content than when the run began" "--fresh"
+        [ ! -e out.jsonl ]
+    done
+    run limited "$MUSTER" map -g cpu:2 - -o out.jsonl -- ./gated < <(head -50 in.txt; sleep 0.2; tail -n +51 in.txt)
+    ended_with 0
+    says "going on with"
+    complete
+    # With --limit what comes behind it is not asked for.
+    rm go out.jsonl
+    "$MUSTER" map -g cpu:2 --grace 1s -n 50 - -o out.jsonl -- ./gated <in.txt >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for results_are 15
+    kill -KILL "$PID"
+    map_end
+    wait_for nobody_is_left
+    touch go
+    run limited "$MUSTER" map -g cpu:2 -n 50 - -o out.jsonl -- ./gated < <(cat in.txt; seq 1000)
+    ended_with 0
+    says "going on with"
+    [ "$(wc -l <out.jsonl)" = 50 ]
 }
 
 @test "muster results gives what there is, in order, in other formats" {

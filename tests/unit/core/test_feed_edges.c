@@ -373,6 +373,72 @@ static void what_is_left_of_a_run_with_results_fails_item_by_item(void **state)
     scene_close(&scene);
 }
 
+/* Of a run that was interrupted: many are left, or so few that all of them may be what kills workers. */
+static void the_last_items_of_a_run_with_results_fail_item_by_item(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t n_done, n_left;
+        bool is_halted;
+    } cases[] = {{20, 8, false}, {20, 9, true}, {3, 3, false}, {3, 4, true}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        uint64_t n_done = cases[i].n_done, n_left = cases[i].n_left;
+        const struct item_interval done = {0, n_done};
+        struct scene scene;
+        scene_open(
+            &scene,
+            &(struct feed_config){
+                .n_workers = 1, .n_devices = 1, .done = &done, .n_done = 1, .had_results = true});
+        TELL(&scene, .kind = EV_INPUT, .count = n_done + n_left, .flag = true);
+        uint64_t n_deaths_max = cases[i].is_halted ? 20 : n_left;
+        for (uint64_t n = 0; n < n_deaths_max && !strstr(buf_text(&scene.said), "HALT"); n++) {
+            TELL(&scene, .kind = EV_STARTED, .worker = 0);
+            TELL(&scene, .kind = EV_ROOM, .worker = 0, .count = 1);
+            TELL(&scene, .kind = EV_EXIT, .worker = 0, .death = GONE_CRASH);
+            TELL(&scene, .kind = EV_MEM_BACK, .worker = 0);
+            scene.now_ms += 60000;
+            TELL(&scene, .kind = EV_TICK);
+        }
+        const char *said = buf_text(&scene.said);
+        bool is_halted = strstr(said, "HALT") != NULL;
+        bool is_set_aside = strstr(said, "SET_ASIDE w0 ") != NULL;
+        if (is_halted != cases[i].is_halted || is_set_aside == cases[i].is_halted)
+            fail_msg("%lu done, %lu left: %s", n_done, n_left, said);
+        scene_close(&scene);
+    }
+}
+
+/* All before item 60 is done but 5 and 20, which kill workers. The two devices get them first. */
+static void items_that_kill_at_the_front_of_what_is_left_end_no_run_with_results(void **state)
+{
+    (void)state;
+    static const struct item_interval done[] = {{0, 5}, {6, 14}, {21, 39}};
+    for (int had_results = 0; had_results < 2; had_results++) {
+        struct scene scene;
+        uint32_t n_deaths = 0;
+        scene_open(&scene, &(struct feed_config){.n_workers = 2,
+                                                 .n_devices = 2,
+                                                 .retries = 2,
+                                                 .done = done,
+                                                 .n_done = countof(done),
+                                                 .had_results = had_results});
+        TELL(&scene, .kind = EV_INPUT, .count = 200, .flag = true);
+        for (; n_deaths < 30 && !strstr(buf_text(&scene.said), "HALT"); n_deaths++) {
+            uint32_t worker = n_deaths % 2;
+            TELL(&scene, .kind = EV_STARTED, .worker = worker);
+            TELL(&scene, .kind = EV_READY, .worker = worker, .count = 1);
+            TELL(&scene, .kind = EV_EXIT, .worker = worker, .death = GONE_CRASH);
+            TELL(&scene, .kind = EV_MEM_BACK, .worker = worker);
+            scene.now_ms += 60000;
+            TELL(&scene, .kind = EV_TICK);
+        }
+        bool is_next_tried = strstr(buf_text(&scene.said), " 60+1") != NULL;
+        if (is_next_tried != had_results || n_deaths != (had_results ? 9 : 2))
+            fail_msg("%u deaths: %s", n_deaths, buf_text(&scene.said));
+        scene_close(&scene);
+    }
+}
+
 /* Eight deaths are too many without any result; this command has one. */
 static void deaths_after_a_result_do_not_count_against_what_is_left(void **state)
 {
@@ -411,6 +477,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_of_a_run_with_results_fails_item_by_item),
+        cmocka_unit_test(the_last_items_of_a_run_with_results_fail_item_by_item),
+        cmocka_unit_test(items_that_kill_at_the_front_of_what_is_left_end_no_run_with_results),
         cmocka_unit_test(deaths_after_a_result_do_not_count_against_what_is_left),
         cmocka_unit_test(a_worker_that_never_takes_an_item_is_no_fault_of_what_is_left),
         cmocka_unit_test(a_death_of_memory_is_nobodys_fault_while_the_batch_can_be_halved),
