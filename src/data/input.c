@@ -295,7 +295,10 @@ int input_compare_stream(struct input *input, bool may_go_on, struct err *err)
     return rc ? rc
            : is_same && at == input->text_bytes
                ? 0
-               : fail(err, ERR_USAGE, "%s has other content than when the run began", input->name);
+               : fail(err, ERR_USAGE,
+                      "%s has other content than when the run began; muster resume goes on with "
+                      "that one",
+                      input->name);
 }
 
 int input_read(struct input *input, uint64_t offset, char *at, size_t len, struct err *err)
