@@ -130,7 +130,6 @@ static const struct {
     {"-N1 -w n[1-3]", NULL, "--nodelist names 3 nodes, and the job is one of 1: Slurm leaves out"},
     {"-N2 -w n[1-2]", NULL, NULL},
     {"-N1 -w ./file[1-3]", NULL, NULL},
-    {"-M other -p nix -G 99", NULL, NULL},
 };
 
 static void says(const char *line, const struct env_list *said, const char *wanted)
