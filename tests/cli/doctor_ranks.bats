@@ -23,7 +23,7 @@ ranks() { run --separate-stderr limited "$MUSTER" doctor --ranks "$@"; }
 # switched NAME…: network namespaces of this test on one switch, with the addresses 10.78.0.1 and so on at wire0.
 switched() {
     local name switch="s$$" number=0
-    [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null && ip netns add "$switch" 2>/dev/null || skip "no network namespaces here"
+    space_add "$switch" || skip "no network namespaces here"
     SPACES=$switch
     ip -n "$switch" link add bridge0 type bridge || skip "no bridges here"
     ip -n "$switch" link set bridge0 up

@@ -162,6 +162,12 @@ exec cat
 END
 }
 
+# Adds a network namespace. False without the rights for it, or where none can be entered: in a chroot that is no mount.
+space_add() {
+    [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null && ip netns add "$1" 2>/dev/null || return 1
+    ip netns exec "$1" true 2>/dev/null || { ip netns del "$1"; return 1; }
+}
+
 # Whatever hangs is ended, with status 137, long before the suite's own limit.
 limited() { timeout --foreground -s KILL 60 "$@"; }
 

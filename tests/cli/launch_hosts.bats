@@ -493,9 +493,8 @@ END
 # spaces NAME…: network namespaces of this test, whose names are in SPACES.
 spaces() {
     local name
-    [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null || skip "no network namespaces here"
     for name; do
-        ip netns add "$name" 2>/dev/null || skip "no network namespaces here"
+        space_add "$name" || skip "no network namespaces here"
         SPACES="${SPACES:-} $name"
         ip -n "$name" link set lo up
         # As every machine with containers has it: the same address, which leads nowhere else.

@@ -375,7 +375,7 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
 }
 
 @test "machines that are network namespaces meet by the address, name and interface of one of them" {
-    [ "$(id -u)" -eq 0 ] && ip netns add "mnode$$a" 2>/dev/null || skip "no network namespaces here"
+    space_add "mnode$$a" || skip "no network namespaces here"
     ip netns add "mnode$$b"
     ip link add "mv$$a" netns "mnode$$a" type veth peer name "mv$$b" netns "mnode$$b"
     ip -n "mnode$$a" addr add 10.77.0.1/24 dev "mv$$a"
@@ -393,7 +393,7 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
 }
 
 @test "while the link between machines is down, both ends end their ranks, and say which machine was lost" {
-    [ "$(id -u)" -eq 0 ] && ip netns add "mnode$$a" 2>/dev/null || skip "no network namespaces here"
+    space_add "mnode$$a" || skip "no network namespaces here"
     ip netns add "mnode$$b"
     ip link add "mv$$a" netns "mnode$$a" type veth peer name "mv$$b" netns "mnode$$b"
     ip -n "mnode$$a" addr add 10.77.0.1/24 dev "mv$$a"

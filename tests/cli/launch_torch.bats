@@ -42,7 +42,7 @@ together() {
 machines_make() {
     local end
     A= B= PLACE="localhost:$(free_port)"
-    [ "$(id -u)" -eq 0 ] && ip netns add "torch$$a" 2>/dev/null || return 0
+    space_add "torch$$a" || return 0
     SPACES="torch$$a torch$$b"
     ip netns add "torch$$b"
     ip -n "torch$$a" link add wire0 type veth peer name wire0 netns "torch$$b"

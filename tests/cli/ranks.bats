@@ -20,8 +20,7 @@ teardown() {
 
 # machines NAME NAME: network namespaces with a wire between them, wire0 in both.
 machines() {
-    [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null || skip "no network namespaces here"
-    ip netns add "$1" 2>/dev/null || skip "no network namespaces here"
+    space_add "$1" || skip "no network namespaces here"
     SPACES="$1 $2"
     ip netns add "$2"
     ip -n "$1" link add wire0 type veth peer name wire0 netns "$2"

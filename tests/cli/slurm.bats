@@ -38,7 +38,7 @@ END
     [ "$(sort <<<"$output" | cut -d' ' -f1-5)" = $'0 0 4 0 n1\n1 1 4 0 n1\n2 0 4 1 n2\n3 1 4 1 n2' ]
     [ "$(cut -d' ' -f6 <<<"$output" | sort -u | wc -l)" = 1 ]
     # Two restarts: the rank may be seen to die, and start again, before its host is seen to be lost.
-    salloc -Q -N2 "$MUSTER" launch --hosts slurm -g cpu:1 --max-restarts 2 --no-python \
+    salloc -Q -N2 "$MUSTER" launch --hosts slurm -g cpu:1 --max-restarts 2 --host-timeout 1s --shutdown-timeout 1 --no-python \
         sh -c 'echo $SLURM_JOB_ID.$SLURM_STEP_ID >>steps; [ $TORCHELASTIC_RESTART_COUNT != 0 ] || exec sleep 1000' >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for has_lines steps 2
