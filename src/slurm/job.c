@@ -117,6 +117,15 @@ unsigned slurm_gpus(const char *description, const char *node)
 
 /* ---- a step ---- */
 
+/*
+ * With --gpus, Slurm 23.11 keeps the steps of a third node waiting for ever. With --gpus-per-node, 22.05 refuses a step of
+ * a job that has so many GPUs altogether, which it writes in another way.
+ */
+static const char *gpus_option(const char *description)
+{
+    return strstr(description, "TresPerJob=gres:gpu") ? "--gpus" : "--gpus-per-node";
+}
+
 void slurm_step_words(const struct slurm_job *job, const char *node, struct env_list *out)
 {
     /*
@@ -143,7 +152,7 @@ void slurm_step_words(const struct slurm_job *job, const char *node, struct env_
     env_list_add(out, xasprintf("--nodelist=%s", node));
     env_list_add_words(out, words);
     if (n_gpus > 0)
-        env_list_add(out, xasprintf("--gpus=%u", n_gpus));
+        env_list_add(out, xasprintf("%s=%u", gpus_option(job->description), n_gpus));
 }
 
 int slurm_job_words(const char *args, const char *name, struct env_list *out, struct err *err)

@@ -55,6 +55,13 @@ END
     [ "$(sort seats)" = "$(for n in 1 2 3 4; do for g in 0 1 2 3 4 5 6 7; do echo "n$n $g"; done; done)" ]
 }
 
+@test "of GPUs that a job has altogether, each node has its own" {
+    run --separate-stderr limited salloc -Q -N4 --gpus=16 "$MUSTER" each --hosts slurm --agent-path "$PWD/there" -g all -- sh -c 'echo "$SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"'
+    ended_with 0
+    [ "$(sed 's/.*: n/n/' <<<"$output" | sort | uniq -c | wc -l)" = 16 ]
+    [ "$(sed 's/.*: \(n.\) .*/\1/' <<<"$output" | sort | uniq -c | tr -s ' ' | tr '\n' ';')" = " 8 n1; 6 n2; 1 n3; 1 n4;" ]
+}
+
 @test "slurm:4 with GPUs from outside: it begins on the two nodes that are free, and the others join" {
     sbatch -Q -o /dev/null --exclusive -w n1,n2 --wrap 'sleep 600' >/dev/null
     wait_for eval '[ "$(sinfo -h -N -n n1,n2 -o %T | sort -u)" = allocated ]'
