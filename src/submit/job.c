@@ -245,16 +245,94 @@ static void orders_look(struct job *job)
         kill(job->child, SIGINT);
 }
 
-/* ---- what follows ---- */
+/* ---- what Slurm says ---- */
 
-static void signal_take(struct job *job, time_t wait_s);
+/* A squeue that gets the SIGTERM of this job's processes is asked again; a controller that is slow is not: SIGKILL follows. */
+static void time_ask(struct job *job)
+{
+    const uint64_t begin_ms = clock_now_ms();
+    struct queue_entry entry;
+    bool is_told = false;
+    for (int i = 0; i < 2 && !is_told && clock_now_ms() - begin_ms < ASK_AGAIN_WITHIN_MS; i++) {
+        cleanup_buf struct buf answer = BUF_INIT;
+        is_told = queue_ask(&answer, NULL) == 0;
+        if (!is_told || !queue_find(buf_str(&answer), job->number, &entry))
+            continue;
+        uint64_t time_over_s = queue_time_over_s(&entry);
+        job->time_over_s = time_over_s > 0 ? (int64_t)time_over_s : job->time_over_s;
+        job->is_being_ended = queue_is_being_ended(&entry);
+        job->is_at_limit = queue_is_at_limit(&entry);
+    }
+}
+
+/* Slurm's word counts. Without it: a job is ended for its limit when that has come, not before. */
+static bool is_time_over(const struct job *job)
+{
+    if (job->is_being_ended)
+        return job->is_at_limit;
+    return job->time_over_s > 0 ? job->time_over_s - CLOCKS_DIFFER_S <= clock_wall_ms() / 1000
+                                : job->facts.is_limit_near;
+}
+
+static void on_limit_near(struct job *job)
+{
+    if (job->facts.is_limit_near || job->facts.is_ended)
+        return;
+    job->facts.is_limit_near = true;
+    if (job->child == 0)
+        return;
+    talk("the time of job %llu is over soon; %s finishes what it has in hand",
+         (unsigned long long)job->number, job->request->words[0]);
+    drain(job);
+    time_ask(job); /* it may have been changed */
+}
+
+/* With proctrack/cgroup, Slurm sends SIGTERM to the script alone. Otherwise to every process of the job: muster takes
+ * both for one then, and a program gets two. */
+static void end_hand_on(struct job *job)
+{
+    cleanup_free char *mark = xasprintf("/job_%llu/", (unsigned long long)job->number);
+    cleanup_buf struct buf groups = BUF_INIT;
+    bool is_alone = file_read("/proc/self/cgroup", CGROUPS_BYTES_MAX, &groups, NULL) == 0 &&
+                    strstr(buf_text(&groups), mark);
+    if (!job->request->is_program || is_alone)
+        front_hand_on(&job->front, SIGTERM);
+}
+
+/* SIGKILL follows not much later. False: there is nothing to be done about it. */
+static bool end_take(struct job *job)
+{
+    bool goes_on = job->child > 0 && !job->is_over;
+    job->facts.is_ended = true;
+    if (goes_on)
+        end_hand_on(job);
+    time_ask(job); /* the limit may have been changed since */
+    job->facts.is_limit_near = is_time_over(job);
+    return goes_on;
+}
+
+/* SIGUSR1: the time is over soon; SIGTERM: the job is ended; 0: neither came. */
+static int signal_await(const struct job *job, time_t wait_s)
+{
+    int number = sigtimedwait(&job->signals, NULL, &(struct timespec){.tv_sec = wait_s});
+    if (number == SIGUSR1 || number == SIGUSR2) /* the user may have chosen the other one */
+        return SIGUSR1;
+    return number == SIGTERM || number == SIGINT || number == SIGHUP ? SIGTERM : 0;
+}
+
+/* ---- what follows ---- */
 
 /* Waits that long, or until the job is ended. */
 static void pause_for_signals(struct job *job, time_t wait_s)
 {
     uint64_t until_ms = clock_now_ms() + (uint64_t)wait_s * 1000;
-    while (!job->facts.is_ended && clock_now_ms() < until_ms)
-        signal_take(job, LOOK_EVERY_S);
+    while (!job->facts.is_ended && clock_now_ms() < until_ms) {
+        int number = signal_await(job, LOOK_EVERY_S);
+        if (number == SIGUSR1)
+            on_limit_near(job);
+        else if (number == SIGTERM)
+            (void)end_take(job);
+    }
 }
 
 /* Others of sbatch's words say that it will not have the job. */
@@ -356,73 +434,12 @@ static void facts_complete(struct job *job)
         job->facts.is_stopped = true;
 }
 
-/* ---- what Slurm says ---- */
+/* ---- signals ---- */
 
-/* A squeue that gets the SIGTERM of this job's processes is asked again; a controller that is slow is not: SIGKILL follows. */
-static void time_ask(struct job *job)
-{
-    const uint64_t begin_ms = clock_now_ms();
-    struct queue_entry entry;
-    bool is_told = false;
-    for (int i = 0; i < 2 && !is_told && clock_now_ms() - begin_ms < ASK_AGAIN_WITHIN_MS; i++) {
-        cleanup_buf struct buf answer = BUF_INIT;
-        is_told = queue_ask(&answer, NULL) == 0;
-        if (!is_told || !queue_find(buf_str(&answer), job->number, &entry))
-            continue;
-        uint64_t time_over_s = queue_time_over_s(&entry);
-        job->time_over_s = time_over_s > 0 ? (int64_t)time_over_s : job->time_over_s;
-        job->is_being_ended = queue_is_being_ended(&entry);
-        job->is_at_limit = queue_is_at_limit(&entry);
-    }
-}
-
-/* Slurm's word counts. Without it: a job is ended for its limit when that has come, not before. */
-static bool is_time_over(const struct job *job)
-{
-    if (job->is_being_ended)
-        return job->is_at_limit;
-    return job->time_over_s > 0 ? job->time_over_s - CLOCKS_DIFFER_S <= clock_wall_ms() / 1000
-                                : job->facts.is_limit_near;
-}
-
-static void on_limit_near(struct job *job)
-{
-    if (job->facts.is_limit_near || job->facts.is_ended)
-        return;
-    job->facts.is_limit_near = true;
-    if (job->child == 0)
-        return;
-    talk("the time of job %llu is over soon; %s finishes what it has in hand",
-         (unsigned long long)job->number, job->request->words[0]);
-    drain(job);
-    time_ask(job); /* it may have been changed */
-}
-
-/* With proctrack/cgroup, Slurm sends SIGTERM to the script alone. Otherwise to every process of the job: muster takes
- * both for one then, and a program gets two. */
-static void end_hand_on(struct job *job)
-{
-    cleanup_free char *mark = xasprintf("/job_%llu/", (unsigned long long)job->number);
-    cleanup_buf struct buf groups = BUF_INIT;
-    bool is_alone = file_read("/proc/self/cgroup", CGROUPS_BYTES_MAX, &groups, NULL) == 0 &&
-                    strstr(buf_text(&groups), mark);
-    if (!job->request->is_program || is_alone)
-        front_hand_on(&job->front, SIGTERM);
-}
-
-/* SIGKILL follows not much later. */
 static void on_end(struct job *job)
 {
-    if (job->facts.is_ended)
-        return;
     bool is_drained = job->facts.is_limit_near;
-    bool goes_on = job->child > 0 && !job->is_over;
-    job->facts.is_ended = true;
-    if (goes_on)
-        end_hand_on(job);
-    time_ask(job); /* the limit may have been changed since */
-    job->facts.is_limit_near = is_time_over(job);
-    if (!goes_on)
+    if (job->facts.is_ended || !end_take(job))
         return;
     if (job->facts.is_limit_near) {
         job->facts.is_killed = true;
@@ -442,10 +459,10 @@ static void on_end(struct job *job)
 
 static void signal_take(struct job *job, time_t wait_s)
 {
-    int number = sigtimedwait(&job->signals, NULL, &(struct timespec){.tv_sec = wait_s});
-    if (number == SIGUSR1 || number == SIGUSR2) /* the user may have chosen the other one */
+    int number = signal_await(job, wait_s);
+    if (number == SIGUSR1)
         on_limit_near(job);
-    else if (number == SIGTERM || number == SIGINT || number == SIGHUP)
+    else if (number == SIGTERM)
         on_end(job);
 }
 
