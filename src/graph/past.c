@@ -223,7 +223,7 @@ static void stale_note(struct graph *graph, struct graph_job *job, const char *w
         buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
 }
 
-/* What it has left since its start is its own work, unless another job it was that began. */
+/* What a job has left since its start is its own work, unless its definition was another one then. */
 static void not_done_take(const struct graph *graph, struct graph_job *job,
                           const struct job_row *row)
 {

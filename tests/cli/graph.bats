@@ -737,52 +737,6 @@ END
     [ "$(wc -l <done)" = 7 ]
 }
 
-@test "what needs a job that --redo names runs again also when a session ends between the two" {
-    cat >g.yaml <<'END'
-jobs:
-  make: {run: [sh, -c, 'echo make >>effects; touch begun; while [ -e hold ]; do sleep 0.05; done; echo 1 >made'], out: made, gpus: 0}
-  use: {run: [sh, -c, 'echo use >>effects; echo 1 >used'], out: used, needs: make, gpus: 0}
-  other: {run: [sh, -c, 'echo other >>effects'], gpus: 0}
-END
-    graph g.yaml
-    ended_with 0
-    rm begun
-    touch hold
-    "$MUSTER" graph -q g.yaml --redo make >said 2>&1 3>&- 4>&- &
-    PID=$!
-    wait_for test -e begun
-    "$MUSTER" stop --no-wait latest
-    wait_for holds muster-runs/latest/orchestrator.log "finishing what is in flight"
-    rm hold
-    map_end
-    ended_with 75
-    [ "$(effects_sorted)" = "make make other use " ]
-    run limited "$MUSTER" resume
-    ended_with 0
-    [ "$(effects_sorted)" = "make make other use use " ]
-}
-effects_sorted() { sort effects | tr '\n' ' '; }
-
-@test "an adopted job that --redo names is its own also when the session was killed before it began" {
-    cat >g.yaml <<'END'
-jobs:
-  first: {run: [sh, -c, 'touch begun; while [ -e hold ]; do sleep 0.05; done; echo 1 >first'], out: first, gpus: 0}
-  second: {run: [sh, -c, 'echo again >second'], out: second, needs: first, gpus: 0}
-END
-    touch first second hold
-    graph g.yaml --adopt
-    ended_with 0
-    "$MUSTER" graph -q g.yaml --redo first --redo second 2>/dev/null 3>&- 4>&- &
-    PID=$!
-    wait_for test -e begun
-    kill -9 $PID
-    wait $PID || true
-    rm hold
-    run limited "$MUSTER" resume
-    ended_with 0
-    [ "$(cat second)" = again ]
-}
-
 @test "--only and --from" {
     two_stages
     graph g.yaml --only make

@@ -61,6 +61,36 @@ END
     [ "$(wc -l <effects)" = 7 ]
 }
 
+@test "what needs a job that --redo names runs again also when a session ends between the two" {
+    make_and_use
+    graph_begin g.yaml --redo make
+    "$MUSTER" stop --no-wait latest
+    wait_for holds muster-runs/latest/orchestrator.log "finishing what is in flight"
+    rm hold
+    map_end
+    ended_with 75
+    [ "$(effects)" = "make make other use " ]
+    resume
+    ended_with 0
+    [ "$(effects)" = "make make other use use " ]
+}
+
+@test "an adopted job that --redo names is its own also when the session was killed before it began" {
+    cat >g.yaml <<'END'
+jobs:
+  first: {run: [sh, -c, 'touch begun; while [ -e hold ]; do sleep 0.05; done; echo 1 >first'], out: first, gpus: 0}
+  second: {run: [sh, -c, 'echo again >second'], out: second, needs: first, gpus: 0}
+END
+    touch first second
+    graph g.yaml --adopt
+    ended_with 0
+    graph_begin g.yaml --redo first --redo second
+    graph_kill
+    resume
+    ended_with 0
+    [ "$(cat second)" = again ]
+}
+
 @test "an adopted job that was held before it ran again is no stranger in the next session" {
     make_and_use
     rm -r muster-runs effects

@@ -326,13 +326,18 @@ END2
     [ "$(state | head -1)" = stopped ]
 }
 
-@test "scancel ends a run for good, also while its job cannot be submitted again" {
+# With these words, until there is a file `can`. It stands before the other one in $PWD/bin.
+sbatch_of_jobs_fails() {
     mkdir bin
     worker bin/sbatch <<END2
 #!/bin/sh
-case "\$*" in *afterany*) [ -e can ] || { echo "Socket timed out" >&2; exit 1; } ;; esac
+case "\$*" in *afterany*) [ -e can ] || { echo "$1" >&2; exit 1; } ;; esac
 exec $(command -v sbatch) "\$@"
 END2
+}
+
+@test "scancel ends a run for good, also while its job cannot be submitted again" {
+    sbatch_of_jobs_fails "Socket timed out"
     seq 1 500 >in.txt
     slow_filter
     PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
@@ -349,12 +354,7 @@ END2
 
 @test "a controller that is away for longer than a few tries does not end the work" {
     local tried="sbatch: Unable to contact slurm controller (connect failure); trying again"
-    mkdir bin
-    worker bin/sbatch <<END2
-#!/bin/sh
-case "\$*" in *afterany*) [ -e can ] || { echo "Unable to contact slurm controller (connect failure)" >&2; exit 1; } ;; esac
-exec $(command -v sbatch) "\$@"
-END2
+    sbatch_of_jobs_fails "Unable to contact slurm controller (connect failure)"
     seq 1 100 >in.txt
     slow_filter
     PATH=$PWD/bin:$PATH "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
