@@ -24,7 +24,7 @@ struct chain {
     const struct graph *graph;
     uint32_t job; /* whose chain it is */
     uint32_t jobs[LOOKED_AT_MAX];
-    struct done_by done_by[LOOKED_AT_MAX]; /* of the same */
+    struct done_by done_by[LOOKED_AT_MAX]; /* of jobs[i] */
     size_t n_jobs;
     uint16_t *places; /* [graph->n_jobs] where a job is in jobs, + 1; 0: nowhere */
     bool is_cut;      /* there are more jobs than are looked at, and no time is known */
@@ -76,7 +76,7 @@ static bool is_needed_by(const struct plan_job *plan, uint32_t job)
     return false;
 }
 
-/* A job that waits for no other, or is held. Of those that the asker needs itself the sentence tells already. */
+/* Notes a job that waits for no other, or is held. Direct needs of the asker are in the sentence already. */
 static void stand_note(struct chain *chain, uint32_t job)
 {
     if (is_needed_by(chain->graph->jobs[chain->job].plan, job))

@@ -17,6 +17,6 @@ struct made {
 
 /* The first of the job's outs that is there and that no such run has made; NULL: none. Reads the runs when it has to. */
 const char *made_stranger(struct made *made, const struct graph *graph, const struct plan_job *job);
-/* Is what is at the places of its outs perhaps half of it, left by such a run? Reads the runs. */
+/* May the files at the places of its outs be incomplete ones that such a run left? Reads the runs. */
 bool made_by_half(struct made *made, const struct graph *graph, const struct plan_job *job);
 void made_release(struct made *made);

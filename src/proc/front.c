@@ -17,7 +17,8 @@
 #include "base/cleanup.h"
 #include "proc/proctree.h"
 
-/* "DESCRIPTOR of PID": of the front. What is started by a child of the front's has another parent. */
+/* Its value is "DESCRIPTOR of PID". The pid is the front's: a process that inherits the variable from the front's child has
+ * another parent, and leaves the descriptor alone. */
 static const char variable[] = "MUSTER_FRONT";
 
 /* `more` may be NULL. */

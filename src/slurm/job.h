@@ -27,7 +27,8 @@ MUST_CHECK int slurm_job_words(const char *args, const char *name, struct env_li
                                struct err *err);
 /* Cancels the jobs of this name that wait in the queue. */
 void slurm_jobs_cancel(const char *name);
-/* For scancel, whose variables of a user may narrow down what is cancelled, or make it ask first. */
+/* The environment of scancel, without variables of the user that narrow down what is cancelled, make scancel ask first, or
+ * name another cluster. */
 void slurm_cancel_environment(struct env_list *env);
 /* Takes Slurm's variables out of an environment, which would change a step in many ways; SLURM_CONF stays. */
 void slurm_step_environment(struct env_list *env);

@@ -15,7 +15,6 @@ void queue_words(struct env_list *out)
     env_list_add_words(out, words);
 }
 
-/* Seconds mean the same whatever the time zone is. */
 void queue_waiting_words(struct env_list *out)
 {
     static const char *const words[] = {
@@ -23,6 +22,7 @@ void queue_waiting_words(struct env_list *out)
     env_list_add_words(out, words);
 }
 
+/* Seconds mean the same whatever the time zone is. */
 void queue_environment(struct env_list *env)
 {
     env_unset_beginning(env, "SQUEUE_", NULL);

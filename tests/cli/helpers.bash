@@ -162,6 +162,26 @@ exec cat
 END
 }
 
+# Hosts of --via ./via, of which `two` is reached through a link: killing the process in the file `way` cuts it at the head.
+linked_via() {
+    link_serve
+    worker via <<'END'
+#!/bin/sh
+host=$1
+shift
+[ "$host" = two ] || exec "$@"
+echo $$ >way
+exec "$LINK_RELAY" --to link "$@"
+END
+}
+# A relay at the socket `link`; $server is its pid.
+link_serve() {
+    "$LINK_RELAY" --serve link 3>&- 4>&- &
+    server=$!
+    KEPT="$KEPT $server"
+    wait_for test -S link
+}
+
 # Adds a network namespace. False without the rights for it, or where none can be entered: in a chroot that is no mount.
 space_add() {
     [ "$(id -u)" -eq 0 ] && command -v ip >/dev/null && ip netns add "$1" 2>/dev/null || return 1

@@ -201,18 +201,7 @@ END
 @test "a shard of a lost host runs again only when its program must have ended there" {
     local server
     seq 1 20 >in.txt
-    "$LINK_RELAY" --serve link 3>&- 4>&- &
-    server=$!
-    KEPT="$KEPT $server"
-    wait_for test -S link
-    worker via <<'END'
-#!/bin/sh
-host=$1
-shift
-[ "$host" = two ] || exec "$@"
-echo $$ >way
-exec "$LINK_RELAY" --to link "$@"
-END
+    linked_via
     # The first of its shard is slow, and would write into the file of the second.
     worker work <<'END'
 #!/bin/sh

@@ -317,10 +317,7 @@ END
 
 @test "while the link to a host is down for longer than --host-timeout, both ends end what they started" {
     local server link rank
-    "$LINK_RELAY" --serve link 3>&- 4>&- &
-    server=$!
-    KEPT="$KEPT $server"
-    wait_for test -S link
+    link_serve
     worker beats <<'END'
 #!/bin/sh
 echo $$ >"rank.$RANK"
@@ -344,18 +341,7 @@ END
 
 @test "ranks start again only when those on a host that was lost have ended, also if it is back at once" {
     local server
-    "$LINK_RELAY" --serve link 3>&- 4>&- &
-    server=$!
-    KEPT="$KEPT $server"
-    wait_for test -S link
-    worker via <<'END'
-#!/bin/sh
-host=$1
-shift
-[ "$host" = two ] || exec "$@"
-echo $$ >way
-exec "$LINK_RELAY" --to link "$@"
-END
+    linked_via
     # The first of its rank does not end when it is asked to.
     worker stays <<'END'
 #!/bin/sh
