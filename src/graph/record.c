@@ -101,12 +101,14 @@ void record_state(struct graph *graph, const char *name, enum job_state state)
 /*
  * Each job is noted when it begins, so that it is known of it if muster is killed. One that leaves files is noted before:
  * what is found at their places later is its own. If that were committed later, a kill in between would leave files that
- * the next session takes for those of others.
+ * the next session takes for those of others. Before one that needs others begins, their ends are committed: else a kill
+ * would have them run again, although what follows them had begun.
  */
 int record_begun(struct graph *graph, const struct process *process, struct err *err)
 {
+    const struct plan_job *plan = graph->jobs[process->job].plan;
     record_job(graph, process->job, JOB_NONE, process);
-    if (graph->jobs[process->job].plan->n_outs == 0)
+    if (plan->n_outs == 0 && plan->n_needs == 0)
         return 0;
     record_flush(graph);
     return shell_is_to_end(graph->shell) ? fail(err, ERR_STOPPED, "the run is ending") : 0;
