@@ -38,7 +38,6 @@ struct each {
     struct env_list words;       /* of the command */
     struct each_worker *workers; /* [allocation.n_seats] */
     uint32_t n_alive;
-    bool is_mute; /* what it prints cannot be written */
 };
 
 static void all_end(struct each *each, enum worker_end how)
@@ -50,19 +49,10 @@ static void all_end(struct each *each, enum worker_end how)
 
 /* ---- what it prints ---- */
 
-static void print(struct each_worker *w, enum worker_stream stream, struct str bytes, bool is_end)
-{
-    struct prefix *prefix = stream == STREAM_ERR ? &w->errors : &w->out;
-    struct err err = {0};
-    if (w->each->is_mute || prefix_print(w->each->shell, prefix, bytes, is_end, &err) == 0)
-        return;
-    w->each->is_mute = true;
-    shell_output_lost(w->each->shell, &err);
-}
-
 static void on_output(void *context, enum worker_stream stream, struct str bytes)
 {
-    print(context, stream, bytes, false);
+    struct each_worker *w = context;
+    prefix_print(w->each->shell, stream == STREAM_ERR ? &w->errors : &w->out, bytes, false);
 }
 
 /* ---- how it ends ---- */
@@ -71,8 +61,8 @@ static void on_gone(void *context, const struct worker_exit *exit)
 {
     struct each_worker *w = context;
     w->status = worker_exit_status(exit);
-    print(w, STREAM_OUT, STR(""), true);
-    print(w, STREAM_ERR, STR(""), true);
+    prefix_print(w->each->shell, &w->out, STR(""), true);
+    prefix_print(w->each->shell, &w->errors, STR(""), true);
     if (exit->was_refused)
         log_add(shell_log(w->each->shell), LOG_ERROR, "each", "%s: could not be executed: %s",
                 w->seat->label, errno_text(exit->exec_errno));
@@ -120,9 +110,7 @@ static int worker_start(struct each_worker *w, struct err *err)
     const struct each_request *ask = w->each->ask;
     struct allocation *a = &w->each->allocation;
     struct env_list env = {0};
-    environment_begin(&env);
-    seat_environment_add(a, (uint32_t)(w->seat - a->seats), &env);
-    environment_wish_apply(&ask->environment, &env);
+    worker_environment_begin(a, (uint32_t)(w->seat - a->seats), &ask->environment, &env);
     env_end(&env);
     const struct spawn_request request = {.argv = (const char *const *)w->each->words.at,
                                           .envp = (const char *const *)env.at,

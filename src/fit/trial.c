@@ -38,10 +38,8 @@ void trial_words(const struct fitting *f, uint64_t batch, struct env_list *out)
 
 static void environment_make(const struct fitting *f, uint64_t batch, struct env_list *env)
 {
-    environment_begin(env);
-    seat_environment_add(&f->session.allocation, 0, env);
+    worker_environment_begin(&f->session.allocation, 0, &f->request->environment, env);
     env_set(env, xasprintf("MUSTER_BATCH=%lu", batch));
-    environment_wish_apply(&f->request->environment, env);
     env_end(env);
 }
 

@@ -111,7 +111,6 @@ struct launch {
         uint64_t say_at_ms, say_pause_ms; /* when the user is told that it waits */
     } orders;                             /* of a leader elsewhere */
     bool is_over, has_said_wait;
-    bool is_mute;      /* what ranks print cannot be shown any more */
     struct fold *fold; /* of the present generation; NULL: lines are not folded */
     struct {
         bool are_all;

@@ -226,7 +226,7 @@ void fold_say(struct launch *launch, bool is_end)
 {
     cleanup_buf struct buf text = BUF_INIT;
     struct fold_note note;
-    if (!launch->fold || launch->is_mute || shell_log(launch->shell)->console_quiet ||
+    if (!launch->fold || shell_is_mute(launch->shell) || shell_log(launch->shell)->console_quiet ||
         !fold_note(launch->fold, shell_now(launch->shell), is_end, &note))
         return;
     if (note.n_ranks == 1)
@@ -252,20 +252,11 @@ static void tail_add(struct buf *tail, struct str bytes)
         buf_consume(tail, tail->len - TAIL_BYTES);
 }
 
-static void output_lost(struct launch *launch, const struct err *why)
-{
-    launch->is_mute = true;
-    shell_output_lost(launch->shell, why);
-}
-
 static void shown_print(struct rank *rank, struct rank_stream *stream, struct str bytes,
                         bool is_end)
 {
-    struct launch *launch = rank->launch;
-    struct err err = {0};
-    if (stream->is_shown && !launch->is_mute &&
-        prefix_print(launch->shell, &stream->shown, bytes, is_end, &err) != 0)
-        output_lost(launch, &err);
+    if (stream->is_shown)
+        prefix_print(rank->launch->shell, &stream->shown, bytes, is_end);
 }
 
 /* Shows the lines that are no echoes, and the rest of one whose beginning is on the terminal already. */
@@ -322,7 +313,6 @@ void rank_output_add(struct rank *rank, enum worker_stream which, struct str byt
 void rank_output_rest(struct rank *rank)
 {
     struct rank_stream *streams[] = {&rank->out, &rank->errors};
-    struct err err = {0};
     for (size_t i = 0; i < countof(streams); i++) {
         struct rank_stream *stream = streams[i];
         bool is_still = stream->shown.line.len + stream->held.len == stream->n_rest;
@@ -330,9 +320,8 @@ void rank_output_rest(struct rank *rank)
             stream->is_begun = true;
             folded_print(rank, stream, STR(""), false);
         }
-        if (is_still && stream->is_shown && !rank->launch->is_mute &&
-            prefix_rest_print(rank->launch->shell, &stream->shown, &err) != 0)
-            output_lost(rank->launch, &err);
+        if (is_still && stream->is_shown)
+            prefix_rest_print(rank->launch->shell, &stream->shown);
         stream->n_rest = stream->shown.line.len + stream->held.len;
     }
 }

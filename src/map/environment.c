@@ -8,18 +8,10 @@
 #include "map/work.h"
 #include "node/environment.h"
 
-/* What does not depend on the worker's work. */
-static void seat_environment_make(const struct session *s, uint32_t seat, struct env_list *env)
-{
-    environment_begin(env);
-    seat_environment_add(&s->allocation, seat, env);
-    environment_wish_apply(&s->request->environment, env);
-}
-
 void worker_environment(const struct worker *worker, uint64_t batch, struct env_list *env)
 {
     const struct session *s = worker->session;
-    seat_environment_make(s, worker->seat, env);
+    worker_environment_begin(&s->allocation, worker->seat, &s->request->environment, env);
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", shell_run_id(s->shell)));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(s->shell)));
     env_set(env, xasprintf("MUSTER_SEED=%lu", s->base_seed));
@@ -35,7 +27,7 @@ void environment_sent_print(const struct session *s)
     cleanup_buf struct buf line = BUF_INIT;
     if (s->n_seats == 0 || s->allocation.n_hosts < 2)
         return;
-    seat_environment_make(s, s->n_seats - 1, &env);
+    worker_environment_begin(&s->allocation, s->n_seats - 1, &s->request->environment, &env);
     env_end(&env);
     environment_changes((const char *const *)env.at, &s->request->environment.env, &changes);
     buf_add_text(&line, "sent to other hosts: MUSTER_* of the run");

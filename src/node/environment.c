@@ -74,6 +74,14 @@ void environment_wish_apply(const struct environment_wish *wish, struct env_list
             env_set(env, xstrdup(wish->env.at[i]));
 }
 
+void worker_environment_begin(const struct allocation *allocation, uint32_t number,
+                              const struct environment_wish *wish, struct env_list *env)
+{
+    environment_begin(env);
+    seat_environment_add(allocation, number, env);
+    environment_wish_apply(wish, env);
+}
+
 void environment_command(const struct environment_wish *wish, const char *const *program,
                          struct env_list *words)
 {

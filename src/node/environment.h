@@ -35,6 +35,9 @@ void seat_devices_add(const struct allocation *allocation, const struct seat *se
                       struct env_list *env);
 void seat_environment_add(const struct allocation *allocation, uint32_t number,
                           struct env_list *env);
+/* All three: what the work itself adds comes after it. */
+void worker_environment_begin(const struct allocation *allocation, uint32_t number,
+                              const struct environment_wish *wish, struct env_list *env);
 /* The folder with muster.py, beside the program that muster keeps on another host,
  * beside the sources in a build tree, under share/ when installed; free() it. NULL: none. */
 char *python_dir_new(const char *self_path);

@@ -34,8 +34,14 @@ void shell_abort(struct shell *shell, const struct err *why)
     shell_stop(shell, true);
 }
 
+bool shell_is_mute(const struct shell *shell)
+{
+    return shell->display.is_lost;
+}
+
 void shell_output_lost(struct shell *shell, const struct err *why)
 {
+    shell->display.is_lost = true;
     if (why->sys != EPIPE) {
         shell_abort(shell, why);
         return;

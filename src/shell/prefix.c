@@ -105,10 +105,10 @@ static int put(struct shell *shell, int fd, struct str text, struct err *err)
     return rc;
 }
 
-int prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes, bool is_end,
-                 struct err *err)
+void prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes, bool is_end)
 {
     cleanup_buf struct buf out = BUF_INIT;
+    struct err err = {0};
     struct buf *line = &prefix->line;
     const char *last = bytes.len > 0 ? memrchr(bytes.at, '\n', bytes.len) : NULL;
     size_t whole = last ? line->len + (size_t)(last + 1 - bytes.at) : 0;
@@ -120,13 +120,14 @@ int prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes, b
             buf_add_char(line, '\n');
         lines_take(prefix, line->len, &out);
     }
-    return put(shell, prefix->fd, buf_str(&out), err);
+    if (!shell_is_mute(shell) && put(shell, prefix->fd, buf_str(&out), &err) != 0)
+        shell_output_lost(shell, &err);
 }
 
-int prefix_rest_print(struct shell *shell, struct prefix *prefix, struct err *err)
+void prefix_rest_print(struct shell *shell, struct prefix *prefix)
 {
-    bool is_raw = !prefix->before && prefix->line.len > 0;
-    return is_raw ? prefix_print(shell, prefix, STR(""), true, err) : 0;
+    if (!prefix->before && prefix->line.len > 0)
+        prefix_print(shell, prefix, STR(""), true);
 }
 
 void prefix_release(struct prefix *prefix)

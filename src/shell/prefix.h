@@ -15,11 +15,10 @@ struct prefix {
 
 /*
  * Takes more output, and prints its whole lines; of a line that is longer than a megabyte, also pieces. `is_end`: also
- * a last line without newline. It waits while the reader is slow; a signal to end ends the process meanwhile.
- * ERR_SYS: the reader is gone.
+ * a last line without newline. It waits while the reader is slow; a signal to end ends the process meanwhile. When the
+ * reader is gone, the run ends (shell_output_lost), and nothing more is printed.
  */
-MUST_CHECK int prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes,
-                            bool is_end, struct err *err);
+void prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes, bool is_end);
 /* Prints an unfinished line as it is, of a stream whose lines have nothing before them: a question, a progress bar. */
-MUST_CHECK int prefix_rest_print(struct shell *shell, struct prefix *prefix, struct err *err);
+void prefix_rest_print(struct shell *shell, struct prefix *prefix);
 void prefix_release(struct prefix *prefix);

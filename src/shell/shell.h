@@ -115,6 +115,7 @@ void shell_end_by_signal(struct shell *shell, int signal);
 void shell_end_by_error(struct shell *shell, const struct err *why);
 /* What is printed cannot be: its reader is gone, which ends the run as SIGPIPE would, or the disk of the file is full. */
 void shell_output_lost(struct shell *shell, const struct err *why);
+bool shell_is_mute(const struct shell *shell); /* after shell_output_lost */
 /* The exit status of a run that ends for a reason of the verb's own. */
 void shell_end_with(struct shell *shell, int status);
 /* Between begin and end the output is made, which looks for requests to stop. */

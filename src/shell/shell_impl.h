@@ -46,6 +46,7 @@ struct console;
 struct progress;
 struct shell_display {
     bool is_quiet, has_color, is_tty;
+    bool is_lost;              /* what is printed has no reader */
     struct console *console;   /* lines of workers */
     struct progress *progress; /* NULL when quiet */
 };
