@@ -15,6 +15,14 @@ void queue_words(struct env_list *out)
     env_list_add_words(out, words);
 }
 
+void queue_past_words(uint64_t job, struct env_list *out)
+{
+    static const char *const words[] = {"sacct",        "--allocations",  "--noheader",
+                                        "--parsable2", "--format=State", NULL};
+    env_list_add_words(out, words);
+    env_list_add(out, xasprintf("--jobs=%llu", (unsigned long long)job));
+}
+
 void queue_waiting_words(struct env_list *out)
 {
     static const char *const words[] = {
@@ -26,6 +34,7 @@ void queue_waiting_words(struct env_list *out)
 void queue_environment(struct env_list *env)
 {
     env_unset_beginning(env, "SQUEUE_", NULL);
+    env_unset_beginning(env, "SACCT_", NULL);
     env_unset(env, "SLURM_CLUSTERS"); /* jobs are submitted to that of this node */
     env_set(env, xstrdup("SLURM_TIME_FORMAT=%s"));
 }

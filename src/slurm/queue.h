@@ -30,6 +30,8 @@ struct queue_entry {
 
 /* The words of the question, and what their environment needs. */
 void queue_words(struct env_list *out);
+/* How a job ended that the controller has forgotten: a line with the state of each of its tasks, "CANCELLED by 1000". */
+void queue_past_words(uint64_t job, struct env_list *out);
 void queue_environment(struct env_list *env);
 /* Cuts the next job from what squeue printed; what is no such line is passed over. False: at the end. */
 bool queue_next(struct str *answer, struct queue_entry *out);

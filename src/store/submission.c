@@ -232,6 +232,18 @@ bool submitted_job_is_array(const struct submitted_job *job)
     return job->role && strcmp(job->role, "tasks") == 0;
 }
 
+uint64_t submission_array_open(const struct submission *submission)
+{
+    for (size_t i = submission->n_jobs; i-- > 0;) {
+        const struct submitted_job *job = &submission->jobs[i];
+        if (submitted_job_is_array(job))
+            return job->id;
+        if (!submitted_job_is_open(job))
+            break;
+    }
+    return 0;
+}
+
 int64_t submission_since_ms(const struct submission *submission, const char *role)
 {
     bool has_begun = false;

@@ -503,14 +503,40 @@ static int work(struct job *job, struct err *err)
     return rc ? rc : job->status;
 }
 
-/* Tasks that are not complete are submitted again, and this job's script behind them. *are_sent false: none is. */
-static int tasks_send_again(const struct job *job, bool *are_sent, struct err *err)
+/* One that the user submits after that goes on with them. */
+static bool are_tasks_cancelled(const struct job *job)
+{
+    struct submission submission;
+    if (submission_read(job->request->run_dir, &submission, NULL) != 0)
+        return false;
+    uint64_t array = submission_array_open(&submission);
+    submission_release(&submission);
+    return array > 0 && queue_was_cancelled(array);
+}
+
+static int tasks_end_note(const struct job *job, const char *why, bool *is_over, struct err *err)
+{
+    *is_over = true;
+    return note(job,
+                (struct job_record){
+                    .event = JOB_ENDED, .status = err_exit_status(ERR_STOPPED), .why = why},
+                err);
+}
+
+/* Tasks that are not complete are submitted again, and this job's script behind them, unless the user cancelled some.
+ * *is_over: this job has nothing else to do. */
+static int tasks_send_again(const struct job *job, bool *is_over, struct err *err)
 {
     const struct job_request *r = job->request;
     cleanup_buf struct buf left = BUF_INIT;
     uint64_t array = 0, next = 0;
     if (r->n_tasks == 0 || tasks_left(r->run_dir, r->n_tasks, &left) == 0)
         return 0;
+    if (are_tasks_cancelled(job)) {
+        talk("tasks %s are not complete, and tasks were cancelled: not submitted again",
+             buf_text(&left));
+        return tasks_end_note(job, "its tasks were cancelled", is_over, err);
+    }
     if (tasks_count_rounds(r->run_dir) >= TASKS_ROUNDS) {
         talk("tasks %s are not complete after %d times; what they lack is run here",
              buf_text(&left), TASKS_ROUNDS);
@@ -532,19 +558,14 @@ static int tasks_send_again(const struct job *job, bool *are_sent, struct err *e
         talk("job %llu may be left in the queue", (unsigned long long)array);
     if (rc)
         return rc;
-    *are_sent = true;
     talk("tasks %s are not complete: submitted again as job %llu, and this job behind it as %llu",
          buf_text(&left), (unsigned long long)array, (unsigned long long)next);
-    return note(job,
-                (struct job_record){.event = JOB_ENDED,
-                                    .status = err_exit_status(ERR_STOPPED),
-                                    .why = "tasks that are not complete are submitted again"},
-                err);
+    return tasks_end_note(job, "tasks that are not complete are submitted again", is_over, err);
 }
 
 int job_run(const struct job_request *request, struct err *err)
 {
-    bool are_sent = false;
+    bool is_over = false;
     struct job job = {.request = request,
                       .ledger_dir = request->ledger_dir,
                       .number = slurm_job_own(),
@@ -564,9 +585,9 @@ int job_run(const struct job_request *request, struct err *err)
         talk("run %s is complete", path_basename(request->run_dir));
         rc = note(&job, (struct job_record){.event = JOB_ENDED, .why = again_why(AGAIN_DONE)}, err);
     } else if (rc == 0) {
-        rc = tasks_send_again(&job, &are_sent, err);
+        rc = tasks_send_again(&job, &is_over, err);
         if (rc == 0)
-            rc = are_sent ? err_exit_status(ERR_STOPPED) : work(&job, err);
+            rc = is_over ? err_exit_status(ERR_STOPPED) : work(&job, err);
     }
     run_lock_release(&job.lock);
     const struct job_record failed = {

@@ -68,28 +68,59 @@ static void cache_write(const char *path, int64_t asked_ms, const struct queue_a
         return; /* the next one asks as well */
 }
 
-static int ask(void (*words_add)(struct env_list *), struct buf *answer, struct err *err)
+/* Takes the words. */
+static int ask(struct env_list *words, struct buf *answer, struct err *err)
 {
-    struct env_list words = {0}, env = {0};
-    words_add(&words);
-    env_end(&words);
+    struct env_list env = {0};
+    env_end(words);
     env_inherit(&env);
     queue_environment(&env);
     env_end(&env);
-    int rc = slurm_command_in((const char *const *)words.at, &env, answer, err);
-    env_list_release(&words);
+    int rc = slurm_command_in((const char *const *)words->at, &env, answer, err);
+    env_list_release(words);
     env_list_release(&env);
     return rc;
 }
 
 int queue_ask(struct buf *answer, struct err *err)
 {
-    return ask(queue_words, answer, err);
+    struct env_list words = {0};
+    queue_words(&words);
+    return ask(&words, answer, err);
 }
 
 int queue_waiting_ask(struct buf *answer, struct err *err)
 {
-    return ask(queue_waiting_words, answer, err);
+    struct env_list words = {0};
+    queue_waiting_words(&words);
+    return ask(&words, answer, err);
+}
+
+static bool was_cancelled_past(uint64_t job)
+{
+    cleanup_buf struct buf answer = BUF_INIT;
+    struct env_list words = {0};
+    struct str line, rest;
+    bool was = false;
+    queue_past_words(job, &words);
+    if (ask(&words, &answer, NULL) != 0)
+        return false;
+    rest = buf_str(&answer);
+    while (!was && rest.len > 0 && str_next(&rest, '\n', &line))
+        was = str_starts_with(line, STR("CANCELLED"));
+    return was;
+}
+
+bool queue_was_cancelled(uint64_t job)
+{
+    cleanup_buf struct buf answer = BUF_INIT;
+    struct queue_entry entry;
+    bool was = false;
+    if (queue_ask(&answer, NULL) != 0)
+        return was_cancelled_past(job);
+    for (struct str rest = buf_str(&answer); !was && queue_next(&rest, &entry);)
+        was = entry.job == job && str_equal(entry.state, STR("CANCELLED"));
+    return was || was_cancelled_past(job);
 }
 
 static bool is_since(int64_t wall_ms, int64_t now_ms, int64_t longest_ms)

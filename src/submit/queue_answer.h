@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -19,6 +20,9 @@ struct queue_answer {
 MUST_CHECK int queue_answer_get(struct queue_answer *out, struct err *err);
 /* Asks now, whatever was asked before. */
 MUST_CHECK int queue_ask(struct buf *answer, struct err *err);
+/* Was it, or a task of it, ended by scancel? The controller is asked, and the accounting if that has forgotten it; false also
+ * where neither knows. */
+bool queue_was_cancelled(uint64_t job);
 /* Which jobs wait, for queue_waiting_next(). */
 MUST_CHECK int queue_waiting_ask(struct buf *answer, struct err *err);
 void queue_answer_release(struct queue_answer *answer);

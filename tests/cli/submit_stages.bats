@@ -78,6 +78,12 @@ status_now() {
 # A map of 8 shards that notes which run; one waits as long as `wait.<shard>` is there, one fails with `bad.<shard>`.
 map_words() { words=(map -g cpu:1 --items 40 "$@" -o out.txt -- sh -c 'echo {shard} >>ran; while [ -e wait.{shard} ]; do sleep 0.05; done; [ ! -e bad.{shard} ] || exit 3; seq {start} $(({start}+{count}-1)) >{output}'); }
 
+# Its script dies, as with its node.
+task_lost() {
+    kill -9 "$("$MUSTER" status muster-runs/latest/tasks/"$1" --json | jq .pid)"
+    wait_for is_over "$(job_of tasks)_$1"
+}
+
 @test "--array: the tasks share the shards, and the job behind them makes the output of a run here" {
     map_words --shards 8
     limited "$MUSTER" "${words[@]}" 2>said
@@ -102,9 +108,7 @@ map_words() { words=(map -g cpu:1 --items 40 "$@" -o out.txt -- sh -c 'echo {sha
     wait_for grep -qs 5 ran
     status_now
     says "state     running" "tasks ($(job_of tasks)) runs"
-    first=$(job_of tasks)
-    scancel --full --signal=KILL "${first}_2"
-    wait_for is_over "${first}_2"
+    task_lost 2
     rm wait.5
     wait_for is_complete
     [ "$(roles)" = $'tasks\ntasks' ]
@@ -120,16 +124,49 @@ map_words() { words=(map -g cpu:1 --items 40 "$@" -o out.txt -- sh -c 'echo {sha
 case "\$*" in *--array=*) echo "Socket timed out" >&2; exit 1 ;; esac
 exec $(command -v sbatch) "\$@"
 END2
-    PATH=$PWD/bin:$PATH "$MUSTER" submit -H --array 2 map -g cpu:1 --items 8 --shards 4 -o out.txt -- sh -c 'seq {start} $(({end} - 1)) >{output}' 2>/dev/null
-    local tasks
-    tasks=$(events submitted | head -1)
-    scancel "${tasks}_1"
-    scontrol release "$tasks"
-    scontrol release "$(last_job)"
+    map_words --shards 8
+    touch wait.5
+    PATH=$PWD/bin:$PATH "$MUSTER" submit --array 4 "${words[@]}" 2>/dev/null
+    wait_for grep -qs 5 ran
+    task_lost 2
+    rm wait.5
     wait_for is_complete || wait_for is_complete
-    [ "$(seq 0 7)" = "$(cat out.txt)" ]
-    grep -q "tasks 1 are not complete, and cannot be submitted again (sbatch: Socket timed out); what they lack is run here" \
+    seq 0 39 | cmp - out.txt
+    grep -q "tasks 2 are not complete, and cannot be submitted again (sbatch: Socket timed out); what they lack is run here" \
         muster-runs/latest/logs/job_*_stderr.log
+}
+
+# The accounting says what the controller has forgotten.
+accounting_says() { # State
+    mkdir bin
+    printf '#!/bin/sh\n%s "$@" | awk -F"|" '"'\$2 != \"CANCELLED\"'" "$(command -v squeue)" | worker bin/squeue
+    printf '#!/bin/sh\ncase "$*" in *--jobs=[0-9]*) echo "%s" ;; esac\n' "$1" | worker bin/sacct
+}
+
+@test "--array: tasks that are cancelled stay so until the user goes on" {
+    local forgotten first
+    for forgotten in false true; do
+        rm -rf muster-runs out.txt
+        : >ran
+        ! $forgotten || accounting_says "CANCELLED by 1000"
+        map_words --shards 8
+        touch wait.5
+        PATH=$PWD/bin:$PATH submit --array 4 "${words[@]}"
+        wait_for grep -qs 5 ran
+        first=$(job_of tasks)
+        scancel "$first"
+        wait_for has_events ended 1
+        [ "$(events ended why)" = "its tasks were cancelled" ]
+        [ "$(events ended status)" = 75 ]
+        rm wait.5
+        [ "$(roles)" = tasks ]
+        status_now
+        says "its tasks were cancelled" "go on     sbatch /"
+        sbatch muster-runs/latest/job.sh
+        wait_for is_complete || wait_for is_complete
+        [ "$(roles)" = $'tasks\ntasks' ]
+        seq 0 39 | cmp - out.txt
+    done
 }
 
 @test "--array: a shard that fails in its task has failed, and a resume tries it again" {
