@@ -11,13 +11,13 @@
 void queue_words(struct env_list *out)
 {
     static const char *const words[] = {
-        "squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r|%S|%e|%N|%l", NULL};
+        "squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r|%S|%e|%N|%l|%o", NULL};
     env_list_add_words(out, words);
 }
 
 void queue_past_words(uint64_t job, struct env_list *out)
 {
-    static const char *const words[] = {"sacct",        "--allocations",  "--noheader",
+    static const char *const words[] = {"sacct",       "--allocations",  "--noheader",
                                         "--parsable2", "--format=State", NULL};
     env_list_add_words(out, words);
     env_list_add(out, xasprintf("--jobs=%llu", (unsigned long long)job));
@@ -48,7 +48,7 @@ static uint64_t seconds_of(struct str text)
 bool queue_next(struct str *answer, struct queue_entry *out)
 {
     enum {
-        FIELDS = 7
+        FIELDS = 7 /* before the script, whose name may have the sign between them */
     };
     struct str line;
     while (answer->len > 0 && str_next(answer, '\n', &line)) {
@@ -68,6 +68,7 @@ bool queue_next(struct str *answer, struct queue_entry *out)
             .start_s = seconds_of(fields[3]),
             .end_s = seconds_of(fields[4]),
             .limit_s = slurm_seconds(fields[6]),
+            .script = rest,
         };
         return true;
     }

@@ -23,6 +23,7 @@ struct queue_entry {
     struct str state;  /* "PENDING" */
     struct str reason; /* "Resources"; "None" */
     struct str nodes;  /* "" until it has begun */
+    struct str script; /* its path; "" in an answer that an earlier muster kept */
     uint64_t start_s,
         end_s;        /* since 1970; 0: unknown; the start of a job that waits is Slurm's guess */
     uint64_t limit_s; /* the time limit, counted from the start; UINT64_MAX: none; 0: unknown */

@@ -155,6 +155,14 @@ void submission_parse(struct str text, struct submission *out)
         line_read(out, line);
 }
 
+void submission_add_unnoted(struct submission *submission, uint64_t id, const char *role)
+{
+    size_t n_before = submission->n_jobs;
+    struct submitted_job *job = job_of(submission, id);
+    if (submission->n_jobs > n_before)
+        job->role = role ? xstrdup(role) : NULL;
+}
+
 int submission_read(const char *dir, struct submission *out, struct err *err)
 {
     cleanup_free char *path = path_join(dir, "jobs.jsonl");

@@ -66,6 +66,8 @@ MUST_CHECK int submission_add(const char *dir, const struct job_record *record, 
 MUST_CHECK int submission_read(const char *dir, struct submission *out, struct err *err);
 /* The same of the file's text. */
 void submission_parse(struct str text, struct submission *out);
+/* Adds a job of that role that has no line yet, as one that the user has submitted. One that has lines stays as it is. */
+void submission_add_unnoted(struct submission *submission, uint64_t id, const char *role);
 void submission_release(struct submission *submission);
 /* An array, whose tasks write no lines here. */
 bool submitted_job_is_array(const struct submitted_job *job);

@@ -517,10 +517,10 @@ static bool are_tasks_cancelled(const struct job *job)
 static int tasks_end_note(const struct job *job, const char *why, bool *is_over, struct err *err)
 {
     *is_over = true;
-    return note(job,
-                (struct job_record){
-                    .event = JOB_ENDED, .status = err_exit_status(ERR_STOPPED), .why = why},
-                err);
+    return note(
+        job,
+        (struct job_record){.event = JOB_ENDED, .status = err_exit_status(ERR_STOPPED), .why = why},
+        err);
 }
 
 /* Tasks that are not complete are submitted again, and this job's script behind them, unless the user cancelled some.

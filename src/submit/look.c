@@ -13,6 +13,7 @@
 #include "submit/batch.h"
 #include "submit/queue_answer.h"
 #include "submit/stage.h"
+#include "submit/unnoted.h"
 
 enum {
     STATUS_STOPPED = 75
@@ -270,9 +271,12 @@ static char *parts_new(const struct submission *submission, const struct submitt
 }
 
 /* What is known of the last job, by the answer of Slurm that is at hand. */
-static void facts_make(const struct submitted_job *job, const struct queue_answer *answer,
-                       struct queue_entry *entry, struct look_facts *facts)
+static void facts_make(const char *run_dir, struct submission *submission,
+                       const struct queue_answer *answer, struct queue_entry *entry,
+                       struct look_facts *facts)
 {
+    unnoted_jobs_add(run_dir, buf_str(&answer->text), submission);
+    const struct submitted_job *job = submission_last(submission);
     facts->is_asked = answer->wall_ms > job->changed_ms;
     facts->entry = NULL;
     if (facts->is_asked && queue_find(buf_str(&answer->text), job->id, entry))
@@ -294,18 +298,23 @@ static void folder_look_again(struct run_summary *run, struct submission *submis
     }
 }
 
+static bool is_complete(const struct submitted_job *job)
+{
+    return job->event == JOB_ENDED && job->status == 0;
+}
+
 static void slurm_look(struct run_summary *run, struct submission *submission,
                        struct queue_answer *answer, struct queue_entry *entry,
                        struct look_facts *facts, struct err *err)
 {
     const struct submitted_job *job = submission_last(submission);
-    if (submitted_job_is_open(job) && is_mine(run->dir)) {
+    if (!is_complete(job) && is_mine(run->dir)) {
         facts->no_answer = queue_answer_get(answer, err) ? err->text : NULL;
-        facts_make(job, answer, entry, facts);
+        facts_make(run->dir, submission, answer, entry, facts);
         bool is_over = !facts->entry || queue_phase_of(facts->entry->state) == QUEUE_OVER;
         if (facts->is_asked && is_over) {
             folder_look_again(run, submission);
-            facts_make(submission_last(submission), answer, entry, facts);
+            facts_make(run->dir, submission, answer, entry, facts);
         }
     }
     facts->now_ms = clock_wall_ms();

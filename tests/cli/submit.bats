@@ -467,6 +467,27 @@ END2
     [ "$(events ended status | tr '\n' ' ')" = "0 0 " ]
 }
 
+@test "a job by which the user went on is known before it begins, and can be stopped" {
+    seq 1 100 >in.txt
+    slow_filter
+    "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 10
+    scancel "$(last_job)"
+    wait_for is_over "$(last_job)"
+    [ "$(state)" = interrupted ] || [ "$(state)" = stopped ]
+    (cd muster-runs/latest && sbatch --parsable -H job.sh) >number
+    [ "$(state)" = queued ]
+    rm -rf cache
+    run limited "$MUSTER" status
+    says "job       $(cat number) waits: it is held"
+    limited "$MUSTER" stop latest
+    wait_for is_over "$(cat number)"
+    events cancelled | grep -qx "$(cat number)"
+    [ "$(state)" != queued ]
+    run limited "$MUSTER" status
+    says "job       $(cat number) was cancelled by muster stop" "go on     sbatch /"
+}
+
 @test "launch on two nodes: the ranks are one gang, its lines come to the terminal, stop ends it" {
     submit --follow -N2 --gpus-per-node=2 launch -g cpu:2 --no-python sh -c 'echo $RANK $WORLD_SIZE $SLURMD_NODENAME; echo said by $RANK >&2'
     ended_with 0
