@@ -5,6 +5,7 @@
  */
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/json_identity.h"
 #include "base/xalloc.h"
 #include "data/file_merge/metadata_impl.h"
 
@@ -195,14 +196,9 @@ static int sum_by_key(const struct ask *ask)
 static bool is_greater(struct str a, struct str b, bool *out)
 {
     cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;
-    int64_t m, n;
-    double x, y;
-    if (metadata_to_i64(a, &m) && metadata_to_i64(b, &n)) {
-        *out = m > n;
-        return true;
-    }
-    if (json_to_double(a, &x) && json_to_double(b, &y)) {
-        *out = x > y;
+    double finite;
+    if (json_to_double(a, &finite) && json_to_double(b, &finite)) {
+        *out = json_number_order(a, b) > 0;
         return true;
     }
     if (json_kind_of(a) != JSON_STRING || json_kind_of(b) != JSON_STRING ||
