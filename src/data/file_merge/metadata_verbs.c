@@ -3,6 +3,8 @@
  * One function per verb of a rule: what becomes of the values of one path. Values are copied as
  * they are written; only sums are computed.
  */
+#include <math.h>
+
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/json_identity.h"
@@ -112,7 +114,9 @@ static int sum_add(const struct ask *ask, struct sum *sum, size_t part, struct s
     sum->real += real;
     if (is_whole && !fits)
         return level_fail(ask->level, ask->err, "adds up to more than 64 bits hold");
-    return 0;
+    return isfinite(sum->real)
+               ? 0
+               : level_fail(ask->level, ask->err, "adds up to more than a float holds");
 }
 
 static void sum_write(const struct sum *sum, struct buf *out)
