@@ -313,7 +313,7 @@ int metadata_latest(const struct level *level, const struct str *values, struct 
             continue;
         if (json_kind_of(values[i]) != JSON_STRING)
             return 0;
-        if (!latest.at || str_compare(values[i], latest) > 0)
+        if (!latest.at || metadata_text_order(values[i], latest) > 0)
             latest = values[i];
     }
     buf_add_str(out, latest);

@@ -199,17 +199,14 @@ static int sum_by_key(const struct ask *ask)
 /* Numbers by size, texts by their bytes; false if they are neither. */
 static bool is_greater(struct str a, struct str b, bool *out)
 {
-    cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;
+    bool are_texts = json_kind_of(a) == JSON_STRING && json_kind_of(b) == JSON_STRING;
     double finite;
     if (json_to_double(a, &finite) && json_to_double(b, &finite)) {
         *out = json_number_order(a, b) > 0;
         return true;
     }
-    if (json_kind_of(a) != JSON_STRING || json_kind_of(b) != JSON_STRING ||
-        !json_to_text(a, &left) || !json_to_text(b, &right))
-        return false;
-    *out = str_compare(buf_str(&left), buf_str(&right)) > 0;
-    return true;
+    *out = are_texts && metadata_text_order(a, b) > 0;
+    return are_texts;
 }
 
 static int max(const struct ask *ask)
