@@ -57,6 +57,9 @@ refuses() {
     ended_with 0
     printf 'id,text,score\n1,x,\n2,,0.5\n' >wanted
     same out.csv wanted
+    merge --union a.csv b.csv -o out.tsv
+    ended_with 0
+    same out.tsv <(tr , '\t' <wanted)
 }
 
 @test "CSV: a name that occurs twice goes over where headers are alike, and is refused where it matters" {
