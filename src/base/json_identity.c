@@ -173,6 +173,56 @@ bool buf_add_number_identity(struct buf *out, struct str value)
     return true;
 }
 
+/* ---- the order of numbers ---- */
+
+/* Reads a number without the zeros at its ends. One whose exponent has too many digits counts as 0:
+ * it is that close to 0, since the others are infinite as floats. */
+static struct decimal decimal_of(struct str number)
+{
+    struct decimal d;
+    if (!decimal_read(number, &d))
+        d.digits.len = d.n_digits = 0;
+    zeros_drop(&d);
+    return d;
+}
+
+/* The next digit, past the point; '0' behind the last one. */
+static char digit_next(struct str *digits)
+{
+    char digit = '0';
+    if (digits->len > 0 && digits->at[0] == '.')
+        *digits = (struct str){digits->at + 1, digits->len - 1};
+    if (digits->len == 0)
+        return digit;
+    digit = digits->at[0];
+    *digits = (struct str){digits->at + 1, digits->len - 1};
+    return digit;
+}
+
+/* Of numbers that are not 0, without their signs. */
+static int magnitude_order(struct decimal a, struct decimal b)
+{
+    int64_t point_a = (int64_t)a.n_digits + a.exponent, point_b = (int64_t)b.n_digits + b.exponent;
+    if (point_a != point_b)
+        return point_a > point_b ? 1 : -1;
+    for (size_t i = 0; i < MAX(a.n_digits, b.n_digits); i++) {
+        char digit_a = digit_next(&a.digits), digit_b = digit_next(&b.digits);
+        if (digit_a != digit_b)
+            return digit_a > digit_b ? 1 : -1;
+    }
+    return 0;
+}
+
+int json_number_order(struct str a, struct str b)
+{
+    struct decimal left = decimal_of(a), right = decimal_of(b);
+    int sign_left = left.n_digits == 0 ? 0 : left.is_negative ? -1 : 1;
+    int sign_right = right.n_digits == 0 ? 0 : right.is_negative ? -1 : 1;
+    if (sign_left != sign_right)
+        return sign_left > sign_right ? 1 : -1;
+    return sign_left * magnitude_order(left, right);
+}
+
 bool json_to_whole(struct str value, uint64_t *out)
 {
     cleanup_buf struct buf number = BUF_INIT;

@@ -21,3 +21,6 @@ void buf_add_text_identity(struct buf *out, struct str text);
 bool json_to_whole(struct str value, uint64_t *out);
 /* As buf_add_json_identity(), for a number; false if the value is not one. */
 bool buf_add_number_identity(struct buf *out, struct str value);
+/* Greater than, equal to or less than 0, as a is to b: numbers that are finite as floats. They are
+ * compared as they are written, since a float holds no more than 53 bits of them. */
+int json_number_order(struct str a, struct str b);

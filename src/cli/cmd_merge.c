@@ -17,6 +17,7 @@
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
 #include "data/file_merge/file_merge.h"
+#include "map/inputs.h"
 #include "tensor/inspect.h"
 #include "tensor/torch/torch_merge.h"
 
@@ -82,9 +83,23 @@ static void order_warn(const struct app *app, char **paths, size_t n_paths)
     }
 }
 
+/* What the merge of records calls back with. */
+struct merging {
+    struct app *app;
+    const struct inputs *inputs; /* the files as they were before they were opened */
+};
+
 static void note_say(void *context, const char *text)
 {
-    say(context, "merge: %s", text);
+    const struct merging *merging = context;
+    say(merging->app, "merge: %s", text);
+}
+
+static int inputs_placing(void *context, int fd, struct err *err)
+{
+    const struct merging *merging = context;
+    (void)fd;
+    return inputs_check(merging->inputs, err);
 }
 
 static void file_add(struct buf *out, const char *name, uint64_t n_records, bool is_json)
@@ -158,7 +173,7 @@ static int score_show(const struct merge_request *ask, const struct score *score
                         : stdout_put_after(buf_str(&out), "the output is in place", err);
 }
 
-static struct file_merge_opts opts_of(const struct merge_request *ask, struct app *app,
+static struct file_merge_opts opts_of(const struct merge_request *ask, struct merging *merging,
                                       const struct merge_rules *rules, struct score *score)
 {
     return (struct file_merge_opts){
@@ -174,15 +189,16 @@ static struct file_merge_opts opts_of(const struct merge_request *ask, struct ap
         .look_end = score ? score_end : NULL,
         .look_context = score,
         .note = note_say,
-        .context = app,
+        .placing = inputs_placing,
+        .context = merging,
     };
 }
 
-static int files_merge(struct app *app, const struct merge_request *ask, char **argv,
+static int files_merge(struct merging *merging, const struct merge_request *ask, char **argv,
                        size_t n_files, struct score *score, struct err *err)
 {
     struct merge_rules rules = {0};
-    const struct file_merge_opts opts = opts_of(ask, app, &rules, score);
+    const struct file_merge_opts opts = opts_of(ask, merging, &rules, score);
     cleanup_free uint64_t *file_records = xcalloc(n_files, sizeof(*file_records));
     struct file_merge_stats stats = {.file_records = file_records};
     const char *const *paths = (const char *const *)argv;
@@ -195,13 +211,14 @@ static int files_merge(struct app *app, const struct merge_request *ask, char **
         return rc;
     if (ask->dry_run)
         return plan_print(ask, argv, n_files, &stats, err);
-    done_say(app, ask, n_files, &stats);
+    done_say(merging->app, ask, n_files, &stats);
     return 0;
 }
 
 /* ---- files of tensors ---- */
 
-static struct tensors_request tensors_wanted(const struct merge_request *ask)
+static struct tensors_request tensors_wanted(const struct merge_request *ask,
+                                             const struct inputs *inputs)
 {
     return (struct tensors_request){
         .out_path = ask->out_path,
@@ -210,6 +227,7 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask)
         .force = ask->force,
         .dry_run = ask->dry_run,
         .reflink = ask->reflink,
+        .inputs = inputs,
     };
 }
 
@@ -285,6 +303,36 @@ static int files_inspect(const struct merge_request *ask, char **paths, size_t n
     return rc;
 }
 
+static int records_merge(struct merging *merging, const struct merge_request *ask, char **argv,
+                         size_t n_files, struct err *err)
+{
+    struct score *score = ask->score.true_field.at ? score_new(&ask->score) : NULL;
+    int rc = files_merge(merging, ask, argv, n_files, score, err);
+    if (rc == 0 && score)
+        rc = score_show(ask, score, err);
+    if (rc == 0 && score && !ask->dry_run)
+        rc = score_write(score, err);
+    score_free(score);
+    return rc;
+}
+
+static int kind_merge(struct app *app, const struct merge_request *ask, const struct inputs *inputs,
+                      char **argv, size_t n_files, struct err *err)
+{
+    enum tensor_kind kind = TENSOR_NONE;
+    struct merging merging = {app, inputs};
+    const struct tensors_request tensors = tensors_wanted(ask, inputs);
+    int rc = tensors_look(argv, n_files, &kind, err);
+    if (rc == 0)
+        rc = wishes_check(ask, kind, err);
+    if (rc == 0)
+        rc = formats_check(ask, kind, err);
+    if (rc)
+        return rc;
+    return kind == TENSOR_NONE ? records_merge(&merging, ask, argv, n_files, err)
+                               : tensors_merge(app, &tensors, kind, argv, n_files, err);
+}
+
 static int merge_run(struct app *app, void *request, int argc, char **argv, char **command,
                      struct err *err)
 {
@@ -309,26 +357,14 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
             return err->code;
     order_warn(app, argv, n_files);
     (void)open_files_allow(n_files + FILES_OF_OURS); /* each compressed file has a temporary file */
-    enum tensor_kind kind = TENSOR_NONE;
-    const struct tensors_request tensors = tensors_wanted(ask);
     int rc = score_opts_check(&ask->score, err);
     if (rc == 0 && ask->score.out_path)
         rc = figures_check(ask, argv, n_files, err);
-    if (rc == 0)
-        rc = tensors_look(argv, n_files, &kind, err);
-    if (rc == 0)
-        rc = wishes_check(ask, kind, err);
-    if (rc == 0)
-        rc = formats_check(ask, kind, err);
-    if (rc || kind != TENSOR_NONE)
-        return rc ? rc : tensors_merge(app, &tensors, kind, argv, n_files, err);
-    struct score *score = ask->score.true_field.at ? score_new(&ask->score) : NULL;
-    rc = files_merge(app, ask, argv, n_files, score, err);
-    if (rc == 0 && score)
-        rc = score_show(ask, score, err);
-    if (rc == 0 && score && !ask->dry_run)
-        rc = score_write(score, err);
-    score_free(score);
+    if (rc)
+        return rc;
+    struct inputs *inputs = inputs_new((const char *const *)argv, n_files);
+    rc = kind_merge(app, ask, inputs, argv, n_files, err);
+    inputs_free(inputs);
     return rc;
 }
 

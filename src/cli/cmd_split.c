@@ -15,6 +15,7 @@
 #include "cli/run_arg.h"
 #include "cli/split_tensors.h"
 #include "data/split/split.h"
+#include "map/inputs.h"
 
 enum {
     FILES_OF_OURS = 128
@@ -30,6 +31,8 @@ struct split_request {
 
 /* The state of a split, released together. */
 struct split_job {
+    struct app *app;
+    struct inputs *inputs;        /* as they were before they were opened */
     struct split *split;          /* of records */
     struct tensor_parts *tensors; /* or of tensors */
     struct split_source source;   /* of those */
@@ -52,6 +55,7 @@ static void job_release(struct split_job *job)
     split_names_release(&job->names);
     split_close(job->split);
     tensor_parts_close(job->tensors);
+    inputs_free(job->inputs);
 }
 
 /* 0 is refused: in the request it means that no size was given. */
@@ -131,10 +135,17 @@ static int records_open(struct split_job *job, const struct split_request *ask, 
 
 static void note_say(void *context, const char *text)
 {
-    say(context, "%s", text);
+    const struct split_job *job = context;
+    say(job->app, "%s", text);
 }
 
-static int tensors_open(struct app *app, struct split_job *job, const struct split_request *ask,
+static int inputs_placing(void *context, struct err *err)
+{
+    const struct split_job *job = context;
+    return inputs_check(job->inputs, err);
+}
+
+static int tensors_open(struct split_job *job, const struct split_request *ask,
                         enum tensor_kind kind, const char *path, struct err *err)
 {
     const struct tensor_parts_opts opts = {.kind = kind,
@@ -142,7 +153,7 @@ static int tensors_open(struct app *app, struct split_job *job, const struct spl
                                            .keys = &ask->keys,
                                            .pass_through = ask->pass_through,
                                            .note = note_say,
-                                           .context = app,
+                                           .context = job,
                                            .by_rows = ask->by_rows,
                                            .n_parts = ask->n_parts,
                                            .records_max = ask->records_max,
@@ -161,8 +172,8 @@ static int tensors_open(struct app *app, struct split_job *job, const struct spl
 }
 
 /* Opens the job by the kind of the first input. A file of tensors must be the only input. */
-static int job_open(struct app *app, struct split_job *job, const struct split_request *ask,
-                    int argc, char **argv, struct err *err)
+static int job_open(struct split_job *job, const struct split_request *ask, int argc, char **argv,
+                    struct err *err)
 {
     enum tensor_kind kind = TENSOR_NONE;
     int rc = 0;
@@ -180,7 +191,7 @@ static int job_open(struct app *app, struct split_job *job, const struct split_r
         return records_open(job, ask, argc, argv, err);
     if (ask->format != FORMAT_AUTO)
         return fail(err, ERR_USAGE, "--format is about records, and these are tensors");
-    return argc == 1 ? tensors_open(app, job, ask, kind, argv[0], err)
+    return argc == 1 ? tensors_open(job, ask, kind, argv[0], err)
                      : fail(err, ERR_USAGE,
                             "one file of tensors is cut at a time; muster merge makes one of "
                             "several");
@@ -259,8 +270,7 @@ static void summary_say(const struct app *app, const struct split_job *job,
     leftovers_say(app, &job->leftovers);
 }
 
-static int parts_make(struct app *app, struct split_job *job, const struct split_request *ask,
-                      struct err *err)
+static int parts_make(struct split_job *job, const struct split_request *ask, struct err *err)
 {
     ASSERT(job->paths);
     cleanup_free char *folder = path_dirname(job->paths[0]);
@@ -271,7 +281,8 @@ static int parts_make(struct app *app, struct split_job *job, const struct split
                                   .force = ask->force,
                                   .stop = {signal_waits, NULL},
                                   .note = note_say,
-                                  .context = app};
+                                  .placing = inputs_placing,
+                                  .context = job};
     int rc = split_strangers_find(&job->names, &target, job->n_parts, &job->strangers,
                                   &job->leftovers, err);
     if (rc)
@@ -289,11 +300,10 @@ static int parts_make(struct app *app, struct split_job *job, const struct split
     return rc;
 }
 
-static int job_run(struct app *app, struct split_job *job, const struct split_request *ask,
-                   struct err *err)
+static int job_run(struct split_job *job, const struct split_request *ask, struct err *err)
 {
     uint64_t sum = 0;
-    int rc = parts_make(app, job, ask, err);
+    int rc = parts_make(job, ask, err);
     for (size_t i = 0; i < job->n_parts; i++)
         sum += job->parts[i].n_records;
     ASSERT(!job->split || sum == split_n_records(job->split));
@@ -305,15 +315,16 @@ static int split_run(struct app *app, void *request, int argc, char **argv, char
 {
     (void)command;
     const struct split_request *ask = request;
-    struct split_job job = {0};
+    struct split_job job = {.app = app};
     app->quiet = ask->quiet;
     int rc = request_check(ask, argc, err);
     (void)open_files_allow((uint64_t)argc +
                            FILES_OF_OURS); /* each compressed input has a temporary file */
+    job.inputs = inputs_new((const char *const *)argv, (size_t)argc);
     if (rc == 0)
-        rc = job_open(app, &job, ask, argc, argv, err);
+        rc = job_open(&job, ask, argc, argv, err);
     if (rc == 0)
-        rc = job_run(app, &job, ask, err);
+        rc = job_run(&job, ask, err);
     if (rc == 0) {
         cleanup_buf struct buf out = BUF_INIT;
         (ask->json ? objects_add : table_add)(&out, &job);

@@ -5,6 +5,7 @@
 #include "cli/run_arg.h"
 #include "data/format.h"
 #include "data/result_merge.h"
+#include "map/inputs.h"
 #include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 
@@ -20,7 +21,15 @@ struct tensors_job {
 
 static void note_say(void *context, const char *text)
 {
-    say(context, "merge: %s", text);
+    const struct tensors_job *job = context;
+    say(job->app, "merge: %s", text);
+}
+
+static int inputs_placing(void *context, int fd, struct err *err)
+{
+    const struct tensors_job *job = context;
+    (void)fd;
+    return inputs_check(job->ask->inputs, err);
 }
 
 /* For tests: splices even short lists, or none. */
@@ -42,7 +51,8 @@ static int torch_files_merge(struct tensors_job *job, struct err *err)
     opts.splice_least_bytes = splice_least_wanted();
     opts.are_shared = ask->reflink;
     opts.note = note_say;
-    opts.context = job->app;
+    opts.placing = inputs_placing;
+    opts.context = job;
     int rc = torch_merge(&opts, job->paths, job->n_files, ask->out_path, &stats, err);
     job->n_bytes = stats.n_bytes;
     return rc;
@@ -51,8 +61,11 @@ static int torch_files_merge(struct tensors_job *job, struct err *err)
 static int arrays_merge(struct tensors_job *job, struct err *err)
 {
     const struct tensors_request *ask = job->ask;
-    const struct array_merge_opts opts = {
-        .rules = &job->rules, .force = ask->force, .dry_run = ask->dry_run};
+    const struct array_merge_opts opts = {.rules = &job->rules,
+                                          .force = ask->force,
+                                          .dry_run = ask->dry_run,
+                                          .placing = inputs_placing,
+                                          .context = job};
     if (job->kind == TENSOR_NPY && job->n_files == 1 && job->rules.len == 0) {
         int rc = merge_rule_add(&job->rules, STR(".=first"),
                                 err); /* this rule need not match anything */

@@ -8,12 +8,15 @@
 #include "rule/merge_options.h"
 #include "tensor/kind.h"
 
+struct inputs;
+
 /* The options for all kinds. */
 struct tensors_request {
     const char *out_path;
     const struct merge_options *options;
     uint64_t expect; /* UINT64_MAX: any number of records */
     bool force, dry_run, reflink;
+    const struct inputs *inputs; /* the files as they were before they were opened */
 };
 
 /* The kind of all files; TENSOR_NONE: they are records. ERR_USAGE for files of two kinds. */

@@ -20,15 +20,8 @@ void record_out_begin(struct record_out *out)
     out->separator = out->format == OUT_CSV ? ',' : out->format == OUT_TSV ? '\t' : '\0';
 }
 
-void record_out_end(struct record_out *out, const struct csv_row *columns)
+void record_out_end(struct record_out *out)
 {
-    for (size_t i = 0; out->separator && out->n_records == 0 && i < columns->n_fields; i++) {
-        if (i > 0)
-            buf_add_char(&out->file->pending, out->separator);
-        csv_add_field(&out->file->pending, csv_field(columns, i), out->separator);
-        if (i + 1 == columns->n_fields)
-            buf_add_char(&out->file->pending, '\n');
-    }
     if (out->format == OUT_JSON)
         buf_add_text(&out->file->pending, out->n_records > 0 ? "\n]\n" : "]\n");
 }
@@ -85,12 +78,33 @@ static void line_end(struct record_out *out, size_t begin)
     buf_add_char(&out->file->pending, '\n');
 }
 
+/* Writes the names of the columns, all of which are known. */
+static void header_put(struct record_out *out)
+{
+    size_t begin = out->file->pending.len;
+    for (size_t i = 0; i < out->columns.len; i++) {
+        if (i > 0)
+            buf_add_char(&out->file->pending, out->separator);
+        csv_add_field(&out->file->pending, name_index_get(&out->columns, i), out->separator);
+    }
+    out->cells = xcalloc(out->columns.len, sizeof(*out->cells));
+    line_end(out, begin);
+}
+
+void record_out_columns(struct record_out *out, const struct csv_row *columns)
+{
+    if (!out->separator || out->cells || columns->n_fields == 0)
+        return;
+    for (size_t i = 0; i < columns->n_fields; i++)
+        name_index_add(&out->columns, csv_field(columns, i));
+    header_put(out);
+}
+
 static int columns_set(struct record_out *out, struct str object, struct err *err)
 {
     struct name_index *columns = &out->columns;
     struct json_members walk = json_members(object);
     struct str key, value;
-    size_t begin = out->file->pending.len;
     while (json_next(&walk, &key, &value)) {
         if (!decode_key(out, key))
             return fail(err, ERR_DATA, "a name that is no JSON string");
@@ -99,14 +113,10 @@ static int columns_set(struct record_out *out, struct str object, struct err *er
             return rc;
         if (name_index_add(columns, buf_str(&out->name)) != columns->len - 1)
             return fail(err, ERR_DATA, "it has '%s' twice", buf_text(&out->name));
-        if (columns->len > 1)
-            buf_add_char(&out->file->pending, out->separator);
-        csv_add_field(&out->file->pending, buf_str(&out->name), out->separator);
     }
     if (columns->len == 0)
         return fail(err, ERR_DATA, "an object without members makes no CSV row");
-    out->cells = xcalloc(columns->len, sizeof(*out->cells));
-    line_end(out, begin);
+    header_put(out);
     return 0;
 }
 
@@ -140,6 +150,8 @@ static int cells_fill(struct record_out *out, struct str object, struct err *err
     }
     for (size_t i = 0; i < n_columns; i++) {
         struct str name = name_index_get(&out->columns, i);
+        if (!out->cells[i].at && out->fills_columns)
+            out->cells[i] = STR("null");
         if (!out->cells[i].at)
             return fail(err, ERR_DATA,
                         "it lacks '%.*s', which the first result has; a CSV file has the "
@@ -158,7 +170,7 @@ static int row_add(struct record_out *out, struct str value, struct err *err)
         buf_add_char(&wrapped, '}');
         value = buf_str(&wrapped);
     }
-    int rc = out->n_records == 0 ? columns_set(out, value, err) : 0;
+    int rc = out->cells ? 0 : columns_set(out, value, err);
     if (rc == 0)
         rc = cells_fill(out, value, err);
     if (rc)

@@ -235,8 +235,10 @@ static int ranges_write(struct result_merge *merge, struct err *err)
     if (rc == 0 && merge->has_aside)
         rc = fail(err, ERR_DATA, "item %lu was set aside, but there are only %lu items",
                   merge->aside, merge->opts->n_items);
-    if (rc == 0)
-        record_out_end(&merge->out, columns_known(merge->opts));
+    if (rc == 0) {
+        record_out_columns(&merge->out, columns_known(merge->opts));
+        record_out_end(&merge->out);
+    }
     return rc;
 }
 

@@ -18,9 +18,11 @@ struct record_out {
     struct outfile *file;
     uint64_t n_records;
     char separator; /* CSV, TSV */
-    /* CSV: the columns, named by the first record, and the values of the current row. */
+    /* CSV: the columns, named by the first record unless they are known, and the values of the
+     * current row. */
     struct name_index columns;
-    struct str *cells;
+    struct str *cells;     /* NULL: there are no columns yet */
+    bool fills_columns;    /* one that a record lacks is empty in its row */
     struct buf name, text; /* scratch */
     struct buf input, joined;
 };
@@ -30,8 +32,9 @@ bool record_out_is_verbatim(const struct record_out *out);
 void record_out_begin(struct record_out *out);
 MUST_CHECK int record_out_add(struct record_out *out, uint64_t item, struct str line,
                               struct err *err);
-/* `columns`: those that are known without any record; an output of CSV without a record has them as its header. */
-void record_out_end(struct record_out *out, const struct csv_row *columns);
+/* The columns of CSV that are known without a record; nothing, if a record has named them. */
+void record_out_columns(struct record_out *out, const struct csv_row *columns);
+void record_out_end(struct record_out *out);
 void record_out_release(struct record_out *out);
 
 /*

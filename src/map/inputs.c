@@ -47,10 +47,11 @@ static int stamp_check(const struct stamp *stamp, struct err *err)
     if (now.st_size == then->st_size && now.st_mtim.tv_sec == then->st_mtim.tv_sec &&
         now.st_mtim.tv_nsec == then->st_mtim.tv_nsec)
         return 0;
-    return fail(err, ERR_DATA,
-                "%s was written to while the run read it (%ld bytes then, %ld now), so its results "
-                "may be of two contents; start over with a file that stays as it is, or a copy",
-                stamp->path, (long)then->st_size, (long)now.st_size);
+    return fail(
+        err, ERR_DATA,
+        "%s was written to while it was read (%ld bytes then, %ld now), so what was read may be "
+        "of two contents; start over with a file that stays as it is, or a copy",
+        stamp->path, (long)then->st_size, (long)now.st_size);
 }
 
 int inputs_check(const struct inputs *inputs, struct err *err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks that the files that a run reads stay as they were when it began. Items are read repeatedly
- * (a retry, a second copy, --join), so a file that is written to gives results of two contents.
+ * Checks that the files that a run, a merge or a split reads stay as they were when it began. Items
+ * are read repeatedly (a retry, a second copy, --join), so a file that is written to gives results
+ * of two contents; and what is added to a file while it is merged or cut would be left out.
  *
  * A file that is replaced by another does not matter, because the opened one is still read. Streams do not
  * matter either, nor do compressed files once they are copied into the run's folder.

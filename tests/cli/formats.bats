@@ -200,6 +200,10 @@ each_reader() {
     run limited "$MUSTER" merge -q --union head.csv other.csv -o - --format-out tsv
     ended_with 0
     [ "$output" = $'a\tb c\tz' ]
+    printf '"b c",a\n1,2\n' >rows.csv
+    run limited "$MUSTER" merge -q head.csv rows.csv -o - --format-out tsv
+    ended_with 0
+    [ "$output" = $'a\tb c\n2\t1' ]
     run limited "$MUSTER" map -q -g cpu:1 --join head.csv -o joined.tsv -- cat
     ended_with 0
     [ "$(cat joined.tsv)" = $'a\tb c' ]

@@ -33,7 +33,7 @@ gate_end() {
     seq -f "b%02000.0f" 600 | dd of=in.txt conv=notrunc status=none
     gate_end
     ended_with 65
-    says "in.txt was written to while the run read it" "start over with a file that stays as it is"
+    says "in.txt was written to while it was read" "start over with a file that stays as it is"
     [ ! -e out.txt ]
     [ "$(query 'SELECT value FROM facts WHERE key = "state"')" = failed ]
     run limited "$MUSTER" map -g cpu:1 in.txt -o out.txt -- ./gate

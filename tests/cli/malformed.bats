@@ -168,6 +168,6 @@ END
     map_end
     ended_with 65
     # Whoever comes first: the next read, or the look at the file when all of it is known.
-    [[ $output == *"in.txt has shrunk"* || $output == *"in.txt was written to while the run read it"* ]]
+    [[ $output == *"in.txt has shrunk"* || $output == *"in.txt was written to while it was read"* ]]
     [ ! -e out.txt ]
 }

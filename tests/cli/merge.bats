@@ -57,6 +57,9 @@ refuses() {
     ended_with 0
     printf 'id,text,score\n1,x,\n2,,0.5\n' >wanted
     same out.csv wanted
+    merge --union a.csv b.csv -o out.tsv
+    ended_with 0
+    same out.tsv <(tr , '\t' <wanted)
 }
 
 @test "CSV: a name that occurs twice goes over where headers are alike, and is refused where it matters" {
@@ -782,4 +785,36 @@ assert {r["group"] for r in rows} == {"", "1", "2, two"}
 END
     refuses 2 "f.csv exists" -- --score y=p --score-out f.csv a.csv
     refuses 2 "--score-out f.txt: the extension must be .json, .jsonl, .csv or .tsv" -- --score y=p --score-out f.txt a.csv
+}
+
+# ---- files that change ----
+
+# while_merged FILE...: merges them into a pipe, and appends to the first one while it is written.
+while_merged() {
+    mkfifo pipe
+    limited "$MUSTER" merge "$@" -o - >pipe 2>said &
+    local merging=$! reader
+    exec {reader}<pipe
+    head -c 100 <&$reader >begun
+    printf more >>"$1"
+    cat <&$reader >rest
+    exec {reader}<&-
+    status=0
+    wait "$merging" || status=$?
+    output=$(<said)
+    rm pipe
+}
+
+@test "a file that is written to while it is merged is an error, of whatever kind" {
+    seq 400000 >a.txt
+    seq 9 >b.txt
+    while_merged a.txt b.txt
+    ended_with 65
+    says "a.txt was written to while it was read" "2688895 bytes then, 2688899 now" "a copy"
+    printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "{'descr': '|u1', 'fortran_order': False, 'shape': (2688895,), }" >a.npy
+    head -c 2688895 a.txt >>a.npy
+    cp a.npy b.npy
+    while_merged a.npy b.npy
+    ended_with 65
+    says "a.npy was written to while it was read"
 }

@@ -549,3 +549,20 @@ END
     "$MUSTER" merge -q -o back.csv in.part_*.csv
     same back.csv in.csv
 }
+
+@test "a file that is written to while it is cut leaves no part" {
+    seq 10 >in.txt
+    mkfifo pipe
+    limited "$MUSTER" split -n 2 -o parts/ in.txt - <pipe >said 2>&1 &
+    local cutting=$! writer
+    exec {writer}>pipe
+    seq 40000 >&$writer # more than a pipe holds, so all files are open
+    echo 11 >>in.txt
+    exec {writer}>&-
+    status=0
+    wait "$cutting" || status=$?
+    output=$(<said)
+    ended_with 65
+    says "in.txt was written to while it was read (21 bytes then, 24 now)"
+    only in.txt pipe said
+}

@@ -119,20 +119,24 @@ static int file_convert(const struct walk *walk, struct file_merge_input *file, 
 int file_merge_convert(struct file_merge *merge, enum out_format format, struct err *err)
 {
     struct result_merge_opts opts = {.format = format};
-    struct record_out out = {.opts = &opts, .file = merge->out, .format = format};
+    struct record_out out = {.opts = &opts,
+                             .file = merge->out,
+                             .format = format,
+                             .fills_columns = merge->opts->is_union && merge->columns.len > 0};
     cleanup_csv_row struct csv_row columns = CSV_ROW_INIT;
     const struct walk walk = {out_take, &out, merge->opts->stop};
     int rc = 0;
     window_free(merge); /* a source reads the files again, with memory of its own */
     record_out_begin(&out);
+    for (size_t i = 0; i < merge->columns.len; i++)
+        csv_row_add(&columns, name_index_get(&merge->columns, i));
+    record_out_columns(&out, &columns);
     for (size_t i = 0; rc == 0 && i < merge->n_files; i++) {
         opts.results_are_json = merge->files[i].format != FORMAT_LINES;
         rc = file_convert(&walk, &merge->files[i], err);
     }
-    for (size_t i = 0; i < merge->columns.len; i++)
-        csv_row_add(&columns, name_index_get(&merge->columns, i));
     if (rc == 0)
-        record_out_end(&out, &columns);
+        record_out_end(&out);
     record_out_release(&out);
     return rc;
 }

@@ -44,6 +44,14 @@ bool metadata_is_same(struct str a, struct str b)
     return str_equal(buf_str(&left), buf_str(&right));
 }
 
+int metadata_text_order(struct str a, struct str b)
+{
+    cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;
+    (void)json_to_wide_text(a, &left);
+    (void)json_to_wide_text(b, &right);
+    return str_compare(buf_str(&left), buf_str(&right));
+}
+
 void metadata_list(const struct str *values, size_t n_values, struct buf *out)
 {
     for (size_t i = 0; i < n_values; i++) {

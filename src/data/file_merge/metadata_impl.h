@@ -65,6 +65,8 @@ MUST_CHECK int members_read(const char *name, struct str object, struct members 
 struct str member_like(const struct members *members, struct str key);
 /* Equal apart from white space; false where one of them is missing. */
 bool metadata_is_same(struct str a, struct str b);
+/* Of two strings, by the bytes of their characters, however these are written. */
+int metadata_text_order(struct str a, struct str b);
 /* Adds an array of what each file has, null where it has none. */
 void metadata_list(const struct str *values, size_t n_values, struct buf *out);
 /* Whole numbers only, signed. */

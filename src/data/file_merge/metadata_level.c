@@ -3,6 +3,8 @@
  * Merges objects at one place, one of each file, into one object. What becomes of a member is
  * decided by the user's rule for it, by the rule of the object (DEEP, UNION), or by its name.
  */
+#include <math.h>
+
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/xalloc.h"
@@ -246,6 +248,9 @@ static int ratios_fill(const struct level *level, struct made_list *list, struct
             !made_number(list, made->ratio->below, &below))
             return level_fail(level, err, "has no numbers '%s' and '%s' for the ratio '%s'",
                               made->ratio->above, made->ratio->below, made->ratio->path);
+        if (below != 0 && !isfinite(above / below))
+            return level_fail(level, err, "has a ratio '%s' that is more than a float holds",
+                              made->ratio->path);
         if (below != 0)
             buf_add_json_double(&made->value, above / below);
         else

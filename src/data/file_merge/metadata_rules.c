@@ -75,7 +75,9 @@ static const struct ratio {
      {"true_positive", "true_positive", "false_positive", "false_negative"}},
     {"f1", {"tp", "tp"}, {"tp", "tp", "fp", "fn"}},
     {"false_positive_rate", {"false_positive"}, {"false_positive", "true_negative"}},
+    {"false_positive_rate", {"fp"}, {"fp", "tn"}},
     {"false_negative_rate", {"false_negative"}, {"false_negative", "true_positive"}},
+    {"false_negative_rate", {"fn"}, {"fn", "tp"}},
     {"fpr", {"false_positive"}, {"false_positive", "true_negative"}},
     {"fpr", {"fp"}, {"fp", "tn"}},
     {"fnr", {"false_negative"}, {"false_negative", "true_positive"}},
@@ -313,7 +315,7 @@ int metadata_latest(const struct level *level, const struct str *values, struct 
             continue;
         if (json_kind_of(values[i]) != JSON_STRING)
             return 0;
-        if (!latest.at || str_compare(values[i], latest) > 0)
+        if (!latest.at || metadata_text_order(values[i], latest) > 0)
             latest = values[i];
     }
     buf_add_str(out, latest);

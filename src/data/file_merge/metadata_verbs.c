@@ -3,8 +3,11 @@
  * One function per verb of a rule: what becomes of the values of one path. Values are copied as
  * they are written; only sums are computed.
  */
+#include <math.h>
+
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/json_identity.h"
 #include "base/xalloc.h"
 #include "data/file_merge/metadata_impl.h"
 
@@ -111,7 +114,9 @@ static int sum_add(const struct ask *ask, struct sum *sum, size_t part, struct s
     sum->real += real;
     if (is_whole && !fits)
         return level_fail(ask->level, ask->err, "adds up to more than 64 bits hold");
-    return 0;
+    return isfinite(sum->real)
+               ? 0
+               : level_fail(ask->level, ask->err, "adds up to more than a float holds");
 }
 
 static void sum_write(const struct sum *sum, struct buf *out)
@@ -194,22 +199,14 @@ static int sum_by_key(const struct ask *ask)
 /* Numbers by size, texts by their bytes; false if they are neither. */
 static bool is_greater(struct str a, struct str b, bool *out)
 {
-    cleanup_buf struct buf left = BUF_INIT, right = BUF_INIT;
-    int64_t m, n;
-    double x, y;
-    if (metadata_to_i64(a, &m) && metadata_to_i64(b, &n)) {
-        *out = m > n;
+    bool are_texts = json_kind_of(a) == JSON_STRING && json_kind_of(b) == JSON_STRING;
+    double finite;
+    if (json_to_double(a, &finite) && json_to_double(b, &finite)) {
+        *out = json_number_order(a, b) > 0;
         return true;
     }
-    if (json_to_double(a, &x) && json_to_double(b, &y)) {
-        *out = x > y;
-        return true;
-    }
-    if (json_kind_of(a) != JSON_STRING || json_kind_of(b) != JSON_STRING ||
-        !json_to_text(a, &left) || !json_to_text(b, &right))
-        return false;
-    *out = str_compare(buf_str(&left), buf_str(&right)) > 0;
-    return true;
+    *out = are_texts && metadata_text_order(a, b) > 0;
+    return are_texts;
 }
 
 static int max(const struct ask *ask)

@@ -65,6 +65,8 @@ struct split_target {
     bool force; /* replace files that exist; remove strangers when the parts are in place */
     struct stop stop;
     void (*note)(void *context, const char *text); /* called for what was cleared up; or NULL */
+    /* Called when all parts are on disk and about to be put in place. NULL: not called. */
+    int (*placing)(void *context, struct err *err);
     void *context;
 };
 

@@ -165,6 +165,8 @@ static int files_make(struct put *put, struct err *err)
         put->names[i] = split_folder_name_new(&put->folder, put->target->names[i]);
     }
     int rc = parts_write(put, err);
+    if (rc == 0 && put->target->placing)
+        rc = put->target->placing(put->target->context, err);
     if (rc == 0)
         rc = put->folder.beside ? parts_place_at_once(put, err) : parts_place_in_turn(put, err);
     for (size_t i = 0; i < n_parts; i++) {

@@ -91,6 +91,36 @@ static void numbers_are_shown_as_people_write_them(void **state)
     buf_release(&none);
 }
 
+/* Each row has the spellings of one number; the rows ascend. */
+static const char *const ascending[][3] = {
+    {"-18446744073709551617"},
+    {"-18446744073709551616", "-18446744073709551616.0"},
+    {"-1e3", "-1000"},
+    {"-0.5"},
+    {"0", "-0.0", "0e99999999999999999999"},
+    {"1e-300"},
+    {"0.1", "1e-1"},
+    {"0.1000000000000000055"},
+    {"9", "9.0"},
+    {"10", "1e1"},
+    {"9007199254740992.0", "9007199254740992"},
+    {"9007199254740993", "9007199254740993.00"},
+    {"1e300"},
+};
+
+static void numbers_have_the_order_of_what_is_written(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3 * countof(ascending); i++) {
+        for (size_t k = 0; k < 3 * countof(ascending); k++) {
+            const char *a = ascending[i / 3][i % 3], *b = ascending[k / 3][k % 3];
+            int wanted = (i / 3 > k / 3) - (i / 3 < k / 3);
+            if (a && b && json_number_order(str_of(a), str_of(b)) != wanted)
+                fail_msg("%s and %s: not %d", a, b, wanted);
+        }
+    }
+}
+
 static void a_text_of_csv_equals_that_of_json(void **state)
 {
     (void)state;
@@ -146,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_values_have_the_same_bytes_and_others_have_others),
         cmocka_unit_test(numbers_are_shown_as_people_write_them),
+        cmocka_unit_test(numbers_have_the_order_of_what_is_written),
         cmocka_unit_test(a_text_of_csv_equals_that_of_json),
         cmocka_unit_test(whole_numbers_are_known_however_they_are_written),
     };
