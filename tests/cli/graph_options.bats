@@ -35,7 +35,7 @@ END
     cmp g.yaml before.yaml
     graph --dry-run --plot nowhere/p.svg g.yaml
     ended_with 2
-    [[ $stderr == *"nowhere/p.svg"*"No such file"* ]]
+    [[ $stderr == *"nowhere/p.svg"*"there is no folder nowhere"* ]]
     graph --plot p.svg g.yaml
     ended_with 2
     [[ $stderr == *"--plot"*"--dry-run"* ]]
