@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/xalloc.h"
+#include "cli/eval_twins.h"
 
 enum {
     PIECE = 64, /* triples that a thread computes at a time */
@@ -15,6 +16,7 @@ struct eval_scorer {
     const struct num_backend *be;
     const struct conve *model;
     struct conve_weights weights;
+    struct twins twins;
     struct conve_pass *passes; /* by thread */
     float *tails;              /* PIECE embeddings for each thread */
     struct thread_pool *pool;
@@ -31,6 +33,7 @@ struct eval_scorer *eval_scorer_new(const struct conve *model, const struct num_
     scorer->model = model;
     scorer->pool = pool;
     conve_weights_init(&scorer->weights, model, NUM_F32);
+    twins_find(&scorer->twins, model);
     unsigned n_threads = thread_pool_n_threads(pool);
     scorer->passes = xcalloc(n_threads, sizeof(*scorer->passes));
     scorer->tails = xcalloc(n_threads, PIECE * conve_dim(&model->shape) * sizeof(*scorer->tails));
@@ -46,6 +49,7 @@ void eval_scorer_free(struct eval_scorer *scorer)
     for (unsigned i = 0; i < thread_pool_n_threads(scorer->pool); i++)
         conve_pass_release(&scorer->passes[i]);
     conve_weights_release(&scorer->weights);
+    twins_release(&scorer->twins);
     free(scorer->passes);
     free(scorer->tails);
     free(scorer->as_heads);
@@ -170,11 +174,15 @@ int eval_scores(void *context, enum rank_side side, const struct triple *questio
                 float *scores, struct err *err)
 {
     struct eval_scorer *scorer = context;
+    const struct conve *model = scorer->model;
     struct round round = {.scorer = scorer, .questions = questions, .n = n, .scores = scores};
-    if (side == SIDE_TAIL)
-        return round_run(&round, tails_make, err);
-    return scorer->model->is_reciprocal ? heads_score_reciprocal(scorer, questions, n, scores, err)
-                                        : heads_score(scorer, questions, n, scores, err);
+    int rc = side == SIDE_TAIL      ? round_run(&round, tails_make, err)
+             : model->is_reciprocal ? heads_score_reciprocal(scorer, questions, n, scores, err)
+                                    : heads_score(scorer, questions, n, scores, err);
+    if (rc == 0)
+        twins_level(&scorer->twins, side == SIDE_TAIL || model->is_reciprocal, n,
+                    model->shape.n_entities, scores);
+    return rc;
 }
 
 /* A test and its place among the tests; sorted by relation. */

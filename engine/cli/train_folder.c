@@ -262,8 +262,12 @@ static int state_go_on(struct train_job *job, const char *path, struct err *err)
     rc = best_check(job, err);
     if (rc)
         return rc;
-    say(job->app, "going on in epoch %" PRIu64 ", after %" PRIu64 " of %zu batches", at->epoch + 1,
-        at->batch, job->trainer.batches.n_batches);
+    if (train_job_is_over(job))
+        say(job->app, "the training is over already, after epoch %" PRIu64 ": a larger %s goes on",
+            at->epoch, at->epoch >= job->opts.n_epochs ? "--epochs" : "--patience");
+    else
+        say(job->app, "going on in epoch %" PRIu64 ", after %" PRIu64 " of %zu batches",
+            at->epoch + 1, at->batch, job->trainer.batches.n_batches);
     return history_read(job, err);
 }
 

@@ -313,7 +313,7 @@ static int stop(struct train_job *job, struct err *err)
                 job->opts.overwrite ? " without --force" : "");
 }
 
-static bool is_over(const struct train_job *job)
+bool train_job_is_over(const struct train_job *job)
 {
     const struct train_progress *at = &job->trainer.at;
     return at->epoch >= job->opts.n_epochs ||
@@ -323,7 +323,7 @@ static bool is_over(const struct train_job *job)
 static int epochs_run(struct train_job *job, struct err *err)
 {
     int rc = 0;
-    while (rc == 0 && !is_over(job)) {
+    while (rc == 0 && !train_job_is_over(job)) {
         bool is_cut = false;
         if (!trainer_epoch_is_over(&job->trainer)) {
             rc = trainer_update(&job->trainer, err);
@@ -335,7 +335,7 @@ static int epochs_run(struct train_job *job, struct err *err)
         bool is_due = clock_now_ms() - job->state_ms >= job->opts.state_every_ms;
         if (rc == 0)
             rc = train_ranks_agree(team_of(job), &stops, &is_due, err);
-        if (is_cut || (rc == 0 && stops && !is_over(job)))
+        if (is_cut || (rc == 0 && stops && !train_job_is_over(job)))
             return stop(job, err);
         if (rc == 0 && is_due)
             rc = folder_state_save(job, err);
@@ -356,7 +356,7 @@ int train_job_run(struct train_job *job, struct err *err)
         job->trainer.batches.n, job->trainer.batches.size, conve_n_parameters(&job->model->shape),
         ranks, thread_pool_n_threads(job->pool), plural(thread_pool_n_threads(job->pool)),
         job->backend.description);
-    if (!is_over(job))
+    if (!train_job_is_over(job))
         train_precision_report(&job->trainer, job->app);
     int rc = epochs_run(job, err);
     if (rc == 0)

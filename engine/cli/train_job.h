@@ -43,6 +43,8 @@ struct train_job {
 MUST_CHECK int train_job_open(struct train_job *job, const struct train_job_opts *opts,
                               struct conve *model, const char *backend, const struct kge_data *data,
                               const struct app *app, struct err *err);
+/* All epochs are done, or --patience has ended them. */
+bool train_job_is_over(const struct train_job *job);
 /* ERR_STOPPED after SIGINT, SIGTERM or SIGHUP, with the state saved. */
 MUST_CHECK int train_job_run(struct train_job *job, struct err *err);
 void train_job_close(struct train_job *job);

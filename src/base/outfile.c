@@ -62,7 +62,10 @@ static int beside_open(struct outfile *file, struct err *err)
     file->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     if (file->fd >= 0)
         return 0;
-    if (errno == ENOENT || errno == EACCES || errno == EROFS)
+    if (errno == ENOENT)
+        return fail(err, ERR_USAGE, "%s: there is no folder %s; mkdir -p makes it", file->name,
+                    folder);
+    if (errno == EACCES || errno == EROFS)
         return fail_errno_as(err, ERR_USAGE, "%s: write in folder %s", file->name, folder);
     /* NFS and others have no nameless files. */
     if (beside_name(file, name_create) != 0)

@@ -272,7 +272,10 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
                        struct source *source, struct err *err)
 {
     if (argc > 0 && command)
-        return fail(err, ERR_USAGE, "a file, or a command behind --; not both");
+        return fail(
+            err, ERR_USAGE,
+            "'%s' is taken for a file of jobs, and a command stands behind --: leave one out",
+            argv[0]);
     if (argc == 0 && !command && isatty(options->input_fd))
         return fail(err, ERR_USAGE,
                     "nothing to run: name a file, or a command behind --, or give commands on "

@@ -286,13 +286,8 @@ static int counts_rewrite(const struct ended_jobs *jobs, struct err *err)
 
 static int graph_only(const char *dir, struct err *err)
 {
-    struct run_summary summary = {0};
     int rc = run_check_ours(dir, err);
-    rc = rc ? rc : run_inspect(dir, &summary, err);
-    if (rc == 0 && !run_is_graph(&summary))
-        rc = fail(err, ERR_USAGE, "run %s is no graph, and has no jobs", path_basename(dir));
-    run_summary_release(&summary);
-    return rc;
+    return rc ? rc : ended_jobs_check(dir, err);
 }
 
 static int orders_do(struct ended_jobs *jobs, const struct ended_order *order,

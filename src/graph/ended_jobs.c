@@ -4,9 +4,11 @@
 #include <fnmatch.h>
 
 #include "base/cleanup.h"
+#include "base/fs.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
+#include "store/runs.h"
 
 enum {
     SUGGESTED_MAX = 10000
@@ -61,6 +63,16 @@ static int rows_take(struct ended_jobs *jobs, struct store *store, struct err *e
         job->stage = job->stage ? job->stage : stage_of_new(row.name);
     }
     row_reader_close(reader);
+    return rc;
+}
+
+int ended_jobs_check(const char *dir, struct err *err)
+{
+    struct run_summary summary = {0};
+    int rc = run_inspect(dir, &summary, err);
+    if (rc == 0 && !run_is_graph(&summary))
+        rc = fail(err, ERR_USAGE, "run %s is no graph, and has no jobs", path_basename(dir));
+    run_summary_release(&summary);
     return rc;
 }
 

@@ -22,6 +22,8 @@ struct ended_jobs {
     bool has_open; /* the run said which jobs are not done */
 };
 
+/* ERR_USAGE for the folder of a run that is no graph. */
+MUST_CHECK int ended_jobs_check(const char *dir, struct err *err);
 /* Zeroed but for `dir`; release it also after an error. */
 MUST_CHECK int ended_jobs_read(struct ended_jobs *jobs, struct store *store, struct err *err);
 void ended_jobs_release(struct ended_jobs *jobs);

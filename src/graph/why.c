@@ -138,9 +138,11 @@ static int unknown_fail(const struct ended_jobs *jobs, const char *pattern, stru
 {
     if (jobs->has_open)
         return ended_job_unknown(jobs, pattern, err);
-    return fail(err, ERR_USAGE,
-                "run %s has left no word about a job '%s': it did not begin, or there is none",
-                path_basename(jobs->dir), pattern);
+    int rc = ended_jobs_check(jobs->dir, err);
+    return rc ? rc
+              : fail(err, ERR_USAGE,
+                     "run %s has left no word about a job '%s': it did not begin, or there is none",
+                     path_basename(jobs->dir), pattern);
 }
 
 /* Marks the jobs of a pattern in is_meant. */

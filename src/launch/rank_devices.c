@@ -35,6 +35,11 @@ int rank_devices_spare(struct launch *launch, struct err *err)
     const struct seat *seat = machine_seat(&launch->own);
     if (launch->request->restarts.gpus_min == 0)
         return 0;
+    if (launch->allocation.n_chosen > SEAT_DEVICES_MAX)
+        return fail(err, ERR_USAGE,
+                    "--gpus has %zu devices, and ranks start again on those that are left of %d at "
+                    "most (--gpus-min): take fewer",
+                    launch->allocation.n_chosen, SEAT_DEVICES_MAX);
     if (launch->own.n_ranks != seat->n_devices || launch->request->meeting.n_nodes_max > 1)
         return fail(err, ERR_USAGE,
                     "--gpus-min: one machine with a rank on each device of --gpus is needed: leave "

@@ -106,11 +106,23 @@ static const char *const halt_texts[] = {
     [HALT_STOPPED] = "stopped",
 };
 
+/* As users of xargs and GNU parallel type it. */
+static bool has_braces(const char *const *command)
+{
+    for (size_t i = 0; command && command[i]; i++)
+        if (strcmp(command[i], "{}") == 0)
+            return true;
+    return false;
+}
+
 static const char *halt_text(const struct session *s)
 {
     if (s->outcome.halt == HALT_MISMATCH && s->request->key_field)
         return "the worker breaks the rule of --key: each line out is a JSON object with its "
                "item's own value of that field; print other things to stderr, or use the channel";
+    if (s->outcome.halt == HALT_NO_RESULT && has_braces(s->request->command))
+        return "no worker gave a single result on any device; {} is not filled in here: items come "
+               "as lines on stdin, and muster graph -- COMMAND {} ::: ITEM... runs one command each";
     return halt_texts[s->outcome.halt];
 }
 

@@ -240,14 +240,23 @@ static int long_option(struct reading *r, struct err *err)
     return rc ? wrap(err, rc, "--%s", named->name) : 0;
 }
 
+/* A letter may be what the user takes for the value of the one before it. */
+static int unknown_letter(const struct reading *r, char letter, struct err *err)
+{
+    const char *word = r->argv[r->at];
+    bool is_alone = word[2] == '\0';
+    return fail(err, ERR_USAGE, "unknown option '-%c'%s%s%s; see muster %s%s%s --help", letter,
+                is_alone ? "" : " in '", is_alone ? "" : word, is_alone ? "" : "'",
+                cmd_family(r->cmd), cmd_family_space(r->cmd), r->cmd->name);
+}
+
 /* `-q`, `-g SPEC`, `-gSPEC`, `-qj`. */
 static int short_options(struct reading *r, struct err *err)
 {
     for (const char *letter = r->argv[r->at] + 1; *letter; letter++) {
         const struct opt *named = opt_by_letter(r->cmd, *letter);
         if (!named)
-            return fail(err, ERR_USAGE, "unknown option '-%c'; see muster %s%s%s --help", *letter,
-                        cmd_family(r->cmd), cmd_family_space(r->cmd), r->cmd->name);
+            return unknown_letter(r, *letter, err);
         const struct opt *opt = opt_target(r->cmd, named);
         const char *value = NULL;
         if (opt_takes_value(opt)) {

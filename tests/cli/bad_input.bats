@@ -14,6 +14,18 @@ for item in muster.items():
 END
 }
 
+# ---- the command ----
+
+@test "{} as GNU parallel has it is told not to be filled in" {
+    seq 3 >in.txt
+    map -g cpu:1 in.txt -o out.txt -- cat {}
+    ended_with 1
+    says "{} is not filled in here: items come as lines on stdin" "muster graph -- COMMAND {} ::: ITEM..." "cat: {}: No such file"
+    map -g cpu:1 in.txt -o out.txt -- cat nowhere
+    ended_with 1
+    says "is the command right?"
+}
+
 # ---- data ----
 
 @test "an empty file, for a channel worker" {

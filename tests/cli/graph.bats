@@ -546,6 +546,9 @@ END
     run "$MUSTER" hold --run ./other three
     ended_with 2
     says "run other is no graph"
+    run "$MUSTER" why --run ./other three
+    ended_with 2
+    says "run other is no graph, and has no jobs"
     [ "$(query "SELECT group_concat(kind, ' ') FROM events WHERE kind IN ('hold', 'release', 'cancel', 'retry')")" = "hold hold release cancel retry" ]
 }
 

@@ -35,7 +35,7 @@ END
     cmp g.yaml before.yaml
     graph --dry-run --plot nowhere/p.svg g.yaml
     ended_with 2
-    [[ $stderr == *"nowhere/p.svg"*"No such file"* ]]
+    [[ $stderr == *"nowhere/p.svg"*"there is no folder nowhere"* ]]
     graph --plot p.svg g.yaml
     ended_with 2
     [[ $stderr == *"--plot"*"--dry-run"* ]]
@@ -54,6 +54,9 @@ END
     graph --halt g.yaml
     ended_with 0
     [ "$(tr -d '\n' <ran)" = 112341 ]
+    graph --halt now,fail=1 -g cpu:1 -- true {} ::: 1 # as GNU parallel has it
+    ended_with 2
+    [[ $stderr == *"'now,fail=1' is taken for a file of jobs, and a command stands behind --: leave one out"* ]]
 }
 
 @test "-j: no more jobs at a time than that, whatever is free" {

@@ -231,7 +231,7 @@ refused() {
 }
 
 @test "a place where nothing can be written is refused" {
-    refused 2 "nowhere/out.json" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o nowhere/out.json
+    refused 2 "nowhere/out.json: there is no folder nowhere; mkdir -p makes it" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o nowhere/out.json
     ln -s /dev/null device.npy
     refused 2 "an array is written out of order" "${MODEL[@]}" "${DATA[@]}" --test test.txt -o device.npy
     touch file

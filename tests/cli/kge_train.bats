@@ -220,6 +220,8 @@ stopped_at() {
     same_bytes whole model
     train -o model --epochs 6
     ended_with 0
+    says "the training is over already, after epoch 6: a larger --epochs goes on"
+    says_not "going on in epoch"
     same_bytes whole model
 }
 
@@ -236,7 +238,7 @@ stopped_at() {
     rm -r model/final_model.safetensors
     train -o model --epochs 4
     ended_with 0
-    says "going on in epoch 5, after 0 of "
+    says "the training is over already, after epoch 4"
     same_bytes whole model
 }
 

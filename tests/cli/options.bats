@@ -66,6 +66,15 @@ setup() {
     says "muster kge tracin: MUSTER_KGE_DRY_RUN: expected 1"
 }
 
+@test "an unknown letter is shown in the word that was typed" {
+    map -j4 in.txt -o out.txt -- cat # as GNU parallel has it; -j is --join here
+    ended_with 2
+    says "unknown option '-4' in '-j4'; see muster map --help"
+    map -z in.txt -o out.txt -- cat
+    ended_with 2
+    says "unknown option '-z'; see muster map --help"
+}
+
 @test "help and completion that cannot be written are a failure" {
     export -f limited
     local words

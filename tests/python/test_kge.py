@@ -391,6 +391,24 @@ def eval_ranks_as_a_slow_model_does():
         assert abs(line.pop("score") - mine.pop("score")) < 1e-4 and line == mine, (line, mine)
 
 
+def entities_with_one_embedding_have_one_score():
+    """All entities of a model that has collapsed: an answer has the same rank wherever it stands in the table."""
+    tensors = tiny_kge.state(n := 23, len(RELATIONS), random.Random(1))
+    table = tensors["entity_embeddings.weight"].storage
+    table.data = table.data[:len(table.data) // n] * n
+    config = {"num_entities": n, "num_relations": len(RELATIONS), "embedding_dim": tiny_kge.HEIGHT * tiny_kge.WIDTH,
+              "embedding_height": tiny_kge.HEIGHT, "embedding_width": tiny_kge.WIDTH}
+    pathlib.Path("one.pt").write_bytes(tiny_kge.saved({"epoch": 1, "model_state_dict": tensors, "model_config": config}))
+    pathlib.Path("one.txt").write_text("".join(f"e{i}\tpredicate:1\te{i}\n" for i in range(n)), encoding="utf-8")
+    pathlib.Path("one_dict.txt").write_text("".join(f"e{i}\t{i}\n" for i in range(n)), encoding="utf-8")
+    for ties, rank in (("optimistic", 1), ("mean", (n + 1) / 2), ("pessimistic", n)):
+        done = subprocess.run([MUSTER, "kge", "eval", "--model-path", "one.pt", "--train", "one.txt", "--test", "one.txt", "--entity-to-id",
+                               "one_dict.txt", "--relation-to-id", "rel_dict.txt", "--json", "--ties", ties],
+                              capture_output=True, text=True, timeout=60)
+        found = [json.loads(line)["mean_rank"] for line in done.stdout.splitlines()]
+        assert found == [rank] * 3, (ties, found, done.stderr)
+
+
 class TorchReader(pickle.Unpickler):
     """What torch.load reads of an archive, tensors as (kind of storage, shape, stride, bytes)."""
     def __init__(self, path):
@@ -460,8 +478,8 @@ def an_exported_model_is_a_checkpoint_of_the_plain_trainer():
     assert {key: found["model_config"][key] for key in sizes} == sizes
 
 
-CHECKS = [eval_ranks_as_a_slow_model_does, mode_test_is_one_object_without_labels, top_k_and_learning_rates_are_said, checkpoints_are_summed,
-          learning_rates_are_what_the_checkpoints_say,
+CHECKS = [eval_ranks_as_a_slow_model_does, entities_with_one_embedding_have_one_score, mode_test_is_one_object_without_labels,
+          top_k_and_learning_rates_are_said, checkpoints_are_summed, learning_rates_are_what_the_checkpoints_say,
           mode_single_is_an_array_with_labels, without_label_files_labels_are_the_names, output_per_triple_is_a_file_each,
           json_lines_have_an_influence_each, mode_self_is_sorted_from_the_largest, the_filter_leaves_scores_alone,
           a_batch_writes_what_the_driver_writes, a_batch_goes_on_with_what_is_missing_or_cut_off,
