@@ -150,6 +150,13 @@ static void remarks_say(const struct app *app, const struct model *model,
             "cut; --layout says it better",
             config->class_name[0] ? config->class_name : "no config.json names an architecture",
             config->class_name[0] ? " is not in the table of architectures" : "");
+    if (plan_is_partial(plan))
+        say(app, "%s not counted: config.json %s",
+            config->hidden > 0               ? "the KV cache is"
+            : model_config_has_cache(config) ? "activations are"
+                                             : "KV cache and activations are",
+            model->has_config ? "does not say how the layers are made"
+                              : "is not beside the weights");
     if (config->context_max > 0 && plan->wish.context > config->context_max)
         say(app, "--context %lu is more than the %lu tokens of config.json", plan->wish.context,
             config->context_max);
