@@ -54,6 +54,18 @@ static void a_llama_has_the_cache_that_its_config_says(void **state)
                      2 * 32 * 32 * 256 * 4); /* no number of KV heads: as many as heads */
 }
 
+static void classes_without_a_cache_are_known(void **state)
+{
+    (void)state;
+    struct model model = llama();
+    config_is(&model.config, "{\"architectures\":[\"Mamba2ForCausalLM\"],\"hidden_size\":2560,"
+                             "\"num_hidden_layers\":64,\"num_heads\":80,\"head_dim\":64}");
+    struct estimate e = estimated(&model, &(struct estimate_wish){.context = 100, .batch = 1});
+    assert_int_equal(e.token_bytes, 0);
+    assert_int_equal(e.cache_bytes, 0);
+    assert_false(e.is_partial);
+}
+
 static void training_takes_gradients_optimizer_and_activations(void **state)
 {
     (void)state;
@@ -220,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_has_the_cache_that_its_config_says),
+        cmocka_unit_test(classes_without_a_cache_are_known),
         cmocka_unit_test(training_takes_gradients_optimizer_and_activations),
         cmocka_unit_test(what_has_no_gradient_is_not_trained),
         cmocka_unit_test(names_of_other_configs_are_known),
