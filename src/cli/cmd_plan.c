@@ -217,6 +217,10 @@ static int plan_run(struct app *app, void *request, int argc, char **argv, char 
     app->quiet = options->is_quiet;
     if (argc != 1)
         return fail(err, ERR_USAGE, "give one model: a folder, or a file of tensors");
+    if (options->is_json && options->out && strcmp(options->out, "-") == 0)
+        return fail(err, ERR_USAGE,
+                    "-o - and --json both write to standard output; the last object of --json has "
+                    "device_map");
     int rc = outputs_check(options, argv[0], err);
     if (rc)
         return rc;

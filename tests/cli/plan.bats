@@ -240,6 +240,7 @@ json.dump(config, open("tiny/config.json", "w"))' "$1"
     model tiny tiny
     refused 2 "no devices: -g all" tiny
     refused 2 "give one model" --devices 1GiB
+    refused 2 "the last object of --json has device_map" tiny --devices 1GiB --json -o -
     refused 2 "not both" tiny -g all --devices 1GiB
     refused 2 "'x' is no size of a device" tiny --devices 1GiB,x
     refused 2 "'24' is no size of a device, such as 24GiB, 4x24GiB or 80GiB=2: 24 bytes" tiny --devices 24
