@@ -138,8 +138,8 @@ void run_judge(struct benching *b, const struct trial_end *end, struct contest_r
                        ? (uint64_t)b->session.run.matches[0].number
                        : b->request->n_items;
     /* Where nobody counts, a run is one piece of work; but its own rate is of items. */
-    bool is_counted = out->n_items > 0 || !b->request->rate_pattern;
-    double n_items = (double)MAX(out->n_items, (uint64_t)is_counted);
+    out->is_piece = out->n_items == 0 && !b->request->rate_pattern;
+    double n_items = (double)MAX(out->n_items, (uint64_t)out->is_piece);
     way->n_items = out->n_items;
     if (!end->was_late)
         out->figure[CONTEST_WHOLE] = n_items / out->seconds;

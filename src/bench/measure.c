@@ -81,10 +81,23 @@ static void items_check(struct benching *b, const struct contest_run *run)
 static void other_work_note(struct benching *b, const struct contest_run *run)
 {
     struct bench_way *way = &b->ways[b->way];
-    if (contest_outcome(b->contest, b->way) == CONTEST_OTHER_WORK)
+    uint64_t n_first = contest_n_items(b->contest);
+    if (contest_outcome(b->contest, b->way) != CONTEST_OTHER_WORK)
+        return;
+    if (run->is_piece)
+        snprintf(way->end, sizeof(way->end),
+                 "did not tell how many items it did (--items); the first row that ended well did "
+                 "%lu",
+                 n_first);
+    else if (n_first == 0)
+        snprintf(
+            way->end, sizeof(way->end),
+            "did %lu item%s; the first row that ended well did not tell how many (--items %lu)",
+            run->n_items, plural(run->n_items), run->n_items);
+    else
         snprintf(way->end, sizeof(way->end),
                  "did %lu item%s; the first row that ended well did %lu", run->n_items,
-                 plural(run->n_items), contest_n_items(b->contest));
+                 plural(run->n_items), n_first);
 }
 
 static void on_ended(void *context, const struct trial_end *end)

@@ -38,7 +38,9 @@ static const struct str stderr_end = {"_stderr.log", sizeof("_stderr.log") - 1};
 static bool worker_of(const struct logs_request *ask, struct str name, struct str *worker)
 {
     bool is_stdout = str_ends_with(name, stdout_end), is_stderr = str_ends_with(name, stderr_end);
-    if (!(is_stdout && !ask->only_stderr) && !(is_stderr && !ask->only_stdout))
+    bool are_both = ask->only_stdout == ask->only_stderr;
+    if (!(is_stdout && (are_both || ask->only_stdout)) &&
+        !(is_stderr && (are_both || ask->only_stderr)))
         return false;
     *worker = (struct str){name.at, name.len - stdout_end.len};
     return true;

@@ -11,6 +11,7 @@
 #include "cli/score_arg.h"
 #include "cli/verbs.h"
 #include "fit/fit.h"
+#include "map/output_identity.h"
 #include "map/run_opts.h"
 #include "shard/shard.h"
 #include "store/manifest.h"
@@ -377,7 +378,11 @@ static int complete_say(const struct app *app, const char *dir, const struct man
             "run %s was complete, but its output %s is no longer there; run it again by muster map",
             path_basename(dir), manifest->output);
     else
-        say(app, "run %s is complete: its results are in %s", path_basename(dir), manifest->output);
+        say(app, "run %s is complete: its results are in %s%s", path_basename(dir),
+            manifest->output,
+            output_identity_differs(dir, 0, manifest->output)
+                ? ", which was changed, replaced or copied since"
+                : "");
     return 0;
 }
 

@@ -150,6 +150,13 @@ static void remarks_say(const struct app *app, const struct model *model,
             "cut; --layout says it better",
             config->class_name[0] ? config->class_name : "no config.json names an architecture",
             config->class_name[0] ? " is not in the table of architectures" : "");
+    if (plan_is_partial(plan))
+        say(app, "%s not counted: config.json %s",
+            config->hidden > 0               ? "the KV cache is"
+            : model_config_has_cache(config) ? "activations are"
+                                             : "KV cache and activations are",
+            model->has_config ? "does not say how the layers are made"
+                              : "is not beside the weights");
     if (config->context_max > 0 && plan->wish.context > config->context_max)
         say(app, "--context %lu is more than the %lu tokens of config.json", plan->wish.context,
             config->context_max);
@@ -210,6 +217,10 @@ static int plan_run(struct app *app, void *request, int argc, char **argv, char 
     app->quiet = options->is_quiet;
     if (argc != 1)
         return fail(err, ERR_USAGE, "give one model: a folder, or a file of tensors");
+    if (options->is_json && options->out && strcmp(options->out, "-") == 0)
+        return fail(err, ERR_USAGE,
+                    "-o - and --json both write to standard output; the last object of --json has "
+                    "device_map");
     int rc = outputs_check(options, argv[0], err);
     if (rc)
         return rc;

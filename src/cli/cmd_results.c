@@ -11,11 +11,13 @@
 #include "base/named_files.h"
 #include "base/outfile.h"
 #include "base/parse.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "cli/run_arg.h"
 #include "data/file_merge/file_merge.h"
 #include "data/format.h"
 #include "data/result_merge.h"
+#include "map/output_identity.h"
 #include "map/rows.h"
 #include "shard/shard.h"
 #include "shell/claim.h"
@@ -140,19 +142,26 @@ static int merged_copy(const char *dir, const struct results_request *ask, struc
         rc = fail(err, ERR_USAGE, "the shards' files are in %s", output);
     else
         rc = run_check_named(dir, output, err);
+    if (rc == 0 && output_identity_differs(dir, 0, output))
+        talk("%s is not as the run left it: it was changed, replaced or copied since", output);
     if (rc == 0)
         rc = is_print ? output_print(output, fd, err) : output_convert(dir, output, ask, err);
     manifest_release(&manifest);
     return rc;
 }
 
+static bool is_in_state(const char *dir, enum run_state state)
+{
+    struct run_summary summary = {0};
+    bool is = run_inspect(dir, &summary, NULL) == 0 && summary.state == state;
+    run_summary_release(&summary);
+    return is;
+}
+
 static bool is_merged(const char *dir)
 {
     cleanup_free char *parts = path_join(dir, "parts");
-    struct run_summary summary = {0};
-    bool is_finished = run_inspect(dir, &summary, NULL) == 0 && summary.state == RUN_FINISHED;
-    run_summary_release(&summary);
-    return is_finished && !path_exists(parts);
+    return is_in_state(dir, RUN_FINISHED) && !path_exists(parts);
 }
 
 /* The jobs of a graph leave files of their own. */
@@ -195,8 +204,15 @@ static int place_claim(const char *dir, const char *path, struct output_claim *c
                 (const struct named_file[]){{path, "-o", true},
                                             {manifest.inputs[i], "an input of the run", false}},
                 2, err);
+    rc = rc ? rc : output_claim_add(claim, path, err);
+    /* A part there would pass for the whole, and the run would not go on. */
+    if (rc == 0 && manifest.output && path_is_same(path, manifest.output) &&
+        !is_in_state(dir, RUN_FINISHED))
+        rc = fail(err, ERR_USAGE,
+                  "%s is the output of run %s, which the run itself writes; name another file",
+                  path, path_basename(dir));
     manifest_release(&manifest);
-    return rc ? rc : output_claim_add(claim, path, err);
+    return rc;
 }
 
 static int results_print(struct app *app, const struct results_request *ask, const char *dir,

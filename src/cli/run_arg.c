@@ -43,9 +43,12 @@ static int answer_await(const char *dir, const char *order, char **told, struct 
     while (!order_answer_find(dir, order, &answer)) {
         if (!run_is_locked(dir, NULL))
             return fail(err, ERR_UNAVAILABLE, "run %s has ended", path_basename(dir));
-        if (clock_now_ms() - begin_ms >= ANSWER_LIMIT_MS)
-            return fail(err, ERR_TIMEOUT, "run %s has not looked at the order within %d s",
-                        path_basename(dir), ANSWER_LIMIT_MS / 1000);
+        if (clock_now_ms() - begin_ms >= ANSWER_LIMIT_MS) {
+            bool is_back = run_order_withdraw(dir, order);
+            return fail(err, ERR_TIMEOUT, "run %s has not %s the order within %d s%s",
+                        path_basename(dir), is_back ? "looked at" : "answered",
+                        ANSWER_LIMIT_MS / 1000, is_back ? "; it was taken back" : "");
+        }
         pause_ms(LOOK_EVERY_MS);
     }
     int rc = 0;

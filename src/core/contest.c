@@ -20,6 +20,7 @@ struct lap {
 struct contest {
     struct contest_wish wish;
     uint64_t n_items;         /* that every run must do; 0: not known yet */
+    bool has_work, is_piece;  /* of the first run that ended well */
     uint32_t round, position; /* of the next run: a position in `order` */
     uint32_t n_full;          /* rounds that are complete */
     enum contest_outcome outcome[CONTEST_WAYS_MAX];
@@ -133,15 +134,26 @@ struct contest_step contest_next(struct contest *contest, double elapsed_s)
     return (struct contest_step){.end = is_late ? CONTEST_TIME : CONTEST_GOES_ON, .way = way};
 }
 
+/* The first run says what the work is. Rates of items and of runs have no ratio. */
+static bool does_the_work(struct contest *contest, const struct contest_run *run)
+{
+    if (!contest->has_work)
+        contest->is_piece = run->is_piece;
+    contest->has_work = true;
+    if (run->is_piece != contest->is_piece)
+        return false;
+    if (contest->n_items == 0)
+        contest->n_items = run->n_items;
+    return run->n_items == 0 || run->n_items == contest->n_items;
+}
+
 void contest_took(struct contest *contest, const struct contest_run *run)
 {
     ASSERT(contest->position < contest->wish.n_ways);
     uint32_t way = contest->order[contest->position];
     struct lap *lap = &contest->laps[(size_t)contest->round * contest->wish.n_ways + way];
     enum contest_outcome outcome = run->outcome;
-    if (contest->n_items == 0)
-        contest->n_items = outcome == CONTEST_OK ? run->n_items : 0;
-    if (outcome == CONTEST_OK && run->n_items > 0 && run->n_items != contest->n_items)
+    if (outcome == CONTEST_OK && !does_the_work(contest, run))
         outcome = CONTEST_OTHER_WORK;
     contest->position++;
     contest->outcome[way] = outcome;

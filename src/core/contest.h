@@ -61,6 +61,7 @@ struct contest_run {
     double seconds;
     double figure[CONTEST_FIGURES]; /* 0: not known */
     uint64_t n_items;               /* that it did; 0: not known */
+    bool is_piece;                  /* so that its rates are of runs, not of items */
 };
 
 struct contest_wish {

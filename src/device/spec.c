@@ -9,7 +9,8 @@
 #include "device/simulated.h"
 
 enum {
-    ID_MAX = 99999
+    ID_MAX = 99999,
+    MEM_MIN_BYTES = 1 << 20
 };
 
 /* A word that may be followed by ":value". The value's `at` is NULL where there was no colon. */
@@ -25,9 +26,19 @@ static int none_parse(struct str value, struct device_spec *out, struct err *err
     return value.at ? fail(err, ERR_USAGE, "it takes no value") : 0;
 }
 
+/* Where somebody forgets the unit, every device would have so many bytes. */
+static int mem_parse(struct str text, uint64_t *out, struct err *err)
+{
+    int rc = size_parse(text, out, err);
+    return rc == 0 && *out > 0 && *out < MEM_MIN_BYTES
+               ? fail(err, ERR_USAGE, "%lu bytes are no memory of a device; give a unit: 20GiB",
+                      *out)
+               : rc;
+}
+
 static int free_parse(struct str value, struct device_spec *out, struct err *err)
 {
-    return value.at ? size_parse(value, &out->mem_free_min_bytes, err) : 0;
+    return value.at ? mem_parse(value, &out->mem_free_min_bytes, err) : 0;
 }
 
 static int count_parse(struct str text, struct device_spec *out, struct err *err)
@@ -56,7 +67,7 @@ static int any_parse(struct str value, struct device_spec *out, struct err *err)
     if (!value.at)
         return fail(err, ERR_USAGE, "how many? (such as any:4)");
     int rc = count_parse(split(value, ':', &size), out, err);
-    return rc == 0 && size.at ? size_parse(size, &out->mem_free_min_bytes, err) : rc;
+    return rc == 0 && size.at ? mem_parse(size, &out->mem_free_min_bytes, err) : rc;
 }
 
 static int cpu_parse(struct str value, struct device_spec *out, struct err *err)
@@ -89,7 +100,7 @@ static int sim_parse(struct str value, struct device_spec *out, struct err *err)
         rc = sim_name_parse(name.at ? name : STR("GPU"), out, err);
     out->sim_mem_bytes = 80ull << 30;
     if (rc == 0 && size.at)
-        rc = size_parse(size, &out->sim_mem_bytes, err);
+        rc = mem_parse(size, &out->sim_mem_bytes, err);
     if (rc == 0 && faults.len >= sizeof(out->sim_faults))
         rc = fail(err, ERR_USAGE, "more than %zu bytes of faults", sizeof(out->sim_faults) - 1);
     if (rc == 0 && faults.at && faults.len == 0)
@@ -142,7 +153,10 @@ static int unknown_word(struct str text, struct err *err)
     struct str after, head = split(text, ':', &after);
     snprintf(word, sizeof(word), "%.*s", (int)head.len, head.at);
     const char *near = suggest(word, words, countof(words));
-    if (near)
+    bool is_form = near && strcmp(near, word) == 0;
+    if (is_form && strcmp(word, "phys") != 0)
+        return fail(err, ERR_USAGE, "'%s' stands alone, not in a list", word);
+    if (near && !is_form)
         return fail(err, ERR_USAGE, "unknown device '%s' (did you mean '%s'?)", word, near);
     return fail(err, ERR_USAGE,
                 "unknown device '%s' (expected ids such as 0,2,5-7, a UUID, a PCI address, free, "

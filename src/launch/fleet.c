@@ -76,7 +76,7 @@ int fleet_open(struct launch *launch, struct launch_meeting *meeting, struct err
 {
     const struct hosts *hosts = shell_hosts(launch->shell);
     uint64_t n_min = launch->request->allocation.hosts_min;
-    uint32_t n_places = (uint32_t)hosts_count(hosts);
+    uint32_t n_places = (uint32_t)MAX(hosts_count(hosts), (size_t)1); /* `local` alone is none */
     struct fleet *fleet = launch->fleet = xcalloc(1, sizeof(*fleet));
     int rc = 0;
     fleet->at = xcalloc(n_places + 1, sizeof(*fleet->at));

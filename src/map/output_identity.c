@@ -62,6 +62,18 @@ bool output_identity_is(const char *run_dir, size_t output, const char *path)
     return noted_add(run_dir, output, path, &found);
 }
 
+bool output_identity_differs(const char *run_dir, size_t output, const char *path)
+{
+    cleanup_free char *note = note_path_new(run_dir, output);
+    cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;
+    struct stat st;
+    if (stat(path, &st) != 0 || plain_file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)
+        return false;
+    identity_add(&st, &found);
+    const char *size_and_time = strstr(buf_text(&found), " bytes ");
+    return !strstr(buf_text(&noted), size_and_time);
+}
+
 static char *begun_path_new(const char *run_dir, size_t output)
 {
     return output == 0 ? path_join(run_dir, "folder.begun")

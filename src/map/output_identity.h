@@ -18,6 +18,9 @@ MUST_CHECK int output_identity_note(const char *run_dir, size_t output, const ch
                                     struct err *err);
 /* True if `path` is a file that was noted, unchanged. */
 bool output_identity_is(const char *run_dir, size_t output, const char *path);
+/* True if a file was noted, and the one at `path` has another size or time: it was changed, replaced or copied. The numbers
+ * of the device and the inode say nothing here: they change where a file system is mounted again, or a folder moved. */
+bool output_identity_differs(const char *run_dir, size_t output, const char *path);
 /* For an output that is a folder: notes that this run may replace the files in it from now on. */
 MUST_CHECK int output_folder_begin(const char *run_dir, size_t output, struct err *err);
 bool output_folder_is_begun(const char *run_dir, size_t output);

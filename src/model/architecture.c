@@ -143,6 +143,12 @@ const struct architecture *architecture_find(struct str class_name)
     return NULL;
 }
 
+bool architecture_keeps_cache(struct str class_name)
+{
+    const struct architecture *of = architecture_find(class_name);
+    return !of || strchr(of->layout, '!') != NULL;
+}
+
 const struct architecture *architecture_gguf(void)
 {
     return &gguf;

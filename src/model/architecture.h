@@ -35,6 +35,8 @@ struct layout_module {
 
 /* NULL: it is not in the table. */
 const struct architecture *architecture_find(struct str class_name);
+/* Whether models of a class keep a KV cache; of one that is not in the table it is assumed. */
+bool architecture_keeps_cache(struct str class_name);
 /* Of files of llama.cpp. */
 const struct architecture *architecture_gguf(void);
 /* The i-th row, NULL behind the last. */

@@ -6,23 +6,30 @@
 
 #include "base/json.h"
 
-/* Names of one number: that of most models, and that of GPT-2 and its kin. */
+/*
+ * Names of one number: that of most models, then those of GPT-2, T5, MPT, BART and their kin. Of a
+ * model with an encoder those of its decoder, which keeps the cache.
+ */
 static const struct {
-    const char *names[3];
+    const char *names[6];
     size_t offset;
 } numbers[] = {
-    {{"hidden_size", "n_embd", "d_model"}, offsetof(struct model_config, hidden)},
-    {{"num_hidden_layers", "n_layer", "num_layers"}, offsetof(struct model_config, n_layers)},
-    {{"num_attention_heads", "n_head", "num_heads"}, offsetof(struct model_config, n_heads)},
-    {{"num_key_value_heads", NULL, NULL}, offsetof(struct model_config, n_kv_heads)},
-    {{"head_dim", NULL, NULL}, offsetof(struct model_config, head_dim)},
-    {{"vocab_size", NULL, NULL}, offsetof(struct model_config, vocab)},
-    {{"intermediate_size", "n_inner", "d_ff"}, offsetof(struct model_config, intermediate)},
-    {{"max_position_embeddings", "n_positions", "n_ctx"},
+    {{"hidden_size", "n_embd", "d_model", "n_embed"}, offsetof(struct model_config, hidden)},
+    {{"num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers"},
+     offsetof(struct model_config, n_layers)},
+    {{"num_attention_heads", "n_head", "num_heads", "n_heads", "decoder_attention_heads",
+      "attention_heads"},
+     offsetof(struct model_config, n_heads)},
+    {{"num_key_value_heads"}, offsetof(struct model_config, n_kv_heads)},
+    {{"head_dim", "d_kv"}, offsetof(struct model_config, head_dim)},
+    {{"vocab_size"}, offsetof(struct model_config, vocab)},
+    {{"intermediate_size", "n_inner", "d_ff", "decoder_ffn_dim", "ffn_dim"},
+     offsetof(struct model_config, intermediate)},
+    {{"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_target_positions"},
      offsetof(struct model_config, context_max)},
-    {{"qk_nope_head_dim", NULL, NULL}, offsetof(struct model_config, key_plain_dim)},
-    {{"qk_rope_head_dim", NULL, NULL}, offsetof(struct model_config, key_rotary_dim)},
-    {{"v_head_dim", NULL, NULL}, offsetof(struct model_config, value_dim)},
+    {{"qk_nope_head_dim"}, offsetof(struct model_config, key_plain_dim)},
+    {{"qk_rope_head_dim"}, offsetof(struct model_config, key_rotary_dim)},
+    {{"v_head_dim"}, offsetof(struct model_config, value_dim)},
 };
 
 static const struct {
@@ -66,11 +73,22 @@ static void type_take(struct str object, const char *key, struct model_config *o
     free(name);
 }
 
+static bool is_true(struct str object, const char *key)
+{
+    struct str value;
+    bool is;
+    return json_get(object, key, &value) && json_to_bool(value, &is) && is;
+}
+
 static int object_take(struct str object, struct model_config *out, struct err *err)
 {
     type_take(object, "torch_dtype", out);
     type_take(object, "dtype", out);
-    return numbers_take(object, out, err);
+    int rc = numbers_take(object, out, err);
+    /* StarCoder and Falcon; the larger Falcons have it too, and cache a key for each head. */
+    if (rc == 0 && is_true(object, "multi_query") && !is_true(object, "new_decoder_architecture"))
+        out->n_kv_heads = 1;
+    return rc;
 }
 
 /* The first of "architectures". */

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "model/architecture.h"
+
 enum {
     BLOCK_8BIT = 256 /* moments that share a factor */
 };
@@ -80,18 +82,25 @@ static double training_bytes(const struct model *model, const struct estimate_wi
     return sum;
 }
 
-static double inference_bytes(const struct estimate_wish *wish, struct estimate *out)
+static bool keeps_cache(const struct model *model)
+{
+    return architecture_keeps_cache(str_of(model->config.class_name));
+}
+
+static double inference_bytes(const struct model *model, const struct estimate_wish *wish,
+                              struct estimate *out)
 {
     double sum = (double)out->token_bytes * (double)wish->context * (double)wish->batch;
-    out->is_partial = out->token_bytes == 0;
+    out->is_partial = out->token_bytes == 0 && keeps_cache(model);
     if (sum < bytes_max)
         out->cache_bytes = out->token_bytes * wish->context * wish->batch;
     return sum;
 }
 
-static double token_bytes(const struct model_config *c)
+static double token_bytes(const struct model *model)
 {
-    return model_config_has_cache(c)
+    const struct model_config *c = &model->config;
+    return model_config_has_cache(c) && keeps_cache(model)
                ? (double)c->n_layers * model_config_cache_elements(c) * c->element_bytes
                : 0;
 }
@@ -104,10 +113,11 @@ int estimate_make(const struct model *model, const struct estimate_wish *wish, s
         out->n_parameters += model->parts[i].n_parameters;
         out->weight_bytes += model->parts[i].bytes;
     }
-    double token = token_bytes(&model->config), rest = 0;
+    double token = token_bytes(model), rest = 0;
     if (token < bytes_max) {
         out->token_bytes = (uint64_t)token;
-        rest = wish->is_training ? training_bytes(model, wish, out) : inference_bytes(wish, out);
+        rest = wish->is_training ? training_bytes(model, wish, out)
+                                 : inference_bytes(model, wish, out);
     }
     if (token >= bytes_max || rest + (double)out->weight_bytes >= bytes_max)
         return fail(err, ERR_DATA,

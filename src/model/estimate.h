@@ -49,7 +49,7 @@ struct estimate_wish {
 
 struct estimate {
     uint64_t n_parameters, weight_bytes;
-    uint64_t token_bytes; /* of the KV cache; 0: not known */
+    uint64_t token_bytes; /* of the KV cache; 0: there is none, or it is not known */
     /*
      * Of inference: the cache. Of training: the others. 0 where there is none, or it is not
      * known.

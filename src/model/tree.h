@@ -29,6 +29,7 @@ struct model_tree {
     uint32_t type_bytes; /* 0: as stored */
     size_t n_blocks, n_cached;
     uint64_t cache_bytes; /* of the KV cache of all blocks */
+    bool lacks_cache;     /* blocks keep one, and config.json does not say of which size */
     /* What `of` points to. */
     struct partition_module *modules;
     struct partition_tensor *tensors;

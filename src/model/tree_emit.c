@@ -91,7 +91,10 @@ static void module_cache_set(struct tree_maker *maker, struct partition_module *
     const struct model_config *c = &maker->model->config;
     uint32_t element = maker->wish->type_bytes > 0 ? maker->wish->type_bytes : c->element_bytes;
     tree->n_blocks += node->is_whole;
-    if (!node->is_whole || !node->has_cache || !model_config_has_cache(c))
+    if (!node->is_whole || !node->has_cache)
+        return;
+    tree->lacks_cache |= !model_config_has_cache(c);
+    if (tree->lacks_cache)
         return;
     uint64_t tokens = node->number < maker->n_layer_tokens ? maker->layer_tokens[node->number]
                                                            : maker->wish->context;

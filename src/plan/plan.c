@@ -15,7 +15,7 @@ const char *plan_method_name(enum partition_method method)
     return names[method];
 }
 
-/* 0 if config.json does not say how the layers are made. */
+/* 0 if config.json does not say how wide the layers are. */
 static uint64_t activation_bytes(const struct model *model, const struct plan_wish *wish)
 {
     const struct model_config *c = &model->config;
@@ -23,7 +23,7 @@ static uint64_t activation_bytes(const struct model *model, const struct plan_wi
     double s = (double)wish->context, b = (double)wish->batch, h = (double)c->hidden;
     double inner = c->intermediate > 0 ? (double)c->intermediate : 4 * h;
     double bytes = s * b * (4 * h + 2 * inner) * e + 4 * b * (double)c->vocab;
-    return model_config_has_layers(c) ? (uint64_t)MIN(bytes, (double)PARTITION_BYTES_MAX) : 0;
+    return h > 0 ? (uint64_t)MIN(bytes, (double)PARTITION_BYTES_MAX) : 0;
 }
 
 static void defaults_fill(const struct model *model, struct plan_wish *wish)
@@ -104,6 +104,13 @@ uint64_t plan_missing_bytes(const struct model_plan *plan)
     for (uint32_t i = 0; i < plan->wish.n_devices; i++)
         missing += plan_lack_bytes(plan, i);
     return MAX(missing, plan->map->missing_bytes);
+}
+
+bool plan_is_partial(const struct model_plan *plan)
+{
+    const struct model_config *c = &plan->model->config;
+    return plan->tree.lacks_cache || c->hidden == 0 ||
+           (plan->tree.is_guessed && !model_config_has_cache(c));
 }
 
 bool plan_has_map(const struct model_plan *plan)

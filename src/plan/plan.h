@@ -60,6 +60,8 @@ uint64_t plan_need_bytes(const struct model_plan *plan, uint32_t i);
 uint64_t plan_lack_bytes(const struct model_plan *plan, uint32_t i);
 /* What devices lack together, and what fits nowhere; 0: everything fits. */
 uint64_t plan_missing_bytes(const struct model_plan *plan);
+/* Whether config.json, or its lack, hides the size of the KV cache or of the activations. */
+bool plan_is_partial(const struct model_plan *plan);
 /* Whether the map is of use: all fits, or with Accelerate's methods, each tensor has a device. */
 bool plan_has_map(const struct model_plan *plan);
 const char *plan_method_name(enum partition_method method);

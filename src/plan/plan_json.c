@@ -33,11 +33,11 @@ void plan_json_add(const struct model_plan *plan, struct buf *out)
     buf_addf(out,
              "{\"method\":\"%s\",\"context\":%lu,\"batch\":%lu,\"weight_type_bytes\":%u,"
              "\"blocks\":%zu,\"cache_bytes\":%lu,\"is_guessed\":%s,"
-             "\"missing_bytes\":%lu,\"nowhere_bytes\":%lu,\"device_map\":",
+             "\"is_partial\":%s,\"missing_bytes\":%lu,\"nowhere_bytes\":%lu,\"device_map\":",
              plan_method_name(plan->wish.method), plan->wish.context, plan->wish.batch,
              plan->tree.type_bytes, plan->tree.n_blocks, plan->tree.cache_bytes,
-             plan->tree.is_guessed ? "true" : "false", plan_missing_bytes(plan),
-             nowhere->weight_bytes + nowhere->kv_bytes);
+             plan->tree.is_guessed ? "true" : "false", plan_is_partial(plan) ? "true" : "false",
+             plan_missing_bytes(plan), nowhere->weight_bytes + nowhere->kv_bytes);
     buf_add_json_compact(out, buf_str(&map));
     buf_add_text(out, "}\n");
 }

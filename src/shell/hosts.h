@@ -34,7 +34,7 @@ struct host_view {
     uint32_t n_devices, n_seats; /* that are part of the run */
     const char *why;             /* it was lost, or could not be had; NULL: neither */
 };
-/* This machine, if it is one of --hosts, and the others in the order of the list; 0 without --hosts (NULL). */
+/* This machine, if it is one of --hosts, and the others in the order of the list; 0 without other hosts (NULL). */
 size_t hosts_count(const struct hosts *hosts);
 struct host_view hosts_view(const struct hosts *hosts, size_t number);
 /* The same as state "up"; cheap. */

@@ -125,6 +125,13 @@ int run_order_take(const char *dir, char name[ORDER_NAME_MAX], struct buf *text,
     return rc;
 }
 
+/* Of this and run_order_take() one removes the file, and only that one's wish holds. */
+bool run_order_withdraw(const char *dir, const char *name)
+{
+    cleanup_free char *path = path_join(dir, name);
+    return unlink(path) == 0;
+}
+
 int run_orders_drop(const char *dir, struct err *err)
 {
     cleanup_free char *stop = path_join(dir, "stop");

@@ -31,6 +31,8 @@ bool run_stop_asked(const char *dir, enum stop_how *how);
 /* As run_stop(), with another order: at most ORDER_MAX_BYTES. Its name is that under which it is answered. */
 MUST_CHECK int run_order_give(const char *dir, struct str text, char name[ORDER_NAME_MAX],
                               bool *was_running, struct err *err);
+/* Takes an order back. False: the muster of the run has taken it. */
+bool run_order_withdraw(const char *dir, const char *name);
 /*
  * For the muster of the run: takes the oldest order behind `name` out of the folder ("": the oldest of all). ERR_USAGE,
  * ERR_DATA: it is not of this user, who alone may give such orders, or is no regular file of that size; it is removed

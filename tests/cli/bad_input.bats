@@ -580,6 +580,18 @@ END
     [ "$(du -sk "$(run_dir)/logs" | cut -f1)" -le 4096 ]
 }
 
+@test "logs --stdout --stderr prints both" {
+    echo x >in.txt
+    map -q -g cpu:1 --items 1 --collect out.part -o out.txt -- sh -c 'echo said; echo told >&2; echo {start} >out.part'
+    ended_with 0
+    run "$MUSTER" logs --stdout --stderr
+    says "[cpu 0] said" "[cpu 0] told"
+    run "$MUSTER" logs --stdout
+    says_not "[cpu 0] told"
+    run "$MUSTER" logs --stderr
+    says_not "[cpu 0] said"
+}
+
 @test "logs says that the oldest lines were deleted at --log-cap, before the first line that is left" {
     echo x >in.txt
     map -q -g cpu:1 --log-cap 4KiB in.txt -o out.txt -- sh -c 'seq 400 >&2; exec cat' # two files of it are enough

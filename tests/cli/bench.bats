@@ -111,7 +111,7 @@ END
 @test "on GPUs a run sees its own, and a muster in it takes them though they are locked" {
     seq 20 >in.txt
     export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=4 MUSTER_SYSFS=/nowhere
-    bench -q --devices 1,2 --rounds 1 --json --method 'sees=echo $CUDA_VISIBLE_DEVICES {gpu} {devices} >>seen' \
+    bench -q --devices 1,2 --rounds 1 --items 20 --json --method 'sees=echo $CUDA_VISIBLE_DEVICES {gpu} {devices} >>seen' \
         --method "map=$MUSTER map -q in.txt -o {output} -- sh -c 'echo \$CUDA_VISIBLE_DEVICES >>devices; exec cat'"
     ended_with 0
     [ "$(sort seen | tr '\n' ' ')" = "0 0 1 0,1 0,1 2 " ]
@@ -174,6 +174,16 @@ assert len(bars) == 2 and float(bars[0].getAttribute("width")) < float(bars[1].g
     bench -q -g cpu:1 --rounds 2 --items-pattern 'did ([0-9]+)' --method 'a=echo did 5' --method 'b=echo did 4'
     ended_with 1
     says "did 4 items; the first row that ended well did 5"
+    # Rates of items have no ratio to rates of runs, whichever row is first.
+    local map="map=seq 50 >in; $MUSTER map -q in -o {output} -- cat" plain='plain=seq 50 | cat >out'
+    bench -q -g cpu:1 --rounds 2 --method "$map" --method "$plain"
+    ended_with 1
+    says "did not tell how many items it did (--items); the first row that ended well did 50"
+    bench -q -g cpu:1 --rounds 2 --method "$plain" --method "$map"
+    ended_with 1
+    says "did 50 items; the first row that ended well did not tell how many (--items 50)"
+    bench -q -g cpu:1 --rounds 2 --items 50 --method "$plain" --method "$map"
+    ended_with 0
     bench -q -g cpu:1 --rounds 2 --items 5 --json --method "a=seq 5 >in; $MUSTER map in -o {output} -- cat" \
         --method "b=seq 5 >in; $MUSTER map in --limit 3 -o {output} -- cat"
     ended_with 1

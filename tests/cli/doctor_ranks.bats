@@ -54,6 +54,8 @@ lose() { ip -n "$1" neigh replace "$2" lladdr 02:00:00:00:00:99 dev wire0 nud pe
     ended_with 0
     [ -z "$output$stderr" ]
     [ -z "$(ls -A tmp)" ]
+    ranks 2 -q --hosts local
+    ended_with 0
 }
 
 @test "ranks of several hosts, one of them this machine; as objects, each rank and each way once" {

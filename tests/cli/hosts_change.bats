@@ -38,6 +38,20 @@ worker 2 of 3" ]
     [ "$(query "select count(*) from attempts where items_done > 0")" = 3 ]
 }
 
+@test "an order at which the run has not looked in time is taken back" {
+    seq 1 100 >in.txt
+    map_begin -g cpu:1 -o out.txt in.txt -- ./slow
+    wait_for has_logged "cpu_0: attempt"
+    kill -STOP "$PID"
+    run limited "$MUSTER" hosts --add one --drop local
+    kill -CONT "$PID"
+    ended_with 124
+    says "has not looked at the order within 15 s; it was taken back"
+    map_end
+    ended_with 0
+    same in.txt out.txt
+}
+
 @test "hosts are listed with their state and their share; one that is dropped finishes its items first" {
     seq 1 400 >in.txt
     touch up.one up.two

@@ -70,6 +70,14 @@ launch_begin() {
     [ "$(sort <<<"$output")" = $'xy 0\nxy 0\nxy 1\nxy 1' ]
 }
 
+@test "a list of hosts may have this machine alone" {
+    launch --hosts local=cpu:2 --no-python sh -c 'echo $RANK $WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE'
+    ended_with 0
+    [ "$(sort <<<"$output")" = $'0 2 0 1\n1 2 0 1' ]
+    launch --hosts local=cpu:2 --max-restarts 1 --no-python sh -c 'exit $((1 - TORCHELASTIC_RESTART_COUNT))'
+    ended_with 0
+}
+
 @test "a rank for each GPU that was taken on its host, and it sees them all; other runs do not" {
     export MUSTER_NVML=$FAKE_NVML MUSTER_FAKE_NVML=gpus=4
     worker via <<'END'

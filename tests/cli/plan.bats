@@ -200,6 +200,25 @@ json.dump(config, open("tiny/config.json", "w"))' "$1"
     cache '{"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention", "linear_attention", "sliding_attention"]}' \
         $((32 * 3 * (16 + 1000 + 0 + 16)))
     cache '{"layer_types": null, "qk_nope_head_dim": 5, "qk_rope_head_dim": 2, "v_head_dim": 3}' $((2 * 10 * 4 * 4 * 3000))
+    cache '{"v_head_dim": null, "num_attention_heads": null, "num_key_value_heads": null, "n_heads": 2}' $((64 * 4 * 3000))
+}
+
+@test "what config.json does not let compute is said to be missing" {
+    model tiny tiny
+    plan tiny --devices 1GiB --reserve 0 --context 100 --json
+    ended_with 0
+    [ "$(json is_partial)" = false ]
+    sed -i 's/"num_\(attention_heads\|key_value_heads\)": .,//g' tiny/config.json
+    plan tiny --devices 1GiB --reserve 0 --context 100 --json
+    ended_with 0
+    [ "$stderr" = "muster: the KV cache is not counted: config.json does not say how the layers are made" ]
+    [ "$(json cache_bytes)" = 0 ] && [ "$(json is_partial)" = true ]
+    # s (4 h + 2 i) e + 4 v, for which the number of heads is not needed
+    [[ $output == *'"reserve_bytes":'$((100 * (4 * 8 + 2 * 16) * 4 + 4 * 32))','* ]]
+    rm tiny/config.json
+    plan tiny --devices 1GiB
+    ended_with 0
+    [[ $stderr == *"KV cache and activations are not counted: config.json is not beside the weights"* ]]
 }
 
 @test "an architecture that is not in the table is said, and may be described" {
@@ -221,6 +240,7 @@ json.dump(config, open("tiny/config.json", "w"))' "$1"
     model tiny tiny
     refused 2 "no devices: -g all" tiny
     refused 2 "give one model" --devices 1GiB
+    refused 2 "the last object of --json has device_map" tiny --devices 1GiB --json -o -
     refused 2 "not both" tiny -g all --devices 1GiB
     refused 2 "'x' is no size of a device" tiny --devices 1GiB,x
     refused 2 "'24' is no size of a device, such as 24GiB, 4x24GiB or 80GiB=2: 24 bytes" tiny --devices 24

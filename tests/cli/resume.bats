@@ -705,6 +705,34 @@ END
     map_end
 }
 
+@test "results of a finished run whose output is another file now come with a word about it" {
+    seq 3 >in.txt
+    map -g cpu:1 in.txt -o out.txt --run-dir first -- cat
+    cp -p out.txt copy && mv copy out.txt
+    [ -z "$("$MUSTER" results first 2>&1 >/dev/null)" ]
+    map -g cpu:1 in.txt -o out.txt --force --run-dir second -- sed s/^/x/
+    run --separate-stderr "$MUSTER" results first
+    ended_with 0
+    [[ $stderr == *"/out.txt is not as the run left it: it was changed, replaced or copied since" ]]
+    [ -z "$("$MUSTER" results second 2>&1 >/dev/null)" ]
+    run "$MUSTER" resume first
+    ended_with 0
+    says "its results are in $PWD/out.txt, which was changed, replaced or copied since"
+}
+
+@test "a part of the results is not written where the run is to put all of them" {
+    stopped
+    out=$(jq -r .output muster-runs/latest/manifest.json)
+    for force in "" --force; do
+        run limited "$MUSTER" results $force -o "$out"
+        ended_with 2
+        says "is the output of run " ", which the run itself writes; name another file"
+        [ ! -e "$out" ]
+    done
+    resume
+    ended_with 0
+}
+
 @test "results of a finished run come in the format that is asked for" {
     seq 3 | sed 's/.*/{"n":&}/' >in.jsonl
     seq 3 >in.txt

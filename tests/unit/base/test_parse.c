@@ -132,6 +132,7 @@ static void the_nearest_word_is_suggested_and_a_far_one_is_not(void **state)
     assert_string_equal(suggest("gpsu", words, countof(words)), "gpus");
     assert_string_equal(suggest("max-failure", words, countof(words)), "max-failures");
     assert_null(suggest("unrelated", words, countof(words)));
+    assert_null(suggest("c", (const char *const[]){"h"}, 1));
 }
 
 static void seeds_differ_between_items_and_repeat_between_calls(void **state)

@@ -336,6 +336,26 @@ static void runs_of_other_work_are_not_compared(void **state)
     contest_free(c);
 }
 
+static void rates_of_items_and_of_runs_are_not_compared(void **state)
+{
+    (void)state;
+    for (int is_piece_first = 0; is_piece_first < 2; is_piece_first++) {
+        struct contest *c = contest_of(2, 4);
+        for (int i = 0; i < 2; i++) {
+            bool is_piece = (i == 0) == (is_piece_first == 1);
+            contest_next(c, 0);
+            contest_took(c, &(struct contest_run){.seconds = 1,
+                                                  .figure = {1, 0},
+                                                  .n_items = is_piece ? 0 : 100,
+                                                  .is_piece = is_piece});
+        }
+        assert_int_equal(contest_outcome(c, 0), CONTEST_OK);
+        assert_int_equal(contest_outcome(c, 1), CONTEST_OTHER_WORK);
+        assert_int_equal(contest_n_items(c), is_piece_first ? 0 : 100);
+        contest_free(c);
+    }
+}
+
 static void the_loaded_rate_decides_where_all_have_one(void **state)
 {
     (void)state;
@@ -392,6 +412,7 @@ int main(void)
         cmocka_unit_test(when_all_are_out_nothing_is_left),
         cmocka_unit_test(a_ratio_is_of_the_rounds_in_which_both_ran),
         cmocka_unit_test(runs_of_other_work_are_not_compared),
+        cmocka_unit_test(rates_of_items_and_of_runs_are_not_compared),
         cmocka_unit_test(the_loaded_rate_decides_where_all_have_one),
         cmocka_unit_test(no_run_begins_that_would_end_too_late),
     };

@@ -54,6 +54,18 @@ static void a_llama_has_the_cache_that_its_config_says(void **state)
                      2 * 32 * 32 * 256 * 4); /* no number of KV heads: as many as heads */
 }
 
+static void classes_without_a_cache_are_known(void **state)
+{
+    (void)state;
+    struct model model = llama();
+    config_is(&model.config, "{\"architectures\":[\"Mamba2ForCausalLM\"],\"hidden_size\":2560,"
+                             "\"num_hidden_layers\":64,\"num_heads\":80,\"head_dim\":64}");
+    struct estimate e = estimated(&model, &(struct estimate_wish){.context = 100, .batch = 1});
+    assert_int_equal(e.token_bytes, 0);
+    assert_int_equal(e.cache_bytes, 0);
+    assert_false(e.is_partial);
+}
+
 static void training_takes_gradients_optimizer_and_activations(void **state)
 {
     (void)state;
@@ -133,6 +145,44 @@ static void names_of_other_configs_are_known(void **state)
     assert_true(!model_config_has_layers(&c));
 }
 
+static void heads_of_other_configs_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double elements; /* of the cache of a layer, for a token */
+        uint64_t n_layers, intermediate, context_max;
+    } cases[] = {
+        /* MPT, T5 11B, BART, XGLM, BLOOM, StarCoder, Falcon 7B and 40B */
+        {"{\"d_model\":4096,\"n_layers\":32,\"n_heads\":32,\"max_seq_len\":2048}", 2 * 4096, 32, 0,
+         2048},
+        {"{\"d_model\":1024,\"num_layers\":24,\"num_heads\":128,\"d_kv\":128,\"d_ff\":65536}",
+         2 * 128 * 128, 24, 65536, 0},
+        {"{\"d_model\":1024,\"decoder_layers\":12,\"decoder_attention_heads\":16,"
+         "\"decoder_ffn_dim\":4096,\"max_target_positions\":448}",
+         2 * 1024, 12, 4096, 448},
+        {"{\"d_model\":1024,\"num_layers\":24,\"attention_heads\":16,\"ffn_dim\":4096}", 2 * 1024,
+         24, 4096, 0},
+        {"{\"n_embed\":14336,\"n_layer\":70,\"num_attention_heads\":112}", 2 * 14336, 70, 0, 0},
+        {"{\"n_embd\":6144,\"n_layer\":40,\"n_head\":48,\"multi_query\":true}", 2 * 128, 40, 0, 0},
+        {"{\"hidden_size\":4544,\"num_hidden_layers\":32,\"num_attention_heads\":71,"
+         "\"multi_query\":true,\"num_kv_heads\":71,\"new_decoder_architecture\":false}",
+         2 * 64, 32, 0, 0},
+        {"{\"hidden_size\":8192,\"num_hidden_layers\":60,\"num_attention_heads\":128,"
+         "\"multi_query\":true,\"num_kv_heads\":8,\"new_decoder_architecture\":true}",
+         2 * 8192, 60, 0, 0},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct model_config c;
+        config_is(&c, cases[i].text);
+        assert_true(model_config_has_cache(&c));
+        assert_true(model_config_cache_elements(&c) == cases[i].elements);
+        assert_int_equal(c.n_layers, cases[i].n_layers);
+        assert_int_equal(c.intermediate, cases[i].intermediate);
+        assert_int_equal(c.context_max, cases[i].context_max);
+    }
+}
+
 static void a_config_with_impossible_numbers_is_refused(void **state)
 {
     (void)state;
@@ -182,9 +232,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_has_the_cache_that_its_config_says),
+        cmocka_unit_test(classes_without_a_cache_are_known),
         cmocka_unit_test(training_takes_gradients_optimizer_and_activations),
         cmocka_unit_test(what_has_no_gradient_is_not_trained),
         cmocka_unit_test(names_of_other_configs_are_known),
+        cmocka_unit_test(heads_of_other_configs_are_known),
         cmocka_unit_test(a_config_with_impossible_numbers_is_refused),
         cmocka_unit_test(what_64_bits_cannot_count_is_refused),
         cmocka_unit_test(a_device_needs_room_for_its_margin),

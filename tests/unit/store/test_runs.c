@@ -352,6 +352,9 @@ static void orders_are_taken_once_the_oldest_first(void **state)
     assert_string_equal(buf_text(&text), "first\nsecond\n");
     assert_int_equal(run_order_take(dir, name, &text, NULL), 0);
     assert_string_equal(name, "");
+    assert_false(run_order_withdraw(dir, "order-2-b"));
+    put_order(dir, "order-3-c", "too late\n", 0600);
+    assert_true(run_order_withdraw(dir, "order-3-c"));
     bool was_running = true;
     assert_int_equal(run_order_give(dir, STR("add x\n"), name, &was_running, NULL), 0);
     assert_false(was_running); /* nothing was written */
