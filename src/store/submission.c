@@ -252,6 +252,14 @@ uint64_t submission_array_open(const struct submission *submission)
     return 0;
 }
 
+bool submission_has_sent(const struct submission *submission, uint64_t id)
+{
+    for (size_t i = 0; i < submission->n_jobs; i++)
+        if (submission->jobs[i].id == id)
+            return submission->jobs[i].submitted_ms > 0;
+    return false;
+}
+
 int64_t submission_since_ms(const struct submission *submission, const char *role)
 {
     bool has_begun = false;

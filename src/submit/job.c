@@ -509,7 +509,8 @@ static bool are_tasks_cancelled(const struct job *job)
     struct submission submission;
     if (submission_read(job->request->run_dir, &submission, NULL) != 0)
         return false;
-    uint64_t array = submission_array_open(&submission);
+    bool is_behind = submission_has_sent(&submission, job->number);
+    uint64_t array = is_behind ? submission_array_open(&submission) : 0;
     submission_release(&submission);
     return array > 0 && queue_was_cancelled(array);
 }

@@ -169,6 +169,20 @@ accounting_says() { # State
     done
 }
 
+@test "--array: after all jobs were cancelled, the user's own job goes on with the tasks" {
+    map_words --shards 8
+    touch wait.5
+    submit --array 4 "${words[@]}"
+    wait_for grep -qs 5 ran
+    scancel "$(job_of tasks)" "$(last_job)"
+    wait_for is_over "$(job_of tasks)"
+    rm wait.5
+    sbatch muster-runs/latest/job.sh
+    wait_for is_complete || wait_for is_complete
+    [ "$(roles)" = $'tasks\ntasks' ]
+    seq 0 39 | cmp - out.txt
+}
+
 @test "--array: a shard that fails in its task has failed, and a resume tries it again" {
     map_words --shards 8 --retries 1
     touch bad.3
