@@ -240,7 +240,7 @@ static int long_option(struct reading *r, struct err *err)
     return rc ? wrap(err, rc, "--%s", named->name) : 0;
 }
 
-/* `-q`, `-g SPEC`, `-gSPEC`, `-qj`. */
+/* `-q`, `-g SPEC`, `-gSPEC`, `-qj`; as argparse reads it, also `-g=SPEC`. */
 static int short_options(struct reading *r, struct err *err)
 {
     for (const char *letter = r->argv[r->at] + 1; *letter; letter++) {
@@ -251,7 +251,10 @@ static int short_options(struct reading *r, struct err *err)
         const struct opt *opt = opt_target(r->cmd, named);
         const char *value = NULL;
         if (opt_takes_value(opt)) {
-            value = letter[1] ? letter + 1 : r->at + 1 < r->argc ? r->argv[++r->at] : NULL;
+            bool has_sign = r->cmd->is_like_argparse && letter[1] == '=';
+            value = letter[1]             ? letter + 1 + has_sign
+                    : r->at + 1 < r->argc ? r->argv[++r->at]
+                                          : NULL;
             if (!value)
                 return fail(err, ERR_USAGE, "option '-%c' needs a value (%s)", *letter, opt->arg);
         }
