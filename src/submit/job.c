@@ -555,7 +555,7 @@ static int tasks_send_again(const struct job *job, bool *is_over, struct err *er
     }
     if (rc == 0)
         rc = batch_submit(r->run_dir, &(struct batch_wish){.after = array}, &next, err);
-    if (rc && array > 0 && next == 0 && batch_cancel(r->run_dir, array, NULL) != 0)
+    if (rc && array > 0 && next == 0 && batch_cancel(r->run_dir, array, NULL, NULL) != 0)
         talk("job %llu may be left in the queue", (unsigned long long)array);
     if (rc)
         return rc;

@@ -488,6 +488,22 @@ END2
     says "job       $(cat number) was cancelled by muster stop" "go on     sbatch /"
 }
 
+@test "stop ends every job by which the user went on, however late it was submitted" {
+    local number
+    seq 1 100 >in.txt
+    "$MUSTER" submit -H map -g cpu:1 -o out.txt in.txt -- cat 2>/dev/null
+    scancel "$(last_job)"
+    wait_for is_over "$(last_job)"
+    [ "$(state)" = stopped ]
+    (cd muster-runs/latest && sbatch --parsable -H job.sh && sbatch --parsable -H job.sh) >numbers
+    limited "$MUSTER" stop
+    for number in $(cat numbers); do
+        is_over "$number"
+        events cancelled | grep -qx "$number"
+    done
+    [ "$(state)" = stopped ]
+}
+
 @test "launch on two nodes: the ranks are one gang, its lines come to the terminal, stop ends it" {
     submit --follow -N2 --gpus-per-node=2 launch -g cpu:2 --no-python sh -c 'echo $RANK $WORLD_SIZE $SLURMD_NODENAME; echo said by $RANK >&2'
     ended_with 0

@@ -328,6 +328,18 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     [ ! -e begun ]
 }
 
+@test "--stage: stop of a stage by which the user went on leaves the way to go on" {
+    submit --stage 'one: -- true' --stage 'two: -H -- true'
+    wait_for has_events ended 1
+    scancel "$(job_of two)"
+    wait_for is_over "$(job_of two)"
+    sbatch -H muster-runs/latest/two.sh
+    limited "$MUSTER" stop
+    is_over "$(events cancelled | tail -1)"
+    status_now
+    says "was cancelled by muster stop" "one ($(job_of one)) has ended, two (" "go on     job=" "/two.sh"
+}
+
 @test "stages that cannot be are refused, and --dry-run shows all scripts" {
     submit --dry-run --stage 'a: -- true' --stage 'b: --setup-is-no-option -- true'
     ended_with 2
