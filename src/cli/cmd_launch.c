@@ -206,6 +206,16 @@ static int launch_check(struct app *app, void *typed, int argc, char **argv, cha
                                : launch_script_check(request, command[0], err);
 }
 
+/* argparse drops the first -- of a line also where it stands right behind the script. */
+static void dashes_drop(char **command)
+{
+    bool had_dashes = strcmp(command[-1], "--") == 0;
+    if (had_dashes || !command[1] || strcmp(command[1], "--") != 0)
+        return;
+    for (char **word = command + 1; *word; word++)
+        word[0] = word[1];
+}
+
 static int launch_verb(struct app *app, void *typed, int argc, char **argv, char **command,
                        struct err *err)
 {
@@ -217,6 +227,8 @@ static int launch_verb(struct app *app, void *typed, int argc, char **argv, char
     struct accelerate_texts accelerate = {0};
     app->log.console_quiet = options->is_quiet;
     int rc = words_check(request, command, err);
+    if (rc == 0)
+        dashes_drop(command);
     signals_settle(request, &app->log);
     rc = rc ? rc : grace_settle(request, err);
     rc = rc ? rc : local_rank_settle(options, &app->log, err);

@@ -56,7 +56,7 @@ static int job_cancel(const char *dir, uint64_t *cancelled, struct err *err)
         return rc;
     submitted_look(&run, &look);
     if (look.goes_on && !run_is_locked(dir, NULL)) {
-        rc = batch_cancel(dir, look.job, err);
+        rc = batch_cancel(dir, look.job, look.role, err);
         *cancelled = rc ? 0 : look.job;
     }
     submitted_look_release(&look);
@@ -73,7 +73,7 @@ static int others_cancel(const char *dir, struct err *err)
     int rc = run_inspect(dir, &run, err);
     if (rc)
         return rc;
-    submitted_look(&run, &look);
+    submitted_look_now(&run, &look);
     if (look.goes_on)
         batch_cancel_others(dir, look.at_work > 0 ? look.at_work : look.job);
     submitted_look_release(&look);

@@ -358,7 +358,7 @@ int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGE
     }
     struct err why = {0};
     for (; rc != 0 && n > 0; n--)
-        if (numbers[n - 1] > 0 && batch_cancel(dir, numbers[n - 1], &why) != 0)
+        if (numbers[n - 1] > 0 && batch_cancel(dir, numbers[n - 1], NULL, &why) != 0)
             talk("job %lu may be left in the queue: %s", numbers[n - 1], why.text);
     return rc;
 }

@@ -250,7 +250,7 @@ static int unknown_letter(const struct reading *r, char letter, struct err *err)
                 cmd_family(r->cmd), cmd_family_space(r->cmd), r->cmd->name);
 }
 
-/* `-q`, `-g SPEC`, `-gSPEC`, `-qj`. */
+/* `-q`, `-g SPEC`, `-gSPEC`, `-qj`; as argparse reads it, also `-g=SPEC`. */
 static int short_options(struct reading *r, struct err *err)
 {
     for (const char *letter = r->argv[r->at] + 1; *letter; letter++) {
@@ -260,7 +260,10 @@ static int short_options(struct reading *r, struct err *err)
         const struct opt *opt = opt_target(r->cmd, named);
         const char *value = NULL;
         if (opt_takes_value(opt)) {
-            value = letter[1] ? letter + 1 : r->at + 1 < r->argc ? r->argv[++r->at] : NULL;
+            bool has_sign = r->cmd->is_like_argparse && letter[1] == '=';
+            value = letter[1]             ? letter + 1 + has_sign
+                    : r->at + 1 < r->argc ? r->argv[++r->at]
+                                          : NULL;
             if (!value)
                 return fail(err, ERR_USAGE, "option '-%c' needs a value (%s)", *letter, opt->arg);
         }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,7 +96,19 @@ static bool number_of(struct str line, const char *key, uint64_t *out)
     return json_get(line, key, &value) && json_to_u64(value, out);
 }
 
-static struct submitted_job *job_of(struct submission *submission, uint64_t id)
+/* One of which the first thing known is not that it was submitted is the user's: it was, before those of a higher number
+ * that still wait. */
+static size_t place_find(const struct submission *submission, uint64_t id, bool is_noted)
+{
+    const struct submitted_job *jobs = submission->jobs;
+    size_t place = submission->n_jobs;
+    while (!is_noted && place > 0 && jobs[place - 1].id > id &&
+           jobs[place - 1].event == JOB_SUBMITTED)
+        place--;
+    return place;
+}
+
+static struct submitted_job *job_of(struct submission *submission, uint64_t id, bool is_noted)
 {
     for (size_t i = submission->n_jobs; i > 0; i--)
         if (submission->jobs[i - 1].id == id)
@@ -106,8 +119,11 @@ static struct submitted_job *job_of(struct submission *submission, uint64_t id)
     if ((n & (n - 1)) == 0)
         submission->jobs =
             xrealloc(submission->jobs, MAX(n * 2, (size_t)1) * sizeof(*submission->jobs));
-    submission->jobs[n] = (struct submitted_job){.id = id};
-    return &submission->jobs[submission->n_jobs++];
+    struct submitted_job *job = &submission->jobs[place_find(submission, id, is_noted)];
+    memmove(job + 1, job, (size_t)(&submission->jobs[n] - job) * sizeof(*job));
+    *job = (struct submitted_job){.id = id};
+    submission->n_jobs++;
+    return job;
 }
 
 static void text_take(struct str line, const char *key, char **field)
@@ -125,7 +141,7 @@ static void line_read(struct submission *submission, struct str line)
     enum job_event event;
     if (!number_of(line, "job", &id) || id == 0 || !event_of(line, &event))
         return;
-    struct submitted_job *job = job_of(submission, id);
+    struct submitted_job *job = job_of(submission, id, event == JOB_SUBMITTED);
     if (!job)
         return;
     (void)number_of(line, "at", &at_ms);
@@ -158,7 +174,7 @@ void submission_parse(struct str text, struct submission *out)
 void submission_add_unnoted(struct submission *submission, uint64_t id, const char *role)
 {
     size_t n_before = submission->n_jobs;
-    struct submitted_job *job = job_of(submission, id);
+    struct submitted_job *job = job_of(submission, id, false);
     if (submission->n_jobs > n_before)
         job->role = role ? xstrdup(role) : NULL;
 }
@@ -250,6 +266,14 @@ uint64_t submission_array_open(const struct submission *submission)
             break;
     }
     return 0;
+}
+
+bool submission_has_sent(const struct submission *submission, uint64_t id)
+{
+    for (size_t i = 0; i < submission->n_jobs; i++)
+        if (submission->jobs[i].id == id)
+            return submission->jobs[i].submitted_ms > 0;
+    return false;
 }
 
 int64_t submission_since_ms(const struct submission *submission, const char *role)

@@ -14,6 +14,7 @@
 #include "store/submission.h"
 #include "submit/queue_answer.h"
 #include "submit/script.h"
+#include "submit/unnoted.h"
 
 char *batch_script_path(const char *run_dir, const char *name)
 {
@@ -99,25 +100,29 @@ int batch_find(const char *run_dir, const struct batch_wish *wish, uint64_t *job
 void batch_cancel_others(const char *run_dir, uint64_t but)
 {
     struct submission submission;
+    struct queue_answer answer = {0};
     struct err err = {0};
     if (submission_read(run_dir, &submission, &err) != 0)
         return;
+    if (queue_answer_get(&answer, NULL) == 0)
+        unnoted_jobs_add(run_dir, buf_str(&answer.text), &submission);
     for (size_t i = 0; i < submission.n_jobs; i++) {
         const struct submitted_job *job = &submission.jobs[i];
         if (job->id != but && submitted_job_is_open(job) &&
-            batch_cancel(run_dir, job->id, &err) != 0)
+            batch_cancel(run_dir, job->id, job->role, &err) != 0)
             err =
                 (struct err){0}; /* an array that has ended, or a stage that Slurm has cancelled */
     }
+    queue_answer_release(&answer);
     submission_release(&submission);
 }
 
-int batch_cancel(const char *run_dir, uint64_t job, struct err *err)
+int batch_cancel(const char *run_dir, uint64_t job, const char *role, struct err *err)
 {
     cleanup_free char *number = xasprintf("%llu", (unsigned long long)job);
     cleanup_buf struct buf nothing = BUF_INIT;
     const char *argv[] = {"scancel", number, NULL};
-    const struct job_record record = {.event = JOB_CANCELLED, .job = job};
+    const struct job_record record = {.event = JOB_CANCELLED, .job = job, .role = role};
     struct env_list env = {0};
     int rc = run_check_ours(run_dir, err); /* others can write any number into a folder of theirs */
     slurm_cancel_environment(&env);

@@ -31,7 +31,8 @@ MUST_CHECK int batch_submit(const char *run_dir, const struct batch_wish *wish, 
  * Notes it in the run's folder as well. *job 0: there is none. ERR_UNAVAILABLE if squeue cannot be asked. */
 MUST_CHECK int batch_find(const char *run_dir, const struct batch_wish *wish, uint64_t *job,
                           struct err *err);
-/* Cancels the jobs of the run that may wait or run, but for that one, whatever Slurm says to it. */
+/* Cancels the jobs of the run that may wait or run, but for that one, whatever Slurm says to it. Those by which the user
+ * went on are known by what squeue has said last. */
 void batch_cancel_others(const char *run_dir, uint64_t but);
-/* Cancels it, and notes that. */
-MUST_CHECK int batch_cancel(const char *run_dir, uint64_t job, struct err *err);
+/* Cancels it, and notes that, with its role (NULL: none, or noted already). */
+MUST_CHECK int batch_cancel(const char *run_dir, uint64_t job, const char *role, struct err *err);

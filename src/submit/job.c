@@ -509,7 +509,8 @@ static bool are_tasks_cancelled(const struct job *job)
     struct submission submission;
     if (submission_read(job->request->run_dir, &submission, NULL) != 0)
         return false;
-    uint64_t array = submission_array_open(&submission);
+    bool is_behind = submission_has_sent(&submission, job->number);
+    uint64_t array = is_behind ? submission_array_open(&submission) : 0;
     submission_release(&submission);
     return array > 0 && queue_was_cancelled(array);
 }
@@ -554,7 +555,7 @@ static int tasks_send_again(const struct job *job, bool *is_over, struct err *er
     }
     if (rc == 0)
         rc = batch_submit(r->run_dir, &(struct batch_wish){.after = array}, &next, err);
-    if (rc && array > 0 && next == 0 && batch_cancel(r->run_dir, array, NULL) != 0)
+    if (rc && array > 0 && next == 0 && batch_cancel(r->run_dir, array, NULL, NULL) != 0)
         talk("job %llu may be left in the queue", (unsigned long long)array);
     if (rc)
         return rc;

@@ -303,13 +303,14 @@ static bool is_complete(const struct submitted_job *job)
     return job->event == JOB_ENDED && job->status == 0;
 }
 
-static void slurm_look(struct run_summary *run, struct submission *submission,
+static void slurm_look(struct run_summary *run, bool is_now, struct submission *submission,
                        struct queue_answer *answer, struct queue_entry *entry,
                        struct look_facts *facts, struct err *err)
 {
     const struct submitted_job *job = submission_last(submission);
     if (!is_complete(job) && is_mine(run->dir)) {
-        facts->no_answer = queue_answer_get(answer, err) ? err->text : NULL;
+        int rc = is_now ? queue_answer_renew(answer, err) : queue_answer_get(answer, err);
+        facts->no_answer = rc ? err->text : NULL;
         facts_make(run->dir, submission, answer, entry, facts);
         bool is_over = !facts->entry || queue_phase_of(facts->entry->state) == QUEUE_OVER;
         if (facts->is_asked && is_over) {
@@ -320,7 +321,7 @@ static void slurm_look(struct run_summary *run, struct submission *submission,
     facts->now_ms = clock_wall_ms();
 }
 
-void submitted_look(struct run_summary *run, struct submitted_look *out)
+static void look(struct run_summary *run, bool is_now, struct submitted_look *out)
 {
     struct submission submission;
     struct queue_answer answer = {0};
@@ -330,10 +331,11 @@ void submitted_look(struct run_summary *run, struct submitted_look *out)
     *out = (struct submitted_look){0};
     if (submission_read(run->dir, &submission, NULL) != 0 || submission.n_jobs == 0)
         return;
-    slurm_look(run, &submission, &answer, &entry, &facts, &err);
+    slurm_look(run, is_now, &submission, &answer, &entry, &facts, &err);
     const struct submitted_job *job = submission_last(&submission);
     bool has_ledger = run->verb != NULL;
     look_judge(&submission, &facts, has_ledger, run, out);
+    out->role = job->role ? xstrdup(job->role) : NULL;
     if (!has_ledger || run->state != RUN_FAILED) /* items that failed need --retry-failed */
         go_on_complete(run, &submission, job);
     out->parts = parts_new(&submission, job, &facts, &answer);
@@ -343,23 +345,34 @@ void submitted_look(struct run_summary *run, struct submitted_look *out)
     submission_release(&submission);
 }
 
+void submitted_look(struct run_summary *run, struct submitted_look *out)
+{
+    look(run, false, out);
+}
+
+void submitted_look_now(struct run_summary *run, struct submitted_look *out)
+{
+    look(run, true, out);
+}
+
 bool submitted_goes_on(const char *run_dir)
 {
     struct run_summary run;
-    struct submitted_look look;
+    struct submitted_look found;
     if (run_is_locked(run_dir, NULL))
         return true;
     if (run_inspect(run_dir, &run, NULL) != 0)
         return false;
-    submitted_look(&run, &look);
-    bool goes_on = look.goes_on;
-    submitted_look_release(&look);
+    submitted_look(&run, &found);
+    bool goes_on = found.goes_on;
+    submitted_look_release(&found);
     run_summary_release(&run);
     return goes_on;
 }
 
 void submitted_look_release(struct submitted_look *look)
 {
+    free(look->role);
     free(look->words);
     free(look->times);
     free(look->parts);

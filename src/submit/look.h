@@ -10,6 +10,7 @@
 
 struct submitted_look {
     uint64_t job;     /* the last one; 0: the run was not submitted */
+    char *role;       /* its; NULL: none */
     bool goes_on;     /* that job waits or runs */
     uint64_t at_work; /* the job that works on the run, while a later one may wait; 0: none */
     int status;       /* of one that does not: an exit status */
@@ -21,6 +22,8 @@ struct submitted_look {
 
 /* Completes what run_inspect() has found. Asks Slurm, if it must, and not more often than it may be asked. */
 void submitted_look(struct run_summary *run, struct submitted_look *out);
+/* The same, but Slurm is asked now: what the user has just submitted is known. */
+void submitted_look_now(struct run_summary *run, struct submitted_look *out);
 /* Does a muster work on the run, or does a job of it wait or run? */
 bool submitted_goes_on(const char *run_dir);
 void submitted_look_release(struct submitted_look *look);

@@ -168,6 +168,18 @@ int queue_answer_get(struct queue_answer *out, struct err *err)
     return rc;
 }
 
+int queue_answer_renew(struct queue_answer *out, struct err *err)
+{
+    const int64_t now_ms = clock_wall_ms();
+    cleanup_free char *path = cache_path_new();
+    *out = (struct queue_answer){0};
+    int rc = ask_or_say(out, now_ms, err);
+    cache_write(path, now_ms, out);
+    if (rc)
+        queue_answer_release(out);
+    return rc;
+}
+
 void queue_answer_release(struct queue_answer *answer)
 {
     buf_release(&answer->text);

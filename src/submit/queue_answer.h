@@ -18,6 +18,8 @@ struct queue_answer {
 
 /* ERR_UNAVAILABLE if squeue cannot be asked, or does not answer another process; then wall_ms is 0. */
 MUST_CHECK int queue_answer_get(struct queue_answer *out, struct err *err);
+/* Asks now, and keeps the answer, or why there is none, for those that get it later. */
+MUST_CHECK int queue_answer_renew(struct queue_answer *out, struct err *err);
 /* Asks now, whatever was asked before. */
 MUST_CHECK int queue_ask(struct buf *answer, struct err *err);
 /* Was it, or a task of it, ended by scancel? The controller is asked, and the accounting if that has forgotten it; false also

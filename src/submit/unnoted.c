@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/named_files.h"
 #include "base/xalloc.h"
 #include "slurm/queue.h"
 #include "submit/batch.h"
@@ -14,7 +15,8 @@
 static bool is_script(const char *path, const char *real_dir, const char *name)
 {
     cleanup_free char *wanted = batch_script_path(real_dir, name), *real = NULL;
-    if (strcmp(path_basename(path), path_basename(wanted)) != 0)
+    /* Most of a long queue are scripts of other runs: two calls for each of them, and not one for each folder above. */
+    if (strcmp(path_basename(path), path_basename(wanted)) != 0 || !path_is_same(path, wanted))
         return false;
     real = realpath(path, NULL);
     return real && strcmp(real, wanted) == 0;

@@ -46,6 +46,16 @@ END
     [ "$(sort <<<"$output")" = $'0 5\n1 5' ]
     PET_STANDALONE=1 PET_NPROC_PER_NODE=3 MUSTER_NPROC_PER_NODE=1 launch shows.py WORLD_SIZE
     [ "$output" = "0 1" ]
+    launch shows.py WORLD_SIZE -- a -- b
+    [ "$output" = "0 1 -- a -- b" ]
+    launch --no-python echo -- a -- b
+    [ "$output" = "a -- b" ]
+    launch --no-python -- echo -- a
+    [ "$output" = "-- a" ]
+    launch --no-python echo --
+    [ "$output" = "" ]
+    launch -r=1 -t=1 --log-dir equals --no-python echo said
+    [ "$output" = "[default0]:said" ]
     launch --rdzv 1 shows.py
     ended_with 2
     [[ $stderr == *"option '--rdzv' may be --rdzv-endpoint or --rdzv-backend"* ]]

@@ -488,6 +488,42 @@ END2
     says "job       $(cat number) was cancelled by muster stop" "go on     sbatch /"
 }
 
+@test "stop ends every job by which the user went on, however late it was submitted" {
+    local number
+    seq 1 100 >in.txt
+    "$MUSTER" submit -H map -g cpu:1 -o out.txt in.txt -- cat 2>/dev/null
+    scancel "$(last_job)"
+    wait_for is_over "$(last_job)"
+    [ "$(state)" = stopped ]
+    (cd muster-runs/latest && sbatch --parsable -H job.sh && sbatch --parsable -H job.sh) >numbers
+    limited "$MUSTER" stop
+    for number in $(cat numbers); do
+        is_over "$number"
+        events cancelled | grep -qx "$number"
+    done
+    [ "$(state)" = stopped ]
+}
+
+@test "jobs of resume begin one after another, also behind one by which the user went on" {
+    local number own second
+    seq 1 100 >in.txt
+    slow_filter
+    "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
+    wait_for has_done 10
+    scancel "$(last_job)"
+    wait_for is_over "$(last_job)"
+    own=$(sbatch --parsable -H muster-runs/latest/job.sh)
+    rm -rf cache
+    "$MUSTER" submit resume latest
+    second=$(last_job)
+    [ "$(squeue -h -j "$second" -o %E)" = "afterany:$own(unfulfilled)" ]
+    rm -rf cache
+    "$MUSTER" submit resume latest
+    [ "$(squeue -h -j "$(last_job)" -o %E)" = "afterany:$second(unfulfilled)" ]
+    limited "$MUSTER" stop latest
+    for number in $own $second $(last_job); do is_over "$number"; done
+}
+
 @test "launch on two nodes: the ranks are one gang, its lines come to the terminal, stop ends it" {
     submit --follow -N2 --gpus-per-node=2 launch -g cpu:2 --no-python sh -c 'echo $RANK $WORLD_SIZE $SLURMD_NODENAME; echo said by $RANK >&2'
     ended_with 0

@@ -169,6 +169,20 @@ accounting_says() { # State
     done
 }
 
+@test "--array: after all jobs were cancelled, the user's own job goes on with the tasks" {
+    map_words --shards 8
+    touch wait.5
+    submit --array 4 "${words[@]}"
+    wait_for grep -qs 5 ran
+    scancel "$(job_of tasks)" "$(last_job)"
+    wait_for is_over "$(job_of tasks)"
+    rm wait.5
+    sbatch muster-runs/latest/job.sh
+    wait_for is_complete || wait_for is_complete
+    [ "$(roles)" = $'tasks\ntasks' ]
+    seq 0 39 | cmp - out.txt
+}
+
 @test "--array: a shard that fails in its task has failed, and a resume tries it again" {
     map_words --shards 8 --retries 1
     touch bad.3
@@ -312,6 +326,18 @@ job_of_differs() { [ "$(job_of "$1")" != "$2" ]; }
     status_now
     says "state     stopped" "b ($(job_of b)) was cancelled"
     [ ! -e begun ]
+}
+
+@test "--stage: stop of a stage by which the user went on leaves the way to go on" {
+    submit --stage 'one: -- true' --stage 'two: -H -- true'
+    wait_for has_events ended 1
+    scancel "$(job_of two)"
+    wait_for is_over "$(job_of two)"
+    sbatch -H muster-runs/latest/two.sh
+    limited "$MUSTER" stop
+    is_over "$(events cancelled | tail -1)"
+    status_now
+    says "was cancelled by muster stop" "one ($(job_of one)) has ended, two (" "go on     job=" "/two.sh"
 }
 
 @test "stages that cannot be are refused, and --dry-run shows all scripts" {
