@@ -193,13 +193,13 @@ void follow_stop(struct launch *launch, bool is_at_once)
 
 void follow_tell_exit(struct launch *launch, const struct rank *rank)
 {
-    uint64_t now_s = (uint64_t)clock_wall_ms() / 1000;
+    uint64_t now_s = (uint64_t)clock_wall_ms() / 1000, recorded_s = rank->recorded_ms / 1000;
     const struct rendezvous_exit exit = {.generation = launch->own.part.generation,
                                          .local_rank = rank->number - launch->own.part.first_rank,
                                          .pid = (uint32_t)rank->pid,
                                          .status = rank->status,
                                          .exit_signal = rank->exit_signal,
-                                         .recorded_ago_s = now_s - MIN(rank->recorded_s, now_s),
+                                         .recorded_ago_s = now_s - MIN(recorded_s, now_s),
                                          .message = rank->message ? str_of(rank->message) : STR(""),
                                          .tail =
                                              rank->status != 0 ? buf_str(&rank->tail) : STR("")};

@@ -55,7 +55,7 @@ struct rank {
     struct buf tail; /* the last of what it wrote to stderr */
     bool shows_errors;
     char *error_path, *message; /* message: what it recorded as its error; NULL: nothing */
-    uint64_t recorded_s;        /* at this time by our clock, in seconds of 1970 */
+    uint64_t recorded_ms;       /* at this time by our clock, since 1970 */
     int64_t clock_ahead_s;      /* of its machine, while the record is read */
     int status;                 /* as a shell gives it */
     int exit_signal;            /* 0: it ended by itself */

@@ -209,7 +209,7 @@ void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *
     rank->pid = (pid_t)exit->pid;
     rank->status = exit->status;
     rank->exit_signal = exit->exit_signal;
-    rank->recorded_s = (uint64_t)clock_wall_ms() / 1000 - exit->recorded_ago_s;
+    rank->recorded_ms = (uint64_t)clock_wall_ms() - exit->recorded_ago_s * 1000;
     if (exit->message.len > 0 && !rank->message)
         rank->message = xstrndup(exit->message.at, exit->message.len);
     buf_reset(&rank->tail);

@@ -297,7 +297,7 @@ static void on_gone(void *context, const struct worker_exit *exit)
     struct rank *rank = context;
     rank->status = worker_exit_status(exit);
     rank->exit_signal = exit->has_exited ? exit->exit_signal : SIGKILL * !exit->was_refused;
-    rank->recorded_s = (uint64_t)clock_wall_ms() / 1000;
+    rank->recorded_ms = (uint64_t)clock_wall_ms();
     rank_output_close(rank);
     rank_record_read(rank);
     if (exit->was_refused)

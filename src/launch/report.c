@@ -20,8 +20,21 @@ enum {
     LINES_SHOWN = 12, /* of those that are on the terminal already, among those of others */
     LINES_UNSEEN = 40 /* of those that went into a file */
 };
+#define RECORD_MAX_S (UINT64_MAX / 2000)
 /* Of our own time-outs. */
 #define HUNG_STATUS 124
+
+/* The record has the second alone. Torch writes it at once, so the time of the file tells more, if it is by our clock. */
+static uint64_t record_ms(const struct rank *rank, uint64_t time_s)
+{
+    struct stat st;
+    uint64_t ahead_s = (uint64_t)MAX(rank->clock_ahead_s, (int64_t)0);
+    uint64_t behind_s = (uint64_t)MAX(-rank->clock_ahead_s, (int64_t)0);
+    if (!rank->host && stat(rank->error_path, &st) == 0 && (uint64_t)st.st_mtim.tv_sec == time_s &&
+        !is_network_fs(rank->error_path))
+        return time_s * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000;
+    return (time_s - MIN(time_s, ahead_s) + behind_s) * 1000 + 999;
+}
 
 /* What torch's @record wrote: {"message": {"message": "ValueError: …", "extraInfo": {"timestamp": "1795"}}} */
 static void record_take(struct rank *rank, struct str text)
@@ -37,8 +50,8 @@ static void record_take(struct rank *rank, struct str text)
     if (json_get(message, "extraInfo", &extra)) {
         cleanup_free char *time = json_text_new(extra, "timestamp", 32);
         uint64_t time_s = time ? strtoull(time, NULL, 10) : 0;
-        if (rank->message && time_s > 0 && time_s <= INT64_MAX)
-            rank->recorded_s = (uint64_t)MAX((int64_t)time_s - rank->clock_ahead_s, 0);
+        if (rank->message && time_s > 0 && time_s <= RECORD_MAX_S)
+            rank->recorded_ms = record_ms(rank, time_s);
     }
 }
 
@@ -67,16 +80,24 @@ void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms)
                 err.text);
 }
 
+/* On machines with clocks of their own, and a way between them: in an earlier second. */
+static bool is_earlier(const struct rank *a, const struct rank *b)
+{
+    bool are_here = !a->host && !b->host;
+    return are_here ? a->recorded_ms < b->recorded_ms
+                    : a->recorded_ms / 1000 < b->recorded_ms / 1000;
+}
+
 /*
- * The rank that ended first may have died of another one's error, which that one recorded in an earlier second. Errors that
- * were recorded after its end are echoes.
+ * The rank that ended first may have died of another one's error, which that one recorded before. Errors that were recorded
+ * after its end are echoes.
  */
 static const struct rank *cause_find(const struct launch *launch, const struct rank *first)
 {
     const struct rank *cause = first;
     for (uint32_t i = 0; i < launch->n_ranks; i++) {
         const struct rank *other = &launch->ranks[i];
-        if (other->status != 0 && other->message && other->recorded_s < cause->recorded_s)
+        if (other->status != 0 && other->message && is_earlier(other, cause))
             cause = other;
     }
     return cause;
@@ -213,7 +234,7 @@ static const struct rank *first_find(const struct launch *launch)
     }
     for (uint32_t i = 0; i < launch->n_ranks; i++) {
         const struct rank *rank = &launch->ranks[i];
-        if (rank->status != 0 && (!found || rank->recorded_s < found->recorded_s))
+        if (rank->status != 0 && (!found || is_earlier(rank, found)))
             found = rank;
     }
     return found;

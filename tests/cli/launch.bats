@@ -183,6 +183,25 @@ END
     ended_with 10
 }
 
+@test "an error that was recorded a moment before another rank died is the cause" {
+    cat >bad.py <<'END'
+import json, os, sys, time
+time.sleep(1.05 - time.time() % 1) # all within one second
+if os.environ["RANK"] == "0":
+    while not os.path.exists("recorded"):
+        time.sleep(0.01)
+    time.sleep(0.1)
+    sys.exit(5)
+error = {"message": {"message": "ValueError: first", "extraInfo": {"timestamp": str(int(time.time()))}}}
+with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+    json.dump(error, out)
+open("recorded", "w").close()
+time.sleep(30)
+END
+    launch --nproc 2 bad.py
+    [[ $stderr == *"muster: rank 1 (pid "*"failed first: ValueError: first; rank 0 ended first: status 5"* ]]
+}
+
 @test "who has named a file for errors, as TorchX does, finds the first one there, with its status" {
     cat >bad.py <<'END'
 import json, os, sys, time
