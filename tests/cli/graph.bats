@@ -416,6 +416,7 @@ jobs:
   after: {run: "touch after", needs: gate}
   late: {run: "touch late", needs: gate}
   never: {run: "touch never", needs: gate}
+  some: {for: {n: 1..2}, run: "true", needs: gate}
   waits: {run: "touch waited", needs: fails}
 END
     "$MUSTER" graph -g cpu:2 g.yaml 3>&- 4>&- 2>said &
@@ -428,6 +429,10 @@ END
     run "$MUSTER" hold late
     ended_with 0
     says "1 job held"
+    run "$MUSTER" hold after some
+    [ "$output" = "1 job held; 2 jobs held" ]
+    run "$MUSTER" release after some
+    [ "$output" = "1 job released; 2 jobs released" ]
     run "$MUSTER" cancel never
     says "1 job cancelled"
     run "$MUSTER" cancel nevr
@@ -522,9 +527,9 @@ END
     run "$MUSTER" retry two
     ended_with 69
     says "two: it is neither failed nor cancelled"
-    run "$MUSTER" release 'tw*' two
+    run "$MUSTER" release 'tw*' two three
     ended_with 0
-    says "1 job released, when the run goes on"
+    [ "$output" = "1 job released, when the run goes on; 1 job released, when the run goes on" ]
     run "$MUSTER" cancel three
     says "1 job cancelled, when the run goes on"
     run "$MUSTER" why three
@@ -546,7 +551,7 @@ END
     run "$MUSTER" hold --run ./other three
     ended_with 2
     says "run other is no graph"
-    [ "$(query "SELECT group_concat(kind, ' ') FROM events WHERE kind IN ('hold', 'release', 'cancel', 'retry')")" = "hold hold release cancel retry" ]
+    [ "$(query "SELECT group_concat(kind, ' ') FROM events WHERE kind IN ('hold', 'release', 'cancel', 'retry')")" = "hold hold release release cancel retry" ]
 }
 
 @test "a cancel lasts: of a job that had failed, and of an added one, which the run then does not miss" {
