@@ -278,6 +278,8 @@ MUST_CHECK int job_place(struct graph *graph, const struct plan_job *job, uint32
                          struct err *err);
 /* The same hosts without one of them; false: no host remains, or there are too many different places. */
 bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out);
+bool place_has_host(const struct graph *graph, uint32_t place, uint32_t node);
+bool place_has_device(const struct graph *graph, uint32_t place, uint32_t chosen);
 /* One that was added to the dag: which jobs may use it. */
 void places_take_host(struct graph *graph, uint32_t node);
 void places_take_device(struct graph *graph, uint32_t chosen);
