@@ -273,10 +273,6 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
 {
     if (argc > 0 && command)
         return fail(err, ERR_USAGE, "a file, or a command behind --; not both");
-    if (argc == 0 && !command && isatty(options->input_fd))
-        return fail(err, ERR_USAGE,
-                    "nothing to run: name a file, or a command behind --, or give commands on "
-                    "standard input, one a line");
     if (argc == 0 && options->request.file)
         return fail(err, ERR_USAGE, "no file");
     if (outputs_check(options, argc > 0 ? argv[0] : NULL, err) != 0)

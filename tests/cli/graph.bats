@@ -778,6 +778,20 @@ END
     [ "$output" = 3 ]
 }
 
+@test "arguments and commands are read from standard input, but for a terminal, where nobody would know" {
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- echo x{} <<<$'1\n2'
+    ended_with 0
+    [ "$output" = $'x1\nx2' ]
+    on_terminal() {
+        "$PYTHON" -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' \
+            timeout 10 "$MUSTER" graph -g cpu:1 "$@" </dev/null
+    }
+    on_terminal -- echo hi >said && return 1
+    holds said "the command has no arguments: write them behind :::"
+    on_terminal >said && return 1
+    holds said "nothing to run"
+}
+
 @test "malformed files are refused with line and column, and leave nothing" {
     printf 'jobs:\n  a: {run: x, nedes: b}\n' >g.yaml
     graph g.yaml
