@@ -772,6 +772,7 @@ END
     run --separate-stderr limited "$MUSTER" graph -q -g cpu:2 --joblog log --results out -- sh -c 'echo {}; exit {}' ::: 0 3
     ended_with 1
     [ "$(cut -f7 log | sort | tr '\n' ' ')" = "0 3 Exitval " ]
+    [ "$(cut -f6 log | tr '\n' ' ')" = "Receive 2 2 " ]
     [ "$(cat out/1/3/stdout)" = 3 ]
     # What is done is not done again by the same command.
     run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- sh -c 'echo {}; exit {}' ::: 0 3
