@@ -319,7 +319,9 @@ static void followers_mark(struct graph *graph)
                 stale_note(graph, job, why);
         }
         if (job->was_done && !job->is_stale && !are_needs_the_same(graph, job))
-            stale_note(graph, job, "a job that it needs ran again, or left another file");
+            stale_note(
+                graph, job,
+                "it needs other jobs than it did, or one of them ran again, or left another file");
     }
 }
 
