@@ -153,6 +153,18 @@ static int jobs_make(struct graph *graph, struct err *err)
     return rc;
 }
 
+static void unfit_rows_add(struct dry_run *dry)
+{
+    for (uint32_t i = 0; i < dry->graph->n_jobs; i++) {
+        cleanup_buf struct buf why = BUF_INIT;
+        if (dag_job_view(dry->graph->dag, i).state != DAG_UNFIT || dry->n_shown++ >= ROWS_PRINTED)
+            continue;
+        job_explain(dry->graph, i, &why);
+        buf_addf(&dry->out, "%12s  %12s  %-16s  %s %s\n", "-", "-", "-",
+                 dry->graph->jobs[i].plan->name, buf_text(&why));
+    }
+}
+
 static void totals_add(struct dry_run *dry, uint64_t end_ms)
 {
     struct dag_view view = dag_view(dry->graph->dag);
@@ -216,6 +228,7 @@ static int schedule_print(struct graph *graph, const char *plot, struct err *err
         .dag = graph->dag, .context = &dry, .draw = draw, .started = started, .ended = ended});
     int rc = end_ms == UINT64_MAX ? fail(err, ERR_STOPPED, "out of memory") : 0;
     if (rc == 0) {
+        unfit_rows_add(&dry);
         totals_add(&dry, end_ms);
         rc = write_all(STDOUT_FILENO, dry.out.at, dry.out.len, err);
     }
