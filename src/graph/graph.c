@@ -171,6 +171,7 @@ static int folder_take(struct graph *graph, struct err *err)
     int rc = folder_open(graph, err);
     if (rc)
         return rc;
+    device_locks_sign(&graph->allocation.locks, shell_run_id(shell));
     if (!graph->request->run_dir && run_mark_latest(shell_run_dir(shell), err) != 0)
         log_add(shell_log(shell), LOG_WARN, "graph", "%s", err->text);
     *err = (struct err){0};

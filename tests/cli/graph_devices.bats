@@ -185,6 +185,21 @@ END
     says "never: cannot run here: it needs 1 device of *A100*; the run has 3 devices"
 }
 
+@test "who finds a graph's devices taken is told its run, also when it goes on" {
+    export MUSTER_FAKE_NVML=gpus=1
+    printf 'jobs: {a: {run: [sh, -c, "touch begun; until [ -e go ]; do sleep 0.05; done; exit 1"]}}\n' >g.yaml
+    for _ in 1 2; do
+        rm -f begun go
+        "$MUSTER" graph -q -g 0 g.yaml 2>said 3>&- 4>&- &
+        local pid=$!
+        wait_for test -e begun
+        run limited "$MUSTER" each -g 0 -- true
+        touch go
+        wait $pid || true
+        says "gpu 0 is taken by pid $pid, user $(id -un), run $(basename "$(run_dir)")"
+    done
+}
+
 @test "what a job needs whose memory is learned is told" {
     export MUSTER_FAKE_NVML=gpus=1,memfile=0:$PWD/used,procfile=0:$PWD/held
     echo 0 >used
