@@ -322,6 +322,8 @@ static int run_end(struct graph *graph)
     record_sync(graph);
     remembered_keep(graph);
     int status = outcome(graph);
+    if (status <= 1 && spoilt_count(graph) > 0)
+        status = 1;
     report_memory(graph, "at the end");
     console_flush(shell_console(graph->shell), shell_now(graph->shell), true);
     shell_progress_end(graph->shell);

@@ -343,6 +343,8 @@ MUST_CHECK int placeholders_fill(const char *text, const struct fill *fills, siz
 MUST_CHECK int past_check(struct graph *graph, struct err *err);
 /* That, and decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
+/* At the end: the jobs of this session whose files are others now than those that they left. Says which. */
+uint32_t spoilt_count(struct graph *graph);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);
 /* Notes in run.db which jobs were released from --only, for a resume. */
