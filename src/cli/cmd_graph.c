@@ -276,10 +276,6 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
             err, ERR_USAGE,
             "'%s' is taken for a file of jobs, and a command stands behind --: leave one out",
             argv[0]);
-    if (argc == 0 && !command && isatty(options->input_fd))
-        return fail(err, ERR_USAGE,
-                    "nothing to run: name a file, or a command behind --, or give commands on "
-                    "standard input, one a line");
     if (argc == 0 && options->request.file)
         return fail(err, ERR_USAGE, "no file");
     if (outputs_check(options, argc > 0 ? argv[0] : NULL, err) != 0)
@@ -431,7 +427,7 @@ static const struct opt graph_opts[] = {
     {OPT_PATH, 0, "results", "DIR", "keep the output of each job in folders named by its arguments, as GNU parallel does", REQUEST(results)},
     {OPT_HEADING, .help = "The run"},
     {OPT_FLAG, 0, "print", NULL, "print the jobs as JSON, one a line, and run none", OPTION(prints_plan)},
-    {OPT_FLAG, 0, "dry-run", NULL, "print the schedule, by the times of earlier runs, and which jobs would lack a file that they read; run nothing", OPTION(dry_run)},
+    {OPT_FLAG, 0, "dry-run", NULL, "print the schedule, by the times of earlier runs, and which jobs would lack a file that they read, or cannot run; run nothing", OPTION(dry_run)},
     {OPT_PATH, 0, "plot", "FILE", "with --dry-run, draw the schedule: as SVG if FILE ends with .svg, else as an HTML page", OPTION(plot)},
     {OPT_FLAG, 0, "explain", NULL, "say of every job why it runs again", REQUEST(explain)},
     {OPT_FLAG, 0, "detach", NULL, "return when the run has begun", REQUEST(detach)},

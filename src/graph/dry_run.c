@@ -29,7 +29,7 @@ struct dry_run {
     const char *missing;       /* of the job that starts: a file that it reads; NULL: none */
     uint64_t *started_ms;      /* [n_jobs] */
     struct timeline *timeline; /* NULL: nothing is drawn */
-    uint32_t (*devices)[2];    /* [n_jobs]: the first device, and their number */
+    uint32_t **devices;        /* [n_jobs]: those of a job that runs, if it is drawn */
 };
 
 static uint64_t time_of(const struct graph_job *job)
@@ -67,6 +67,16 @@ static void count(struct dry_run *dry, uint32_t job)
     dry->n_unknown += !dry->missing && of->expected_ms == 0;
 }
 
+/* Their number, then each. */
+static uint32_t *devices_new(const struct dag_placement *placement)
+{
+    uint32_t *devices = xcalloc(placement->n_devices + 1, sizeof(*devices));
+    devices[0] = placement->n_devices;
+    for (uint32_t i = 0; i < placement->n_devices; i++)
+        devices[i + 1] = placement->devices[i];
+    return devices;
+}
+
 static void started(void *context, uint32_t job, const struct dag_placement *placement,
                     uint64_t now_ms)
 {
@@ -76,8 +86,8 @@ static void started(void *context, uint32_t job, const struct dag_placement *pla
     cleanup_buf struct buf where = BUF_INIT;
     count(dry, job);
     dry->started_ms[job] = now_ms;
-    dry->devices[job][0] = placement->n_devices > 0 ? placement->devices[0] : 0;
-    dry->devices[job][1] = placement->n_devices;
+    if (dry->timeline)
+        dry->devices[job] = devices_new(placement);
     if (dry->n_shown++ >= ROWS_PRINTED)
         return;
     for (uint32_t i = 0; i < placement->n_devices; i++) {
@@ -99,9 +109,12 @@ static void ended(void *context, uint32_t job, enum dag_end end, uint64_t now_ms
 {
     struct dry_run *dry = context;
     (void)end;
-    if (dry->timeline && dry->devices[job][1] > 0)
-        timeline_add(dry->timeline, TIMELINE_ITEM, dry->devices[job][0],
-                     dry->started_ms[job] * 1000, now_ms * 1000);
+    if (!dry->timeline)
+        return;
+    cleanup_free uint32_t *devices = steal_ptr(&dry->devices[job]);
+    for (uint32_t i = 0; i < devices[0]; i++)
+        timeline_add(dry->timeline, TIMELINE_ITEM, devices[i + 1], dry->started_ms[job] * 1000,
+                     now_ms * 1000);
 }
 
 /* What earlier runs did, read without changing anything. */
@@ -138,6 +151,18 @@ static int jobs_make(struct graph *graph, struct err *err)
         rc = graph_dag_add(graph, i, err);
     }
     return rc;
+}
+
+static void unfit_rows_add(struct dry_run *dry)
+{
+    for (uint32_t i = 0; i < dry->graph->n_jobs; i++) {
+        cleanup_buf struct buf why = BUF_INIT;
+        if (dag_job_view(dry->graph->dag, i).state != DAG_UNFIT || dry->n_shown++ >= ROWS_PRINTED)
+            continue;
+        job_explain(dry->graph, i, &why);
+        buf_addf(&dry->out, "%12s  %12s  %-16s  %s %s\n", "-", "-", "-",
+                 dry->graph->jobs[i].plan->name, buf_text(&why));
+    }
 }
 
 static void totals_add(struct dry_run *dry, uint64_t end_ms)
@@ -179,13 +204,23 @@ static int plot_write(const struct dry_run *dry, const char *path, struct err *e
     return outfile_put(path, buf_str(&page), err);
 }
 
+static struct timeline *timeline_of(const struct allocation *allocation)
+{
+    struct timeline *timeline = timeline_new((uint32_t)allocation->n_chosen);
+    for (uint32_t i = 0; i < allocation->n_chosen; i++) {
+        cleanup_buf struct buf label = BUF_INIT;
+        allocation_label_add(allocation, i, &label);
+        timeline_name(timeline, i, buf_text(&label));
+    }
+    return timeline;
+}
+
 static int schedule_print(struct graph *graph, const char *plot, struct err *err)
 {
     struct dry_run dry = {.graph = graph,
                           .started_ms = xcalloc(graph->n_jobs + 1, sizeof(*dry.started_ms)),
                           .devices = xcalloc(graph->n_jobs + 1, sizeof(*dry.devices)),
-                          .timeline =
-                              plot ? timeline_new((uint32_t)graph->allocation.n_chosen) : NULL};
+                          .timeline = plot ? timeline_of(&graph->allocation) : NULL};
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         left_paths_add(&dry.left, graph->jobs[i].plan, graph->cwd);
     buf_addf(&dry.out, "%12s  %12s  %-16s  %s\n", "START", "TAKES", "DEVICES", "JOB");
@@ -193,6 +228,7 @@ static int schedule_print(struct graph *graph, const char *plot, struct err *err
         .dag = graph->dag, .context = &dry, .draw = draw, .started = started, .ended = ended});
     int rc = end_ms == UINT64_MAX ? fail(err, ERR_STOPPED, "out of memory") : 0;
     if (rc == 0) {
+        unfit_rows_add(&dry);
         totals_add(&dry, end_ms);
         rc = write_all(STDOUT_FILENO, dry.out.at, dry.out.len, err);
     }

@@ -75,7 +75,7 @@ static int order_do(struct ended_jobs *jobs, const struct ended_order *order, co
     if (n_done == 0)
         return fail(err, ERR_UNAVAILABLE, "%s: %s %s", pattern, n_meant == 1 ? "it is" : "all are",
                     order->undone);
-    buf_addf(told, "%s%zu job%s %s, when the run goes on", told->len > 0 ? "\n" : "", n_done,
+    buf_addf(told, "%s%zu job%s %s, when the run goes on", told->len > 0 ? "; " : "", n_done,
              plural(n_done), order->done);
     return 0;
 }

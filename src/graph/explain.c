@@ -18,22 +18,26 @@ static const char *name_at(const struct graph *graph, uint32_t job)
     return graph->jobs[job].plan->name;
 }
 
-/* "8 CPUs and 2 devices with 40 GiB free on a host of node*" */
-static void want_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
+/* "8 CPUs and 2 devices of *H200* with 40 GiB free on a host of node*" */
+static void want_add(const struct graph *graph, const struct graph_job *of, struct buf *out)
 {
+    const struct plan_job *job = of->plan;
     const struct plan_devices *devices = &job->devices;
     char memory[16];
     uint32_t n_cpus = plan_job_cpus(job);
+    uint64_t mem_bytes = graph->has_memory ? job_memory_wanted(graph, of) : 0;
     if (n_cpus > 0)
         buf_addf(out, "%u CPU%s%s", n_cpus, plural(n_cpus), devices->n_max > 0 ? " and " : "");
     if (devices->n_min != devices->n_max)
         buf_addf(out, "%u to %u devices", devices->n_min, devices->n_max);
     else if (devices->n_max > 0)
         buf_addf(out, "%u device%s", devices->n_min, plural(devices->n_min));
+    if (devices->n_max > 0 && job->device_names)
+        buf_addf(out, " of %s", job->device_names);
     if (devices->share > 0)
         buf_addf(out, " to %u %%", devices->share / 10);
-    if (graph->has_memory && devices->mem_bytes > 0 && devices->mem_bytes != PLAN_MEMORY_AUTO) {
-        size_format(memory, devices->mem_bytes);
+    if (mem_bytes > 0) {
+        size_format(memory, mem_bytes);
         buf_addf(out, " with %s free", memory);
     }
     if (job->hosts)
@@ -71,11 +75,14 @@ static void host_cpus_add(const struct graph *graph, uint32_t host, bool is_free
         buf_addf(out, "%u CPU%s", view.n_cpus, plural(view.n_cpus));
 }
 
-static void cpus_add(const struct graph *graph, bool is_free, struct buf *out)
+/* is_free: of the hosts that the job may use. */
+static void cpus_add(const struct graph *graph, const struct graph_job *job, bool is_free,
+                     struct buf *out)
 {
     uint32_t n_shown = 0;
     for (uint32_t host = 0; host < graph->fleet.n_hosts; host++) {
-        if (!graph->fleet.hosts[host].is_known || dag_host_view(graph->dag, host).n_cpus == 0)
+        if (!graph->fleet.hosts[host].is_known || dag_host_view(graph->dag, host).n_cpus == 0 ||
+            (is_free && !place_has_host(graph, job->place, host)))
             continue;
         if (n_shown++ >= DEVICES_SHOWN)
             continue;
@@ -86,26 +93,28 @@ static void cpus_add(const struct graph *graph, bool is_free, struct buf *out)
         buf_addf(out, " and %u more", n_shown - DEVICES_SHOWN);
 }
 
-static void devices_add(const struct graph *graph, struct buf *out)
+static void devices_add(const struct graph *graph, const struct graph_job *job, struct buf *out)
 {
-    uint32_t n = graph->fleet.n_devices;
-    for (uint32_t i = 0; i < n && i < DEVICES_SHOWN; i++) {
-        buf_add_text(out, i > 0 ? ", " : "");
+    uint32_t n_shown = 0;
+    for (uint32_t i = 0; i < graph->fleet.n_devices; i++) {
+        if (!place_has_device(graph, job->place, i) || n_shown++ >= DEVICES_SHOWN)
+            continue;
+        buf_add_text(out, n_shown > 1 ? ", " : "");
         device_add(graph, i, out);
     }
-    if (n > DEVICES_SHOWN)
-        buf_addf(out, " and %u more", n - DEVICES_SHOWN);
+    if (n_shown > DEVICES_SHOWN)
+        buf_addf(out, " and %u more", n_shown - DEVICES_SHOWN);
 }
 
 /* What there is of that which the job wants. */
-static void offers_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
+static void offers_add(const struct graph *graph, const struct graph_job *job, struct buf *out)
 {
-    bool wants_devices = job->devices.n_max > 0;
-    if (plan_job_cpus(job) > 0)
-        cpus_add(graph, true, out);
-    buf_add_text(out, wants_devices && plan_job_cpus(job) > 0 ? "; " : "");
+    bool wants_devices = job->plan->devices.n_max > 0;
+    if (plan_job_cpus(job->plan) > 0)
+        cpus_add(graph, job, true, out);
+    buf_add_text(out, wants_devices && plan_job_cpus(job->plan) > 0 ? "; " : "");
     if (wants_devices)
-        devices_add(graph, out);
+        devices_add(graph, job, out);
 }
 
 static uint32_t devices_of_host(const struct graph *graph, uint32_t host)
@@ -156,14 +165,15 @@ static void hosts_add(const struct graph *graph, struct buf *out)
         buf_addf(out, " and %u more", n_shown - DEVICES_SHOWN);
 }
 
-static void unfit_add(const struct graph *graph, const struct plan_job *job, struct buf *out)
+static void unfit_add(const struct graph *graph, const struct graph_job *of, struct buf *out)
 {
+    const struct plan_job *job = of->plan;
     bool counts_cpus = plan_job_cpus(job) > 1, wants_devices = job->devices.n_max > 0;
     buf_add_text(out, "cannot run here: it needs ");
-    want_add(graph, job, out);
+    want_add(graph, of, out);
     buf_add_text(out, counts_cpus || wants_devices ? "; the run has " : "");
     if (counts_cpus)
-        cpus_add(graph, false, out);
+        cpus_add(graph, of, false, out);
     buf_add_text(out, counts_cpus && wants_devices ? " and " : "");
     if (wants_devices)
         device_counts_add(graph, job, out);
@@ -234,9 +244,9 @@ static void ready_add(const struct graph *graph, uint32_t job, const struct dag_
         return;
     }
     buf_add_text(out, "ready; needs ");
-    want_add(graph, graph->jobs[job].plan, out);
+    want_add(graph, &graph->jobs[job], out);
     buf_add_text(out, ": ");
-    offers_add(graph, graph->jobs[job].plan, out);
+    offers_add(graph, &graph->jobs[job], out);
     if (limit_add(graph, out))
         return;
     buf_add_text(out, view->is_head ? "; devices are kept free for it" : "");
@@ -311,7 +321,7 @@ static void blocked_add(const struct graph *graph, uint32_t job, struct buf *out
     else if (view.state == DAG_CANCELLED)
         cancelled_explain(name_at(graph, culprit), graph->is_over, out);
     else
-        unfit_add(graph, graph->jobs[culprit].plan, out);
+        unfit_add(graph, &graph->jobs[culprit], out);
 }
 
 static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)
@@ -356,7 +366,7 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out)
         blocked_add(graph, job, out);
         break;
     case DAG_UNFIT:
-        unfit_add(graph, graph->jobs[job].plan, out);
+        unfit_add(graph, &graph->jobs[job], out);
         break;
     case DAG_CANCELLED:
         cancelled_explain(name_at(graph, job), graph->is_over, out);

@@ -89,14 +89,15 @@ static const struct shell_verb graph_shell = {.name = "graph",
 
 /* ---- the folder ---- */
 
-static int64_t begun_wall_ms(const struct graph *graph)
+static void begin_note(const struct graph *graph, struct manifest *out)
 {
-    struct manifest manifest;
-    if (!graph->is_resumed || manifest_read(shell_run_dir(graph->shell), &manifest, NULL) != 0)
-        return clock_wall_ms();
-    int64_t begun_ms = manifest.started_wall_ms;
-    manifest_release(&manifest);
-    return begun_ms;
+    struct manifest before;
+    out->started_wall_ms = clock_wall_ms();
+    if (!graph->is_resumed || manifest_read(shell_run_dir(graph->shell), &before, NULL) != 0)
+        return;
+    out->started_wall_ms = before.started_wall_ms;
+    out->order_wall_ms = before.order_wall_ms;
+    manifest_release(&before);
 }
 
 /* What was typed last is what a resume does. It needs the standard input of that again. */
@@ -108,13 +109,13 @@ static int manifest_make(const struct graph *graph, struct err *err)
     int rc = request->list && request->list->input.len > 0
                  ? file_replace(input, request->list->input, err)
                  : 0;
-    const struct manifest manifest = {.verb = "graph",
-                                      .argv = request->words,
-                                      .cwd = graph->cwd,
-                                      .inputs = inputs,
-                                      .version = MUSTER_VERSION,
-                                      .options_json = request->identity,
-                                      .started_wall_ms = begun_wall_ms(graph)};
+    struct manifest manifest = {.verb = "graph",
+                                .argv = request->words,
+                                .cwd = graph->cwd,
+                                .inputs = inputs,
+                                .version = MUSTER_VERSION,
+                                .options_json = request->identity};
+    begin_note(graph, &manifest);
     return rc ? rc : shell_manifest_write(graph->shell, &manifest, &graph->allocation, err);
 }
 
@@ -170,6 +171,7 @@ static int folder_take(struct graph *graph, struct err *err)
     int rc = folder_open(graph, err);
     if (rc)
         return rc;
+    device_locks_sign(&graph->allocation.locks, shell_run_id(shell));
     if (!graph->request->run_dir && run_mark_latest(shell_run_dir(shell), err) != 0)
         log_add(shell_log(shell), LOG_WARN, "graph", "%s", err->text);
     *err = (struct err){0};
@@ -320,6 +322,8 @@ static int run_end(struct graph *graph)
     record_sync(graph);
     remembered_keep(graph);
     int status = outcome(graph);
+    if (status <= 1 && spoilt_count(graph) > 0)
+        status = 1;
     report_memory(graph, "at the end");
     console_flush(shell_console(graph->shell), shell_now(graph->shell), true);
     shell_progress_end(graph->shell);

@@ -278,6 +278,8 @@ MUST_CHECK int job_place(struct graph *graph, const struct plan_job *job, uint32
                          struct err *err);
 /* The same hosts without one of them; false: no host remains, or there are too many different places. */
 bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out);
+bool place_has_host(const struct graph *graph, uint32_t place, uint32_t node);
+bool place_has_device(const struct graph *graph, uint32_t place, uint32_t chosen);
 /* One that was added to the dag: which jobs may use it. */
 void places_take_host(struct graph *graph, uint32_t node);
 void places_take_device(struct graph *graph, uint32_t chosen);
@@ -341,6 +343,8 @@ MUST_CHECK int placeholders_fill(const char *text, const struct fill *fills, siz
 MUST_CHECK int past_check(struct graph *graph, struct err *err);
 /* That, and decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
+/* At the end: the jobs of this session whose files are others now than those that they left. Says which. */
+uint32_t spoilt_count(struct graph *graph);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);
 /* Notes in run.db which jobs were released from --only, for a resume. */

@@ -170,7 +170,8 @@ static int job_order_do(struct graph *graph, const struct job_order *order, cons
         return fail(err, ERR_UNAVAILABLE, "%s: %s %s", pattern,
                     n_matched == 1 ? "it is" : "all are", order->undone);
     if (order->done)
-        buf_addf(told, "%u job%s %s", n_done, plural(n_done), order->done);
+        buf_addf(told, "%s%u job%s %s", told->len > 0 ? "; " : "", n_done, plural(n_done),
+                 order->done);
     return 0;
 }
 

@@ -15,7 +15,8 @@
 #include "graph/made.h"
 
 enum {
-    STALE_SHOWN = 10 /* of the lines on why jobs run again */
+    STALE_SHOWN = 10, /* of the lines on why jobs run again */
+    SPOILT_SHOWN = 10 /* of those on files that others changed */
 };
 
 /* ---- what a job is ---- */
@@ -289,6 +290,35 @@ static int rows_read(struct graph *graph, struct err *err)
     return rc;
 }
 
+static bool any_leaves(const struct graph *graph)
+{
+    bool does = false;
+    for (uint32_t i = 0; i < graph->n_jobs && !does; i++)
+        does = graph->jobs[i].n_attempts > 0 && graph->jobs[i].plan->n_outs > 0;
+    return does;
+}
+
+uint32_t spoilt_count(struct graph *graph)
+{
+    struct row_reader *reader = NULL;
+    struct job_row row;
+    uint32_t n = 0;
+    int rc = any_leaves(graph) ? job_reader_open(&reader, shell_store(graph->shell), NULL) : -1;
+    while (rc == 0 && job_reader_next(reader, &row, NULL) == 1) {
+        cleanup_free char *path = NULL;
+        uint32_t i = row.name && job_was_done(row.state) ? graph_find(graph, row.name) : UINT32_MAX;
+        if (i >= graph->n_jobs || graph->jobs[i].n_attempts == 0 ||
+            marks_compare(row.proof, &path) != MARK_CHANGED || n++ >= SPOILT_SHOWN)
+            continue;
+        log_add(shell_log(graph->shell), LOG_ERROR, "graph",
+                "%s: %s, which it left, was changed after it had ended, by another job or somebody "
+                "else; the job runs again next time, and all that needs it",
+                row.name, path ? path : "a file");
+    }
+    row_reader_close(reader);
+    return n;
+}
+
 /* Of the jobs that are done, those that --from and --redo name, unless they ran since the words were said. */
 static void redone_mark(struct graph *graph)
 {
@@ -319,7 +349,9 @@ static void followers_mark(struct graph *graph)
                 stale_note(graph, job, why);
         }
         if (job->was_done && !job->is_stale && !are_needs_the_same(graph, job))
-            stale_note(graph, job, "a job that it needs ran again, or left another file");
+            stale_note(
+                graph, job,
+                "it needs other jobs than it did, or one of them ran again, or left another file");
     }
 }
 

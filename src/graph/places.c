@@ -70,16 +70,24 @@ static bool is_denied(const struct graph_place *place, uint32_t node)
     return place->denied[node / 64] >> node % 64 & 1;
 }
 
-static bool place_has(const struct graph *graph, uint32_t place, uint32_t node)
+bool place_has_host(const struct graph *graph, uint32_t place, uint32_t node)
 {
     const struct graph_place *of = &graph->fleet.places[place];
     return !is_denied(of, node) && (!of->patterns || host_matches(graph, of->patterns, node));
 }
 
+bool place_has_device(const struct graph *graph, uint32_t place, uint32_t chosen)
+{
+    const struct allocation *a = &graph->allocation;
+    const char *names = graph->fleet.places[place].device_names;
+    return place_has_host(graph, place, a->hosts[allocation_host_of(a, chosen)].node) &&
+           (!names || device_matches(graph, names, chosen));
+}
+
 void places_take_host(struct graph *graph, uint32_t node)
 {
     for (uint32_t place = 1; place < graph->fleet.n_places; place++)
-        if (place_has(graph, place, node))
+        if (place_has_host(graph, place, node))
             dag_allow(graph->dag, place, node);
 }
 
@@ -103,7 +111,7 @@ static bool place_find(struct graph *graph, const struct graph_place *wanted, ui
     fleet->places = xrealloc(fleet->places, (*out + 1) * sizeof(*fleet->places));
     fleet->places[fleet->n_places++] = *wanted;
     for (uint32_t node = 0; node < fleet->n_hosts; node++)
-        if (has_part(graph, node) && place_has(graph, *out, node))
+        if (has_part(graph, node) && place_has_host(graph, *out, node))
             dag_allow(graph->dag, *out, node);
     for (uint32_t i = 0; i < fleet->n_devices; i++)
         device_deny(graph, *out, i);
@@ -145,7 +153,7 @@ static bool any_remains(const struct graph *graph, uint32_t place)
     for (uint32_t node = 0; node < fleet->n_hosts && !does; node++) {
         bool is_there = fleet->hosts[node].is_up || fleet->hosts[node].is_awaited;
         does = is_there && has_part(graph, node) && host_cpus(graph, node) > 0 &&
-               place_has(graph, place, node);
+               place_has_host(graph, place, node);
     }
     return does;
 }

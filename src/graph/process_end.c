@@ -108,6 +108,7 @@ static void joblog_note(const struct process *process)
                                                             : NULL,
                              .start_ms = process->started_wall_ms,
                              .runtime_ms = shell_last_now(graph->shell) - process->started_ms,
+                             .received_bytes = process->out ? logfile_bytes(process->out) : 0,
                              .exit_status = signal ? 0 : process->status,
                              .signal = signal,
                              .command = process->command},

@@ -43,6 +43,8 @@ int shell_manifest_write(const struct shell *shell, const struct manifest *manif
     whole.driver = driver_of(allocation);
     whole.devices = devices;
     whole.n_devices = allocation->n_chosen;
+    if (whole.order_wall_ms == 0)
+        whole.order_wall_ms = shell->folder.order_wall_ms;
     return manifest_write(shell->run_dir, &whole, err);
 }
 
@@ -86,7 +88,9 @@ int shell_folder_take(struct shell *shell, const struct folder_wish *r, struct e
         rc = mkdir_parents(shell->run_dir, 0775, err);
     } else {
         cleanup_free char *root = runs_root(r->runs_dir);
-        rc = run_create(root, shell->verb->name, clock_wall_ms(), &shell->run_dir, err);
+        int64_t now_ms = clock_wall_ms(), newest_ms = runs_newest_wall_ms(root);
+        shell->folder.order_wall_ms = newest_ms < now_ms ? 0 : newest_ms + 1;
+        rc = run_create(root, shell->verb->name, now_ms, &shell->run_dir, err);
         shell->folder.is_made = rc == 0;
         shell->folder.stays = path_absolute(root);
     }

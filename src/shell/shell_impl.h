@@ -40,6 +40,8 @@ struct folder_traces {
     bool is_made;   /* the folder was made by this process, so no other can use it */
     char *stays;    /* the nearest folder that existed before */
     bool was_empty; /* with --run-dir: the folder was empty or did not exist */
+    int64_t
+        order_wall_ms; /* of the new run, where others began later by a clock that was set back since; else 0 */
 };
 
 struct console;

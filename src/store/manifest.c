@@ -162,6 +162,8 @@ static int manifest_json(json_t *root, const char *dir, const struct manifest *m
     json_object_set_new(root, "verb", text_json(manifest->verb));
     json_object_set_new(root, "started", json_string(started));
     json_object_set_new(root, "started_ms", json_integer(manifest->started_wall_ms));
+    if (manifest->order_wall_ms > 0)
+        json_object_set_new(root, "order_ms", json_integer(manifest->order_wall_ms));
     json_object_set_new(root, "argv", texts_json(manifest->argv));
     json_object_set_new(root, "command",
                         manifest->command ? texts_json(manifest->command) : json_null());

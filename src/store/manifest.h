@@ -41,6 +41,8 @@ struct manifest {
     const char *input_json;     /* source_identity(), an object; NULL: null */
     uint64_t seed;
     int64_t started_wall_ms;
+    int64_t
+        order_wall_ms; /* by which it stands among other runs, if the clock was set back; 0: started_wall_ms */
     const struct manifest_device *devices;
     size_t n_devices;
 

@@ -111,6 +111,7 @@ static void fields_of(struct owner *owner, struct manifest *out)
         .input_json = owner->input_json,
         .seed = seed ? strtoull(seed, NULL, 10) : 0,
         .started_wall_ms = number_of(root, "started_ms"),
+        .order_wall_ms = number_of(root, "order_ms"),
         .git_commit = text_of(root, "git_commit"),
         .host = text_of(root, "host"),
         .user = text_of(root, "user"),

@@ -116,7 +116,8 @@ static int64_t head_number(const char *dir, const char *file, const char *key)
 static int64_t begun_wall_ms(const char *dir)
 {
     struct stat st;
-    int64_t wall_ms = head_number(dir, "manifest.json", "\"started_ms\":");
+    int64_t wall_ms = head_number(dir, "manifest.json", "\"order_ms\":");
+    wall_ms = wall_ms > 0 ? wall_ms : head_number(dir, "manifest.json", "\"started_ms\":");
     wall_ms = wall_ms > 0 ? wall_ms : head_number(dir, "jobs.jsonl", "\"at\":");
     wall_ms = wall_ms > 0 ? wall_ms : name_wall_ms(path_basename(dir));
     return wall_ms > 0           ? wall_ms
@@ -178,6 +179,16 @@ void run_names_release(struct run_names *names)
         free(names->at[i]);
     free(names->at);
     *names = (struct run_names){0};
+}
+
+int64_t runs_newest_wall_ms(const char *root)
+{
+    struct run_names names;
+    if (runs_list(root, &names, NULL) != 0)
+        return 0;
+    cleanup_free char *newest = names.len > 0 ? path_join(root, names.at[0]) : NULL;
+    run_names_release(&names);
+    return newest ? begun_wall_ms(newest) : 0;
 }
 
 static void recent_add(struct buf *out, const struct run_names *names)

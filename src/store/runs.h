@@ -78,6 +78,8 @@ struct run_names {
 /* Newest first; an absent root is an empty list. */
 MUST_CHECK int runs_list(const char *root, struct run_names *out, struct err *err);
 void run_names_release(struct run_names *names);
+/* When the first of runs_list() began, which may be later than now if the clock was set back since; 0: there is none. */
+int64_t runs_newest_wall_ms(const char *root);
 
 /* A run as `muster ls` and `muster status` show it. Strings are owned; NULL: unknown. */
 struct run_summary {

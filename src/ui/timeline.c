@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ui/timeline.h"
 
+#include <string.h>
+
+#include "base/cleanup.h"
 #include "base/markup.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -8,6 +11,7 @@
 enum {
     WIDTH = 1200, /* of the plot, in units of the picture */
     LABEL = 90,
+    LABEL_CHARS = 14, /* that have room there */
     TOP = 18,
     ROW = 14,
     GAP = 4,
@@ -22,6 +26,7 @@ struct box {
 
 struct row {
     uint32_t worker;
+    char *name; /* NULL: its number */
     struct box *boxes;
     size_t n_boxes, cap_boxes;
 };
@@ -49,8 +54,10 @@ void timeline_free(struct timeline *timeline)
 {
     if (!timeline)
         return;
-    for (uint32_t r = 0; r < timeline->n_rows; r++)
+    for (uint32_t r = 0; r < timeline->n_rows; r++) {
         free(timeline->rows[r].boxes);
+        free(timeline->rows[r].name);
+    }
     free(timeline);
 }
 
@@ -58,6 +65,15 @@ static struct row *row_of(struct timeline *t, uint32_t worker)
 {
     uint32_t at = (uint32_t)(((uint64_t)worker * t->n_rows + t->n_workers - 1) / t->n_workers);
     return at < t->n_rows && t->rows[at].worker == worker ? &t->rows[at] : NULL;
+}
+
+void timeline_name(struct timeline *timeline, uint32_t worker, const char *name)
+{
+    struct row *row = row_of(timeline, worker);
+    if (!row)
+        return;
+    free(row->name);
+    row->name = xstrdup(name);
 }
 
 void timeline_add(struct timeline *timeline, enum timeline_kind kind, uint32_t worker,
@@ -182,14 +198,25 @@ static size_t boxes_joined(const struct box *boxes, size_t n_boxes, double scale
     return n;
 }
 
+/* A long name is set narrower. */
+static void label_add(const struct row *row, uint32_t y, struct buf *out)
+{
+    cleanup_free char *label = row->name ? xstrdup(row->name) : xasprintf("worker %u", row->worker);
+    buf_addf(out, "<text x=\"0\" y=\"%u\"", y);
+    if (strlen(label) > LABEL_CHARS)
+        buf_addf(out, " textLength=\"%d\" lengthAdjust=\"spacingAndGlyphs\"", LABEL - 5);
+    buf_add_char(out, '>');
+    markup_text_add(out, str_of(label));
+    buf_add_text(out, "</text>");
+}
+
 static void row_add(const struct timeline *t, const struct row *row, uint32_t at, struct buf *out)
 {
     uint32_t y = TOP + at * (ROW + GAP);
     double scale = (double)WIDTH / (double)t->end_us;
-    buf_addf(out,
-             "<text x=\"0\" y=\"%u\">worker %u</text><rect class=\"rail\" x=\"%d\" y=\"%u\" "
-             "width=\"%d\" height=\"%d\"/>\n",
-             y + ROW - 3, row->worker, LABEL, y, WIDTH, ROW);
+    label_add(row, y + ROW - 3, out);
+    buf_addf(out, "<rect class=\"rail\" x=\"%d\" y=\"%u\" width=\"%d\" height=\"%d\"/>\n", LABEL, y,
+             WIDTH, ROW);
     for (size_t b = 0, n; b < row->n_boxes; b += n) {
         n = boxes_joined(row->boxes + b, row->n_boxes - b, scale);
         double from = (double)row->boxes[b].from_us * scale;

@@ -26,6 +26,8 @@ struct timeline;
 
 struct timeline *timeline_new(uint32_t n_workers);
 void timeline_free(struct timeline *timeline);
+/* What stands before the bar of a worker, which else has its number there. */
+void timeline_name(struct timeline *timeline, uint32_t worker, const char *name);
 /* Adds a box. Those of one worker must be added in the order of their ends. */
 void timeline_add(struct timeline *timeline, enum timeline_kind kind, uint32_t worker,
                   uint64_t from_us, uint64_t to_us);

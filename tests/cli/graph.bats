@@ -416,6 +416,7 @@ jobs:
   after: {run: "touch after", needs: gate}
   late: {run: "touch late", needs: gate}
   never: {run: "touch never", needs: gate}
+  some: {for: {n: 1..2}, run: "true", needs: gate}
   waits: {run: "touch waited", needs: fails}
 END
     "$MUSTER" graph -g cpu:2 g.yaml 3>&- 4>&- 2>said &
@@ -428,6 +429,10 @@ END
     run "$MUSTER" hold late
     ended_with 0
     says "1 job held"
+    run "$MUSTER" hold after some
+    [ "$output" = "1 job held; 2 jobs held" ]
+    run "$MUSTER" release after some
+    [ "$output" = "1 job released; 2 jobs released" ]
     run "$MUSTER" cancel never
     says "1 job cancelled"
     run "$MUSTER" cancel nevr
@@ -522,9 +527,9 @@ END
     run "$MUSTER" retry two
     ended_with 69
     says "two: it is neither failed nor cancelled"
-    run "$MUSTER" release 'tw*' two
+    run "$MUSTER" release 'tw*' two three
     ended_with 0
-    says "1 job released, when the run goes on"
+    [ "$output" = "1 job released, when the run goes on; 1 job released, when the run goes on" ]
     run "$MUSTER" cancel three
     says "1 job cancelled, when the run goes on"
     run "$MUSTER" why three
@@ -549,7 +554,7 @@ END
     run "$MUSTER" why --run ./other three
     ended_with 2
     says "run other is no graph, and has no jobs"
-    [ "$(query "SELECT group_concat(kind, ' ') FROM events WHERE kind IN ('hold', 'release', 'cancel', 'retry')")" = "hold hold release cancel retry" ]
+    [ "$(query "SELECT group_concat(kind, ' ') FROM events WHERE kind IN ('hold', 'release', 'cancel', 'retry')")" = "hold hold release release cancel retry" ]
 }
 
 @test "a cancel lasts: of a job that had failed, and of an added one, which the run then does not miss" {
@@ -770,10 +775,25 @@ END
     run --separate-stderr limited "$MUSTER" graph -q -g cpu:2 --joblog log --results out -- sh -c 'echo {}; exit {}' ::: 0 3
     ended_with 1
     [ "$(cut -f7 log | sort | tr '\n' ' ')" = "0 3 Exitval " ]
+    [ "$(cut -f6 log | tr '\n' ' ')" = "Receive 2 2 " ]
     [ "$(cat out/1/3/stdout)" = 3 ]
     # What is done is not done again by the same command.
     run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- sh -c 'echo {}; exit {}' ::: 0 3
     [ "$output" = 3 ]
+}
+
+@test "arguments and commands are read from standard input, but for a terminal, where nobody would know" {
+    run --separate-stderr limited "$MUSTER" graph -q -g cpu:1 -- echo x{} <<<$'1\n2'
+    ended_with 0
+    [ "$output" = $'x1\nx2' ]
+    on_terminal() {
+        "$PYTHON" -c 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))' \
+            timeout 10 "$MUSTER" graph -g cpu:1 "$@" </dev/null
+    }
+    on_terminal -- echo hi >said && return 1
+    holds said "the command has no arguments: write them behind :::"
+    on_terminal >said && return 1
+    holds said "nothing to run"
 }
 
 @test "malformed files are refused with line and column, and leave nothing" {

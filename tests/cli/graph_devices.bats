@@ -164,3 +164,61 @@ END
     ended_with 0
     [ "$(jq -c '[.devices[].index]' muster-runs/latest/manifest.json)" = "[0,1]" ]
 }
+
+@test "a job that may have some devices only waits for those, and cannot run where there are none" {
+    export MUSTER_FAKE_NVML=gpus=3
+    cat >g.yaml <<'END'
+defaults: {shell: true}
+jobs:
+  hold: {run: "touch begun; until [ -e go ]; do sleep 0.05; done", devices: 1, gpus: {memory: 100GiB}}
+  waits: {run: "true", devices: [1, "*A100*"], gpus: {memory: 60GiB}}
+  never: {run: "true", devices: "*A100*"}
+END
+    "$MUSTER" graph -q -g all --hosts local g.yaml 2>said 3>&- 4>&- &
+    local pid=$!
+    wait_for test -e begun
+    run "$MUSTER" why waits never
+    touch go
+    wait $pid || true
+    says "waits: ready; needs 1 device of 1,*A100* with 60.0 GiB free: gpu 1 has 40.5 GiB"
+    says_not "gpu 0" "gpu 2"
+    says "never: cannot run here: it needs 1 device of *A100*; the run has 3 devices"
+}
+
+@test "who finds a graph's devices taken is told its run, also when it goes on" {
+    export MUSTER_FAKE_NVML=gpus=1
+    printf 'jobs: {a: {run: [sh, -c, "touch begun; until [ -e go ]; do sleep 0.05; done; exit 1"]}}\n' >g.yaml
+    for _ in 1 2; do
+        rm -f begun go
+        "$MUSTER" graph -q -g 0 g.yaml 2>said 3>&- 4>&- &
+        local pid=$!
+        wait_for test -e begun
+        run limited "$MUSTER" each -g 0 -- true
+        touch go
+        wait $pid || true
+        says "gpu 0 is taken by pid $pid, user $(id -un), run $(basename "$(run_dir)")"
+    done
+}
+
+@test "what a job needs whose memory is learned is told" {
+    export MUSTER_FAKE_NVML=gpus=1,memfile=0:$PWD/used,procfile=0:$PWD/held
+    echo 0 >used
+    : >held
+    touch go
+    cat >g.yaml <<'END'
+jobs:
+  b: {run: [sh, -c, "until [ -e go ]; do sleep 0.05; done"], priority: high}
+  a: {run: [sh, -c, "echo $$ 40 >held; echo 41 >used; sleep 1.5; : >held; echo 0 >used"], gpus: {memory: auto}}
+END
+    graph -q g.yaml
+    ended_with 0
+    rm go
+    "$MUSTER" graph -q --redo a --redo b -g all g.yaml 2>said 3>&- 4>&- &
+    local pid=$!
+    b_runs() { "$MUSTER" why b 2>/dev/null | grep -q "b: runs since"; }
+    wait_for b_runs
+    run "$MUSTER" why a
+    touch go
+    wait $pid
+    says "a: ready; needs 1 device with 45.0 GiB free: gpu 0 has 1 job"
+}

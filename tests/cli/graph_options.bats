@@ -41,6 +41,23 @@ END
     [[ $stderr == *"--plot"*"--dry-run"* ]]
 }
 
+@test "--plot has a row for each device, by its name, and a job of two devices is in both" {
+    printf 'jobs: {two: {run: sleep 1, gpus: 2}, one: {run: sleep 1, gpus: 1, needs: two}}\n' >g.yaml
+    graph --dry-run --plot p.svg g.yaml
+    ended_with 0
+    "$PYTHON" - <<'END'
+import xml.etree.ElementTree as xml
+svg = "{http://www.w3.org/2000/svg}"
+root = xml.parse("p.svg").getroot()
+labels = [t.text for t in root.iter(svg + "text")]
+assert labels[:2] == ["cpu 0", "cpu 1"], labels
+items = [r for r in root.iter(svg + "rect") if r.get("class") == "item"]
+drawn = sorted((float(r.get("x")), int(r.get("y"))) for r in items)
+assert [y for _, y in drawn] == [18, 36, 18], drawn
+assert drawn[0][0] == drawn[1][0] < drawn[2][0], drawn
+END
+}
+
 @test "--halt starts nothing new after the first failure, and the run goes on without it" {
     printf 'jobs: {a: {for: {n: 1..4}, run: "sh job {n}"}}\n' >g.yaml
     echo 'echo $1 >>ran; [ $1 != 1 ] || [ -e cured ]' >job

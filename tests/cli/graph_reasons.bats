@@ -340,3 +340,13 @@ END
     ended_with 2
     says "'' names no job"
 }
+
+@test "a job that needs fewer jobs than before says so when it runs again" {
+    printf 'vars: {r: 1..2}\njobs: {a: {for: r, run: "true"}, b: {run: "true", needs: a}}\n' >g.yaml
+    run limited "$MUSTER" graph -q -g cpu:1 g.yaml
+    ended_with 0
+    run limited "$MUSTER" graph -g cpu:1 g.yaml vars.r=1
+    ended_with 0
+    says "b runs again: it needs other jobs than it did, or one of them ran again"
+    says_not "a/r1 runs again"
+}

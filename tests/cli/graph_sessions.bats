@@ -428,3 +428,50 @@ END
     graph --dry-run g.yaml
     [[ $output == *"4 of 4 jobs would run, in "* && $output != *"fail"* ]]
 }
+
+@test "the last run of a graph is the one that began last, also if the clock was set back before it" {
+    printf 'jobs: {a: {run: [sh, -c, "echo one >>effects; echo 1 >made"], out: made, gpus: 0}}\n' >g.yaml
+    graph g.yaml
+    ended_with 0
+    # As if the clock had been a day ahead then.
+    local first
+    first=$(basename "$(run_dir)")
+    "$PYTHON" - "muster-runs/$first/manifest.json" <<'END'
+import json, sys
+manifest = json.load(open(sys.argv[1]))
+manifest["started_ms"] += 86400000
+json.dump(manifest, open(sys.argv[1], "w"), indent=1)
+END
+    sed -i 's/echo one/echo two/' g.yaml
+    graph --fresh --overwrite g.yaml
+    ended_with 0
+    graph g.yaml # goes on with that, and so once more
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "one two " ]
+    [ "$(basename "$(run_dir)")" != "$first" ]
+    # The run's own time is what the clock said.
+    "$PYTHON" -c 'import json, time; assert json.load(open("muster-runs/latest/manifest.json"))["started_ms"] / 1000 < time.time() + 1'
+}
+
+@test "a job that writes what another one has left: a sentence and a status, and what read it runs again" {
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  make: {run: 'echo make >>effects; echo right >made', out: made}
+  spoils: {run: 'echo spoils >>effects; [ -e mended ] || echo wrong >>made', needs: make}
+  use: {run: 'echo use >>effects; cat made >used', needs: [make, spoils], out: used}
+END
+    graph g.yaml
+    ended_with 1
+    [[ $stderr == *"make: $PWD/made, which it left, was changed after it had ended, by another job or somebody else; the job runs again next time, and all that needs it"* ]]
+    touch mended
+    graph g.yaml
+    ended_with 0
+    [ "$(cat used)" = right ]
+    [ "$(effects)" = "make make spoils spoils use use " ]
+    touch made # is no change
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "make make spoils spoils use use " ]
+}

@@ -97,6 +97,8 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
   made: {run: "cat made", in: made, needs: makes}
   folder: {run: pwd, shell: false, cwd: nodir}
   devices: {run: "true", gpus: 3}'
+    graph --dry-run g.yaml
+    says "devices cannot run here: it needs 3 devices; the run has 2 devices" "1 cannot run on these devices"
     graph g.yaml
     ended_with 1
     [ ! -e ran ]

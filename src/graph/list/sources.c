@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fs.h"
 #include "base/xalloc.h"
@@ -259,6 +260,20 @@ static int headers_take(struct graph_list *list, struct err *err)
     return 0;
 }
 
+/* Nobody who sits at a terminal knows that he is waited for; who does writes `:::: -`. */
+static int input_read(struct graph_list *list, const struct graph_list_wish *wish, struct err *err)
+{
+    if (!isatty(wish->input_fd))
+        return file_push(list, wish, "-", false, err);
+    if (list->n_command > 0)
+        return fail(err, ERR_USAGE,
+                    "the command has no arguments: write them behind :::, or pipe them in, one a "
+                    "line (a command alone is such a line: echo COMMAND | muster graph)");
+    return fail(err, ERR_USAGE,
+                "nothing to run: name a file, or a command behind --, or give commands on "
+                "standard input, one a line");
+}
+
 int sources_read(struct graph_list *list, const struct graph_list_wish *wish, struct err *err)
 {
     bool has_marks = mark_find(wish, 0) < wish->n_words;
@@ -266,7 +281,7 @@ int sources_read(struct graph_list *list, const struct graph_list_wish *wish, st
     if (has_marks)
         rc = groups_read(list, wish, err);
     else if (wish->takes_input)
-        rc = file_push(list, wish, "-", false, err);
+        rc = input_read(list, wish, err);
     else if (list->n_command == 0)
         rc = fail(err, ERR_USAGE,
                   "there is no command: write one behind --, or give one a line on stdin");
