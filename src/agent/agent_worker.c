@@ -71,6 +71,8 @@ static void gone_send(struct agent_worker *w)
     struct wire_body body = wire_body_to(&out);
     wire_exit(&body, &w->exit);
     frame_send(w, FRAME_GONE, 0, buf_str(&out));
+    if (w->agent->watch)
+        device_watch_hurry(w->agent->watch);
 }
 
 /* Sends bytes as far as credit and link allow. Returns how many. */

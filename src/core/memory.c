@@ -232,3 +232,12 @@ bool memory_back(struct memory *m, uint64_t now_ms, uint32_t *out, bool *is_over
     }
     return false;
 }
+
+bool memory_is_awaited(const struct memory *m, uint64_t since_ms)
+{
+    bool is = false;
+    for (uint32_t seat = 0; seat < m->n_seats && !is; seat++)
+        is = m->seats[seat].use == SEAT_WAITS && !m->seats[seat].is_away &&
+             m->seats[seat].since_ms >= since_ms;
+    return is;
+}

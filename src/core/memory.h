@@ -47,6 +47,8 @@ void memory_left(struct memory *memory, uint32_t seat, uint64_t now_ms);
  * returned by memory_back(). When the host is there again, whoever waits begins to wait anew.
  */
 void memory_away(struct memory *memory, uint32_t seat, bool is_away, uint64_t now_ms);
+/* Does a seat wait since then or later? A sample now may show that its devices have their memory back. */
+bool memory_is_awaited(const struct memory *memory, uint64_t since_ms);
 /*
  * Returns one of the seats whose devices have their memory back; false: there is none now. To be called until it
  * returns false, after each memory_left and ten times a second. *is_overdue: the memory is not back, but the wait

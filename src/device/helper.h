@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -22,6 +23,9 @@ struct helper {
     char query[64];
     int query_number; /* the device it announced last, see driver_probe.h */
 };
+
+/* Asks a helper that watches for a round now. A process that does not know it ignores it. */
+#define HELPER_HURRY SIGURG
 
 /* How many deadlines the driver has to come up. nvmlInit wakes every GPU: that takes 1.5 s without
  * persistence mode, and took 25 s on a node with eight. */

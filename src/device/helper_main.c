@@ -2,9 +2,11 @@
  *
  * muster-devices, the helper process; driver_probe.h says what it is asked and what it answers.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 #include "device/driver_probe.h"
+#include "device/helper.h"
 #include "device/sysfs.h"
 #include "device/wire.h"
 
@@ -195,9 +198,29 @@ static bool is_opened(struct driver_probe *probe, uint64_t round)
     return probe->is_open;
 }
 
+static void on_hurry(int number)
+{
+    (void)number; /* it ends the pause between two rounds */
+}
+
+/* From now on HELPER_HURRY is heard only with the mask that this returns, and not by the driver's threads. */
+static sigset_t hurry_hear(void)
+{
+    sigset_t hurry, pausing;
+    sigemptyset(&hurry);
+    sigaddset(&hurry, HELPER_HURRY);
+    sigprocmask(SIG_BLOCK, &hurry, &pausing);
+    sigdelset(&pausing, HELPER_HURRY);
+    sigaction(HELPER_HURRY, &(struct sigaction){.sa_handler = on_hurry}, NULL);
+    return pausing;
+}
+
 /* A driver that could not be opened is tried again every round; the others' devices do not wait. */
 static int watch_all(uint64_t period_ms, struct watched *watched, size_t n_watched)
 {
+    const sigset_t pausing = hurry_hear();
+    const struct timespec period = {.tv_sec = (time_t)(period_ms / 1000),
+                                    .tv_nsec = (long)(period_ms % 1000) * 1000000};
     struct pollfd parent = {.fd = STDIN_FILENO};
     for (uint64_t round = 1;; round++) {
         bool any = false;
@@ -209,7 +232,8 @@ static int watch_all(uint64_t period_ms, struct watched *watched, size_t n_watch
         if (!any && n_watched > 0)
             return 1;
         say_text(".");
-        if (poll(&parent, 1, (int)MIN(period_ms, (uint64_t)INT_MAX)) != 0)
+        int n_ready = ppoll(&parent, 1, &period, &pausing);
+        if (n_ready > 0 || (n_ready < 0 && errno != EINTR))
             return 0;
     }
 }

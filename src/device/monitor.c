@@ -60,17 +60,21 @@ static int epoll_add(int epoll_fd, int fd, struct err *err)
     return 0;
 }
 
-static int timer_start(struct monitor *monitor, struct err *err)
+static bool timer_set(struct monitor *monitor, bool is_due)
 {
     uint64_t every_ms = monitor->look_ms;
     struct timespec every = {.tv_sec = (time_t)(every_ms / 1000),
                              .tv_nsec = (long)(every_ms % 1000) * 1000000};
-    struct itimerspec when = {.it_interval = every, .it_value = every};
-    /* the first simulated round is due at once */
-    if (is_simulated(monitor))
-        when.it_value = (struct timespec){.tv_nsec = 1};
+    struct itimerspec when = {.it_interval = every,
+                              .it_value = is_due ? (struct timespec){.tv_nsec = 1} : every};
+    return timerfd_settime(monitor->timer_fd, 0, &when, NULL) == 0;
+}
+
+static int timer_start(struct monitor *monitor, struct err *err)
+{
     monitor->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (monitor->timer_fd < 0 || timerfd_settime(monitor->timer_fd, 0, &when, NULL) != 0)
+    /* the first simulated round is due at once */
+    if (monitor->timer_fd < 0 || !timer_set(monitor, is_simulated(monitor)))
         return fail_errno(err, "make a timer");
     return epoll_add(monitor->epoll_fd, monitor->timer_fd, err);
 }
@@ -328,6 +332,14 @@ size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t c
     if (n_out < cap) /* else lines of the helper are still unread */
         revive(monitor, now_ms);
     return n_out + tell_gone(monitor, out + n_out, cap - n_out);
+}
+
+void monitor_hurry(struct monitor *monitor)
+{
+    if (monitor->epoll_fd >= 0 && is_simulated(monitor))
+        (void)timer_set(monitor, true);
+    else if (monitor->helper.pid > 0)
+        kill(monitor->helper.pid, HELPER_HURRY);
 }
 
 void monitor_close(struct monitor *monitor)

@@ -229,7 +229,8 @@ static void on_sampled(void *context, const struct device_sample *sample)
     device->busy_percent_ms += (double)MAX(sample->busy_percent, 0) * (double)since_ms;
     device->joules += MAX(sample->power_w, 0.0) * (double)since_ms / 1000.0;
     peaks_take(graph, sample);
-    record_sample(graph, sample);
+    if (device_watch_row_is_due(graph->watch, sample->device))
+        record_sample(graph, sample);
 }
 
 static bool has_host(const struct graph *graph, uint32_t chosen)

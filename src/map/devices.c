@@ -33,12 +33,13 @@ static void peaks_note(struct session *s, size_t device)
 static void on_sampled(void *context, const struct device_sample *sample)
 {
     struct session *s = context;
-    ledger_sample(s->ledger, &(struct sample_row){.wall_ms = clock_wall_ms(),
-                                                  .device = (uint32_t)sample->device,
-                                                  .mem_used_bytes = sample->mem_used_bytes,
-                                                  .busy_percent = sample->busy_percent,
-                                                  .temperature_c = sample->temperature_c,
-                                                  .power_w = sample->power_w});
+    if (device_watch_row_is_due(s->devices, sample->device))
+        ledger_sample(s->ledger, &(struct sample_row){.wall_ms = clock_wall_ms(),
+                                                      .device = (uint32_t)sample->device,
+                                                      .mem_used_bytes = sample->mem_used_bytes,
+                                                      .busy_percent = sample->busy_percent,
+                                                      .temperature_c = sample->temperature_c,
+                                                      .power_w = sample->power_w});
     peaks_note(s, s->allocation.chosen[sample->device]);
 }
 

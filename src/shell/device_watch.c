@@ -10,7 +10,12 @@
 #include "shell/shell_impl.h"
 
 enum {
-    SAMPLE_EVERY_MS = 1000
+    SAMPLE_EVERY_MS = 1000,
+    HURRY_EVERY_MS = 100, /* while a seat waits for memory */
+    HURRY_MS =
+        2000, /* so long after its worker's end: drivers free memory at once, or after long */
+    HURRY_ELSEWHERE_MS = 500,
+    ROW_EVERY_MS = 750
 };
 
 /* The present state of one of the machine's devices. */
@@ -20,6 +25,7 @@ struct watched {
     bool is_taken;               /* by another run, because its lock was deleted */
     bool is_away;                /* with its host */
     bool is_missed;              /* it is the first of a set that was lost and is not back yet */
+    uint64_t row_ms;             /* of the last sample that was worth a row */
 };
 
 /* Devices of this machine that were taken together. */
@@ -27,7 +33,8 @@ struct own_part {
     struct device_watch *watch;
     struct monitor *monitor;
     uv_poll_t poll;
-    uint32_t number; /* in the allocation's hosts */
+    uint32_t number;     /* in the allocation's hosts */
+    uint64_t hurried_ms; /* when a sample was last asked for */
     struct own_part *next;
 };
 
@@ -41,6 +48,7 @@ struct device_watch {
     bool are_awaited;        /* further seats, as was told last */
     struct memory *memory;   /* of those devices */
     pid_t *guards;           /* of the workers, by their seats; 0: none, or not known */
+    uint64_t hurry_until_ms; /* for somebody else, who waits for memory */
 };
 
 static void seats_note(struct device_watch *watch, uint32_t begin, uint32_t end)
@@ -433,6 +441,34 @@ void device_watch_vacated(struct device_watch *watch, uint32_t host)
         memory_away(watch->memory, p, true, shell_now(watch->shell));
 }
 
+/* The next worker does not wait for the sample of the next second. */
+static void samples_hurry(struct device_watch *watch)
+{
+    uint64_t now_ms = watch->shell->now_ms;
+    if (now_ms >= watch->hurry_until_ms &&
+        !memory_is_awaited(watch->memory, now_ms - MIN(now_ms, (uint64_t)HURRY_MS)))
+        return;
+    for (struct own_part *part = watch->parts; part; part = part->next)
+        if (part->monitor && now_ms - part->hurried_ms >= HURRY_EVERY_MS) {
+            part->hurried_ms = now_ms;
+            monitor_hurry(part->monitor);
+        }
+}
+
+void device_watch_hurry(struct device_watch *watch)
+{
+    watch->hurry_until_ms = watch->shell->now_ms + HURRY_ELSEWHERE_MS;
+}
+
+bool device_watch_row_is_due(struct device_watch *watch, size_t device)
+{
+    struct watched *of = &watch->devices[watch->allocation->chosen[device]];
+    uint64_t now_ms = shell_now(watch->shell);
+    bool is_due = of->row_ms == 0 || now_ms - of->row_ms >= ROW_EVERY_MS;
+    of->row_ms = is_due ? now_ms : of->row_ms;
+    return is_due;
+}
+
 void device_watch_check(struct device_watch *watch)
 {
     uint32_t seat;
@@ -446,6 +482,7 @@ void device_watch_check(struct device_watch *watch)
         if (watch->handlers->memory_back)
             watch->handlers->memory_back(watch->context, seat);
     }
+    samples_hurry(watch);
 }
 
 /* ---- locks ---- */

@@ -60,6 +60,10 @@ void device_watch_ended(struct device_watch *watch, uint32_t seat);
 void device_watch_left(struct device_watch *watch, uint32_t seat);
 /* The last worker on the seats of the allocation's hosts[host] is gone for good: nobody waits for its memory. */
 void device_watch_vacated(struct device_watch *watch, uint32_t host);
+/* On the machine of an agent, where a worker has ended: the head waits for samples soon. */
+void device_watch_hurry(struct device_watch *watch);
+/* Whether a sample of the chosen device is to be recorded: about one a second is, and more come while memory is waited for. */
+bool device_watch_row_is_due(struct device_watch *watch, size_t device);
 /* To be called after a worker's end, and ten times a second: calls `memory_back` for each seat that is ready. */
 void device_watch_check(struct device_watch *watch);
 /* To be called every second: a device whose lock file was deleted and which another run has locked is lost to us. */

@@ -31,6 +31,26 @@ static struct memory *one_each(uint32_t n)
     return m;
 }
 
+static void test_samples_are_asked_for_while_a_worker_has_ended_of_late(void **state)
+{
+    (void)state;
+    struct memory *m = one_each(2);
+    memory_idle(m, 1, 0, TOTAL);
+    memory_taken(m, 1, 0);
+    assert_false(memory_is_awaited(m, 0));
+    memory_left(m, 1, 1500);
+    assert_true(memory_is_awaited(m, 1500));
+    assert_false(memory_is_awaited(m, 1501));
+    memory_away(m, 1, true, 1500);
+    assert_false(memory_is_awaited(m, 0));
+    memory_away(m, 1, false, 1600);
+    assert_true(memory_is_awaited(m, 1600));
+    memory_sampled(m, 1, 0, TOTAL, 1700);
+    backs_are(m, 1700, "1");
+    assert_false(memory_is_awaited(m, 0));
+    memory_free(m);
+}
+
 static void test_where_nothing_is_known_it_is_back_at_once(void **state)
 {
     (void)state;
@@ -371,6 +391,7 @@ static void test_what_is_in_use_beyond_others_is_ours_and_a_lone_seats_own(void 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_samples_are_asked_for_while_a_worker_has_ended_of_late),
         cmocka_unit_test(test_where_nothing_is_known_it_is_back_at_once),
         cmocka_unit_test(test_a_seat_waits_until_its_device_holds_what_others_held_before),
         cmocka_unit_test(test_the_first_sample_is_no_baseline_while_a_worker_is_there),

@@ -338,6 +338,24 @@ static void a_driver_that_wakes_slowly_is_waited_for(void **state)
     buf_release(&notes);
 }
 
+static void a_round_comes_at_once_when_it_is_asked_for(void **state)
+{
+    (void)state;
+    struct buf notes = BUF_INIT;
+    struct device_sample samples[2];
+    machine("FAKE_NVML", "gpus=2");
+    struct device_list list = probe("all", &notes);
+    struct monitor *monitor = watch_every(3600000, &list);
+    monitor_hurry(monitor); /* it may not hear yet, and must not die of it */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(wait_round(monitor, samples, 2), 2);
+        monitor_hurry(monitor);
+    }
+    monitor_close(monitor);
+    device_list_release(&list);
+    buf_release(&notes);
+}
+
 /* Until a sample of the device says that it is not lost. */
 static bool wait_back(struct monitor *monitor, size_t device)
 {
@@ -541,6 +559,7 @@ int main(void)
         cmocka_unit_test(a_helper_that_cannot_be_started_is_named),
         cmocka_unit_test(samples_come_for_every_device_in_the_list),
         cmocka_unit_test(a_driver_that_wakes_slowly_is_waited_for),
+        cmocka_unit_test(a_round_comes_at_once_when_it_is_asked_for),
         cmocka_unit_test(
             a_device_that_goes_during_the_run_is_reported_once_and_again_when_it_is_back),
         cmocka_unit_test(a_helper_with_nothing_left_to_ask_is_not_started_again),

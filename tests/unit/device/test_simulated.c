@@ -113,6 +113,23 @@ static void a_round_too_large_for_the_caller_is_given_out_in_parts(void **state)
     device_list_release(&list);
 }
 
+static void a_round_comes_at_once_when_it_is_asked_for(void **state)
+{
+    (void)state;
+    struct device_list list = simulate("sim:2");
+    struct device_sample samples[2];
+    struct monitor *monitor;
+    struct probe_opts opts = {0};
+    assert_int_equal(monitor_open(&monitor, &opts, &list, 3600000, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(next_round(monitor, samples, 2), 2);
+        assert_int_equal(monitor_read(monitor, samples, 2), 0);
+        monitor_hurry(monitor);
+    }
+    monitor_close(monitor);
+    device_list_release(&list);
+}
+
 static void cpu_slots_are_not_watched(void **state)
 {
     (void)state;
@@ -124,6 +141,7 @@ static void cpu_slots_are_not_watched(void **state)
     assert_int_equal(monitor_open(&monitor, &opts, &list, 100, NULL), 0);
     assert_int_equal(monitor_fd(monitor), -1);
     assert_int_equal(monitor_pid(monitor), -1);
+    monitor_hurry(monitor);
     assert_int_equal(monitor_read(monitor, &sample, 1), 0);
     monitor_close(monitor);
     device_list_release(&list);
@@ -136,6 +154,7 @@ int main(void)
         cmocka_unit_test(faults_come_and_go_at_their_times),
         cmocka_unit_test(the_monitor_follows_the_script),
         cmocka_unit_test(a_round_too_large_for_the_caller_is_given_out_in_parts),
+        cmocka_unit_test(a_round_comes_at_once_when_it_is_asked_for),
         cmocka_unit_test(cpu_slots_are_not_watched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
