@@ -434,8 +434,11 @@ def try_fault(bench: Bench, fault: Fault, n_cases: int, at: int, is_shown: bool)
         except Broken as error:
             where = bench.found()[2]
             place = place_of(where) if where else "no call failed"
-            is_of_libc = any(name in place or name in bench.said + bench.first_said for name in CRASHES_OF_LIBC)
-            if status is None and is_of_libc and re.search("ended with -(6|11)", str(error)):
+            words = bench.said + bench.first_said
+            is_of_libc = any(name in place or name in words for name in CRASHES_OF_LIBC)
+            # With --detach muster outlives the process that crashed, and says so.
+            has_crashed = re.search(r"ended with -(6|11)|was killed .*\(signal (6|11)\)", f"{error} {words}")
+            if status is None and is_of_libc and has_crashed:
                 statuses[-11] += 1
                 bench.marked.kill()
                 bench.nobody_is_left()
