@@ -33,8 +33,8 @@ static size_t edit_distance(const char *a, const char *b)
 
 const char *suggest(const char *word, const char *const *candidates, size_t n_candidates)
 {
-    size_t most = MIN(MAX(strlen(word) / 3, (size_t)1), (size_t)3);
-    size_t best = MIN(most + 1, strlen(word)); /* at least a letter is the same */
+    size_t len = MAX(strlen(word), (size_t)1), most = MIN(MAX(len / 3, (size_t)1), (size_t)3);
+    size_t best = MIN(most + 1, len); /* at least a letter is the same */
     const char *nearest = NULL;
     for (size_t i = 0; i < n_candidates; i++) {
         size_t distance = edit_distance(word, candidates[i]);
