@@ -17,8 +17,9 @@
 enum {
     ERROR_FILE_MAX = 256 * 1024, /* as over the wire */
     MESSAGE_MAX = 2000,
-    LINES_SHOWN = 12, /* of those that are on the terminal already, among those of others */
-    LINES_UNSEEN = 40 /* of those that went into a file */
+    END_SEEN_LATE_MS = 200, /* at most; 50 were measured on a busy machine */
+    LINES_SHOWN = 12,       /* of those that are on the terminal already, among those of others */
+    LINES_UNSEEN = 40       /* of those that went into a file */
 };
 #define RECORD_MAX_S (UINT64_MAX / 2000)
 /* Of our own time-outs. */
@@ -80,11 +81,15 @@ void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms)
                 err.text);
 }
 
-/* On machines with clocks of their own, and a way between them: in an earlier second. */
+/*
+ * Did a record, or end, before b did? On machines with clocks of their own, and a way between them: in an earlier second.
+ * The end of a rank without a record is seen a moment late: others that died of it may have recorded that by then.
+ */
 static bool is_earlier(const struct rank *a, const struct rank *b)
 {
     bool are_here = !a->host && !b->host;
-    return are_here ? a->recorded_ms < b->recorded_ms
+    uint64_t lag_ms = b->message ? 0 : END_SEEN_LATE_MS;
+    return are_here ? a->recorded_ms + lag_ms < b->recorded_ms
                     : a->recorded_ms / 1000 < b->recorded_ms / 1000;
 }
 

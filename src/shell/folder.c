@@ -89,7 +89,7 @@ int shell_folder_take(struct shell *shell, const struct folder_wish *r, struct e
     } else {
         cleanup_free char *root = runs_root(r->runs_dir);
         int64_t now_ms = clock_wall_ms(), newest_ms = runs_newest_wall_ms(root);
-        shell->folder.order_wall_ms = newest_ms < now_ms ? 0 : newest_ms + 1;
+        shell->folder.order_wall_ms = newest_ms < now_ms ? 0 : MIN(newest_ms, INT64_MAX - 1) + 1;
         rc = run_create(root, shell->verb->name, now_ms, &shell->run_dir, err);
         shell->folder.is_made = rc == 0;
         shell->folder.stays = path_absolute(root);

@@ -136,23 +136,24 @@ static int child_judge(const char *name, int wait_status, struct str said, struc
                 WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status));
 }
 
-static int child_finish(const char *name, struct child *child, struct buf *out, struct err *err)
+static int child_finish(const char *name, struct child *child, uint64_t longest_ms, struct buf *out,
+                        struct err *err)
 {
     cleanup_buf struct buf errors = BUF_INIT;
     struct buf *const into[PIPES] = {out, &errors};
     int wait_status = 0;
-    const int longest_ms = strcmp(name, "sbatch") == 0 ? SUBMIT_MS : ASK_MS;
-    bool is_in_time = child_read(child, (uint64_t)longest_ms, into);
+    bool is_in_time = child_read(child, longest_ms, into);
     if (!is_in_time)
         kill(child->pid, SIGKILL);
     while (waitpid(child->pid, &wait_status, 0) < 0 && errno == EINTR)
         ;
     return is_in_time ? child_judge(name, wait_status, buf_str(&errors), err)
                       : fail(err, ERR_UNAVAILABLE, "%s has not answered for %d s", name,
-                             longest_ms / 1000);
+                             (int)(longest_ms / 1000));
 }
 
-static int run(const char *const *argv, char *const *envp, struct buf *out, struct err *err)
+static int run(const char *const *argv, char *const *envp, uint64_t longest_ms, struct buf *out,
+               struct err *err)
 {
     int ends[PIPES][2];
     struct child child = {.fds = {-1, -1}};
@@ -164,19 +165,30 @@ static int run(const char *const *argv, char *const *envp, struct buf *out, stru
         fd_close(&ends[i][1]);
     }
     if (rc == 0)
-        rc = child_finish(argv[0], &child, out, err);
+        rc = child_finish(argv[0], &child, longest_ms, out, err);
     for (int i = 0; i < PIPES; i++)
         fd_close(&child.fds[i]);
     return rc;
 }
 
+static uint64_t patience_ms(const char *const *argv)
+{
+    return strcmp(argv[0], "sbatch") == 0 ? SUBMIT_MS : ASK_MS;
+}
+
 int slurm_command(const char *const *argv, struct buf *out, struct err *err)
 {
-    return run(argv, environ, out, err);
+    return run(argv, environ, patience_ms(argv), out, err);
 }
 
 int slurm_command_in(const char *const *argv, const struct env_list *env, struct buf *out,
                      struct err *err)
 {
-    return run(argv, env->at, out, err);
+    return run(argv, env->at, patience_ms(argv), out, err);
+}
+
+int slurm_command_within(const char *const *argv, const struct env_list *env, uint64_t longest_ms,
+                         struct buf *out, struct err *err)
+{
+    return run(argv, env->at, longest_ms, out, err);
 }

@@ -95,8 +95,8 @@ static int64_t name_wall_ms(const char *name)
     return rest && *rest == '-' ? (int64_t)mktime(&at) * 1000 : 0;
 }
 
-/* A number of the head of a file, after its key; 0: there is none. */
-static int64_t head_number(const char *dir, const char *file, const char *key)
+/* A number of the head of a file, after the first of two keys that is there; 0: there is none. */
+static int64_t head_number(const char *dir, const char *file, const char *key, const char *other)
 {
     cleanup_free char *path = path_join(dir, file);
     cleanup_fd int fd = -1;
@@ -104,6 +104,10 @@ static int64_t head_number(const char *dir, const char *file, const char *key)
     uint64_t number;
     ssize_t n = plain_file_open(path, &fd, NULL) == 0 ? read(fd, head, sizeof(head)) : 0;
     const char *at = n > 0 ? memmem(head, (size_t)n, key, strlen(key)) : NULL;
+    if (!at && n > 0 && other) {
+        key = other;
+        at = memmem(head, (size_t)n, key, strlen(key));
+    }
     if (!at)
         return 0;
     struct str rest = {at + strlen(key), (size_t)(head + n - at) - strlen(key)}, value;
@@ -116,9 +120,8 @@ static int64_t head_number(const char *dir, const char *file, const char *key)
 static int64_t begun_wall_ms(const char *dir)
 {
     struct stat st;
-    int64_t wall_ms = head_number(dir, "manifest.json", "\"order_ms\":");
-    wall_ms = wall_ms > 0 ? wall_ms : head_number(dir, "manifest.json", "\"started_ms\":");
-    wall_ms = wall_ms > 0 ? wall_ms : head_number(dir, "jobs.jsonl", "\"at\":");
+    int64_t wall_ms = head_number(dir, "manifest.json", "\"order_ms\":", "\"started_ms\":");
+    wall_ms = wall_ms > 0 ? wall_ms : head_number(dir, "jobs.jsonl", "\"at\":", NULL);
     wall_ms = wall_ms > 0 ? wall_ms : name_wall_ms(path_basename(dir));
     return wall_ms > 0           ? wall_ms
            : stat(dir, &st) == 0 ? (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000
@@ -181,9 +184,13 @@ void run_names_release(struct run_names *names)
     *names = (struct run_names){0};
 }
 
+/* The link is at the run that began last, which stands behind all others. */
 int64_t runs_newest_wall_ms(const char *root)
 {
     struct run_names names;
+    cleanup_free char *link = path_join(root, "latest");
+    if (is_run(link))
+        return begun_wall_ms(link);
     if (runs_list(root, &names, NULL) != 0)
         return 0;
     cleanup_free char *newest = names.len > 0 ? path_join(root, names.at[0]) : NULL;

@@ -104,7 +104,7 @@ void batch_cancel_others(const char *run_dir, uint64_t but)
     struct err err = {0};
     if (submission_read(run_dir, &submission, &err) != 0)
         return;
-    if (queue_answer_get(&answer, NULL) == 0)
+    if (queue_answer_get(&answer, false, NULL) == 0)
         unnoted_jobs_add(run_dir, buf_str(&answer.text), &submission);
     for (size_t i = 0; i < submission.n_jobs; i++) {
         const struct submitted_job *job = &submission.jobs[i];

@@ -308,12 +308,13 @@ static void slurm_look(struct run_summary *run, bool is_now, struct submission *
                        struct look_facts *facts, struct err *err)
 {
     const struct submitted_job *job = submission_last(submission);
+    const bool is_open = submitted_job_is_open(job);
     if (!is_complete(job) && is_mine(run->dir)) {
-        int rc = is_now ? queue_answer_renew(answer, err) : queue_answer_get(answer, err);
+        int rc = is_now ? queue_answer_renew(answer, err) : queue_answer_get(answer, !is_open, err);
         facts->no_answer = rc ? err->text : NULL;
         facts_make(run->dir, submission, answer, entry, facts);
         bool is_over = !facts->entry || queue_phase_of(facts->entry->state) == QUEUE_OVER;
-        if (facts->is_asked && is_over) {
+        if (is_open && facts->is_asked && is_over) {
             folder_look_again(run, submission);
             facts_make(run->dir, submission, answer, entry, facts);
         }

@@ -16,6 +16,7 @@
 
 enum {
     ASK_EVERY_MS = 15000,
+    BRIEF_MS = 2000,
     ANSWER_LASTS_MS = 60000, /* while another process asks, which may be in vain */
     ANSWER_MAX_BYTES = 32 << 20
 };
@@ -68,32 +69,39 @@ static void cache_write(const char *path, int64_t asked_ms, const struct queue_a
         return; /* the next one asks as well */
 }
 
-/* Takes the words. */
-static int ask(struct env_list *words, struct buf *answer, struct err *err)
+/* Takes the words. longest_ms 0: as long as Slurm may take. */
+static int ask(struct env_list *words, uint64_t longest_ms, struct buf *answer, struct err *err)
 {
     struct env_list env = {0};
     env_end(words);
     env_inherit(&env);
     queue_environment(&env);
     env_end(&env);
-    int rc = slurm_command_in((const char *const *)words->at, &env, answer, err);
+    const char *const *argv = (const char *const *)words->at;
+    int rc = longest_ms > 0 ? slurm_command_within(argv, &env, longest_ms, answer, err)
+                            : slurm_command_in(argv, &env, answer, err);
     env_list_release(words);
     env_list_release(&env);
     return rc;
 }
 
-int queue_ask(struct buf *answer, struct err *err)
+static int jobs_ask(uint64_t longest_ms, struct buf *answer, struct err *err)
 {
     struct env_list words = {0};
     queue_words(&words);
-    return ask(&words, answer, err);
+    return ask(&words, longest_ms, answer, err);
+}
+
+int queue_ask(struct buf *answer, struct err *err)
+{
+    return jobs_ask(0, answer, err);
 }
 
 int queue_waiting_ask(struct buf *answer, struct err *err)
 {
     struct env_list words = {0};
     queue_waiting_words(&words);
-    return ask(&words, answer, err);
+    return ask(&words, 0, answer, err);
 }
 
 static bool was_cancelled_past(uint64_t job)
@@ -103,7 +111,7 @@ static bool was_cancelled_past(uint64_t job)
     struct str line, rest;
     bool was = false;
     queue_past_words(job, &words);
-    if (ask(&words, &answer, NULL) != 0)
+    if (ask(&words, 0, &answer, NULL) != 0)
         return false;
     rest = buf_str(&answer);
     while (!was && rest.len > 0 && str_next(&rest, '\n', &line))
@@ -129,10 +137,11 @@ static bool is_since(int64_t wall_ms, int64_t now_ms, int64_t longest_ms)
 }
 
 /* The text is why there is no answer then. */
-static int ask_or_say(struct queue_answer *out, int64_t now_ms, struct err *err)
+static int ask_or_say(struct queue_answer *out, uint64_t longest_ms, int64_t now_ms,
+                      struct err *err)
 {
     struct err why = {0};
-    int rc = queue_ask(&out->text, &why);
+    int rc = jobs_ask(longest_ms, &out->text, &why);
     out->wall_ms = rc ? 0 : now_ms;
     if (rc == 0)
         return 0;
@@ -141,7 +150,7 @@ static int ask_or_say(struct queue_answer *out, int64_t now_ms, struct err *err)
     return fail(err, rc, "%s", why.text);
 }
 
-int queue_answer_get(struct queue_answer *out, struct err *err)
+int queue_answer_get(struct queue_answer *out, bool is_brief, struct err *err)
 {
     const int64_t now_ms = clock_wall_ms();
     cleanup_free char *path = cache_path_new();
@@ -159,7 +168,7 @@ int queue_answer_get(struct queue_answer *out, struct err *err)
         if (has_old)
             cache_write(path, now_ms, out);
         queue_answer_release(out);
-        rc = ask_or_say(out, now_ms, err);
+        rc = ask_or_say(out, is_brief ? BRIEF_MS : 0, now_ms, err);
         if (rc == 0 || !has_old)
             cache_write(path, now_ms, out);
     }
@@ -173,7 +182,7 @@ int queue_answer_renew(struct queue_answer *out, struct err *err)
     const int64_t now_ms = clock_wall_ms();
     cleanup_free char *path = cache_path_new();
     *out = (struct queue_answer){0};
-    int rc = ask_or_say(out, now_ms, err);
+    int rc = ask_or_say(out, 0, now_ms, err);
     cache_write(path, now_ms, out);
     if (rc)
         queue_answer_release(out);

@@ -16,8 +16,9 @@ struct queue_answer {
     struct buf text;
 };
 
-/* ERR_UNAVAILABLE if squeue cannot be asked, or does not answer another process; then wall_ms is 0. */
-MUST_CHECK int queue_answer_get(struct queue_answer *out, struct err *err);
+/* ERR_UNAVAILABLE if squeue cannot be asked, or does not answer another process; then wall_ms is 0. is_brief: nobody wants to
+ * wait long for it. */
+MUST_CHECK int queue_answer_get(struct queue_answer *out, bool is_brief, struct err *err);
 /* Asks now, and keeps the answer, or why there is none, for those that get it later. */
 MUST_CHECK int queue_answer_renew(struct queue_answer *out, struct err *err);
 /* Asks now, whatever was asked before. */

@@ -5,7 +5,6 @@
 
 #include "base/cleanup.h"
 #include "base/fs.h"
-#include "base/named_files.h"
 #include "base/xalloc.h"
 #include "slurm/queue.h"
 #include "submit/batch.h"
@@ -15,8 +14,11 @@
 static bool is_script(const char *path, const char *real_dir, const char *name)
 {
     cleanup_free char *wanted = batch_script_path(real_dir, name), *real = NULL;
-    /* Most of a long queue are scripts of other runs: two calls for each of them, and not one for each folder above. */
-    if (strcmp(path_basename(path), path_basename(wanted)) != 0 || !path_is_same(path, wanted))
+    cleanup_free char *folder = path_dirname(path);
+    const char *run = path_basename(folder);
+    /* Most of a long queue are scripts of other runs, for which no call is made. */
+    if (strcmp(path_basename(path), path_basename(wanted)) != 0 ||
+        (strcmp(run, path_basename(real_dir)) != 0 && strcmp(run, "latest") != 0))
         return false;
     real = realpath(path, NULL);
     return real && strcmp(real, wanted) == 0;

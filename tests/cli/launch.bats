@@ -190,7 +190,7 @@ time.sleep(1.05 - time.time() % 1) # all within one second
 if os.environ["RANK"] == "0":
     while not os.path.exists("recorded"):
         time.sleep(0.01)
-    time.sleep(0.1)
+    time.sleep(0.4)
     sys.exit(5)
 error = {"message": {"message": "ValueError: first", "extraInfo": {"timestamp": str(int(time.time()))}}}
 with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
@@ -251,6 +251,33 @@ END
     ended_with 255
     [[ $stderr == *"failed first: status 255"* ]]
     [ -z "$(ls -A tmp)" ]
+}
+
+@test "what is recorded at once when another rank has died is an echo" {
+    cat >echo.py <<'END'
+import json, os, signal, socket, sys, time
+if os.environ["RANK"] == "0":
+    server = socket.socket(socket.AF_UNIX)
+    server.bind("listens")
+    server.listen()
+    peer, _ = server.accept()
+    peer.recv(1)
+    time.sleep(1.05 - time.time() % 1) # all within one second
+    os.kill(os.getpid(), signal.SIGKILL)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+peer = socket.socket(socket.AF_UNIX)
+while peer.connect_ex("listens") != 0:
+    time.sleep(0.01)
+peer.send(b".")
+while not peer.recv(1):
+    error = {"message": {"message": "closed by peer", "extraInfo": {"timestamp": str(int(time.time()))}}}
+    with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+        json.dump(error, out)
+    sys.exit(1)
+END
+    launch --nproc 2 echo.py
+    ended_with 137
+    [[ $stderr == *"rank 0 (pid "*") failed first: signal 9 (Killed)"* && $stderr != *"closed by peer"* ]]
 }
 
 @test "the last line of a long report is there" {
