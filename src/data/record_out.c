@@ -135,6 +135,7 @@ static int cells_fill(struct record_out *out, struct str object, struct err *err
     struct json_members walk = json_members(object);
     struct str key, value;
     size_t n_found = 0, n_columns = out->columns.len;
+    ASSERT(out->cells); /* with the columns */
     memset(out->cells, 0, n_columns * sizeof(*out->cells));
     while (json_next(&walk, &key, &value)) {
         size_t column = column_find(out, key, n_found);
