@@ -252,8 +252,8 @@ const char *unit_of(const struct benching *b)
     const struct bench_request *r = b->request;
     bool is_known = r->n_items > 0 || r->items_pattern || r->rate_pattern || r->inputs.len > 0;
     for (uint32_t i = 0; i < b->n_ways; i++)
-        is_known = is_known || (b->ways[i].n_items > 0 &&
-                                contest_outcome(b->contest, (uint32_t)i) != CONTEST_OTHER_WORK);
+        is_known = is_known ||
+                   (b->ways[i].n_items > 0 && contest_outcome(b->contest, i) != CONTEST_OTHER_WORK);
     return is_known ? "items" : "runs";
 }
 

@@ -24,7 +24,7 @@ struct helper {
     int query_number; /* the device it announced last, see driver_probe.h */
 };
 
-/* Asks a helper that watches for a round now. A process that does not know it ignores it. */
+/* A signal that asks a watching helper for samples at once. By default it is ignored, so it may come at any time. */
 #define HELPER_HURRY SIGURG
 
 /* How many deadlines the driver has to come up. nvmlInit wakes every GPU: that takes 1.5 s without

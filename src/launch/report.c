@@ -21,7 +21,7 @@ enum {
     LINES_SHOWN = 12,       /* of those that are on the terminal already, among those of others */
     LINES_UNSEEN = 40       /* of those that went into a file */
 };
-#define RECORD_MAX_S (UINT64_MAX / 2000)
+#define RECORD_MAX_S (UINT64_MAX / 2000) /* so that its milliseconds fit */
 /* Of our own time-outs. */
 #define HUNG_STATUS 124
 
@@ -82,13 +82,14 @@ void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms)
 }
 
 /*
- * Did a record, or end, before b did? On machines with clocks of their own, and a way between them: in an earlier second.
- * The end of a rank without a record is seen a moment late: others that died of it may have recorded that by then.
+ * Did a record its error, or end, before b? Ranks of other machines, whose clocks differ and whose messages take time, are
+ * compared by whole seconds. The end of a rank without a record is seen a moment late: a rank that died of it may have
+ * recorded that by then.
  */
 static bool is_earlier(const struct rank *a, const struct rank *b)
 {
     bool are_here = !a->host && !b->host;
-    uint64_t lag_ms = b->message ? 0 : END_SEEN_LATE_MS;
+    uint64_t lag_ms = a->message && !b->message ? END_SEEN_LATE_MS : 0;
     return are_here ? a->recorded_ms + lag_ms < b->recorded_ms
                     : a->recorded_ms / 1000 < b->recorded_ms / 1000;
 }

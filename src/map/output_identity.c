@@ -28,15 +28,24 @@ static char *note_path_new(const char *run_dir, size_t output)
                        : xasprintf("%s/output-%zu.id", run_dir, output);
 }
 
+/* What was noted of the output, and what is at `path` now. False: one of them is not there. */
+static bool both_read(const char *run_dir, size_t output, const char *path, struct buf *noted,
+                      struct buf *found)
+{
+    cleanup_free char *note = note_path_new(run_dir, output);
+    struct stat st;
+    if (stat(path, &st) != 0 || plain_file_read(note, NOTE_MAX_BYTES, noted, NULL) != 0)
+        return false;
+    identity_add(&st, found);
+    return true;
+}
+
 /* Adds the file at `path` if it is one that was noted. */
 static bool noted_add(const char *run_dir, size_t output, const char *path, struct buf *out)
 {
-    cleanup_free char *note = note_path_new(run_dir, output);
     cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;
-    struct stat st;
-    if (stat(path, &st) != 0 || plain_file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)
+    if (!both_read(run_dir, output, path, &noted, &found))
         return false;
-    identity_add(&st, &found);
     bool is_noted = memmem(noted.at, noted.len, found.at, found.len) != NULL;
     if (is_noted)
         buf_add_str(out, buf_str(&found));
@@ -64,12 +73,9 @@ bool output_identity_is(const char *run_dir, size_t output, const char *path)
 
 bool output_identity_differs(const char *run_dir, size_t output, const char *path)
 {
-    cleanup_free char *note = note_path_new(run_dir, output);
     cleanup_buf struct buf noted = BUF_INIT, found = BUF_INIT;
-    struct stat st;
-    if (stat(path, &st) != 0 || plain_file_read(note, NOTE_MAX_BYTES, &noted, NULL) != 0)
+    if (!both_read(run_dir, output, path, &noted, &found))
         return false;
-    identity_add(&st, &found);
     const char *size_and_time = strstr(buf_text(&found), " bytes ");
     return !strstr(buf_text(&noted), size_and_time);
 }

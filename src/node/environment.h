@@ -35,7 +35,7 @@ void seat_devices_add(const struct allocation *allocation, const struct seat *se
                       struct env_list *env);
 void seat_environment_add(const struct allocation *allocation, uint32_t number,
                           struct env_list *env);
-/* All three: what the work itself adds comes after it. */
+/* environment_begin(), seat_environment_add() and environment_wish_apply(): what all workers have, whatever their work. */
 void worker_environment_begin(const struct allocation *allocation, uint32_t number,
                               const struct environment_wish *wish, struct env_list *env);
 /* The folder with muster.py, beside the program that muster keeps on another host,

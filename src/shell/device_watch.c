@@ -12,10 +12,9 @@
 enum {
     SAMPLE_EVERY_MS = 1000,
     HURRY_EVERY_MS = 100, /* while a seat waits for memory */
-    HURRY_MS =
-        2000, /* so long after its worker's end: drivers free memory at once, or after long */
+    HURRY_MS = 2000,      /* after the end of its worker; later, memory is seldom freed soon */
     HURRY_ELSEWHERE_MS = 500,
-    ROW_EVERY_MS = 750
+    ROW_EVERY_MS = 750 /* at least, between recorded samples: a second is not kept exactly */
 };
 
 /* The present state of one of the machine's devices. */
@@ -48,7 +47,7 @@ struct device_watch {
     bool are_awaited;        /* further seats, as was told last */
     struct memory *memory;   /* of those devices */
     pid_t *guards;           /* of the workers, by their seats; 0: none, or not known */
-    uint64_t hurry_until_ms; /* for somebody else, who waits for memory */
+    uint64_t hurry_until_ms; /* samples are asked for until then: the head of this agent waits */
 };
 
 static void seats_note(struct device_watch *watch, uint32_t begin, uint32_t end)

@@ -181,14 +181,8 @@ int slurm_command(const char *const *argv, struct buf *out, struct err *err)
     return run(argv, environ, patience_ms(argv), out, err);
 }
 
-int slurm_command_in(const char *const *argv, const struct env_list *env, struct buf *out,
-                     struct err *err)
+int slurm_command_in(const char *const *argv, const struct env_list *env, uint64_t longest_ms,
+                     struct buf *out, struct err *err)
 {
-    return run(argv, env->at, patience_ms(argv), out, err);
-}
-
-int slurm_command_within(const char *const *argv, const struct env_list *env, uint64_t longest_ms,
-                         struct buf *out, struct err *err)
-{
-    return run(argv, env->at, longest_ms, out, err);
+    return run(argv, env->at, longest_ms > 0 ? longest_ms : patience_ms(argv), out, err);
 }

@@ -13,9 +13,6 @@
  * with the cure; it has ended with another status than 0, with its own words; or it has not ended in time.
  */
 MUST_CHECK int slurm_command(const char *const *argv, struct buf *out, struct err *err);
-/* As slurm_command_in(), but waits no longer than that. */
-MUST_CHECK int slurm_command_within(const char *const *argv, const struct env_list *env,
-                                    uint64_t longest_ms, struct buf *out, struct err *err);
-/* As slurm_command(), in that environment, which env_end() has closed. */
+/* As slurm_command(), in that environment, which env_end() has closed, and for no longer than that; 0: the usual time. */
 MUST_CHECK int slurm_command_in(const char *const *argv, const struct env_list *env,
-                                struct buf *out, struct err *err);
+                                uint64_t longest_ms, struct buf *out, struct err *err);

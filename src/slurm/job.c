@@ -177,7 +177,7 @@ void slurm_jobs_cancel(const char *name)
     cleanup_buf struct buf nothing = BUF_INIT;
     struct env_list env = {0};
     slurm_cancel_environment(&env);
-    if (slurm_command_in(argv, &env, &nothing, NULL) != 0)
+    if (slurm_command_in(argv, &env, 0, &nothing, NULL) != 0)
         buf_reset(&nothing); /* nothing else can be done about them */
     env_list_release(&env);
 }

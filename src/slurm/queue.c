@@ -48,7 +48,7 @@ static uint64_t seconds_of(struct str text)
 bool queue_next(struct str *answer, struct queue_entry *out)
 {
     enum {
-        FIELDS = 7 /* before the script, whose name may have the sign between them */
+        FIELDS = 7 /* before the script, whose name may have a | */
     };
     struct str line;
     while (answer->len > 0 && str_next(answer, '\n', &line)) {

@@ -256,24 +256,16 @@ bool submitted_job_is_array(const struct submitted_job *job)
     return job->role && strcmp(job->role, "tasks") == 0;
 }
 
-uint64_t submission_array_open(const struct submission *submission)
+uint64_t submission_array_before(const struct submission *submission, uint64_t id)
 {
-    for (size_t i = submission->n_jobs; i-- > 0;) {
+    uint64_t array = 0;
+    for (size_t i = 0; i < submission->n_jobs; i++) {
         const struct submitted_job *job = &submission->jobs[i];
-        if (submitted_job_is_array(job))
-            return job->id;
-        if (!submitted_job_is_open(job))
-            break;
+        if (job->id == id)
+            return job->submitted_ms > 0 ? array : 0;
+        array = submitted_job_is_array(job) ? job->id : array;
     }
     return 0;
-}
-
-bool submission_has_sent(const struct submission *submission, uint64_t id)
-{
-    for (size_t i = 0; i < submission->n_jobs; i++)
-        if (submission->jobs[i].id == id)
-            return submission->jobs[i].submitted_ms > 0;
-    return false;
 }
 
 int64_t submission_since_ms(const struct submission *submission, const char *role)

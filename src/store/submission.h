@@ -71,10 +71,8 @@ void submission_add_unnoted(struct submission *submission, uint64_t id, const ch
 void submission_release(struct submission *submission);
 /* An array, whose tasks write no lines here. */
 bool submitted_job_is_array(const struct submitted_job *job);
-/* The last array, if no job behind it has ended; 0: there is none. */
-uint64_t submission_array_open(const struct submission *submission);
-/* Was it submitted by muster, and not by the user's own sbatch? */
-bool submission_has_sent(const struct submission *submission, uint64_t id);
+/* The array behind which muster submitted that job; 0: there is none, or the user's own sbatch submitted the job. */
+uint64_t submission_array_before(const struct submission *submission, uint64_t id);
 /* The last job, an array too while there is none behind it; of stages, the first that has not ended well. NULL: there is none. */
 const struct submitted_job *submission_last(const struct submission *submission);
 /* Can there be more of it, as far as the lines tell? */

@@ -75,7 +75,7 @@ int batch_submit(const char *run_dir, const struct batch_wish *wish, uint64_t *j
     struct env_list env = {0}, words = {0};
     environment_make(&env);
     words_make(wish, script, &words);
-    int rc = slurm_command_in((const char *const *)words.at, &env, &answer, err);
+    int rc = slurm_command_in((const char *const *)words.at, &env, 0, &answer, err);
     env_list_release(&env);
     env_list_release(&words);
     if (rc == 0)
@@ -127,7 +127,7 @@ int batch_cancel(const char *run_dir, uint64_t job, const char *role, struct err
     int rc = run_check_ours(run_dir, err); /* others can write any number into a folder of theirs */
     slurm_cancel_environment(&env);
     if (rc == 0)
-        rc = slurm_command_in(argv, &env, &nothing, err);
+        rc = slurm_command_in(argv, &env, 0, &nothing, err);
     env_list_release(&env);
     return rc ? rc : submission_add(run_dir, &record, err);
 }

@@ -503,14 +503,13 @@ static int work(struct job *job, struct err *err)
     return rc ? rc : job->status;
 }
 
-/* One that the user submits after that goes on with them. */
+/* Did scancel end tasks of the array before this job? A job of the user's own sbatch goes on with the tasks all the same. */
 static bool are_tasks_cancelled(const struct job *job)
 {
     struct submission submission;
     if (submission_read(job->request->run_dir, &submission, NULL) != 0)
         return false;
-    bool is_behind = submission_has_sent(&submission, job->number);
-    uint64_t array = is_behind ? submission_array_open(&submission) : 0;
+    uint64_t array = submission_array_before(&submission, job->number);
     submission_release(&submission);
     return array > 0 && queue_was_cancelled(array);
 }

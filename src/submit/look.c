@@ -270,10 +270,10 @@ static char *parts_new(const struct submission *submission, const struct submitt
     return out.len > 0 ? buf_steal(&out) : NULL;
 }
 
-/* What is known of the last job, by the answer of Slurm that is at hand. */
-static void facts_make(const char *run_dir, struct submission *submission,
-                       const struct queue_answer *answer, struct queue_entry *entry,
-                       struct look_facts *facts)
+/* Adds the jobs of which only the queue tells, and finds what the answer says of the last one. */
+static void answer_take(const char *run_dir, struct submission *submission,
+                        const struct queue_answer *answer, struct queue_entry *entry,
+                        struct look_facts *facts)
 {
     unnoted_jobs_add(run_dir, buf_str(&answer->text), submission);
     const struct submitted_job *job = submission_last(submission);
@@ -312,11 +312,11 @@ static void slurm_look(struct run_summary *run, bool is_now, struct submission *
     if (!is_complete(job) && is_mine(run->dir)) {
         int rc = is_now ? queue_answer_renew(answer, err) : queue_answer_get(answer, !is_open, err);
         facts->no_answer = rc ? err->text : NULL;
-        facts_make(run->dir, submission, answer, entry, facts);
+        answer_take(run->dir, submission, answer, entry, facts);
         bool is_over = !facts->entry || queue_phase_of(facts->entry->state) == QUEUE_OVER;
         if (is_open && facts->is_asked && is_over) {
             folder_look_again(run, submission);
-            facts_make(run->dir, submission, answer, entry, facts);
+            answer_take(run->dir, submission, answer, entry, facts);
         }
     }
     facts->now_ms = clock_wall_ms();

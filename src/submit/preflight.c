@@ -19,7 +19,7 @@ static bool text_ask(enum cluster_text which, const struct env_list *env, struct
     struct err err = {0};
     cluster_words(which, &words);
     env_end(&words);
-    bool is_told = slurm_command_in((const char *const *)words.at, env, out, &err) == 0;
+    bool is_told = slurm_command_in((const char *const *)words.at, env, 0, out, &err) == 0;
     env_list_release(&words);
     return is_told;
 }

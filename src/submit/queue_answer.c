@@ -77,9 +77,7 @@ static int ask(struct env_list *words, uint64_t longest_ms, struct buf *answer, 
     env_inherit(&env);
     queue_environment(&env);
     env_end(&env);
-    const char *const *argv = (const char *const *)words->at;
-    int rc = longest_ms > 0 ? slurm_command_within(argv, &env, longest_ms, answer, err)
-                            : slurm_command_in(argv, &env, answer, err);
+    int rc = slurm_command_in((const char *const *)words->at, &env, longest_ms, answer, err);
     env_list_release(words);
     env_list_release(&env);
     return rc;
