@@ -17,7 +17,7 @@
 #include "cli/run_arg.h"
 #include "cli/score_arg.h"
 #include "data/file_merge/file_merge.h"
-#include "map/inputs.h"
+#include "data/inputs.h"
 #include "tensor/inspect.h"
 #include "tensor/torch/torch_merge.h"
 
@@ -81,25 +81,6 @@ static void order_warn(const struct app *app, char **paths, size_t n_paths)
             paths[i - 1], paths[i]);
         return;
     }
-}
-
-/* What the merge of records calls back with. */
-struct merging {
-    struct app *app;
-    const struct inputs *inputs; /* the files as they were before they were opened */
-};
-
-static void note_say(void *context, const char *text)
-{
-    const struct merging *merging = context;
-    say(merging->app, "merge: %s", text);
-}
-
-static int inputs_placing(void *context, int fd, struct err *err)
-{
-    const struct merging *merging = context;
-    (void)fd;
-    return inputs_check(merging->inputs, err);
 }
 
 static void file_add(struct buf *out, const char *name, uint64_t n_records, bool is_json)
@@ -188,8 +169,8 @@ static struct file_merge_opts opts_of(const struct merge_request *ask, struct me
         .look = score ? score_take : NULL,
         .look_end = score ? score_end : NULL,
         .look_context = score,
-        .note = note_say,
-        .placing = inputs_placing,
+        .note = merging_note,
+        .placing = merging_placing,
         .context = merging,
     };
 }
@@ -217,8 +198,7 @@ static int files_merge(struct merging *merging, const struct merge_request *ask,
 
 /* ---- files of tensors ---- */
 
-static struct tensors_request tensors_wanted(const struct merge_request *ask,
-                                             const struct inputs *inputs)
+static struct tensors_request tensors_wanted(const struct merge_request *ask)
 {
     return (struct tensors_request){
         .out_path = ask->out_path,
@@ -227,7 +207,6 @@ static struct tensors_request tensors_wanted(const struct merge_request *ask,
         .force = ask->force,
         .dry_run = ask->dry_run,
         .reflink = ask->reflink,
-        .inputs = inputs,
     };
 }
 
@@ -316,12 +295,11 @@ static int records_merge(struct merging *merging, const struct merge_request *as
     return rc;
 }
 
-static int kind_merge(struct app *app, const struct merge_request *ask, const struct inputs *inputs,
-                      char **argv, size_t n_files, struct err *err)
+static int kind_merge(struct merging *merging, const struct merge_request *ask, char **argv,
+                      size_t n_files, struct err *err)
 {
     enum tensor_kind kind = TENSOR_NONE;
-    struct merging merging = {app, inputs};
-    const struct tensors_request tensors = tensors_wanted(ask, inputs);
+    const struct tensors_request tensors = tensors_wanted(ask);
     int rc = tensors_look(argv, n_files, &kind, err);
     if (rc == 0)
         rc = wishes_check(ask, kind, err);
@@ -329,8 +307,8 @@ static int kind_merge(struct app *app, const struct merge_request *ask, const st
         rc = formats_check(ask, kind, err);
     if (rc)
         return rc;
-    return kind == TENSOR_NONE ? records_merge(&merging, ask, argv, n_files, err)
-                               : tensors_merge(app, &tensors, kind, argv, n_files, err);
+    return kind == TENSOR_NONE ? records_merge(merging, ask, argv, n_files, err)
+                               : tensors_merge(merging, &tensors, kind, argv, n_files, err);
 }
 
 static int merge_run(struct app *app, void *request, int argc, char **argv, char **command,
@@ -363,7 +341,7 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     if (rc)
         return rc;
     struct inputs *inputs = inputs_new((const char *const *)argv, n_files);
-    rc = kind_merge(app, ask, inputs, argv, n_files, err);
+    rc = kind_merge(&(struct merging){app, inputs}, ask, argv, n_files, err);
     inputs_free(inputs);
     return rc;
 }

@@ -14,8 +14,8 @@
 #include "cli/merge_tensors.h"
 #include "cli/run_arg.h"
 #include "cli/split_tensors.h"
+#include "data/inputs.h"
 #include "data/split/split.h"
-#include "map/inputs.h"
 
 enum {
     FILES_OF_OURS = 128

@@ -4,13 +4,13 @@
 #include "base/parse.h"
 #include "cli/run_arg.h"
 #include "data/format.h"
+#include "data/inputs.h"
 #include "data/result_merge.h"
-#include "map/inputs.h"
 #include "tensor/array/array_merge.h"
 #include "tensor/torch/torch_merge.h"
 
 struct tensors_job {
-    struct app *app;
+    struct merging *merging;
     const struct tensors_request *ask;
     enum tensor_kind kind;
     const char *const *paths;
@@ -19,17 +19,17 @@ struct tensors_job {
     uint64_t n_bytes; /* of the output */
 };
 
-static void note_say(void *context, const char *text)
+void merging_note(void *context, const char *text)
 {
-    const struct tensors_job *job = context;
-    say(job->app, "merge: %s", text);
+    const struct merging *merging = context;
+    say(merging->app, "merge: %s", text);
 }
 
-static int inputs_placing(void *context, int fd, struct err *err)
+int merging_placing(void *context, int fd, struct err *err)
 {
-    const struct tensors_job *job = context;
+    const struct merging *merging = context;
     (void)fd;
-    return inputs_check(job->ask->inputs, err);
+    return inputs_check(merging->inputs, err);
 }
 
 /* For tests: splices even short lists, or none. */
@@ -50,9 +50,9 @@ static int torch_files_merge(struct tensors_job *job, struct err *err)
     opts.expect = ask->expect == UINT64_MAX ? NULL : &ask->expect;
     opts.splice_least_bytes = splice_least_wanted();
     opts.are_shared = ask->reflink;
-    opts.note = note_say;
-    opts.placing = inputs_placing;
-    opts.context = job;
+    opts.note = merging_note;
+    opts.placing = merging_placing;
+    opts.context = job->merging;
     int rc = torch_merge(&opts, job->paths, job->n_files, ask->out_path, &stats, err);
     job->n_bytes = stats.n_bytes;
     return rc;
@@ -64,8 +64,8 @@ static int arrays_merge(struct tensors_job *job, struct err *err)
     const struct array_merge_opts opts = {.rules = &job->rules,
                                           .force = ask->force,
                                           .dry_run = ask->dry_run,
-                                          .placing = inputs_placing,
-                                          .context = job};
+                                          .placing = merging_placing,
+                                          .context = job->merging};
     if (job->kind == TENSOR_NPY && job->n_files == 1 && job->rules.len == 0) {
         int rc = merge_rule_add(&job->rules, STR(".=first"),
                                 err); /* this rule need not match anything */
@@ -123,10 +123,10 @@ int tensors_output_check(enum tensor_kind kind, const char *path, struct err *er
     return 0;
 }
 
-int tensors_merge(struct app *app, const struct tensors_request *ask, enum tensor_kind kind,
+int tensors_merge(struct merging *merging, const struct tensors_request *ask, enum tensor_kind kind,
                   char **paths, size_t n_files, struct err *err)
 {
-    struct tensors_job job = {.app = app,
+    struct tensors_job job = {.merging = merging,
                               .ask = ask,
                               .kind = kind,
                               .paths = (const char *const *)paths,
@@ -140,9 +140,10 @@ int tensors_merge(struct app *app, const struct tensors_request *ask, enum tenso
         return rc;
     size_format(size, job.n_bytes);
     if (ask->dry_run)
-        say(app, "%zu file%s of tensors would go into %s", n_files, plural(n_files), ask->out_path);
+        say(merging->app, "%zu file%s of tensors would go into %s", n_files, plural(n_files),
+            ask->out_path);
     else
-        say(app, "%zu file%s of tensors into %s (%s)", n_files, plural(n_files), ask->out_path,
-            size);
+        say(merging->app, "%zu file%s of tensors into %s (%s)", n_files, plural(n_files),
+            ask->out_path, size);
     return 0;
 }

@@ -13,7 +13,7 @@
 #include "base/outfile.h"
 #include "base/talk.h"
 #include "base/xalloc.h"
-#include "map/inputs.h"
+#include "data/inputs.h"
 #include "map/output_identity.h"
 #include "map/outputs.h"
 #include "map/rows.h"

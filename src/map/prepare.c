@@ -15,7 +15,7 @@
 #include "base/parse.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
-#include "map/inputs.h"
+#include "data/inputs.h"
 #include "map/outputs.h"
 #include "map/session_impl.h"
 #include "map/summary.h"

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/xalloc.h"
-#include "map/inputs.h"
+#include "data/inputs.h"
 #include "map/work.h"
 #include "proc/guard.h"
 #include "shell/hosts.h"

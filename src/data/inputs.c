@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "map/inputs.h"
+#include "data/inputs.h"
 
 #include <string.h>
 #include <sys/stat.h>
