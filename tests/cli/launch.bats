@@ -12,6 +12,16 @@ setup() {
 }
 
 launch() { run --separate-stderr limited "$MUSTER" launch "$@"; }
+# For Python scripts in this folder: record(message) leaves an error as torch's @record does.
+record_module() {
+    cat >error_record.py <<'END'
+import json, os, time
+def record(message):
+    error = {"message": {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}}
+    with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
+        json.dump(error, out)
+END
+}
 
 # What a rank sees, on a line.
 shows() {
@@ -184,17 +194,17 @@ END
 }
 
 @test "an error that was recorded a moment before another rank died is the cause" {
+    record_module
     cat >bad.py <<'END'
-import json, os, sys, time
+import os, sys, time
+from error_record import record
 time.sleep(1.05 - time.time() % 1) # all within one second
 if os.environ["RANK"] == "0":
     while not os.path.exists("recorded"):
         time.sleep(0.01)
     time.sleep(0.4)
     sys.exit(5)
-error = {"message": {"message": "ValueError: first", "extraInfo": {"timestamp": str(int(time.time()))}}}
-with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
-    json.dump(error, out)
+record("ValueError: first")
 open("recorded", "w").close()
 time.sleep(30)
 END
@@ -203,14 +213,14 @@ END
 }
 
 @test "who has named a file for errors, as TorchX does, finds the first one there, with its status" {
+    record_module
     cat >bad.py <<'END'
-import json, os, sys, time
+import os, sys, time
+from error_record import record
 rank = int(os.environ["RANK"])
 if rank == 0:
     time.sleep(10)
-error = {"message": {"message": "ValueError: first\nand more", "extraInfo": {"timestamp": str(int(time.time()))}}}
-with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
-    json.dump(error, out)
+record("ValueError: first\nand more")
 sys.exit(7)
 END
     echo "longer than what comes, longer than what comes, longer than what comes, longer than what comes, longer than what comes" >error.json
@@ -231,15 +241,15 @@ END
 }
 
 @test "what is recorded after the first rank died is an echo, and no file of that name is waited for" {
+    record_module
     cat >echo.py <<'END'
-import json, os, signal, sys, time
+import os, signal, sys, time
+from error_record import record
 if os.environ["RANK"] == "0":
     os.kill(os.getpid(), signal.SIGKILL)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 time.sleep(1.2)
-error = {"message": {"message": "reset by peer", "extraInfo": {"timestamp": str(int(time.time()))}}}
-with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
-    json.dump(error, out)
+record("reset by peer")
 sys.exit(1)
 END
     launch --nproc 2 echo.py
@@ -254,8 +264,10 @@ END
 }
 
 @test "what is recorded at once when another rank has died is an echo" {
+    record_module
     cat >echo.py <<'END'
-import json, os, signal, socket, sys, time
+import os, signal, socket, sys, time
+from error_record import record
 if os.environ["RANK"] == "0":
     server = socket.socket(socket.AF_UNIX)
     server.bind("listens")
@@ -270,9 +282,7 @@ while peer.connect_ex("listens") != 0:
     time.sleep(0.01)
 peer.send(b".")
 while not peer.recv(1):
-    error = {"message": {"message": "closed by peer", "extraInfo": {"timestamp": str(int(time.time()))}}}
-    with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as out:
-        json.dump(error, out)
+    record("closed by peer")
     sys.exit(1)
 END
     launch --nproc 2 echo.py

@@ -467,13 +467,17 @@ END2
     [ "$(events ended status | tr '\n' ' ')" = "0 0 " ]
 }
 
-@test "a job by which the user went on is known before it begins, and can be stopped" {
+map_cancelled() {
     seq 1 100 >in.txt
     slow_filter
     "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
     wait_for has_done 10
     scancel "$(last_job)"
     wait_for is_over "$(last_job)"
+}
+
+@test "a job by which the user went on is known before it begins, and can be stopped" {
+    map_cancelled
     [ "$(state)" = interrupted ] || [ "$(state)" = stopped ]
     (cd muster-runs/latest && sbatch --parsable -H job.sh) >number
     [ "$(state)" = queued ]
@@ -506,12 +510,7 @@ END2
 
 @test "jobs of resume begin one after another, also behind one by which the user went on" {
     local number own second
-    seq 1 100 >in.txt
-    slow_filter
-    "$MUSTER" submit map -g cpu:1 -o out.txt in.txt -- ./slow 2>/dev/null
-    wait_for has_done 10
-    scancel "$(last_job)"
-    wait_for is_over "$(last_job)"
+    map_cancelled
     own=$(sbatch --parsable -H muster-runs/latest/job.sh)
     rm -rf cache
     "$MUSTER" submit resume latest
