@@ -326,7 +326,7 @@ static int show(const struct inspection *in, struct err *err)
 int inspect_file(const char *path, bool is_json, struct buf *out, struct err *err)
 {
     struct stat st;
-    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup_fd int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
     if (!S_ISREG(st.st_mode))

@@ -455,6 +455,11 @@ END
     merge /dev/stdin -o out.txt < <(echo a)
     ended_with 2
     says "is no file"
+    mkfifo fifo # of which nobody is the writer
+    refuses 2 "fifo is no file; files are read more than once: save it first" -- fifo
+    run limited "$MUSTER" merge --inspect fifo
+    ended_with 2
+    says "fifo is no file that can be read from any place"
 }
 
 @test "a full disk is status 75, and leaves nothing" {

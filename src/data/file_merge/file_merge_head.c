@@ -3,6 +3,7 @@
  * The files' beginnings: which formats, where the records begin.
  */
 #include <stdarg.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -27,12 +28,24 @@ void file_merge_note(const struct file_merge *merge, const char *fmt, ...)
     merge->opts->note(merge->opts->context, text);
 }
 
+static int stream_refuse(const char *name, struct err *err)
+{
+    return fail(err, ERR_USAGE, "%s is no file; files are read more than once: save it first",
+                name);
+}
+
+/* To open a FIFO would wait for a writer. */
+static int fifo_refuse(const char *path, struct err *err)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISFIFO(st.st_mode) ? stream_refuse(path, err) : 0;
+}
+
 /* Reads a packed file to its end, which unpacks it into a spool. */
 static int input_whole(struct input *input, struct err *err)
 {
     if (input->is_stream)
-        return fail(err, ERR_USAGE, "%s is no file; files are read more than once: save it first",
-                    input->name);
+        return stream_refuse(input->name, err);
     while (!input->is_whole) {
         int rc = input_fill(input, SIZE_MAX / 2, err);
         if (rc)
@@ -205,6 +218,8 @@ int file_merge_open(struct file_merge *merge, const char *const *paths, size_t n
     int rc = 0;
     if (n_paths == 0)
         return fail(err, ERR_USAGE, "no file is named");
+    for (size_t i = 0; rc == 0 && i < n_paths; i++)
+        rc = fifo_refuse(paths[i], err);
     merge->files = xcalloc(n_paths, sizeof(*merge->files));
     for (size_t i = 0; rc == 0 && i < n_paths; i++) {
         struct file_merge_input *file = &merge->files[i];
