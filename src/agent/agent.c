@@ -378,26 +378,18 @@ void agent_end_now(struct agent *agent)
 /* Slurm sends TERM some time before it kills a job: at a preemption with a grace time, and at the time limit. The head
  * leaves this host when the workers have finished what they have, or at once. Elsewhere TERM goes to all processes of a
  * session or a unit, workers among them, or is somebody's wish that the agent goes. */
-static void on_stop(void *context, bool now)
+static void on_stop(void *context, enum shell_stop how)
 {
     struct agent *agent = context;
     bool ends_soon = shell_end(agent->shell)->signal == SIGTERM && slurm_job_own() > 0;
-    (void)now;
-    if (!ends_soon || !agent->has_devices || agent->is_over) {
-        agent_end_now(agent);
-        return;
-    }
-    agent->is_draining = true;
-    agent_send(agent, FRAME_DRAINING, WIRE_NO_WORKER, 0, STR(""));
-}
-
-static void on_kill(void *context)
-{
-    struct agent *agent = context;
-    if (agent->is_over)
+    if (how == STOP_KILL && agent->is_over)
         agent_workers_end(agent, END_AT_ONCE);
-    else
+    else if (how == STOP_KILL || !ends_soon || !agent->has_devices || agent->is_over)
         agent_end_now(agent);
+    else {
+        agent->is_draining = true;
+        agent_send(agent, FRAME_DRAINING, WIRE_NO_WORKER, 0, STR(""));
+    }
 }
 
 static void on_tick(void *context)
@@ -443,7 +435,6 @@ static void on_before_sleep(void *context)
 static const struct shell_verb agent_shell = {.name = "agent",
                                               .says_why_it_ends = true,
                                               .stop = on_stop,
-                                              .kill = on_kill,
                                               .tick = on_tick,
                                               .each_second = on_second,
                                               .before_sleep = on_before_sleep};

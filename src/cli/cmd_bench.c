@@ -131,7 +131,7 @@ const struct cmd cmd_bench = {
         "memory. It ends when the differences are clear. Running out of memory is an answer, not an error.",
     .opts = bench_opts,
     .examples = bench_examples,
-    .keeps_dashdash = true,
+    .command = COMMAND_BEHIND,
     .request_size = sizeof(struct bench_options),
     .defaults = bench_defaults,
     .run = cmd_bench_run,

@@ -219,7 +219,7 @@ const struct cmd cmd_fit = {
         "fastest, and whose peak memory leaves a margin; it is remembered for the command and the kind of device.",
     .opts = fit_opts,
     .examples = fit_examples,
-    .keeps_dashdash = true,
+    .command = COMMAND_BEHIND,
     .request_size = sizeof(struct fit_options),
     .defaults = fit_defaults,
     .run = fit_run,

@@ -235,9 +235,8 @@ static int add_run(struct app *app, void *request, int argc, char **argv, char *
     const struct add_request *ask = request;
     cleanup_free char *dir = NULL, *told = NULL;
     cleanup_buf struct buf job = BUF_INIT, text = BUF_INIT;
-    (void)app;
-    int rc = cmd_command_check(argc, argv, command, err);
-    rc = rc ? rc : run_of(ask->order.runs_dir, ask->order.run, &dir, err);
+    (void)app, (void)argc, (void)argv;
+    int rc = run_of(ask->order.runs_dir, ask->order.run, &dir, err);
     rc = rc ? rc : job_format(ask, command, &job, err);
     if (rc)
         return rc;
@@ -280,7 +279,7 @@ const struct cmd cmd_graph_add = {
         "The job starts in the folder in which muster add was typed. It stays part of the run, also after a stop.",
     .opts = add_opts,
     .examples = add_examples,
-    .keeps_dashdash = true,
+    .command = COMMAND_ALONE,
     .request_size = sizeof(struct add_request),
     .defaults = add_defaults,
     .run = add_run,

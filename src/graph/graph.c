@@ -30,19 +30,18 @@ static void lost_let_go(struct graph *graph)
         process->not_before_ms = 0;
 }
 
-static void on_stop(void *context, bool now)
+static void on_stop(void *context, enum shell_stop how)
 {
     struct graph *graph = context;
+    if (how == STOP_KILL) {
+        graph_end_all(graph, END_AT_ONCE);
+        return;
+    }
     lost_let_go(graph);
     if (graph->dag)
-        graph_tell(graph, (struct dag_event){.kind = DEV_STOP, .flag = now});
+        graph_tell(graph, (struct dag_event){.kind = DEV_STOP, .flag = how == STOP_WORKERS});
     else
         graph->is_over = true;
-}
-
-static void on_kill(void *context)
-{
-    graph_end_all(context, END_AT_ONCE);
 }
 
 static void on_tick(void *context)
@@ -78,7 +77,6 @@ static void on_before_sleep(void *context)
 
 static const struct shell_verb graph_shell = {.name = "graph",
                                               .stop = on_stop,
-                                              .kill = on_kill,
                                               .tick = on_tick,
                                               .each_second = on_second,
                                               .before_sleep = on_before_sleep,

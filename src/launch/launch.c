@@ -95,8 +95,10 @@ static int own_ranks_count(struct launch *launch, struct err *err)
 
 /* ---- the shell's verb ---- */
 
-static void stop(struct launch *launch, bool at_once)
+static void on_stop(void *context, enum shell_stop how)
 {
+    struct launch *launch = context;
+    bool at_once = how == STOP_KILL;
     if (launch->gang && at_once)
         lead_kill(launch);
     else if (launch->gang)
@@ -124,17 +126,6 @@ static bool on_other_signal(void *context, int signal)
         log_add(shell_log(launch->shell), LOG_WARN, "launch",
                 "SIGUSR2 has no effect: --signals-to-handle does not name it");
     return false;
-}
-
-static void on_stop(void *context, bool now)
-{
-    (void)now; /* there is nothing else to stop than the ranks */
-    stop(context, false);
-}
-
-static void on_kill(void *context)
-{
-    stop(context, true);
 }
 
 static void on_tick(void *context)
@@ -171,7 +162,6 @@ static void on_before_sleep(void *context)
 
 static const struct shell_verb launch_shell = {.name = "launch",
                                                .stop = on_stop,
-                                               .kill = on_kill,
                                                .ends_by = on_other_signal,
                                                .tick = on_tick,
                                                .say_alive = on_say_alive,

@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/executable.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/outfile.h"
@@ -242,8 +241,7 @@ static int feed_make(struct session *s, struct err *err)
 static int seats_take(struct session *s, struct err *err)
 {
     struct allocation_wish wish = s->request->allocation;
-    wish.program = s->request->environment.setup ? NULL : s->request->command[0];
-    wish.script = s->request->environment.setup ? NULL : program_script(s->request->command);
+    environment_program(&s->request->environment, s->request->command, &wish);
     int rc = shell_seats_take(s->shell, &wish, &s->allocation, err);
     if (rc)
         return rc;

@@ -335,15 +335,12 @@ void session_event_later(struct session *s, struct feed_event event, const char 
 
 /* ---- time ---- */
 
-static void on_stop(void *context, bool now)
-{
-    session_event(context, (struct feed_event){.kind = EV_STOP, .flag = now});
-}
-
-static void on_kill(void *context)
+static void on_stop(void *context, enum shell_stop how)
 {
     struct session *s = context;
-    for (uint32_t p = 0; p < s->n_seats; p++)
+    if (how != STOP_KILL)
+        session_event(s, (struct feed_event){.kind = EV_STOP, .flag = how == STOP_WORKERS});
+    for (uint32_t p = 0; how == STOP_KILL && p < s->n_seats; p++)
         if (s->seats[p].worker && s->seats[p].worker->process)
             node_end(s->seats[p].worker->process, END_AT_ONCE);
 }
@@ -406,7 +403,6 @@ static void on_before_sleep(void *context)
 
 const struct shell_verb map_shell = {.name = "map",
                                      .stop = on_stop,
-                                     .kill = on_kill,
                                      .tick = on_tick,
                                      .each_second = on_second,
                                      .before_sleep = on_before_sleep,

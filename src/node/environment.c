@@ -2,6 +2,7 @@
 #include "node/environment.h"
 
 #include "base/cleanup.h"
+#include "base/executable.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 
@@ -96,6 +97,13 @@ void environment_command(const struct environment_wish *wish, const char *const 
     }
     env_list_add_words(words, program);
     env_end(words);
+}
+
+void environment_program(const struct environment_wish *wish, const char *const *command,
+                         struct allocation_wish *allocation)
+{
+    allocation->program = wish->setup ? NULL : command[0];
+    allocation->script = wish->setup ? NULL : program_script(command);
 }
 
 void environment_changes(const char *const *envp, const struct texts *sent,

@@ -22,6 +22,9 @@ void environment_wish_apply(const struct environment_wish *wish, struct env_list
 /* The words of the program, with what runs the setup before them. */
 void environment_command(const struct environment_wish *wish, const char *const *program,
                          struct env_list *words);
+/* The program that each host must have; what the setup brings is not known before it has run. */
+void environment_program(const struct environment_wish *wish, const char *const *command,
+                         struct allocation_wish *allocation);
 /* What differs from the environment of this process, as env_apply() takes it; nothing else is sent to other hosts. Of
  * `sent` (may be NULL), entries NAME or NAME=VALUE, the names count as different. */
 void environment_changes(const char *const *envp, const struct texts *sent,

@@ -319,7 +319,7 @@ int words_parse(struct reading *r, int *argc_out, char ***command, struct err *e
             break;
         }
         if (strcmp(word, "--") == 0) {
-            if (cmd->keeps_dashdash || cmd->is_like_argparse) {
+            if (cmd->command || cmd->is_like_argparse) {
                 *command = argv + r->at + 1;
                 break;
             }
@@ -338,6 +338,13 @@ int words_parse(struct reading *r, int *argc_out, char ***command, struct err *e
     return rc;
 }
 
+static int command_check(int argc, char **argv, char **command, struct err *err)
+{
+    if (argc > 0)
+        return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
+    return command && command[0] ? 0 : fail(err, ERR_USAGE, "no command; it stands behind --");
+}
+
 int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
               char ***operands, char ***command, struct err *err)
 {
@@ -347,8 +354,12 @@ int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *
     *operands = argv;
     int rc = environment_defaults(cmd, request, err);
     struct reading reading = {.cmd = cmd, .argc = argc, .argv = argv, .request = request};
+    if (rc == 0 && !cmd->reads_words)
+        rc = words_parse(&reading, argc_out, command, err);
+    if (rc == 0 && cmd->command == COMMAND_ALONE)
+        rc = command_check(*argc_out, *operands, *command, err);
     if (rc || !cmd->reads_words)
-        return rc ? rc : words_parse(&reading, argc_out, command, err);
+        return rc;
     *argc_out = argc - 1;
     *operands = argv + 1;
     *command = NULL;
@@ -448,7 +459,7 @@ static bool takes_next(const struct cmd *cmd, const char *word)
 
 bool cmd_wants_help(const struct cmd *cmd, int argc, char **argv)
 {
-    bool has_command = cmd->keeps_dashdash || cmd->is_like_argparse;
+    bool has_command = cmd->command || cmd->is_like_argparse;
     if (cmd->reads_words)
         argc = MIN(argc, 2);
     for (int i = 1; i < argc && !(has_command && strcmp(argv[i], "--") == 0); i++) {
@@ -471,11 +482,4 @@ void cmd_release(const struct cmd *cmd, void *request)
         free(texts->at);
         *texts = (struct texts){0};
     }
-}
-
-int cmd_command_check(int argc, char **argv, char **command, struct err *err)
-{
-    if (argc > 0)
-        return fail(err, ERR_USAGE, "unexpected '%s'; the command stands behind --", argv[0]);
-    return command && command[0] ? 0 : fail(err, ERR_USAGE, "no command; it stands behind --");
 }

@@ -79,6 +79,13 @@ struct opt_foreign {
 
 struct cmd_check;
 
+/* What stands behind the first `--`. */
+enum cmd_command {
+    COMMAND_NONE,   /* operands */
+    COMMAND_BEHIND, /* the command of a worker; operands stand before it */
+    COMMAND_ALONE   /* the same; refused with operands, and without a command */
+};
+
 struct cmd {
     const char *name;
     const char *family;  /* "kge" if it is typed "muster kge NAME"; NULL for "muster NAME" */
@@ -90,7 +97,7 @@ struct cmd {
     bool is_hidden;              /* helpers: not in the list of verbs, no man page */
     /* `needs` is not checked: the other option may come by an order, or be the run's. */
     bool needs_elsewhere;
-    bool keeps_dashdash; /* everything after the first `--` is the worker's command */
+    enum cmd_command command;
     /*
      * As Python's argparse reads options: `_` in a name is the same as `-`, the beginning of a name that is that of no
      * other stands for it, and everything from the first operand on is the command.
@@ -137,8 +144,6 @@ MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *req
 void cmd_variables_tell(const struct cmd *cmd, int argc, char **argv, struct err *err);
 /* A copy of the list, not of the words, since parsing moves operands to its beginning. */
 char **cmd_words_copy(int argc, char **argv);
-/* For a verb that takes a command and no operands. ERR_USAGE. */
-MUST_CHECK int cmd_command_check(int argc, char **argv, char **command, struct err *err);
 /*
  * ERR_USAGE for an option whose `needs` is not given. What its variable says may stand there for other command lines, so
  * that is no error.

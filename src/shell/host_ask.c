@@ -354,14 +354,10 @@ static void visit_end(struct node *node)
     remote_end_transport(node, END_AT_ONCE);
 }
 
-static void on_stop(void *context, bool now)
+static void on_stop(void *context, enum shell_stop how)
 {
-    (void)context, (void)now; /* host_ask() returns, and the verbs end with their agents */
-}
-
-static void on_kill(void *context)
-{
-    remotes_each(context, visit_end);
+    if (how == STOP_KILL) /* else host_ask() returns, and the verbs end with their agents */
+        remotes_each(context, visit_end);
 }
 
 static void on_tick(void *context)
@@ -374,11 +370,8 @@ static void on_before_sleep(void *context)
     remotes_each(context, visit_look);
 }
 
-static const struct shell_verb ask_shell = {.name = "hosts",
-                                            .stop = on_stop,
-                                            .kill = on_kill,
-                                            .tick = on_tick,
-                                            .before_sleep = on_before_sleep};
+static const struct shell_verb ask_shell = {
+    .name = "hosts", .stop = on_stop, .tick = on_tick, .before_sleep = on_before_sleep};
 
 static int links_open(struct host_ask *ask, struct err *err)
 {

@@ -20,10 +20,10 @@ uint64_t shell_now(struct shell *shell)
     return shell->now_ms;
 }
 
-void shell_stop(struct shell *shell, bool now)
+void shell_stop(struct shell *shell, enum shell_stop how)
 {
     if (!shell->phase.is_verb_away)
-        shell->verb->stop(shell->context, now);
+        shell->verb->stop(shell->context, how);
 }
 
 void shell_abort(struct shell *shell, const struct err *why)
@@ -31,7 +31,7 @@ void shell_abort(struct shell *shell, const struct err *why)
     shell_end_by_error(shell, why);
     log_keep(shell->log, LOG_ERROR, shell->verb->name, "%s",
              why->text); /* printed with the summary */
-    shell_stop(shell, true);
+    shell_stop(shell, STOP_WORKERS);
 }
 
 bool shell_is_mute(const struct shell *shell)
@@ -47,7 +47,7 @@ void shell_output_lost(struct shell *shell, const struct err *why)
         return;
     }
     shell_end_by_signal(shell, SIGPIPE);
-    shell_stop(shell, false);
+    shell_stop(shell, STOP_NEW);
 }
 
 bool shell_is_to_end(const struct shell *shell)
@@ -73,7 +73,7 @@ static void limit_check(struct shell *shell)
     char limit[24];
     duration_format(limit, shell->limit.ms);
     fail(&shell->end.err, ERR_TIMEOUT, "the limit of %s on the whole run was reached", limit);
-    shell_stop(shell, true);
+    shell_stop(shell, STOP_WORKERS);
 }
 
 static void on_tick(uv_timer_t *timer)

@@ -130,7 +130,8 @@ void prefix_rest_print(struct shell *shell, struct prefix *prefix)
         prefix_print(shell, prefix, STR(""), true);
 }
 
-void prefix_release(struct prefix *prefix)
+void prefix_end(struct shell *shell, struct prefix *prefix)
 {
+    prefix_print(shell, prefix, STR(""), true);
     buf_release(&prefix->line);
 }

@@ -21,4 +21,5 @@ struct prefix {
 void prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes, bool is_end);
 /* Prints an unfinished line as it is, of a stream whose lines have nothing before them: a question, a progress bar. */
 void prefix_rest_print(struct shell *shell, struct prefix *prefix);
-void prefix_release(struct prefix *prefix);
+/* Prints a last line without newline, and releases the prefix. */
+void prefix_end(struct shell *shell, struct prefix *prefix);

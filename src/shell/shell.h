@@ -26,13 +26,18 @@
 #include "store/orders.h"
 #include "store/store.h"
 
+/* What is ended besides: nothing new begins in any case. */
+enum shell_stop {
+    STOP_NEW,     /* nothing: what the workers have is finished */
+    STOP_WORKERS, /* the workers, politely */
+    STOP_KILL     /* the workers at once, after a second signal */
+};
+
 /* The context is the verb's own. All are called on the loop's thread. */
 struct shell_verb {
     const char *name; /* "map": in the folder's name, the log and messages */
-    /* Begin nothing new; `now`: end the workers as well. */
-    void (*stop)(void *context, bool now);
-    void (*kill)(void *context); /* after a second signal: kill all workers */
-    bool says_why_it_ends;       /* `stop` does, to whom it may concern: signals are not shown */
+    void (*stop)(void *context, enum shell_stop how);
+    bool says_why_it_ends; /* `stop` does, to whom it may concern: signals are not shown */
     /* NULL: not called. */
     bool (*ends_by)(void *context, int signal); /* besides INT, TERM and HUP */
     void (*tick)(void *context);                /* ten times a second */
@@ -152,7 +157,7 @@ void shell_say_alive(struct shell *shell);
 /* Closes all handles of the loop. */
 void shell_loop_close(struct shell *shell);
 /* Tells the verb to stop; harmless before the run has begun. */
-void shell_stop(struct shell *shell, bool now);
+void shell_stop(struct shell *shell, enum shell_stop how);
 /* Gives the run up because muster itself cannot go on (disk full, input gone). */
 void shell_abort(struct shell *shell, const struct err *why);
 /* As a verb returns it: 128 + the signal that ended the run, or its error, which is copied into err; 0: neither. */

@@ -19,7 +19,7 @@ void shell_end_stopped(struct shell *shell, bool now)
     shell->end.status = 75;
     log_add(shell->log, LOG_INFO, shell->verb->name,
             now ? "stopped; ending the workers" : "stopped; finishing what is in flight");
-    shell_stop(shell, now);
+    shell_stop(shell, now ? STOP_WORKERS : STOP_NEW);
 }
 
 static void child_ended(void *context, pid_t pid, int wait_status)
@@ -38,7 +38,7 @@ static void end_begin(struct shell *shell, int signal)
     else
         log_add(shell->log, shell->verb->says_why_it_ends ? LOG_INFO : LOG_WARN, shell->verb->name,
                 "%s: ending the workers; once more ends them at once", name);
-    shell_stop(shell, true);
+    shell_stop(shell, STOP_WORKERS);
 }
 
 /* What is sent to a process group, or to every process of a systemd unit, comes twice if there is a front:
@@ -50,8 +50,8 @@ static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
         return;
     if (n_before == 0)
         end_begin(shell, signal);
-    else if (!shell->phase.is_verb_away)
-        shell->verb->kill(shell->context);
+    else
+        shell_stop(shell, STOP_KILL);
 }
 
 static void signal_take(struct shell *shell, int signal, enum signal_way way)

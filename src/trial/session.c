@@ -33,17 +33,10 @@ static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 static const struct device_handlers watch_handlers = {
     .sampled = on_sampled, .lost = on_lost, .memory_back = on_memory_back};
 
-static void on_stop(void *context, bool now)
+static void on_stop(void *context, enum shell_stop how)
 {
     struct trial_session *session = context;
-    (void)now;
-    trial_stop(&session->run, END_POLITELY);
-}
-
-static void on_kill(void *context)
-{
-    struct trial_session *session = context;
-    trial_stop(&session->run, END_AT_ONCE);
+    trial_stop(&session->run, how == STOP_KILL ? END_AT_ONCE : END_POLITELY);
 }
 
 static void on_tick(void *context)
@@ -73,7 +66,6 @@ int trial_session_open(struct trial_session *session, const struct trial_session
     *session = (struct trial_session){.shell = shell_new(&setup),
                                       .verb = {.name = wish->verb,
                                                .stop = on_stop,
-                                               .kill = on_kill,
                                                .tick = on_tick,
                                                .each_second = on_each_second},
                                       .run = {.setting = {NULL, &session->allocation, NULL},

@@ -59,7 +59,7 @@ static void check_parse(const struct cmd *cmd, int argc, char **argv)
         ASSERT(n_operands >= 0 && n_operands < argc);
     for (int i = 0; rc == 0 && i < n_operands; i++)
         ASSERT(operands[i][0] == '\0' || strlen(operands[i]) > 0);
-    ASSERT(!command || cmd->keeps_dashdash || cmd->is_like_argparse);
+    ASSERT(!command || cmd->command || cmd->is_like_argparse);
     if (rc == 0 && has_words(cmd))
         check_words(cmd, request);
     cmd_release(cmd, request);
