@@ -5,8 +5,11 @@ Files of torch.save, and what people do to join them, run by an interpreter that
     peer_torch.py tensors PREFIX N_FILES N_TENSORS TENSOR_BYTES     PREFIX<i>.pt: named tensors
     peer_torch.py records PREFIX N_FILES N_QUESTIONS                the schema of a data collection with LatentMAS
     peer_torch.py plain PREFIX N_FILES N_RECORDS                    records of numbers and texts, all in the pickle
+    peer_torch.py counters PREFIX N_FILES N_KEYS STEP               counts of texts, of which each file begins STEP further
+    peer_torch.py sums-wrong FILE N_FILES N_KEYS STEP               how many of their sums in FILE are wrong or missing
     peer_torch.py one-by-one OUT FILE...                            load, torch.cat key by key or extend, save
 """
+import collections
 import sys
 
 import torch
@@ -63,6 +66,20 @@ def plain(prefix, n_files, n_records):
             for k in numbers]}, "%s%d.pt" % (prefix, i))
 
 
+def counters(prefix, n_files, n_keys, step):
+    for i in range(n_files):
+        torch.save({"counts": collections.Counter({"word-%d" % k: k % 97 + i for k in range(i * step, i * step + n_keys)})}, "%s%d.pt" % (prefix, i))
+
+
+def sums_wrong(name, n_files, n_keys, step):
+    counts = loaded(name)["counts"]
+    n_wrong = len(counts) - (n_files - 1) * step - n_keys
+    for k in range((n_files - 1) * step + n_keys):
+        holders = range(max(0, -(-(k - n_keys + 1) // step)) if step else 0, (min(n_files - 1, k // step) if step else n_files - 1) + 1)
+        n_wrong += counts.get("word-%d" % k) != sum(k % 97 + i for i in holders)
+    print(n_wrong)
+
+
 def loaded(name):
     try:
         return torch.load(name, weights_only=False)
@@ -90,7 +107,7 @@ def one_by_one(out, *names):
 
 
 def main(verb, *args):
-    {"tensors": tensors, "records": records, "plain": plain, "one-by-one": one_by_one}[verb](*(int(arg) if arg.isdigit() else arg for arg in args))
+    {"tensors": tensors, "records": records, "plain": plain, "counters": counters, "sums-wrong": sums_wrong, "one-by-one": one_by_one}[verb](*(int(arg) if arg.isdigit() else arg for arg in args))
 
 
 main(*sys.argv[1:])

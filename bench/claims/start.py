@@ -7,7 +7,7 @@ import statistics
 
 from harness import Row, spread, verdict
 
-BAR_MS = 30
+BAR_MS = 25
 BAR_VERSION_MS = 0.5
 PORTABLE = "build-portable/x86_64"  # what `make portable` leaves, in the folder of the sources
 
