@@ -393,10 +393,10 @@ SHELL = {
     "a worker that is to be ended is left alone": (
         "map/worker_end.c", "        node_end(worker->process, END_POLITELY);\n", "        (void)0;\n"),
     "a signal is taken for an order to finish": (
-        "shell/signals.c", "    shell_stop(shell, true);\n}\n\n/* What is sent",
-        "    shell_stop(shell, false);\n}\n\n/* What is sent"),
+        "shell/signals.c", "    shell_stop(shell, STOP_WORKERS);\n}\n\n/* What is sent",
+        "    shell_stop(shell, STOP_NEW);\n}\n\n/* What is sent"),
     "a limit on the whole run ends nothing": (
-        "shell/loop.c", "    shell_stop(shell, true);\n}\n\nstatic void on_tick", "}\n\nstatic void on_tick"),
+        "shell/loop.c", "    shell_stop(shell, STOP_WORKERS);\n}\n\nstatic void on_tick", "}\n\nstatic void on_tick"),
 }
 
 
