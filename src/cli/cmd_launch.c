@@ -107,7 +107,7 @@ static int grace_settle(struct launch_request *request, struct err *err)
     uint64_t seconds = GRACE_DEFAULT_S;
     if (request->grace_ms != GRACE_NOT_SAID)
         return 0;
-    if (text && *text && u64_parse(str_of(text), 0, GRACE_MAX_S, &seconds, NULL) != 0)
+    if (text && *text && python_u64_parse(str_of(text), 0, GRACE_MAX_S, &seconds, NULL) != 0)
         return fail(err, ERR_USAGE,
                     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT: expected seconds, as 30, found '%.40s'", text);
     request->grace_ms = seconds * 1000;
