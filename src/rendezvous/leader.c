@@ -187,7 +187,7 @@ static void member_leave(struct peer *peer)
     struct rendezvous *r = peer->rendezvous;
     peer->state = PEER_REFUSED;
     r->leader.members[peer->member.node] = NULL;
-    r->opts.handlers->left(r->opts.context, peer->member.node, &peer->link.broken);
+    r->opts.handlers->left(r->opts.context, peer->member.node, &peer->link.broken, peer->is_aware);
 }
 
 static void refuse(struct peer *peer, struct message_refused *refused)
@@ -318,6 +318,7 @@ static void take_leave(struct peer *peer, struct wire_body *body)
     if (!peer_body_is_whole(peer, body))
         return;
     console_visible_add(&shown, why);
+    peer->is_aware = true;
     peer_break(peer, ERR_UNAVAILABLE, "it left: %s", buf_text(&shown));
 }
 

@@ -88,8 +88,11 @@ struct rendezvous_handlers {
     void (*exited)(void *context, uint32_t node, const struct rendezvous_exit *exit);
     void (*stands)(void *context, uint32_t node, const struct rendezvous_stand *stand);
     void (*where)(void *context, uint32_t node, const struct rendezvous_where *where);
-    /* Its connection is gone. Nothing of this member follows. */
-    void (*left)(void *context, uint32_t node, const struct err *why);
+    /*
+     * Its connection is gone. Nothing of this member follows. is_aware: it has closed the connection itself, or its machine
+     * has for it, so it ends its ranks now; else it may take silence_limit_ms to see that the leader is gone for it.
+     */
+    void (*left)(void *context, uint32_t node, const struct err *why, bool is_aware);
 
     /* ---- of a follower ---- */
     void (*welcomed)(void *context, uint32_t node);
