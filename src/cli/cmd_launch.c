@@ -277,7 +277,7 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default: a random one, or none with a given port)", FIELD(run_id)},
     {OPT_PATH, 0, "rdzv-token-file", "FILE", "a secret that all machines share; a machine that does not know it is refused", MEETING(token_file)},
     {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "join_timeout or timeout: seconds to wait for the machines (default 600); last_call_timeout: for more than MIN of them (30); keep_alive_interval: a third of the silence after which a machine is lost (10); is_host: this machine leads, true or false; others have no effect", MEETING(conf)},
-    {OPT_TEXT, 0, "local-addr", "HOST", "the address, name or network interface of this machine, at which it listens or from which it connects (default: any)", MEETING(local_addr)},
+    {OPT_TEXT, 0, "local-addr", "HOST", "the address, name or network interface of this machine, at which it listens or from which it connects; an IPv6 address that is tentative, as it is for a second or two when an interface is set up, is waited for up to 5s (default: any)", MEETING(local_addr)},
     {OPT_HEADING, .help = "Other machines, from one terminal"},
     HOST_LIST_OPTS(FIELD(allocation)),
     {OPT_U64, 0, "hosts-min", "N", "start, and start again, with N hosts or more (default: all)", FIELD(allocation.hosts_min), 1, 4096},

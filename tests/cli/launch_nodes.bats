@@ -424,6 +424,35 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     [ "$( (echo "$output"; cat one.out) | sort)" = $'0 4 10.77.0.1\n1 4 10.77.0.1\n2 4 10.77.0.1\n3 4 10.77.0.1' ]
 }
 
+# The kernel asks twice, a second each, whether another machine has the address.
+@test "an address that is tentative is waited for, which is said" {
+    space_add "mnode$$a" || skip "no network namespaces here"
+    ip netns add "mnode$$b"
+    ip link add "mv$$a" netns "mnode$$a" type veth peer name "mv$$b" netns "mnode$$b"
+    for end in a b; do ip -n "mnode$$$end" link set "mv$$$end" up; ip -n "mnode$$$end" link set lo up; done
+    for end in a b; do ip netns exec "mnode$$$end" sh -c "echo 2 >/proc/sys/net/ipv6/conf/mv$$$end/dad_transmits"; done
+    ip -n "mnode$$a" addr add fd77::1/64 dev "mv$$a"
+    ip -n "mnode$$b" addr add fd77::2/64 dev "mv$$b"
+    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint [fd77::1]:29400 --rdzv-conf join_timeout=15" name end
+    for name in addr interface; do
+        ip netns exec "mnode$$a" "$MUSTER" launch $words --local-addr "$([ $name = addr ] && echo fd77::1 || echo "mv$$a")" shows.py WORLD_SIZE >$name.out 2>$name.err 3>&- 4>&- &
+        PIDS[$name]=$!
+        ip netns exec "mnode$$b" "$MUSTER" launch $words --local-addr fd77::2 shows.py WORLD_SIZE >one.out 2>one.err 3>&- 4>&- &
+        PIDS[one]=$!
+        wait_for is_gone "${PIDS[$name]}" || true
+        wait_for is_gone "${PIDS[one]}" || true
+        ip -n "mnode$$a" addr del fd77::1/64 dev "mv$$a"
+        ip -n "mnode$$a" addr add fd77::1/64 dev "mv$$a"
+    done
+    ip netns del "mnode$$a"
+    ip netns del "mnode$$b"
+    for name in addr interface; do
+        node_ended_with $name 0
+        output=$(cat $name.err) says "waiting: the kernel looks whether another machine has the address fd77::1 of this one (it is tentative)"
+    done
+    node_ended_with one 0
+}
+
 @test "while the link between machines is down, both ends end their ranks, and say which machine was lost" {
     space_add "mnode$$a" || skip "no network namespaces here"
     ip netns add "mnode$$b"
