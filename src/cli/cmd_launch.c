@@ -153,11 +153,11 @@ static void typed_comes_first(struct launch_options *options,
         given->ip = typed->ip;
     if (meeting->master_port > 0 || meeting->endpoint)
         given->port = typed->port;
-    struct accelerate_plugins *plugins = &given->plugins;
-    bool has_type = typed->is_cpu || typed->is_multi_gpu || typed->plugins.uses_fsdp ||
-                    typed->plugins.uses_deepspeed;
-    plugins->uses_fsdp = has_type ? typed->plugins.uses_fsdp : plugins->uses_fsdp;
-    plugins->uses_deepspeed = has_type ? typed->plugins.uses_deepspeed : plugins->uses_deepspeed;
+    bool has_type = typed->is_cpu || typed->is_multi_gpu;
+    for (size_t i = 0; i < PLUGINS; i++)
+        has_type = has_type || typed->plugins.uses[i];
+    for (size_t i = 0; i < PLUGINS && has_type; i++)
+        given->plugins.uses[i] = typed->plugins.uses[i];
     given->is_cpu = typed->is_cpu || (given->is_cpu && !typed->is_multi_gpu);
     given->is_multi_gpu = typed->is_multi_gpu || (given->is_multi_gpu && !has_type);
 }
@@ -165,6 +165,7 @@ static void typed_comes_first(struct launch_options *options,
 static int config_settle(struct launch_options *options, struct accelerate_texts *texts,
                          struct err *err)
 {
+    accelerate_plugins_read(&options->accelerate.plugins, &texts->values);
     if (!options->accelerate.config)
         return 0;
     const struct accelerate_options typed = options->accelerate;
