@@ -6,6 +6,8 @@
 #include <math.h>
 #include <strings.h>
 
+#include "base/buf.h"
+
 int u64_parse(struct str text, uint64_t min, uint64_t max, uint64_t *out, struct err *err)
 {
     uint64_t value = 0;
@@ -28,6 +30,20 @@ int u64_parse(struct str text, uint64_t min, uint64_t max, uint64_t *out, struct
                     min, max);
     *out = value;
     return 0;
+}
+
+int python_u64_parse(struct str text, uint64_t min, uint64_t max, uint64_t *out, struct err *err)
+{
+    cleanup_buf struct buf digits = BUF_INIT;
+    struct str number = str_trim(text);
+    bool has_sign = number.len > 1 && number.at[0] == '+';
+    for (size_t i = has_sign; i < number.len; i++) {
+        const char *c = &number.at[i];
+        bool is_between = i > has_sign && i + 1 < number.len && c[-1] != '_' && c[1] != '_';
+        if (*c != '_' || !is_between)
+            buf_add_char(&digits, *c);
+    }
+    return u64_parse(buf_str(&digits), min, max, out, err);
 }
 
 /* The longest prefix that is a plain decimal number; its length, 0 if there is none. */

@@ -10,6 +10,9 @@
 
 MUST_CHECK int u64_parse(struct str text, uint64_t min, uint64_t max, uint64_t *out,
                          struct err *err);
+/* As Python's int() reads it: blanks around it, + before it, and a single _ between digits. */
+MUST_CHECK int python_u64_parse(struct str text, uint64_t min, uint64_t max, uint64_t *out,
+                                struct err *err);
 MUST_CHECK int double_parse(struct str text, double *out, struct err *err);
 
 /* "512", "16GiB", "1.5M", "20 GB". K M G T (and KiB …) are powers of 1024; KB MB GB TB of 1000. */

@@ -12,18 +12,16 @@
 enum {
     PORT_USUAL = 29500
 };
+#define PRECISION_FP8 "fp8"
 
-#define IN_THE_SCRIPT(plugin)                                                               \
-    "muster launch starts the ranks and leaves this to the script: "                        \
-    "Accelerator(" plugin "=...) sets it up there, or --env NAME=VALUE with the variables " \
-    "that accelerate reads"
+#define IN_THE_SCRIPT                                                                     \
+    "muster launch starts the ranks and leaves this to the script: "                      \
+    "Accelerator(parallelism_config=...) sets it up there, or --env NAME=VALUE with the " \
+    "variables that accelerate reads"
 
 const struct opt_foreign accelerate_foreign[] = {
-    {"use-megatron-lm", IN_THE_SCRIPT("megatron_lm_plugin")},
-    {"megatron-lm-", IN_THE_SCRIPT("megatron_lm_plugin")},
-    {"use-parallelism-config", IN_THE_SCRIPT("parallelism_config")},
-    {"parallelism-config-", IN_THE_SCRIPT("parallelism_config")},
-    {"fp8-", IN_THE_SCRIPT("kwargs_handlers")},
+    {"use-parallelism-config", IN_THE_SCRIPT},
+    {"parallelism-config-", IN_THE_SCRIPT},
     {"mpirun-hostfile", "--hosts names the machines, and needs no mpirun; under mpirun, muster "
                         "launch takes its ranks over"},
     {"tpu", "there are no ranks for TPUs"},
@@ -78,6 +76,7 @@ static int doubles_check(const struct accelerate_options *options,
                          const struct meeting_options *meeting,
                          const struct launch_request *request, struct err *err)
 {
+    const bool *uses = options->plugins.uses;
     const struct {
         const char *theirs, *ours;
         bool both;
@@ -93,11 +92,11 @@ static int doubles_check(const struct accelerate_options *options,
         {"--num_cpu_threads_per_process", "--threads",
          options->n_threads > 0 && (request->cpus.threads.n > 0 || request->cpus.threads.is_share)},
         {"--cpu", "--multi_gpu", options->is_cpu && options->is_multi_gpu},
-        {"--cpu", "--use_fsdp", options->is_cpu && options->plugins.uses_fsdp},
-        {"--cpu", "--use_deepspeed", options->is_cpu && options->plugins.uses_deepspeed},
-        {"--multi_gpu", "--use_fsdp", options->is_multi_gpu && options->plugins.uses_fsdp},
-        {"--multi_gpu", "--use_deepspeed",
-         options->is_multi_gpu && options->plugins.uses_deepspeed},
+        {"--cpu", "--use_fsdp", options->is_cpu && uses[OF_FSDP]},
+        {"--cpu", "--use_deepspeed", options->is_cpu && uses[OF_DEEPSPEED]},
+        {"--cpu", "--use_megatron_lm", options->is_cpu && uses[OF_MEGATRON_LM]},
+        {"--multi_gpu", "--use_fsdp", options->is_multi_gpu && uses[OF_FSDP]},
+        {"--multi_gpu", "--use_deepspeed", options->is_multi_gpu && uses[OF_DEEPSPEED]},
         {"--num_machines", "--hosts", options->n_machines > 0 && request->allocation.hosts},
     };
     for (size_t i = 0; i < countof(pairs); i++)
@@ -124,11 +123,9 @@ static int word_check(const char *name, const char *value, const struct choice *
 
 static int words_check(const struct accelerate_options *options, struct err *err)
 {
-    static const struct choice precisions[] = {{"no"}, {"fp16"}, {"bf16"}, {0}};
+    static const struct choice precisions[] = {{"no"}, {"fp16"}, {"bf16"}, {PRECISION_FP8}, {0}};
     static const struct choice modes[] = {{"default"}, {"reduce-overhead"}, {"max-autotune"}, {0}};
     const char *backend = options->dynamo_backend;
-    if (options->mixed_precision && strcmp(options->mixed_precision, "fp8") == 0)
-        return fail(err, ERR_USAGE, "--mixed_precision fp8: %s", IN_THE_SCRIPT("kwargs_handlers"));
     int rc = word_check("--mixed_precision", options->mixed_precision, precisions, err);
     rc = rc ? rc : word_check("--dynamo_mode", options->dynamo_mode, modes, err);
     for (const char *c = backend ? backend : "no"; rc == 0 && *c; c++)
@@ -202,6 +199,18 @@ static void idle_say(struct accelerate_texts *texts, const struct buf *names, co
             strchr(buf_text(names), ',') ? "have" : "has", why);
 }
 
+static void plugins_idle_say(const struct accelerate_options *options,
+                             struct accelerate_texts *texts)
+{
+    for (enum plugin plugin = 0; plugin < PLUGINS; plugin++) {
+        cleanup_buf struct buf names = BUF_INIT;
+        cleanup_free char *why = xasprintf(" without %s", accelerate_plugin_switch(plugin));
+        accelerate_plugins_idle(&options->plugins, plugin, &names);
+        idle_say(texts, &names, why);
+    }
+    idle_say(texts, &texts->config.unknown, ": accelerate has no such option");
+}
+
 /* With DeepSpeed accelerate puts its folder of work at the end. On other hosts PYTHONPATH is not that of this one. */
 static void python_path_add(struct accelerate_texts *texts)
 {
@@ -216,16 +225,13 @@ static void python_path_add(struct accelerate_texts *texts)
 static void plugins_add(const struct accelerate_options *options,
                         const struct launch_request *request, struct accelerate_texts *texts)
 {
-    cleanup_buf struct buf fsdp = BUF_INIT, deepspeed = BUF_INIT;
-    if (options->plugins.uses_deepspeed && !request->allocation.hosts)
+    if (options->plugins.uses[OF_DEEPSPEED] && !request->allocation.hosts)
         python_path_add(texts);
     accelerate_plugins_export(&options->plugins, buf_text(&texts->config.fields),
                               plugin_variable_add, texts);
-    accelerate_plugins_idle(&options->plugins, true, &fsdp);
-    accelerate_plugins_idle(&options->plugins, false, &deepspeed);
-    idle_say(texts, &fsdp, " without --use_fsdp");
-    idle_say(texts, &deepspeed, " without --use_deepspeed");
-    idle_say(texts, &texts->config.unknown, ": accelerate has no such option");
+    for (size_t i = 0; i < texts->config.fp8.len && options->plugins.uses[OF_FP8]; i++)
+        env_list_add(&texts->variables, xstrdup(texts->config.fp8.at[i]));
+    plugins_idle_say(options, texts);
 }
 
 static void variables_settle(const struct accelerate_options *options,
@@ -235,7 +241,7 @@ static void variables_settle(const struct accelerate_options *options,
                  "ACCELERATE_MIXED_PRECISION",
                  options->mixed_precision ? options->mixed_precision : "no");
     /* With DeepSpeed accelerate hands nothing over about dynamo, whatever is asked for. */
-    if (!options->plugins.uses_deepspeed || asks_for_dynamo(options))
+    if (!options->plugins.uses[OF_DEEPSPEED] || asks_for_dynamo(options))
         dynamo_add(options, texts);
     plugins_add(options, request, texts);
     if (options->is_cpu)
@@ -263,7 +269,7 @@ static void threads_settle(const struct accelerate_options *options, struct laun
         return;
     else if (options->is_cpu)
         threads->is_share = true;
-    else if (!options->plugins.uses_deepspeed) /* else as torchrun has it */
+    else if (!options->plugins.uses[OF_DEEPSPEED]) /* else as torchrun has it */
         threads->n = 1;
     if (threads->is_share)
         say(texts, "--cpu is --threads share");
@@ -307,12 +313,14 @@ static void machines_settle(const struct accelerate_options *options,
     }
 }
 
-int accelerate_settle(const struct accelerate_options *options, struct meeting_options *meeting,
+int accelerate_settle(struct accelerate_options *options, struct meeting_options *meeting,
                       struct launch_request *request, struct accelerate_texts *texts,
                       struct err *err)
 {
     if (!is_used(options))
         return 0;
+    options->plugins.uses[OF_FP8] =
+        options->mixed_precision && strcmp(options->mixed_precision, PRECISION_FP8) == 0;
     int rc = doubles_check(options, meeting, request, err);
     rc = rc ? rc : words_check(options, err);
     rc = rc ? rc : accelerate_plugins_check(&options->plugins, options->n_machines > 1, err);
@@ -379,6 +387,7 @@ int accelerate_ranks_settle(const struct accelerate_options *options,
 void accelerate_texts_release(struct accelerate_texts *texts)
 {
     env_list_release(&texts->variables);
+    env_list_release(&texts->values);
     accelerate_config_release(&texts->config);
     free(texts->nproc);
     free(texts->nnodes);

@@ -30,7 +30,7 @@ struct accelerate_options {
 
 /* What a request borrows, and what is said of it. */
 struct accelerate_texts {
-    struct env_list variables;
+    struct env_list variables, values;
     struct accelerate_config config;
     char *nproc, *nnodes;
     struct buf said; /* "--num_machines 2 is --nnodes 2; …" */
@@ -38,7 +38,7 @@ struct accelerate_texts {
 
 void accelerate_defaults(struct accelerate_options *options);
 /* Before meeting_settle(): all but the number of ranks. Nothing if none of the options was given. ERR_USAGE. */
-MUST_CHECK int accelerate_settle(const struct accelerate_options *options,
+MUST_CHECK int accelerate_settle(struct accelerate_options *options,
                                  struct meeting_options *meeting, struct launch_request *request,
                                  struct accelerate_texts *texts, struct err *err);
 /* After it, when the number of machines is known: the ranks of each. Says what became of the options. ERR_USAGE. */
@@ -55,7 +55,7 @@ extern const struct opt_foreign accelerate_foreign[];
 #define ACCELERATE_FIELD(at, name) ((at) + offsetof(struct accelerate_options, name))
 #define PLUGIN_FIELD(name) offsetof(struct accelerate_options, plugins.name)
 /* `X` needs ACCELERATE_AT, the offset of struct accelerate_options in the request. */
-#define ACCELERATE_PLUGIN_OPT(id, name, variable, usual, form, help) \
+#define ACCELERATE_PLUGIN_OPT(id, name, variable, usual, type, form, help) \
     {OPT_TEXT, 0, name, "VALUE", help, ACCELERATE_AT + PLUGIN_FIELD(values[PLUGIN_##id]), .is_exact = true},
 #define ACCELERATE_OPTS(at)                                                                                            \
     {OPT_HEADING, .help = "Of accelerate launch, written as there; what they become is said"},                           \
@@ -70,7 +70,7 @@ extern const struct opt_foreign accelerate_foreign[];
     {OPT_FLAG, 0, "cpu", NULL, "ranks compute on processors: ACCELERATE_USE_CPU, and --threads share", ACCELERATE_FIELD(at, is_cpu), .is_exact = true}, \
     {OPT_U64, 0, "num-cpu-threads-per-process", "N", "--threads", ACCELERATE_FIELD(at, n_threads), 1, 65536, .is_exact = true}, \
     {OPT_FLAG, 0, "enable-cpu-affinity", NULL, "ACCELERATE_CPU_AFFINITY, by which the script binds itself; --numa-binding needs nothing in the script", ACCELERATE_FIELD(at, has_affinity), .is_exact = true}, \
-    {OPT_TEXT, 0, "mixed-precision", "TYPE", "no, fp16 or bf16: ACCELERATE_MIXED_PRECISION", ACCELERATE_FIELD(at, mixed_precision), .is_exact = true}, \
+    {OPT_TEXT, 0, "mixed-precision", "TYPE", "no, fp16, bf16 or fp8: ACCELERATE_MIXED_PRECISION; with fp8, the variables of its options as well", ACCELERATE_FIELD(at, mixed_precision), .is_exact = true}, \
     {OPT_TEXT, 0, "dynamo-backend", "NAME", "ACCELERATE_DYNAMO_BACKEND", ACCELERATE_FIELD(at, dynamo_backend), .is_exact = true}, \
     {OPT_TEXT, 0, "dynamo-mode", "NAME", "default, reduce-overhead or max-autotune: ACCELERATE_DYNAMO_MODE", ACCELERATE_FIELD(at, dynamo_mode), .is_exact = true}, \
     {OPT_FLAG, 0, "dynamo-use-fullgraph", NULL, "ACCELERATE_DYNAMO_USE_FULLGRAPH", ACCELERATE_FIELD(at, uses_fullgraph), .is_exact = true}, \
@@ -79,8 +79,12 @@ extern const struct opt_foreign accelerate_foreign[];
     {OPT_FLAG, 0, "debug", NULL, "ACCELERATE_DEBUG_MODE", ACCELERATE_FIELD(at, is_debug), .is_exact = true},               \
     {OPT_FLAG, 0, "same-network", NULL, "has no effect", ACCELERATE_FIELD(at, is_same_network), .is_exact = true},         \
     {OPT_TEXT, 0, "main-training-function", "NAME", "has no effect, as with accelerate without TPUs", ACCELERATE_FIELD(at, no_effect), .is_exact = true}, \
-    {OPT_FLAG, 0, "use-fsdp", NULL, "ACCELERATE_USE_FSDP, and the variables of the options of FSDP, of which accelerate in the script makes its plugin", ACCELERATE_FIELD(at, plugins.uses_fsdp), .is_exact = true}, \
+    {OPT_FLAG, 0, "use-fsdp", NULL, "ACCELERATE_USE_FSDP, and the variables of the options of FSDP, of which accelerate in the script makes its plugin", ACCELERATE_FIELD(at, plugins.uses[OF_FSDP]), .is_exact = true}, \
     FSDP_OPTIONS(ACCELERATE_PLUGIN_OPT)                                                                                \
-    {OPT_FLAG, 0, "use-deepspeed", NULL, "ACCELERATE_USE_DEEPSPEED, and the variables of the options of DeepSpeed, of which accelerate in the script makes its plugin", ACCELERATE_FIELD(at, plugins.uses_deepspeed), .is_exact = true}, \
-    DEEPSPEED_OPTIONS(ACCELERATE_PLUGIN_OPT)
+    {OPT_FLAG, 0, "use-deepspeed", NULL, "ACCELERATE_USE_DEEPSPEED, and the variables of the options of DeepSpeed, of which accelerate in the script makes its plugin", ACCELERATE_FIELD(at, plugins.uses[OF_DEEPSPEED]), .is_exact = true}, \
+    DEEPSPEED_OPTIONS(ACCELERATE_PLUGIN_OPT)                                                                           \
+    {OPT_FLAG, 0, "use-megatron-lm", NULL, "ACCELERATE_USE_MEGATRON_LM, and the variables of the options of Megatron-LM, of which accelerate in the script makes its plugin", ACCELERATE_FIELD(at, plugins.uses[OF_MEGATRON_LM]), .is_exact = true}, \
+    MEGATRON_LM_OPTIONS(ACCELERATE_PLUGIN_OPT)                                                                         \
+    FP8_OPTIONS(ACCELERATE_PLUGIN_OPT)                                                                                 \
+    {OPT_FLAG, 0, "fp8-use-autocast-during-eval", NULL, "ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL=True, with --mixed-precision fp8", ACCELERATE_FIELD(at, plugins.evaluates_in_fp8), .is_exact = true},
 /* clang-format on */

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/accelerate_config.h"
 
+#include <ctype.h>
 #include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/json.h"
+#include "base/parse.h"
 #include "base/suggest.h"
 #include "base/xalloc.h"
 #include "cli/accelerate_arg.h"
@@ -22,7 +25,7 @@ enum entry_kind {
     ENTRY_MACHINE, /* a value that counts if there are several machines */
     ENTRY_PLACE,   /* only this machine's own will do */
     ENTRY_DYNAMO,  /* a mapping of further entries */
-    ENTRY_PLUGIN,  /* a mapping of options of FSDP or DeepSpeed */
+    ENTRY_PLUGIN,  /* a mapping of options of a plugin */
     ENTRY_IDLE,    /* changes nothing without a TPU */
     ENTRY_REFUSED, /* unless nothing stands there */
 };
@@ -30,19 +33,20 @@ enum entry_kind {
 static const struct entry {
     const char *key;
     enum entry_kind kind;
+    enum plugin plugin;
     const char *option; /* NULL: that of the key's name; of a plugin, what its keys may lack */
 } entries[] = {
     {"num_processes", ENTRY_VALUE},
     {"gpu_ids", ENTRY_VALUE},
     {"mixed_precision", ENTRY_VALUE},
-    {"fp16", ENTRY_FLAG, "mixed-precision=fp16"}, /* of old, as is the next */
+    {"fp16", ENTRY_FLAG, .option = "mixed-precision=fp16"}, /* of old, as is the next */
     {"dynamo_backend", ENTRY_VALUE},
     {"num_machines", ENTRY_MACHINE},
     {"machine_rank", ENTRY_MACHINE},
     {"main_process_ip", ENTRY_MACHINE},
     {"main_process_port", ENTRY_VALUE},
     {"rdzv_backend", ENTRY_MACHINE},
-    {"use_cpu", ENTRY_FLAG, "cpu"},
+    {"use_cpu", ENTRY_FLAG, .option = "cpu"},
     {"debug", ENTRY_FLAG},
     {"enable_cpu_affinity", ENTRY_FLAG},
     {"distributed_type", ENTRY_TYPE},
@@ -59,12 +63,12 @@ static const struct entry {
     {"tpu_vm", ENTRY_REFUSED},
     {"command_file", ENTRY_REFUSED},
     {"commands", ENTRY_REFUSED},
-    {"deepspeed_config", ENTRY_PLUGIN, ""},
-    {"fsdp_config", ENTRY_PLUGIN, "fsdp_"},
-    {"megatron_lm_config", ENTRY_REFUSED},
+    {"deepspeed_config", ENTRY_PLUGIN, OF_DEEPSPEED, ""},
+    {"fsdp_config", ENTRY_PLUGIN, OF_FSDP, "fsdp_"},
+    {"megatron_lm_config", ENTRY_PLUGIN, OF_MEGATRON_LM, ""},
+    {"fp8_config", ENTRY_PLUGIN, OF_FP8, "fp8_"},
     {"parallelism_config", ENTRY_REFUSED},
     {"tp_config", ENTRY_REFUSED},
-    {"fp8_config", ENTRY_REFUSED},
     {"ipex_config", ENTRY_REFUSED},
     {"mpirun_config", ENTRY_REFUSED},
 };
@@ -140,20 +144,21 @@ static int type_take(const struct yaml_node *value, struct env_list *words, stru
     } types[] = {{"MULTI_GPU", "multi-gpu"},
                  {"MULTI_CPU", "cpu"},
                  {"FSDP", "use-fsdp"},
-                 {"DEEPSPEED", "use-deepspeed"}};
+                 {"DEEPSPEED", "use-deepspeed"},
+                 {"MEGATRON_LM", "use-megatron-lm"}};
     size_t i = 0;
     while (i < countof(types) && !str_equal(value->text, str_of(types[i].type)))
         i++;
     if (i == countof(types))
         return yaml_fail(err, value,
-                         "distributed_type: expected NO, MULTI_GPU, MULTI_CPU, FSDP or DEEPSPEED, "
-                         "found %s; Megatron-LM is set up in the script, by Accelerator(...)",
+                         "distributed_type: expected NO, MULTI_GPU, MULTI_CPU, FSDP, DEEPSPEED or "
+                         "MEGATRON_LM, found %s",
                          value->text.at);
     word_add(&(struct entry){.key = types[i].option}, NULL, words);
     return 0;
 }
 
-/* ---- FSDP and DeepSpeed ---- */
+/* ---- plugins ---- */
 
 /* A value as Python writes what PyYAML has read: yes, on and true are True. NULL: nothing stands there. */
 static const char *python_text(const struct yaml_node *value)
@@ -173,32 +178,92 @@ static void name_add(struct buf *names, const char *between, const char *name)
     buf_addf(names, "%s%s", names->len > 0 ? between : "", name);
 }
 
+/* Three values in a list, or in what Python would call a tuple: "(false, false, false)". A new text; NULL: it is neither. */
+static char *values_new(const struct yaml_node *value)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    struct str text = value->text;
+    if (value->kind == YAML_SCALAR && text.len > 1 && text.at[0] == '(' &&
+        text.at[text.len - 1] == ')')
+        return xstrndup(text.at + 1, text.len - 2);
+    for (uint32_t i = 0; value->kind == YAML_LIST && i < value->len; i++) {
+        const struct yaml_node *item = value->items[i].value;
+        if (item->kind != YAML_SCALAR || !python_text(item))
+            return NULL;
+        name_add(&out, ",", python_text(item));
+    }
+    return value->kind == YAML_LIST ? buf_steal(&out) : NULL;
+}
+
+/* Numbers such as 0.10 are read and written again, as Python does. A new text; NULL: it is none. */
+static char *number_new(const struct yaml_node *value)
+{
+    cleanup_buf struct buf out = BUF_INIT;
+    double number;
+    bool is_number = value->kind == YAML_SCALAR && value->is_plain && strchr(value->text.at, '.') &&
+                     double_parse(value->text, &number, NULL) == 0;
+    if (is_number)
+        buf_add_json_double(&out, number);
+    return is_number ? buf_steal(&out) : NULL;
+}
+
+/* An option without a value if it is true. */
+#define EVALUATES "fp8_use_autocast_during_eval"
+
+static int option_take(struct reading *reading, const char *name, const struct yaml_node *value,
+                       struct err *err)
+{
+    bool has_several = strcmp(name, "fp8_override_linear_precision") == 0;
+    cleanup_free char *values = has_several ? values_new(value) : NULL;
+    if (value->kind != YAML_SCALAR && !values)
+        return yaml_fail(err, value, "%s: expected %s, found %s", name,
+                         has_several ? "three of true and false" : "a text", yaml_kind_name(value));
+    cleanup_free char *number = number_new(value);
+    const char *text = values ? values : number ? number : python_text(value);
+    bool is_flag = strcmp(name, EVALUATES) == 0;
+    if (text && is_flag && !is_true(value) && !is_false(value))
+        return yaml_fail(err, value, "%s: expected true or false, found '%s'", name, text);
+    if (text && (!is_flag || is_true(value)))
+        word_add(&(struct entry){.key = name}, is_flag ? NULL : text, &reading->config->words);
+    return 0;
+}
+
+/* accelerate hands over what its launcher does not know. */
+static bool fp8_variable_add(const char *name, const struct yaml_node *value, struct env_list *out)
+{
+    if (value->kind != YAML_SCALAR || !python_text(value))
+        return false;
+    char *variable = xasprintf("ACCELERATE_%s=%s", name, python_text(value));
+    for (char *c = variable; *c && *c != '='; c++)
+        *c = (char)toupper((unsigned char)*c);
+    env_list_add(out, variable);
+    return true;
+}
+
 static int plugin_take(struct reading *reading, const struct entry *entry,
                        const struct yaml_node *mapping, struct err *err)
 {
-    bool is_fsdp = entry->option[0] != '\0';
+    struct accelerate_config *config = reading->config;
+    const char *prefix = entry->option;
+    int rc = 0;
     if (mapping->kind == YAML_SCALAR && is_null(mapping))
         return 0;
     if (mapping->kind != YAML_MAPPING)
         return yaml_fail(err, mapping, "%s: expected a mapping, found %s", entry->key,
                          yaml_kind_name(mapping));
-    for (uint32_t i = 0; i < mapping->len; i++) {
+    for (uint32_t i = 0; rc == 0 && i < mapping->len; i++) {
         const struct yaml_node *key = mapping->items[i].key, *value = mapping->items[i].value;
-        bool is_short = is_fsdp && strncmp(key->text.at, "fsdp", strlen("fsdp")) != 0;
-        cleanup_free char *name = xasprintf("%s%s", is_short ? entry->option : "", key->text.at);
-        if (!is_fsdp)
-            name_add(&reading->config->fields, ",", name);
-        if (!accelerate_plugin_has(name)) {
-            name_add(&reading->config->unknown, ", ", name);
-            continue;
-        }
-        if (value->kind != YAML_SCALAR)
-            return yaml_fail(err, value, "%s: expected a text, found %s", name,
-                             yaml_kind_name(value));
-        if (python_text(value))
-            word_add(&(struct entry){.key = name}, python_text(value), &reading->config->words);
+        /* Without the `_`: accelerate looks for "fsdp". */
+        bool is_short = *prefix && strncmp(key->text.at, prefix, strlen(prefix) - 1) != 0;
+        cleanup_free char *name = xasprintf("%s%s", is_short ? prefix : "", key->text.at);
+        if (entry->plugin == OF_DEEPSPEED)
+            name_add(&config->fields, ",", name);
+        if (accelerate_plugin_has(name) || strcmp(name, EVALUATES) == 0)
+            rc = option_take(reading, name, value, err);
+        else if (entry->plugin != OF_FP8 || !fp8_variable_add(name, value, &config->fp8))
+            name_add(&config->unknown, ", ", name);
     }
-    return 0;
+    return rc;
 }
 
 /* NOLINTBEGIN(misc-no-recursion): two deep */
@@ -305,6 +370,7 @@ int accelerate_config_read(const char *path, bool has_precision, struct accelera
 void accelerate_config_release(struct accelerate_config *config)
 {
     env_list_release(&config->words);
+    env_list_release(&config->fp8);
     buf_release(&config->fields);
     buf_release(&config->unknown);
 }

@@ -14,12 +14,13 @@ struct accelerate_config {
     struct env_list words; /* "--num-processes=8" for each entry that says something */
     struct buf
         fields; /* what it says of DeepSpeed, and of precision: "zero_stage,mixed_precision" */
-    struct buf unknown; /* options of FSDP and DeepSpeed that accelerate passes over: "fsdp_a, b" */
+    struct env_list fp8; /* variables for entries of fp8_config that are no options */
+    struct buf unknown;  /* options of plugins that accelerate passes over: "fsdp_a, b" */
 };
 
 /*
- * YAML, and JSON, which is YAML. What is about SageMaker, TPUs or mpirun's own hosts, and what sets up Megatron-LM and the
- * like, is refused (ERR_USAGE, with line and column), as are keys that accelerate does not know. `has_precision`: another
+ * YAML, and JSON, which is YAML. What is about SageMaker, TPUs or mpirun's own hosts, and what sets up other parallelism, is
+ * refused (ERR_USAGE, with line and column), as are keys that accelerate does not know. `has_precision`: another
  * precision than that of the file counts.
  */
 MUST_CHECK int accelerate_config_read(const char *path, bool has_precision,

@@ -107,7 +107,7 @@ static int grace_settle(struct launch_request *request, struct err *err)
     uint64_t seconds = GRACE_DEFAULT_S;
     if (request->grace_ms != GRACE_NOT_SAID)
         return 0;
-    if (text && *text && u64_parse(str_of(text), 0, GRACE_MAX_S, &seconds, NULL) != 0)
+    if (text && *text && python_u64_parse(str_of(text), 0, GRACE_MAX_S, &seconds, NULL) != 0)
         return fail(err, ERR_USAGE,
                     "TORCH_ELASTIC_SHUTDOWN_TIMEOUT: expected seconds, as 30, found '%.40s'", text);
     request->grace_ms = seconds * 1000;
@@ -153,11 +153,11 @@ static void typed_comes_first(struct launch_options *options,
         given->ip = typed->ip;
     if (meeting->master_port > 0 || meeting->endpoint)
         given->port = typed->port;
-    struct accelerate_plugins *plugins = &given->plugins;
-    bool has_type = typed->is_cpu || typed->is_multi_gpu || typed->plugins.uses_fsdp ||
-                    typed->plugins.uses_deepspeed;
-    plugins->uses_fsdp = has_type ? typed->plugins.uses_fsdp : plugins->uses_fsdp;
-    plugins->uses_deepspeed = has_type ? typed->plugins.uses_deepspeed : plugins->uses_deepspeed;
+    bool has_type = typed->is_cpu || typed->is_multi_gpu;
+    for (size_t i = 0; i < PLUGINS; i++)
+        has_type = has_type || typed->plugins.uses[i];
+    for (size_t i = 0; i < PLUGINS && has_type; i++)
+        given->plugins.uses[i] = typed->plugins.uses[i];
     given->is_cpu = typed->is_cpu || (given->is_cpu && !typed->is_multi_gpu);
     given->is_multi_gpu = typed->is_multi_gpu || (given->is_multi_gpu && !has_type);
 }
@@ -165,6 +165,7 @@ static void typed_comes_first(struct launch_options *options,
 static int config_settle(struct launch_options *options, struct accelerate_texts *texts,
                          struct err *err)
 {
+    accelerate_plugins_read(&options->accelerate.plugins, &texts->values);
     if (!options->accelerate.config)
         return 0;
     const struct accelerate_options typed = options->accelerate;
@@ -277,7 +278,7 @@ static const struct opt launch_opts[] = {
     {OPT_TEXT, 0, "rdzv-id", "ID", "the name of the run (default: a random one, or none with a given port)", FIELD(run_id)},
     {OPT_PATH, 0, "rdzv-token-file", "FILE", "a secret that all machines share; a machine that does not know it is refused", MEETING(token_file)},
     {OPT_TEXT, 0, "rdzv-conf", "NAME=VALUE,...", "join_timeout or timeout: seconds to wait for the machines (default 600); last_call_timeout: for more than MIN of them (30); keep_alive_interval: a third of the silence after which a machine is lost (10); is_host: this machine leads, true or false; others have no effect", MEETING(conf)},
-    {OPT_TEXT, 0, "local-addr", "HOST", "the address, name or network interface of this machine, at which it listens or from which it connects (default: any)", MEETING(local_addr)},
+    {OPT_TEXT, 0, "local-addr", "HOST", "the address, name or network interface of this machine, at which it listens or from which it connects; an IPv6 address that is tentative, as it is for a second or two when an interface is set up, is waited for up to 5s (default: any)", MEETING(local_addr)},
     {OPT_HEADING, .help = "Other machines, from one terminal"},
     HOST_LIST_OPTS(FIELD(allocation)),
     {OPT_U64, 0, "hosts-min", "N", "start, and start again, with N hosts or more (default: all)", FIELD(allocation.hosts_min), 1, 4096},

@@ -22,6 +22,7 @@
 #include "slurm/sbatch_options.h"
 #include "slurm/sbatch_request.h"
 #include "store/runs.h"
+#include "store/submission.h"
 #include "submit/batch.h"
 #include "submit/look.h"
 #include "submit/preflight.h"
@@ -338,6 +339,24 @@ static int jobs_write(const char *dir, const struct jobs *jobs, struct err *err)
     return rc;
 }
 
+/* `err`: why the job behind it cannot be submitted. */
+static void job_take_back(const char *dir, const struct job_script *script, uint64_t number,
+                          const struct err *err)
+{
+    struct err why = {0};
+    const struct job_record alone = {.event = JOB_SUBMITTED,
+                                     .job = number,
+                                     .verb = script->verb,
+                                     .role = script->role,
+                                     .why = err->text};
+    if (batch_cancel(dir, number, NULL, &why) == 0)
+        return;
+    cleanup_free char *root = runs_root(NULL), *typed = run_typed_new(dir, root);
+    talk("job %lu may be left in the queue (%s); muster stop %s ends it", number, why.text, typed);
+    if (submission_add(dir, &alone, &why) != 0)
+        talk("%s", why.text);
+}
+
 /* All of them, or none. */
 int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGES_MAX],
                 struct err *err)
@@ -356,10 +375,9 @@ int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGE
         numbers[n] = 0;
         rc = batch_submit(dir, &wish, &numbers[n], err); /* it may be submitted and not noted */
     }
-    struct err why = {0};
     for (; rc != 0 && n > 0; n--)
-        if (numbers[n - 1] > 0 && batch_cancel(dir, numbers[n - 1], NULL, &why) != 0)
-            talk("job %lu may be left in the queue: %s", numbers[n - 1], why.text);
+        if (numbers[n - 1] > 0)
+            job_take_back(dir, &jobs->scripts[n - 1], numbers[n - 1], err);
     return rc;
 }
 
@@ -375,6 +393,18 @@ void jobs_numbers_say(const struct app *app, const char *dir, const struct jobs 
     }
     say(app, "submitted as job%s %s; see: muster status %s", plural(jobs->len), buf_text(&list),
         typed);
+}
+
+void jobs_folder_drop(const struct app *app, const char *dir)
+{
+    struct submission submission;
+    bool is_known = false;
+    if (submission_read(dir, &submission, NULL) == 0)
+        for (size_t i = 0; i < submission.n_jobs; i++)
+            is_known |= submitted_job_is_open(&submission.jobs[i]);
+    submission_release(&submission);
+    if (!is_known && remove_tree(dir, NULL) != 0)
+        say(app, "%s is left", dir);
 }
 
 /* Does the script of that run say the same, but for the name of the run? */
@@ -450,8 +480,8 @@ static int verb_submit(struct submitted *s, const struct app *app, int argc, cha
         say(app, "muster-runs/latest does not point at this run");
     if (rc == 0)
         jobs_numbers_say(app, s->run_dir, &jobs, numbers);
-    else if (s->is_new && remove_tree(s->run_dir, NULL) != 0)
-        say(app, "%s is left", s->run_dir);
+    else if (s->is_new)
+        jobs_folder_drop(app, s->run_dir);
     jobs_release(&jobs);
     return rc == 0 && s->options->follow ? submit_follow(app, s->run_dir, err) : rc;
 }

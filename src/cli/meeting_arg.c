@@ -37,8 +37,8 @@ static int nnodes_parse(const char *text, struct launch_meeting *out, struct err
         (void)!str_next(&rest, ':', &min);
         max = rest;
     }
-    if (u64_parse(min, 1, GANG_NODES_MAX, &n_min, NULL) != 0 ||
-        u64_parse(max, n_min, GANG_NODES_MAX, &n_max, NULL) != 0)
+    if (python_u64_parse(min, 1, GANG_NODES_MAX, &n_min, NULL) != 0 ||
+        python_u64_parse(max, n_min, GANG_NODES_MAX, &n_max, NULL) != 0)
         return fail(err, ERR_USAGE,
                     "--nnodes '%s': expected N, or MIN:MAX with MIN not above MAX, from 1 to %d",
                     text, GANG_NODES_MAX);
@@ -66,7 +66,7 @@ static int endpoint_parse(const char *text, char **host, uint64_t *port, struct 
 static int conf_seconds(struct str value, uint64_t *ms, struct err *err)
 {
     uint64_t seconds;
-    int rc = u64_parse(value, 1, SECONDS_MAX, &seconds, err);
+    int rc = python_u64_parse(value, 1, SECONDS_MAX, &seconds, err);
     *ms = rc ? *ms : 1000 * seconds;
     return rc;
 }
@@ -74,7 +74,7 @@ static int conf_seconds(struct str value, uint64_t *ms, struct err *err)
 static int conf_keep_alive(struct str value, uint64_t *silence_ms, struct err *err)
 {
     uint64_t seconds = 0;
-    int rc = u64_parse(value, 1, KEEP_ALIVE_MAX_S, &seconds, err);
+    int rc = python_u64_parse(value, 1, KEEP_ALIVE_MAX_S, &seconds, err);
     *silence_ms = seconds * 1000 * KEEP_ALIVES;
     return rc;
 }
@@ -238,7 +238,8 @@ static int task_settle(struct launch_request *request, const struct takeover *ta
                     "%s does not say which of its tasks share a machine; with one task a machine, "
                     "--nproc-per-node says how many ranks it has",
                     taken->launcher);
-    if (request->nproc && strcmp(request->nproc, "1") != 0)
+    uint64_t one;
+    if (request->nproc && python_u64_parse(str_of(request->nproc), 1, 1, &one, NULL) != 0)
         return fail(err, ERR_USAGE,
                     "--nproc-per-node %s: %s has started %u tasks on this machine, each of which "
                     "is one rank; one task a machine may have several",

@@ -69,6 +69,8 @@ MUST_CHECK int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t nu
                            struct err *err);
 void jobs_numbers_say(const struct app *app, const char *dir, const struct jobs *jobs,
                       const uint64_t *numbers);
+/* The folder of a run that could not be submitted: removed, unless a job of it is left, by which it is known. */
+void jobs_folder_drop(const struct app *app, const char *dir);
 void jobs_release(struct jobs *jobs);
 
 /* --stage. `common`: sbatch's options for all stages; argv: words behind them, which are too much. */

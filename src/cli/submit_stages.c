@@ -93,8 +93,8 @@ static int stages_submit(const struct app *app, const struct submit_options *opt
         say(app, "muster-runs/latest does not point at this run");
     if (!options->dry_run && rc == 0)
         jobs_numbers_say(app, dir, &jobs, numbers);
-    else if (!options->dry_run && remove_tree(dir, NULL) != 0)
-        say(app, "%s is left", dir);
+    else if (!options->dry_run)
+        jobs_folder_drop(app, dir);
     jobs_release(&jobs);
     return rc == 0 && !options->dry_run && options->follow ? submit_follow(app, dir, err) : rc;
 }

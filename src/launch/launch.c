@@ -64,7 +64,8 @@ int ranks_count(const struct launch_request *request, const struct host_counts *
         number = counts->n_gpus;
     else if (is_auto || nproc_is(request, "cpu"))
         number = counts->n_processors;
-    else if (request->nproc && u64_parse(str_of(request->nproc), 1, UINT32_MAX, &number, NULL) != 0)
+    else if (request->nproc &&
+             python_u64_parse(str_of(request->nproc), 1, UINT32_MAX, &number, NULL) != 0)
         return fail(err, ERR_USAGE,
                     "--nproc-per-node '%s': expected a number from 1, gpu, cpu or auto",
                     request->nproc);

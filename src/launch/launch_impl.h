@@ -194,6 +194,8 @@ MUST_CHECK int ranks_count(const struct launch_request *request, const struct ho
 
 /* meeting.c: launch->rendezvous. */
 MUST_CHECK int meeting_open(struct launch *launch, struct err *err);
+/* After such a silence a machine is lost. */
+uint64_t meeting_silence_ms(const struct launch_meeting *meeting);
 /* Nobody has come to this machine: the mistakes that are likely. */
 void meeting_hint_add(const struct launch *launch, struct buf *out);
 
@@ -214,7 +216,7 @@ void lead_on_joined(void *context, const struct rendezvous_member *member);
 void lead_on_exited(void *context, uint32_t node, const struct rendezvous_exit *exit);
 void lead_on_stands(void *context, uint32_t node, const struct rendezvous_stand *stand);
 void lead_on_where(void *context, uint32_t node, const struct rendezvous_where *where);
-void lead_on_left(void *context, uint32_t node, const struct err *why);
+void lead_on_left(void *context, uint32_t node, const struct err *why, bool is_aware);
 
 /* follow.c: the gang is at a leader elsewhere. */
 void follow_begin(struct launch *launch);

@@ -13,7 +13,8 @@ enum {
     MISSING_SAID_MS = 5000,
     MISSING_NAMED = 8,
     FAREWELL_MS = 5000, /* for the other machines to hear the end */
-    OWN_NODE = 0        /* whoever leads has the first number, so that rank 0 is here */
+    EMPTIED_SLACK_MS = 1000,
+    OWN_NODE = 0 /* whoever leads has the first number, so that rank 0 is here */
 };
 
 /* ---- the gang's actions ---- */
@@ -77,7 +78,9 @@ static void do_fail(struct launch *launch, const struct gang_action *action)
 static void do_retry(struct launch *launch, const struct gang_action *action)
 {
     char pause[24];
-    const char *why = action->flag ? ", when those of the lost host must have ended" : "";
+    const char *why = !action->flag   ? ""
+                      : launch->fleet ? ", when those of the lost host must have ended"
+                                      : ", when those of the lost machine must have ended";
     duration_format(pause, action->pause_ms);
     report_make(launch);
     report_print(launch);
@@ -159,7 +162,18 @@ void lead_on_joined(void *context, const struct rendezvous_member *member)
                           .kind = GEV_NODE_UP, .node = member->node, .count = member->n_ranks});
 }
 
-void lead_on_left(void *context, uint32_t node, const struct err *why)
+/*
+ * When nothing is left of what a machine that has gone had started: it ends its ranks when it sees that this one is gone for
+ * it. That may be only after a silence, which begins when this end closes the connection.
+ */
+static uint64_t emptied_ms(const struct launch *launch, bool is_aware)
+{
+    const struct launch_request *request = launch->request;
+    uint64_t notice_ms = is_aware ? 0 : meeting_silence_ms(&request->meeting);
+    return shell_now(launch->shell) + notice_ms + request->grace_ms + EMPTIED_SLACK_MS;
+}
+
+void lead_on_left(void *context, uint32_t node, const struct err *why, bool is_aware)
 {
     struct launch *launch = context;
     launch->others.n_here--;
@@ -168,7 +182,9 @@ void lead_on_left(void *context, uint32_t node, const struct err *why)
     launch->others.nodes[node].left = xstrdup(why->text);
     log_add(shell_log(launch->shell), launch->is_over ? LOG_INFO : LOG_WARN, "launch",
             "machine %u (%s) is gone: %s", node, launch->others.nodes[node].host, why->text);
-    lead_tell(launch, (struct gang_event){.kind = GEV_NODE_GONE, .node = node});
+    lead_tell(launch, (struct gang_event){.kind = GEV_NODE_GONE,
+                                          .node = node,
+                                          .gone_ms = emptied_ms(launch, is_aware)});
 }
 
 /* NULL: it is none of the present generation. */

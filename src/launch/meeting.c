@@ -69,6 +69,11 @@ void meeting_hint_add(const struct launch *launch, struct buf *out)
                  meeting->port);
 }
 
+uint64_t meeting_silence_ms(const struct launch_meeting *meeting)
+{
+    return meeting->silence_ms ? meeting->silence_ms : SILENCE_MS;
+}
+
 int meeting_open(struct launch *launch, struct err *err)
 {
     const struct launch_meeting *meeting = &launch->request->meeting;
@@ -80,8 +85,7 @@ int meeting_open(struct launch *launch, struct err *err)
                                          .token = meeting->token,
                                          .version = MUSTER_VERSION,
                                          .n_nodes_max = meeting->n_nodes_max,
-                                         .silence_limit_ms =
-                                             meeting->silence_ms ? meeting->silence_ms : SILENCE_MS,
+                                         .silence_limit_ms = meeting_silence_ms(meeting),
                                          .join_ms = meeting->join_ms,
                                          .handlers = &handlers,
                                          .context = launch};

@@ -43,6 +43,12 @@ static bool name_is(const char *name, struct str typed, bool is_part)
     return i == typed.len && (is_part || !name[i]);
 }
 
+/* --help is in no table, as each verb has it. */
+static bool may_be_help(const struct cmd *cmd, struct str typed)
+{
+    return cmd->is_like_argparse && typed.len > 0 && name_is("help", typed, true);
+}
+
 /* The option whose name was typed, in the manner of the verb; NULL: none. ERR_USAGE if it may be one of several. */
 static int opt_typed(const struct cmd *cmd, struct str typed, const struct opt **out,
                      struct err *err)
@@ -57,6 +63,9 @@ static int opt_typed(const struct cmd *cmd, struct str typed, const struct opt *
                             typed.at, found->name, opt->name);
             found = opt;
         }
+    if (found && may_be_help(cmd, typed) && !opt_by_name(cmd, typed))
+        return fail(err, ERR_USAGE, "option '--%.*s' may be --%s or --help", (int)typed.len,
+                    typed.at, found->name);
     *out = found;
     return 0;
 }
@@ -84,9 +93,12 @@ static void word_store(struct texts *texts, const char *word)
     texts->at[texts->len++] = word;
 }
 
-static int u64_store(const struct opt *opt, struct str text, uint64_t *field, struct err *err)
+static int u64_store(const struct cmd *cmd, const struct opt *opt, struct str text, uint64_t *field,
+                     struct err *err)
 {
-    return u64_parse(text, opt->min, opt->max > 0 ? opt->max : UINT64_MAX, field, err);
+    uint64_t max = opt->max > 0 ? opt->max : UINT64_MAX;
+    return cmd->is_like_argparse ? python_u64_parse(text, opt->min, max, field, err)
+                                 : u64_parse(text, opt->min, max, field, err);
 }
 
 static int choice_store(const struct opt *opt, struct str text, void *field, struct err *err)
@@ -100,7 +112,8 @@ static int choice_store(const struct opt *opt, struct str text, void *field, str
     return rc;
 }
 
-int opt_store(const struct opt *opt, const char *value, void *request, struct err *err)
+int opt_store(const struct cmd *cmd, const struct opt *opt, const char *value, void *request,
+              struct err *err)
 {
     void *field = (char *)request + opt->offset;
     struct str text = str_of(value);
@@ -130,7 +143,7 @@ int opt_store(const struct opt *opt, const char *value, void *request, struct er
         word_store(field, value);
         return 0;
     case OPT_U64:
-        return u64_store(opt, text, field, err);
+        return u64_store(cmd, opt, text, field, err);
     case OPT_SIZE:
         return size_parse(text, field, err);
     case OPT_DURATION:
@@ -166,7 +179,7 @@ bool opt_is_hidden(const struct opt *opt)
 
 static int unknown_option(const struct cmd *cmd, const char *typed, struct err *err)
 {
-    const char *names[128];
+    const char *names[256];
     size_t n_names = 0;
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END && n_names < countof(names); opt++)
         if (opt->name && !opt_is_hidden(opt))
@@ -209,7 +222,7 @@ static int typed_store(struct reading *r, const struct opt *opt, const char *val
 {
     if (r->is_typed)
         r->is_typed[opt - r->cmd->opts] = true;
-    int rc = opt_store(opt, value, r->request, err);
+    int rc = opt_store(r->cmd, opt, value, r->request, err);
     struct texts *texts = texts_of(opt, r->request);
     while (opt->kind == OPT_WORDS && r->at + 1 < r->argc && r->argv[r->at + 1][0] != '-' &&
            (opt->max == 0 || texts->len < opt->max))
@@ -457,13 +470,22 @@ static bool takes_next(const struct cmd *cmd, const char *word)
     return false;
 }
 
+static bool is_help(const struct cmd *cmd, const char *word)
+{
+    const struct opt *opt = NULL;
+    bool is_long = strncmp(word, "--", 2) == 0;
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+           (is_long && may_be_help(cmd, str_of(word + 2)) &&
+            opt_typed(cmd, str_of(word + 2), &opt, NULL) == 0 && !opt);
+}
+
 bool cmd_wants_help(const struct cmd *cmd, int argc, char **argv)
 {
     bool has_command = cmd->command || cmd->is_like_argparse;
     if (cmd->reads_words)
         argc = MIN(argc, 2);
     for (int i = 1; i < argc && !(has_command && strcmp(argv[i], "--") == 0); i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+        if (is_help(cmd, argv[i]))
             return true;
         if (cmd->is_like_argparse && argv[i][0] != '-')
             return false;

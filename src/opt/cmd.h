@@ -100,7 +100,8 @@ struct cmd {
     enum cmd_command command;
     /*
      * As Python's argparse reads options: `_` in a name is the same as `-`, the beginning of a name that is that of no
-     * other stands for it, and everything from the first operand on is the command.
+     * other stands for it, --help among them, whole numbers are written as for int(), and everything from the first operand
+     * on is the command.
      */
     bool is_like_argparse;
     const char

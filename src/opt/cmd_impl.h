@@ -13,8 +13,9 @@ const char *cmd_family_space(const struct cmd *cmd);
 bool opt_is_hidden(const struct opt *opt);
 size_t cmd_opts_count(const struct cmd *cmd);
 bool opt_takes_value(const struct opt *opt);
-/* Stores a value into the option's field; NULL for an option that takes none. */
-MUST_CHECK int opt_store(const struct opt *opt, const char *value, void *request, struct err *err);
+/* Stores a value into the field of an option of the verb; NULL for an option that takes none. */
+MUST_CHECK int opt_store(const struct cmd *cmd, const struct opt *opt, const char *value,
+                         void *request, struct err *err);
 
 /* Words that are read into a request. */
 struct reading {

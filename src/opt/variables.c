@@ -71,7 +71,7 @@ int environment_defaults(const struct cmd *cmd, void *request, struct err *err)
         bool is_set = value;
         int rc = value && !opt_takes_value(opt) ? flag_parse(value, &is_set, err) : 0;
         if (rc == 0 && is_set)
-            rc = opt_store(opt, value, request, err);
+            rc = opt_store(cmd, opt, value, request, err);
         if (rc)
             return wrap(err, rc, "%s", variable);
     }

@@ -3,14 +3,22 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <linux/if_addr.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/hex.h"
 #include "base/thread.h"
 #include "base/xalloc.h"
+
+enum {
+    TABLE_BYTES_MAX = 1 << 20
+};
 
 static struct address address_of(const struct sockaddr *from)
 {
@@ -180,6 +188,35 @@ bool address_is_own(const struct address *address)
     }
     freeifaddrs(all);
     return is_own;
+}
+
+/* "fe800000000000000000000000000001 02 40 20 c0 eth0": the address, interface, prefix, scope and flags, in hexadecimal. */
+static bool line_is_tentative(struct str line, const struct address *address)
+{
+    const struct in6_addr *v6 = &address->v6.sin6_addr;
+    cleanup_free char *text = xstrndup(line.at, line.len);
+    cleanup_buf struct buf wanted = BUF_INIT;
+    unsigned index, flags;
+    buf_add_hex(&wanted, (struct str){(const char *)v6, sizeof(*v6)});
+    if (strncmp(text, buf_text(&wanted), wanted.len) != 0 ||
+        sscanf(text + wanted.len, "%x %*x %*x %x", &index, &flags) != 2)
+        return false;
+    bool is_here = address->v6.sin6_scope_id == 0 || address->v6.sin6_scope_id == index;
+    return is_here && (flags & IFA_F_TENTATIVE) != 0 &&
+           (flags & (IFA_F_DADFAILED | IFA_F_OPTIMISTIC)) == 0;
+}
+
+bool address_is_tentative(const struct address *address)
+{
+    cleanup_buf struct buf text = BUF_INIT;
+    struct str line, rest;
+    bool is_it = false;
+    if (address->any.sa_family != AF_INET6 ||
+        file_read("/proc/net/if_inet6", TABLE_BYTES_MAX, &text, NULL) != 0)
+        return false;
+    for (rest = buf_str(&text); rest.len > 0 && !is_it && str_next(&rest, '\n', &line);)
+        is_it = line_is_tentative(line, address);
+    return is_it;
 }
 
 static void port_set(struct address *address, uint16_t port)

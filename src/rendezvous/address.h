@@ -45,6 +45,11 @@ void lookup_forget(struct lookup *lookup);
 /* Of this machine, by the name of an interface, a name or an address. ERR_UNAVAILABLE: it has none such. */
 MUST_CHECK int addresses_own(const char *text, uint16_t port, struct address_list *list,
                              struct err *err);
+/*
+ * Is it one that cannot be used yet? The kernel looks for a second or two whether another machine has a new IPv6 address. Not
+ * of one that another machine has.
+ */
+bool address_is_tentative(const struct address *address);
 /* Is it an address of one of this machine's interfaces, or of its loopback? */
 bool address_is_own(const struct address *address);
 /* That from which `target` can be reached: of the same family and scope. NULL: none. */

@@ -3,8 +3,10 @@
  * The end that listens, and says who is a member.
  */
 #include <sodium.h>
+#include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/console_text.h"
 #include "base/xalloc.h"
 #include "rendezvous/rendezvous_impl.h"
@@ -13,6 +15,8 @@ enum {
     BACKLOG = 1024,
     STRANGERS_MAX = 64,
     CROWD_MS = 1000, /* while there are so many, this is how long each of them has */
+    TENTATIVE_MS = 5000,
+    TENTATIVE_LOOK_NS = 50000000,
     LEADER_NODE = 0
 };
 
@@ -187,7 +191,7 @@ static void member_leave(struct peer *peer)
     struct rendezvous *r = peer->rendezvous;
     peer->state = PEER_REFUSED;
     r->leader.members[peer->member.node] = NULL;
-    r->opts.handlers->left(r->opts.context, peer->member.node, &peer->link.broken);
+    r->opts.handlers->left(r->opts.context, peer->member.node, &peer->link.broken, peer->is_aware);
 }
 
 static void refuse(struct peer *peer, struct message_refused *refused)
@@ -318,6 +322,7 @@ static void take_leave(struct peer *peer, struct wire_body *body)
     if (!peer_body_is_whole(peer, body))
         return;
     console_visible_add(&shown, why);
+    peer->is_aware = true;
     peer_break(peer, ERR_UNAVAILABLE, "it left: %s", buf_text(&shown));
 }
 
@@ -387,6 +392,41 @@ static int listen_at_all(struct rendezvous *r)
     return has_v6 ? flaw : listen_at(r, &v4);
 }
 
+/* NULL: none. */
+static const struct address *tentative_find(const struct address_list *list)
+{
+    for (size_t i = 0; i < list->len; i++)
+        if (address_is_tentative(&list->at[i]))
+            return &list->at[i];
+    return NULL;
+}
+
+/* An interface that was just set up: its address can be had in a moment. A follower would ask again by itself. */
+static void addresses_await(struct rendezvous *r, const struct address_list *own)
+{
+    const uint64_t until_ms = clock_now_ms() + TENTATIVE_MS;
+    const struct address *address = tentative_find(own);
+    char text[ADDRESS_TEXT_MAX];
+    if (!address)
+        return;
+    address_text(address, text);
+    rendezvous_warn(r,
+                    "waiting: the kernel looks whether another machine has the address %s "
+                    "of this one (it is tentative)",
+                    text);
+    while (clock_now_ms() < until_ms && tentative_find(own))
+        nanosleep(&(struct timespec){.tv_nsec = TENTATIVE_LOOK_NS}, NULL);
+}
+
+static const char *listen_cure(int flaw)
+{
+    if (flaw == UV_EADDRINUSE)
+        return "; end what listens there, perhaps another one of machine 0, or choose another port";
+    return flaw == UV_EADDRNOTAVAIL ? "; perhaps another machine has the address, too: ip address "
+                                      "shows it as tentative or dadfailed then"
+                                    : "";
+}
+
 int leader_begin(struct rendezvous *r, struct err *err)
 {
     struct address_list own = {0};
@@ -394,6 +434,7 @@ int leader_begin(struct rendezvous *r, struct err *err)
     int rc = local ? addresses_own(local, r->opts.port, &own, err) : 0;
     if (rc)
         return rc;
+    addresses_await(r, &own);
     int flaw = local ? 0 : listen_at_all(r);
     for (size_t i = 0; i < own.len && flaw == 0; i++)
         flaw = listen_at(r, &own.at[i]);
@@ -401,10 +442,7 @@ int leader_begin(struct rendezvous *r, struct err *err)
     if (flaw == 0)
         return 0;
     fail(err, ERR_UNAVAILABLE, "listen at port %u%s%s: %s%s", r->opts.port, local ? " of " : "",
-         local ? local : "", errno_text(-flaw),
-         flaw == UV_EADDRINUSE
-             ? "; end what listens there, perhaps another one of machine 0, or choose another port"
-             : "");
+         local ? local : "", errno_text(-flaw), listen_cure(flaw));
     err->sys = -flaw;
     return ERR_UNAVAILABLE;
 }

@@ -88,8 +88,11 @@ struct rendezvous_handlers {
     void (*exited)(void *context, uint32_t node, const struct rendezvous_exit *exit);
     void (*stands)(void *context, uint32_t node, const struct rendezvous_stand *stand);
     void (*where)(void *context, uint32_t node, const struct rendezvous_where *where);
-    /* Its connection is gone. Nothing of this member follows. */
-    void (*left)(void *context, uint32_t node, const struct err *why);
+    /*
+     * Its connection is gone. Nothing of this member follows. is_aware: it has closed the connection itself, or its machine
+     * has for it, so it ends its ranks now; else it may take silence_limit_ms to see that the leader is gone for it.
+     */
+    void (*left)(void *context, uint32_t node, const struct err *why, bool is_aware);
 
     /* ---- of a follower ---- */
     void (*welcomed)(void *context, uint32_t node);
@@ -108,7 +111,8 @@ struct rendezvous_handlers {
 
     /* ---- of both ---- */
     /* Worth a line of the log: a stranger at the port, another token, why the leader cannot be had yet. The same text does
-     * not come twice in a row, and there are at most a few in a second. */
+     * not come twice in a row, and there are at most a few in a second. Also called from within rendezvous_lead() and
+     * rendezvous_meet(), which may have to wait. */
     void (*warned)(void *context, const char *text);
 };
 
@@ -141,8 +145,8 @@ MUST_CHECK int rendezvous_meet(const struct rendezvous_opts *opts,
                                const struct rendezvous_member *self, struct rendezvous **out,
                                struct err *err);
 /* The leader's own node is 0, and no follower can have this number. `host` is not looked at: the followers may know this
- * machine by a name or an address that it does not. ERR_UNAVAILABLE: the port is in use; local_addr is not of this
- * machine. */
+ * machine by a name or an address that it does not. Waits some seconds for a local_addr that is tentative. ERR_UNAVAILABLE:
+ * the port is in use; local_addr is not of this machine. */
 MUST_CHECK int rendezvous_lead(const struct rendezvous_opts *opts, struct rendezvous **out,
                                struct err *err);
 /* Begins to ask for the leader. ERR_UNAVAILABLE: local_addr is not of this machine. A name that is not known yet is asked

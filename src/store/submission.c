@@ -234,13 +234,27 @@ const struct submitted_job *submission_stage_after(const struct submission *subm
     return NULL;
 }
 
+/* The job that submitted this array again, if it has ended: it submits what is behind an array before that. NULL: the next
+ * job is about to come. */
+static const struct submitted_job *job_gave_up(const struct submission *submission,
+                                               const struct submitted_job *array)
+{
+    const struct submitted_job *job = array;
+    while (job > submission->jobs && submitted_job_is_array(job))
+        job--;
+    return array->is_again && !job->role && job->event == JOB_ENDED ? job : NULL;
+}
+
 const struct submitted_job *submission_last(const struct submission *submission)
 {
     if (submission->n_jobs == 0)
         return NULL;
     const struct submitted_job *last = &submission->jobs[submission->n_jobs - 1], *stage = NULL;
-    if (submitted_job_is_array(last) ||
-        !last->role) /* behind an array, the next is about to come */
+    if (submitted_job_is_array(last)) {
+        const struct submitted_job *before = job_gave_up(submission, last);
+        return before ? before : last;
+    }
+    if (!last->role)
         return last;
     for (size_t i = 0; i < submission->n_jobs; i++) {
         const struct submitted_job *job = submission_stage_at(submission, i);

@@ -73,7 +73,10 @@ void submission_release(struct submission *submission);
 bool submitted_job_is_array(const struct submitted_job *job);
 /* The array behind which muster submitted that job; 0: there is none, or the user's own sbatch submitted the job. */
 uint64_t submission_array_before(const struct submission *submission, uint64_t id);
-/* The last job, an array too while there is none behind it; of stages, the first that has not ended well. NULL: there is none. */
+/*
+ * The last job; an array too while the job behind it is to come, which it is not when the job that submitted the array has
+ * ended. Of stages, the first that has not ended well. NULL: there is none.
+ */
 const struct submitted_job *submission_last(const struct submission *submission);
 /* Can there be more of it, as far as the lines tell? */
 static inline bool submitted_job_is_open(const struct submitted_job *job)

@@ -556,6 +556,8 @@ static int tasks_send_again(const struct job *job, bool *is_over, struct err *er
         rc = batch_submit(r->run_dir, &(struct batch_wish){.after = array}, &next, err);
     if (rc && array > 0 && next == 0 && batch_cancel(r->run_dir, array, NULL, NULL) != 0)
         talk("job %llu may be left in the queue", (unsigned long long)array);
+    if (rc && array > 0 && next == 0)
+        return wrap(err, rc, "the job behind tasks %s cannot be submitted", buf_text(&left));
     if (rc)
         return rc;
     talk("tasks %s are not complete: submitted again as job %llu, and this job behind it as %llu",

@@ -158,6 +158,8 @@ void look_judge(const struct submission *submission, const struct look_facts *fa
         run->verb = xstrdup(submission->verb);
     if (submitted_job_is_open(job)) {
         open_judge(job, facts, has_ledger, run, &words, out);
+        if (submitted_job_is_array(job) && job->why)
+            buf_addf(&words, "; no job takes its results: %s", job->why);
     } else if (job->event == JOB_ENDED) {
         ended_judge(job, has_ledger, run, &words);
         out->status = job->status;
@@ -202,15 +204,20 @@ static void stages_go_on(const char *dir, const struct submission *submission,
     }
 }
 
-/* The same script goes on with the run, or runs a verb without a ledger anew. Here may be no place for the work. */
+/*
+ * The same script goes on with the run, or runs a verb without a ledger anew. Here may be no place for the work. Tasks that
+ * Slurm has still (`array`; 0: none) would be taken for lost.
+ */
 static void go_on_complete(struct run_summary *run, const struct submission *submission,
-                           const struct submitted_job *job)
+                           const struct submitted_job *job, uint64_t array)
 {
     struct buf words = BUF_INIT;
     if (job->role && !submitted_job_is_array(job)) {
         stages_go_on(run->dir, submission, job, &words);
     } else {
         buf_add_text(&words, "sbatch");
+        if (array > 0)
+            buf_addf(&words, " --dependency=afterany:%llu", (unsigned long long)array);
         script_add(run->dir, NULL, &words);
     }
     free(run->go_on);
@@ -225,16 +232,17 @@ static bool part_find(const struct submitted_job *job, const struct look_facts *
     return facts->is_asked && queue_find(buf_str(&answer->text), job->id, entry);
 }
 
-static bool array_runs(const struct submission *submission, const struct look_facts *facts,
-                       const struct queue_answer *answer)
+/* The number of an array of which Slurm says this. 0: there is none. */
+static uint64_t array_in(enum queue_phase phase, const struct submission *submission,
+                         const struct look_facts *facts, const struct queue_answer *answer)
 {
     struct queue_entry entry;
     for (size_t i = 0; i < submission->n_jobs; i++)
         if (submitted_job_is_array(&submission->jobs[i]) &&
             part_find(&submission->jobs[i], facts, answer, &entry) &&
-            queue_phase_of(entry.state) == QUEUE_RUNS)
-            return true;
-    return false;
+            queue_phase_of(entry.state) == phase)
+            return submission->jobs[i].id;
+    return 0;
 }
 
 static const char *part_words(const struct submitted_job *job, const struct look_facts *facts,
@@ -337,10 +345,12 @@ static void look(struct run_summary *run, bool is_now, struct submitted_look *ou
     bool has_ledger = run->verb != NULL;
     look_judge(&submission, &facts, has_ledger, run, out);
     out->role = job->role ? xstrdup(job->role) : NULL;
+    uint64_t running = array_in(QUEUE_RUNS, &submission, &facts, &answer);
+    uint64_t waiting = array_in(QUEUE_WAITS, &submission, &facts, &answer);
     if (!has_ledger || run->state != RUN_FAILED) /* items that failed need --retry-failed */
-        go_on_complete(run, &submission, job);
+        go_on_complete(run, &submission, job, running > 0 ? running : waiting);
     out->parts = parts_new(&submission, job, &facts, &answer);
-    if (run->state == RUN_QUEUED && array_runs(&submission, &facts, &answer))
+    if (run->state == RUN_QUEUED && running > 0)
         run->state = RUN_RUNNING;
     queue_answer_release(&answer);
     submission_release(&submission);

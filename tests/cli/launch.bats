@@ -80,6 +80,39 @@ END
     [[ $stderr == *"no script"* ]]
 }
 
+@test "--help is shortened too, and whole numbers are written as for Python's int()" {
+    local words port
+    shows
+    for words in --hel --help -h; do
+        launch "$words"
+        ended_with 0
+        [[ $output == *"muster launch"*"--nproc-per-node"* ]]
+    done
+    launch --he shows.py
+    ended_with 2
+    [[ $stderr == "muster: launch: option '--he' may be --healthy-after or --help"* ]]
+    launch --h shows.py
+    ended_with 2
+    [[ $stderr == "muster: launch: option '--h' may be --"* ]]
+    launch --no-python echo --he
+    [ "$output" = "--he" ]
+    launch --max-restarts=--hel shows.py
+    ended_with 2
+    port=$(free_port)
+    PET_NNODES=' +1' launch --nproc=$'\t+2 ' --max-restarts ' 1_0' --node_rank +0 --master-port "${port:0:1}_${port:1} " shows.py TORCHELASTIC_MAX_RESTARTS,MASTER_PORT
+    ended_with 0
+    [ "$(sort <<<"$output")" = "0 10 $port"$'\n'"1 10 $port" ]
+    PET_MAX_RESTARTS=1_000 TORCH_ELASTIC_SHUTDOWN_TIMEOUT=+1 launch shows.py TORCHELASTIC_MAX_RESTARTS
+    [ "$output" = "0 1000" ]
+    for words in 1__0 _1 1_ +_1 + '1 0' -1 '' ' ' 0x1 1.0; do
+        launch --max-restarts "$words" shows.py
+        ended_with 2
+        [[ $stderr == *"--max-restarts: expected a whole number, found"* ]]
+        launch --nproc "$words" shows.py
+        ended_with 2
+    done
+}
+
 @test "scripts, modules, programs, runpy, and another interpreter" {
     mkdir package
     touch package/__init__.py

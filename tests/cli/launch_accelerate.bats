@@ -127,17 +127,23 @@ END
             return 1
         fi
     done <<'END'
-megatron_lm_config: {a: 2}|bad.yaml:23:21: megatron_lm_config: muster launch starts the ranks and leaves this to the script
+parallelism_config: {a: 2}|bad.yaml:23:21: parallelism_config: muster launch starts the ranks and leaves this to the script
 fsdp_config: [1]|fsdp_config: expected a mapping, found a list
 fsdp_config: {version: [2]}|fsdp_version: expected a text, found a list
 fsdp_config: {version: 3}|--fsdp_version: 3 is not between 1 and 2
 deepspeed_config: {zero_stage: three}|--zero_stage: expected a whole number, found 'three'
-distributed_type: MEGATRON_LM|distributed_type: expected NO, MULTI_GPU, MULTI_CPU, FSDP or DEEPSPEED, found MEGATRON_LM
+megatron_lm_config: {megatron_lm_tp_degree: 0}|--megatron_lm_tp_degree: 0 is too small, the least is 1
+megatron_lm_config: {megatron_lm_eod_mask_loss: maybe}|--megatron_lm_eod_mask_loss: expected true or false, found 'maybe'
+fp8_config: {backend: MS-AMP}|--fp8_backend: expected te, ao or msamp, found 'MS-AMP'
+fp8_config: {override_linear_precision: [true]}|--fp8_override_linear_precision: expected true or false for fprop, dgrad and wgrad
+fp8_config: {override_linear_precision: {a: 1}}|fp8_override_linear_precision: expected three of true and false, found a mapping
+fp8_config: {use_autocast_during_eval: maybe}|fp8_use_autocast_during_eval: expected true or false, found 'maybe'
+fp8_config: {margin: [1]}|fp8_margin: expected a text, found a list
+distributed_type: MULTI_TPU|distributed_type: expected NO, MULTI_GPU, MULTI_CPU, FSDP, DEEPSPEED or MEGATRON_LM, found MULTI_TPU
 compute_environment: AMAZON_SAGEMAKER|expected LOCAL_MACHINE, found AMAZON_SAGEMAKER
 num_procesess: 2|bad.yaml:23:1: accelerate has no entry 'num_procesess' (did you mean 'num_processes'?)
 num_processes: many|--num-processes: 
 num_processes: [1, 2]|num_processes: expected a text, found a list
-mixed_precision: fp8|--mixed_precision fp8
 dynamo_config: inductor|dynamo_config: expected a mapping, found a text
 dynamo_config: {backend: inductor}|accelerate has no entry 'backend'
 use_cpu: maybe|use_cpu: expected true or false, found 'maybe'
@@ -163,6 +169,26 @@ END
     [[ $stderr == *"zero_stag has no effect: accelerate has no such option"* && $stderr != *PYTHONPATH* ]]
     launch -q --config_file ds.json --use_fsdp --num_processes 1 ./shows ACCELERATE_USE_FSDP ACCELERATE_USE_DEEPSPEED
     ranks_are "0/1 true -"
+}
+
+@test "Megatron-LM and fp8: what is handed over is said as it was read, and what has no effect" {
+    launch --use_megatron_lm --num_processes 1 --megatron_lm_tp_degree +2 --megatron_lm_no_load_optim false ./shows \
+        ACCELERATE_USE_MEGATRON_LM MEGATRON_LM_TP_DEGREE MEGATRON_LM_NO_LOAD_OPTIM
+    ended_with 0
+    ranks_are "0/1 true 2 True"
+    is_said "--use_megatron_lm is --env ACCELERATE_USE_MEGATRON_LM=true; --megatron_lm_tp_degree is --env MEGATRON_LM_TP_DEGREE=2; --megatron_lm_no_load_optim is --env MEGATRON_LM_NO_LOAD_OPTIM=True; --num_processes is --nproc-per-node 1"
+    launch --mixed_precision fp8 --num_processes 1 --fp8_backend te --fp8_override_linear_precision yes,no,no ./shows \
+        ACCELERATE_MIXED_PRECISION ACCELERATE_FP8_OVERRIDE_FPROP ACCELERATE_FP8_OVERRIDE_WGRAD ACCELERATE_FP8_MARGIN
+    ranks_are "0/1 fp8 1 0 0"
+    is_said "--mixed_precision is --env ACCELERATE_MIXED_PRECISION=fp8; --fp8_backend is --env ACCELERATE_FP8_BACKEND=te; --fp8_override_linear_precision is --env ACCELERATE_FP8_OVERRIDE_FPROP=1; --fp8_override_linear_precision is --env ACCELERATE_FP8_OVERRIDE_DGRAD=0; --fp8_override_linear_precision is --env ACCELERATE_FP8_OVERRIDE_WGRAD=0; --num_processes is --nproc-per-node 1"
+    launch --num_processes 1 --megatron_lm_pp_degree 2 --fp8_margin 2 --fp8_use_autocast_during_eval ./shows MEGATRON_LM_PP_DEGREE ACCELERATE_FP8_MARGIN
+    ranks_are "0/1 - -"
+    is_said "--megatron_lm_pp_degree has no effect without --use_megatron_lm; --fp8_margin, --fp8_use_autocast_during_eval have no effect without --mixed_precision fp8; --num_processes is --nproc-per-node 1"
+    # As the documents of accelerate have it, where its own launcher takes the letters of this text.
+    printf '%s\n' 'distributed_type: MULTI_GPU' 'num_processes: 1' 'mixed_precision: fp8' \
+        'fp8_config: {override_linear_precision: "(true, false, false)"}' >fp8.yaml
+    launch -q --config_file fp8.yaml ./shows ACCELERATE_FP8_OVERRIDE_FPROP ACCELERATE_FP8_OVERRIDE_DGRAD ACCELERATE_FP8_OVERRIDE_WGRAD
+    ranks_are "0/1 true false false"
 }
 
 @test "--cpu: one rank, or as many as are named, and the cores are shared out among them" {
@@ -211,8 +237,10 @@ END
 --gpu_ids a,b|--gpu-ids: 
 --cpu --multi_gpu|--cpu and --multi_gpu exclude each other
 --num_processes 0|--num-processes
---mixed_precision fp32|--mixed_precision 'fp32': expected no, fp16 or bf16
---mixed_precision fp8|Accelerator(kwargs_handlers=...)
+--mixed_precision fp32|--mixed_precision 'fp32': expected no, fp16, bf16 or fp8
+--fp8_backend best|--fp8_backend: expected te, ao or msamp, found 'best'
+--fp8_override_linear_precision true|expected true or false for fprop, dgrad and wgrad, as true,false,false, found 'true'
+--fp8_pad_inner_dim perhaps|--fp8_pad_inner_dim: expected true or false, found 'perhaps'
 --dynamo_mode fast|expected default, reduce-overhead or max-autotune
 --dynamo_backend a,b|--dynamo_backend 'a,b': expected a name
 --config_file no.yaml|--config_file: open no.yaml: No such file or directory
@@ -223,7 +251,10 @@ END
 --use_deepspeed --gradient_clipping much|--gradient_clipping: expected a number, found 'much'
 --use_deepspeed --deepspeed_multinode_launcher pdsh --num_machines 2 --main_process_ip ::1|--deepspeed_multinode_launcher pdsh: expected standard
 --fsdp_version_ 1|unknown option '--fsdp_version_' (did you mean '--fsdp-version'?)
---use-megatron-lm|Accelerator(megatron_lm_plugin=...)
+--use_megatron_lm --use_deepspeed|--use_megatron_lm and --use_deepspeed exclude each other
+--use_megatron_lm --cpu|--cpu and --use_megatron_lm exclude each other
+--megatron_lm_tp_degree 2.5|--megatron_lm_tp_degree: expected a whole number, found '2.5'
+--use-parallelism-config|Accelerator(parallelism_config=...)
 --tpu|there are no ranks for TPUs
 --mpirun_hostfile f|--hosts names the machines
 --num_proc 2|unknown option '--num_proc'

@@ -191,8 +191,8 @@ END
 }
 
 @test "a machine that comes back takes part in the next start" {
-    node zero $(static 2 0) --max-restarts 1 --no-python sh part.sh 9
-    node one $(static 2 1) --no-python sh part.sh 9
+    node zero $(static 2 0) --max-restarts 1 --shutdown-timeout 1s --no-python sh part.sh 9
+    node one $(static 2 1) --shutdown-timeout 1s --no-python sh part.sh 9
     wait_for ranks_are 2
     kill -KILL "${PIDS[one]}"
     wait_for holds zero.err "all ranks start again"
@@ -218,6 +218,38 @@ END
     node_ended_with one 0
     [ "$(tail -1 zero.out)" = "0 of 2, 1" ]
     [ "$(cat one.out)" = "1 of 2, 1" ]
+}
+
+# Rank 1 ignores SIGTERM. The first generation is over at once on the machine that leads; what then becomes of rank 0 shows
+# whether rank 1 lives.
+deaf_begin() {
+    local words="--nnodes 1:2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf last_call_timeout=1,keep_alive_interval=1,is_host"
+    cat >deaf.sh <<'END'
+case $WORLD_SIZE$RANK in
+20) exec sleep 60 ;;
+21) trap "" TERM; echo $$ >deaf.pid; while :; do sleep 0.1; done ;;
+10) [ ! -e /proc/$(cat deaf.pid) ] || echo "rank 1 lives" ;;
+esac
+END
+    node zero $words=1 --shutdown-timeout 3s --max-restarts 1 --no-python sh deaf.sh
+    wait_for listens
+    node one $words=0 --shutdown-timeout 3s --no-python sh deaf.sh
+    wait_for test -s deaf.pid
+}
+
+@test "ranks start again when those of a lost machine must have ended, though its muster is gone or silent" {
+    local way
+    for way in KILL STOP; do
+        rm -f deaf.pid
+        deaf_begin
+        kill -$way "${PIDS[one]}"
+        wait_for holds zero.err "machine 1 ($(hostname)) is gone: "
+        kill -KILL "${PIDS[one]}" 2>/dev/null || true # one that stands still is ended at last
+        node_ended_with zero 0
+        cat zero.out
+        [ ! -s zero.out ]
+        grep -Eq "all ranks start again in $([ $way = KILL ] && echo '[34]' || echo '[67]')\.[0-9] s, when those of the lost machine must have ended \(restart 1 of 1\)" zero.err
+    done
 }
 
 @test "machines that do not come are named while the others wait, and the wait ends with status 69" {
@@ -390,6 +422,35 @@ listens() { "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', 
     [ "$kept" = 0 ] || { echo "$output$stderr"; return 1; }
     node_ended_with one 0
     [ "$( (echo "$output"; cat one.out) | sort)" = $'0 4 10.77.0.1\n1 4 10.77.0.1\n2 4 10.77.0.1\n3 4 10.77.0.1' ]
+}
+
+# The kernel asks twice, a second each, whether another machine has the address.
+@test "an address that is tentative is waited for, which is said" {
+    space_add "mnode$$a" || skip "no network namespaces here"
+    ip netns add "mnode$$b"
+    ip link add "mv$$a" netns "mnode$$a" type veth peer name "mv$$b" netns "mnode$$b"
+    for end in a b; do ip -n "mnode$$$end" link set "mv$$$end" up; ip -n "mnode$$$end" link set lo up; done
+    for end in a b; do ip netns exec "mnode$$$end" sh -c "echo 2 >/proc/sys/net/ipv6/conf/mv$$$end/dad_transmits"; done
+    ip -n "mnode$$a" addr add fd77::1/64 dev "mv$$a"
+    ip -n "mnode$$b" addr add fd77::2/64 dev "mv$$b"
+    local words="--nnodes 2 --rdzv-backend c10d --rdzv-endpoint [fd77::1]:29400 --rdzv-conf join_timeout=15" name end
+    for name in addr interface; do
+        ip netns exec "mnode$$a" "$MUSTER" launch $words --local-addr "$([ $name = addr ] && echo fd77::1 || echo "mv$$a")" shows.py WORLD_SIZE >$name.out 2>$name.err 3>&- 4>&- &
+        PIDS[$name]=$!
+        ip netns exec "mnode$$b" "$MUSTER" launch $words --local-addr fd77::2 shows.py WORLD_SIZE >one.out 2>one.err 3>&- 4>&- &
+        PIDS[one]=$!
+        wait_for is_gone "${PIDS[$name]}" || true
+        wait_for is_gone "${PIDS[one]}" || true
+        ip -n "mnode$$a" addr del fd77::1/64 dev "mv$$a"
+        ip -n "mnode$$a" addr add fd77::1/64 dev "mv$$a"
+    done
+    ip netns del "mnode$$a"
+    ip netns del "mnode$$b"
+    for name in addr interface; do
+        node_ended_with $name 0
+        output=$(cat $name.err) says "waiting: the kernel looks whether another machine has the address fd77::1 of this one (it is tentative)"
+    done
+    node_ended_with one 0
 }
 
 @test "while the link between machines is down, both ends end their ranks, and say which machine was lost" {

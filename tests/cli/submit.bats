@@ -520,7 +520,7 @@ map_cancelled() {
     "$MUSTER" submit resume latest
     [ "$(squeue -h -j "$(last_job)" -o %E)" = "afterany:$second(unfulfilled)" ]
     limited "$MUSTER" stop latest
-    for number in $own $second $(last_job); do is_over "$number"; done
+    for number in $own $second $(last_job); do wait_for is_over "$number"; done
 }
 
 @test "launch on two nodes: the ranks are one gang, its lines come to the terminal, stop ends it" {

@@ -136,6 +136,65 @@ END2
         muster-runs/latest/logs/job_*_stderr.log
 }
 
+# The job behind an array can be submitted so many times; nothing can be cancelled.
+merge_is_refused_after() {
+    mkdir bin
+    seq "$1" >allowed
+    worker bin/sbatch <<END2
+#!/bin/sh
+case "\$*" in *--dependency=*) sed -i 1d $PWD/allowed; [ -s $PWD/allowed ] || { echo "Socket timed out" >&2; exit 1; } ;; esac
+exec $(command -v sbatch) "\$@"
+END2
+    printf '#!/bin/sh\necho "it is deaf" >&2\nexit 1\n' | worker bin/scancel
+    PATH=$PWD/bin:$PATH
+}
+
+@test "--array: where no job can follow the tasks that are submitted again, the one before says so, and the user goes on behind them" {
+    local path=$PATH array
+    map_words --shards 8
+    touch wait.5
+    merge_is_refused_after 2
+    submit --array 4 "${words[@]}"
+    PATH=$path
+    ended_with 0
+    wait_for grep -qs 5 ran
+    task_lost 2
+    wait_for has_events ended 1
+    [ "$(events ended why)" = "the job behind tasks 2 cannot be submitted: sbatch: Socket timed out" ]
+    array=$(job_of tasks)
+    wait_for is_in_state "$array" RUNNING
+    status_now
+    says "ended with status 69: the job behind tasks 2 cannot be submitted" "tasks ($array) runs" "go on     sbatch --dependency=afterany:$array /"
+    rm wait.5
+    sbatch --dependency="afterany:$array" muster-runs/latest/job.sh
+    wait_for is_complete || wait_for is_complete
+    seq 0 39 | cmp - out.txt
+}
+
+@test "--array: tasks that are left in the queue without a job behind them are shown as such" {
+    local path=$PATH run
+    map_words --shards 8
+    touch wait.5
+    merge_is_refused_after 1
+    submit --array 4 "${words[@]}"
+    PATH=$path
+    ended_with 69
+    run=$(ls muster-runs)
+    submit_said "may be left in the queue (scancel: it is deaf); muster stop $run ends it" "sbatch: Socket timed out"
+    wait_for grep -qs 5 ran
+    rm -rf cache
+    run limited "$MUSTER" status "$run"
+    says "; no job takes its results: sbatch: Socket timed out"
+    run limited "$MUSTER" stop "$run"
+    ended_with 0
+    wait_for is_over "$(jq -s 'map(.job) | max' "muster-runs/$run/jobs.jsonl")"
+    PATH=$PWD/bin:$PATH
+    rm bin/scancel
+    submit --array 4 "${words[@]}"
+    ended_with 69
+    [ "$(ls muster-runs)" = "$run" ]
+}
+
 # The accounting says what the controller has forgotten.
 accounting_says() { # State
     mkdir bin

@@ -18,6 +18,17 @@ static void check_u64(struct str text)
     ASSERT(value == 0 || u64_parse(text, 0, value - 1, &again, NULL) == ERR_USAGE);
 }
 
+/* It takes what u64_parse() takes, and more, which is made of the same digits. */
+static void check_python(struct str text)
+{
+    uint64_t value, plain = 0;
+    int rc = python_u64_parse(text, 0, UINT64_MAX, &value, NULL);
+    if (u64_parse(text, 0, UINT64_MAX, &plain, NULL) == 0)
+        ASSERT(rc == 0 && value == plain);
+    for (size_t i = 0; rc == 0 && i < text.len; i++)
+        ASSERT(strchr("0123456789+_ \t\r\n", text.at[i]));
+}
+
 static void check_size(struct str text)
 {
     uint64_t bytes, again;
@@ -69,6 +80,7 @@ int fuzz_target(const uint8_t *data, size_t size)
     struct err err = {0};
     uint64_t unwanted;
     check_u64(text);
+    check_python(text);
     check_size(text);
     check_duration(text);
     check_double(text);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-What of FSDP and DeepSpeed a rank is told, by a file of `accelerate config` or by options: the same variables as by accelerate
-launch. plugins.json has the cases, and what accelerate gave. TAP.
+What of FSDP, DeepSpeed, Megatron-LM and fp8 a rank is told, by a file of `accelerate config` or by options: the same
+variables as by accelerate launch. plugins.json has the cases, and what accelerate gave. TAP.
 
     plugins.py MUSTER          compares
     plugins.py --record        runs the accelerate of this Python, and writes the table anew; needs torch, but no GPU
@@ -16,9 +16,9 @@ import tempfile
 import launcher
 
 TABLE = os.path.join(launcher.HERE, "plugins.json")
-PREFIXES = ("ACCELERATE_", "FSDP_", "PYTHONPATH")
+PREFIXES = ("ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PYTHONPATH")
 PROBE = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
-# What torchrun gets is what it hands on. DeepSpeed is not needed for that.
+# What torchrun gets is what it hands on. DeepSpeed and libraries for fp8 are not needed for that.
 ACCELERATE = f"""
 import sys, types
 sys.path[:] = {sys.path}
@@ -31,6 +31,7 @@ for name in ("deepspeed", "deepspeed.launcher", "deepspeed.launcher.runner"):
     sys.modules[name] = types.ModuleType(name)
 sys.modules["deepspeed.launcher.runner"].DEEPSPEED_ENVIRONMENT_NAME = "none"
 launch.is_deepspeed_available = launch.is_bf16_available = lambda *_: True
+sys.modules["accelerate.utils.launch"].is_fp8_available = lambda: True
 launch.main()
 """
 

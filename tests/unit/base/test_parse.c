@@ -174,10 +174,50 @@ static void texts_are_ordered_by_their_bytes(void **state)
     assert_true(str_compare((struct str){"a\0b", 3}, STR("a")) > 0);
 }
 
+static void whole_numbers_are_read_as_python_reads_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int rc;
+        uint64_t value;
+    } cases[] = {
+        {"7", 0, 7},
+        {"+7", 0, 7},
+        {" \t7\n", 0, 7},
+        {"1_000", 0, 1000},
+        {" +1_0_0 ", 0, 100},
+        {"007", 0, 7},
+        {"18446744073709551615", 0, UINT64_MAX},
+        {"18446744073709551616", ERR_USAGE, 0},
+        {"", ERR_USAGE, 0},
+        {" ", ERR_USAGE, 0},
+        {"+", ERR_USAGE, 0},
+        {"+ 1", ERR_USAGE, 0},
+        {"++1", ERR_USAGE, 0},
+        {"_1", ERR_USAGE, 0},
+        {"1_", ERR_USAGE, 0},
+        {"1__0", ERR_USAGE, 0},
+        {"+_1", ERR_USAGE, 0},
+        {"_", ERR_USAGE, 0},
+        {"1 0", ERR_USAGE, 0},
+        {"-1", ERR_USAGE, 0},
+        {"0x1", ERR_USAGE, 0},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        uint64_t value = 0;
+        struct err err = {0};
+        int rc = python_u64_parse(str_of(cases[i].text), 0, UINT64_MAX, &value, &err);
+        if (rc != cases[i].rc || value != cases[i].value)
+            fail_msg("number \"%s\": rc %d, %lu", cases[i].text, rc, value);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_read_in_both_unit_systems),
+        cmocka_unit_test(whole_numbers_are_read_as_python_reads_them),
         cmocka_unit_test(durations_are_read_with_units_and_in_sums),
         cmocka_unit_test(figures_too_long_for_a_double_are_refused_or_rounded),
         cmocka_unit_test(id_lists_keep_their_order_and_refuse_doubles),

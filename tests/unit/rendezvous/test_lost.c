@@ -147,7 +147,7 @@ static void a_connection_that_is_cut_is_made_again(void **state)
     wait_for(&two, "welcomed 2\n", 1);
     assert_int_equal(uv_fileno((uv_handle_t *)&two.r->follower.peer->tcp, &fd), 0);
     assert_int_equal(shutdown(fd, SHUT_RDWR), 0);
-    wait_for(&leader, "left 2: ", 1);
+    wait_for(&leader, "left 2 by itself: ", 1);
     wait_for(&two, "lost: ", 1);
     end_close(&one); /* so that 1 is free, which it is not given */
     wait_for(&two, "welcomed 2\n", 2);

@@ -42,7 +42,7 @@ static void a_gang_comes_together_works_and_ends(void **state)
     assert_false(rendezvous_is_flushed(leader.r));
     wait_for(&one, "over 3: no restart is left\n", 1);
     wait_for(&two, "over 3: no restart is left\n", 1);
-    wait_for(&leader, "left 5: ", 1);
+    wait_for(&leader, "left 5", 1);
     assert_true(rendezvous_is_flushed(leader.r));
     turn_for(300); /* nothing follows */
     assert_int_equal(times_heard(&one, "lost"), 0);
@@ -204,7 +204,7 @@ static void a_taken_number_is_asked_for_again_until_it_is_free(void **state)
     assert_int_equal(times_heard(&leader, "warned"), 1);
     assert_int_equal(times_heard(&leader, "left"), 0);
     rendezvous_leave(one.r, STR("its \033 end"));
-    wait_for(&leader, "left 1: it left: its \\u001b end\n", 1);
+    wait_for(&leader, "left 1 by itself: it left: its \\u001b end\n", 1);
     wait_for(&two, "welcomed 1\n", 1);
     assert_int_equal(times_heard(&one, "lost"), 0);
     end_close(&one);
@@ -221,7 +221,7 @@ static void who_has_left_hears_nothing_more(void **state)
     rendezvous_order_start(leader.r, 1, &start_of_test); /* which crosses the message */
     rendezvous_order_end(leader.r, 1, &(struct rendezvous_end){.at_once = true});
     rendezvous_say_over(leader.r, &(struct rendezvous_over){0});
-    wait_for(&leader, "left 1: it left: it is told to end\n", 1);
+    wait_for(&leader, "left 1 by itself: it left: it is told to end\n", 1);
     turn_for(50);
     assert_string_equal(buf_text(&one.heard), "welcomed 1\n");
     end_close(&one);

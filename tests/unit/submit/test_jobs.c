@@ -160,6 +160,32 @@ static void the_job_behind_an_array_tells_how_the_run_is(void **state)
     assert_int_equal(n_again, 1);
 }
 
+#define TASKS_AGAIN                             \
+    TASKS "{\"job\":6,\"event\":\"started\"}\n" \
+          "{\"job\":7,\"event\":\"submitted\",\"role\":\"tasks\"}\n"
+#define GAVE_UP "{\"job\":6,\"event\":\"ended\",\"status\":69,\"why\":\"no sbatch\"}\n"
+
+static void an_array_behind_which_nothing_comes_is_not_the_last_job(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *lines;
+        uint64_t last;
+    } rows[] = {
+        {TASKS_AGAIN, 7}, /* the job behind it is about to come */
+        {TASKS_AGAIN GAVE_UP, 6},
+        {TASKS_AGAIN "{\"job\":7,\"event\":\"cancelled\"}\n" GAVE_UP, 6},
+        {TASKS_AGAIN GAVE_UP "{\"job\":8,\"event\":\"started\"}\n", 8}, /* the user goes on */
+        {TASKS GAVE_UP "{\"job\":7,\"event\":\"submitted\",\"verb\":\"map\",\"role\":\"tasks\"}\n",
+         7}, /* of the user */
+    };
+    for (size_t i = 0; i < countof(rows); i++) {
+        uint64_t n_again, last = last_of(rows[i].lines, &n_again);
+        if (last != rows[i].last)
+            fail_msg("row %zu: job %lu is the last, not %lu", i, last, rows[i].last);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +196,7 @@ int main(void)
         cmocka_unit_test(a_line_that_was_cut_off_does_not_take_the_next_one_with_it),
         cmocka_unit_test(the_first_stage_that_has_not_ended_well_tells_how_the_run_is),
         cmocka_unit_test(the_job_behind_an_array_tells_how_the_run_is),
+        cmocka_unit_test(an_array_behind_which_nothing_comes_is_not_the_last_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
