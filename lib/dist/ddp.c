@@ -230,15 +230,19 @@ struct muster_ddp *muster_ddp_new(struct muster_dist *dist, const struct muster_
         return NULL;
     struct muster_ddp *ddp = calloc(1, sizeof(*ddp));
     struct ddp_param *copies = calloc(n_params ? n_params : 1, sizeof(*copies));
-    if (!ddp || !copies) {
+    double *samples = calloc(2 * (size_t)dist->place.size, sizeof(*samples));
+    if (!ddp || !copies || !samples) {
         free(ddp);
         free(copies);
+        free(samples);
         md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", dist->place.rank);
         return NULL;
     }
     ddp->dist = dist;
     ddp->params = copies;
     ddp->n_params = n_params;
+    ddp->samples = samples;
+    ddp->weights = samples + dist->place.size;
     pthread_mutex_init(&ddp->lock, NULL);
     if (ddp_init(ddp, params, opts) == 0)
         return ddp;
@@ -258,6 +262,7 @@ void muster_ddp_free(struct muster_ddp *ddp)
         else
             muster_dist_buffer_free(ddp->dist, ddp->buckets[b].flat);
     free(ddp->seen);
+    free(ddp->samples);
     for (size_t i = 0; i < ddp->n_params; i++) {
         free((char *)(uintptr_t)ddp->params[i].is.name);
         if (ddp->params[i].owns_gradient)
