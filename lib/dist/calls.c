@@ -197,11 +197,17 @@ static int call_queue(struct muster_dist *dist, struct md_call *call)
     return 0;
 }
 
+/* Without what its kind does not have: that may be anything, another one on each rank. */
 static struct md_call call_of(const struct muster_dist_call *what)
 {
     struct md_call call = {.what = *what};
+    bool reduces = what->kind == MUSTER_ALL_REDUCE || what->kind == MUSTER_REDUCE_SCATTER;
     if (what->kind == MUSTER_BARRIER)
         call.what = (struct muster_dist_call){.kind = MUSTER_BARRIER};
+    if (!reduces)
+        call.what.op = MUSTER_SUM;
+    if (what->kind != MUSTER_BROADCAST)
+        call.what.root = 0;
     return call;
 }
 
