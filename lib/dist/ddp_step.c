@@ -6,9 +6,9 @@
  * that the caller's backward pass goes on meanwhile.
  *
  * The mean over samples, of which ranks have different numbers, is a sum over ranks in which the
- * gradients of rank r have the weight samples_r / samples (1 / samples where gradients are sums). Weights
- * belong to the reduction, which is in float32 for 16-bit floats, so values are rounded once, and none
- * grows on the way. With equal shares it is the plain mean.
+ * gradients of rank r have the weight samples_r / samples (1 / samples where gradients are sums).
+ * Weights belong to the reduction, which is in float32 for 16-bit floats, so values are rounded
+ * once, and none grows on the way. With equal shares it is the plain mean.
  */
 #include "ddp_inside.h"
 

@@ -115,7 +115,7 @@ static void self_close(struct muster_dist *dist)
     (void)dist;
 }
 
-/* A copy, since the mean, the least and the greatest of one value are that value, if it has no weight. */
+/* A copy, as the mean, the least and the greatest of one value are that value; unless it has a weight. */
 static int self_run(struct muster_dist *dist, const struct md_call *call)
 {
     const struct muster_dist_call *what = &call->what;

@@ -8,7 +8,7 @@
 #include "inside.h"
 
 /*
- * out[i] = sources[0][i] op sources[1][i] op …, from left to right, by the call's type, op and weights.
+ * out[i] = sources[0][i] op sources[1][i] op …, from left to right, as the call has it: type, op, weights.
  *
  * sources  n arrays, n > 0; out may be one of them.
  * 16-bit floats are combined in float32, and 8-bit and 32-bit integers in int64; rounded or cut once.

@@ -84,8 +84,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /*
- * The limits of the groups above hold as well, up to the mount. Groups that cannot be seen are passed over: in a
- * container the path may be that of the machine.
+ * The limits of the groups above hold as well, up to the mount. Groups that cannot be seen are passed
+ * over: in a container the path may be that of the machine.
  */
 static uint64_t groups_room_bytes(const char *root, const char *path,
                                   const struct group_files *files)

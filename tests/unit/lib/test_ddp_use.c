@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Uses of ddp that are wrong in a way of which the results would not speak: each is an error on all ranks,
- * whose words say what it was. And 16-bit gradients of uneven shares, which are no error up to the limits
- * of their type.
+ * Uses of ddp that are wrong in a way of which the results would not speak: each is an error on all
+ * ranks, whose words say what it was. And 16-bit gradients of uneven shares, which are no error up to the
+ * limits of their type.
  */
 #include "lib/ranks.h"
 
@@ -41,6 +41,14 @@ static int new_try(struct scene *scene, const struct muster_param *params)
 static int run_no_array(struct scene *scene, bool is_odd)
 {
     return new_try(scene, is_odd ? NULL : scene->params);
+}
+
+/* As of a layer that is used twice. */
+static int run_shared(struct scene *scene, bool is_odd)
+{
+    if (is_odd)
+        scene->params[1].gradient = &scene->gradients[0][COUNT - 1];
+    return new_try(scene, scene->params);
 }
 
 static int run_other_finite(struct scene *scene, bool is_odd)
@@ -107,6 +115,8 @@ static int run_accumulate_within(struct scene *scene, bool is_odd)
 
 static const struct bad_case bad_cases[] = {
     {"rank 1: 2 parameters at NULL", MUSTER_DIST_EUSE, run_no_array},
+    {"rank 1: the gradients of 'first' and 'second' have memory in common", MUSTER_DIST_EUSE,
+     run_shared},
     {"rank 1 has other options of ddp than rank 0", MUSTER_DIST_EMISMATCH, run_other_finite},
     {"parameter 1 is 'second' (float32, 8 values, without a value) on rank 1",
      MUSTER_DIST_EMISMATCH, run_other_null},
