@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Uses of ddp that are wrong in a way of which the results would not speak: each is an error on all
- * ranks, whose words say what it was. And 16-bit gradients of uneven shares, which are no error up to the
- * limits of their type.
+ * ranks, whose words say what it was.
  */
 #include "lib/ranks.h"
 
 #include "base/attr.h"
-#include "base/rng.h"
-#include "dist/half.h"
 #include "muster/ddp.h"
 
 enum {
@@ -152,102 +149,8 @@ static void test_bad(void **state)
         ranks_run(3, bad, &bad_cases[i]);
 }
 
-/* ---- 16 bits, and uneven shares of the samples ---- */
-
-enum {
-    N_HALVES = 500,
-    N_WORLD = 3
-};
-
-static const uint64_t shares[][N_WORLD] = {{0, 8, 0}, {1, 2, 0}, {3, 1, 5}, {4, 4, 4}};
-
-static float half_widen(uint16_t half, bool is_brain)
-{
-    return is_brain ? md_from_bfloat16(half) : md_from_float16(half);
-}
-
-/* Any finite one, often near the largest. */
-static uint16_t half_draw(uint32_t rank, size_t i, bool is_brain)
-{
-    uint16_t bits = (uint16_t)mix64((uint64_t)rank * 100003 + i), top = is_brain ? 0x7f80 : 0x7c00;
-    uint16_t largest = (uint16_t)(top - 1 - (bits & 3));
-    return i % 3 == 0 ? largest : (bits & top) == top ? bits & 0x83ff : bits;
-}
-
-/* In float32, in the order of the ranks, and rounded once. */
-static uint16_t half_expect(const uint64_t *samples, size_t i, bool is_brain)
-{
-    double all = (double)(samples[0] + samples[1] + samples[2]);
-    bool is_even = samples[0] == samples[1] && samples[1] == samples[2];
-    float sum = 0;
-    for (uint32_t r = 0; r < N_WORLD; r++) {
-        float value = samples[r] > 0 ? half_widen(half_draw(r, i, is_brain), is_brain) : 0;
-        sum += is_even ? value : value * (float)((double)samples[r] / all);
-    }
-    sum = is_even ? sum / N_WORLD : sum;
-    return is_brain ? md_to_bfloat16(sum) : md_to_float16(sum);
-}
-
-static int halves_step(struct muster_dist *dist, const uint64_t *samples, bool is_brain,
-                       uint16_t *gradient)
-{
-    const struct muster_param param = {"half", is_brain ? MUSTER_BFLOAT16 : MUSTER_FLOAT16,
-                                       N_HALVES, NULL, gradient};
-    uint32_t rank = muster_dist_rank(dist);
-    struct muster_ddp *ddp = muster_ddp_new(dist, &param, 1, NULL);
-    CHECK(ddp, "%s", muster_dist_error(dist));
-    uint16_t *halves = muster_ddp_gradient(ddp, 0);
-    for (size_t i = 0; i < N_HALVES; i++)
-        halves[i] = half_draw(rank, i, is_brain);
-    CHECK(muster_ddp_begin(ddp, samples[rank]) == 0 && muster_ddp_finish(ddp) == 0, "%s",
-          muster_dist_error(dist));
-    for (size_t i = 0; i < N_HALVES; i++)
-        CHECK(halves[i] == half_expect(samples, i, is_brain),
-              "rank %u: %d, %d and %d samples: %s %zu is %04x, expected %04x", rank,
-              (int)samples[0], (int)samples[1], (int)samples[2], is_brain ? "bfloat16" : "float16",
-              i, halves[i], half_expect(samples, i, is_brain));
-    muster_ddp_free(ddp);
-    return 0;
-}
-
-/* What one rank has alone is the mean, whatever travels. */
-static int wire_step(struct muster_dist *dist)
-{
-    float gradient[2] = {60000, -0x1p-14f};
-    const struct muster_param param = {"single", MUSTER_FLOAT32, 2, NULL, gradient};
-    struct muster_ddp *ddp =
-        muster_ddp_new(dist, &param, 1, &(struct muster_ddp_opts){.wire = MUSTER_FLOAT16});
-    CHECK(muster_ddp_begin(ddp, muster_dist_rank(dist) == 1 ? 5 : 0) == 0 &&
-              muster_ddp_finish(ddp) == 0,
-          "%s", muster_dist_error(dist));
-    CHECK(gradient[0] == 60000 && gradient[1] == -0x1p-14f, "%g and %g", (double)gradient[0],
-          (double)gradient[1]);
-    muster_ddp_free(ddp);
-    return 0;
-}
-
-static int halves(uint32_t rank, uint32_t size, const void *arg)
-{
-    struct muster_dist *dist = muster_dist_open(NULL);
-    uint16_t memory[N_HALVES];
-    (void)rank;
-    (void)size;
-    (void)arg;
-    for (size_t i = 0; i < countof(shares); i++)
-        for (int k = 0; k < 4; k++) /* in memory of the library's too */
-            if (halves_step(dist, shares[i], k % 2 == 1, k < 2 ? memory : NULL))
-                return 1;
-    return wire_step(dist) || muster_dist_close(dist);
-}
-
-static void test_halves(void **state)
-{
-    (void)state;
-    ranks_run(N_WORLD, halves, NULL);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bad), cmocka_unit_test(test_halves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bad)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
