@@ -162,8 +162,8 @@ static void shards_expect(size_t param, size_t i, void *out)
         singles[s] = (float)shard_value_as(s, param, i) * (float)shard_samples[s];
         n_all += (double)shard_samples[s];
     }
-    for (uint32_t n = N_SHARDS / 2; n > 0; n /= 2)
-        for (uint32_t s = 0; s < n; s++) {
+    for (size_t n = N_SHARDS / 2; n > 0; n /= 2)
+        for (size_t s = 0; s < n; s++) {
             doubles[s] = doubles[2 * s] + doubles[2 * s + 1];
             singles[s] = singles[2 * s] + singles[2 * s + 1];
         }
