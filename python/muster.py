@@ -957,21 +957,20 @@ def check_replicas(model: Any, group: Any = None) -> None:
     """Compare the parameters and buffers of a PyTorch model between the ranks of a process group.
 
     For the ranks of a training, not for workers. RuntimeError, on every rank, names the first that
-    differs, and the ranks whose bits are not those of most. Every rank of `group` has to call it;
-    without an initialised process group it does nothing.
+    differs, and the ranks whose bits are not those of most. Every rank of `group` has to call it; for
+    others, and without an initialised process group, it does nothing.
     """
     distributed = sys.modules["torch"].distributed
-    if not distributed.is_available() or not distributed.is_initialized():
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_rank(group) < 0:
         return
-    marks = [(name, str(value.dtype), tuple(value.shape), _bits(value)) for name, value in _values(model)]
+    own = {name: (str(value.dtype), tuple(value.shape), _bits(value)) for name, value in _values(model)}
     of_ranks: List[Any] = [None] * distributed.get_world_size(group)
-    distributed.all_gather_object(of_ranks, marks, group=group)
-    for at in range(max(len(marks) for marks in of_ranks)):
-        here = [marks[at] if at < len(marks) else None for marks in of_ranks]
+    distributed.all_gather_object(of_ranks, own, group=group)
+    for name in dict.fromkeys(name for marks in of_ranks for name in marks):
+        here = [marks.get(name) for marks in of_ranks]
         usual = max(here, key=here.count)
         others = [rank for rank, mark in enumerate(here) if mark != usual]
         if others:
-            name = (usual or here[others[0]])[0]
             whole = (lambda rank: rank) if group is None else (lambda rank: distributed.get_global_rank(group, rank))
             ranks = ", ".join(str(whole(rank)) for rank in others)
             raise RuntimeError(f"replicas differ: {name!r} on rank {ranks} is not what it is on the other ranks")
@@ -984,8 +983,10 @@ def _values(model: Any) -> Iterator[Tuple[str, Any]]:
 
 def _bits(value: Any) -> str:
     """A hash of the bits, so that NaN equals itself, and 0 does not equal -0."""
-    flat = value.detach().contiguous().cpu().reshape(-1)
-    plain = flat.view(sys.modules["torch"].uint8).numpy() if flat.numel() else b""
+    torch = sys.modules["torch"]
+    value = value.detach() if value.layout == torch.strided else value.detach().to_dense()
+    flat = value.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+    plain = flat.view(torch.uint8).numpy() if flat.numel() else b""
     return hashlib.blake2b(plain, digest_size=16).hexdigest()
 
 

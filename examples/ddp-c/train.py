@@ -13,7 +13,7 @@ import sys
 N_WEIGHTS, N_SHARDS, SHARD_SIZE = 8, 8, 8
 FLOAT64, SUM = 1, 0  # enum muster_type, enum muster_op
 
-lib = ctypes.CDLL(os.environ.get("LIBMUSTER", "libmuster.so.0"))
+lib = ctypes.CDLL(os.environ.get("LIBMUSTER") or "libmuster.so.0")
 lib.muster_dist_open.restype = lib.muster_ddp_new.restype = ctypes.c_void_p
 lib.muster_dist_error.restype = ctypes.c_char_p
 lib.muster_ddp_shards.restype = None

@@ -20,10 +20,8 @@
  * returns at once. After finish every rank has the mean over all samples of all ranks, however
  * unevenly these are spread, and the same bits.
  *
- * That mean is made of one over ranks: before they travel, a rank's gradients are multiplied by n_ranks ×
- * its share of all samples (sums: by n_ranks / samples), which is 1 for equal shares. In float16, be it their
- * type or the wire, what is beyond 65504 then is MUSTER_DIST_EDATA, though the mean may not be. Gradients
- * below 65504 / n_ranks are safe in any case.
+ * A rank's share of the samples is its weight in the sum over ranks. 16-bit floats are weighted and
+ * added in float32, and rounded once, so the mean of gradients that their type has is one that it has.
  *
  * Accumulation: run the passes of the first micro-batches without begin, which is when ready has no
  * effect, and count their samples by muster_ddp_accumulate; gradients add up in their memory. Begin and
@@ -83,7 +81,8 @@ struct muster_ddp_bucket {
 };
 
 /*
- * Register the parameters, in the order of the forward pass. They are the same on every rank, also in
+ * Register the parameters, in the order of the forward pass, and once what layers share: no two gradients
+ * have memory in common. They are the same on every rank, also in
  * whether they have a value, and so are the options, which is checked.
  * NULL, with the error of dist, if that failed. dist must outlive it.
  */

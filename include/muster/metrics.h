@@ -100,7 +100,7 @@ typedef int muster_all_gather(void *context, const void *mine, size_t bytes, voi
 
 /*
  * From what each rank has put, make what all have put, on all of them. Every rank calls it. The
- * next put, or the next reduce, begins anew. One all_gather, and at the first reduce one of 4 KiB
+ * next put, merge or reduce begins anew. One all_gather, and at the first reduce one of 4 KiB
  * before it, which compares what the ranks have defined: ELAYOUT names the first metric that
  * differs, on all ranks alike. all_gather is not called, and may be NULL, if n_ranks is 1.
  */

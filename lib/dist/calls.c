@@ -109,12 +109,12 @@ static int call_check(struct muster_dist *dist, const struct muster_dist_call *w
 }
 
 /* After an error nothing is done. */
-static int call_work(struct muster_dist *dist, const struct md_call *call)
+static int call_work(struct muster_dist *dist, struct md_call *call)
 {
     const struct md_around *around = call->around;
     int rc = atomic_load(&dist->code);
-    if (rc == 0 && around)
-        rc = around->before(around->arg);
+    if (rc == 0 && around && around->before)
+        rc = around->before(around->arg, &call->weights);
     if (rc == 0)
         rc = call->memory == MD_HOST ? dist->backend->run(dist, call) : md_device_run(dist, call);
     if (rc == 0 && around)
@@ -123,7 +123,7 @@ static int call_work(struct muster_dist *dist, const struct md_call *call)
 }
 
 /* With the lock, which is open while the backend works. */
-static int call_run(struct muster_dist *dist, const struct md_call *call)
+static int call_run(struct muster_dist *dist, struct md_call *call)
 {
     dist->is_busy = true;
     pthread_mutex_unlock(&dist->lock);
@@ -197,11 +197,17 @@ static int call_queue(struct muster_dist *dist, struct md_call *call)
     return 0;
 }
 
+/* Without what its kind does not have: that may be anything, another one on each rank. */
 static struct md_call call_of(const struct muster_dist_call *what)
 {
     struct md_call call = {.what = *what};
+    bool reduces = what->kind == MUSTER_ALL_REDUCE || what->kind == MUSTER_REDUCE_SCATTER;
     if (what->kind == MUSTER_BARRIER)
         call.what = (struct muster_dist_call){.kind = MUSTER_BARRIER};
+    if (!reduces)
+        call.what.op = MUSTER_SUM;
+    if (what->kind != MUSTER_BROADCAST)
+        call.what.root = 0;
     return call;
 }
 
@@ -240,12 +246,11 @@ static int call_do(struct muster_dist *dist, const struct muster_dist_call *what
     return rc ? rc : atomic_load(&dist->code);
 }
 
-int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *factor,
+int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *weights,
              const struct md_around *around, uint64_t *ticket)
 {
     struct md_call call = call_of(what);
-    call.is_scaled = factor;
-    call.factor = factor ? *factor : 1;
+    call.weights = weights;
     call.around = around;
     int rc = call_prepare(dist, &call);
     *ticket = 0;

@@ -49,6 +49,45 @@ static int params_copy(struct muster_ddp *ddp, const struct muster_param *params
     return 0;
 }
 
+/* Where a gradient of the caller's lies. */
+struct range {
+    uintptr_t begin, end;
+    const char *name;
+};
+
+static int ranges_compare(const void *left, const void *right)
+{
+    const struct range *a = left, *b = right;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* What two parameters share would be averaged twice, and with shards zeroed before it is taken again. */
+static int gradients_check(struct muster_ddp *ddp)
+{
+    size_t n = 0;
+    int rc = 0;
+    struct range *ranges = calloc(ddp->n_params, sizeof(*ranges));
+    if (!ranges)
+        return md_fail(ddp->dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", ddp->dist->place.rank);
+    for (size_t i = 0; i < ddp->n_params; i++) {
+        const struct muster_param *is = &ddp->params[i].is;
+        uintptr_t begin = (uintptr_t)is->gradient;
+        if (is->gradient)
+            ranges[n++] =
+                (struct range){begin, begin + is->count * muster_type_bytes(is->type), is->name};
+    }
+    qsort(ranges, n, sizeof(*ranges), ranges_compare);
+    for (size_t i = 1; rc == 0 && i < n; i++)
+        if (ranges[i].begin < ranges[i - 1].end)
+            rc = md_fail(
+                ddp->dist, MUSTER_DIST_EUSE,
+                "rank %u: the gradients of '%s' and '%s' have memory in common: what layers "
+                "share is registered once",
+                ddp->dist->place.rank, ranges[i - 1].name, ranges[i].name);
+    free(ranges);
+    return rc;
+}
+
 /*
  * Every rank must have the same parameters, or values would be added to those of others: a hash of each
  * is compared, and the first that differs is named by the rank that has it.
@@ -214,6 +253,7 @@ static int ddp_init(struct muster_ddp *ddp, const struct muster_param *params,
         return md_fail(ddp->dist, MUSTER_DIST_EUSE, "rank %u: %zu parameters at NULL",
                        ddp->dist->place.rank, ddp->n_params);
     int rc = params_copy(ddp, params);
+    rc = rc ? rc : gradients_check(ddp);
     rc = rc ? rc : params_compare(ddp);
     if (n_shards == 0)
         rc = rc ? rc : buckets_make(ddp);
@@ -230,15 +270,19 @@ struct muster_ddp *muster_ddp_new(struct muster_dist *dist, const struct muster_
         return NULL;
     struct muster_ddp *ddp = calloc(1, sizeof(*ddp));
     struct ddp_param *copies = calloc(n_params ? n_params : 1, sizeof(*copies));
-    if (!ddp || !copies) {
+    double *samples = calloc(2 * (size_t)dist->place.size, sizeof(*samples));
+    if (!ddp || !copies || !samples) {
         free(ddp);
         free(copies);
+        free(samples);
         md_fail(dist, MUSTER_DIST_ENOMEM, "rank %u: no memory", dist->place.rank);
         return NULL;
     }
     ddp->dist = dist;
     ddp->params = copies;
     ddp->n_params = n_params;
+    ddp->samples = samples;
+    ddp->weights = samples + dist->place.size;
     pthread_mutex_init(&ddp->lock, NULL);
     if (ddp_init(ddp, params, opts) == 0)
         return ddp;
@@ -258,6 +302,7 @@ void muster_ddp_free(struct muster_ddp *ddp)
         else
             muster_dist_buffer_free(ddp->dist, ddp->buckets[b].flat);
     free(ddp->seen);
+    free(ddp->samples);
     for (size_t i = 0; i < ddp->n_params; i++) {
         free((char *)(uintptr_t)ddp->params[i].is.name);
         if (ddp->params[i].owns_gradient)

@@ -54,11 +54,14 @@ struct muster_ddp {
     bool is_begun;
     bool is_finished;   /* the gradients are those of all ranks */
     uint64_t n_samples; /* of this rank, since the last finish */
-    double samples[2]; /* in this step: of this rank, and of all, which the first operation tells */
-    uint64_t samples_ticket; /* of that operation */
+    double *samples;    /* in this step, of each rank: the first operation gathers them */
+    double n_all;       /* of all of them; like weights, when that operation is done */
+    double *weights;    /* of each rank's gradients in the sum over ranks */
+    bool is_weighted;   /* the weights are not the same */
+    struct md_around samples_around;
+    uint64_t samples_ticket;
     uint64_t ticket; /* of the newest operation; when it is done the thread is in no bucket */
-    double factor; /* of gradients on a device: what NCCL multiplies by, before the mean is taken */
-    char *seen;    /* values of device memory, where they can be looked at */
+    char *seen;      /* values of device memory, where they can be looked at */
     size_t seen_bytes;
 
     size_t n_single, n_double; /* values of a node */
@@ -71,9 +74,9 @@ struct muster_ddp {
 
 /* ---- ddp_step.c ---- */
 
-/* Says which value of a gradient is not finite, or not on the wire, where it is multiplied by factor. */
-int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enum muster_type wire,
-                      double factor);
+/* Says which value of a gradient is not finite, or not as it travels: `packed`, of type `wire`. */
+int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, const void *packed,
+                      enum muster_type wire);
 
 /* ---- ddp_device.c; with the lock ---- */
 

@@ -132,7 +132,7 @@ static int leaf_fill(struct muster_ddp *ddp, char *sums, uint64_t n_samples)
             md_unpack(to, type, is->gradient, is->type, is->count);
             bool is_finite = md_pack(to, type, to, type, is->count, factor);
             if (!is_finite && !ddp->opts.allows_nonfinite)
-                return md_nonfinite_tell(ddp, &ddp->params[i], is->type, 1);
+                return md_nonfinite_tell(ddp, &ddp->params[i], to, type);
         }
         memset(is->gradient, 0, is->count * muster_type_bytes(is->type));
     }

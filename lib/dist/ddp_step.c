@@ -5,9 +5,10 @@
  * it puts the gradients into the bucket and looks whether they are finite, and takes the means out, so
  * that the caller's backward pass goes on meanwhile.
  *
- * The mean over samples, of which ranks have different numbers, is made of the mean over ranks: rank r
- * multiplies by n_ranks × samples_r / samples before (without samples_r where gradients are sums). With
- * equal shares that is 1, and nothing is changed by it.
+ * The mean over samples, of which ranks have different numbers, is a sum over ranks in which the
+ * gradients of rank r have the weight samples_r / samples (1 / samples where gradients are sums).
+ * Weights belong to the reduction, which is in float32 for 16-bit floats, so values are rounded
+ * once, and none grows on the way. With equal shares it is the plain mean.
  */
 #include "ddp_inside.h"
 
@@ -17,29 +18,22 @@
 
 /* ---- what cannot be ---- */
 
-/*
- * The rare case: look again, for the words. A view has been multiplied already, so what was too large for
- * that is infinite now, as what was infinite before.
- */
-int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enum muster_type wire,
-                      double factor)
+/* The rare case: look again, for the words. */
+int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, const void *packed,
+                      enum muster_type wire)
 {
-    size_t first = 0, n_bad = 0, width = muster_type_bytes(param->is.type);
-    const char *values = param->is.gradient;
-    double left = param->is_view ? 1 : factor;
-    uint64_t room;
-    for (size_t i = 0; i < param->is.count; i++)
-        if (!md_pack(&room, wire, values + i * width, param->is.type, 1, left) && n_bad++ == 0)
+    const struct muster_param *is = &param->is;
+    size_t first = 0, n_bad = 0, width = muster_type_bytes(wire);
+    for (size_t i = 0; i < is->count; i++)
+        if (!md_are_finite((const char *)packed + i * width, wire, 1) && n_bad++ == 0)
             first = i;
-    bool is_kept = md_pack(&room, param->is.type, values + first * width, param->is.type, 1, 1);
+    const char *value = (const char *)is->gradient + first * muster_type_bytes(is->type);
     return md_fail(ddp->dist, MUSTER_DIST_EDATA,
                    "rank %u: the gradient of '%s' has values %s: %zu of %zu, the first at %zu",
-                   ddp->dist->place.rank, param->is.name,
-                   is_kept ? "too large for its type on the way"
-                   : param->is_view && factor > 1
-                       ? "that are NaN, infinite, or too large for its type on the way"
-                       : "that are NaN or infinite",
-                   n_bad, param->is.count, first);
+                   ddp->dist->place.rank, is->name,
+                   md_are_finite(value, is->type, 1) ? "too large for its type on the way"
+                                                     : "that are NaN or infinite",
+                   n_bad, is->count, first);
 }
 
 /* ---- samples ---- */
@@ -64,6 +58,31 @@ static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
     return 0;
 }
 
+/* In the thread, when the samples of all ranks are there. */
+static void samples_weigh(void *arg)
+{
+    struct muster_ddp *ddp = arg;
+    uint32_t size = ddp->dist->place.size;
+    ddp->n_all = 0;
+    ddp->is_weighted = false;
+    for (uint32_t r = 0; r < size; r++)
+        ddp->n_all += ddp->samples[r];
+    for (uint32_t r = 0; r < size; r++) {
+        double share = ddp->opts.gradients_are_sums ? 1 : ddp->samples[r];
+        ddp->is_weighted = ddp->is_weighted || share * size != ddp->n_all;
+        ddp->weights[r] = share / ddp->n_all;
+    }
+}
+
+/* NULL: all are the same, so it is the mean. */
+static int weights_give(struct muster_ddp *ddp, const double **weights)
+{
+    if (ddp->n_all == 0)
+        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "no rank has samples in this step");
+    *weights = ddp->is_weighted ? ddp->weights : NULL;
+    return 0;
+}
+
 static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
 {
     if (ddp->is_begun || ddp->opts.n_shards != 0)
@@ -71,7 +90,7 @@ static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
             ddp->dist, MUSTER_DIST_EUSE, "rank %u: muster_ddp_begin %s", ddp->dist->place.rank,
             ddp->is_begun ? "twice, without muster_ddp_finish" : "where shards are asked for");
     ddp->n_samples += n_samples;
-    ddp->samples[0] = (double)ddp->n_samples;
+    ddp->samples[ddp->dist->place.rank] = (double)ddp->n_samples;
     ddp->n_started = 0;
     ddp->is_begun = true;
     ddp->is_finished = false;
@@ -79,9 +98,10 @@ static int step_begin(struct muster_ddp *ddp, uint64_t n_samples)
         ddp->params[i].is_ready = false;
     for (size_t b = 0; b < ddp->n_buckets; b++)
         ddp->buckets[b].n_ready = 0;
-    const struct muster_dist_call call = {MUSTER_ALL_REDUCE, MUSTER_FLOAT64,   MUSTER_SUM, 0,
-                                          &ddp->samples[0],  &ddp->samples[1], 1};
-    int rc = muster_dist_start(ddp->dist, &call, &ddp->samples_ticket);
+    const struct muster_dist_call call = {
+        .kind = MUSTER_ALL_GATHER, .type = MUSTER_FLOAT64, .out = ddp->samples, .count = 1};
+    ddp->samples_around = (struct md_around){.after = samples_weigh, .arg = ddp};
+    int rc = md_start(ddp->dist, &call, NULL, &ddp->samples_around, &ddp->samples_ticket);
     ddp->ticket = rc == 0 ? ddp->samples_ticket : ddp->ticket;
     return rc;
 }
@@ -112,44 +132,34 @@ int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples)
 
 /* ---- buckets ---- */
 
-static int param_pack(const struct ddp_bucket *bucket, const struct ddp_param *param, double factor)
+static int param_pack(const struct ddp_bucket *bucket, const struct ddp_param *param)
 {
     struct muster_ddp *ddp = bucket->ddp;
     size_t width = muster_type_bytes(bucket->wire);
     char *to = (char *)bucket->flat + param->at * width;
     const struct muster_param *is = &param->is;
-    if (ddp->samples[0] == 0) {
+    if (ddp->samples[ddp->dist->place.rank] == 0) {
         memset(to, 0, is->count * width);
         return 0;
     }
     bool is_finite = true;
-    if (!param->is_view || factor != 1)
-        is_finite = md_pack(to, bucket->wire, is->gradient, is->type, is->count, factor);
+    if (!param->is_view)
+        is_finite = md_pack(to, bucket->wire, is->gradient, is->type, is->count, 1);
     else if (!ddp->opts.allows_nonfinite) /* it is in place already */
         is_finite = md_are_finite(to, is->type, is->count);
     if (is_finite || ddp->opts.allows_nonfinite)
         return 0;
-    return md_nonfinite_tell(ddp, param, bucket->wire, factor);
+    return md_nonfinite_tell(ddp, param, to, bucket->wire);
 }
 
-static int factor_find(struct muster_ddp *ddp, double *factor)
-{
-    double own = ddp->samples[0], all = ddp->samples[1], size = ddp->dist->place.size;
-    if (all == 0)
-        return md_fail(ddp->dist, MUSTER_DIST_EUSE, "no rank has samples in this step");
-    *factor = ddp->opts.gradients_are_sums ? size / all : size * own / all;
-    return 0;
-}
-
-/* In the thread. The number of samples of all ranks is there, because operations are in order. */
-static int bucket_pack(void *arg)
+/* In the thread. The weights are there, because operations are done in order. */
+static int bucket_pack(void *arg, const double **weights)
 {
     const struct ddp_bucket *bucket = arg;
     struct muster_ddp *ddp = bucket->ddp;
-    double factor = 1;
-    int rc = factor_find(ddp, &factor);
+    int rc = weights_give(ddp, weights);
     for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++)
-        rc = param_pack(bucket, &ddp->params[i], factor);
+        rc = param_pack(bucket, &ddp->params[i]);
     return rc;
 }
 
@@ -167,20 +177,21 @@ static void bucket_unpack(void *arg)
     }
 }
 
-/* By the caller, when the number of samples of all ranks is there; NCCL multiplies by the factor. */
+/* By the caller, when the weights are there: NCCL is given this rank's with the operation. */
 static int device_bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket,
                                const struct muster_dist_call *call)
 {
     size_t width = muster_type_bytes(bucket->wire);
+    const double *weights = NULL;
+    bool has_samples = ddp->n_samples > 0;
     int rc = muster_dist_wait(ddp->dist, ddp->samples_ticket);
-    rc = rc ? rc : factor_find(ddp, &ddp->factor);
+    rc = rc ? rc : weights_give(ddp, &weights);
     for (size_t i = bucket->first; rc == 0 && i < bucket->first + bucket->n; i++) {
         const struct ddp_param *param = &ddp->params[i];
-        rc =
-            md_device_put(ddp->dist, (char *)bucket->flat + param->at * width,
-                          ddp->samples[0] > 0 ? param->is.gradient : NULL, param->is.count * width);
+        rc = md_device_put(ddp->dist, (char *)bucket->flat + param->at * width,
+                           has_samples ? param->is.gradient : NULL, param->is.count * width);
     }
-    return rc ? rc : md_start(ddp->dist, call, &ddp->factor, NULL, &bucket->ticket);
+    return rc ? rc : md_start(ddp->dist, call, weights, NULL, &bucket->ticket);
 }
 
 static int bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device.h"
-#include "ddp_loops.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -264,8 +263,6 @@ static int staged_run(struct muster_dist *dist, const struct md_call *call)
     rc = rc ? rc : copy(dist, call, (uintptr_t)device->host[0], (uintptr_t)call->what.in, in_bytes);
     if (rc != 0)
         return rc;
-    if (call->is_scaled)
-        md_scale(device->host[0], call->what.type, call->what.count, call->factor);
     host.memory = MD_HOST;
     host.what.in = device->host[0];
     host.what.out = device->host[1];
@@ -320,7 +317,7 @@ static int values_move(struct muster_dist *dist, const struct md_call *call)
         dist->device->way == MD_BY_NCCL && !(is_reduced && is_integer && what->op == MUSTER_MEAN);
     if (is_nccls)
         return nccl_run(dist, call);
-    if (dist->place.size > 1 || call->is_scaled)
+    if (dist->place.size > 1 || call->weights)
         return staged_run(dist, call);
     return what->in == what->out ? 0
                                  : copy(dist, call, (uintptr_t)what->out, (uintptr_t)what->in,

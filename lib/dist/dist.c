@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "reduce.h"
 #include "tcp.h"
 
 #if !defined(MADV_WIPEONFORK)
@@ -114,11 +115,13 @@ static void self_close(struct muster_dist *dist)
     (void)dist;
 }
 
-/* A copy, since the mean, the least and the greatest of one value are that value. */
+/* A copy, as the mean, the least and the greatest of one value are that value; unless it has a weight. */
 static int self_run(struct muster_dist *dist, const struct md_call *call)
 {
     const struct muster_dist_call *what = &call->what;
-    if (call->memory == MD_HOST && what->in != what->out && what->count > 0)
+    if (call->memory == MD_HOST && call->weights)
+        md_reduce(call, what->out, &what->in, 1, what->count);
+    else if (call->memory == MD_HOST && what->in != what->out && what->count > 0)
         memcpy(what->out, what->in, md_out_bytes(dist, what));
     return 0;
 }

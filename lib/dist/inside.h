@@ -20,10 +20,10 @@ enum {
 
 /*
  * What the thread does with the values before it begins an operation, and after it. `before` returns 0,
- * or the code of md_fail: then the operation is not begun.
+ * or the code of md_fail: then the operation is not begun. It may give the operation its weights.
  */
 struct md_around {
-    int (*before)(void *arg);
+    int (*before)(void *arg, const double **weights); /* NULL: nothing */
     void (*after)(void *arg);
     void *arg;
 };
@@ -43,9 +43,9 @@ struct md_call {
     struct muster_dist_call what;
     uint64_t seq;
     enum md_memory memory;
-    void *ready;    /* the event after which its values in device memory may be read; NULL: none */
-    bool is_scaled; /* values in device memory, which are multiplied by factor before */
-    double factor;
+    void *ready; /* the event after which its values in device memory may be read; NULL: none */
+    /* Of a mean of floats: by what the values of each rank are multiplied. NULL: by 1 / n. */
+    const double *weights;
     const struct md_around *around; /* NULL: nothing */
 };
 
@@ -140,8 +140,8 @@ bool md_calls_init(struct muster_dist *dist);
 /* Finish what was started, and end the thread. */
 void md_calls_end(struct muster_dist *dist);
 void md_calls_release(struct muster_dist *dist);
-/* muster_dist_start; with a factor: the mean of floats in device memory, in place. NULL: none. *around, if not NULL, stays until it is done. */
-int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *factor,
+/* muster_dist_start. weights and around may be NULL, and stay until it is done. */
+int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *weights,
              const struct md_around *around, uint64_t *ticket);
 /* Of an operation that was started, and is done; zeros if that is too long ago. */
 struct md_times md_call_times(struct muster_dist *dist, uint64_t ticket);

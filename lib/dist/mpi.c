@@ -306,7 +306,7 @@ static void parts_reduce(struct muster_dist *dist, const struct md_call *call, v
     struct mpi *mpi = dist->impl;
     for (uint32_t r = 0; r < dist->place.size; r++)
         mpi->sources[r] = mpi->receive + r * stride;
-    md_reduce(out, mpi->sources, dist->place.size, count, call->what.type, call->what.op);
+    md_reduce(call, out, mpi->sources, dist->place.size, count);
 }
 
 static int all_reduce(struct muster_dist *dist, const struct md_call *call)

@@ -215,16 +215,16 @@ static int collective_call(struct muster_dist *dist, const struct muster_dist_ca
     return NCCL_OK;
 }
 
-/* The mean over ranks of values times this rank's factor, which is rounded to their type. */
-static int scaled_call(struct muster_dist *dist, const struct muster_dist_call *what, double factor)
+/* The sum of values times this rank's weight, which is rounded to their type. */
+static int weighted_call(struct muster_dist *dist, const struct muster_dist_call *what,
+                         double weight)
 {
     const struct md_nccl *nccl = dist->device->nccl;
-    double scalar = factor / dist->place.size;
-    float single = (float)scalar;
+    float single = (float)weight;
     bool is_double = what->type == MUSTER_FLOAT64;
     uint64_t rounded = 0;
     int op, type = types[what->type];
-    md_pack(&rounded, what->type, is_double ? (const void *)&scalar : &single,
+    md_pack(&rounded, what->type, is_double ? (const void *)&weight : &single,
             is_double ? MUSTER_FLOAT64 : MUSTER_FLOAT32, 1, 1);
     int status =
         nccl->call.RedOpCreatePreMulSum(&op, &rounded, type, NCCL_SCALAR_OF_HOST, nccl->comm);
@@ -243,8 +243,8 @@ int md_nccl_run(struct muster_dist *dist, const struct md_call *call)
     int rc = communicator_have(dist, call);
     if (rc != 0)
         return rc;
-    int status = call->is_scaled ? scaled_call(dist, &call->what, call->factor)
-                                 : collective_call(dist, &call->what);
+    int status = call->weights ? weighted_call(dist, &call->what, call->weights[dist->place.rank])
+                               : collective_call(dist, &call->what);
     rc = nccl_check(dist, status, md_collective_name(call->what.kind));
     if (rc == 0 && status == NCCL_IN_PROGRESS)
         rc = md_device_wait(dist, call, enqueued_look, "NCCL's start");

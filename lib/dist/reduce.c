@@ -8,10 +8,12 @@ enum {
     BLOCK = 1024 /* values; the sums of a block are at most 8 KiB */
 };
 
-#define SAME(value)      (value)
-#define ADD_FLOAT(a, b)  ((a) + (b))
-#define ADD_INT(a, b)    ((int64_t)((uint64_t)(a) + (uint64_t)(b))) /* wraps around */
-#define MEAN_FLOAT(s, n) ((s) / (float)(n))
+#define SAME(value)       (value)
+#define ADD_FLOAT(a, b)   ((a) + (b))
+#define ADD_INT(a, b)     ((int64_t)((uint64_t)(a) + (uint64_t)(b))) /* wraps around */
+#define TIMES_FLOAT(s, w) ((s) * (w))
+#define TIMES_INT(s, w)   ((void)(w), (s)) /* they have no weights */
+#define MEAN_FLOAT(s, n)  ((s) / (float)(n))
 
 #define NAME       reduce_float32
 #define VALUE      float
@@ -19,6 +21,7 @@ enum {
 #define WIDEN      SAME
 #define NARROW     SAME
 #define ADD        ADD_FLOAT
+#define TIMES      TIMES_FLOAT
 #define MEAN(s, n) MEAN_FLOAT(s, n)
 #define IS_NAN(s)  (s) != (s)
 #include "reduce_kernel.h"
@@ -29,6 +32,7 @@ enum {
 #define WIDEN      SAME
 #define NARROW     SAME
 #define ADD        ADD_FLOAT
+#define TIMES      TIMES_FLOAT
 #define MEAN(s, n) ((s) / (double)(n))
 #define IS_NAN(s)  (s) != (s)
 #include "reduce_kernel.h"
@@ -39,6 +43,7 @@ enum {
 #define WIDEN      md_from_bfloat16
 #define NARROW     md_to_bfloat16
 #define ADD        ADD_FLOAT
+#define TIMES      TIMES_FLOAT
 #define MEAN(s, n) MEAN_FLOAT(s, n)
 #define IS_NAN(s)  (s) != (s)
 #include "reduce_kernel.h"
@@ -49,6 +54,7 @@ enum {
 #define WIDEN      md_from_float16
 #define NARROW     md_to_float16
 #define ADD        ADD_FLOAT
+#define TIMES      TIMES_FLOAT
 #define MEAN(s, n) MEAN_FLOAT(s, n)
 #define IS_NAN(s)  (s) != (s)
 #include "reduce_kernel.h"
@@ -59,6 +65,7 @@ enum {
 #define WIDEN      (int64_t)
 #define NARROW     (int32_t)
 #define ADD        ADD_INT
+#define TIMES      TIMES_INT
 #define MEAN(s, n) ((s) / (int64_t)(n))
 #define IS_NAN(s)  false
 #include "reduce_kernel.h"
@@ -69,6 +76,7 @@ enum {
 #define WIDEN      SAME
 #define NARROW     SAME
 #define ADD        ADD_INT
+#define TIMES      TIMES_INT
 #define MEAN(s, n) ((s) / (int64_t)(n))
 #define IS_NAN(s)  false
 #include "reduce_kernel.h"
@@ -79,6 +87,7 @@ enum {
 #define WIDEN      (int64_t)
 #define NARROW     (uint8_t)
 #define ADD        ADD_INT
+#define TIMES      TIMES_INT
 #define MEAN(s, n) ((s) / (int64_t)(n))
 #define IS_NAN(s)  false
 #include "reduce_kernel.h"
@@ -89,6 +98,7 @@ enum {
 #define WIDEN      (int64_t)
 #define NARROW     (int8_t)
 #define ADD        ADD_INT
+#define TIMES      TIMES_INT
 #define MEAN(s, n) ((s) / (int64_t)(n))
 #define IS_NAN(s)  false
 #include "reduce_kernel.h"
@@ -96,8 +106,8 @@ enum {
 static const struct {
     const char *name;
     size_t bytes;
-    void (*reduce)(void *out, const void *const *sources, uint32_t n, size_t count,
-                   enum muster_op op);
+    void (*reduce)(const struct md_call *call, void *out, const void *const *sources, uint32_t n,
+                   size_t count);
 } types[] = {
     [MUSTER_FLOAT32] = {"float32", 4, reduce_float32},
     [MUSTER_FLOAT64] = {"float64", 8, reduce_float64},
@@ -119,8 +129,8 @@ const char *muster_type_name(enum muster_type type)
     return (unsigned)type < sizeof(types) / sizeof(*types) ? types[type].name : "";
 }
 
-void md_reduce(void *out, const void *const *sources, uint32_t n, size_t count,
-               enum muster_type type, enum muster_op op)
+void md_reduce(const struct md_call *call, void *out, const void *const *sources, uint32_t n,
+               size_t count)
 {
-    types[type].reduce(out, sources, n, count, op);
+    types[call->what.type].reduce(call, out, sources, n, count);
 }

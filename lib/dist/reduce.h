@@ -5,13 +5,13 @@
  */
 #pragma once
 
-#include "muster/dist.h"
+#include "inside.h"
 
 /*
- * out[i] = sources[0][i] op sources[1][i] op …, from left to right.
+ * out[i] = sources[0][i] op sources[1][i] op …, from left to right, as the call has it: type, op, weights.
  *
- * sources  n arrays, n > 0; out may be one of them. `type` is that of all arrays.
+ * sources  n arrays, n > 0; out may be one of them.
  * 16-bit floats are combined in float32, and 8-bit and 32-bit integers in int64; rounded or cut once.
  */
-void md_reduce(void *out, const void *const *sources, uint32_t n, size_t count,
-               enum muster_type type, enum muster_op op);
+void md_reduce(const struct md_call *call, void *out, const void *const *sources, uint32_t n,
+               size_t count);

@@ -4,7 +4,7 @@
  *
  *     NAME          of the function
  *     VALUE, SUM    the type in memory, and the one that values are combined in
- *     WIDEN(value), NARROW(sum), ADD(a, b), MEAN(sum, n), IS_NAN(sum)
+ *     WIDEN(value), NARROW(sum), ADD(a, b), TIMES(sum, weight), MEAN(sum, n), IS_NAN(sum)
  *
  * Blocks of sums stay in the first-level cache.
  */
@@ -56,20 +56,48 @@ static void FUNCTION(pair)(VALUE *out, const VALUE *a, const VALUE *b, size_t co
             out[i] = NARROW(ADD(WIDEN(a[i]), WIDEN(b[i])));
 }
 
-static void NAME(void *out, const void *const *sources, uint32_t n, size_t count, enum muster_op op)
+/* sums[i] += value[i] * weight, or, of the first, = */
+static void FUNCTION(weigh)(SUM *restrict sums, const VALUE *restrict values, size_t count,
+                            SUM weight, bool is_first)
+{
+    if (is_first)
+        EACH_ELEMENT (i, count)
+            sums[i] = TIMES(WIDEN(values[i]), weight);
+    else
+        EACH_ELEMENT (i, count)
+            sums[i] = ADD(sums[i], TIMES(WIDEN(values[i]), weight));
+}
+
+/* One block: the sums of `len` values from `begin` on. */
+static void FUNCTION(block)(const struct md_call *call, SUM *sums, const void *const *sources,
+                            uint32_t n, size_t begin, size_t len)
+{
+    const VALUE *first = (const VALUE *)sources[0] + begin;
+    if (call->weights) {
+        for (uint32_t r = 0; r < n; r++) {
+            const VALUE *values = (const VALUE *)sources[r] + begin;
+            FUNCTION(weigh)(sums, values, len, (SUM)call->weights[r], r == 0);
+        }
+        return;
+    }
+    EACH_ELEMENT (i, len)
+        sums[i] = WIDEN(first[i]);
+    for (uint32_t r = 1; r < n; r++)
+        FUNCTION(fold)(sums, (const VALUE *)sources[r] + begin, len, call->what.op);
+}
+
+static void NAME(const struct md_call *call, void *out, const void *const *sources, uint32_t n,
+                 size_t count)
 {
     SUM sums[BLOCK];
-    if (n == 2 && (op == MUSTER_SUM || op == MUSTER_MEAN)) {
+    enum muster_op op = call->weights ? MUSTER_SUM : call->what.op;
+    if (n == 2 && !call->weights && (op == MUSTER_SUM || op == MUSTER_MEAN)) {
         FUNCTION(pair)(out, sources[0], sources[1], count, op);
         return;
     }
     for (size_t begin = 0; begin < count; begin += BLOCK) {
         size_t len = count - begin < BLOCK ? count - begin : BLOCK;
-        const VALUE *first = (const VALUE *)sources[0] + begin;
-        EACH_ELEMENT (i, len)
-            sums[i] = WIDEN(first[i]);
-        for (uint32_t r = 1; r < n; r++)
-            FUNCTION(fold)(sums, (const VALUE *)sources[r] + begin, len, op);
+        FUNCTION(block)(call, sums, sources, n, begin, len);
         FUNCTION(finish)((VALUE *)out + begin, sums, len, n, op);
     }
 }
@@ -83,5 +111,6 @@ static void NAME(void *out, const void *const *sources, uint32_t n, size_t count
 #undef WIDEN
 #undef NARROW
 #undef ADD
+#undef TIMES
 #undef MEAN
 #undef IS_NAN

@@ -100,8 +100,8 @@ void *md_shm_buffer_new(struct muster_dist *dist, size_t bytes);
 void md_shm_buffer_free(struct muster_dist *dist, void *at);
 /* The offset of [at, at + bytes) in the file; 0 if it is not in this rank's arena. */
 uint64_t md_shm_offset(const struct md_shm *shm, const void *at, size_t bytes);
-/* Memory that could still be had, in bytes, by the kernel's and the control group's word. */
-uint64_t md_room_bytes(const char *meminfo_path, const char *cgroup_path);
+/* Memory that could still be had, by the kernel's word and the control groups'. */
+uint64_t md_room_bytes(const char *proc, const char *groups);
 int md_room_check(struct muster_dist *dist, uint64_t bytes, uint64_t room, const char *what);
 
 /* ---- shm_wait.c ---- */

@@ -91,7 +91,7 @@ static void reduce_combine(struct work *work, size_t index)
     for (uint32_t r = 0; r < shm->size; r++)
         work->of[r] = stage_of(shm, r, work->step + index) + at;
     work->of[shm->rank] = work->in + chunk.begin * work->width + at;
-    md_reduce(out, work->of, shm->size, own.len, work->what->type, work->what->op);
+    md_reduce(shm->call, out, work->of, shm->size, own.len);
     copy(result_of(shm, shm->step) + at, out, own.len * work->width);
 }
 
@@ -127,8 +127,7 @@ static int reduce_small(struct work *work)
 {
     for (uint32_t r = 0; r < work->shm->size; r++)
         work->of[r] = stage_of(work->shm, r, work->step);
-    md_reduce(work->out, work->of, work->shm->size, work->what->count, work->what->type,
-              work->what->op);
+    md_reduce(work->shm->call, work->out, work->of, work->shm->size, work->what->count);
     return 0;
 }
 
@@ -147,7 +146,7 @@ static int reduce_direct(struct work *work)
         size_t at = (own.begin + i) * work->width;
         for (uint32_t r = 0; r < shm->size; r++)
             work->of[r] = shm->base + ranks[r].signatures[work->step & 1].values_at + at;
-        md_reduce(work->out + at, work->of, shm->size, len, work->what->type, work->what->op);
+        md_reduce(shm->call, work->out + at, work->of, shm->size, len);
         for (uint32_t r = 0; r < shm->size; r++)
             copy(shm->base + ranks[r].signatures[work->step & 1].values_at + at, work->out + at,
                  len * work->width);
@@ -255,8 +254,7 @@ static int scatter_staged(struct work *work)
             work->of[r] =
                 stage_of(shm, r, work->step + i - 1) + shm->rank * work->chunk * work->width;
         work->of[shm->rank] = work->in + own * work->width;
-        md_reduce(work->out + last.begin * work->width, work->of, shm->size, last.len,
-                  work->what->type, work->what->op);
+        md_reduce(shm->call, work->out + last.begin * work->width, work->of, shm->size, last.len);
         if (i < work->n_chunks)
             rc = md_shm_step(work->dist);
     }
@@ -269,7 +267,7 @@ static int scatter_direct(struct work *work)
     size_t at = shm->rank * work->what->count * work->width;
     for (uint32_t r = 0; r < shm->size; r++)
         work->of[r] = shm->base + shm->world->ranks[r].signatures[work->step & 1].values_at + at;
-    md_reduce(work->out, work->of, shm->size, work->what->count, work->what->type, work->what->op);
+    md_reduce(shm->call, work->out, work->of, shm->size, work->what->count);
     return md_shm_step(work->dist);
 }
 

@@ -52,42 +52,84 @@ static uint64_t number_in(const char *path, const char *name)
     return found;
 }
 
-static uint64_t group_room_bytes(const char *cgroup_path)
+/* What the versions of control groups call things. */
+static const struct group_files {
+    const char *controller, *mount, *max, *used, *cache;
+} versions[] = {
+    {"", "", "memory.max", "memory.current", "inactive_file "},
+    {"memory", "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "},
+};
+
+static uint64_t group_number(const char *folder, const char *name, const char *line)
 {
-    char path[4200];
-    snprintf(path, sizeof(path), "%s/memory.max", cgroup_path);
-    uint64_t max = number_in(path, "");
-    snprintf(path, sizeof(path), "%s/memory.current", cgroup_path);
-    uint64_t used = number_in(path, "");
-    snprintf(path, sizeof(path), "%s/memory.stat", cgroup_path);
-    uint64_t cache = number_in(path, "inactive_file ");
+    char path[4400];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return number_in(path, line);
+}
+
+static uint64_t group_room_bytes(const char *folder, const struct group_files *files)
+{
+    uint64_t max = group_number(folder, files->max, "");
+    uint64_t used = group_number(folder, files->used, "");
+    uint64_t cache = group_number(folder, "memory.stat", files->cache);
     if (max == UINT64_MAX || used == UINT64_MAX)
         return UINT64_MAX;
     used -= cache < used ? cache : 0; /* given back when memory is short */
     return used < max ? max - used : 0;
 }
 
-uint64_t md_room_bytes(const char *meminfo_path, const char *cgroup_path)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-    uint64_t room = number_in(meminfo_path, "MemAvailable:");
-    uint64_t group = group_room_bytes(cgroup_path);
-    room = room > UINT64_MAX / 1024 ? UINT64_MAX : room * 1024;
-    return room < group ? room : group;
+    return a < b ? a : b;
 }
 
-/* The folder of the control group this process is in (version 2). */
-static void group_find(char *out, size_t cap)
+/*
+ * The limits of the groups above hold as well, up to the mount. Groups that cannot be seen are passed
+ * over: in a container the path may be that of the machine.
+ */
+static uint64_t groups_room_bytes(const char *root, const char *path,
+                                  const struct group_files *files)
 {
-    char line[4096];
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    snprintf(out, cap, "/sys/fs/cgroup");
-    while (file && fgets(line, sizeof(line), file))
-        if (strncmp(line, "0::/", 4) == 0) {
-            line[strcspn(line, "\n")] = '\0';
-            snprintf(out, cap, "/sys/fs/cgroup%s", line + 3);
-        }
+    char folder[4300];
+    uint64_t room = UINT64_MAX;
+    size_t len = (size_t)snprintf(folder, sizeof(folder), "%s%s", root, files->mount);
+    snprintf(folder + len, sizeof(folder) - len, "%s", path);
+    for (;;) {
+        room = least(room, group_room_bytes(folder, files));
+        char *slash = strrchr(folder + len, '/');
+        if (!slash)
+            return room;
+        *slash = '\0';
+    }
+}
+
+/* "0::/user.slice" and "4:memory:/job/step" are lines of /proc/self/cgroup. */
+static uint64_t line_room_bytes(const char *root, char *line)
+{
+    uint64_t room = UINT64_MAX;
+    line[strcspn(line, "\n")] = '\0';
+    strsep(&line, ":");
+    char *names = strsep(&line, ":"), *name;
+    while (line && (name = strsep(&names, ",")))
+        for (size_t v = 0; v < sizeof(versions) / sizeof(*versions); v++)
+            if (strcmp(name, versions[v].controller) == 0)
+                room = least(room, groups_room_bytes(root, line, &versions[v]));
+    return room;
+}
+
+uint64_t md_room_bytes(const char *proc, const char *groups)
+{
+    char text[4096];
+    snprintf(text, sizeof(text), "%s/meminfo", proc);
+    uint64_t room = number_in(text, "MemAvailable:");
+    room = room > UINT64_MAX / 1024 ? UINT64_MAX : room * 1024;
+    snprintf(text, sizeof(text), "%s/self/cgroup", proc);
+    FILE *file = fopen(text, "re");
+    while (file && fgets(text, sizeof(text), file))
+        room = least(room, line_room_bytes(groups, text));
     if (file)
         fclose(file);
+    return room;
 }
 
 int md_room_check(struct muster_dist *dist, uint64_t bytes, uint64_t room, const char *what)
@@ -102,9 +144,7 @@ int md_room_check(struct muster_dist *dist, uint64_t bytes, uint64_t room, const
 int md_shm_reserve(struct muster_dist *dist, uint64_t at, uint64_t bytes, const char *what)
 {
     struct md_shm *shm = dist->impl;
-    char group[4120];
-    group_find(group, sizeof(group));
-    int rc = md_room_check(dist, bytes, md_room_bytes("/proc/meminfo", group), what);
+    int rc = md_room_check(dist, bytes, md_room_bytes("/proc", "/sys/fs/cgroup"), what);
     if (rc != 0)
         return rc;
     do

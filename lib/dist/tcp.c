@@ -61,7 +61,7 @@ static void combine(const struct work *work, void *out, const void *own, size_t 
     struct md_tcp *tcp = work->tcp;
     for (uint32_t r = 0; r < tcp->size; r++)
         tcp->sources[r] = r == tcp->rank ? own : received(tcp, r);
-    md_reduce(out, tcp->sources, tcp->size, count, work->call->what.type, work->call->what.op);
+    md_reduce(work->call, out, tcp->sources, tcp->size, count);
 }
 
 /* ---- large operations ---- */

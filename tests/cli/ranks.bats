@@ -102,6 +102,64 @@ END
     [ "$(grep -c "replicas differ: '1.running_mean' on rank 0" <<<"$output")" -ge 3 ]
 }
 
+@test "check_replicas takes every kind of tensor, and concerns the members of a group alone" {
+    "$PYTHON" -c 'import torch.distributed' 2>/dev/null || skip "torch is not installed"
+    getent hosts localhost >/dev/null || skip "localhost has no name here, which torch asks for"
+    cat >kinds.py <<'END'
+import torch
+import muster
+
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+torch.manual_seed(7)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+model[1].weight = model[0].weight  # tied
+model.scale = torch.nn.Parameter(torch.tensor(2.0))
+model.turned = torch.nn.Parameter(torch.randn(3, 5).t())
+spectrum = torch.randn(3, dtype=torch.complex64)
+kinds = {
+    "every": torch.arange(12)[::3], "halves": torch.randn(3).bfloat16(), "mask": torch.tensor(True), "none": torch.empty(0, 3),
+    "conjugate": spectrum.conj(), "negative": spectrum.conj().imag, "graph": torch.eye(3).to_sparse(), "same": torch.ones(1).expand(4),
+}
+for name, value in kinds.items():
+    model.register_buffer(name, value)
+
+
+def tell(group=None):
+    try:
+        muster.check_replicas(model, group)
+        return "equal"
+    except RuntimeError as error:
+        return str(error).split(" is ")[0]
+
+
+said = [tell()]
+turned = model.turned.data.clone()
+if rank == 1:
+    model.turned.data[4, 2] += 1
+said.append(tell())
+said.append(tell(torch.distributed.new_group([0, 2])))
+model.turned.data[:] = turned
+for name in ("scale", "mask", "conjugate", "negative", "graph"):
+    kept = getattr(model, name).data
+    if rank == 2:
+        getattr(model, name).data = ~kept if kept.dtype == torch.bool else kept * 2
+    said.append(tell())
+    getattr(model, name).data = kept
+if rank == 0:
+    model[1].weight = torch.nn.Parameter(model[1].weight.clone())  # tied no more
+said.append(tell())
+print("; ".join(said))
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+END
+    ranks 3 kinds.py
+    ended_with 0
+    local differ='replicas differ: '
+    [ "$(sort -u <<<"$output")" = "equal; ${differ}'turned' on rank 1; equal; ${differ}'scale' on rank 2; ${differ}'mask' on rank 2; \
+${differ}'conjugate' on rank 2; ${differ}'negative' on rank 2; ${differ}'graph' on rank 2; ${differ}'1.weight' on rank 0" ]
+}
+
 @test "ranks of several hosts exchange over TCP, and have the same weights, to the last bit" {
     needs_plain_library
     ranks 1 "$EXAMPLE" 12

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Uses of ddp that are wrong, or beyond its limits, in a way of which the results would not speak: each
- * is an error on all ranks, whose words say what it was.
+ * Uses of ddp that are wrong in a way of which the results would not speak: each is an error on all
+ * ranks, whose words say what it was.
  */
 #include "lib/ranks.h"
 
@@ -40,6 +40,14 @@ static int run_no_array(struct scene *scene, bool is_odd)
     return new_try(scene, is_odd ? NULL : scene->params);
 }
 
+/* As of a layer that is used twice. */
+static int run_shared(struct scene *scene, bool is_odd)
+{
+    if (is_odd)
+        scene->params[1].gradient = &scene->gradients[0][COUNT - 1];
+    return new_try(scene, scene->params);
+}
+
 static int run_other_finite(struct scene *scene, bool is_odd)
 {
     scene->opts.allows_nonfinite = is_odd;
@@ -70,6 +78,24 @@ static int run_accumulate_shards(struct scene *scene, bool is_odd)
     return rc;
 }
 
+/* Which is a sum over its samples before it is a mean. */
+static int run_shard_overflow(struct scene *scene, bool is_odd)
+{
+    scene->opts.n_shards = 4;
+    struct muster_ddp *ddp =
+        muster_ddp_new(scene->dist, scene->params, countof(scene->params), &scene->opts);
+    uint32_t first, end;
+    int rc = 0;
+    muster_ddp_shards(ddp, &first, &end);
+    for (uint32_t s = first; rc == 0 && s < end; s++) {
+        scene->gradients[1][3] = is_odd ? 1e38f : 0;
+        rc = muster_ddp_shard(ddp, 10);
+    }
+    rc = rc ? rc : muster_ddp_finish(ddp);
+    muster_ddp_free(ddp);
+    return rc;
+}
+
 static int run_accumulate_within(struct scene *scene, bool is_odd)
 {
     struct muster_ddp *ddp =
@@ -82,38 +108,12 @@ static int run_accumulate_within(struct scene *scene, bool is_odd)
     return rc;
 }
 
-/* ---- 16 bits, and samples that one rank has alone ---- */
-
-/* The mean is 30000, which float16 has; three times that, which travels, it has not. */
-static int float16_step(struct scene *scene, bool is_odd, void *gradient)
-{
-    const struct muster_param param = {"half", MUSTER_FLOAT16, COUNT, NULL, gradient};
-    const uint16_t large = 0x7753; /* 30000 */
-    struct muster_ddp *ddp = muster_ddp_new(scene->dist, &param, 1, NULL);
-    if (!ddp)
-        return muster_dist_code(scene->dist);
-    memcpy((uint16_t *)muster_ddp_gradient(ddp, 0) + 5, &large, sizeof(large));
-    int rc = muster_ddp_begin(ddp, is_odd ? 8 : 0);
-    rc = rc ? rc : muster_ddp_finish(ddp);
-    muster_ddp_free(ddp);
-    return rc;
-}
-
-static int run_float16(struct scene *scene, bool is_odd)
-{
-    return float16_step(scene, is_odd, scene->gradients[0]);
-}
-
-/* In the library's memory, where what travels has replaced the gradient. */
-static int run_float16_view(struct scene *scene, bool is_odd)
-{
-    return float16_step(scene, is_odd, NULL);
-}
-
 /* ---- all of them ---- */
 
 static const struct bad_case bad_cases[] = {
     {"rank 1: 2 parameters at NULL", MUSTER_DIST_EUSE, run_no_array},
+    {"rank 1: the gradients of 'first' and 'second' have memory in common", MUSTER_DIST_EUSE,
+     run_shared},
     {"rank 1 has other options of ddp than rank 0", MUSTER_DIST_EMISMATCH, run_other_finite},
     {"parameter 1 is 'second' (float32, 8 values, without a value) on rank 1",
      MUSTER_DIST_EMISMATCH, run_other_null},
@@ -121,12 +121,9 @@ static const struct bad_case bad_cases[] = {
      run_accumulate_shards},
     {"rank 1: muster_ddp_accumulate between muster_ddp_begin and muster_ddp_finish",
      MUSTER_DIST_EUSE, run_accumulate_within},
-    {"rank 1: the gradient of 'half' has values too large for its type on the way: 1 of 8, the first "
-     "at 5",
-     MUSTER_DIST_EDATA, run_float16},
-    {"rank 1: the gradient of 'half' has values that are NaN, infinite, or too large for its type on "
-     "the way: 1 of 8, the first at 5",
-     MUSTER_DIST_EDATA, run_float16_view},
+    {"rank 1: the gradient of 'second' has values too large for its type on the way: 1 of 8, the first "
+     "at 3",
+     MUSTER_DIST_EDATA, run_shard_overflow},
 };
 
 static int bad(uint32_t rank, uint32_t size, const void *arg)

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
@@ -547,6 +548,31 @@ static void test_memory(void **state)
     ranks_run(2, use_again, NULL);
 }
 
+/* The least of what the machine and the control groups have; what the kernel gives back counts. */
+static const struct room_step {
+    const char *file, *text;
+    uint64_t expected;
+} room_steps[] = {
+    {"self/cgroup", "3:cpu:/\n0::/job/step\n", UINT64_MAX},
+    {"meminfo", "MemTotal: 100 kB\nMemAvailable:   90 kB\n", 90 * 1024},
+    {"job/step/memory.max", "max\n", 90 * 1024},
+    {"job/step/memory.current", "50000\n", 90 * 1024},
+    {"job/step/memory.max", "60000\n", 10000},
+    {"job/step/memory.stat", "anon 7\ninactive_file 5000\n", 15000},
+    /* Of a group above, and of version 1. */
+    {"job/memory.current", "70000\n", 15000},
+    {"job/memory.max", "71000\n", 1000},
+    {"memory/job/memory.usage_in_bytes", "80000\n", 1000},
+    {"memory/job/memory.limit_in_bytes", "80500\n", 1000},
+    {"self/cgroup", "3:cpu,memory:/job\n0::/job/step\n", 500},
+    {"memory/job/memory.stat", "inactive_file 0\ntotal_inactive_file 200\n", 700},
+    {"memory/job/memory.limit_in_bytes", "9223372036854771712\n", 1000},
+    /* In a container the path is that of the machine, and the group is at the mount. */
+    {"self/cgroup", "3:memory:/docker/0123\n", 90 * 1024},
+    {"memory/memory.usage_in_bytes", "80000\n", 90 * 1024},
+    {"memory/memory.limit_in_bytes", "80000\n", 0},
+};
+
 static void file_write(const char *folder, const char *name, const char *text)
 {
     char path[200];
@@ -557,32 +583,33 @@ static void file_write(const char *folder, const char *name, const char *text)
     fclose(file);
 }
 
-/* The least of what the machine and the control group have; what the kernel gives back counts. */
 static void test_room(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/muster-room-XXXXXX", meminfo[200];
-    assert_non_null(mkdtemp(folder));
-    snprintf(meminfo, sizeof(meminfo), "%s/meminfo", folder);
-    assert_true(md_room_bytes(meminfo, folder) == UINT64_MAX);
-    file_write(folder, "meminfo", "MemTotal: 100 kB\nMemAvailable:   90 kB\n");
-    assert_int_equal(md_room_bytes(meminfo, folder), 90 * 1024);
-    file_write(folder, "memory.max", "max\n");
-    file_write(folder, "memory.current", "50000\n");
-    assert_int_equal(md_room_bytes(meminfo, folder), 90 * 1024);
-    file_write(folder, "memory.max", "60000\n");
-    assert_int_equal(md_room_bytes(meminfo, folder), 10000);
-    file_write(folder, "memory.stat", "anon 7\ninactive_file 5000\n");
-    assert_int_equal(md_room_bytes(meminfo, folder), 15000);
-    file_write(folder, "memory.max", "1\n");
-    assert_int_equal(md_room_bytes(meminfo, folder), 0);
-    static const char *const names[] = {"meminfo", "memory.max", "memory.current", "memory.stat"};
-    for (size_t i = 0; i < countof(names); i++) {
-        char path[200];
-        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+    static const char *const folders[] = {"self", "job", "job/step", "memory", "memory/job"};
+    char root[] = "/tmp/muster-room-XXXXXX", path[200];
+    assert_non_null(mkdtemp(root));
+    assert_true(md_room_bytes(root, root) == UINT64_MAX);
+    for (size_t i = 0; i < countof(folders); i++) {
+        snprintf(path, sizeof(path), "%s/%s", root, folders[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    for (size_t i = 0; i < countof(room_steps); i++) {
+        file_write(root, room_steps[i].file, room_steps[i].text);
+        if (md_room_bytes(root, root) != room_steps[i].expected)
+            fail_msg("%s: %llu bytes, expected %llu", room_steps[i].file,
+                     (unsigned long long)md_room_bytes(root, root),
+                     (unsigned long long)room_steps[i].expected);
+    }
+    for (size_t i = 0; i < countof(room_steps); i++) {
+        snprintf(path, sizeof(path), "%s/%s", root, room_steps[i].file);
         unlink(path);
     }
-    rmdir(folder);
+    for (size_t i = countof(folders); i-- > 0;) {
+        snprintf(path, sizeof(path), "%s/%s", root, folders[i]);
+        rmdir(path);
+    }
+    rmdir(root);
 }
 
 int main(void)

@@ -106,7 +106,7 @@ static int others(const struct bench *bench, size_t count, enum form form)
 {
     uint32_t root = bench->size - 1;
     struct muster_dist_call call = {.kind = MUSTER_ALL_REDUCE,
-                                    .root = root,
+                                    .root = bench->rank, /* it has none, so none is compared */
                                     .in = form == AS_NULL ? NULL : bench->data,
                                     .out = bench->data,
                                     .count = count};
@@ -120,6 +120,8 @@ static int others(const struct bench *bench, size_t count, enum form form)
     for (size_t i = 0; i < count; i++)
         bench->data[i] = value_of(bench->rank, i);
     call.kind = MUSTER_BROADCAST;
+    call.root = root;
+    call.op = (enum muster_op)(bench->rank % (MUSTER_MAX + 1));
     if (call_do(bench, &call))
         return 1;
     for (size_t i = 0; i < count; i++)

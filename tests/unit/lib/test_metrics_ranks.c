@@ -194,6 +194,16 @@ static void a_reduction_of_one_rank_is_an_interval_too(void **state)
         assert_int_equal(muster_metrics_reduce(metrics, 1, NULL, NULL), 0);
         assert_same_bits(result_of(metrics, 0).sum, i, "sum");
     }
+    /* What is merged next as well. */
+    struct muster_metrics *other = one_metric(NULL);
+    size_t n = muster_metrics_bytes(other);
+    unsigned char *bytes = malloc(n);
+    muster_metrics_put(other, 0, 7, 1);
+    assert_int_equal(muster_metrics_save(other, bytes), 0);
+    assert_int_equal(muster_metrics_merge(metrics, bytes, n), 0);
+    assert_same_bits(result_of(metrics, 0).sum, 7, "merged");
+    free(bytes);
+    muster_metrics_free(other);
     muster_metrics_free(metrics);
 }
 
