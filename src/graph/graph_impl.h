@@ -85,6 +85,7 @@ struct graph_job {
     uint64_t mem_peak_bytes;              /* its own, of earlier sessions; 0: unknown */
     uint64_t expected_mem_bytes;          /* that, or what jobs of its stage took; 0: unknown */
     int64_t begun_wall_ms;                /* its first start since it was done last; 0: none */
+    uint32_t n_halvings;                  /* of its batch, in all sessions */
     int64_t done_wall_ms;                 /* in an earlier session; 0: it was not */
     uint16_t place;                       /* the hosts that it may use (fleet.places) */
     bool is_wanted;                       /* not excluded by --only */

@@ -243,6 +243,16 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
                           : 0;
     job->row_state = row->state;
     job->attempts_before = row->attempts;
+/* As long as the job and its batch are the same, what is known not to fit is not tried again. */
+static uint32_t halvings_of(const struct graph *graph, const struct plan_job *plan,
+                            const struct job_row *row)
+{
+    uint32_t n = MIN(row->n_halvings, 63u);
+    bool is_same_batch =
+        plan->batch == PLAN_BATCH_AUTO || MAX(batch_halved(plan->batch, n), 1ul) == row->batch;
+    return n > 0 && is_same_batch && !definition_change(graph, plan, row->definition) ? n : 0;
+}
+
     job->mem_peak_bytes = row->mem_peak_bytes;
     job->is_held = row->state == JOB_HELD;
     job->is_cancelled = row->state == JOB_CANCELLED;
@@ -254,6 +264,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->done_wall_ms = row->ended_wall_ms;
     job->outs_digest = row->outs_digest;
     job->needs_digest = row->needs_digest;
+    job->n_halvings = halvings_of(graph, job->plan, row);
     job->expected_ms = (uint32_t)MIN(ran_ms, (uint64_t)UINT32_MAX);
     if (has_run)
         learned_take_past(graph, job, ran_ms);

@@ -237,6 +237,7 @@ void process_start(struct graph *graph, uint32_t number)
     if (job->begun_wall_ms == 0)
         job->begun_wall_ms = process->started_wall_ms;
     process_seat_take(process, &placement);
+    job->n_halvings = placement.n_halvings;
     job->needs_digest = needs_digest(graph, job);
     files_look(process);
     int rc = inputs_check(graph, job->plan, &err);

@@ -55,6 +55,17 @@ static bool runs_again(const struct graph *graph, uint32_t job)
 }
 
 /* The end is known, and another job may have the devices: tells the dag. */
+/* What ran out of memory is tried again with half its batch, in the next session too, if that is the one that has the time. */
+static void halvings_note(struct graph *graph, uint32_t number)
+{
+    struct graph_job *job = &graph->jobs[number];
+    struct dag_job_view view = dag_job_view(graph->dag, number);
+    if (view.n_halvings == job->n_halvings || view.state == DAG_FAILED)
+        return;
+    job->n_halvings = view.n_halvings;
+    record_job(graph, number, job->is_held ? JOB_HELD : JOB_NONE, NULL);
+}
+
 void process_settle(struct process *process)
 {
     struct graph *graph = process->graph;
@@ -69,6 +80,8 @@ void process_settle(struct process *process)
     process_free(process);
     graph_tell(graph, event);
     if (printed.is_due && !runs_again(graph, event.job))
+    if (event.end == DEND_OOM)
+        halvings_note(graph, event.job);
         print_add(graph, printed);
 }
 

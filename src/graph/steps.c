@@ -63,6 +63,7 @@ int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
                                   .priority = plan->priority,
                                   .n_retries = plan->n_retries,
                                   .n_batch_steps = halvings_of(plan),
+                                  .n_halvings = job->n_halvings,
                                   .expected_ms = job->expected_ms,
                                   .is_done = is_done,
                                   .is_held = !is_done && (!job->is_wanted || job->is_held),
