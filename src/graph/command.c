@@ -133,7 +133,7 @@ static uint64_t work_digest(const struct graph *graph, const struct graph_job *j
     uint64_t digest = XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
     for (size_t i = 0; plan->kind == PLAN_MAP && plan->inputs && plan->inputs[i]; i++) {
         cleanup_free char *path = path_join(plan->cwd ? plan->cwd : graph->cwd, plan->inputs[i]);
-        if (!plan_job_leaves(plan, plan, plan->inputs[i], graph->cwd))
+        if (!plan_job_goes_on(plan, plan->inputs[i], graph->cwd))
             digest = input_digest(path, digest);
     }
     return digest;

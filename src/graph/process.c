@@ -104,8 +104,10 @@ static void files_look(struct process *process)
 static const struct graph_job *leaver_of(const struct graph *graph, const struct plan_job *reader,
                                          const char *path)
 {
+    cleanup_real_paths struct real_paths real = {.cwd = graph->cwd,
+                                                 .has_links = graph->plan->has_links};
     for (uint32_t i = 0; i < graph->n_jobs; i++)
-        if (plan_job_leaves(graph->jobs[i].plan, reader, path, graph->cwd))
+        if (plan_job_leaves(graph->jobs[i].plan, reader, path, &real))
             return &graph->jobs[i];
     return NULL;
 }

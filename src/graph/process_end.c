@@ -185,7 +185,7 @@ static void inputs_compare(struct process *process)
             now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
             now.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
             continue;
-        if (plan_job_leaves(plan, plan, mark->path, process->graph->cwd))
+        if (plan_job_goes_on(plan, mark->path, process->graph->cwd))
             continue;
         log_add(shell_log(process->graph->shell), LOG_WARN, "graph",
                 "%s: %s changed while the job ran, so the job will run again next time",
