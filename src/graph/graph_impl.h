@@ -105,6 +105,7 @@ struct graph_device {
     uint64_t mem_peak_bytes;          /* in use, whoever used it */
     double busy_percent_ms, joules;
     uint64_t sampled_ms; /* the last sample; 0: none */
+    uint64_t begun_bytes;             /* in use when it was found */
     uint64_t seen_ms;    /* between samples that followed each other */
 };
 

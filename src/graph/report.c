@@ -285,6 +285,37 @@ static void devices_lines(const struct graph *graph, struct buf *out)
 static void devices_json(const struct graph *graph, struct buf *out)
 {
     const char *before = "";
+static void memory_line(const struct graph *graph, uint32_t chosen, const char *title,
+                        struct buf *out)
+{
+    const struct graph_device *device = &graph->devices[chosen];
+    char begun[16], peak[16], used[16], total[16];
+    size_format(begun, device->begun_bytes);
+    size_format(peak, MAX(device->mem_peak_bytes, MAX(device->begun_bytes, device->used_bytes)));
+    size_format(used, device->used_bytes);
+    size_format(total, device->total_bytes);
+    buf_addf(out, "  %-10s ", title);
+    allocation_label_add(&graph->allocation, chosen, out);
+    buf_addf(out, ": %s in use at the start, %s at most, %s at the end, of %s\n", begun, peak, used,
+             total);
+}
+
+/* In use by whoever it was, on devices that were looked at. */
+static void memory_lines(const struct graph *graph, struct buf *out)
+{
+    uint32_t n_shown = 0, n_left = 0;
+    for (uint32_t i = 0; graph->has_memory && i < graph->allocation.n_chosen; i++) {
+        if (graph->devices[i].total_bytes == 0 || graph->devices[i].seen_ms == 0)
+            continue;
+        if (n_shown == DEVICES_SHOWN)
+            n_left++;
+        else
+            memory_line(graph, i, n_shown++ == 0 ? "memory" : "", out);
+    }
+    if (n_left > 0)
+        buf_addf(out, "             and %u more; orchestrator.log has them\n", n_left);
+}
+
     buf_add_char(out, '[');
     for (uint32_t i = 0; i < graph->allocation.n_chosen; i++) {
         const struct graph_device *device = &graph->devices[i];
@@ -418,6 +449,7 @@ void report_summary(struct graph *graph, int status)
     next_line(graph, status, lost, &out);
     log_keep(shell_log(graph->shell), LOG_INFO, "graph", "%s", buf_text(&out));
     devices_keep(graph);
+    memory_lines(graph, &out);
     if (shell_hook_input(graph->shell))
         summary_json(graph, status, shell_hook_input(graph->shell));
     const struct err *why = &shell_end(graph->shell)->err;
