@@ -195,18 +195,19 @@ static int results_begin(const struct process *process, struct err *err)
 }
 
 /* Who reads what jobs print must know that it begins anew. */
-static void start_log(const struct process *process, const struct dag_placement *placement)
+static void start_log(const struct process *process)
 {
     const struct graph_job *job = process_job(process);
-    bool is_again = placement->attempt > 1;
+    const struct dag_placement placement = dag_placement(process->graph->dag, process->job);
+    bool is_again = placement.attempt > 1;
     cleanup_buf struct buf where = BUF_INIT;
     process_devices_add(process, &where);
     log_add(shell_log(process->graph->shell), is_again ? LOG_WARN : LOG_INFO, "graph",
             "%s: attempt %u starts%s%s%s%s%s", job->plan->name, process->attempt,
             where.len > 0 ? " on " : "", buf_text(&where),
-            placement->oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
-            : placement->oom_step > OOM_STEP_NONE ? ", alone on its devices"
-                                                  : "",
+            placement.oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
+            : placement.oom_step > OOM_STEP_NONE ? ", alone on its devices"
+                                                 : "",
             is_again && job->end ? "; the one before ended: " : "",
             is_again && job->end ? job->end : "");
 }
@@ -236,10 +237,10 @@ void process_start(struct graph *graph, uint32_t number)
     graph->processes = job->process = process;
     graph->n_processes++;
     job->n_attempts = placement.attempt;
+    job->n_halvings = placement.n_halvings;
     if (job->begun_wall_ms == 0)
         job->begun_wall_ms = process->started_wall_ms;
     process_seat_take(process, &placement);
-    job->n_halvings = placement.n_halvings;
     job->needs_digest = needs_digest(graph, job);
     files_look(process);
     int rc = inputs_check(graph, job->plan, &err);
@@ -247,11 +248,32 @@ void process_start(struct graph *graph, uint32_t number)
     rc = rc ? rc : outs_begin(job->plan, &err);
     rc = rc ? rc : job_outs_claim(job->plan, &process->proving.claim, &err);
     rc = rc ? rc : results_begin(process, &err);
-    bool is_ready = rc == 0;
-    rc = rc ? rc : process_command_start(process, &err);
-    start_log(process, &placement);
+    if (rc == 0) {
+        process_prepare(process);
+        return;
+    }
+    start_log(process);
+    process_judge(process, end_of_refused(process, rc, false), err.text);
+}
+
+void process_launch(struct process *process)
+{
+    struct err err = {0};
+    process->started_ms = shell_now(process->graph->shell);
+    int rc = process_command_start(process, &err);
+    preparation_free(steal_ptr(&process->preparation));
+    start_log(process);
     if (rc)
-        process_judge(process, end_of_refused(process, rc, is_ready), err.text);
+        process_judge(process, end_of_refused(process, rc, true), err.text);
+}
+
+void process_end(struct process *process, enum worker_end how)
+{
+    process->was_ended = true;
+    if (process->worker)
+        node_end(process->worker, how);
+    if (process->preparation || how == END_AT_ONCE)
+        atomic_store(&process->proving.is_given_up, true);
 }
 
 static void on_warned(void *context, const char *text)

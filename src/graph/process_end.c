@@ -44,6 +44,7 @@ void process_free(struct process *process)
     free(process->proving.inputs_before);
     free(process->proving.outs_before);
     free(process->command);
+    preparation_free(process->preparation);
     free(process);
 }
 
@@ -54,7 +55,6 @@ static bool runs_again(const struct graph *graph, uint32_t job)
     return state == DAG_WAITS || state == DAG_READY || state == DAG_RUNS;
 }
 
-/* The end is known, and another job may have the devices: tells the dag. */
 /* What ran out of memory is tried again with half its batch, in the next session too, if that is the one that has the time. */
 static void halvings_note(struct graph *graph, uint32_t number)
 {
@@ -66,6 +66,7 @@ static void halvings_note(struct graph *graph, uint32_t number)
     record_job(graph, number, job->is_held ? JOB_HELD : JOB_NONE, NULL);
 }
 
+/* The end is known, and another job may have the devices: tells the dag. */
 void process_settle(struct process *process)
 {
     struct graph *graph = process->graph;
@@ -79,9 +80,9 @@ void process_settle(struct process *process)
     process_forget(process);
     process_free(process);
     graph_tell(graph, event);
-    if (printed.is_due && !runs_again(graph, event.job))
     if (event.end == DEND_OOM)
         halvings_note(graph, event.job);
+    if (printed.is_due && !runs_again(graph, event.job))
         print_add(graph, printed);
 }
 
@@ -155,6 +156,8 @@ void process_judge(struct process *process, enum dag_end end, const char *text)
         graph->fleet.hosts[process->seat.host].n_done++;
         job->begun_wall_ms = 0;
         record_job(graph, process->job, JOB_DONE, process);
+        free(job->left);
+        job->left = job_proof_steal(&process->proof);
         learned_take(process);
     } else if (end != DEND_ENDED) {
         log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s: attempt %u ended: %s",

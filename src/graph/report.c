@@ -78,7 +78,7 @@ void report_progress(struct graph *graph, bool is_last)
 /* ---- files ---- */
 
 struct stage_counts {
-    uint32_t n_of[DAG_STATES], n_held;
+    uint32_t n_of[DAG_STATES], n_held, n_spoilt;
 };
 
 static struct stage_counts *stages_count(const struct graph *graph)
@@ -89,6 +89,7 @@ static struct stage_counts *stages_count(const struct graph *graph)
         struct stage_counts *of = &counts[graph->jobs[i].plan->stage];
         of->n_of[view.state]++;
         of->n_held += view.is_held && graph->jobs[i].is_wanted;
+        of->n_spoilt += graph->jobs[i].spoilt != NULL;
     }
     return counts;
 }
@@ -106,12 +107,13 @@ static void stage_format(const struct graph *graph, uint32_t stage,
     buf_add_json(out, str_of(stage_name(graph->plan, stage)));
     for (size_t i = 0; i < countof(state_names); i++)
         buf_addf(out, ",\"%s\":%u", state_names[i], counts->n_of[i]);
-    buf_addf(out, ",\"held\":%u}", counts->n_held);
+    buf_addf(out, ",\"held\":%u,\"spoilt\":%u}", counts->n_held, counts->n_spoilt);
 }
 
-static bool is_pending(enum dag_state state, bool goes_on)
+static bool is_pending(const struct graph_job *job, enum dag_state state, bool goes_on)
 {
-    return (state == DAG_READY && goes_on) || state == DAG_FAILED || state == DAG_UNFIT;
+    return (state == DAG_READY && goes_on) || state == DAG_FAILED || state == DAG_UNFIT ||
+           job->spoilt;
 }
 
 /* A run that has ended does not say when a job would start. */
@@ -121,7 +123,7 @@ static void waiting_format(const struct graph *graph, bool goes_on, struct buf *
     for (uint32_t i = 0; i < graph->n_jobs && n_shown < WAITING_SHOWN; i++) {
         cleanup_buf struct buf text = BUF_INIT;
         enum dag_state state = dag_job_view(graph->dag, i).state;
-        if (!graph->jobs[i].is_wanted || !is_pending(state, goes_on))
+        if (!graph->jobs[i].is_wanted || !is_pending(&graph->jobs[i], state, goes_on))
             continue;
         job_explain(graph, i, &text);
         buf_add_text(out, n_shown++ > 0 ? ",{\"job\":" : "{\"job\":");
@@ -187,6 +189,7 @@ void report_status(struct graph *graph, const char *state)
     struct err err = {0};
     size_t n_rows = 0;
     host_name(host);
+    cleanup_free char *message = spoilt_message_new(graph);
     int64_t started_wall_ms =
         clock_wall_ms() - (int64_t)(shell_last_now(graph->shell) - shell_begin_ms(graph->shell));
     for (struct process *p = graph->processes; p; p = p->next) {
@@ -202,6 +205,7 @@ void report_status(struct graph *graph, const char *state)
                           &(struct run_status){.verb = "graph",
                                                .state = state ? state : "running",
                                                .host = host,
+                                               .message = message,
                                                .pid = getpid(),
                                                .items_total = graph->n_jobs,
                                                .is_total_known = true,
@@ -281,10 +285,6 @@ static void devices_lines(const struct graph *graph, struct buf *out)
         buf_addf(out, "             and %zu more; run.db has them\n", n - DEVICES_SHOWN);
 }
 
-/* An array of those that were looked at. */
-static void devices_json(const struct graph *graph, struct buf *out)
-{
-    const char *before = "";
 static void memory_line(const struct graph *graph, uint32_t chosen, const char *title,
                         struct buf *out)
 {
@@ -316,6 +316,10 @@ static void memory_lines(const struct graph *graph, struct buf *out)
         buf_addf(out, "             and %u more; orchestrator.log has them\n", n_left);
 }
 
+/* An array of those that were looked at. */
+static void devices_json(const struct graph *graph, struct buf *out)
+{
+    const char *before = "";
     buf_add_char(out, '[');
     for (uint32_t i = 0; i < graph->allocation.n_chosen; i++) {
         const struct graph_device *device = &graph->devices[i];
@@ -441,15 +445,16 @@ void report_summary(struct graph *graph, int status)
     count_add(&out, view.n_of[DAG_WAITS] + view.n_of[DAG_READY], "not run");
     if (held_count(graph) > 0)
         buf_addf(&out, ", %u of them held", held_count(graph));
+    count_add(&out, graph->n_spoilt, "done, but with files that were changed since");
     buf_addf(&out, "\n  run        %s\n", shell_run_dir(graph->shell));
     failures_add(graph, &out);
     devices_lines(graph, &out);
+    memory_lines(graph, &out);
     hosts_lines(graph, &out);
     held_lines(graph, &out);
     next_line(graph, status, lost, &out);
     log_keep(shell_log(graph->shell), LOG_INFO, "graph", "%s", buf_text(&out));
     devices_keep(graph);
-    memory_lines(graph, &out);
     if (shell_hook_input(graph->shell))
         summary_json(graph, status, shell_hook_input(graph->shell));
     const struct err *why = &shell_end(graph->shell)->err;

@@ -454,28 +454,6 @@ END
     "$PYTHON" -c 'import json, time; assert json.load(open("muster-runs/latest/manifest.json"))["started_ms"] / 1000 < time.time() + 1'
 }
 
-@test "a job that writes what another one has left: a sentence and a status, and what read it runs again" {
-    cat >g.yaml <<'END'
-defaults: {shell: true, gpus: 0}
-jobs:
-  make: {run: 'echo make >>effects; echo right >made', out: made}
-  spoils: {run: 'echo spoils >>effects; [ -e mended ] || echo wrong >>made', needs: make}
-  use: {run: 'echo use >>effects; cat made >used', needs: [make, spoils], out: used}
-END
-    graph g.yaml
-    ended_with 1
-    [[ $stderr == *"make: $PWD/made, which it left, was changed after it had ended, by another job or somebody else; the job runs again next time, and all that needs it"* ]]
-    touch mended
-    graph g.yaml
-    ended_with 0
-    [ "$(cat used)" = right ]
-    [ "$(effects)" = "make make spoils spoils use use " ]
-    touch made # is no change
-    graph g.yaml
-    ended_with 0
-    [ "$(effects)" = "make make spoils spoils use use " ]
-}
-
 # The batches of a job that fits with so many of `room`, and leaves a file when it is done.
 fits_with() {
     cat >g.yaml <<'END'
