@@ -460,6 +460,8 @@ void report_summary(struct graph *graph, int status)
     const struct err *why = &shell_end(graph->shell)->err;
     if (why->code)
         talk("%s%s%s", why->text, lost ? "; " : "", lost ? lost : "");
+    else if (lost && shell_is_quiet(graph->shell))
+        talk("%s", lost);
     if (shell_is_quiet(graph->shell))
         return;
     console_lines_add(&shown, buf_str(&out));
