@@ -211,6 +211,7 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     "$MUSTER" graph -q -g cpu:2 g.yaml >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for eval '"$MUSTER" why z 2>/dev/null | grep -q failed'
+    wait_for eval '"$MUSTER" why y 2>/dev/null | grep -q done'
     run "$MUSTER" why z y
     says "it reads b/late, which is not there: late leaves it and is not done; name that under \`needs\`" "y: done"
     "$MUSTER" stop --now
