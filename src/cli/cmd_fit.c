@@ -178,12 +178,12 @@ static const struct opt fit_opts[] = {
     {OPT_FLAG, 'q', "quiet", NULL, "nothing on stderr but errors", offsetof(struct fit_options, is_quiet)},
     {OPT_HEADING, .help = "Estimate from the headers of a model"},
     {OPT_PATH, 0, "estimate", "MODEL", "run nothing: compute the memory that a model needs, from a file .safetensors, .bin, .pt or .gguf, or the folder of a model with config.json", ESTIMATE(model)},
-    {OPT_EITHER, 0, "for", "inference|training", "weights and KV cache, or weights, gradients, optimizer and activations (default inference)", ESTIMATE(of.is_training), .choices = purposes},
-    {OPT_U64, 0, "context", "N", "tokens of a sequence (default: those of config.json, at most 4096)", ESTIMATE(of.context), 1, 1000000000},
-    {OPT_U64, 0, "batch", "N", "sequences at a time (default 1)", ESTIMATE(of.batch), 1, 1000000000},
-    {OPT_CHOICE, 0, "optimizer", "NAME", "adam, adam8bit, sgd (with momentum) or none (default adam)", ESTIMATE(of.optimizer), .choices = optimizers},
-    {OPT_CHOICE, 0, "recompute", "HOW", "activations that the backward pass computes again: none, selective (also for FlashAttention) or full (default selective)", ESTIMATE(of.recompute), .choices = recomputes},
-    {OPT_SIZE, 0, "device-memory", "SIZE", "say whether it fits on a device with so much memory; -g says it for devices of this machine", ESTIMATE(device_bytes)},
+    {OPT_EITHER, 0, "for", "inference|training", "weights and KV cache, or weights, gradients, optimizer and activations (default inference)", ESTIMATE(of.is_training), .choices = purposes, .needs = "estimate"},
+    {OPT_U64, 0, "context", "N", "tokens of a sequence (default: those of config.json, at most 4096)", ESTIMATE(of.context), 1, 1000000000, .needs = "estimate"},
+    {OPT_U64, 0, "batch", "N", "sequences at a time (default 1)", ESTIMATE(of.batch), 1, 1000000000, .needs = "estimate"},
+    {OPT_CHOICE, 0, "optimizer", "NAME", "adam, adam8bit, sgd (with momentum) or none (default adam)", ESTIMATE(of.optimizer), .choices = optimizers, .needs = "estimate"},
+    {OPT_CHOICE, 0, "recompute", "HOW", "activations that the backward pass computes again: none, selective (also for FlashAttention) or full (default selective)", ESTIMATE(of.recompute), .choices = recomputes, .needs = "estimate"},
+    {OPT_SIZE, 0, "device-memory", "SIZE", "say whether it fits on a device with so much memory; -g says it for devices of this machine", ESTIMATE(device_bytes), .needs = "estimate"},
     {OPT_END},
 };
 /* clang-format on */

@@ -29,8 +29,8 @@ static void stage_add(const json_t *stage, bool goes_on, struct buf *out)
 {
     static const char *const states[] = {"done",   "running", "ending",    "ready", "waiting",
                                          "failed", "blocked", "cancelled", "unfit"};
-    static const char *const shown[] = {"running",   "failed", "blocked",
-                                        "cancelled", "unfit",  "held"};
+    static const char *const shown[] = {"running", "failed", "blocked", "cancelled",
+                                        "unfit",   "held",   "spoilt"};
     cleanup_free char *name = text_new(stage, "stage");
     long total = 0;
     const char *before = " (";

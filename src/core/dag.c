@@ -96,6 +96,18 @@ static void time_is_known(struct dag *dag, uint64_t before_ms, uint64_t now_ms)
     dag->paths.n_known += (now_ms > 0) - (before_ms > 0);
 }
 
+/* What an earlier session left out of memory with its batch, on the largest device, begins where that ended. */
+static void halvings_take(struct dag *dag, struct job *j, uint32_t n_halvings)
+{
+    j->n_halvings = (uint8_t)MIN(n_halvings, (uint32_t)j->n_batch_steps);
+    if (j->n_halvings == 0)
+        return;
+    j->oom_step = OOM_STEP_BATCH;
+    for (uint32_t i = 1; i < dag->devices.len; i++)
+        if (dag->devices.at[i].mem_bytes > dag->devices.at[j->floor_device].mem_bytes)
+            j->floor_device = (uint16_t)i;
+}
+
 uint32_t dag_add(struct dag *dag, const struct dag_job *job)
 {
     ASSERT(abs(job->priority) <= DAG_PRIORITY_MAX);
@@ -117,6 +129,7 @@ uint32_t dag_add(struct dag *dag, const struct dag_job *job)
         .n_batch_steps = (uint8_t)MIN(job->n_batch_steps, (uint32_t)HALVINGS_MAX),
         .is_held = job->is_held,
     };
+    halvings_take(dag, j, job->n_halvings);
     time_is_known(dag, 0, expected_ms);
     dag_edges_add(dag, number, job->needs, job->n_needs);
     j->state = (uint8_t)state_at_first(j, job->is_done);

@@ -71,6 +71,7 @@ struct dag_job {
     int32_t priority;       /* larger is more urgent; within ±DAG_PRIORITY_MAX */
     uint32_t n_retries;     /* after ends that are the job's own */
     uint32_t n_batch_steps; /* so often its batch can be halved; 0: it has none */
+    uint32_t n_halvings;    /* it was halved so often in an earlier session, and is so at first */
     uint64_t expected_ms;   /* 0: unknown */
     bool is_done;           /* by an earlier session */
     bool is_held;

@@ -218,10 +218,12 @@ static int added_keep(struct graph *graph, uint32_t number, struct str job, stru
 /* What the jobs of a file are asked for before any of them runs. */
 static int outs_check(const struct graph *graph, uint32_t number, struct err *err)
 {
+    cleanup_real_paths struct real_paths real = {.cwd = graph->cwd,
+                                                 .has_links = graph->plan->has_links};
     const struct plan_job *job = graph->jobs[number].plan;
     int rc = 0;
     for (uint32_t i = 0; i < number && rc == 0; i++)
-        rc = plan_outs_apart(graph->jobs[i].plan, job, graph->cwd, err);
+        rc = plan_outs_apart(graph->jobs[i].plan, job, &real, err);
     const char *stranger = rc ? NULL : stranger_find(graph, job);
     if (stranger)
         rc = fail(err, ERR_USAGE,

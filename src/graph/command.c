@@ -10,12 +10,6 @@
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 #include "graph/list/joblog.h"
-#include "graph/plan_outs.h"
-#include "graph/proof_impl.h"
-
-enum {
-    INPUT_READ_BYTES = 1 << 20 /* of a file, at most, before a map starts */
-};
 
 /* ---- words ---- */
 
@@ -114,40 +108,14 @@ static void locks_hand_down(const struct process *process, struct env_list *env)
     env_set(env, buf_steal(&entry));
 }
 
-/* A small file is known by its content, also when it was copied; a large one by size and time: nobody waits here. */
-static uint64_t input_digest(const char *path, uint64_t seed)
-{
-    struct file_mark mark = {0}, whole = {0};
-    int rc = mark_take(path, false, NULL, &mark, NULL);
-    bool is_small = rc == 0 && mark.n_bytes <= INPUT_READ_BYTES;
-    bool is_read = is_small && mark_take(path, true, NULL, &whole, NULL) == 0;
-    const uint64_t facts[] = {mark.n_bytes, is_read ? whole.hash : (uint64_t)mark.mtime_ns};
-    return XXH3_64bits_withSeed(facts, sizeof(facts), seed);
-}
-
-/* Of the job, of what it needs, and of what it reads; not of what it goes on with. */
-static uint64_t work_digest(const struct graph *graph, const struct graph_job *job)
-{
-    const struct plan_job *plan = job->plan;
-    cleanup_free char *definition = definition_new(graph, plan);
-    uint64_t digest = XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
-    for (size_t i = 0; plan->kind == PLAN_MAP && plan->inputs && plan->inputs[i]; i++) {
-        cleanup_free char *path = path_join(plan->cwd ? plan->cwd : graph->cwd, plan->inputs[i]);
-        if (!plan_job_leaves(plan, plan, plan->inputs[i], graph->cwd))
-            digest = input_digest(path, digest);
-    }
-    return digest;
-}
-
 /*
  * A muster that is the job has its runs here, and goes on with what an earlier attempt began; but not if the job, what it
  * needs or what it reads is not what it was then: results of two checkpoints are never mixed.
  */
 static void runs_dir_set(const struct process *process, struct env_list *env)
 {
-    const struct graph_job *job = process_job(process);
-    cleanup_free char *name = job_log_name_new(job->plan->name);
-    uint64_t work = work_digest(process->graph, job);
+    cleanup_free char *name = job_log_name_new(process_name(process));
+    uint64_t work = preparation_work(process->preparation);
     env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs/%s-%016lx",
                            shell_run_dir(process->graph->shell), name, work));
 }

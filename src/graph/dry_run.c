@@ -47,12 +47,12 @@ static struct dag_play_end draw(void *context, uint32_t job, const struct dag_pl
 }
 
 /* A file that the job reads, and that is not there, nor left by any job; NULL: none. */
-static const char *missing_input(const struct dry_run *dry, const struct plan_job *job)
+static const char *missing_input(struct dry_run *dry, const struct plan_job *job)
 {
     const struct graph *graph = dry->graph;
     for (size_t i = 0; job->inputs && job->inputs[i]; i++) {
         cleanup_free char *path = path_join(job->cwd ? job->cwd : graph->cwd, job->inputs[i]);
-        if (!path_exists(path) && !left_paths_have(&dry->left, job, job->inputs[i], graph->cwd))
+        if (!path_exists(path) && !left_paths_have(&dry->left, job, job->inputs[i]))
             return job->inputs[i];
     }
     return NULL;
@@ -218,11 +218,12 @@ static struct timeline *timeline_of(const struct allocation *allocation)
 static int schedule_print(struct graph *graph, const char *plot, struct err *err)
 {
     struct dry_run dry = {.graph = graph,
+                          .left.real.cwd = graph->cwd,
                           .started_ms = xcalloc(graph->n_jobs + 1, sizeof(*dry.started_ms)),
                           .devices = xcalloc(graph->n_jobs + 1, sizeof(*dry.devices)),
                           .timeline = plot ? timeline_of(&graph->allocation) : NULL};
     for (uint32_t i = 0; i < graph->n_jobs; i++)
-        left_paths_add(&dry.left, graph->jobs[i].plan, graph->cwd);
+        left_paths_add(&dry.left, graph->jobs[i].plan);
     buf_addf(&dry.out, "%12s  %12s  %-16s  %s\n", "START", "TAKES", "DEVICES", "JOB");
     uint64_t end_ms = dag_play(&(struct dag_play){
         .dag = graph->dag, .context = &dry, .draw = draw, .started = started, .ended = ended});

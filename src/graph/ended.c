@@ -113,6 +113,8 @@ static int rows_fill(const struct ended_jobs *jobs, struct store *store, struct 
         if (i == NAME_NONE || !is_changed(jobs, i))
             continue;
         row_copy(&row, &rows[i]);
+        if (jobs->at[i].state == JOB_NONE && jobs->at[i].before != JOB_HELD)
+            rows[i].n_halvings = 0; /* a retry begins with the whole batch */
         if (jobs->at[i].before == JOB_AGAIN)
             rows[i].started_wall_ms = clock_wall_ms();
     }

@@ -338,6 +338,8 @@ static void runs_add(const struct graph *graph, uint32_t job, struct buf *out)
         process_devices_add(process, out);
     }
     buf_addf(out, ", attempt %u", process->attempt);
+    if (process->preparation)
+        buf_add_text(out, "; files that it needs are looked at first");
     if (process->is_late)
         buf_add_text(out, "; its time is over, and it is being ended");
     else if (process->was_ended)
@@ -374,6 +376,7 @@ void job_explain(const struct graph *graph, uint32_t job, struct buf *out)
     case DAG_DONE:
     case DAG_STATES:
         buf_add_text(out, "done");
+        spoilt_explain(graph, job, out);
         break;
     }
 }

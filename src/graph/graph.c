@@ -316,11 +316,12 @@ static int run_end(struct graph *graph)
 {
     char text[24];
     struct err err = {0};
-    record_flush(graph); /* first: if it fails, that is the outcome */
+    spoilt_find(graph);
+    record_flush(graph); /* before the outcome: if it fails, that is it */
     record_sync(graph);
     remembered_keep(graph);
     int status = outcome(graph);
-    if (status <= 1 && spoilt_count(graph) > 0)
+    if (status <= 1 && graph->n_spoilt > 0)
         status = 1;
     report_memory(graph, "at the end");
     console_flush(shell_console(graph->shell), shell_now(graph->shell), true);
@@ -371,8 +372,11 @@ void graph_release(struct graph *graph)
     print_free(graph);
     learned_close(graph);
     dag_free(graph->dag);
-    for (uint32_t i = 0; i < graph->n_jobs; i++)
+    for (uint32_t i = 0; i < graph->n_jobs; i++) {
         free(graph->jobs[i].end);
+        free(graph->jobs[i].left);
+        free(graph->jobs[i].spoilt);
+    }
     free(graph->jobs);
     free(graph->devices);
     graph_hosts_release(graph);

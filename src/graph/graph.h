@@ -7,6 +7,7 @@
  *   steps.c    the dag's events and actions        process.c  a job as a process, and what its end means
  *   seats.c    devices as the dag counts them      placeholders.c words with placeholders
  *   proof.c    the files that a job left           past.c     what earlier sessions did, and what is stale
+ *   prepare.c  what is looked at before a job starts   spoilt.c   files that were changed after their job had ended
  *   record.c   rows of run.db                      orders.c   orders to a graph that runs
  *   explain.c  what a job waits for                report.c   progress, status and summary
  *   chain.c    and what that waits for

@@ -69,7 +69,8 @@ struct process {
         struct stat *inputs_before, *outs_before; /* [n_inputs], [n_outs], when it started */
         struct output_claim claim;                /* of its outs, while it runs */
     } proving;
-    char *command; /* for the joblog; NULL: not needed */
+    char *command;                   /* for the joblog; NULL: not needed */
+    struct preparation *preparation; /* until it is started; NULL: nothing is left of that */
     /* It is not settled before: on a host that was lost it may live on until then, and a job that was preempted makes a
      * pause. */
     uint64_t not_before_ms;
@@ -79,8 +80,12 @@ struct graph_job {
     const struct plan_job *plan;
     struct process *process; /* NULL: it does not run */
     char *end;               /* how it ended last; NULL: not, or well */
+    struct file_mark
+        *left;    /* [plan->n_outs] by the last look, without paths; NULL: not done, or nothing */
+    char *spoilt; /* a file that it left, and that was changed since; NULL: none is known */
     uint64_t outs_digest, needs_digest;
     uint32_t attempts_before, n_attempts; /* of earlier sessions; of this one */
+    uint32_t n_halvings;                  /* of its batch, in all sessions */
     uint32_t expected_ms;                 /* 0: unknown */
     uint64_t mem_peak_bytes;              /* its own, of earlier sessions; 0: unknown */
     uint64_t expected_mem_bytes;          /* that, or what jobs of its stage took; 0: unknown */
@@ -100,6 +105,7 @@ struct graph_device {
     uint32_t n_processes;
     bool awaits_memory;               /* of a process that is gone */
     bool is_up_due;                   /* as soon as it has that memory: it is back */
+    uint64_t begun_bytes;             /* in use when it was found */
     uint64_t used_bytes, total_bytes; /* by the last sample that told it, or as it was found */
     uint64_t mem_peak_bytes;          /* in use, whoever used it */
     double busy_percent_ms, joules;
@@ -155,6 +161,8 @@ struct stage_past {
     uint32_t first_job; /* of those of the plan; valid if graph->learned.next is */
 };
 
+struct preparation; /* prepare.c */
+
 struct record; /* record.c */
 struct print;  /* print.c */
 
@@ -184,7 +192,7 @@ struct graph {
         uint32_t *next; /* [plan->n_jobs] the next job of the same stage; NULL: not needed yet */
     } learned;
     bool is_resumed, is_over, has_memory; /* has_memory: some device has memory of its own */
-    uint32_t n_done_here;
+    uint32_t n_done_here, n_spoilt;       /* n_spoilt: jobs */
     char *cwd;
     struct plan added;   /* the memory of jobs that orders added */
     uint32_t n_added;    /* in all sessions; not all of them are jobs of this one */
@@ -295,9 +303,33 @@ void absent_forget(struct graph *graph, uint32_t number);
 /* command.c: starts the job, as far as a command can fail before it runs. */
 MUST_CHECK int process_command_start(struct process *process, struct err *err);
 
+/*
+ * prepare.c: looks at the files of the jobs that it needs, and at what it reads itself if it is a map, on a thread where that
+ * may take long. Then process_launch(), or the process is judged: something was changed, or it was to end meanwhile.
+ */
+void process_prepare(struct process *process);
+/* Of what it is, what it needs and what it reads. */
+uint64_t preparation_work(const struct preparation *preparation);
+void preparation_free(struct preparation *preparation);
+
+/* spoilt.c: files that jobs left, and that another job or somebody else changed since. Says so once. */
+void spoilt_note(struct graph *graph, uint32_t job, const char *path);
+/* They are as they were, also if they were not meanwhile. */
+void spoilt_forget(struct graph *graph, uint32_t job);
+/* At the end, of the jobs of this session. */
+void spoilt_find(struct graph *graph);
+/* Of all jobs, for who looks at the run; NULL: there are none. */
+char *spoilt_message_new(const struct graph *graph);
+/* What is the matter with a job that is done; nothing if all is well. */
+void spoilt_explain(const struct graph *graph, uint32_t job, struct buf *out);
+
 /* process.c */
 extern const struct worker_handlers process_handlers;
 void process_start(struct graph *graph, uint32_t number);
+/* It is prepared. */
+void process_launch(struct process *process);
+/* It is to end; one that has not been started yet will not be. */
+void process_end(struct process *process, enum worker_end how);
 /* Claims what the job leaves. ERR_UNAVAILABLE if a job of another graph is at work on it. */
 MUST_CHECK int job_outs_claim(const struct plan_job *plan, struct output_claim *claim,
                               struct err *err);
@@ -343,8 +375,6 @@ MUST_CHECK int placeholders_fill(const char *text, const struct fill *fills, siz
 MUST_CHECK int past_check(struct graph *graph, struct err *err);
 /* That, and decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
-/* At the end: the jobs of this session whose files are others now than those that they left. Says which. */
-uint32_t spoilt_count(struct graph *graph);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);
 /* Notes in run.db which jobs were released from --only, for a resume. */

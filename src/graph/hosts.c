@@ -262,10 +262,8 @@ void graph_host_given_back(void *context, uint32_t part, bool now)
         return;
     host_tell(graph, DEV_HOST_DOWN, of.node);
     for (struct process *p = graph->processes; now && p; p = p->next)
-        if (p->seat.host == of.node && p->worker) {
-            p->was_ended = true;
-            node_end(p->worker, END_POLITELY);
-        }
+        if (p->seat.host == of.node && (p->worker || p->preparation))
+            process_end(p, END_POLITELY);
 }
 
 static bool is_empty(const struct graph *graph, uint32_t part)

@@ -79,35 +79,78 @@ void marks_paths(const char *text, struct name_index *out)
     }
 }
 
-static enum mark_change mark_compare(const struct file_mark *before)
+static bool is_dated_as(const struct file_mark *now, const struct file_mark *before)
 {
-    struct file_mark now = {0}, whole = {0};
-    if (!path_exists(before->path))
+    return now->mtime_ns == before->mtime_ns &&
+           (before->ctime_ns == 0 || now->ctime_ns == before->ctime_ns) &&
+           (before->inodes == 0 || now->inodes == before->inodes);
+}
+
+enum mark_change mark_compare(const struct file_mark *before, const char *path,
+                              const atomic_bool *is_given_up, struct file_mark *now)
+{
+    struct file_mark whole = {0};
+    *now = (struct file_mark){.hash = before->hash};
+    if (!path_exists(path))
         return MARK_GONE;
-    if (mark_take(before->path, false, NULL, &now, NULL) != 0)
+    if (mark_take(path, false, is_given_up, now, NULL) != 0 || now->n_bytes != before->n_bytes)
         return MARK_CHANGED;
-    if (now.n_bytes != before->n_bytes)
-        return MARK_CHANGED;
-    if (now.mtime_ns == before->mtime_ns)
+    if (is_dated_as(now, before))
         return MARK_SAME;
-    if (mark_take(before->path, true, NULL, &whole, NULL) != 0)
+    if (mark_take(path, true, is_given_up, &whole, NULL) != 0)
         return MARK_CHANGED;
     return whole.hash == before->hash ? MARK_SAME : MARK_CHANGED;
 }
 
-enum mark_change marks_compare(const char *text, char **path)
+static bool is_file(const char *path, struct file_mark *now)
+{
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return false;
+    *now = (struct file_mark){.n_bytes = (uint64_t)st.st_size,
+                              .mtime_ns = nanoseconds(st.st_mtim),
+                              .ctime_ns = nanoseconds(st.st_ctim),
+                              .inodes = st.st_ino};
+    return true;
+}
+
+bool mark_is_untouched(const struct file_mark *before, const char *path)
+{
+    struct file_mark now;
+    return is_file(path, &now) && now.n_bytes == before->n_bytes && is_dated_as(&now, before);
+}
+
+bool mark_is_touched(const struct file_mark *before, const char *path)
+{
+    struct file_mark now;
+    return is_file(path, &now) && !(now.n_bytes == before->n_bytes && is_dated_as(&now, before));
+}
+
+enum mark_change marks_renew(const char *text, char **path, struct file_mark *now, size_t n_now,
+                             size_t *n_marks)
 {
     enum mark_change change = MARK_SAME;
     struct str array = str_of(text), element;
     bool is_begun = false;
+    *n_marks = 0;
     if (text && (json_kind_of(array) != JSON_ARRAY || !json_is_value(array)))
         return MARK_UNREADABLE;
     while (text && change == MARK_SAME && json_element(&array, &is_begun, &element)) {
-        struct file_mark mark;
-        change = mark_parse(element, &mark) ? mark_compare(&mark) : MARK_UNREADABLE;
+        struct file_mark mark, renewed;
+        change = mark_parse(element, &mark) ? mark_compare(&mark, mark.path, NULL, &renewed)
+                                            : MARK_UNREADABLE;
         if (change != MARK_SAME)
             *path = steal_ptr(&mark.path);
+        else if (*n_marks < n_now)
+            now[*n_marks] = renewed;
+        ++*n_marks;
         free(mark.path);
     }
     return change;
+}
+
+enum mark_change marks_compare(const char *text, char **path)
+{
+    size_t n_marks;
+    return marks_renew(text, path, NULL, 0, &n_marks);
 }

@@ -79,6 +79,7 @@ static int retry_do(struct graph *graph, uint32_t job, struct buf *told)
     if (state != DAG_FAILED && state != DAG_CANCELLED && state != DAG_UNFIT && !is_leaving)
         return 0;
     graph->jobs[job].is_cancelled = false;
+    graph->jobs[job].n_halvings = 0; /* the dag begins with the whole batch as well */
     row_note(graph, job, JOB_NONE);
     absent_forget(graph, job);
     graph_tell(graph, (struct dag_event){.kind = DEV_RETRY, .job = job});

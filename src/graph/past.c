@@ -15,8 +15,7 @@
 #include "graph/made.h"
 
 enum {
-    STALE_SHOWN = 10, /* of the lines on why jobs run again */
-    SPOILT_SHOWN = 10 /* of those on files that others changed */
+    STALE_SHOWN = 10 /* of the lines on why jobs run again */
 };
 
 /* ---- what a job is ---- */
@@ -197,15 +196,26 @@ static int selection_take(struct graph *graph, struct err *err)
 
 /* ---- rows ---- */
 
+/* Are the files that it left as they were? Then they are known from now on. */
+static enum mark_change outs_compare(struct graph_job *job, const char *proof, char **path)
+{
+    size_t n_outs = job->plan->n_outs, n_marks = 0;
+    cleanup_free struct file_mark *left = xcalloc(n_outs + 1, sizeof(*left));
+    enum mark_change change = marks_renew(proof, path, left, n_outs, &n_marks);
+    if (change == MARK_SAME && n_outs > 0 && n_marks == n_outs)
+        job->left = steal_ptr(&left);
+    return change;
+}
+
 /* Why a job that its row calls done is to run again; NULL: it is done. *freed: holds the text. */
-static const char *staleness_of(const struct graph *graph, const struct graph_job *job,
+static const char *staleness_of(const struct graph *graph, struct graph_job *job,
                                 const struct job_row *row, char **freed)
 {
     cleanup_free char *path = NULL;
     const char *what = definition_change(graph, job->plan, row->definition);
     if (what)
         return what;
-    enum mark_change change = marks_compare(row->proof, &path);
+    enum mark_change change = outs_compare(job, row->proof, &path);
     if (change == MARK_SAME) {
         change = marks_compare(row->inputs, &path);
         if (change == MARK_SAME)
@@ -233,6 +243,16 @@ static void not_done_take(const struct graph *graph, struct graph_job *job,
     job->begun_wall_ms = is_other ? 0 : row->started_wall_ms;
 }
 
+/* As long as the job and its batch are the same, what is known not to fit is not tried again. */
+static uint32_t halvings_of(const struct graph *graph, const struct plan_job *plan,
+                            const struct job_row *row)
+{
+    uint32_t n = MIN(row->n_halvings, 63u);
+    bool is_same_batch =
+        plan->batch == PLAN_BATCH_AUTO || MAX(batch_halved(plan->batch, n), 1ul) == row->batch;
+    return n > 0 && is_same_batch && !definition_change(graph, plan, row->definition) ? n : 0;
+}
+
 static void row_take(struct graph *graph, struct graph_job *job, const struct job_row *row)
 {
     cleanup_free char *freed = NULL;
@@ -244,6 +264,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
     job->row_state = row->state;
     job->attempts_before = row->attempts;
     job->mem_peak_bytes = row->mem_peak_bytes;
+    job->n_halvings = halvings_of(graph, job->plan, row);
     job->is_held = row->state == JOB_HELD;
     job->is_cancelled = row->state == JOB_CANCELLED;
     if (!job_was_done(row->state)) {
@@ -288,35 +309,6 @@ static int rows_read(struct graph *graph, struct err *err)
     }
     row_reader_close(reader);
     return rc;
-}
-
-static bool any_leaves(const struct graph *graph)
-{
-    bool does = false;
-    for (uint32_t i = 0; i < graph->n_jobs && !does; i++)
-        does = graph->jobs[i].n_attempts > 0 && graph->jobs[i].plan->n_outs > 0;
-    return does;
-}
-
-uint32_t spoilt_count(struct graph *graph)
-{
-    struct row_reader *reader = NULL;
-    struct job_row row;
-    uint32_t n = 0;
-    int rc = any_leaves(graph) ? job_reader_open(&reader, shell_store(graph->shell), NULL) : -1;
-    while (rc == 0 && job_reader_next(reader, &row, NULL) == 1) {
-        cleanup_free char *path = NULL;
-        uint32_t i = row.name && job_was_done(row.state) ? graph_find(graph, row.name) : UINT32_MAX;
-        if (i >= graph->n_jobs || graph->jobs[i].n_attempts == 0 ||
-            marks_compare(row.proof, &path) != MARK_CHANGED || n++ >= SPOILT_SHOWN)
-            continue;
-        log_add(shell_log(graph->shell), LOG_ERROR, "graph",
-                "%s: %s, which it left, was changed after it had ended, by another job or somebody "
-                "else; the job runs again next time, and all that needs it",
-                row.name, path ? path : "a file");
-    }
-    row_reader_close(reader);
-    return n;
 }
 
 /* Of the jobs that are done, those that --from and --redo name, unless they ran since the words were said. */
@@ -418,6 +410,7 @@ static void adopt(struct graph *graph, struct made *made, uint32_t number)
         job->outs_digest = job_proof_digest(&adopted.proof);
         job->needs_digest = needs_digest(graph, job);
         record_job(graph, number, JOB_DONE, &adopted);
+        job->left = job_proof_steal(&adopted.proof);
     }
     job_proof_release(&adopted.proof);
 }

@@ -96,6 +96,7 @@ struct plan {
     struct plan_stage *stages;
     uint32_t n_stages;
     uint64_t n_edges;
+    bool has_links; /* above outs, when plan_index() looked */
     struct plan_memory *memory;
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What jobs leave, in a hash table: each path is looked up, and each folder above it.
+ * What jobs leave, in a hash table: each path is looked up, and each folder above it. As long as no folder was found to be a
+ * link, the paths of all outs that were looked at are as they are written, so these need no second look.
  */
 #include "graph/plan_outs.h"
 
@@ -22,42 +23,19 @@ struct outs {
     const struct plan *plan;
     struct slot *slots;
     size_t n_slots; /* a power of 2 */
-    char *cwd;      /* where muster was started */
+    struct real_paths *real;
     struct buf path, other;
 };
 
-/* Adds a part of a path; "." and ".." are taken out. */
-static void part_add(struct buf *out, struct str part)
+/* "/a/b" for what a job leaves at "b/"; "" is the root folder. */
+static void out_path(struct real_paths *real, const struct plan_job *job, uint32_t out,
+                     struct buf *path)
 {
-    if (part.len == 0 || str_equal(part, STR(".")))
-        return;
-    if (!str_equal(part, STR(".."))) {
-        buf_add_char(out, '/');
-        buf_add_str(out, part);
-        return;
-    }
-    while (out->len > 0 && out->at[out->len - 1] != '/')
-        out->len--;
-    out->len -= out->len > 0;
-    if (out->at)
-        out->at[out->len] = '\0';
-}
-
-static void parts_add(struct buf *out, const char *path)
-{
-    struct str rest = str_of(path), part;
-    while (str_next(&rest, '/', &part))
-        part_add(out, part);
-}
-
-/* "/a/b" for what a job leaves at "b/"; "" is the root folder. `cwd`: where muster was started; NULL: unknown. */
-static void out_path(const char *cwd, const struct plan_job *job, uint32_t out, struct buf *path)
-{
-    const char *name = job->outs[out].path;
-    buf_reset(path);
-    if (name[0] != '/')
-        parts_add(path, job->cwd ? job->cwd : cwd ? cwd : "");
-    parts_add(path, name);
+    const char *written = job->outs[out].path;
+    if (real->has_links)
+        real_path(real, job->cwd, written, path);
+    else
+        written_path(real, job->cwd, written, path);
 }
 
 /* The slot of the path, or the free one where it belongs, which then has its hash. */
@@ -69,7 +47,7 @@ static struct slot *slot_of(struct outs *outs, struct str path)
         const struct slot *slot = &outs->slots[i];
         if (slot->hash != (uint32_t)(hash >> 32))
             continue;
-        out_path(outs->cwd, &outs->plan->jobs[slot->job - 1], slot->out, &outs->other);
+        out_path(outs->real, &outs->plan->jobs[slot->job - 1], slot->out, &outs->other);
         if (str_equal(buf_str(&outs->other), path))
             return &outs->slots[i];
     }
@@ -93,10 +71,23 @@ struct job_out {
     uint32_t out;
 };
 
+static bool is_written_the_same(struct job_out a, struct job_out b)
+{
+    const char *cwd_a = a.job->cwd ? a.job->cwd : "", *cwd_b = b.job->cwd ? b.job->cwd : "";
+    return strcmp(a.job->outs[a.out].path, b.job->outs[b.out].path) == 0 &&
+           strcmp(cwd_a, cwd_b) == 0;
+}
+
 static int same_fail(struct job_out a, struct job_out b, struct err *err)
 {
     char lines[40];
     lines_describe(a.job, b.job, lines);
+    if (!is_written_the_same(a, b))
+        return fail(err, ERR_USAGE,
+                    "'%s' leaves '%s' and '%s' leaves '%s'%s, which is the same file; give each "
+                    "a path of its own, with the values in which they differ",
+                    a.job->name, a.job->outs[a.out].path, b.job->name, b.job->outs[b.out].path,
+                    lines);
     return fail(err, ERR_USAGE,
                 "'%s' and '%s'%s both leave '%s'; give each a path of its own, with the values "
                 "in which they differ",
@@ -123,7 +114,7 @@ static int outs_add(struct outs *outs, uint32_t number, struct err *err)
 {
     const struct plan_job *job = &outs->plan->jobs[number];
     for (uint32_t i = 0; i < job->n_outs; i++) {
-        out_path(outs->cwd, job, i, &outs->path);
+        real_path(outs->real, job->cwd, job->outs[i].path, &outs->path);
         struct slot *slot = slot_of(outs, buf_str(&outs->path));
         if (slot->job && slot->job != number + 1)
             return same_fail(of_slot(outs, slot), (struct job_out){job, i}, err);
@@ -137,7 +128,7 @@ static int above_check(struct outs *outs, uint32_t number, struct err *err)
 {
     const struct plan_job *job = &outs->plan->jobs[number];
     for (uint32_t i = 0; i < job->n_outs; i++) {
-        out_path(outs->cwd, job, i, &outs->path);
+        out_path(outs->real, job, i, &outs->path);
         for (size_t len = outs->path.len; len-- > 0;) {
             if (outs->path.at[len] != '/')
                 continue;
@@ -149,27 +140,33 @@ static int above_check(struct outs *outs, uint32_t number, struct err *err)
     return 0;
 }
 
-int plan_outs_check(const struct plan *plan, struct err *err)
+static int all_check(struct outs *outs, uint64_t n_outs, struct err *err)
 {
-    struct outs outs = {.plan = plan, .n_slots = 8};
-    uint64_t n = 0;
     int rc = 0;
+    outs->n_slots = 8;
+    while (outs->n_slots < n_outs * 2)
+        outs->n_slots *= 2;
+    outs->slots = xcalloc(outs->n_slots, sizeof(*outs->slots));
+    for (uint32_t i = 0; i < outs->plan->n_jobs && rc == 0; i++)
+        rc = outs_add(outs, i, err);
+    for (uint32_t i = 0; i < outs->plan->n_jobs && rc == 0; i++)
+        rc = above_check(outs, i, err);
+    free(outs->slots);
+    buf_release(&outs->path);
+    buf_release(&outs->other);
+    return rc;
+}
+
+int plan_outs_check(struct plan *plan, struct err *err)
+{
+    cleanup_free char *cwd = path_cwd();
+    cleanup_real_paths struct real_paths real = {.cwd = cwd};
+    struct outs outs = {.plan = plan, .real = &real};
+    uint64_t n_outs = 0;
     for (uint32_t i = 0; i < plan->n_jobs; i++)
-        n += plan->jobs[i].n_outs;
-    if (n == 0)
-        return 0;
-    while (outs.n_slots < n * 2)
-        outs.n_slots *= 2;
-    outs.slots = xcalloc(outs.n_slots, sizeof(*outs.slots));
-    outs.cwd = path_cwd();
-    for (uint32_t i = 0; i < plan->n_jobs && rc == 0; i++)
-        rc = outs_add(&outs, i, err);
-    for (uint32_t i = 0; i < plan->n_jobs && rc == 0; i++)
-        rc = above_check(&outs, i, err);
-    free(outs.slots);
-    free(outs.cwd);
-    buf_release(&outs.path);
-    buf_release(&outs.other);
+        n_outs += plan->jobs[i].n_outs;
+    int rc = n_outs > 0 ? all_check(&outs, n_outs, err) : 0;
+    plan->has_links = real.has_links;
     return rc;
 }
 
@@ -178,15 +175,15 @@ static bool is_within(struct str path, struct str folder)
     return path.len > folder.len && path.at[folder.len] == '/' && str_starts_with(path, folder);
 }
 
-int plan_outs_apart(const struct plan_job *a, const struct plan_job *b, const char *cwd,
+int plan_outs_apart(const struct plan_job *a, const struct plan_job *b, struct real_paths *real,
                     struct err *err)
 {
     cleanup_buf struct buf path_a = BUF_INIT, path_b = BUF_INIT;
-    for (uint32_t i = 0; i < a->n_outs; i++) {
-        out_path(cwd, a, i, &path_a);
-        for (uint32_t k = 0; k < b->n_outs; k++) {
+    for (uint32_t k = 0; k < b->n_outs; k++) {
+        real_path(real, b->cwd, b->outs[k].path, &path_b);
+        for (uint32_t i = 0; i < a->n_outs; i++) {
             const struct job_out of_a = {a, i}, of_b = {b, k};
-            out_path(cwd, b, k, &path_b);
+            out_path(real, a, i, &path_a);
             if (str_equal(buf_str(&path_a), buf_str(&path_b)))
                 return same_fail(of_a, of_b, err);
             if (is_within(buf_str(&path_b), buf_str(&path_a)))
@@ -199,12 +196,18 @@ int plan_outs_apart(const struct plan_job *a, const struct plan_job *b, const ch
 }
 
 bool plan_job_leaves(const struct plan_job *job, const struct plan_job *reader, const char *path,
-                     const char *cwd)
+                     struct real_paths *real)
 {
     const struct plan_out out = {.path = path};
     const struct plan_job read = {
         .name = reader->name, .cwd = reader->cwd, .outs = &out, .n_outs = 1};
-    return plan_outs_apart(job, &read, cwd, NULL) != 0;
+    return plan_outs_apart(job, &read, real, NULL) != 0;
+}
+
+bool plan_job_goes_on(const struct plan_job *job, const char *path, const char *cwd)
+{
+    cleanup_real_paths struct real_paths real = {.cwd = cwd, .has_links = true};
+    return plan_job_leaves(job, job, path, &real);
 }
 
 /* The folder that a path is in; the root folder is "", and is in none. */
@@ -215,11 +218,11 @@ static bool folder_of(struct str *path)
     return path->len > 0;
 }
 
-void left_paths_add(struct left_paths *left, const struct plan_job *job, const char *cwd)
+void left_paths_add(struct left_paths *left, const struct plan_job *job)
 {
     cleanup_buf struct buf path = BUF_INIT;
     for (uint32_t i = 0; i < job->n_outs; i++) {
-        out_path(cwd, job, i, &path);
+        real_path(&left->real, job->cwd, job->outs[i].path, &path);
         struct str at = buf_str(&path);
         name_index_number(&left->outs, at);
         while (folder_of(&at) && name_index_find(&left->above, at) == NAME_NONE)
@@ -227,13 +230,10 @@ void left_paths_add(struct left_paths *left, const struct plan_job *job, const c
     }
 }
 
-bool left_paths_have(const struct left_paths *left, const struct plan_job *reader, const char *path,
-                     const char *cwd)
+bool left_paths_have(struct left_paths *left, const struct plan_job *reader, const char *path)
 {
-    const struct plan_out out = {.path = path};
-    const struct plan_job read = {.cwd = reader->cwd, .outs = &out, .n_outs = 1};
     cleanup_buf struct buf whole = BUF_INIT;
-    out_path(cwd, &read, 0, &whole);
+    real_path(&left->real, reader->cwd, path, &whole);
     struct str at = buf_str(&whole);
     bool have = name_index_find(&left->above, at) != NAME_NONE;
     do
@@ -246,4 +246,5 @@ void left_paths_release(struct left_paths *left)
 {
     name_index_release(&left->outs);
     name_index_release(&left->above);
+    real_paths_release(&left->real);
 }

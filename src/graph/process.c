@@ -104,8 +104,10 @@ static void files_look(struct process *process)
 static const struct graph_job *leaver_of(const struct graph *graph, const struct plan_job *reader,
                                          const char *path)
 {
+    cleanup_real_paths struct real_paths real = {.cwd = graph->cwd,
+                                                 .has_links = graph->plan->has_links};
     for (uint32_t i = 0; i < graph->n_jobs; i++)
-        if (plan_job_leaves(graph->jobs[i].plan, reader, path, graph->cwd))
+        if (plan_job_leaves(graph->jobs[i].plan, reader, path, &real))
             return &graph->jobs[i];
     return NULL;
 }
@@ -193,18 +195,19 @@ static int results_begin(const struct process *process, struct err *err)
 }
 
 /* Who reads what jobs print must know that it begins anew. */
-static void start_log(const struct process *process, const struct dag_placement *placement)
+static void start_log(const struct process *process)
 {
     const struct graph_job *job = process_job(process);
-    bool is_again = placement->attempt > 1;
+    const struct dag_placement placement = dag_placement(process->graph->dag, process->job);
+    bool is_again = placement.attempt > 1;
     cleanup_buf struct buf where = BUF_INIT;
     process_devices_add(process, &where);
     log_add(shell_log(process->graph->shell), is_again ? LOG_WARN : LOG_INFO, "graph",
             "%s: attempt %u starts%s%s%s%s%s", job->plan->name, process->attempt,
             where.len > 0 ? " on " : "", buf_text(&where),
-            placement->oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
-            : placement->oom_step > OOM_STEP_NONE ? ", alone on its devices"
-                                                  : "",
+            placement.oom_step == OOM_STEP_BATCH ? ", with a smaller batch"
+            : placement.oom_step > OOM_STEP_NONE ? ", alone on its devices"
+                                                 : "",
             is_again && job->end ? "; the one before ended: " : "",
             is_again && job->end ? job->end : "");
 }
@@ -234,6 +237,7 @@ void process_start(struct graph *graph, uint32_t number)
     graph->processes = job->process = process;
     graph->n_processes++;
     job->n_attempts = placement.attempt;
+    job->n_halvings = placement.n_halvings;
     if (job->begun_wall_ms == 0)
         job->begun_wall_ms = process->started_wall_ms;
     process_seat_take(process, &placement);
@@ -244,11 +248,32 @@ void process_start(struct graph *graph, uint32_t number)
     rc = rc ? rc : outs_begin(job->plan, &err);
     rc = rc ? rc : job_outs_claim(job->plan, &process->proving.claim, &err);
     rc = rc ? rc : results_begin(process, &err);
-    bool is_ready = rc == 0;
-    rc = rc ? rc : process_command_start(process, &err);
-    start_log(process, &placement);
+    if (rc == 0) {
+        process_prepare(process);
+        return;
+    }
+    start_log(process);
+    process_judge(process, end_of_refused(process, rc, false), err.text);
+}
+
+void process_launch(struct process *process)
+{
+    struct err err = {0};
+    process->started_ms = shell_now(process->graph->shell);
+    int rc = process_command_start(process, &err);
+    preparation_free(steal_ptr(&process->preparation));
+    start_log(process);
     if (rc)
-        process_judge(process, end_of_refused(process, rc, is_ready), err.text);
+        process_judge(process, end_of_refused(process, rc, true), err.text);
+}
+
+void process_end(struct process *process, enum worker_end how)
+{
+    process->was_ended = true;
+    if (process->worker)
+        node_end(process->worker, how);
+    if (process->preparation || how == END_AT_ONCE)
+        atomic_store(&process->proving.is_given_up, true);
 }
 
 static void on_warned(void *context, const char *text)

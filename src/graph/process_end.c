@@ -44,6 +44,7 @@ void process_free(struct process *process)
     free(process->proving.inputs_before);
     free(process->proving.outs_before);
     free(process->command);
+    preparation_free(process->preparation);
     free(process);
 }
 
@@ -52,6 +53,17 @@ static bool runs_again(const struct graph *graph, uint32_t job)
 {
     enum dag_state state = dag_job_view(graph->dag, job).state;
     return state == DAG_WAITS || state == DAG_READY || state == DAG_RUNS;
+}
+
+/* What ran out of memory is tried again with half its batch, in the next session too, if that is the one that has the time. */
+static void halvings_note(struct graph *graph, uint32_t number)
+{
+    struct graph_job *job = &graph->jobs[number];
+    struct dag_job_view view = dag_job_view(graph->dag, number);
+    if (view.n_halvings == job->n_halvings || view.state == DAG_FAILED)
+        return;
+    job->n_halvings = view.n_halvings;
+    record_job(graph, number, job->is_held ? JOB_HELD : JOB_NONE, NULL);
 }
 
 /* The end is known, and another job may have the devices: tells the dag. */
@@ -68,6 +80,8 @@ void process_settle(struct process *process)
     process_forget(process);
     process_free(process);
     graph_tell(graph, event);
+    if (event.end == DEND_OOM)
+        halvings_note(graph, event.job);
     if (printed.is_due && !runs_again(graph, event.job))
         print_add(graph, printed);
 }
@@ -142,6 +156,8 @@ void process_judge(struct process *process, enum dag_end end, const char *text)
         graph->fleet.hosts[process->seat.host].n_done++;
         job->begun_wall_ms = 0;
         record_job(graph, process->job, JOB_DONE, process);
+        free(job->left);
+        job->left = job_proof_steal(&process->proof);
         learned_take(process);
     } else if (end != DEND_ENDED) {
         log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s: attempt %u ended: %s",
@@ -172,7 +188,7 @@ static void inputs_compare(struct process *process)
             now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
             now.st_mtim.tv_nsec == before->st_mtim.tv_nsec)
             continue;
-        if (plan_job_leaves(plan, plan, mark->path, process->graph->cwd))
+        if (plan_job_goes_on(plan, mark->path, process->graph->cwd))
             continue;
         log_add(shell_log(process->graph->shell), LOG_WARN, "graph",
                 "%s: %s changed while the job ran, so the job will run again next time",

@@ -21,11 +21,6 @@ enum {
     JSON_BYTES_MAX = 256 << 20 /* of a file whose member is looked for */
 };
 
-static int64_t nanoseconds(struct timespec time)
-{
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 /* ---- content ---- */
 
 /* What the reading of one mark shares. */
@@ -63,7 +58,11 @@ static int entry_add(void *context, const struct tree_entry *entry, struct err *
     const struct reading *reading = context;
     struct file_mark *mark = reading->mark;
     char target[4096];
+    if (is_given_up(reading))
+        return fail(err, ERR_STOPPED, "%s was not read to its end", entry->path);
     mark->mtime_ns = MAX(mark->mtime_ns, nanoseconds(entry->st.st_mtim));
+    mark->ctime_ns = MAX(mark->ctime_ns, nanoseconds(entry->st.st_ctim));
+    mark->inodes += entry->st.st_ino;
     XXH3_64bits_update(reading->hash, entry->below, strlen(entry->below) + 1);
     if (S_ISLNK(entry->st.st_mode)) {
         ssize_t len = readlink(entry->path, target, sizeof(target));
@@ -316,6 +315,18 @@ static void marks_release(struct file_mark *marks, size_t n_marks)
     for (size_t i = 0; i < n_marks; i++)
         free(marks[i].path);
     free(marks);
+}
+
+struct file_mark *job_proof_steal(struct job_proof *proof)
+{
+    struct file_mark *marks = proof->n_outs > 0 ? proof->outs : NULL;
+    for (size_t i = 0; i < proof->n_outs; i++)
+        free(steal_ptr(&marks[i].path));
+    if (marks) {
+        proof->outs = NULL;
+        proof->n_outs = 0;
+    }
+    return marks;
 }
 
 void job_proof_release(struct job_proof *proof)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The files that a job was to leave, and those that it read: are they there, and which are they? A file is known by its
- * size and a hash of its content; a folder by those of all files in it, with their names. Times only tell when nothing
- * has to be read again.
+ * size and a hash of its content; a folder by those of all files in it, with their names. Times and inodes only tell when
+ * nothing has to be read again.
  */
 #pragma once
 
@@ -17,6 +17,9 @@ struct file_mark {
     uint64_t n_bytes; /* of a folder: of all its files */
     int64_t mtime_ns; /* of a folder: the latest of it and all in it */
     uint64_t hash;
+    /* For looks within one session, not written down: a copy of a project has others. 0: not compared. */
+    int64_t ctime_ns; /* likewise */
+    uint64_t inodes;  /* the sum of the numbers */
 };
 
 struct job_proof {
@@ -44,6 +47,8 @@ void outs_look(const struct proof_ask *ask, struct stat *before);
 /* Reads all files; takes as long as that takes. `out` must be empty. */
 void job_proof_take(const struct proof_ask *ask, struct job_proof *out);
 void job_proof_release(struct job_proof *proof);
+/* Takes the marks of the outs, without their paths: free() them. NULL: there are none. */
+struct file_mark *job_proof_steal(struct job_proof *proof);
 /* Of the outs alone. */
 uint64_t job_proof_digest(const struct job_proof *proof);
 /* A JSON array. */
@@ -58,7 +63,17 @@ enum mark_change {
 /* Adds their paths. */
 void marks_paths(const char *text, struct name_index *out);
 /*
- * Are the files of a text by marks_format() as they were? Content is read only where size or time differ. *path: the first
- * that is not, a new string.
+ * Is what is at this path as the mark says? Content is read only where times or inodes differ. *now, if MARK_SAME: the mark
+ * of it as it is now, without a path. `is_given_up` as in struct proof_ask; it then is MARK_CHANGED.
  */
+enum mark_change mark_compare(const struct file_mark *before, const char *path,
+                              const atomic_bool *is_given_up, struct file_mark *now);
+/* By one look at a regular file, which reads nothing: nobody has written it or touched it since, or somebody has. Of all
+ * else, such as a folder, both are false. */
+bool mark_is_untouched(const struct file_mark *before, const char *path);
+bool mark_is_touched(const struct file_mark *before, const char *path);
+/* The same of all files of a text by marks_format(). *path: the first that is not as it was, a new string. */
 enum mark_change marks_compare(const char *text, char **path);
+/* And fills now[n_now] as mark_compare() does. *n_marks: how many the text has; those beyond n_now are left out. */
+enum mark_change marks_renew(const char *text, char **path, struct file_mark *now, size_t n_now,
+                             size_t *n_marks);

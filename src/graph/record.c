@@ -60,6 +60,14 @@ static int64_t begun_wall_ms(const struct graph_job *job)
     return is_adopted ? clock_wall_ms() : job->begun_wall_ms;
 }
 
+static uint64_t batch_of(const struct graph_job *job)
+{
+    uint64_t batch = job->plan->batch;
+    if (batch == 0 || batch == PLAN_BATCH_AUTO)
+        return 0;
+    return MAX(batch_halved(batch, job->n_halvings), 1ul);
+}
+
 void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process)
 {
@@ -77,8 +85,9 @@ void record_job(struct graph *graph, uint32_t number, enum job_state state,
                             .ended_wall_ms = state == JOB_NONE ? 0 : clock_wall_ms(),
                             .end = job->end ? xstrdup(job->end) : NULL,
                             .log = job_log_name_new(job->plan->name),
-                            .batch = job->plan->batch == PLAN_BATCH_AUTO ? 0 : job->plan->batch,
-                            .mem_peak_bytes = job->mem_peak_bytes};
+                            .batch = batch_of(job),
+                            .mem_peak_bytes = job->mem_peak_bytes,
+                            .n_halvings = job->n_halvings};
     if (!process)
         return;
     row->attempts = process->attempt;

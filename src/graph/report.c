@@ -78,7 +78,7 @@ void report_progress(struct graph *graph, bool is_last)
 /* ---- files ---- */
 
 struct stage_counts {
-    uint32_t n_of[DAG_STATES], n_held;
+    uint32_t n_of[DAG_STATES], n_held, n_spoilt;
 };
 
 static struct stage_counts *stages_count(const struct graph *graph)
@@ -89,6 +89,7 @@ static struct stage_counts *stages_count(const struct graph *graph)
         struct stage_counts *of = &counts[graph->jobs[i].plan->stage];
         of->n_of[view.state]++;
         of->n_held += view.is_held && graph->jobs[i].is_wanted;
+        of->n_spoilt += graph->jobs[i].spoilt != NULL;
     }
     return counts;
 }
@@ -106,12 +107,13 @@ static void stage_format(const struct graph *graph, uint32_t stage,
     buf_add_json(out, str_of(stage_name(graph->plan, stage)));
     for (size_t i = 0; i < countof(state_names); i++)
         buf_addf(out, ",\"%s\":%u", state_names[i], counts->n_of[i]);
-    buf_addf(out, ",\"held\":%u}", counts->n_held);
+    buf_addf(out, ",\"held\":%u,\"spoilt\":%u}", counts->n_held, counts->n_spoilt);
 }
 
-static bool is_pending(enum dag_state state, bool goes_on)
+static bool is_pending(const struct graph_job *job, enum dag_state state, bool goes_on)
 {
-    return (state == DAG_READY && goes_on) || state == DAG_FAILED || state == DAG_UNFIT;
+    return (state == DAG_READY && goes_on) || state == DAG_FAILED || state == DAG_UNFIT ||
+           job->spoilt;
 }
 
 /* A run that has ended does not say when a job would start. */
@@ -121,7 +123,7 @@ static void waiting_format(const struct graph *graph, bool goes_on, struct buf *
     for (uint32_t i = 0; i < graph->n_jobs && n_shown < WAITING_SHOWN; i++) {
         cleanup_buf struct buf text = BUF_INIT;
         enum dag_state state = dag_job_view(graph->dag, i).state;
-        if (!graph->jobs[i].is_wanted || !is_pending(state, goes_on))
+        if (!graph->jobs[i].is_wanted || !is_pending(&graph->jobs[i], state, goes_on))
             continue;
         job_explain(graph, i, &text);
         buf_add_text(out, n_shown++ > 0 ? ",{\"job\":" : "{\"job\":");
@@ -187,6 +189,7 @@ void report_status(struct graph *graph, const char *state)
     struct err err = {0};
     size_t n_rows = 0;
     host_name(host);
+    cleanup_free char *message = spoilt_message_new(graph);
     int64_t started_wall_ms =
         clock_wall_ms() - (int64_t)(shell_last_now(graph->shell) - shell_begin_ms(graph->shell));
     for (struct process *p = graph->processes; p; p = p->next) {
@@ -202,6 +205,7 @@ void report_status(struct graph *graph, const char *state)
                           &(struct run_status){.verb = "graph",
                                                .state = state ? state : "running",
                                                .host = host,
+                                               .message = message,
                                                .pid = getpid(),
                                                .items_total = graph->n_jobs,
                                                .is_total_known = true,
@@ -279,6 +283,37 @@ static void devices_lines(const struct graph *graph, struct buf *out)
     }
     if (n > DEVICES_SHOWN)
         buf_addf(out, "             and %zu more; run.db has them\n", n - DEVICES_SHOWN);
+}
+
+static void memory_line(const struct graph *graph, uint32_t chosen, const char *title,
+                        struct buf *out)
+{
+    const struct graph_device *device = &graph->devices[chosen];
+    char begun[16], peak[16], used[16], total[16];
+    size_format(begun, device->begun_bytes);
+    size_format(peak, MAX(device->mem_peak_bytes, MAX(device->begun_bytes, device->used_bytes)));
+    size_format(used, device->used_bytes);
+    size_format(total, device->total_bytes);
+    buf_addf(out, "  %-10s ", title);
+    allocation_label_add(&graph->allocation, chosen, out);
+    buf_addf(out, ": %s in use at the start, %s at most, %s at the end, of %s\n", begun, peak, used,
+             total);
+}
+
+/* In use by whoever it was, on devices that were looked at. */
+static void memory_lines(const struct graph *graph, struct buf *out)
+{
+    uint32_t n_shown = 0, n_left = 0;
+    for (uint32_t i = 0; graph->has_memory && i < graph->allocation.n_chosen; i++) {
+        if (graph->devices[i].total_bytes == 0 || graph->devices[i].seen_ms == 0)
+            continue;
+        if (n_shown == DEVICES_SHOWN)
+            n_left++;
+        else
+            memory_line(graph, i, n_shown++ == 0 ? "memory" : "", out);
+    }
+    if (n_left > 0)
+        buf_addf(out, "             and %u more; orchestrator.log has them\n", n_left);
 }
 
 /* An array of those that were looked at. */
@@ -410,9 +445,11 @@ void report_summary(struct graph *graph, int status)
     count_add(&out, view.n_of[DAG_WAITS] + view.n_of[DAG_READY], "not run");
     if (held_count(graph) > 0)
         buf_addf(&out, ", %u of them held", held_count(graph));
+    count_add(&out, graph->n_spoilt, "done, but with files that were changed since");
     buf_addf(&out, "\n  run        %s\n", shell_run_dir(graph->shell));
     failures_add(graph, &out);
     devices_lines(graph, &out);
+    memory_lines(graph, &out);
     hosts_lines(graph, &out);
     held_lines(graph, &out);
     next_line(graph, status, lost, &out);
@@ -423,6 +460,8 @@ void report_summary(struct graph *graph, int status)
     const struct err *why = &shell_end(graph->shell)->err;
     if (why->code)
         talk("%s%s%s", why->text, lost ? "; " : "", lost ? lost : "");
+    else if (lost && shell_is_quiet(graph->shell))
+        talk("%s", lost);
     if (shell_is_quiet(graph->shell))
         return;
     console_lines_add(&shown, buf_str(&out));

@@ -44,7 +44,8 @@ void graph_device_begin(struct graph *graph, uint32_t chosen)
     const struct device *device = device_at(graph, chosen);
     graph->has_memory = graph->has_memory || device->mem_free_bytes > 0;
     graph->devices[chosen] =
-        (struct graph_device){.used_bytes = device->mem_total_bytes - device->mem_free_bytes,
+        (struct graph_device){.begun_bytes = device->mem_total_bytes - device->mem_free_bytes,
+                              .used_bytes = device->mem_total_bytes - device->mem_free_bytes,
                               .total_bytes = device->mem_total_bytes};
 }
 

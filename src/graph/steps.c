@@ -63,6 +63,7 @@ int graph_dag_add(struct graph *graph, uint32_t i, struct err *err)
                                   .priority = plan->priority,
                                   .n_retries = plan->n_retries,
                                   .n_batch_steps = halvings_of(plan),
+                                  .n_halvings = job->n_halvings,
                                   .expected_ms = job->expected_ms,
                                   .is_done = is_done,
                                   .is_held = !is_done && (!job->is_wanted || job->is_held),
@@ -86,10 +87,8 @@ static void on_start(struct graph *graph, const struct dag_action *action)
 static void on_end(struct graph *graph, const struct dag_action *action)
 {
     struct process *process = graph->jobs[action->job].process;
-    if (!process || !process->worker)
-        return;
-    process->was_ended = true;
-    node_end(process->worker, END_POLITELY);
+    if (process && (process->worker || process->preparation))
+        process_end(process, END_POLITELY);
 }
 
 static const char *settled_text(enum dag_state state)
@@ -194,11 +193,6 @@ void graph_tell_again(struct graph *graph, struct dag_event event)
 
 void graph_end_all(struct graph *graph, enum worker_end how)
 {
-    for (struct process *process = graph->processes; process; process = process->next) {
-        process->was_ended = true;
-        if (process->worker)
-            node_end(process->worker, how);
-        if (how == END_AT_ONCE)
-            atomic_store(&process->proving.is_given_up, true);
-    }
+    for (struct process *process = graph->processes; process; process = process->next)
+        process_end(process, how);
 }

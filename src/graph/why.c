@@ -42,7 +42,7 @@ void open_jobs_write(const struct graph *graph)
     struct err err = {0};
     for (uint32_t i = 0; i < graph->n_jobs; i++) {
         cleanup_buf struct buf why = BUF_INIT;
-        if (dag_job_view(graph->dag, i).state == DAG_DONE)
+        if (dag_job_view(graph->dag, i).state == DAG_DONE && !graph->jobs[i].spoilt)
             continue;
         if (graph->jobs[i].is_wanted)
             job_explain(graph, i, &why);

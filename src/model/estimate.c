@@ -87,22 +87,24 @@ static bool keeps_cache(const struct model *model)
     return architecture_keeps_cache(str_of(model->config.class_name));
 }
 
+/* Of one sequence. */
+static double cache_bytes(const struct model *model, uint64_t context)
+{
+    const struct model_config *c = &model->config;
+    if (!model_config_has_cache(c) || !keeps_cache(model))
+        return 0;
+    return model_config_cached_tokens(c, context) * model_config_cache_elements(c) *
+           c->element_bytes;
+}
+
 static double inference_bytes(const struct model *model, const struct estimate_wish *wish,
                               struct estimate *out)
 {
-    double sum = (double)out->token_bytes * (double)wish->context * (double)wish->batch;
-    out->is_partial = out->token_bytes == 0 && keeps_cache(model);
+    double sum = cache_bytes(model, wish->context) * (double)wish->batch;
+    out->is_partial = !model_config_has_cache(&model->config) && keeps_cache(model);
     if (sum < bytes_max)
-        out->cache_bytes = out->token_bytes * wish->context * wish->batch;
+        out->cache_bytes = (uint64_t)sum;
     return sum;
-}
-
-static double token_bytes(const struct model *model)
-{
-    const struct model_config *c = &model->config;
-    return model_config_has_cache(c) && keeps_cache(model)
-               ? (double)c->n_layers * model_config_cache_elements(c) * c->element_bytes
-               : 0;
 }
 
 int estimate_make(const struct model *model, const struct estimate_wish *wish, struct estimate *out,
@@ -113,7 +115,7 @@ int estimate_make(const struct model *model, const struct estimate_wish *wish, s
         out->n_parameters += model->parts[i].n_parameters;
         out->weight_bytes += model->parts[i].bytes;
     }
-    double token = token_bytes(model), rest = 0;
+    double token = cache_bytes(model, 1), rest = 0;
     if (token < bytes_max) {
         out->token_bytes = (uint64_t)token;
         rest = wish->is_training ? training_bytes(model, wish, out)

@@ -5,7 +5,7 @@
  *
  *   weights      what the tensors have in the files
  *   KV cache     2 * layers * KV heads * head size * bytes of an element, for each token of each
- *                sequence
+ *                sequence; of layers with a window of w tokens, min(w, context) of them
  *   gradients    as the weights; of types with less than 16 bits, 2 for each parameter
  *   adam         two moments in float32, and where weights have less than 32 bits, a float32
  *                copy of them: 8 or 12 for each parameter (Rajbhandari et al. 2020, "ZeRO", 3.1)

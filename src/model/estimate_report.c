@@ -34,10 +34,14 @@ static void weights_add(const struct model *model, struct buf *out)
 
 static void inference_add(const struct estimate_report *r, struct buf *out)
 {
-    char how[160], token[16];
+    const struct model_config *c = &r->model->config;
+    char how[160], token[16], kept[80] = "";
     size_format(token, r->estimate->token_bytes);
-    snprintf(how, sizeof(how), "%s a token * %lu tokens * %lu sequence%s", token, r->wish->context,
-             r->wish->batch, plural(r->wish->batch));
+    if (c->n_window_layers > 0 && c->window < r->wish->context)
+        snprintf(kept, sizeof(kept), "; %lu of %lu layers keep the last %lu tokens",
+                 c->n_window_layers, c->n_layers, c->window);
+    snprintf(how, sizeof(how), "%s a token * %lu tokens * %lu sequence%s%s", token,
+             r->wish->context, r->wish->batch, plural(r->wish->batch), kept);
     if (r->estimate->token_bytes > 0)
         row_add(out, "KV cache", r->estimate->cache_bytes, how);
 }
@@ -125,8 +129,12 @@ void estimate_json_add(const struct estimate_report *r, struct buf *out)
         part_json(out, "optimizer", e->optimizer_bytes);
         part_json(out, "activations", e->activation_bytes);
     } else {
-        buf_addf(out, "{\"part\":\"cache\",\"bytes\":%lu,\"bytes_per_token\":%lu}\n",
-                 e->cache_bytes, e->token_bytes);
+        const struct model_config *c = &r->model->config;
+        buf_addf(out,
+                 "{\"part\":\"cache\",\"bytes\":%lu,\"bytes_per_token\":%lu,"
+                 "\"window\":%lu,\"window_layers\":%lu}\n",
+                 e->cache_bytes, e->token_bytes, c->n_window_layers > 0 ? c->window : 0,
+                 c->n_window_layers);
     }
     total_json(r, out);
     for (size_t i = 0; i < r->n_devices; i++) {

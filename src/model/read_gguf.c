@@ -20,6 +20,8 @@ static const struct {
     {"vocab_size", offsetof(struct model_config, vocab)},
     {"feed_forward_length", offsetof(struct model_config, intermediate)},
     {"context_length", offsetof(struct model_config, context_max)},
+    {"attention.sliding_window", offsetof(struct model_config, window)},
+    {"attention.sliding_window_pattern", offsetof(struct model_config, window_period)},
 };
 
 /* Where layers have different numbers of heads, the largest one counts. */
@@ -39,6 +41,7 @@ static void config_take(struct model_config *config, const struct gguf *file)
     if (config->vocab == 0 && tokens)
         config->vocab = tokens->n_values;
     model_config_complete(config);
+    model_config_windows_set(config, config->kind, config->window_period, false);
 }
 
 /* A row of a block type has as many bits as its blocks have, which is no whole number. */

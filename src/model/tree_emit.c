@@ -56,32 +56,19 @@ static int tensor_rank(const struct tree_maker *maker, uint32_t tensor)
 
 /* ---- the cache ---- */
 
-/* Tokens that a layer keeps, by its word in "layer_types": all, those of a window, or none. */
-static uint64_t tokens_kept(struct str kind, uint64_t window, uint64_t context)
-{
-    bool has_attention = memmem(kind.at, kind.len, "attention", 9) != NULL &&
-                         memmem(kind.at, kind.len, "linear", 6) == NULL;
-    if (str_equal(kind, STR("\"sliding_attention\"")) && window > 0)
-        return MIN(window, context);
-    return has_attention ? context : 0;
-}
-
-/* The tokens of each layer that config.json describes; without a list there are none. */
+/* The tokens of each layer that config.json lists; without a list there are none. */
 static void layers_read(struct tree_maker *maker)
 {
-    struct str config = buf_str(&maker->model->config_text), list, kind, inner;
-    uint64_t window = 0;
+    struct str config = buf_str(&maker->model->config_text), list, type, inner;
     size_t cap = 0;
     bool is_begun = false;
     if (json_get(config, "text_config", &inner) && json_kind_of(inner) == JSON_OBJECT)
         config = inner;
-    if (json_get(config, "sliding_window", &inner) && !json_to_u64(inner, &window))
-        window = 0;
     if (!json_get(config, "layer_types", &list))
         return;
-    while (json_element(&list, &is_begun, &kind))
+    while (json_element(&list, &is_begun, &type))
         PUSH(maker->layer_tokens, maker->n_layer_tokens, cap,
-             tokens_kept(kind, window, maker->wish->context));
+             layer_type_tokens(type, maker->model->config.window, maker->wish->context));
 }
 
 static void module_cache_set(struct tree_maker *maker, struct partition_module *module,
@@ -96,8 +83,9 @@ static void module_cache_set(struct tree_maker *maker, struct partition_module *
     tree->lacks_cache |= !model_config_has_cache(c);
     if (tree->lacks_cache)
         return;
-    uint64_t tokens = node->number < maker->n_layer_tokens ? maker->layer_tokens[node->number]
-                                                           : maker->wish->context;
+    uint64_t tokens = node->number < maker->n_layer_tokens
+                          ? maker->layer_tokens[node->number]
+                          : model_config_layer_tokens(c, node->number, maker->wish->context);
     double token = model_config_cache_elements(c) * element;
     double all = token * (double)tokens * (double)maker->wish->batch;
     tree->n_cached += tokens > 0;

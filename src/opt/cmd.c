@@ -432,16 +432,27 @@ const char *cmd_text(const struct cmd *cmd, const void *request, const char *nam
                    : NULL;
 }
 
+/* Of its variable, which may be for other command lines; what a text was set to by argv is another one. */
+static bool is_of_variable(const struct cmd *cmd, const void *request, const struct opt *opt)
+{
+    char variable[OPT_VARIABLE_MAX];
+    const char *value = cmd_text(cmd, request, opt->name);
+    opt_variable(cmd, opt, variable);
+    const char *usual = getenv(variable);
+    return usual && (!value || strcmp(usual, value) == 0);
+}
+
 int cmd_needs_check(const struct cmd *cmd, const void *request, struct err *err)
 {
+    cleanup_free char *usual = xcalloc(1, cmd->request_size + 1);
+    if (cmd->defaults)
+        cmd->defaults(usual);
     for (const struct opt *opt = cmd->opts; opt->kind != OPT_END && !cmd->needs_elsewhere; opt++) {
-        char variable[OPT_VARIABLE_MAX];
-        const char *value = opt->needs ? cmd_text(cmd, request, opt->name) : NULL;
-        if (!value || cmd_text(cmd, request, opt->needs))
+        const char *field = (const char *)request + opt->offset;
+        if (!opt->needs || cmd_text(cmd, request, opt->needs) ||
+            memcmp(field, usual + opt->offset, field_bytes(opt->kind)) == 0)
             continue;
-        opt_variable(cmd, opt, variable);
-        const char *usual = getenv(variable);
-        if (!usual || strcmp(usual, value) != 0)
+        if (!is_of_variable(cmd, request, opt))
             return fail(err, ERR_USAGE,
                         "--%s is for --%s, which is not given: add --%s, or leave --%s out",
                         opt->name, opt->needs, opt->needs, opt->name);

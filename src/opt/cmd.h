@@ -66,7 +66,8 @@ struct opt {
     bool is_exact;        /* its name is not shortened, and it has no variable */
     bool has_no_variable; /* because an option of this name means something else to another verb */
     const struct choice *choices;
-    /* OPT_TEXT: the text option without which this one has no effect, and is refused (cmd_needs_check); NULL: none. */
+    /* The text option without which this one has no effect, and is refused if it has another value than usual
+     * (cmd_needs_check); NULL: none. */
     const char *needs;
 };
 

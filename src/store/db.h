@@ -37,8 +37,8 @@
     X(FACT_GET, "SELECT value FROM facts WHERE key = ?1")                                          \
     X(JOB_ADD, "INSERT OR REPLACE INTO jobs (name, state, attempts, definition, proof, inputs,"    \
                " outs_digest, needs_digest, started_ms, ended_ms, ended_by, log, batch,"           \
-               " mem_peak_bytes, rss_peak_bytes)"                                                  \
-               " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)")       \
+               " mem_peak_bytes, rss_peak_bytes, n_halvings) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"  \
+               " ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)")                                      \
     X(JOB_STATE_SET, "UPDATE jobs SET state = ?2 WHERE name = ?1")                                 \
     X(JOB_ATTEMPT_ADD, "INSERT INTO job_attempts (name, attempt, devices, started_ms, ended_ms,"   \
                        " ended_by, is_well, batch, mem_peak_bytes, rss_peak_bytes)"                \

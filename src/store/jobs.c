@@ -33,15 +33,28 @@ static const char tables_sql[] =
     "  name TEXT PRIMARY KEY, state TEXT NOT NULL, attempts INTEGER, definition TEXT, proof TEXT,\n"
     "  inputs TEXT, outs_digest INTEGER, needs_digest INTEGER, started_ms INTEGER,\n"
     "  ended_ms INTEGER, ended_by TEXT, log TEXT, batch INTEGER, mem_peak_bytes INTEGER,\n"
-    "  rss_peak_bytes INTEGER) WITHOUT ROWID;\n"
+    "  rss_peak_bytes INTEGER, n_halvings INTEGER) WITHOUT ROWID;\n"
     "CREATE TABLE IF NOT EXISTS job_attempts ( -- one start of one job\n"
     "  id INTEGER PRIMARY KEY, name TEXT NOT NULL, attempt INTEGER, devices TEXT,\n"
     "  started_ms INTEGER, ended_ms INTEGER, ended_by TEXT, is_well INTEGER, batch INTEGER,\n"
     "  mem_peak_bytes INTEGER, rss_peak_bytes INTEGER);\n";
 
+/* Runs that began with an older version have no such column. */
+static int has_halvings(struct store *store, bool *has, struct err *err)
+{
+    int64_t n = 0;
+    int rc = db_number(
+        store, "SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'n_halvings'", &n, err);
+    *has = n > 0;
+    return rc;
+}
+
 int store_jobs_begin(struct store *store, struct err *err)
 {
-    return db_exec(store, tables_sql, err);
+    bool has = false;
+    int rc = db_exec(store, tables_sql, err);
+    rc = rc ? rc : has_halvings(store, &has, err);
+    return rc || has ? rc : db_exec(store, "ALTER TABLE jobs ADD COLUMN n_halvings INTEGER", err);
 }
 
 /* 0: there was no such moment. */
@@ -76,7 +89,8 @@ static int job_add(struct store *store, const struct job_row *row, struct err *e
                    {8, (int64_t)row->needs_digest},
                    {13, (int64_t)row->batch},
                    {14, (int64_t)row->mem_peak_bytes},
-                   {15, (int64_t)row->rss_peak_bytes}};
+                   {15, (int64_t)row->rss_peak_bytes},
+                   {16, row->n_halvings}};
     for (size_t i = 0; i < countof(numbers); i++)
         sqlite3_bind_int64(statement, numbers[i].at, numbers[i].value);
     return db_finish(store, statement, err);
@@ -140,13 +154,19 @@ static int reader_of(struct row_reader **out, struct store *store, const char *t
     return rc ? rc : reader_open(out, store, n_tables > 0 ? sql : "SELECT 1 WHERE 0", err);
 }
 
+#define JOB_COLUMNS                                                                            \
+    "name, state, attempts, definition, proof, inputs, outs_digest, needs_digest, started_ms," \
+    " ended_ms, ended_by, log, batch, mem_peak_bytes, rss_peak_bytes, "
+
 int job_reader_open(struct row_reader **out, struct store *store, struct err *err)
 {
-    return reader_of(out, store, "jobs",
-                     "SELECT name, state, attempts, definition, proof, inputs, outs_digest,"
-                     " needs_digest, started_ms, ended_ms, ended_by, log, batch, mem_peak_bytes,"
-                     " rss_peak_bytes FROM jobs",
-                     err);
+    bool has = false;
+    int rc = has_halvings(store, &has, err);
+    return rc ? rc
+              : reader_of(out, store, "jobs",
+                          has ? "SELECT " JOB_COLUMNS "n_halvings FROM jobs"
+                              : "SELECT " JOB_COLUMNS "0 FROM jobs",
+                          err);
 }
 
 /* Times are computed with: those that no clock of ours gave are 0. */
@@ -176,7 +196,8 @@ int job_reader_next(struct row_reader *reader, struct job_row *row, struct err *
                             .log = column_text(s, 11),
                             .batch = column_u64(s, 12),
                             .mem_peak_bytes = column_u64(s, 13),
-                            .rss_peak_bytes = column_u64(s, 14)};
+                            .rss_peak_bytes = column_u64(s, 14),
+                            .n_halvings = (uint32_t)sqlite3_column_int64(s, 15)};
     return rc;
 }
 

@@ -45,6 +45,7 @@ struct job_row {
     const char *end; /* "status 7", "killed by SIGSEGV", "out of device memory" */
     const char *log; /* names of its logs, without _stdout.log and _stderr.log */
     uint64_t batch, mem_peak_bytes, rss_peak_bytes;
+    uint32_t n_halvings; /* of the batch, for lack of device memory */
 };
 
 struct job_attempt_row {
@@ -57,7 +58,7 @@ struct job_attempt_row {
     uint64_t batch, mem_peak_bytes, rss_peak_bytes;
 };
 
-/* Makes the tables where they are missing. */
+/* Makes the tables where they are missing, and what older versions did not have in them. */
 MUST_CHECK int store_jobs_begin(struct store *store, struct err *err);
 struct job_batch {
     const struct job_row *jobs;

@@ -385,10 +385,16 @@ END
     refused "expected inference or training, found 'fun'" --estimate x --for fun
     refused "give one of --estimate, --list and --forget" --list --forget
     refused "runs no command" --estimate x -- ./train
+    for option in "--batch 8" "--context 10" "--for training" "--optimizer sgd" "--recompute full" "--device-memory 1GiB"; do
+        # shellcheck disable=SC2086
+        refused "${option% *} is for --estimate, which is not given" -g cpu:1 $option -- ./train {batch} 1 1 1
+    done
     [ ! -e starts ]
     fit -g sim:1xFake:1GiB --multiple-of 8 --dry-run -- ./train {batch} 1 1 1
     ended_with 0
     says "./train 8 1 1 1"
+    MUSTER_BATCH=8 fit -g sim:1xFake:1GiB --dry-run -- ./train {batch} 1 1 1 # as in a job of a graph
+    ended_with 0
     [ ! -e starts ]
 }
 
@@ -474,6 +480,11 @@ END
         '{"part":"activations","bytes":20438843392}'
     fit --estimate llama --for training --recompute none --optimizer none --json
     says '{"part":"optimizer","bytes":0}' "{\"part\":\"activations\",\"bytes\":$((20438843392 + 5 * 32 * 4096 * 4096 * 32))}"
+    sed -i 's/"llama"/"mistral", "sliding_window": 4096/' llama/config.json
+    fit --estimate llama --context 8192 --batch 4
+    says "KV cache                      2.000 GiB  128 KiB a token * 8192 tokens * 4 sequences; 32 of 32 layers keep the last 4096 tokens"
+    fit --estimate llama --context 4096 --batch 4 --json
+    says '{"part":"cache","bytes":2147483648,"bytes_per_token":131072,"window":4096,"window_layers":32}'
     rm llama/config.json
     fit --estimate llama
     ended_with 0

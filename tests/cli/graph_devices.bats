@@ -80,6 +80,7 @@ END
     [[ $stderr =~ "devices    2, busy "[45][0-9]\.[0-9]" % of the time, "0\.[4-9]" kJ" ]]
     [[ $stderr =~ "             gpu 0: busy 80.0 % of the time, "0\.[2-4]" kJ" ]]
     [[ $stderr == *"             gpu 1: busy 20.0 % of the time, "* ]]
+    [[ $stderr == *$'\n'"  memory     gpu 0: 1.0 GiB in use at the start, 40.0 GiB at most, 3.0 GiB at the end, of 141 GiB"$'\n'"             gpu 1: "* ]]
     [[ $(jq -c '.devices[0] | [.device, .busy_percent, .mem_peak_bytes]' told) == '["gpu 0",80'*',42949672960]' ]]
     [ "$(jq '.devices[1].joules > 150 and .devices[1].seen_ms > 2000' told)" = true ]
     [ "$(ask "SELECT json_extract(value, '\$[1].busy_percent') FROM facts WHERE key = 'devices'")" = "20.0 " ]

@@ -454,24 +454,72 @@ END
     "$PYTHON" -c 'import json, time; assert json.load(open("muster-runs/latest/manifest.json"))["started_ms"] / 1000 < time.time() + 1'
 }
 
-@test "a job that writes what another one has left: a sentence and a status, and what read it runs again" {
+# The batches of a job that fits with so many of `room`, and leaves a file when it is done.
+fits_with() {
     cat >g.yaml <<'END'
-defaults: {shell: true, gpus: 0}
 jobs:
-  make: {run: 'echo make >>effects; echo right >made', out: made}
-  spoils: {run: 'echo spoils >>effects; [ -e mended ] || echo wrong >>made', needs: make}
-  use: {run: 'echo use >>effects; cat made >used', needs: [make, spoils], out: used}
+  fits:
+    run: [sh, -c, "echo {batch} >>batches; [ {batch} -le $(cat room) ] || {{ echo 'torch.OutOfMemoryError: CUDA out of memory.' >&2; exit 1; }}; [ -e ok ] && echo 1 >made"]
+    batch: 32
+    out: made
 END
+    echo 8 >room
+}
+batches() { tr '\n' ' ' <batches; rm batches; }
+at_batch() { grep -qsx "$1" batches; }
+
+@test "a batch that was halved for lack of memory is not tried whole again in a later session, until the job is another one" {
+    fits_with
     graph g.yaml
     ended_with 1
-    [[ $stderr == *"make: $PWD/made, which it left, was changed after it had ended, by another job or somebody else; the job runs again next time, and all that needs it"* ]]
-    touch mended
+    [ "$(batches)" = "32 16 8 " ]
+    graph g.yaml
+    ended_with 1
+    [ "$(batches)" = "8 " ]
+    run "$MUSTER" why fits
+    says "at batch 8"
+    echo 3 >room
+    touch ok
     graph g.yaml
     ended_with 0
-    [ "$(cat used)" = right ]
-    [ "$(effects)" = "make make spoils spoils use use " ]
-    touch made # is no change
+    [ "$(batches)" = "8 4 2 " ]
+    [ "$(query 'SELECT batch, n_halvings FROM jobs')" = "2|4" ]
+    graph --redo fits g.yaml
+    [ "$(batches)" = "2 " ]
+    rm ok
+    graph --redo fits g.yaml
+    ended_with 1
+    [ "$(batches)" = "2 " ]
+    "$MUSTER" retry fits
+    graph g.yaml # with its whole batch, as while the graph runs
+    [ "$(batches)" = "32 16 8 4 2 " ]
+    sed -i 's/batch: 32/batch: 48/' g.yaml
+    graph g.yaml
+    [ "$(batches)" = "48 24 12 6 3 " ]
+    sed -i 's/; exit 1/; echo >\&2; exit 1/' g.yaml
+    graph g.yaml
+    [ "$(batches)" = "48 24 12 6 3 " ]
+}
+
+@test "a session that is killed leaves the batch to the next one, also one that an older muster began" {
+    fits_with
+    echo 16 >room
+    sed -i 's/; \[ -e ok \]/; until [ -e ok ]; do sleep 0.02; done; [ -e ok ]/' g.yaml
+    "$MUSTER" graph -q -g cpu:2 g.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for at_batch 16
+    graph_kill
+    [ "$(batches)" = "32 16 " ]
+    touch ok
     graph g.yaml
     ended_with 0
-    [ "$(effects)" = "make make spoils spoils use use " ]
+    [ "$(batches)" = "16 " ]
+    query 'ALTER TABLE jobs DROP COLUMN n_halvings'
+    run "$MUSTER" why fits
+    says "fits: done"
+    run "$MUSTER" ls
+    says " 1/1 "
+    graph --redo fits g.yaml
+    ended_with 0
+    [ "$(batches)" = "32 16 " ]
 }

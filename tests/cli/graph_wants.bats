@@ -148,7 +148,11 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     says "stranger is there, and no run of this graph has made it"
     run "$MUSTER" add --name b --out "$PWD/x/../d/./a" -- sh -c 'echo 1 >d/a'
     ended_with 69
-    says "'a' and 'b' (line 4) both leave"
+    says "'a' leaves 'd/a' and 'b' leaves '$PWD/x/../d/./a' (line 4), which is the same file"
+    ln -s d linked
+    run "$MUSTER" add --name b --out linked/a -- sh -c 'echo 1 >d/a'
+    ended_with 69
+    says "'a' leaves 'd/a' and 'b' leaves 'linked/a' (line 4), which is the same file"
     run "$MUSTER" add --name b --out d/ -- true
     ended_with 69
     says "'a' leaves 'd/a', which is in 'd/', and that is left by 'b'"
@@ -160,6 +164,58 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     [ "$(cat stranger)" = mine ]
     [ "$(cat e)" = 1 ]
     [ "$(query "SELECT count(*) FROM jobs WHERE state = 'done'")" -eq 3 ]
+}
+
+@test "two jobs may not leave one file by the link of a folder, and an input may have such another name" {
+    mkdir -p a/sub far
+    ln -s a b
+    ln -s "$PWD/far" a/out
+    ln -s loop loop
+    ln -s nowhere dangling
+    refused() {
+        jobs_are "  x: {run: 'true', out: $1}
+  y: {run: 'true', out: $2}"
+        graph g.yaml
+        ended_with 2
+        says "'x' leaves '$1' and 'y' leaves '$2' (lines 3 and 4), which is the same file"
+    }
+    refused a/x b/x
+    refused a/x "$PWD/b/./x"
+    refused a/sub/new/x b/sub/new/x
+    refused far/x b/out/x
+    refused x b/out/../x
+    refused a/x no/../b/x
+    refused a/sub/ b/sub/
+    refused b/sub/x a/sub/x
+    refused a/ b/
+    for folder in a/sub/ b/sub/; do
+        jobs_are "  x: {run: 'true', out: $folder}
+  y: {run: 'true', out: b/sub/x}"
+        graph g.yaml
+        ended_with 2
+        says "'y' leaves 'b/sub/x', which is in '$folder', and that is left by 'x'"
+    done
+    jobs_are "  x: {run: 'true', out: b/}
+  y: {run: 'true', out: b/x}"
+    graph g.yaml
+    ended_with 2
+    says "'y' leaves 'b/x', which is in 'b/', and that is left by 'x'"
+    jobs_are "  x: {run: 'echo 1 >a/x', out: a/x}
+  loops: {run: 'true', out: loop/x}
+  y: {run: 'cat b/x', in: b/x, needs: x}
+  z: {run: 'cat b/late', in: b/late}
+  late: {run: 'until [ -e muster-runs/latest/nothing ]; do sleep 0.02; done; echo 1 >a/late', out: a/late}"
+    graph --dry-run g.yaml
+    ended_with 0
+    says_not "is not there"
+    "$MUSTER" graph -q -g cpu:2 g.yaml >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for eval '"$MUSTER" why z 2>/dev/null | grep -q failed'
+    wait_for eval '"$MUSTER" why y 2>/dev/null | grep -q done'
+    run "$MUSTER" why z y
+    says "it reads b/late, which is not there: late leaves it and is not done; name that under \`needs\`" "y: done"
+    "$MUSTER" stop --now
+    wait $PID || true
 }
 
 @test "words that are wrong leave a run as it was: resume does not repeat them" {

@@ -45,7 +45,9 @@ static void check_config(struct str text, unsigned bits)
     ASSERT(e.total_bytes == e.weight_bytes + e.cache_bytes + e.gradient_bytes + e.optimizer_bytes +
                                 e.activation_bytes);
     ASSERT(e.total_bytes >= 2000 && e.total_bytes < (uint64_t)1 << 63);
-    ASSERT(e.is_partial || (wish.is_training ? e.activation_bytes : e.cache_bytes) > 0);
+    bool is_bare = model.config.n_bare_layers == model.config.n_layers;
+    ASSERT(e.is_partial || is_bare || (wish.is_training ? e.activation_bytes : e.cache_bytes) > 0);
+    ASSERT(model.config.n_window_layers + model.config.n_bare_layers <= model.config.n_layers);
 }
 
 static void check_output(struct str text)

@@ -181,6 +181,24 @@ static void the_steps_after_a_job_ran_out_of_memory(void **state)
     scene_close(&scene);
 }
 
+static void a_batch_that_was_halved_in_an_earlier_session_is_so_at_first(void **state)
+{
+    (void)state;
+    struct scene scene = SCENE(.devices = of_two_sizes, .n_devices = 2, .keeps_going = true);
+    ADD(&scene, .want = {1, 1, 0, 10 * GIB, 0, 0}, .n_batch_steps = 2, .n_halvings = 1);
+    ADD(&scene, .want = {1, 1, 0, 10 * GIB, 0, 0}, .n_halvings = 1);
+    play(&scene, "tick 0", "0@1, 1@0");
+    assert_int_equal(dag_placement(scene.dag, 0).oom_step, OOM_STEP_BATCH);
+    assert_int_equal(dag_placement(scene.dag, 0).n_halvings, 1);
+    assert_int_equal(dag_device_view(scene.dag, 1).share_used, DAG_SHARE_WHOLE);
+    assert_int_equal(dag_placement(scene.dag, 1).oom_step, OOM_STEP_NONE); /* it has no batch */
+    play(&scene, "end 0 oom", "0@1");
+    assert_int_equal(dag_placement(scene.dag, 0).n_halvings, 2);
+    play(&scene, "end 0 oom, retry 0", "0 failed, 0@0");
+    assert_int_equal(dag_placement(scene.dag, 0).n_halvings, 0);
+    scene_close(&scene);
+}
+
 static void a_job_that_was_alone_goes_to_a_larger_device_at_once(void **state)
 {
     (void)state;
@@ -349,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_lost_job_runs_again_but_not_without_end),
         cmocka_unit_test(after_a_failure_nothing_starts_if_it_is_to_halt),
         cmocka_unit_test(the_steps_after_a_job_ran_out_of_memory),
+        cmocka_unit_test(a_batch_that_was_halved_in_an_earlier_session_is_so_at_first),
         cmocka_unit_test(a_job_that_was_alone_goes_to_a_larger_device_at_once),
         cmocka_unit_test(a_job_that_found_its_device_ill_goes_elsewhere),
         cmocka_unit_test(a_device_that_two_jobs_found_ill_is_benched),

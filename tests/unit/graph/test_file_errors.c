@@ -154,8 +154,8 @@ static const struct {
      "them folders that are apart"},
     {"jobs: {a: {run: x, out: \"{{\"}, b: {run: x, cwd: /tmp, out: \"x\"}, c: {run: x, out: "
      "/tmp/x}}",
-     "f: 'b' and 'c' (line 1) both leave '/tmp/x'; give each a path of its own, with the values "
-     "in which they differ"},
+     "f: 'b' leaves 'x' and 'c' leaves '/tmp/x' (line 1), which is the same file; give each a path "
+     "of its own, with the values in which they differ"},
     {"jobs: {a: {run: x, retries: many}}",
      "f:1:29: 'retries': expected a whole number, found 'many'"},
     {"jobs: {a: {run: x, timeout: 3 weeks}}",

@@ -68,6 +68,8 @@ static void close_session(struct session *s)
     learned_close(&s->graph);
     shell_store_close(s->graph.shell);
     shell_free(s->graph.shell);
+    for (size_t i = 0; i < countof(s->states); i++)
+        free(s->states[i].left);
     buf_release(&s->graph.stale);
     s->plan.jobs = NULL;
     s->plan.n_jobs = 0;
@@ -116,6 +118,9 @@ static void what_is_done_and_as_it_was_stays_done(void **state)
     for (uint32_t i = 0; i < 3; i++)
         expect(&s, i, false, NULL);
     assert_int_equal(s.graph.stale.len, 0);
+    cleanup_free char *path = path_join(*state, "a");
+    assert_true(mark_is_untouched(s.states[0].left, path));
+    assert_true(s.states[0].left && s.states[1].left && !s.states[2].left);
     close_session(&s);
 }
 

@@ -259,6 +259,37 @@ static void a_file_is_its_content(void **state)
     }
 }
 
+/* Within one session: what was done to a file shows without reading it. */
+static void a_look_tells_what_was_done_to_a_file(void **state)
+{
+    const char *dir = *state;
+    const struct plan_out out = {.path = "f"};
+    struct job_proof proof;
+    struct file_mark now;
+    cleanup_free char *path = path_join(dir, "f"), *other = path_join(dir, "other");
+    put(dir, "f", "abc");
+    take(dir, &out, 0, NULL, &proof);
+    cleanup_free struct file_mark *left = job_proof_steal(&proof);
+    assert_int_equal(proof.n_outs, 0);
+    job_proof_release(&proof);
+    assert_true(mark_is_untouched(left, path) && !mark_is_touched(left, path));
+    assert_int_equal(mark_compare(left, path, NULL, &now), MARK_SAME);
+    put(dir, "other", "abd"); /* the same size, and by the next line the same time */
+    age(dir, "other", (time_t)(left->mtime_ns / 1000000000));
+    age(dir, "f", (time_t)(left->mtime_ns / 1000000000));
+    assert_true(!mark_is_untouched(left, path) && mark_is_touched(left, path));
+    assert_int_equal(mark_compare(left, path, NULL, &now), MARK_SAME);
+    assert_true(mark_is_untouched(&now, path)); /* it need not be read again */
+    assert_int_equal(rename(other, path), 0);
+    assert_true(!mark_is_untouched(&now, path));
+    struct file_mark later;
+    assert_int_equal(mark_compare(&now, path, NULL, &later), MARK_CHANGED);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mark_compare(&now, path, NULL, &later), MARK_GONE);
+    make(dir, "folder", "f");
+    assert_true(!mark_is_untouched(&now, path) && !mark_is_touched(&now, path));
+}
+
 static void a_folder_is_its_names_links_and_content(void **state)
 {
     const char *dir = *state;
@@ -344,6 +375,7 @@ int main(void)
         TEST(a_file_of_an_attempt_before_counts),
         TEST(a_proof_can_be_given_up),
         TEST(a_file_is_its_content),
+        TEST(a_look_tells_what_was_done_to_a_file),
         TEST(a_folder_is_its_names_links_and_content),
         TEST(marks_that_are_none_are_never_the_same),
         TEST(cut_marks_are_unreadable),

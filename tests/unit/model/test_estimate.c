@@ -54,6 +54,96 @@ static void a_llama_has_the_cache_that_its_config_says(void **state)
                      2 * 32 * 32 * 256 * 4); /* no number of KV heads: as many as heads */
 }
 
+#define FIVE_SLIDE \
+    "\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\","
+#define SIX FIVE_SLIDE "\"full_attention\","
+#define GEMMA3_1B                                                                   \
+    "\"num_hidden_layers\":26,\"num_attention_heads\":4,\"num_key_value_heads\":1," \
+    "\"head_dim\":256,\"hidden_size\":1152,\"sliding_window\":512,\"torch_dtype\":\"bfloat16\""
+#define GPT_OSS_20B                                                                   \
+    "\"model_type\":\"gpt_oss\",\"num_hidden_layers\":24,\"num_attention_heads\":64," \
+    "\"num_key_value_heads\":8,\"head_dim\":64,\"hidden_size\":2880,\"sliding_window\":128"
+#define QWEN2_72B                                                                   \
+    "\"model_type\":\"qwen2\",\"num_hidden_layers\":80,\"num_attention_heads\":64," \
+    "\"num_key_value_heads\":8,\"hidden_size\":8192,\"sliding_window\":131072"
+
+/* From the config.json of these models on Hugging Face; without layer_types, as the class has it. */
+static void layers_with_a_window_keep_no_more_than_that(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t context, cache_bytes;
+    } cases[] = {
+        /* mistralai/Mistral-7B-v0.1, and v0.3, which has no window */
+        {"{\"model_type\":\"mistral\",\"num_hidden_layers\":32,\"num_attention_heads\":32,"
+         "\"num_key_value_heads\":8,\"hidden_size\":4096,\"sliding_window\":4096}",
+         32768, 32 * 4096ul * 4096},
+        {"{\"model_type\":\"mistral\",\"num_hidden_layers\":32,\"num_attention_heads\":32,"
+         "\"num_key_value_heads\":8,\"hidden_size\":4096,\"sliding_window\":null}",
+         32768, 32 * 4096ul * 32768},
+        /* google/gemma-2-9b: every second layer */
+        {"{\"model_type\":\"gemma2\",\"num_hidden_layers\":42,\"num_attention_heads\":16,"
+         "\"num_key_value_heads\":8,\"head_dim\":256,\"hidden_size\":3584,\"sliding_window\":4096}",
+         8192, 21 * 8192ul * (8192 + 4096)},
+        {"{\"model_type\":\"gemma2\",\"num_hidden_layers\":42,\"num_attention_heads\":16,"
+         "\"num_key_value_heads\":8,\"head_dim\":256,\"hidden_size\":3584,\"sliding_window\":4096}",
+         100, 42 * 8192ul * 100},
+        /* google/gemma-3-1b-it, with the list and without */
+        {"{\"model_type\":\"gemma3_text\"," GEMMA3_1B "}", 32768, 1024ul * (4 * 32768 + 22 * 512)},
+        {"{\"model_type\":\"gemma3_text\"," GEMMA3_1B ",\"layer_types\":[" SIX SIX SIX SIX
+         "\"sliding_attention\",\"sliding_attention\"]}",
+         32768, 1024ul * (4 * 32768 + 22 * 512)},
+        {"{\"model_type\":\"gemma3\",\"text_config\":{" GEMMA3_1B ",\"sliding_window_pattern\":2}}",
+         32768, 1024ul * (13 * 32768 + 13 * 512)},
+        /* openai/gpt-oss-20b */
+        {"{" GPT_OSS_20B "}", 131072, 2048ul * 12 * (131072 + 128)},
+        {"{" GPT_OSS_20B ",\"use_sliding_window\":false}", 1000, 2048ul * 24 * 1000},
+        /* Qwen/Qwen2-72B-Instruct does not use its window */
+        {"{" QWEN2_72B ",\"max_window_layers\":80,\"use_sliding_window\":false}", 200000,
+         4096ul * 80 * 200000},
+        {"{" QWEN2_72B ",\"max_window_layers\":70,\"use_sliding_window\":true}", 200000,
+         4096ul * (70 * 200000ul + 10 * 131072)},
+        {"{" QWEN2_72B "}", 200000, 4096ul * 80 * 200000},
+        /* layers that share what others keep, layers without attention, and a class of which nothing is known */
+        {"{\"num_hidden_layers\":4,\"num_attention_heads\":1,\"hidden_size\":8,\"sliding_window\":2,"
+         "\"num_kv_shared_layers\":1,\"layer_types\":[\"sliding_attention\",\"linear_attention\","
+         "\"full_attention\",\"full_attention\"]}",
+         10, 32 * (2 + 0 + 10)},
+        {"{\"num_hidden_layers\":4,\"num_attention_heads\":1,\"hidden_size\":8,"
+         "\"attention_chunk_size\":3,\"layer_types\":[\"chunked_attention\",\"full_attention\"]}",
+         10, 32 * (3 + 30)},
+        {"{\"model_type\":\"other\",\"num_hidden_layers\":4,\"num_attention_heads\":1,"
+         "\"hidden_size\":8,\"sliding_window\":2,\"sliding_window_pattern\":\"LLLG\"}",
+         10, 32 * 4 * 10},
+    };
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct model model = {.has_config = true};
+        config_is(&model.config, cases[i].text);
+        struct estimate e =
+            estimated(&model, &(struct estimate_wish){.context = cases[i].context, .batch = 3});
+        if (e.cache_bytes != 3 * cases[i].cache_bytes || e.is_partial)
+            fail_msg("%s: %lu", cases[i].text, e.cache_bytes);
+    }
+}
+
+static void a_gguf_says_windows_as_llama_cpp_has_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind;
+        uint64_t period, n_window_layers;
+    } cases[] = {{"gemma3", 0, 5}, {"gemma2", 0, 3}, {"gpt-oss", 0, 3},
+                 {"phi3", 0, 0},   {"llama", 0, 0},  {"other", 3, 4}};
+    for (size_t i = 0; i < countof(cases); i++) {
+        struct model_config c = {.n_layers = 6, .window = 100};
+        model_config_windows_set(&c, cases[i].kind, cases[i].period, false);
+        assert_int_equal(c.n_window_layers, cases[i].n_window_layers);
+        assert_int_equal(model_config_layer_tokens(&c, 0, 1000), c.n_window_layers ? 100 : 1000);
+        assert_int_equal(model_config_layer_tokens(&c, 5, 1000), 1000);
+    }
+}
+
 static void classes_without_a_cache_are_known(void **state)
 {
     (void)state;
@@ -232,6 +322,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_llama_has_the_cache_that_its_config_says),
+        cmocka_unit_test(layers_with_a_window_keep_no_more_than_that),
+        cmocka_unit_test(a_gguf_says_windows_as_llama_cpp_has_them),
         cmocka_unit_test(classes_without_a_cache_are_known),
         cmocka_unit_test(training_takes_gradients_optimizer_and_activations),
         cmocka_unit_test(what_has_no_gradient_is_not_trained),

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Before a job starts: are the files of the jobs that it needs as those left them, and what does a map read? One look at an
+ * inode tells that nothing was done to a file; what has to be read, or walked through, is left to a thread.
+ */
+#include <xxhash.h>
+
+#include "base/cleanup.h"
+#include "base/fs.h"
+#include "base/xalloc.h"
+#include "graph/graph_impl.h"
+#include "graph/plan_outs.h"
+#include "graph/proof_impl.h"
+
+enum {
+    LOOKED_AT_ONCE = 64,       /* files, in the loop's thread */
+    INPUT_READ_BYTES = 1 << 20 /* of a file that a map reads, at most */
+};
+
+/* A file that a needed job left, and that may be another one now. */
+struct need_out {
+    uint32_t job, out;
+    char *path;
+    struct file_mark before, now;
+    enum mark_change change;
+};
+
+/* The thread uses this, and plans, which stay where they are: not the graph's jobs, whose array may grow meanwhile. */
+struct preparation {
+    const struct plan_job *plan;
+    const char *cwd; /* where muster was started */
+    const atomic_bool *is_given_up;
+    struct background background;
+    struct need_out *outs;
+    size_t n_outs, cap;
+    uint64_t work;
+};
+
+uint64_t preparation_work(const struct preparation *preparation)
+{
+    return preparation->work;
+}
+
+void preparation_free(struct preparation *preparation)
+{
+    if (!preparation)
+        return;
+    for (size_t i = 0; i < preparation->n_outs; i++)
+        free(preparation->outs[i].path);
+    free(preparation->outs);
+    free(preparation);
+}
+
+/* ---- what it reads ---- */
+
+static bool reads_inputs(const struct plan_job *plan)
+{
+    return plan->kind == PLAN_MAP && plan->inputs && plan->inputs[0];
+}
+
+/* Of the job and of what it needs. */
+static uint64_t work_begin(const struct graph *graph, const struct graph_job *job)
+{
+    cleanup_free char *definition = definition_new(graph, job->plan);
+    return XXH3_64bits_withSeed(definition, strlen(definition), job->needs_digest);
+}
+
+/* A small file is known by its content, also when it was copied; a large one by size and time. */
+static uint64_t input_digest(const char *path, const atomic_bool *is_given_up, uint64_t seed)
+{
+    struct file_mark mark = {0}, whole = {0};
+    int rc = mark_take(path, false, is_given_up, &mark, NULL);
+    bool is_small = rc == 0 && mark.n_bytes <= INPUT_READ_BYTES;
+    bool is_read = is_small && mark_take(path, true, is_given_up, &whole, NULL) == 0;
+    const uint64_t facts[] = {mark.n_bytes, is_read ? whole.hash : (uint64_t)mark.mtime_ns};
+    return XXH3_64bits_withSeed(facts, sizeof(facts), seed);
+}
+
+/* Not of what it goes on with. */
+static void inputs_take(struct preparation *preparation)
+{
+    const struct plan_job *plan = preparation->plan;
+    for (size_t i = 0; reads_inputs(plan) && plan->inputs[i]; i++) {
+        cleanup_free char *path =
+            path_join(plan->cwd ? plan->cwd : preparation->cwd, plan->inputs[i]);
+        if (!plan_job_goes_on(plan, plan->inputs[i], preparation->cwd))
+            preparation->work = input_digest(path, preparation->is_given_up, preparation->work);
+    }
+}
+
+/* ---- what it needs ---- */
+
+static char *left_path_new(const struct graph *graph, const struct plan_job *plan, uint32_t out)
+{
+    return out_path_new(plan->cwd ? plan->cwd : graph->cwd, plan->outs[out].path);
+}
+
+static void out_keep(struct preparation *preparation, const struct need_out *out)
+{
+    if (preparation->n_outs == preparation->cap) {
+        preparation->cap = MAX(2 * preparation->cap, (size_t)16);
+        preparation->outs =
+            xrealloc(preparation->outs, preparation->cap * sizeof(*preparation->outs));
+    }
+    preparation->outs[preparation->n_outs++] = *out;
+}
+
+/* Keeps those of which one look does not tell enough. */
+static void needs_look(const struct process *process, struct preparation *preparation)
+{
+    const struct graph *graph = process->graph;
+    const struct plan_job *plan = preparation->plan;
+    size_t n_looks = 0;
+    for (uint32_t i = 0; i < plan->n_needs; i++) {
+        const struct graph_job *need = &graph->jobs[plan->needs[i]];
+        for (uint32_t out = 0; need->left && out < need->plan->n_outs; out++) {
+            struct need_out found = {plan->needs[i], out, left_path_new(graph, need->plan, out),
+                                     .before = need->left[out]};
+            bool is_quick = n_looks++ < LOOKED_AT_ONCE && !need->spoilt;
+            if (is_quick && mark_is_untouched(&found.before, found.path))
+                free(found.path);
+            else
+                out_keep(preparation, &found);
+        }
+    }
+}
+
+static void needs_compare(struct preparation *preparation)
+{
+    for (size_t i = 0; i < preparation->n_outs; i++) {
+        struct need_out *out = &preparation->outs[i];
+        out->change = mark_compare(&out->before, out->path, preparation->is_given_up, &out->now);
+    }
+}
+
+/* The first file that is not as it was; NULL: none. What is gone may have been removed by who needed it no more. */
+static const struct need_out *needs_judge(struct graph *graph,
+                                          const struct preparation *preparation)
+{
+    const struct need_out *first = NULL;
+    for (size_t i = 0; i < preparation->n_outs; i++) {
+        const struct need_out *out = &preparation->outs[i];
+        if (out->change == MARK_SAME) /* and need not be read again */
+            graph->jobs[out->job].left[out->out] = out->now;
+        if (out->change != MARK_CHANGED)
+            continue;
+        spoilt_note(graph, out->job, out->path);
+        first = first ? first : out;
+    }
+    for (size_t i = 0; i < preparation->n_outs && !first; i++)
+        if (graph->jobs[preparation->outs[i].job].spoilt)
+            spoilt_forget(graph, preparation->outs[i].job);
+    return first;
+}
+
+/* ---- */
+
+static void refused(struct process *process, const struct need_out *spoilt)
+{
+    char text[END_TEXT_BYTES];
+    const char *name = process->graph->jobs[spoilt->job].plan->name;
+    snprintf(text, sizeof(text),
+             "it was not started: %.200s, which %.100s left, was changed after that had ended",
+             spoilt->path, name);
+    preparation_free(steal_ptr(&process->preparation));
+    process_judge(process, DEND_FATAL, text);
+}
+
+static void on_prepared(struct process *process)
+{
+    shell_now(process->graph->shell);
+    if (process->was_ended || dag_view(process->graph->dag).is_stopped) {
+        preparation_free(steal_ptr(&process->preparation));
+        process_judge(process, DEND_ENDED, "it was ended before it began");
+        return;
+    }
+    const struct need_out *spoilt = needs_judge(process->graph, process->preparation);
+    if (spoilt)
+        refused(process, spoilt);
+    else
+        process_launch(process);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    on_prepared(handle->data);
+}
+
+static void on_work_done(void *context)
+{
+    struct process *process = context;
+    background_close(&process->preparation->background, on_closed);
+}
+
+static void work(void *context)
+{
+    struct preparation *preparation = ((struct process *)context)->preparation;
+    needs_compare(preparation);
+    inputs_take(preparation);
+}
+
+void process_prepare(struct process *process)
+{
+    struct graph *graph = process->graph;
+    struct preparation *preparation = xcalloc(1, sizeof(*preparation));
+    const struct graph_job *job = process_job(process);
+    *preparation = (struct preparation){
+        .plan = job->plan, .cwd = graph->cwd, .is_given_up = &process->proving.is_given_up};
+    process->preparation = preparation;
+    if (job->plan->kind != PLAN_RUN)
+        preparation->work = work_begin(graph, job);
+    needs_look(process, preparation);
+    if (preparation->n_outs == 0 && !reads_inputs(job->plan)) {
+        process_launch(process);
+        return;
+    }
+    background_open(&preparation->background, shell_uv_loop(graph->shell), process);
+    background_start(&preparation->background, work, on_work_done);
+}
