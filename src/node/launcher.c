@@ -81,12 +81,14 @@ int launcher_command(const struct launcher_opts *opts, const struct host *host,
     bool is_step = host->is_slurm && !opts->via, is_job = host->is_job && !opts->via;
     int rc = 0;
     env_inherit(env);
+    if (is_job || is_step) { /* srun hands its environment on */
+        slurm_step_environment(env);
+        env_unset_secrets(env);
+    }
     if (is_job) {
         rc = slurm_job_words(opts->slurm_args, opts->job_name, out, err);
-        slurm_step_environment(env);
     } else if (is_step) {
         slurm_step_words(opts->job, host->target, out);
-        slurm_step_environment(env);
     } else {
         rc = via_add(opts->via ? opts->via : ssh, host, out, err);
     }
