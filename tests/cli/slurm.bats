@@ -237,7 +237,7 @@ has_joined() { [ "$(grep -sc 'it joins the run' muster-runs/latest/orchestrator.
     seq 1 5 >in.txt
     run limited "$MUSTER" map --dry-run --hosts slurm:3 --slurm-args "--time=8 --comment='two words'" -o out.txt in.txt -- cat
     ended_with 69
-    says "slurm:3" "srun -N1 " "--time=8 '--comment=two words'"
+    says "slurm:3" "srun " "--time=8 '--comment=two words' -N1 -n1 "
     nothing_is_queued
 }
 
@@ -335,6 +335,14 @@ END
     ended_with 0
     same in.txt out2.txt
     [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+}
+
+@test "a job is one task on one node, whatever --slurm-args says of tasks and nodes" {
+    seq 1 300 >in.txt
+    map --hosts slurm:1 --slurm-args '--nodes=2 --ntasks=3 --cpus-per-task=2' -g cpu:2 -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    says_not "lost" "cannot be had"
 }
 
 @test "options of --slurm-args that Slurm refuses are told with its words" {
