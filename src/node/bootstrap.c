@@ -110,13 +110,19 @@ static bool go_read(struct str rest, struct bootstrap_line *line)
 /* What cannot be, by the word behind `fail`; %.*s are the words behind that. */
 static const struct failure {
     struct str what;
+    enum err_code code;
     const char *before, *after;
 } failures[] = {
     {{"damaged", 7},
+     ERR_DATA,
      "the program arrived there damaged: bytes were changed or lost on the way",
      ""},
-    {{"unfit", 5}, "the program that was sent does not start there: ", BOOTSTRAP_CURE},
+    {{"unfit", 5},
+     ERR_UNAVAILABLE,
+     "the program that was sent does not start there: ",
+     BOOTSTRAP_CURE},
     {{"folders", 7},
+     ERR_UNAVAILABLE,
      "no folder there can keep the program: ",
      "; --agent-path names one that is installed there"},
 };
@@ -127,7 +133,7 @@ static bool fail_read(struct str rest, struct err *err)
     (void)str_next(&rest, ' ', &what);
     for (size_t i = 0; i < countof(failures); i++)
         if (str_equal(what, failures[i].what)) {
-            fail(err, ERR_UNAVAILABLE, "%s%.*s%s", failures[i].before, (int)MIN(rest.len, 300UL),
+            fail(err, failures[i].code, "%s%.*s%s", failures[i].before, (int)MIN(rest.len, 300UL),
                  rest.at ? rest.at : "", failures[i].after);
             return true;
         }

@@ -45,6 +45,7 @@ static void lose(struct remote *remote, const struct err *why)
     if (remote->state == REMOTE_AWAY)
         return;
     remote->state = REMOTE_AWAY;
+    remote->may_be_tried |= why->code == ERR_DATA; /* bytes were changed on the way, perhaps once */
     link_break(&remote->link, why);
     remote->opts.handlers->lost(remote->opts.context, why);
     remote_workers_lose(remote);

@@ -60,7 +60,8 @@ struct remote_opts {
 struct node *remote_open(const struct remote_opts *opts);
 /* Starts the transport, now or again. ERR_UNAVAILABLE if it cannot be started. */
 MUST_CHECK int remote_connect(struct node *node, struct err *err);
-/* After `lost`: the transport ended by itself, and the reason may pass within a second, as far as is known. */
+/* After `lost`: the transport ended by itself, or bytes were changed on the way, and the reason may pass within a second,
+ * as far as is known. */
 bool remote_may_be_tried(const struct node *node);
 /* After `lost`: its Slurm job is over, so that the host never comes back. */
 bool remote_is_over(const struct node *node);

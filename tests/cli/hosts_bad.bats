@@ -66,8 +66,13 @@ END
     done
 }
 
-@test "a byte that is wrong in the first frames is said, and the other host goes on" {
+@test "a byte that is wrong in the first frames is said, and the other host goes on; an only host is tried again" {
     seq 1 20 >in.txt
+    map --hosts one=cpu:1 --via './relay flip 40' -o only.txt in.txt -- cat
+    ended_with 0
+    same in.txt only.txt
+    has_logged "it is tried again"
+    rm spoilt
     map --hosts one=cpu:1,two=cpu:1 --via "sh -c 'if [ \$0 = one ]; then set -- ./relay flip 40 \"\$@\"; fi; exec \"\$@\"' {host}" -o out.txt in.txt -- cat
     ended_with 0
     same in.txt out.txt
