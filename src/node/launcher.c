@@ -67,7 +67,9 @@ static int via_add(const char *via, const struct host *host, struct env_list *ou
 {
     struct env_list words = {0};
     int rc = shell_words(via, &words, err);
-    if (rc == 0 && words.len == 0)
+    if (rc)
+        rc = wrap(err, rc, "--via");
+    else if (words.len == 0)
         rc = fail(err, ERR_USAGE, "--via is empty");
     for (size_t i = 0; rc == 0 && i < words.len; i++)
         env_list_add(out, filled_new(words.at[i], host));

@@ -169,6 +169,7 @@ static void a_command_without_its_quote_is_refused(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         const struct launcher_opts opts = {.via = wrong[i], .agent_path = "m"};
         assert_int_equal(launcher_command(&opts, &list.at[0], &words, &env, &err), ERR_USAGE);
+        assert_true(strncmp(err.text, "--via", 5) == 0);
         env_list_release(&words);
         env_list_release(&env);
     }
