@@ -152,6 +152,12 @@ static enum bootstrap_result line_read(struct bootstrap *bootstrap, struct str w
     struct str rest = words, word = {0};
     (void)str_next(&rest, ' ', &word);
     *line = (struct bootstrap_line){0};
+    if (words.len > 0 && words.at[words.len - 1] == '\r') { /* -t of ssh, docker or kubectl */
+        fail(err, ERR_UNAVAILABLE,
+             "there is a terminal on the way, which changes bytes; leave -t out of the command "
+             "that reaches it");
+        return failed(bootstrap);
+    }
     if (str_equal(word, STR("need")) && need_read(rest, line) &&
         bootstrap->n_needs++ < BOOTSTRAP_NEEDS_MAX)
         return BOOTSTRAP_NEED;

@@ -124,6 +124,20 @@ END
     same in.txt out2.txt
 }
 
+@test "a terminal on the way to a host is named, with the cure" {
+    seq 1 5 >in.txt
+    pyworker via <<'END'
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
+END
+    local send
+    for send in -uMUSTER_SEND_AGENT MUSTER_SEND_AGENT=1; do
+        run limited env $send "$MUSTER" map --hosts one=cpu:1 --via ./via -o out.txt in.txt -- cat
+        ended_with 69
+        says "0 of 1 hosts can be had; one: there is a terminal on the way, which changes bytes; leave -t out of the command that reaches it"
+    done
+}
+
 @test "a launcher that wants a password, from its input or from the terminal, gets none, and does not hold up the others" {
     seq 1 5 >in.txt
     worker ask <<'END'
