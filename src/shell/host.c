@@ -283,6 +283,7 @@ static void on_lost(void *context, const struct err *why)
     enum host_state before = h->state;
     if (h->hosts->is_leaving || before == HOST_FAILED || before == HOST_LEFT)
         return;
+    bool is_news = strcmp(h->why.text, why->text) != 0;
     h->why = *why;
     if (before == HOST_DRAINING) {
         host_log(h, LOG_WARN, "lost before its workers had finished: ", why->text);
@@ -298,6 +299,8 @@ static void on_lost(void *context, const struct err *why)
         return;
     }
     host_retry(h);
+    if (before != HOST_UP && h->part == 0 && is_news)
+        host_log(h, LOG_WARN, "cannot be had: ", why->text);
     if (before != HOST_UP)
         return;
     h->lost_at_ms = clock_now_ms();
