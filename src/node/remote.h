@@ -21,6 +21,7 @@ struct remote_greeting {
     const struct wire_hello *hello;
     const char *folder;      /* in which the program is kept there; "": in none */
     uint64_t n_bundle_bytes; /* of the program, which was sent; 0: it was there */
+    struct str noise;        /* the beginning of what was printed there before the agent spoke */
 };
 
 /* Called on the loop's thread, never from within node_spawn and node_write. */
