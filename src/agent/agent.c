@@ -168,7 +168,9 @@ static int devices_take(struct agent *agent, struct err *err)
     struct shell *shell = agent->shell;
     const struct wire_take *take = &agent->take;
     const struct allocation_holder holder = {
-        .self_path = shell_self_path(shell), .run_id = take->run_id, .log = shell_log(shell)};
+        .self_path = shell_self_path(shell),
+        .run_id = take->run_id[0] ? take->run_id : NULL, /* it may have no folder yet */
+        .log = shell_log(shell)};
     agent->wish =
         (struct allocation_wish){.gpus = take->gpus[0] ? take->gpus : NULL,
                                  .gpus_per_worker = take->gpus_per_worker,
@@ -179,13 +181,23 @@ static int devices_take(struct agent *agent, struct err *err)
     if (rc)
         return rc;
     allocation_spare(&agent->allocation);
-    shell_run_id_set(shell, take->run_id);
+    if (holder.run_id)
+        shell_run_id_set(shell, holder.run_id);
     shell_files_allow(shell, agent->allocation.n_seats);
     shell_keeper_start(shell, &agent->allocation, agent->mark, KEEPER_GRACE_MS);
     agent->watch = device_watch_new(shell, &agent->allocation, &device_handlers, agent);
     device_watch_begin(agent->watch);
     agent->has_devices = true;
     return 0;
+}
+
+void agent_locks_sign(struct agent *agent, const char *run_id)
+{
+    const char *known = shell_run_id(agent->shell);
+    if (known && strcmp(known, run_id) == 0)
+        return;
+    shell_run_id_set(agent->shell, run_id);
+    device_locks_sign(&agent->allocation.locks, run_id);
 }
 
 /* Tries to take the devices. The loop turns between two tries, so that the end of the head is noticed. */

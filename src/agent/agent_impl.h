@@ -59,6 +59,8 @@ void agent_error_send(struct agent *agent, enum frame_type type, uint32_t id,
                       const struct err *why);
 /* The run of the head is known: folders of earlier heads of the run are of no use. */
 void agent_run_name(struct agent *agent, const char *run);
+/* Its workers are of this run: the locks of its devices say so. */
+void agent_locks_sign(struct agent *agent, const char *run_id);
 /* Tells the head that this agent ends, and ends the workers. */
 void agent_end_now(struct agent *agent);
 /* The folder for files; made when it is needed. */

@@ -380,6 +380,9 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, const s
         error_file_name(w, spawn->error_variable, &env);
     for (size_t i = 0; spawn->changes[i]; i++)
         env_list_add(&changes, xstrdup(spawn->changes[i]));
+    const char *run_id = env_get(&changes, "MUSTER_RUN_ID");
+    if (run_id)
+        agent_locks_sign(w->agent, run_id);
     env_apply(&env, &changes);
     if (spawn->cpus.shares_threads)
         env_set(&env, xasprintf("OMP_NUM_THREADS=%u", seat->threads));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/env_list.h"
 
-#include <stdbool.h>
+#include <ctype.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
+#include "base/attr.h"
 #include "base/xalloc.h"
 
 void env_list_add(struct env_list *env, char *taken)
@@ -70,6 +72,45 @@ void env_unset_beginning(struct env_list *env, const char *beginning, const char
             env->at[n_left++] = env->at[i];
         else
             free(env->at[i]);
+    }
+    env->len = n_left;
+}
+
+/* A word of a name, such as API, KEY and ID. A number may follow it. */
+static bool word_is_secret(const char *word, size_t len)
+{
+    static const char *const ends[] = {"TOKEN",  "SECRET",     "PASSWORD",
+                                       "PASSWD", "PASSPHRASE", "KEY"};
+    bool is = false;
+    while (len > 0 && isdigit((unsigned char)word[len - 1]))
+        len--;
+    for (size_t i = 0; i < countof(ends); i++) {
+        size_t end_len = strlen(ends[i]);
+        is = is || (len >= end_len && strncasecmp(word + len - end_len, ends[i], end_len) == 0);
+    }
+    return is;
+}
+
+bool env_is_secret(const char *entry)
+{
+    const char *end = entry + strcspn(entry, "=");
+    bool is = false;
+    while (entry < end && !is) {
+        size_t len = strcspn(entry, "_=");
+        is = word_is_secret(entry, len);
+        entry += len + 1;
+    }
+    return is;
+}
+
+void env_unset_secrets(struct env_list *env)
+{
+    size_t n_left = 0;
+    for (size_t i = 0; i < env->len; i++) {
+        if (env_is_secret(env->at[i]))
+            free(env->at[i]);
+        else
+            env->at[n_left++] = env->at[i];
     }
     env->len = n_left;
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct env_list {
@@ -21,6 +22,10 @@ void env_set(struct env_list *env, char *entry);
 void env_unset(struct env_list *env, const char *name);
 /* Removes every entry whose name begins so, but for that name (NULL: none). */
 void env_unset_beginning(struct env_list *env, const char *beginning, const char *but);
+/* By its name "NAME" or "NAME=value" is a secret: HF_TOKEN, AWS_ACCESS_KEY_ID, but not MAX_TOKENS. */
+bool env_is_secret(const char *entry);
+/* Removes every entry that is one. */
+void env_unset_secrets(struct env_list *env);
 /* The value of that name, borrowed; NULL if it is not set. */
 const char *env_get(const struct env_list *env, const char *name);
 /* Adds the environment of this process. */

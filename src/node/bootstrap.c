@@ -110,13 +110,19 @@ static bool go_read(struct str rest, struct bootstrap_line *line)
 /* What cannot be, by the word behind `fail`; %.*s are the words behind that. */
 static const struct failure {
     struct str what;
+    enum err_code code;
     const char *before, *after;
 } failures[] = {
     {{"damaged", 7},
+     ERR_DATA,
      "the program arrived there damaged: bytes were changed or lost on the way",
      ""},
-    {{"unfit", 5}, "the program that was sent does not start there: ", BOOTSTRAP_CURE},
+    {{"unfit", 5},
+     ERR_UNAVAILABLE,
+     "the program that was sent does not start there: ",
+     BOOTSTRAP_CURE},
     {{"folders", 7},
+     ERR_UNAVAILABLE,
      "no folder there can keep the program: ",
      "; --agent-path names one that is installed there"},
 };
@@ -127,7 +133,7 @@ static bool fail_read(struct str rest, struct err *err)
     (void)str_next(&rest, ' ', &what);
     for (size_t i = 0; i < countof(failures); i++)
         if (str_equal(what, failures[i].what)) {
-            fail(err, ERR_UNAVAILABLE, "%s%.*s%s", failures[i].before, (int)MIN(rest.len, 300UL),
+            fail(err, failures[i].code, "%s%.*s%s", failures[i].before, (int)MIN(rest.len, 300UL),
                  rest.at ? rest.at : "", failures[i].after);
             return true;
         }
@@ -146,6 +152,12 @@ static enum bootstrap_result line_read(struct bootstrap *bootstrap, struct str w
     struct str rest = words, word = {0};
     (void)str_next(&rest, ' ', &word);
     *line = (struct bootstrap_line){0};
+    if (words.len > 0 && words.at[words.len - 1] == '\r') { /* -t of ssh, docker or kubectl */
+        fail(err, ERR_UNAVAILABLE,
+             "there is a terminal on the way, which changes bytes; leave -t out of the command "
+             "that reaches it");
+        return failed(bootstrap);
+    }
     if (str_equal(word, STR("need")) && need_read(rest, line) &&
         bootstrap->n_needs++ < BOOTSTRAP_NEEDS_MAX)
         return BOOTSTRAP_NEED;

@@ -67,7 +67,9 @@ static int via_add(const char *via, const struct host *host, struct env_list *ou
 {
     struct env_list words = {0};
     int rc = shell_words(via, &words, err);
-    if (rc == 0 && words.len == 0)
+    if (rc)
+        rc = wrap(err, rc, "--via");
+    else if (words.len == 0)
         rc = fail(err, ERR_USAGE, "--via is empty");
     for (size_t i = 0; rc == 0 && i < words.len; i++)
         env_list_add(out, filled_new(words.at[i], host));
@@ -81,12 +83,14 @@ int launcher_command(const struct launcher_opts *opts, const struct host *host,
     bool is_step = host->is_slurm && !opts->via, is_job = host->is_job && !opts->via;
     int rc = 0;
     env_inherit(env);
+    if (is_job || is_step) { /* srun hands its environment on */
+        slurm_step_environment(env);
+        env_unset_secrets(env);
+    }
     if (is_job) {
         rc = slurm_job_words(opts->slurm_args, opts->job_name, out, err);
-        slurm_step_environment(env);
     } else if (is_step) {
         slurm_step_words(opts->job, host->target, out);
-        slurm_step_environment(env);
     } else {
         rc = via_add(opts->via ? opts->via : ssh, host, out, err);
     }

@@ -16,8 +16,8 @@ struct launcher_opts {
     const char *agent_path; /* of muster on the host; NULL: `sh` is run (node/bootstrap.h) */
 };
 
-/* Adds the words of the command and its environment, and NULL behind each (env_end). ERR_USAGE if `via` cannot be
- * understood. */
+/* Adds the words of the command and its environment, and NULL behind each (env_end); for srun, the environment has no
+ * secrets. ERR_USAGE if `via` cannot be understood. */
 MUST_CHECK int launcher_command(const struct launcher_opts *opts, const struct host *host,
                                 struct env_list *out, struct env_list *env, struct err *err);
 /* The command ended like this, and this was its last line: would it end so again if it were started at once? False

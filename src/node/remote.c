@@ -45,6 +45,7 @@ static void lose(struct remote *remote, const struct err *why)
     if (remote->state == REMOTE_AWAY)
         return;
     remote->state = REMOTE_AWAY;
+    remote->may_be_tried |= why->code == ERR_DATA; /* bytes were changed on the way, perhaps once */
     link_break(&remote->link, why);
     remote->opts.handlers->lost(remote->opts.context, why);
     remote_workers_lose(remote);
@@ -71,9 +72,16 @@ void remote_hello_send(struct remote *remote)
     remote_send(remote, FRAME_HELLO, WIRE_NO_WORKER, 0, buf_str(&out));
 }
 
+/* What was printed before muster's own protocol began. */
+static void noise_add(const struct remote *remote, struct buf *out)
+{
+    remote_start_noise(remote, out);
+    wire_noise_add(&remote->link.reader, out);
+}
+
 static void on_hello(struct remote *remote, const struct frame *frame)
 {
-    cleanup_buf struct buf out = BUF_INIT;
+    cleanup_buf struct buf out = BUF_INIT, noise = BUF_INIT;
     struct wire_body body = wire_body_to(&out);
     struct wire_hello hello;
     struct err err = {0};
@@ -82,10 +90,12 @@ static void on_hello(struct remote *remote, const struct frame *frame)
         link_break(&remote->link, &err);
         return;
     }
+    noise_add(remote, &noise);
     if (remote->opts.handlers->greeted)
-        remote->opts.handlers->greeted(
-            remote->opts.context,
-            &(struct remote_greeting){&hello, remote->start.folder, remote->start.n_bundle_bytes});
+        remote->opts.handlers->greeted(remote->opts.context,
+                                       &(struct remote_greeting){&hello, remote->start.folder,
+                                                                 remote->start.n_bundle_bytes,
+                                                                 buf_str(&noise)});
     remote->peer.clock_ahead_ms =
         (int64_t)MIN(hello.wall_ms, (uint64_t)INT64_MAX / 2) - clock_wall_ms();
     snprintf(remote->peer.version, sizeof(remote->peer.version), "%s", hello.version);
@@ -256,13 +266,6 @@ static void transport_writable(void *context, enum worker_stream stream)
 static void transport_closed(void *context, enum worker_stream stream)
 {
     (void)context, (void)stream; /* it is about to end, and says more then */
-}
-
-/* What was printed before muster's own protocol began. */
-static void noise_add(const struct remote *remote, struct buf *out)
-{
-    remote_start_noise(remote, out);
-    wire_noise_add(&remote->link.reader, out);
 }
 
 /* Why there is no connection any more: what the transport printed last, its status, and what it printed before muster's

@@ -21,6 +21,7 @@ struct remote_greeting {
     const struct wire_hello *hello;
     const char *folder;      /* in which the program is kept there; "": in none */
     uint64_t n_bundle_bytes; /* of the program, which was sent; 0: it was there */
+    struct str noise;        /* the beginning of what was printed there before the agent spoke */
 };
 
 /* Called on the loop's thread, never from within node_spawn and node_write. */
@@ -60,7 +61,8 @@ struct remote_opts {
 struct node *remote_open(const struct remote_opts *opts);
 /* Starts the transport, now or again. ERR_UNAVAILABLE if it cannot be started. */
 MUST_CHECK int remote_connect(struct node *node, struct err *err);
-/* After `lost`: the transport ended by itself, and the reason may pass within a second, as far as is known. */
+/* After `lost`: the transport ended by itself, or bytes were changed on the way, and the reason may pass within a second,
+ * as far as is known. */
 bool remote_may_be_tried(const struct node *node);
 /* After `lost`: its Slurm job is over, so that the host never comes back. */
 bool remote_is_over(const struct node *node);

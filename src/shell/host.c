@@ -16,6 +16,7 @@ enum {
     RETRY_MAX_MS = 60000,
     TRIES_MAX = 15,      /* in a row, without success: about ten minutes */
     SAID_MAX = 200,      /* lines of a transport that are logged */
+    PRINTED_MAX = 20,    /* lines before its agent spoke */
     STEADY_MS = 60000,   /* after so long a connection, the pauses begin anew */
     START_TRIES_MAX = 3, /* before the run begins */
     START_PAUSE_MS = 500 /* after the first of them; it doubles */
@@ -283,6 +284,7 @@ static void on_lost(void *context, const struct err *why)
     enum host_state before = h->state;
     if (h->hosts->is_leaving || before == HOST_FAILED || before == HOST_LEFT)
         return;
+    bool is_news = strcmp(h->why.text, why->text) != 0;
     h->why = *why;
     if (before == HOST_DRAINING) {
         host_log(h, LOG_WARN, "lost before its workers had finished: ", why->text);
@@ -298,6 +300,8 @@ static void on_lost(void *context, const struct err *why)
         return;
     }
     host_retry(h);
+    if (before != HOST_UP && h->part == 0 && is_news)
+        host_log(h, LOG_WARN, "cannot be had: ", why->text);
     if (before != HOST_UP)
         return;
     h->lost_at_ms = clock_now_ms();
@@ -392,12 +396,30 @@ static bool is_own_program(const struct hosts *hosts, const char *program)
     return is;
 }
 
+/* What came before its agent spoke, such as a banner. */
+static void printed_note(const struct remote_host *h, struct str printed)
+{
+    struct str line;
+    for (unsigned n = 0; n < PRINTED_MAX && printed.len > 0 && str_next(&printed, '\n', &line);) {
+        line = str_trim(line);
+        n += line.len > 0;
+        if (line.len > 0)
+            buf_addf(&h->hosts->notes, "%s: it printed: %.*s\n", h->host.name, (int)line.len,
+                     line.at);
+    }
+}
+
 static void on_greeted(void *context, const struct remote_greeting *greeting)
 {
     struct remote_host *h = context;
     const struct wire_hello *hello = greeting->hello;
     char size[16];
     h->was_greeted = true;
+    if (h->hosts->shell->verb->takes_seats) { /* it has a log */
+        printed_note(h, buf_str(&h->said));
+        printed_note(h, greeting->noise);
+    }
+    buf_release(&h->said);
     job_end_joined(h, hello->slurm_job);
     size_format(size, greeting->n_bundle_bytes);
     if (greeting->n_bundle_bytes > 0)
@@ -413,11 +435,13 @@ static void on_said(void *context, struct str line)
 {
     struct remote_host *h = context;
     cleanup_free char *text = xstrndup(line.at, line.len);
-    if (++h->n_said > SAID_MAX)
-        return;
-    if (h->n_said == SAID_MAX)
+    h->n_said++;
+    if (!h->was_greeted && h->hosts->shell->log->fd < 0 && h->said.len < WIRE_NOISE_KEPT_BYTES)
+        buf_addf(&h->said, "%s\n", text);
+    if (h->n_said < SAID_MAX)
+        host_log(h, h->was_greeted ? LOG_WARN : LOG_INFO, "", text);
+    else if (h->n_said == SAID_MAX)
         host_log(h, LOG_WARN, "", "it says more, which is left out");
-    host_log(h, h->was_greeted ? LOG_WARN : LOG_INFO, "", text);
 }
 
 static bool on_draining(void *context)
@@ -440,6 +464,7 @@ void host_connect(struct remote_host *h)
     struct err err = {0};
     h->state = HOST_STARTING;
     h->was_greeted = false;
+    buf_reset(&h->said);
     if (remote_connect(h->node, &err) != 0)
         on_lost(h, &err);
 }
@@ -477,6 +502,7 @@ void host_free(struct remote_host *h)
     host_release(&h->host);
     host_link_release(&h->link);
     devices_forget(h);
+    buf_release(&h->said);
     free(h->program);
     free(h);
 }

@@ -47,6 +47,7 @@ struct remote_host {
     unsigned n_said;
     bool
         was_greeted; /* by its agent, at this connection: what is said from then on is the agent's */
+    struct buf said;            /* by its transport before that, while there is no log; bounded */
     struct device_list devices; /* as the agent took them first; empty: it never was up */
     struct seat *seats;
     size_t n_seats;

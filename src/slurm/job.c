@@ -157,16 +157,18 @@ void slurm_step_words(const struct slurm_job *job, const char *node, struct env_
 
 int slurm_job_words(const char *args, const char *name, struct env_list *out, struct err *err)
 {
-    static const char *const words[] = {"srun",       "-N1",      "-n1",          "--cpu-bind=none",
-                                        "--mpi=none", "--wait=0", "--unbuffered", "-Q",
-                                        "-J",         NULL};
-    env_list_add_words(out, words);
+    static const char *const before[] = {"srun", "--cpu-bind=none", "--mpi=none", "-J", NULL};
+    /* Behind those of the user, of which the same may come from a script: the agents of several tasks would write into one
+     * stream. */
+    static const char *const after[] = {"-N1", "-n1", "--wait=0", "--unbuffered", "-Q", NULL};
+    int rc = 0;
+    env_list_add_words(out, before);
     env_list_add(out, xstrdup(name));
-    if (!args) {
+    if (args)
+        rc = shell_words(args, out, err);
+    else
         env_list_add(out, xstrdup("--exclusive"));
-        return 0;
-    }
-    int rc = shell_words(args, out, err);
+    env_list_add_words(out, after);
     return rc ? wrap(err, rc, "--slurm-args") : 0;
 }
 

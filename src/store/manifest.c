@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/env_list.h"
 #include "base/fs.h"
 #include "base/hex.h"
 #include "base/this_host.h"
@@ -15,7 +16,7 @@
 #include "store/git.h"
 
 /* How the variables begin that control devices, threads and ranks. Any other may be a secret and is
- * not recorded. */
+ * not recorded; nor is one of these whose name is that of a secret. */
 static const char *const env_allowed[] = {
     "CUDA_",
     "HIP_",
@@ -41,8 +42,6 @@ static const char *const env_allowed[] = {
     "MKL_",
     "OPENBLAS_",
 };
-/* A variable whose name contains one of these words is taken for a secret all the same. */
-static const char *const env_secret[] = {"TOKEN", "SECRET", "PASSWORD", "KEY"};
 
 static json_t *text_json(const char *text)
 {
@@ -64,14 +63,6 @@ static json_t *texts_json(const char *const *texts)
     return array;
 }
 
-static bool is_secret(const char *name, size_t name_len)
-{
-    for (size_t i = 0; i < countof(env_secret); i++)
-        if (memmem(name, name_len, env_secret[i], strlen(env_secret[i])))
-            return true;
-    return false;
-}
-
 static bool is_allowed(const char *entry)
 {
     for (size_t i = 0; i < countof(env_allowed); i++)
@@ -85,7 +76,7 @@ static json_t *environment_json(void)
     json_t *object = json_object();
     for (char **at = environ; at && *at; at++) {
         const char *equals = strchr(*at, '=');
-        if (!equals || !is_allowed(*at) || is_secret(*at, (size_t)(equals - *at)))
+        if (!equals || !is_allowed(*at) || env_is_secret(*at))
             continue;
         cleanup_free char *name = xstrndup(*at, (size_t)(equals - *at));
         json_object_set_new(object, name, text_json(equals + 1)); /* refuses a name not in UTF-8 */

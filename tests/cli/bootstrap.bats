@@ -148,8 +148,11 @@ END
     done
 }
 
-@test "a profile that prints is skipped; one that prints without end, or waits for an answer, is given up" {
-    hosts_map one=cpu:2 "sh -c 'echo Welcome; printf \"no newline\"; exec \"\$@\"' x"
+@test "what a profile prints is skipped, and stands in the log; one that prints without end, or waits for an answer, is given up" {
+    hosts_map one=cpu:2 "sh -c 'echo Welcome; echo Banner >&2; printf \"no newline\"; exec \"\$@\"' x"
+    log | grep -q "INFO  host: one: it printed: Welcome"
+    log | grep -q "INFO  host: one: it printed: no newline"
+    log | grep -q "INFO  host: one: it printed: Banner"
     refused "sh -c 'yes motd | head -c 3000000; exec \"\$@\"' x" "one: more than 1048576 bytes came that are not muster"
     refused "sh -c 'echo Welcome; exit 3'" "one: sh ended with status 3 (it printed: Welcome)"
     map --host-timeout 1s --hosts one=cpu:1 --via "sh -c 'printf Password:; exec sleep 1000'" -o out2.txt in.txt -- cat

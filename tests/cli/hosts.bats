@@ -453,7 +453,7 @@ END
     wait_for test -e holding
     map -g 0 --hosts two --via env -o out2.txt in.txt -- cat
     ended_with 69
-    says "0 of 1 hosts can be had; two: gpu 0 is taken by pid"
+    says "0 of 1 hosts can be had; two: gpu 0 is taken by pid" ", run $(basename "$(readlink -f muster-runs/latest)")"
     local first=$PID
     "$MUSTER" map -g 0 --hosts two --via './reach {host}' --wait 60s -o out3.txt in.txt -- cat >waits 2>&1 3>&- 4>&- &
     local second=$!

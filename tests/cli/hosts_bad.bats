@@ -66,8 +66,13 @@ END
     done
 }
 
-@test "a byte that is wrong in the first frames is said, and the other host goes on" {
+@test "a byte that is wrong in the first frames is said, and the other host goes on; an only host is tried again" {
     seq 1 20 >in.txt
+    map --hosts one=cpu:1 --via './relay flip 40' -o only.txt in.txt -- cat
+    ended_with 0
+    same in.txt only.txt
+    has_logged "it is tried again"
+    rm spoilt
     map --hosts one=cpu:1,two=cpu:1 --via "sh -c 'if [ \$0 = one ]; then set -- ./relay flip 40 \"\$@\"; fi; exec \"\$@\"' {host}" -o out.txt in.txt -- cat
     ended_with 0
     same in.txt out.txt
@@ -117,6 +122,27 @@ END
     says "loud: cannot be had: sh ended with status 3: xxx"
     [ "$(wc -c <<<"$output")" -lt 8000 ]
     same in.txt out2.txt
+    map --hosts one=cpu:1 --via "sh -c 'seq -f noise-%g 300 >&2; exec \"\$@\"' sh" -o out3.txt in.txt -- cat
+    ended_with 0
+    says "one: it says more, which is left out"
+    says_not "noise"
+    has_logged "one: it printed: noise-20"
+    ! has_logged "noise-21" || false
+    same in.txt out3.txt
+}
+
+@test "a terminal on the way to a host is named, with the cure" {
+    seq 1 5 >in.txt
+    pyworker via <<'END'
+import os, pty, sys
+sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))
+END
+    local send
+    for send in -uMUSTER_SEND_AGENT MUSTER_SEND_AGENT=1; do
+        run limited env $send "$MUSTER" map --hosts one=cpu:1 --via ./via -o out.txt in.txt -- cat
+        ended_with 69
+        says "0 of 1 hosts can be had; one: there is a terminal on the way, which changes bytes; leave -t out of the command that reaches it"
+    done
 }
 
 @test "a launcher that wants a password, from its input or from the terminal, gets none, and does not hold up the others" {

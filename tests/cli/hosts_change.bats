@@ -38,6 +38,22 @@ worker 2 of 3" ]
     [ "$(query "select count(*) from attempts where items_done > 0")" = 3 ]
 }
 
+@test "a host that is added and cannot be had is named with its launcher's words, once, and joins when it can" {
+    seq 1 200 >in.txt
+    map_begin -g cpu:1 --via './reach {host}' -o out.txt in.txt -- ./until_go
+    wait_for has_logged "cpu_0: attempt"
+    "$MUSTER" hosts --add two=cpu:1 >/dev/null
+    wait_for has_logged "two: cannot be had: ./reach ended with status 255: no route to two"
+    sleep 1.5 # the second try
+    touch up.two
+    wait_for has_logged "two: it joins the run: 1 more worker"
+    touch go
+    map_end
+    ended_with 0
+    same in.txt out.txt
+    [ "$(grep -c "two: cannot be had" said)" = 1 ]
+}
+
 @test "an order at which the run has not looked in time is taken back" {
     seq 1 100 >in.txt
     map_begin -g cpu:1 -o out.txt in.txt -- ./slow

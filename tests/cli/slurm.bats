@@ -32,6 +32,20 @@ END
     [ "$(ls -A cache/muster | wc -l)" = 1 ]
 }
 
+@test "secrets of the environment are handed on by srun only if --env names them, and are named in the log" {
+    export HF_TOKEN=hidden OPENAI_API_KEY=given MAX_TOKENS=7
+    seq 1 2 >in.txt
+    local how
+    for how in "salloc -Q -N1 $MUSTER map --hosts slurm" "$MUSTER map --hosts slurm:1"; do
+        limited $how -g cpu:1 --fresh -f --env OPENAI_API_KEY -o out.txt in.txt -- \
+            sh -c 'while read -r x; do echo "$x ${HF_TOKEN-none} $OPENAI_API_KEY $MAX_TOKENS"; done'
+        same out.txt - <<<"1 none given 7
+2 none given 7"
+        grep -q "secrets are sent to nodes only if --env names them; here are:.* HF_TOKEN" muster-runs/latest/orchestrator.log
+        ! grep -q hidden muster-runs/latest/*.log || false
+    done
+}
+
 @test "launch: the ranks of one program on all nodes, and a step that is cancelled is a host that is lost" {
     run --separate-stderr limited salloc -Q -N2 "$MUSTER" launch --hosts slurm -g cpu:1 --nproc-per-node 2 --no-python sh -c 'echo $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK $SLURMD_NODENAME $MASTER_PORT'
     ended_with 0
@@ -223,7 +237,7 @@ has_joined() { [ "$(grep -sc 'it joins the run' muster-runs/latest/orchestrator.
     seq 1 5 >in.txt
     run limited "$MUSTER" map --dry-run --hosts slurm:3 --slurm-args "--time=8 --comment='two words'" -o out.txt in.txt -- cat
     ended_with 69
-    says "slurm:3" "srun -N1 " "--time=8 '--comment=two words'"
+    says "slurm:3" "srun " "--time=8 '--comment=two words' -N1 -n1 "
     nothing_is_queued
 }
 
@@ -321,6 +335,14 @@ END
     ended_with 0
     same in.txt out2.txt
     [ "$(cat begun/* | sort -n)" = "$(cat in.txt)" ]
+}
+
+@test "a job is one task on one node, whatever --slurm-args says of tasks and nodes" {
+    seq 1 300 >in.txt
+    map --hosts slurm:1 --slurm-args '--nodes=2 --ntasks=3 --cpus-per-task=2' -g cpu:2 -o out.txt in.txt -- cat
+    ended_with 0
+    same in.txt out.txt
+    says_not "lost" "cannot be had"
 }
 
 @test "options of --slurm-args that Slurm refuses are told with its words" {

@@ -74,7 +74,9 @@ static void refused(const char *text, int code, const char *words)
 static void what_the_script_cannot_do_is_a_sentence(void **state)
 {
     (void)state;
-    refused(BOOTSTRAP_MARK "fail damaged\n", ERR_UNAVAILABLE, "arrived there damaged");
+    refused(BOOTSTRAP_MARK "go own\r\n", ERR_UNAVAILABLE, "leave -t out");
+    refused(BOOTSTRAP_MARK "need x86_64 gzip\r\n", ERR_UNAVAILABLE, "leave -t out");
+    refused(BOOTSTRAP_MARK "fail damaged\n", ERR_DATA, "arrived there damaged");
     refused(BOOTSTRAP_MARK "fail unfit no such library\n", ERR_UNAVAILABLE,
             "does not start there: no such library (a portable build");
     refused(BOOTSTRAP_MARK "fail folders /a (no room), /b (x)\n", ERR_UNAVAILABLE,

@@ -70,8 +70,8 @@ static void slurm_with_a_number_is_so_many_jobs(void **state)
     for (size_t i = 0; i < words.len && words.at[i]; i++)
         buf_addf(&found, "[%s]", words.at[i]);
     assert_string_equal(buf_text(&found),
-                        "[srun][-N1][-n1][--cpu-bind=none][--mpi=none][--wait=0][--unbuffered][-Q]"
-                        "[-J][muster-7][--gpus=8][--comment=a b][/opt/muster][agent]");
+                        "[srun][--cpu-bind=none][--mpi=none][-J][muster-7][--gpus=8][--comment=a b]"
+                        "[-N1][-n1][--wait=0][--unbuffered][-Q][/opt/muster][agent]");
     env_list_release(&words);
     env_list_release(&env);
     host_list_release(&list);
@@ -169,6 +169,7 @@ static void a_command_without_its_quote_is_refused(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         const struct launcher_opts opts = {.via = wrong[i], .agent_path = "m"};
         assert_int_equal(launcher_command(&opts, &list.at[0], &words, &env, &err), ERR_USAGE);
+        assert_true(strncmp(err.text, "--via", 5) == 0);
         env_list_release(&words);
         env_list_release(&env);
     }

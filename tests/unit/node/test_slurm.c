@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "node/launcher.h"
 #include "slurm/job.h"
 #include "slurm/node_names.h"
 
@@ -100,6 +101,43 @@ static void a_step_has_none_of_slurms_variables(void **state)
     env_list_release(&env);
 }
 
+static void secrets_are_known_by_their_names(void **state)
+{
+    (void)state;
+    static const char *const secret[] = {"HF_TOKEN=1",    "AWS_ACCESS_KEY_ID=1",
+                                         "OPENAI_APIKEY", "db_password2=x",
+                                         "SECRET=",       "GH_TOKEN=a_b"};
+    static const char *const plain[] = {"MAX_TOKENS=1", "TOKENIZERS_PARALLELISM=false",
+                                        "KEYBOARD=de",  "PWD=/home/KEY",
+                                        "A=B_TOKEN",    ""};
+    for (size_t i = 0; i < sizeof(secret) / sizeof(*secret); i++)
+        assert_true(env_is_secret(secret[i]));
+    for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
+        assert_false(env_is_secret(plain[i]));
+}
+
+static void srun_hands_no_secret_on(void **state)
+{
+    (void)state;
+    static const struct slurm_job job = {.id = (char *)"7", .description = (char *)""};
+    static const struct host hosts[] = {{.target = (char *)"slurm-1", .is_job = true},
+                                        {.target = (char *)"n1", .is_slurm = true}};
+    const struct launcher_opts opts = {.job = &job, .job_name = "muster"};
+    assert_int_equal(setenv("HF_TOKEN", "value", 1), 0);
+    assert_int_equal(setenv("MAX_TOKENS", "9", 1), 0);
+    for (size_t i = 0; i < 2; i++) {
+        struct env_list words = {0}, env = {0};
+        struct err err = {0};
+        assert_int_equal(launcher_command(&opts, &hosts[i], &words, &env, &err), 0);
+        assert_null(env_get(&env, "HF_TOKEN"));
+        assert_string_equal(env_get(&env, "MAX_TOKENS"), "9");
+        env_list_release(&words);
+        env_list_release(&env);
+    }
+    unsetenv("HF_TOKEN");
+    unsetenv("MAX_TOKENS");
+}
+
 static void times_of_jobs_are_read_and_other_lines_passed_over(void **state)
 {
     (void)state;
@@ -150,6 +188,8 @@ int main(void)
         cmocka_unit_test(tasks_are_those_of_the_node),
         cmocka_unit_test(gpus_are_those_of_the_node),
         cmocka_unit_test(a_step_has_none_of_slurms_variables),
+        cmocka_unit_test(secrets_are_known_by_their_names),
+        cmocka_unit_test(srun_hands_no_secret_on),
         cmocka_unit_test(times_of_jobs_are_read_and_other_lines_passed_over),
         cmocka_unit_test(times_are_asked_for_in_seconds_and_without_the_users_filters),
     };
