@@ -198,6 +198,42 @@ END
     [ $((mask & (1 << 24))) -eq 0 ] # SIGXFSZ
 }
 
+# Whether SIGPIPE or SIGXFSZ is ignored in what wrote this line of /proc/self/status.
+ignores() {
+    local mask=$((16#$(sed 's/.*SigIgn:[[:space:]]*//' "$1")))
+    [ $((mask & (1 << 12 | 1 << 24))) -ne 0 ]
+}
+
+@test "no program that muster starts has signals ignored because muster ignores them" {
+    worker look <<'END'
+#!/bin/sh
+grep SigIgn /proc/self/status >"ignored.$1"
+[ "$1" != map ] || exec cat
+END
+    seq 3 >in.txt
+    mkdir bin
+    printf '#!/bin/sh\n./look sbatch\necho 17\n' >bin/sbatch
+    printf '#!/bin/sh\n./look squeue\n' >bin/squeue
+    printf '#!/bin/sh\nexit 1\n' >bin/sinfo
+    printf '#!/bin/sh\n./look via\nexec "$@"\n' >via
+    chmod +x bin/* via
+    PATH=$PWD/bin:$PATH
+    limited "$MUSTER" map -q -g cpu:1 in.txt -o out.txt -- ./look map
+    limited "$MUSTER" each -q -g cpu:1 --setup './look setup' -- ./look each
+    limited "$MUSTER" each -q --hosts one=cpu:1 --via ./via -- ./look host
+    limited "$MUSTER" graph -q -g cpu:1 -- ./look {} ::: graph
+    limited "$MUSTER" launch -q -g cpu:1 --no-python ./look launch
+    limited "$MUSTER" fit -q -g cpu:1 --max 1 -- ./look fit {batch}
+    limited "$MUSTER" bench -q -g cpu:1 --rounds 1 -- ./look bench
+    limited "$MUSTER" submit --stage 'one: --time=1 -- ./look stage'
+    SLURM_JOB_ID=17 SLURM_JOB_NODELIST=here limited sh muster-runs/latest/one.sh
+    local name
+    for name in map setup each via host graph launch fit bench sbatch squeue stage; do
+        [ -s ignored.$name ] || { echo "nothing of $name"; false; }
+        ! ignores ignored.$name || { echo "$name: $(cat ignored.$name)"; false; }
+    done
+}
+
 @test "without /proc that is what is said" {
     unshare -rm true 2>/dev/null || skip "no user namespaces"
     [ -n "${DEAD_FS:-}" ] || skip "a sanitizer wants a /proc"
