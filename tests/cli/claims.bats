@@ -125,6 +125,62 @@ two_are_over() { [ "$(cat said? | grep -c 'name another output')" -eq 2 ]; }
     ended_with 0
 }
 
+# A muster that has claimed its output, and reads on when it gets SIGCONT.
+stopped_with_claim() {
+    "$MUSTER" "$@" >said 2>&1 3>&- 4>&- &
+    PID=$!
+    local tries=2000
+    until ls -l "/proc/$PID/fd" 2>/dev/null | grep -q socket:; do
+        [ $((tries -= 1)) -gt 0 ] || return 1
+    done
+    kill -STOP "$PID"
+}
+
+@test "merge and split: what another command is at work on is not read for in vain" {
+    seq 3 >in.txt
+    holding_worker
+    map_begin -g cpu:1 in.txt -o out.txt -- ./hold
+    wait_for test -e holding
+    run limited "$MUSTER" merge in.txt -o out.txt
+    ended_with 69
+    says "process $PID of" "is at work on the output out.txt"
+    run limited "$MUSTER" merge --dry-run in.txt -o out.txt
+    ended_with 0
+    touch go
+    map_end
+    ended_with 0
+    head -c 300000000 /dev/zero | tr '\0' '\n' >big.txt
+    local words
+    for words in "merge big.txt -o merged.txt" "split -n 2 big.txt -o parts_{n}.txt"; do
+        # shellcheck disable=SC2086
+        stopped_with_claim $words || skip "it was too fast"
+        # shellcheck disable=SC2086
+        run limited "$MUSTER" $words
+        ended_with 69
+        says "process $PID of"
+        kill -CONT "$PID"
+        map_end
+        ended_with 0
+    done
+}
+
+@test "a name that is too long is refused before the work, whatever writes it" {
+    local long
+    long=$(printf '%0256d' 0)
+    seq 1000 >in.txt
+    printf '{"a":1}\n{"a":2\n' >bad.jsonl # status 65 if it is read
+    refused merge bad.jsonl -o "$long"
+    says "File name too long"
+    refused merge in.txt --score-out "$long.csv" --score a=b -o out.jsonl
+    refused split -n 2 in.txt -o "$(printf '%0249d' 0){n}"
+    says ".naming: File name too long"
+    refused split --dry-run -n 2 in.txt -o "$long{n}"
+    refused sim --items 10 --item-time 1s --devices 1 --html "$long.html"
+    says_not "10 items"
+    map -q -g cpu:1 in.txt -o out.txt -- cat
+    refused results -o "$long"
+}
+
 @test "however many are refused an output, each is told who has it" {
     holding_worker
     seq 3 >in.txt
