@@ -98,9 +98,11 @@ static int folder_open(struct tracin_spread *spread, struct err *err)
         return fail(err, ERR_USAGE,
                     "%s is there and no run of muster kge tracin; --run-dir names another place",
                     spread->dir);
-    int rc = ours_check_folder(spread->dir, err);
-    if (rc == 0)
-        rc = folder_lock(spread, err);
+    struct err why = {0};
+    int rc = ours_check_folder(spread->dir, &why);
+    if (rc)
+        return fail(err, rc, "%s; --run-dir names another place", why.text);
+    rc = folder_lock(spread, err);
     if (rc == 0)
         rc = spread->ask->overwrite ? folder_clear(spread, err) : folder_compare(spread, err);
     return rc;
