@@ -382,3 +382,17 @@ planted() { # HOW FILE
     same whole.jsonl out.jsonl
     cmp precious precious.copy
 }
+
+@test "of two commands for one result one computes, with devices and without" {
+    slow_graph
+    stopped_with_claim kge tracin "${DATA[@]}" "${SLOW[@]}" -o out.jsonl
+    local with
+    for with in "" "-g cpu:1"; do
+        # shellcheck disable=SC2086
+        refused 69 "process $PID of" "${SLOW[@]}" -o out.jsonl $with
+        says "is at work on the output out.jsonl"
+    done
+    kill -CONT "$PID"
+    wait "$PID"
+    has_lines out.jsonl 150
+}
