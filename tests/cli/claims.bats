@@ -314,7 +314,7 @@ END
     "$MUSTER" status "run$HOSTILE" >said20 2>&1
     "$MUSTER" gpus -g "$HOSTILE" >said21 2>&1 || true
     "$MUSTER" split "$HOSTILE" -n 2 >said22 2>&1 || true
-    "$MUSTER" sim --from "$HOSTILE" >said23 2>&1 || true
+    "$MUSTER" sim --like "$HOSTILE" >said23 2>&1 || true
     cat "runs$HOSTILE"/*/orchestrator.log "run$HOSTILE/orchestrator.log" >said24
     for words in said*; do is_harmless "$words"; done
     holds said20 '\u001b[2J\nmuster: forged'

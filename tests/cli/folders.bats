@@ -111,7 +111,7 @@ GRAPH_VERBS=("ls --json --runs-dir runs" "status --runs-dir runs latest" "status
 MAP_VERBS=("submit --time 1 resume --runs-dir runs latest" "ls --runs-dir runs" "status --runs-dir runs latest" \
         "results --runs-dir runs latest" "logs --runs-dir runs latest" \
         "logs --orchestrator --runs-dir runs latest" "stop --runs-dir runs latest" \
-        "sim --from runs/latest" "hosts --runs-dir runs --add other latest" "map -g cpu:1 --take runs in.txt -o out-map.txt -- cp {input} {output}" \
+        "sim --like runs/20260101_000000-map --devices 1" "hosts --runs-dir runs --add other latest" "map -g cpu:1 --take runs in.txt -o out-map.txt -- cp {input} {output}" \
         "resume --runs-dir runs latest -g cpu:1" \
         "map -g cpu:1 --runs-dir runs in.txt -o out-map.txt -- ./work" \
         "map -g cpu:1 --run-dir runs/20260101_000000-map in.txt -o out.txt --no-reissue -- ./work")
