@@ -20,6 +20,7 @@
 #include "cli/tracin_tests.h"
 #include "device/spec.h"
 #include "proc/front.h"
+#include "shell/claim.h"
 
 static void tracin_defaults(void *request)
 {
@@ -318,6 +319,7 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
     (void)command;
     struct tracin_request *ask = request;
     struct call call = {.ask = ask, .app = app, .front_fd = -1};
+    struct output_claim claim = OUTPUT_CLAIM_INIT;
     app->quiet = ask->quiet;
     xalloc_cure("; fewer --threads and a smaller --memory take less");
     if (argc > 0)
@@ -331,6 +333,9 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
         rc = front_begin(&call.front_fd, NULL, err);
     if (rc == 0)
         rc = call_read(&call, err);
+    if (rc == 0 && ask->output &&
+        !ask->is_dry) /* what another command computes is not computed twice */
+        rc = output_claim_add(&claim, ask->output, err);
     if (rc == 0)
         rc = call_run(&call, err);
     if (rc == 0)
@@ -338,6 +343,7 @@ static int tracin_run_verb(struct app *app, void *request, int argc, char **argv
     tracin_spread_close(call.spread);
     kge_models_close(&call.models);
     kge_data_release(&call.data);
+    output_claim_release(&claim);
     return kge_full_say(rc, full_cure(ask), err);
 }
 

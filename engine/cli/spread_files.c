@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
+#include "base/ours.h"
 #include "base/xalloc.h"
 #include "cli/kge_verbs.h"
 #include "cli/tracin_settings.h"
@@ -84,6 +86,36 @@ static bool is_of_a_run(const char *name)
 static bool is_no_entry(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+int spread_files_check(const char *dir, struct err *err)
+{
+    DIR *folder = opendir(dir);
+    int rc = folder ? 0 : fail_errno_as(err, ERR_USAGE, "open %s", dir);
+    for (const struct dirent *entry; rc == 0 && (entry = readdir(folder));) {
+        cleanup_free char *path = path_join(dir, entry->d_name);
+        if (strcmp(entry->d_name, SPREAD_MAP) == 0)
+            rc = ours_check_folder(path, err);
+        else if (is_of_a_run(entry->d_name))
+            rc = ours_check_owner(path, err); /* some are made as outputs are */
+    }
+    if (folder)
+        closedir(folder);
+    return rc ? wrap(err, rc, "nothing to go on with (--force begins anew)") : 0;
+}
+
+int spread_file_compare(const char *path, struct str bytes, bool *is_same, struct err *err)
+{
+    struct stat st;
+    cleanup_buf struct buf found = BUF_INIT;
+    cleanup_fd int fd = -1;
+    int rc = plain_file_open(path, &fd, err);
+    *is_same = false;
+    if (rc || fstat(fd, &st) != 0 || (uint64_t)st.st_size != bytes.len)
+        return rc;
+    rc = file_read_fd(fd, path, bytes.len, &found, err);
+    *is_same = rc == 0 && str_equal(buf_str(&found), bytes);
+    return rc;
 }
 
 /*

@@ -51,6 +51,11 @@ MUST_CHECK int spread_plan_make(struct spread_plan *plan, const struct tracin_re
                                 struct kge_models *models, const struct spread_tests *tests,
                                 size_t n_train, struct err *err);
 
+/* Fails if a file of the run is no regular file or another user's: they are written and read by name. */
+MUST_CHECK int spread_files_check(const char *dir, struct err *err);
+/* Is the content of the file these bytes? No more than so many are read. */
+MUST_CHECK int spread_file_compare(const char *path, struct str bytes, bool *is_same,
+                                   struct err *err);
 /* Removes all files of a run, and the folder if nothing else is in it. */
 MUST_CHECK int spread_files_remove(const char *dir, struct err *err);
 /* True if the folder is empty, or has only files of such a run, its lock among them. */

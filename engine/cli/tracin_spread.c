@@ -51,9 +51,9 @@ static char *dir_new(const struct tracin_request *ask)
 static int folder_lock(struct tracin_spread *spread, struct err *err)
 {
     cleanup_free char *path = path_join(spread->dir, SPREAD_LOCK);
-    spread->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (spread->lock_fd < 0)
-        return fail_errno_as(err, ERR_USAGE, "open %s", path);
+    struct err why = {0};
+    if (ours_open(path, O_RDWR | O_CREAT, &spread->lock_fd, &why) != 0)
+        return fail(err, ERR_USAGE, "%s", why.text);
     if (flock(spread->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return fail(err, ERR_UNAVAILABLE, "another muster kge tracin is at work in %s",
                     spread->dir);
@@ -73,11 +73,13 @@ static int folder_compare(struct tracin_spread *spread, struct err *err)
     cleanup_free char *path = path_join(spread->dir, SPREAD_OPTIONS);
     cleanup_free char *placing = path_join(spread->dir, SPREAD_PLACING);
     cleanup_free char *replaces = path_join(spread->dir, SPREAD_REPLACES);
-    cleanup_buf struct buf begun = BUF_INIT;
+    bool is_same;
     if (!path_exists(path))
         return folder_clear(spread, err);
-    int rc = file_read(path, SIZE_MAX / 2, &begun, err);
-    if (rc == 0 && !str_equal(buf_str(&begun), buf_str(&spread->options)))
+    int rc = spread_files_check(spread->dir, err);
+    if (rc == 0)
+        rc = spread_file_compare(path, buf_str(&spread->options), &is_same, err);
+    if (rc == 0 && !is_same)
         rc = fail(err, ERR_USAGE,
                   "%s holds what another command has begun, or its checkpoint has changed since: "
                   "that command goes on with it, --force begins anew",
@@ -96,9 +98,11 @@ static int folder_open(struct tracin_spread *spread, struct err *err)
         return fail(err, ERR_USAGE,
                     "%s is there and no run of muster kge tracin; --run-dir names another place",
                     spread->dir);
-    int rc = ours_check_folder(spread->dir, err);
-    if (rc == 0)
-        rc = folder_lock(spread, err);
+    struct err why = {0};
+    int rc = ours_check_folder(spread->dir, &why);
+    if (rc)
+        return fail(err, rc, "%s; --run-dir names another place", why.text);
+    rc = folder_lock(spread, err);
     if (rc == 0)
         rc = spread->ask->overwrite ? folder_clear(spread, err) : folder_compare(spread, err);
     return rc;
@@ -177,11 +181,11 @@ static int shared_settle(const struct tracin_spread *spread, const char *name, s
                          struct err *err)
 {
     cleanup_free char *path = path_join(spread->dir, name);
-    cleanup_buf struct buf begun = BUF_INIT;
+    bool is_same;
     if (!spread->is_found)
         return file_replace(path, bytes, err);
-    int rc = file_read(path, SIZE_MAX / 2, &begun, err);
-    if (rc == 0 && !str_equal(buf_str(&begun), bytes))
+    int rc = spread_file_compare(path, bytes, &is_same, err);
+    if (rc == 0 && !is_same)
         rc = fail(err, ERR_USAGE,
                   "%s: the triples have changed since the run began: --force begins anew",
                   spread->dir);

@@ -124,6 +124,8 @@ int output_follow(const char *path, char **out, struct err *err)
         free(at);
         at = target[0] == '/' ? xstrdup(target) : path_join(folder, target);
     }
+    if (errno == ENAMETOOLONG) /* else it would be found at the end of the work */
+        return fail_errno_as(err, ERR_USAGE, "the output %s", path);
     *out = steal_ptr(&at);
     return 0;
 }

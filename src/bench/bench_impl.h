@@ -43,6 +43,7 @@ struct benching {
     bool is_out_of_time; /* the last run was ended because of the limit for all of them */
     uint32_t n_runs;
     struct buf runs_json; /* an object for each run that has ended */
+    struct buf picture;   /* for --plot; empty: none */
 };
 
 /* ---- methods.c ---- */

@@ -200,7 +200,6 @@ static bool any_run(const struct benching *b)
 
 static int runs_report(struct benching *b, struct buf *out, struct err *err)
 {
-    cleanup_buf struct buf picture = BUF_INIT;
     int rc = scratch_make(b, err);
     if (rc)
         return rc;
@@ -210,11 +209,15 @@ static int runs_report(struct benching *b, struct buf *out, struct err *err)
     else if (any_run(b))
         bench_report_add(b, out);
     rc = end_status(b, err);
-    if (!b->request->plot_path || !any_run(b) || rc < 0)
-        return rc;
-    bench_plot_add(b, &picture);
-    int put = outfile_put(b->request->plot_path, buf_str(&picture), err);
-    return put ? put : rc;
+    if (b->request->plot_path && any_run(b) && rc >= 0)
+        bench_plot_add(b, &b->picture);
+    return rc;
+}
+
+/* After the session, whose handlers of signals would wait for the reader of a pipe. */
+static int picture_put(const struct benching *b, struct err *err)
+{
+    return b->picture.len > 0 ? outfile_put(b->request->plot_path, buf_str(&b->picture), err) : 0;
 }
 
 static int answer(struct benching *b, struct buf *out, struct err *err)
@@ -276,11 +279,14 @@ int bench_run(const struct bench_caller *caller, const struct bench_request *req
         rc = trial_session_open(&b->session, &wish, err);
         rc = rc ? rc : answer(b, out, err);
         trial_session_close(&b->session);
+        int put = picture_put(b, err);
+        rc = put ? put : rc;
     }
     output_pattern_release(&b->items);
     output_pattern_release(&b->rate);
     output_pattern_release(&b->ready);
     buf_release(&b->runs_json);
+    buf_release(&b->picture);
     contest_free(b->contest);
     methods_release(b);
     return rc;

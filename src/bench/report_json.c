@@ -2,6 +2,8 @@
  *
  * The result as JSON: an object for each run, one for each way, and one for the whole.
  */
+#include <math.h>
+
 #include "base/json.h"
 #include "bench/bench_impl.h"
 
@@ -18,13 +20,19 @@ static void text_json(struct buf *out, const char *key, const char *text)
     buf_add_json(out, str_of(text));
 }
 
-static void number_json(struct buf *out, const char *key, double value)
+/* JSON has no infinity. */
+static void double_json(struct buf *out, const char *key, double value)
 {
     buf_addf(out, ",\"%s\":", key);
-    if (value > 0)
+    if (isfinite(value))
         buf_add_json_double(out, value);
     else
         buf_add_text(out, "null");
+}
+
+static void number_json(struct buf *out, const char *key, double value)
+{
+    double_json(out, key, value > 0 ? value : (double)NAN);
 }
 
 static void count_json(struct buf *out, const char *key, uint64_t count)
@@ -64,10 +72,8 @@ static void speedup_json(const struct benching *b, uint32_t way, struct buf *out
     }
     spread_begin(out, key, &ratio.spread);
     if (ratio.spread.n > 1) {
-        buf_add_text(out, ",\"low\":");
-        buf_add_json_double(out, ratio.low);
-        buf_add_text(out, ",\"high\":");
-        buf_add_json_double(out, ratio.high);
+        double_json(out, "low", ratio.low);
+        double_json(out, "high", ratio.high);
     }
     buf_add_char(out, '}');
 }

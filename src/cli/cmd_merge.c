@@ -18,6 +18,7 @@
 #include "cli/score_arg.h"
 #include "data/file_merge/file_merge.h"
 #include "data/inputs.h"
+#include "shell/claim.h"
 #include "tensor/inspect.h"
 #include "tensor/torch/torch_merge.h"
 
@@ -311,6 +312,16 @@ static int kind_merge(struct merging *merging, const struct merge_request *ask, 
                                : tensors_merge(merging, &tensors, kind, argv, n_files, err);
 }
 
+/* What another command is at work on is not read for in vain. A dry run writes nothing. */
+static int outputs_claim(const struct merge_request *ask, struct output_claim *claim,
+                         struct err *err)
+{
+    if (ask->dry_run)
+        return 0;
+    int rc = output_claim_add(claim, ask->out_path, err);
+    return rc || !ask->score.out_path ? rc : output_claim_add(claim, ask->score.out_path, err);
+}
+
 static int merge_run(struct app *app, void *request, int argc, char **argv, char **command,
                      struct err *err)
 {
@@ -338,11 +349,16 @@ static int merge_run(struct app *app, void *request, int argc, char **argv, char
     int rc = score_opts_check(&ask->score, err);
     if (rc == 0 && ask->score.out_path)
         rc = figures_check(ask, argv, n_files, err);
-    if (rc)
+    struct output_claim claim = OUTPUT_CLAIM_INIT;
+    rc = rc ? rc : outputs_claim(ask, &claim, err);
+    if (rc) {
+        output_claim_release(&claim);
         return rc;
+    }
     struct inputs *inputs = inputs_new((const char *const *)argv, n_files);
     rc = kind_merge(&(struct merging){app, inputs}, ask, argv, n_files, err);
     inputs_free(inputs);
+    output_claim_release(&claim);
     return rc;
 }
 

@@ -16,6 +16,7 @@
 #include "cli/split_tensors.h"
 #include "data/inputs.h"
 #include "data/split/split.h"
+#include "shell/claim.h"
 
 enum {
     FILES_OF_OURS = 128
@@ -197,14 +198,19 @@ static int job_open(struct split_job *job, const struct split_request *ask, int 
                             "several");
 }
 
+/* Of cuts of the same names at the same time one is made; whatever they are cut into, they begin with the same part. */
 static int parts_write(const struct split_job *job, const struct split_target *target,
                        struct err *err)
 {
+    struct output_claim claim = OUTPUT_CLAIM_INIT;
     sigset_t ends = ends_of(), before;
+    int rc = output_claim_add(&claim, job->paths[0], err);
+    if (rc)
+        return rc;
     sigprocmask(SIG_BLOCK, &ends, &before);
-    int rc =
-        job->split ? split_write(job->split, target, err) : split_put(&job->source, target, err);
+    rc = job->split ? split_write(job->split, target, err) : split_put(&job->source, target, err);
     sigprocmask(SIG_SETMASK, &before, NULL);
+    output_claim_release(&claim);
     return rc;
 }
 

@@ -35,7 +35,6 @@ enum {
     AGAIN_MAX = 4096,
     DRAIN_MAX_S = 65535, /* sbatch keeps it in 16 bits */
     SCRIPT_MAX_BYTES = 4 << 20,
-    TWINS_MAX = 100, /* of the newest runs */
     OWN_MAX = 32
 };
 
@@ -221,10 +220,13 @@ static void folder_choose(struct submitted *s, const char *verb, int64_t wall_ms
     s->is_new = true;
 }
 
+/* Who can write to the folder could have any program run as the job's script. */
 static int folder_make(struct submitted *s, const char *verb, int64_t wall_ms, struct err *err)
 {
-    if (!s->is_new)
-        return mkdir_parents(s->run_dir, 0775, err);
+    if (!s->is_new) {
+        int rc = mkdir_parents(s->run_dir, 0775, err);
+        return rc ? rc : run_check_ours(s->run_dir, err);
+    }
     cleanup_free char *root = path_dirname(s->run_dir);
     free(steal_ptr(&s->run_dir));
     return run_create(root, verb, wall_ms, &s->run_dir, err);
@@ -434,7 +436,7 @@ static int twin_check(const struct submitted *s, const struct jobs *jobs, struct
         return 0;
     if ((rc = runs_list(root, &names, err)) != 0)
         return rc;
-    for (size_t i = 0; rc == 0 && i < MIN(names.len, (size_t)TWINS_MAX); i++) {
+    for (size_t i = 0; rc == 0 && i < names.len; i++) {
         cleanup_free char *dir = path_join(root, names.at[i]);
         if (is_same_script(dir, s->run_dir, script) && submitted_goes_on(dir))
             rc = fail(err, ERR_UNAVAILABLE,

@@ -6,12 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fs.h"
 #include "base/ours.h"
+#include "base/talk.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
 #include "store/manifest.h"
@@ -19,7 +21,8 @@
 
 enum {
     BEGIN_TRIES_MAX = 1000, /* ten seconds: who holds it needs milliseconds, or is stopped */
-    BEGIN_PAUSE_NS = 10 * 1000 * 1000
+    BEGIN_PAUSE_NS = 10 * 1000 * 1000,
+    OTHERS_LOOKED_AT = 50 /* bounds the time spent on other users' run folders */
 };
 
 static bool is_same(const struct graph_request *request, const struct manifest *manifest)
@@ -62,6 +65,25 @@ static int run_look(const struct graph_request *request, const char *dir, struct
     return is_one && can_go_on(request, dir);
 }
 
+/* Tells of another user's run of this graph, which is never gone on with. True: the folder is not ours. */
+static bool others_look(const struct graph_request *request, const char *dir, size_t *n_others)
+{
+    struct manifest manifest;
+    struct stat st;
+    char owner[80];
+    if (ours_check_folder(dir, NULL) == 0)
+        return false;
+    if ((*n_others)++ >= OTHERS_LOOKED_AT || request->is_quiet || stat(dir, &st) != 0 ||
+        manifest_read(dir, &manifest, NULL) != 0)
+        return true;
+    owner_name(owner, st.st_uid);
+    if (st.st_uid != geteuid() && is_same(request, &manifest) && can_go_on(request, dir))
+        talk("run %s of %s is of the same graph; it is not yours to go on with", path_basename(dir),
+             owner);
+    manifest_release(&manifest);
+    return true;
+}
+
 static int named_look(const struct graph_request *request, char **out, struct err *err)
 {
     cleanup_free char *dir = path_absolute(request->run_dir);
@@ -94,6 +116,7 @@ int graph_run_find(const struct graph_request *request, char **out, struct err *
 {
     cleanup_free char *root = runs_root(request->runs_dir);
     struct run_names names = {0};
+    size_t n_others = 0;
     *out = NULL;
     if (request->resume.dir)
         return resumed_look(request, out, err);
@@ -106,6 +129,8 @@ int graph_run_find(const struct graph_request *request, char **out, struct err *
         return wrap(err, rc, "look for an earlier run");
     for (size_t i = 0; rc == 0 && i < names.len && !*out; i++) {
         cleanup_free char *dir = path_join(root, names.at[i]);
+        if (others_look(request, dir, &n_others))
+            continue;
         rc = run_look(request, dir, err);
         if (rc == 1)
             *out = steal_ptr(&dir);

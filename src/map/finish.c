@@ -351,10 +351,13 @@ static int score_tell(const struct session *s, struct err *err)
     int rc = score_file(&s->request->score, s->request->out_path, &score, err);
     if (rc)
         return wrap(err, rc, "%s is in place, but --score failed", s->request->out_path);
+    struct sigaction before[END_SIGNALS];
     score_print(score, &out);
+    shell_signals_end(s->shell, before); /* a pipe may wait for its reader */
     rc = score_write(score, err);
     if (rc == 0)
         rc = write_all(STDOUT_FILENO, out.at, out.len, err);
+    shell_signals_restore(s->shell, before);
     score_free(score);
     return rc;
 }

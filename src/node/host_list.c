@@ -102,20 +102,39 @@ static struct host *host_named(const struct host_list *list, const char *name)
 static bool has_label(const void *context, const char *label)
 {
     const struct host_list *list = context;
-    bool has = false;
     for (size_t i = 0; i < list->len; i++)
-        has = has || strcmp(list->at[i].label, label) == 0;
-    return has;
+        if (strcmp(list->at[i].label, label) == 0)
+            return true;
+    return false;
 }
 
+static bool is_free(struct host *host, const char *plain, unsigned number,
+                    bool (*is_taken)(const void *context, const char *label), const void *context)
+{
+    free(host->label);
+    host->label = xasprintf("%s-%u", plain, number);
+    return !is_taken(context, host->label);
+}
+
+/* Thousands of hosts may have names that differ in what a label does not show: the free number is found by doubling and
+ * halving. */
 void host_label_settle(struct host *host, bool (*is_taken)(const void *context, const char *label),
                        const void *context)
 {
     cleanup_free char *plain = xstrdup(host->label);
-    for (unsigned n = 2; is_taken(context, host->label); n++) {
-        free(host->label);
-        host->label = xasprintf("%s-%u", plain, n);
+    unsigned taken = 1, number = 2;
+    if (!is_taken(context, plain))
+        return;
+    for (; !is_free(host, plain, number, is_taken, context); number *= 2)
+        taken = number;
+    while (number - taken > 1) {
+        unsigned middle = taken + (number - taken) / 2;
+        if (is_free(host, plain, middle, is_taken, context))
+            number = middle;
+        else
+            taken = middle;
     }
+    (void)is_free(host, plain, number, is_taken, context);
 }
 
 static int host_add(struct host_list *list, struct str text, struct str gpus, struct err *err)

@@ -39,14 +39,18 @@ static int pipes_make(int ends[PIPES][2], struct err *err)
     return 0;
 }
 
-/* The signals that this process may have blocked are not blocked in the command. */
+/* The signals that this process blocks or ignores are neither in the command, which may be a script of the site. */
 static void attributes_init(posix_spawnattr_t *attributes)
 {
-    sigset_t none;
+    sigset_t none, ignored;
     sigemptyset(&none);
+    sigemptyset(&ignored);
+    sigaddset(&ignored, SIGPIPE);
+    sigaddset(&ignored, SIGXFSZ);
     posix_spawnattr_init(attributes);
     posix_spawnattr_setsigmask(attributes, &none);
-    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigdefault(attributes, &ignored);
+    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 }
 
 static int child_spawn(const char *const *argv, char *const *envp, int ends[PIPES][2],

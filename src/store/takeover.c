@@ -14,9 +14,10 @@
 #include "store/runs.h"
 
 static const char *const own_files[] = {
-    "manifest.json", "run.db",      "run.db-wal",       "run.db-journal", "run.db-shm",
-    "lock",          "status.json", "orchestrator.log", "output.id",      "folder.begun",
-    "answers.json",  "stdin",       "added.jsonl",      "jobs.json",      "open_jobs.jsonl",
+    "manifest.json", "run.db",       "run.db-wal",      "run.db-journal",
+    "run.db-shm",    "lock",         "status.json",     "orchestrator.log",
+    "output.id",     "folder.begun", "answers.json",    "stdin",
+    "added.jsonl",   "jobs.json",    "open_jobs.jsonl", "jobs.jsonl",
 };
 static const char *const own_folders[] = {
     "parts", "logs", "input", "shard-input", "shard-output",

@@ -181,6 +181,9 @@ static _Noreturn void child_become(const struct job *job, pid_t parent, int chil
     if (!r->is_program)
         front_leave(child_fd);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    /* What this process ignores would be ignored in a program too: its pipes would not end with their readers. */
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     sigprocmask(SIG_SETMASK, &job->signals_before, NULL);
     if (getppid() == parent)
         execvp(argv[0], argv);

@@ -88,10 +88,8 @@ int trial_session_open(struct trial_session *session, const struct trial_session
 
 void trial_session_close(struct trial_session *session)
 {
-    if (session->watch) {
+    if (session->watch)
         device_watch_end(session->watch);
-        shell_reap(session->shell); /* what a run left whose guard was killed */
-    }
     shell_close(session->shell);
     device_watch_free(session->watch);
     trial_release(&session->run);

@@ -266,3 +266,12 @@ assert len(bars) == 2 and float(bars[0].getAttribute("width")) < float(bars[1].g
     run --separate-stderr bash -c 'limited "$MUSTER" fit -q -g cpu:1 --items 1 --max 2 -- true >/dev/full'
     ended_with 75
 }
+
+@test "figures that no float holds leave the JSON what it is" {
+    local rate
+    for rate in 1e308 inf nan 1e999; do
+        bench -q -g cpu:1 --rounds 2 --json --rate-pattern 'rate (.*)' -- echo "rate $rate"
+        [ $rate != 1e308 ] || ended_with 0
+        grep '^{' <<<"$output" | "$PYTHON" -c 'import json, sys; [json.loads(line, parse_constant=int) for line in sys.stdin]'
+    done
+}

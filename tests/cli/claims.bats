@@ -125,6 +125,51 @@ two_are_over() { [ "$(cat said? | grep -c 'name another output')" -eq 2 ]; }
     ended_with 0
 }
 
+@test "merge and split: what another command is at work on is not read for in vain" {
+    seq 3 >in.txt
+    holding_worker
+    map_begin -g cpu:1 in.txt -o out.txt -- ./hold
+    wait_for test -e holding
+    run limited "$MUSTER" merge in.txt -o out.txt
+    ended_with 69
+    says "process $PID of" "is at work on the output out.txt"
+    run limited "$MUSTER" merge --dry-run in.txt -o out.txt
+    ended_with 0
+    touch go
+    map_end
+    ended_with 0
+    head -c 300000000 /dev/zero | tr '\0' '\n' >big.txt
+    local words
+    for words in "merge big.txt -o merged.txt" "split -n 2 big.txt -o parts_{n}.txt"; do
+        # shellcheck disable=SC2086
+        stopped_with_claim $words
+        # shellcheck disable=SC2086
+        run limited "$MUSTER" $words
+        ended_with 69
+        says "process $PID of"
+        kill -CONT "$PID"
+        map_end
+        ended_with 0
+    done
+}
+
+@test "a name that is too long is refused before the work, whatever writes it" {
+    local long
+    long=$(printf '%0256d' 0)
+    seq 1000 >in.txt
+    printf '{"a":1}\n{"a":2\n' >bad.jsonl # status 65 if it is read
+    refused merge bad.jsonl -o "$long"
+    says "File name too long"
+    refused merge in.txt --score-out "$long.csv" --score a=b -o out.jsonl
+    refused split -n 2 in.txt -o "$(printf '%0249d' 0){n}"
+    says ".naming: File name too long"
+    refused split --dry-run -n 2 in.txt -o "$long{n}"
+    refused sim --items 10 --item-time 1s --devices 1 --html "$long.html"
+    says_not "10 items"
+    map -q -g cpu:1 in.txt -o out.txt -- cat
+    refused results -o "$long"
+}
+
 @test "however many are refused an output, each is told who has it" {
     holding_worker
     seq 3 >in.txt
@@ -198,6 +243,42 @@ END
     [ $((mask & (1 << 24))) -eq 0 ] # SIGXFSZ
 }
 
+# Whether SIGPIPE or SIGXFSZ is ignored in what wrote this line of /proc/self/status.
+ignores() {
+    local mask=$((16#$(sed 's/.*SigIgn:[[:space:]]*//' "$1")))
+    [ $((mask & (1 << 12 | 1 << 24))) -ne 0 ]
+}
+
+@test "no program that muster starts has signals ignored because muster ignores them" {
+    worker look <<'END'
+#!/bin/sh
+grep SigIgn /proc/self/status >"ignored.$1"
+[ "$1" != map ] || exec cat
+END
+    seq 3 >in.txt
+    mkdir bin
+    printf '#!/bin/sh\n./look sbatch\necho 17\n' >bin/sbatch
+    printf '#!/bin/sh\n./look squeue\n' >bin/squeue
+    printf '#!/bin/sh\nexit 1\n' >bin/sinfo
+    printf '#!/bin/sh\n./look via\nexec "$@"\n' >via
+    chmod +x bin/* via
+    PATH=$PWD/bin:$PATH
+    limited "$MUSTER" map -q -g cpu:1 in.txt -o out.txt -- ./look map
+    limited "$MUSTER" each -q -g cpu:1 --setup './look setup' -- ./look each
+    limited "$MUSTER" each -q --hosts one=cpu:1 --via ./via -- ./look host
+    limited "$MUSTER" graph -q -g cpu:1 -- ./look {} ::: graph
+    limited "$MUSTER" launch -q -g cpu:1 --no-python ./look launch
+    limited "$MUSTER" fit -q -g cpu:1 --max 1 -- ./look fit {batch}
+    limited "$MUSTER" bench -q -g cpu:1 --rounds 1 -- ./look bench
+    limited "$MUSTER" submit --stage 'one: --time=1 -- ./look stage'
+    SLURM_JOB_ID=17 SLURM_JOB_NODELIST=here limited sh muster-runs/latest/one.sh
+    local name
+    for name in map setup each via host graph launch fit bench sbatch squeue stage; do
+        [ -s ignored.$name ] || { echo "nothing of $name"; false; }
+        ! ignores ignored.$name || { echo "$name: $(cat ignored.$name)"; false; }
+    done
+}
+
 @test "without /proc that is what is said" {
     unshare -rm true 2>/dev/null || skip "no user namespaces"
     [ -n "${DEAD_FS:-}" ] || skip "a sanitizer wants a /proc"
@@ -233,7 +314,7 @@ END
     "$MUSTER" status "run$HOSTILE" >said20 2>&1
     "$MUSTER" gpus -g "$HOSTILE" >said21 2>&1 || true
     "$MUSTER" split "$HOSTILE" -n 2 >said22 2>&1 || true
-    "$MUSTER" sim --from "$HOSTILE" >said23 2>&1 || true
+    "$MUSTER" sim --like "$HOSTILE" >said23 2>&1 || true
     cat "runs$HOSTILE"/*/orchestrator.log "run$HOSTILE/orchestrator.log" >said24
     for words in said*; do is_harmless "$words"; done
     holds said20 '\u001b[2J\nmuster: forged'

@@ -108,9 +108,10 @@ GRAPH_VERBS=("ls --json --runs-dir runs" "status --runs-dir runs latest" "status
     "logs --runs-dir runs latest" "stop --now --runs-dir runs latest" "resume --runs-dir runs latest -g cpu:1"
     "graph -q -g cpu:1 --run-dir runs/20260101_000000-graph g.yaml")
 # Each verb that reads or takes runs.
-MAP_VERBS=("ls --runs-dir runs" "status --runs-dir runs latest" \
+MAP_VERBS=("submit --time 1 resume --runs-dir runs latest" "ls --runs-dir runs" "status --runs-dir runs latest" \
         "results --runs-dir runs latest" "logs --runs-dir runs latest" \
         "logs --orchestrator --runs-dir runs latest" "stop --runs-dir runs latest" \
+        "sim --like runs/20260101_000000-map --devices 1" "hosts --runs-dir runs --add other latest" "map -g cpu:1 --take runs in.txt -o out-map.txt -- cp {input} {output}" \
         "resume --runs-dir runs latest -g cpu:1" \
         "map -g cpu:1 --runs-dir runs in.txt -o out-map.txt -- ./work" \
         "map -g cpu:1 --run-dir runs/20260101_000000-map in.txt -o out.txt --no-reissue -- ./work")
@@ -134,17 +135,16 @@ verbs_end_at_once() {
 }
 
 table() {
+    slurm_stands_in
     interrupted_run
     planted_table "$1" planted_files "${MAP_VERBS[@]}"
 }
 
 graph_table() {
     LIMIT_MS=3000 # jobs run in it, and Slurm is asked
+    slurm_stands_in
     interrupted_graph
-    mkdir bin
     printf '#!/bin/sh\nexit 1\n' >bin/squeue
-    chmod +x bin/squeue
-    PATH=$PWD/bin:$PATH
     planted_table "$1" planted_graph_files "${GRAPH_VERBS[@]}"
 }
 
@@ -370,6 +370,74 @@ END
     ended_with 2
     says "$dir belongs to uid 54321, and this muster runs as root (uid 0)"
     [ ! -e out.txt ]
+}
+
+# ./bin/sbatch notes the script that it is given; the queue is empty.
+slurm_stands_in() {
+    mkdir bin
+    printf '#!/bin/sh\necho submitted >>sbatch.calls\necho 17\n' >bin/sbatch
+    printf '#!/bin/sh\n[ ! -e queue ] || cat queue\n' >bin/squeue
+    printf '#!/bin/sh\nexit 1\n' >bin/sinfo
+    chmod +x bin/*
+    PATH=$PWD/bin:$PATH
+}
+
+@test "no job is submitted from a folder that another user can write to" {
+    [ "$(id -u)" -eq 0 ] || skip "only root can give a file away"
+    slurm_stands_in
+    seq 6 >in.txt
+    mkdir theirs
+    chown 54321 theirs
+    local words
+    for words in "map -o out.txt in.txt -- cat" "graph -- echo ::: a"; do
+        # shellcheck disable=SC2086
+        at_once submit --time 1 ${words%% *} --run-dir theirs ${words#* }
+        ended_with 2
+        says "theirs belongs to uid 54321"
+    done
+    [ -z "$(ls -A theirs)" ]
+    [ ! -e sbatch.calls ]
+    mkdir open
+    chmod o+w open
+    at_once submit --time 1 map --run-dir open -o out.txt in.txt -- cat
+    ended_with 2
+    says "open is writable by everybody; run chmod o-w on it"
+    chmod o-w open
+    at_once submit --time 1 map --run-dir open -o out.txt in.txt -- cat
+    ended_with 0
+    has_lines sbatch.calls 1
+}
+
+@test "what is submitted already is found among any number of newer runs" {
+    slurm_stands_in
+    seq 6 >in.txt
+    at_once submit --time 1 map -o out.txt in.txt -- cat
+    ended_with 0
+    local i first
+    first=$(readlink -f muster-runs/latest)
+    for i in $(seq 100 210); do
+        mkdir muster-runs/20991231_235959-map-$i
+        echo '{"at":4000000000000,"job":1,"event":"cancelled","verb":"map"}' >muster-runs/20991231_235959-map-$i/jobs.jsonl
+    done
+    echo "17|PENDING|Priority|N/A|N/A||1:00|$first/job.sh" >queue
+    rm -rf cache
+    at_once submit --time 1 map -o out.txt in.txt -- cat
+    ended_with 69
+    says "the same is submitted already, as run $(basename "$first")"
+    has_lines sbatch.calls 1
+    [ "$(wc -l <sbatch.calls)" -eq 1 ]
+}
+
+@test "of another user's run of the same graph it is said that it is not gone on with" {
+    [ "$(id -u)" -eq 0 ] || skip "only root can give a file away"
+    interrupted_graph
+    mv good runs
+    chown -R 54321 runs/20260101_000000-graph
+    at_once graph -g cpu:1 --runs-dir runs g.yaml
+    ended_with 0
+    says "run 20260101_000000-graph of uid 54321 is of the same graph; it is not yours to go on with"
+    at_once graph -q -g cpu:1 --runs-dir runs --fresh g.yaml
+    says_not "54321"
 }
 
 @test "another user's run is read while it goes on and when it was killed, and nothing is left in its folder" {

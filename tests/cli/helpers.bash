@@ -199,6 +199,17 @@ map_begin() {
     PID=$!
 }
 
+# A muster that has claimed its output, and goes on when it gets SIGCONT. False: it was over before that was seen.
+stopped_with_claim() {
+    "$MUSTER" "$@" >said 2>&1 3>&- 4>&- &
+    PID=$!
+    local tries=2000
+    until ls -l "/proc/$PID/fd" 2>/dev/null | grep -q socket:; do
+        [ $((tries -= 1)) -gt 0 ] || return 1
+    done
+    kill -STOP "$PID"
+}
+
 is_merging() { holds muster-runs/latest/orchestrator.log "merging the parts"; }
 
 # Its end: $status and $output, as after run.

@@ -110,6 +110,27 @@ END
     all_are_harmless
 }
 
+@test "launch: errors that ranks leave, names and files" {
+    cat >record.py <<'END'
+import json, os, sys
+error = {"message": "\x1b[2J\x9b31m\u202e\nmuster: forged", "extraInfo": {"timestamp": "\x1b[2J\x9b", "py_callstack": "\x1b[2J\n\x9b31m"}}
+json.dump({"message": error}, open(os.environ["TORCHELASTIC_ERROR_FILE"], "w"))
+sys.exit(3)
+END
+    tells dry launch --dry-run -g cpu:2 --no-python true "$HOSTILE"
+    tells name launch -g cpu:1 --no-python "./nosuch$HOSTILE"
+    tells script launch "nosuch$HOSTILE.py"
+    tells record launch -g cpu:2 record.py
+    tells role launch -g cpu:1 --role "r$HOSTILE" --rdzv-id "i$HOSTILE" record.py
+    tells conf launch -g cpu:1 --rdzv-conf "a$HOSTILE=b" record.py
+    tells endpoint launch --rdzv-endpoint "a$HOSTILE:1" --nnodes 2 record.py
+    tells nodes launch --nnodes "$HOSTILE" record.py
+    tells hosts launch --hosts "a$HOSTILE" record.py
+    printf '"a\\e[2J": "b\\u009b"\ndistributed_type: "M\\e[2J\\u009b"\n' >"acc$HOSTILE.yaml"
+    tells config launch --config_file "acc$HOSTILE.yaml" record.py
+    all_are_harmless
+}
+
 @test "plan: names of folders, tensors, classes and keys" {
     "$PYTHON" "$BATS_TEST_DIRNAME/plan_models.py" tiny "tiny"
     cp -r tiny "tiny$HOSTILE"

@@ -332,3 +332,67 @@ typed_again() {
     says "2 items; what is done is kept in" \
         "there is too little work for many devices: at most 2 devices of --gpus will be used"
 }
+
+# Of a link, a pipe, another user's file and ten gigabytes.
+planted() { # HOW FILE
+    rm -rf "$2"
+    case $1 in
+    link) ln -s "$PWD/precious" "$2" ;;
+    pipe) mkfifo "$2" ;;
+    owner) touch "$2" && chown 54321 "$2" ;;
+    large) truncate -s 10G "$2" ;;
+    esac
+}
+
+@test "what others put in the place of a run's files is refused at once, and nothing is written through it" {
+    local how name
+    slow_graph
+    begin out.jsonl "${SLOW[@]}" -g cpu:1
+    kill -KILL "$PID"
+    its_end
+    wait_for nobody_is_left
+    mv out.jsonl.run good
+    echo "do not touch" >precious
+    cp precious precious.copy
+    for how in link pipe owner large; do
+        [ $how != owner ] || [ "$(id -u)" -eq 0 ] || continue
+        for name in lock options train tests items.jsonl map rows answers.jsonl why placing replaces; do
+            [ $how != large ] || [[ " options train items.jsonl " == *" $name "* ]] || continue
+            rm -rf out.jsonl.run
+            cp -a good out.jsonl.run
+            planted $how out.jsonl.run/$name
+            run timeout --foreground -s KILL 10 "$MUSTER" kge tracin "${DATA[@]}" "${SLOW[@]}" -o out.jsonl -g cpu:1
+            [ "$status" -eq 2 ] || [ "$status" -eq 65 ] || { echo "$how $name: status $status: $output"; false; }
+            cmp precious precious.copy
+            [ ! -e out.jsonl ]
+        done
+    done
+    says "--force begins anew"
+    rm -rf out.jsonl.run
+    cp -a good out.jsonl.run
+    if [ "$(id -u)" -eq 0 ]; then
+        chown 54321 out.jsonl.run
+        refused 2 "belongs to uid 54321" "${SLOW[@]}" -o out.jsonl -g cpu:1
+        says "--run-dir names another place"
+        chown 0 out.jsonl.run
+    fi
+    planted link out.jsonl.run/rows
+    kge "${SLOW[@]}" -o out.jsonl -g cpu:1 --force
+    ended_with 0
+    same whole.jsonl out.jsonl
+    cmp precious precious.copy
+}
+
+@test "of two commands for one result one computes, with devices and without" {
+    slow_graph
+    stopped_with_claim kge tracin "${DATA[@]}" "${SLOW[@]}" -o out.jsonl
+    local with
+    for with in "" "-g cpu:1"; do
+        # shellcheck disable=SC2086
+        refused 69 "process $PID of" "${SLOW[@]}" -o out.jsonl $with
+        says "is at work on the output out.jsonl"
+    done
+    kill -CONT "$PID"
+    wait "$PID"
+    has_lines out.jsonl 150
+}

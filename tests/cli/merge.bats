@@ -384,6 +384,28 @@ END
     says "0.6667"
 }
 
+@test "a label that is a number is named by --positive and --ignore however it is written" {
+    printf '{"y":1.0,"p":1.0}\n{"y":0.0,"p":1}\n{"y":2,"p":2}\n' >a.jsonl
+    local label
+    for label in 1 1.0 1e0 10e-1; do
+        merge -f a.jsonl -o out.jsonl --score y=p --positive $label
+        ended_with 0
+        says "1                               1     0.5000     1.0000     0.6667"
+        merge -f a.jsonl -o out.jsonl --score y=p --ignore $label
+        ended_with 0
+        says "left out by --ignore: '$label': 2"
+    done
+    # A text is no number, and the label that is spelled so comes first.
+    printf '{"y":"1.0","p":"1.0"}\n{"y":1,"p":1}\n{"y":1,"p":2}\n' >b.jsonl
+    merge b.jsonl -f -o out.jsonl --score y=p --positive 1.0
+    says "1.0                             1     1.0000     1.0000"
+    merge b.jsonl -f -o out.jsonl --score y=p --ignore 1
+    says "left out by --ignore: '1': 2"
+    merge b.jsonl -f -o out.jsonl --score y=p --positive 3.0
+    ended_with 65
+    says "no record has '3.0' as its true label"
+}
+
 @test "a text and a number are two ids" {
     printf '{"id":"1"}\n{"id":1}\n' >a.jsonl
     merge --id id a.jsonl -o out.jsonl

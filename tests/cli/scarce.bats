@@ -173,6 +173,25 @@ done_so_far() { jq '.done + .answered' stalled-disk/latest/status.json; }
     [ ! -e ran ]
 }
 
+@test "a named pipe that nobody reads, for figures or a picture: TERM ends what is done, and the output stands" {
+    mkfifo pipe.json picture
+    printf '{"a":1,"b":1}\n' >in.jsonl
+    map_begin -g cpu:1 in.jsonl -o out.jsonl --score a=b --score-out pipe.json -- cat
+    wait_for holds said "out.jsonl: 1 result"
+    sleep 0.2
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+    same in.jsonl out.jsonl
+    "$MUSTER" bench -g cpu:1 --rounds 1 --plot picture -- true >said 2>&1 3>&- 4>&- &
+    PID=$!
+    wait_for holds said "1 device"
+    sleep 0.5
+    kill -TERM "$PID"
+    map_end
+    ended_with 143
+}
+
 @test "standard output that is not read on: INT ends the run, also in a muster that was given children" {
     local lead
     seq 0 99999 >in.txt

@@ -214,6 +214,31 @@ nobody_is_left_but_before() {
     [ "$(marked)" = "$(cat before)" ] && kill "$(cat before)"
 }
 
+@test "KILL to all guards of each and launch, which end by it, leaves nobody" {
+    worker kin <<'END'
+#!/bin/sh
+env -i setsid sh -c 'echo $$ >>strangers; exec sleep 1000' &
+setsid sleep 1000 &
+echo $$ >>pids
+exec sleep 1000
+END
+    local words
+    for words in "each -g cpu:2 --" "launch -g cpu:2 --no-python"; do
+        rm -f strangers pids
+        # shellcheck disable=SC2086
+        "$MUSTER" $words ./kin >said 2>&1 3>&- 4>&- &
+        PID=$!
+        wait_for has_lines strangers 2
+        wait_for has_lines pids 2
+        KEPT="$KEPT $(tr '\n' ' ' <strangers)"
+        kill -KILL $(guard_of 1) $(guard_of 2)
+        map_end
+        [ "$status" -ne 0 ]
+        nobody_is_left
+        wait_for strangers_gone
+    done
+}
+
 @test "a child was there before muster: KILL to muster leaves nothing but that child" {
     secretive
     map_begin_after_sleep -g cpu:2 --grace 300ms in.txt -o out.txt -- ./secretive

@@ -64,7 +64,7 @@ ENGINE_ROOMS = {
     "conve": {"num", "graph", "tensor", "base"},
     "tracin": {"conve", "num", "graph", "base"},
     "train": {"muster", "conve", "num", "graph", "tensor", "base"},
-    "cli": {"muster", "tracin", "train", "conve", "num", "graph", "opt", "data", "map", "device", "proc", "store", "base"},
+    "cli": {"muster", "tracin", "train", "conve", "num", "graph", "opt", "data", "map", "shell", "device", "proc", "store", "base"},
 }
 # Headers of base that bring no system call, clock or file with them.
 PURE_ROOMS = {"core", "sim"}

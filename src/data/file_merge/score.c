@@ -60,6 +60,7 @@ void score_free(struct score *score)
     free(score->cells);
     free(score->is_true);
     buf_release(&score->text);
+    free(score->positive);
     free(score);
 }
 
@@ -110,12 +111,20 @@ static struct str value_text(struct score *score, struct str value)
     return buf_str(&score->text);
 }
 
+/* Whether an option names the number of that text in any spelling, as 1.0 and 1e0 name 1. */
+static bool is_number_named(const char *option, struct str text)
+{
+    cleanup_buf struct buf number = BUF_INIT;
+    return buf_add_number_identity(&number, str_of(option)) && str_equal(buf_str(&number), text);
+}
+
 static bool is_ignored(struct score *score, struct str value)
 {
     const struct texts *ignored = &score->opts.ignored;
     struct str text = ignored->len > 0 ? value_text(score, value) : (struct str){NULL, 0};
     for (size_t i = 0; i < ignored->len; i++)
-        if (str_equal(text, str_of(ignored->at[i])))
+        if (str_equal(text, str_of(ignored->at[i])) ||
+            (json_kind_of(value) == JSON_NUMBER && is_number_named(ignored->at[i], text)))
             return true;
     return false;
 }
@@ -176,7 +185,23 @@ int score_add(struct score *score, struct str object, struct err *err)
     return 0;
 }
 
-int score_check(const struct score *score, struct err *err)
+/* The true label that --positive names; a label that is spelled as the option is goes before one of equal value. */
+static bool positive_find(struct score *score)
+{
+    bool is_found = false;
+    for (size_t i = 0; i < score->labels.len && !is_found; i++)
+        is_found = score->is_true[i] > 0 &&
+                   str_equal(name_index_get(&score->labels, i), str_of(score->opts.positive));
+    for (size_t i = 0; i < score->labels.len && !is_found; i++) {
+        struct str label = name_index_get(&score->labels, i);
+        is_found = score->is_true[i] > 0 && is_number_named(score->opts.positive, label);
+        if (is_found)
+            score->opts.positive = score->positive = xstrndup(label.at, label.len);
+    }
+    return is_found;
+}
+
+int score_check(struct score *score, struct err *err)
 {
     if (score->n_records == score->n_unlabelled && score->n_ignored > 0)
         return fail(
@@ -186,11 +211,7 @@ int score_check(const struct score *score, struct err *err)
     if (score->n_records == score->n_unlabelled)
         return fail(err, ERR_DATA, "no record has a '%.*s', so there is nothing to score",
                     (int)score->opts.true_field.len, score->opts.true_field.at);
-    for (size_t i = 0; score->opts.positive && i < score->labels.len; i++)
-        if (score->is_true[i] > 0 &&
-            str_equal(name_index_get(&score->labels, i), str_of(score->opts.positive)))
-            return 0;
-    return score->opts.positive
+    return score->opts.positive && !positive_find(score)
                ? fail(err, ERR_DATA, "no record has '%s' as its true label", score->opts.positive)
                : 0;
 }

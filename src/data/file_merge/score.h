@@ -38,7 +38,7 @@ MUST_CHECK int score_add(struct score *score, struct str object, struct err *err
  * ERR_DATA if there are no figures: no record has a true label, or `positive` is not one of the
  * labels.
  */
-MUST_CHECK int score_check(const struct score *score, struct err *err);
+MUST_CHECK int score_check(struct score *score, struct err *err);
 /* Scores every record of an existing file. *score_out is NULL on errors. */
 MUST_CHECK int score_file(const struct score_opts *opts, const char *path, struct score **score_out,
                           struct err *err);

@@ -32,4 +32,5 @@ struct score {
     uint64_t *is_true; /* SCORE_NAMES_MAX: records with this true label, by label */
     uint64_t n_records, n_unlabelled, n_ignored;
     struct buf text; /* scratch */
+    char *positive;  /* the label of opts.positive, if it is spelled in another way */
 };

@@ -86,8 +86,9 @@ int split_journal_read(struct split_journal *journal, const char *path, const ch
     journal->path = path;
     if (!path)
         return 0;
-    if (!path_exists(path))
-        return 0;
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return errno == ENAMETOOLONG ? fail_errno_as(err, ERR_USAGE, "%s", path) : 0;
     /* The journal names files that are removed, so it must not have been written by another
      * user. */
     int rc = ours_check_owner(path, err);

@@ -44,6 +44,34 @@ static void hosts_are_as_ssh_has_them(void **state)
     expect("a:1,b@a:1", "a:1 a a - 1; b@a:1 b@a a-2 - 1");
 }
 
+struct taken {
+    unsigned n, n_asked;
+};
+
+static bool is_taken(const void *context, const char *label)
+{
+    struct taken *taken = (struct taken *)(uintptr_t)context;
+    unsigned number = 1;
+    taken->n_asked++;
+    return strcmp(label, "a") == 0 || (sscanf(label, "a-%u", &number) == 1 && number <= taken->n);
+}
+
+/* Else a list of names that are alike for as long as a label is would take the cube of its length. */
+static void a_label_that_is_free_is_found_in_few_steps(void **state)
+{
+    (void)state;
+    for (unsigned n = 1; n < 5000; n += n / 7 + 1) {
+        struct taken taken = {.n = n};
+        struct host host = {.label = strdup("a")};
+        char wanted[16];
+        host_label_settle(&host, is_taken, &taken);
+        snprintf(wanted, sizeof(wanted), "a-%u", n + 1);
+        assert_string_equal(host.label, wanted);
+        assert_in_range(taken.n_asked, 1, 32);
+        host_release(&host);
+    }
+}
+
 static void a_host_may_have_devices_of_its_own(void **state)
 {
     (void)state;
@@ -180,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_are_as_ssh_has_them),
+        cmocka_unit_test(a_label_that_is_free_is_found_in_few_steps),
         cmocka_unit_test(a_host_may_have_devices_of_its_own),
         cmocka_unit_test(slurm_with_a_number_is_so_many_jobs),
         cmocka_unit_test(files_have_one_host_a_line),
