@@ -5,8 +5,8 @@
 #include "graph/plan.h"
 
 /*
- * ERR_USAGE if two jobs leave the same file, or one a file in what another leaves. Paths are compared as they are
- * written, without "." and "..": no link is followed. Linear in the length of all paths.
+ * ERR_USAGE if two jobs leave the same file, or one leaves a file inside of what another leaves. Paths are compared
+ * as text, with "." and ".." taken out; no link is followed. Linear in the length of all paths.
  */
 MUST_CHECK int plan_outs_check(const struct plan *plan, struct err *err);
 /* The same of two jobs. `cwd`: where muster was started. */
@@ -16,7 +16,7 @@ MUST_CHECK int plan_outs_apart(const struct plan_job *a, const struct plan_job *
 bool plan_job_leaves(const struct plan_job *job, const struct plan_job *reader, const char *path,
                      const char *cwd);
 
-/* What jobs leave, for who asks of many paths. Zeroed at first. */
+/* An index of what jobs leave, for questions about many paths. Zero it first. */
 struct left_paths {
     struct name_index outs, above; /* above: the folders that they are in */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files that a job was to leave, and those that it read: are they there, and which are they? A file is known by its
- * size and a hash of its content; a folder by those of all files in it, with their names. Times only tell when nothing
- * has to be read again.
+ * The files that a job was to leave, and those that it read: whether they are there, and marks by which they are
+ * known again. A mark of a file has its size and a hash of its content; that of a folder covers all files in it, with
+ * their names. Times only spare reading: an unchanged size and time count as unchanged content.
  */
 #pragma once
 
@@ -27,13 +27,12 @@ struct job_proof {
 
 struct proof_ask {
     const struct plan_job *job;
-    const char *cwd;  /* of relative paths; absolute */
-    int64_t since_ns; /* what was not written since was there before; 0: nothing is asked */
+    const char *cwd;                /* of relative paths; absolute */
+    int64_t since_ns;               /* the outs have to be written after this; 0: no matter when */
     const struct stat *outs_before; /* by outs_look(), when the job started; NULL: not looked */
-    const atomic_bool *
-        is_given_up; /* another thread may set it: the proof fails with ERR_STOPPED; NULL: none does */
-    uint64_t
-        patience_ms; /* so long it may take until files are seen here that were written elsewhere */
+    const atomic_bool
+        *is_given_up; /* once another thread sets it, the proof fails with ERR_STOPPED; or NULL */
+    uint64_t patience_ms; /* how long to wait for files that were written on another machine */
 };
 
 /* The path of an out in the folder `cwd`, as marks have it: free() it. */
@@ -44,7 +43,7 @@ void outs_look(const struct proof_ask *ask, struct stat *before);
 /* Reads all files; takes as long as that takes. `out` must be empty. */
 void job_proof_take(const struct proof_ask *ask, struct job_proof *out);
 void job_proof_release(struct job_proof *proof);
-/* Of the outs alone. */
+/* A digest of the outs alone. */
 uint64_t job_proof_digest(const struct job_proof *proof);
 /* A JSON array. */
 void marks_format(const struct file_mark *marks, size_t n_marks, struct buf *out);
@@ -55,10 +54,10 @@ enum mark_change {
     MARK_CHANGED,
     MARK_UNREADABLE /* the text is no such array */
 };
-/* Adds their paths. */
+/* Adds the paths of the marks of a text. */
 void marks_paths(const char *text, struct name_index *out);
 /*
- * Are the files of a text by marks_format() as they were? Content is read only where size or time differ. *path: the first
- * that is not, a new string.
+ * Are the files of a text by marks_format() as they were? Content is read only where size or time differ. *path: the
+ * first that differs, a new string.
  */
 enum mark_change marks_compare(const char *text, char **path);
