@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step: a bucket whose gradients are ready is sent on its way, in the order of the buckets, which is
- * the same on all ranks whatever became ready first. The thread of the operations does everything else:
- * it puts the gradients into the bucket and looks whether they are finite, and takes the means out, so
- * that the caller's backward pass goes on meanwhile.
+ * A step: the exchange of a bucket is started when its gradients are ready, in the order of the buckets, which is the
+ * same on all ranks whatever becomes ready first. The thread of the operations does the rest: it puts the gradients
+ * into the bucket, checks whether they are finite, and takes the means out, so that the caller's backward pass goes
+ * on meanwhile.
  *
- * The mean over samples, of which ranks have different numbers, is made of the mean over ranks: rank r
- * multiplies by n_ranks × samples_r / samples before (without samples_r where gradients are sums). With
- * equal shares that is 1, and nothing is changed by it.
+ * Ranks may have different numbers of samples. The mean over samples is made from the mean over ranks: rank r first
+ * multiplies by n_ranks × samples_r / samples (without samples_r if gradients are sums). With equal shares that
+ * factor is 1.
  */
 #include "ddp_inside.h"
 
@@ -18,8 +18,8 @@
 /* ---- what cannot be ---- */
 
 /*
- * The rare case: look again, for the words. A view has been multiplied already, so what was too large for
- * that is infinite now, as what was infinite before.
+ * The rare case: looks again, to name the values. A view has been multiplied already, so a value that was too large
+ * is infinite by now, like one that was infinite before.
  */
 int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enum muster_type wire,
                       double factor)
@@ -44,14 +44,14 @@ int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, enu
 
 /* ---- samples ---- */
 
-/* After an error gradients are the caller's again: the thread must not be about to read them. */
+/* After an error the gradients belong to the caller again, so the thread must not read them any more. */
 static void step_settle(struct muster_ddp *ddp, int rc)
 {
     if (rc != 0)
         muster_dist_wait(ddp->dist, ddp->ticket);
 }
 
-/* What is counted within a step would come too late for it, and shards are counted as they come. */
+/* Samples that are counted within a step would come too late for it; shards are counted by muster_ddp_shard. */
 static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
 {
     if (ddp->is_begun || ddp->opts.n_shards != 0)
@@ -125,7 +125,7 @@ static int param_pack(const struct ddp_bucket *bucket, const struct ddp_param *p
     bool is_finite = true;
     if (!param->is_view || factor != 1)
         is_finite = md_pack(to, bucket->wire, is->gradient, is->type, is->count, factor);
-    else if (!ddp->opts.allows_nonfinite) /* it is in place already */
+    else if (!ddp->opts.allows_nonfinite) /* the values are in place already */
         is_finite = md_are_finite(to, is->type, is->count);
     if (is_finite || ddp->opts.allows_nonfinite)
         return 0;
@@ -141,7 +141,7 @@ static int factor_find(struct muster_ddp *ddp, double *factor)
     return 0;
 }
 
-/* In the thread. The number of samples of all ranks is there, because operations are in order. */
+/* In the thread. The number of samples of all ranks is known, because operations are in order. */
 static int bucket_pack(void *arg)
 {
     const struct ddp_bucket *bucket = arg;
@@ -167,7 +167,7 @@ static void bucket_unpack(void *arg)
     }
 }
 
-/* By the caller, when the number of samples of all ranks is there; NCCL multiplies by the factor. */
+/* By the caller, once the number of samples of all ranks is known; NCCL multiplies by the factor. */
 static int device_bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket,
                                const struct muster_dist_call *call)
 {
@@ -196,7 +196,7 @@ static int bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket)
     return rc;
 }
 
-/* Those whose turn it is. */
+/* Starts the buckets that are ready, in their order. */
 static int buckets_start(struct muster_ddp *ddp, bool is_last)
 {
     int rc = 0;
@@ -239,7 +239,7 @@ int muster_ddp_ready(struct muster_ddp *ddp, size_t param)
 
 /* ---- the end ---- */
 
-/* Those on a device, whose values the caller's stream may still be at work on: by the caller. */
+/* By the caller: buckets on a device, since the caller's stream may still work on their values. */
 static int device_bucket_unpack(struct muster_ddp *ddp, const struct ddp_bucket *bucket)
 {
     size_t width = muster_type_bytes(bucket->wire);
