@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shape of a transformer, from the config.json that Hugging Face writes beside a model's
- * weights. Pure.
+ * The shape of a transformer, read from the config.json that Hugging Face puts beside a model's weights. Pure.
  */
 #pragma once
 
@@ -12,32 +11,31 @@
 
 enum {
     CONFIG_BYTES_MAX = 4 << 20,
-    /* Products of three of them, of a context and of a batch are within what a double holds. */
+    /* The product of three such numbers, a context and a batch fits into a double. */
     MODEL_NUMBER_MAX = 1000000000
 };
 
-/* 0: the file does not say. */
+/* A number is 0 if the file does not have it. */
 struct model_config {
     char kind[64];       /* model_type */
-    char class_name[96]; /* the first of architectures: "LlamaForCausalLM" */
+    char class_name[96]; /* the first entry of architectures: "LlamaForCausalLM" */
     uint64_t hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, intermediate, context_max;
-    /* Of heads whose keys and values are made of a latent vector (DeepSeek). */
+    /* For heads whose keys and values are made from a latent vector (DeepSeek). */
     uint64_t key_plain_dim, key_rotary_dim, value_dim;
-    uint32_t type_bytes;    /* of the type that weights are loaded in: torch_dtype or dtype */
-    uint32_t element_bytes; /* of the KV cache: the same; else 2 */
+    uint32_t type_bytes;    /* of the type in which weights are loaded: torch_dtype or dtype */
+    uint32_t element_bytes; /* of the KV cache: equal to type_bytes if known, else 2 */
 };
 
 /*
- * Takes the names of GPT-2 too, and for models of several kinds of input the part of the text
- * (text_config). What follows from other numbers is filled in: KV heads from heads, the size of a
- * head from the hidden size. ERR_DATA if the text is no JSON object, or has a number that cannot
- * be one.
+ * Reads a config.json. It knows the names of GPT-2 too. For a model with several kinds of input it takes the text
+ * part (text_config). Missing numbers that follow from others are filled in: KV heads from heads, the size of a head
+ * from the hidden size. ERR_DATA if the text is no JSON object, or has an impossible number.
  */
 MUST_CHECK int model_config_parse(struct str text, struct model_config *out, struct err *err);
-/* Fills in what follows from other numbers. */
+/* Fills in missing numbers that follow from others. */
 void model_config_complete(struct model_config *config);
 /* Elements of the KV cache of one layer, for each token. */
 double model_config_cache_elements(const struct model_config *config);
-/* All that the KV cache needs to be known; and activations. */
+/* True if the config has all numbers that the KV cache needs; and those that activations need. */
 bool model_config_has_cache(const struct model_config *config);
 bool model_config_has_layers(const struct model_config *config);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Brings a tree into depth-first order, siblings by rank, then by number, then as the files have
- * them.
+ * Brings a tree into depth-first order. Siblings are ordered by rank, then by number, then as in the files.
  */
 #include <stdlib.h>
 
@@ -56,7 +55,7 @@ static int tensor_rank(const struct tree_maker *maker, uint32_t tensor)
 
 /* ---- the cache ---- */
 
-/* Tokens that a layer keeps, by its word in "layer_types": all, those of a window, or none. */
+/* How many tokens a layer keeps, by its word in "layer_types": all, those of a window, or none. */
 static uint64_t tokens_kept(struct str kind, uint64_t window, uint64_t context)
 {
     bool has_attention = memmem(kind.at, kind.len, "attention", 9) != NULL &&
@@ -66,7 +65,7 @@ static uint64_t tokens_kept(struct str kind, uint64_t window, uint64_t context)
     return has_attention ? context : 0;
 }
 
-/* The tokens of each layer that config.json describes; without a list there are none. */
+/* Reads how many tokens each layer keeps, from the list in config.json, if there is one. */
 static void layers_read(struct tree_maker *maker)
 {
     struct str config = buf_str(&maker->model->config_text), list, kind, inner;
