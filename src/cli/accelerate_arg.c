@@ -73,7 +73,10 @@ static void say(struct accelerate_texts *texts, const char *fmt, ...)
 
 /* ---- what is refused ---- */
 
-/* One thing, said in two languages. */
+/*
+ * Refuses options that exclude each other, such as two options for the same value, one of accelerate and one of
+ * muster.
+ */
 static int doubles_check(const struct accelerate_options *options,
                          const struct meeting_options *meeting,
                          const struct launch_request *request, struct err *err)
@@ -140,7 +143,7 @@ static int words_check(const struct accelerate_options *options, struct err *err
 
 /* ---- variables ---- */
 
-/* Named in what is said only if an option asks for it: accelerate exports all of them. */
+/* Adds a variable. accelerate exports all of them; the text for the user names it only if an option asks for it. */
 static void variable_add(struct accelerate_texts *texts, const char *option, const char *name,
                          const char *value)
 {
@@ -172,7 +175,7 @@ static void dynamo_add(const struct accelerate_options *options, struct accelera
              "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION");
 }
 
-/* Before those of --env, which are meant if they name the same. */
+/* Puts the variables before those of --env, so that --env counts if both set the same variable. */
 static void variables_give(struct accelerate_texts *texts, struct environment_wish *wish)
 {
     size_t n_own = texts->variables.len;
@@ -202,7 +205,7 @@ static void idle_say(struct accelerate_texts *texts, const struct buf *names, co
             strchr(buf_text(names), ',') ? "have" : "has", why);
 }
 
-/* With DeepSpeed accelerate puts its folder of work at the end. On other hosts PYTHONPATH is not that of this one. */
+/* With DeepSpeed, accelerate adds its working folder at the end of PYTHONPATH. Other hosts have their own PYTHONPATH. */
 static void python_path_add(struct accelerate_texts *texts)
 {
     cleanup_free char *here = getcwd(NULL, 0);
@@ -234,7 +237,7 @@ static void variables_settle(const struct accelerate_options *options,
     variable_add(texts, options->mixed_precision ? "--mixed_precision" : NULL,
                  "ACCELERATE_MIXED_PRECISION",
                  options->mixed_precision ? options->mixed_precision : "no");
-    /* With DeepSpeed accelerate hands nothing over about dynamo, whatever is asked for. */
+    /* With DeepSpeed, accelerate passes no variable about dynamo to the script, whatever the options ask for. */
     if (!options->plugins.uses_deepspeed || asks_for_dynamo(options))
         dynamo_add(options, texts);
     plugins_add(options, request, texts);
@@ -249,7 +252,7 @@ static void variables_settle(const struct accelerate_options *options,
 
 /* ---- options ---- */
 
-/* A number that is set in the environment stays, as with accelerate, but for that of the option. */
+/* A number in the environment stays, as with accelerate, unless the option gives another one. */
 static void threads_settle(const struct accelerate_options *options, struct launch_request *request,
                            struct accelerate_texts *texts)
 {
@@ -263,7 +266,7 @@ static void threads_settle(const struct accelerate_options *options, struct laun
         return;
     else if (options->is_cpu)
         threads->is_share = true;
-    else if (!options->plugins.uses_deepspeed) /* else as torchrun has it */
+    else if (!options->plugins.uses_deepspeed) /* without DeepSpeed, as in torchrun */
         threads->n = 1;
     if (threads->is_share)
         say(texts, "--cpu is --threads share");
@@ -289,7 +292,7 @@ static int place_settle(const struct accelerate_options *options, struct meeting
         meeting->master_port = options->port;
         say(texts, "--main_process_port is --master-port %lu", options->port);
     } else if (are_several && options->ip) {
-        meeting->master_port = PORT_USUAL; /* with c10d as well, which has another one */
+        meeting->master_port = PORT_USUAL; /* also with c10d, although c10d's own default differs */
     }
     return 0;
 }

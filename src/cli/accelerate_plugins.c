@@ -11,7 +11,7 @@
 
 enum value_form {
     AS_IT_IS,
-    LOWER, /* in lower case, as accelerate writes what Python calls True */
+    LOWER, /* in lower case, as accelerate writes Python's True */
 };
 
 static const struct plugin_row {

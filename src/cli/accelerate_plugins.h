@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of `accelerate launch` for FSDP and DeepSpeed. They mean nothing to muster: accelerate hands each over to the
- * script as a variable, of which Accelerator() makes its plugin, and so do we. Names and defaults are those of accelerate
- * 1.15 (src/accelerate/commands/launch.py, src/accelerate/utils/launch.py).
+ * The options of `accelerate launch` for FSDP and DeepSpeed. Muster itself does not use them. accelerate gives each
+ * to the script as a variable, from which Accelerator() makes its plugin, and muster does the same. Names and
+ * defaults are those of accelerate 1.15 (src/accelerate/commands/launch.py, src/accelerate/utils/launch.py).
  */
 #pragma once
 
@@ -61,20 +61,30 @@ struct accelerate_plugins {
     const char *values[PLUGIN_OPTIONS]; /* NULL: not given */
 };
 
-/* A variable for the ranks. `option`: the one that was given, as "--fsdp_version"; NULL: it is there without one. */
+/*
+ * Takes a variable for the ranks. `option`: the option that asks for the variable, "--fsdp_version"; NULL: it is set
+ * without an option.
+ */
 typedef void plugin_variable_fn(void *context, const char *option, const char *name,
                                 const char *value);
 
 bool accelerate_plugins_are_used(const struct accelerate_plugins *plugins);
-/* ERR_USAGE for what accelerate refuses, and for what only its own start of several machines can do. */
+/*
+ * ERR_USAGE for options that accelerate refuses, and for options that only work when accelerate itself starts several
+ * machines.
+ */
 MUST_CHECK int accelerate_plugins_check(const struct accelerate_plugins *plugins,
                                         bool are_several_machines, struct err *err);
 /*
- * The variables of the plugin that is used. `fields`: what of DeepSpeed a configuration file names, as "zero_stage,…".
+ * Passes on the variables of the plugin that is used. `fields`: the keys of DeepSpeed that a configuration file has,
+ * "zero_stage,…".
  */
 void accelerate_plugins_export(const struct accelerate_plugins *plugins, const char *fields,
                                plugin_variable_fn *add, void *context);
-/* Adds the options of FSDP, or else of DeepSpeed, that were given though it is not used: "--fsdp_version, …". */
+/*
+ * Adds the options of FSDP, or else of DeepSpeed, that were given although that plugin is not used: "--fsdp_version,
+ * …".
+ */
 void accelerate_plugins_idle(const struct accelerate_plugins *plugins, bool of_fsdp,
                              struct buf *names);
 /* Is there such an option, written with `_`? */
