@@ -230,7 +230,7 @@ int mw_channel_fill(struct mw_channel *channel, int timeout_ms, char *error, siz
         if (n < 0 && errno == EAGAIN)
             await(channel->in_fd, POLLIN, -1);
     } while (n < 0 && (errno == EINTR || errno == EAGAIN));
-    /* ECONNRESET: muster has ended before it read all we wrote. An end of input; the next write fails. */
+    /* ECONNRESET: muster has ended before it read all our bytes. It counts as the end of input; the next write fails. */
     if (n < 0 && errno != ECONNRESET)
         return fail_errno(error, error_cap, channel->by_hand ? "read stdin" : "read the channel");
     channel->has_ended = n <= 0;

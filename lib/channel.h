@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's end of the channel, as lines. It is the socket that MUSTER_CHANNEL names or, if the
- * worker is run by hand without MUSTER_CHANNEL, stdin and stdout: then each line of stdin becomes
- * the message that muster would have sent. This layer knows nothing of credits or of what lines mean.
+ * The worker's end of the channel, as lines. It is the socket that MUSTER_CHANNEL names or, if the worker is run by
+ * hand without MUSTER_CHANNEL, stdin and stdout: then each line of stdin becomes the message that muster would have
+ * sent. This layer does not interpret lines, and does not count credits.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 struct mw_channel {
     int in_fd, out_fd; /* the same socket, or 0 and 1 by hand; -1: not open */
     bool by_hand;      /* stdin and stdout */
-    bool has_ended;    /* nothing more will come in */
+    bool has_ended;    /* no more input will come */
     struct mw_buf in;  /* bytes received; in.at[begin..] is not taken yet */
     size_t begin;
     size_t searched;     /* no newline in in.at[begin..searched) */

@@ -11,11 +11,11 @@
 #include "channel.h"
 
 struct muster_worker {
-    struct mw_channel channel; /* its input is used only by the thread that calls next */
+    struct mw_channel channel; /* only the thread that calls next uses its input */
     pthread_mutex_t lock;      /* for channel.out and all fields below */
     size_t concurrency;        /* items in hand at once; 0: an adaptive window */
     size_t window;             /* adaptive: how many credits and unfinished items to allow */
-    size_t limit;              /* of items in hand, from muster's "batch"; 0: none */
+    size_t limit;              /* on items in hand, from muster's "batch"; 0: none */
     size_t pending;            /* credits given whose item has not been handed out */
     size_t held;               /* items handed out and not finished */
     uint64_t last_index;       /* the newest item handed out */

@@ -60,7 +60,7 @@ static int hex4(const char *at, const char *end)
     return unit;
 }
 
-/* Past an escape whose backslash is at `at`. */
+/* The position after an escape whose backslash is at `at`. */
 static const char *skip_escape(const char *at, const char *end)
 {
     if (end - at < 2)
@@ -138,7 +138,7 @@ static const char *skip_scalar(const char *at, const char *end)
     return skip_number(at, end);
 }
 
-/* Past a member's key and colon, with the white space around them. */
+/* The position after a member's key and colon, with the white space around them. */
 static const char *skip_key(const char *at, const char *end)
 {
     at = skip_string(skip_space(at, end), end);

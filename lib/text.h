@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text in libmuster: a growable buffer, and as much JSON as the channel needs. The library depends on
- * libc alone, so it does not use those of src/base/. Internal names start with mw_ because the static
- * library shares its users' name space.
+ * Text in libmuster: a growable buffer, and as much JSON as the channel needs. The library depends on libc alone, so
+ * it does not use src/base/. Internal names start with mw_ because the static library shares its users' name space.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker: credits out, items in, results out. Messages wait in the channel's buffer until the
- * worker is about to wait, until the buffer is large, or until they have waited for a millisecond or
- * two, so that trivial items cost no system call each and slow ones are reported at once.
+ * A worker: credits out, items in, results out. Messages wait in the channel's buffer until the worker is about to
+ * wait, until the buffer is large, or until they have waited for a millisecond or two, so that trivial items do not
+ * cost a system call each, and slow items are reported at once.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ enum {
 };
 static const uint64_t window_base_ns =
     10000000; /* how much work is fetched ahead if items are fast */
-static const uint64_t ahead_base_ns = 50000000; /* one item is fetched ahead if items take less */
+static const uint64_t ahead_base_ns = 50000000; /* an item is fetched ahead if items take less */
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -67,8 +67,8 @@ static int grant(struct muster_worker *worker, size_t credits)
 }
 
 /*
- * Four times the way to muster on another host and back: credits are asked for anew when half of the window is used, and
- * while items wait for the way, the recent speed is too low a measure.
+ * Four times the round trip to muster on another host: new credits are asked for when half of the window is used, and
+ * while items wait for the network, the recent speed is measured too low.
  */
 static uint64_t way_ns(void)
 {
@@ -78,9 +78,9 @@ static uint64_t way_ns(void)
 }
 
 /*
- * Sets the window to the items that fit into 10 ms, and the way to another host, at the recent speed, at most twice as many as
- * before. A fast worker does not wait for muster at every item; a medium one has the next item ready
- * when it asks for it; a slow one has no item waiting that another device could do.
+ * Sets the window to the items that fit into 10 ms and way_ns() at the recent speed, and at most doubles it. A fast
+ * worker does not wait for muster at every item; a medium worker has the next item ready when it asks; a slow worker
+ * has no waiting item that another device could do.
  */
 static void adapt_window(struct muster_worker *worker)
 {
@@ -112,7 +112,7 @@ int mw_top_up(struct muster_worker *worker, size_t items_max)
     if (owed >= window || can_wait)
         return 0;
     int rc = grant(worker, window - owed);
-    /* On another host the way of a credit takes as long as items do, so it begins now, not with the next result. */
+    /* From another host a credit travels as long as items take, so it is sent now, not with the next result. */
     return rc == 0 && way_ns() > 0 ? mw_flush(worker) : rc;
 }
 
@@ -153,7 +153,7 @@ const char *muster_worker_error(const struct muster_worker *worker)
     return worker->code == 0 ? "" : worker->error;
 }
 
-/* Takes the lines received, up to the first item. Returns 1 with an item, 0 if more must be read. */
+/* Takes received lines, up to the first item. Returns 1 with an item, 0 if more must be read. */
 static int take_item(struct muster_worker *worker, struct muster_item *item)
 {
     struct muster_text line;

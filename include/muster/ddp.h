@@ -14,11 +14,10 @@
  *         optimiser
  *     }
  *
- * Gradients travel in buckets, in the reverse order of registration, which is about the order in which
- * backward makes them. What was not said to be ready, as a parameter that this batch did not use, is
- * taken as it is by finish. A thread of the library packs, looks for NaN, exchanges and unpacks, so ready
- * returns at once. After finish every rank has the mean over all samples of all ranks, however
- * unevenly these are spread, and the same bits.
+ * Gradients travel in buckets, in the reverse order of registration, which is about the order in which backward makes
+ * them. finish takes a gradient that was not reported as ready, as of a parameter that this batch did not use, as it
+ * is. A thread of the library packs, looks for NaN, exchanges and unpacks, so ready returns at once. After finish
+ * every rank has the mean over all samples of all ranks, however unevenly these are spread, and the same bits.
  *
  * A rank's share of the samples is its weight in the sum over ranks. 16-bit floats are weighted and
  * added in float32, and rounded once, so the mean of gradients that their type has is one that it has.
@@ -32,12 +31,12 @@
  * from zero, and deposits each by muster_ddp_shard, which zeroes the gradients; then finish. Shards are
  * added up in a fixed binary tree, so the result depends on their gradients alone.
  *
- * Gradients and values may lie in device memory, if dist was told of it. Such gradients are put into their
- * bucket on the caller's stream, so ready returns at once, and NCCL combines them there; finish waits.
- * Each rank's share of an uneven batch is a factor that NCCL rounds to the type of the gradient. There are
- * no kernels here: what looks at values copies them to the host, which is slow. That is the search for NaN
- * in finish (of the result, on all ranks; allows_nonfinite saves it), norm, clip and check_replicas.
- * n_shards, and a wire of another type, are refused.
+ * Gradients and values may lie in device memory, if dist was told of it. Such gradients are put into their bucket on
+ * the caller's stream, so ready returns at once, and NCCL combines them there; finish waits. Each rank's share of an
+ * uneven batch is a factor that NCCL rounds to the type of the gradient. The library has no kernels: functions that
+ * look at values copy them to the host, which is slow. These are the search for NaN in finish (in the result, on all
+ * ranks; allows_nonfinite leaves it out), norm, clip and check_replicas. n_shards, and a wire of another type, are
+ * refused.
  *
  * Errors are those of the muster_dist handle: sticky, and the same on all ranks. Functions may be called
  * from several threads.
@@ -57,7 +56,7 @@ struct muster_param {
     const char *name; /* for messages; copied */
     enum muster_type type;
     size_t count;
-    void *value; /* NULL: it is neither broadcast nor compared */
+    void *value; /* NULL: neither broadcast nor compared */
     void
         *gradient; /* of the same type; NULL: the library has memory for it (muster_ddp_gradient) */
 };
@@ -91,7 +90,7 @@ MUSTER_API struct muster_ddp *muster_ddp_new(struct muster_dist *dist,
                                              const struct muster_ddp_opts *opts);
 MUSTER_API void muster_ddp_free(struct muster_ddp *ddp);
 
-/* The gradient of a parameter; without memory of the user's it lies where it travels from, uncopied. */
+/* The gradient of a parameter. If the user gave no memory for it, it lies directly in its bucket, and is not copied. */
 MUSTER_API void *muster_ddp_gradient(struct muster_ddp *ddp, size_t param);
 
 /* Give every rank the values of root. */
@@ -104,8 +103,8 @@ MUSTER_API int muster_ddp_broadcast(struct muster_ddp *ddp, uint32_t root);
 MUSTER_API int muster_ddp_accumulate(struct muster_ddp *ddp, uint64_t n_samples);
 
 /*
- * Begin the pass whose gradients travel. n_samples: of this micro-batch; a rank that has none, in the
- * step altogether, takes part with 0, and its gradients are not looked at.
+ * Begin the pass whose gradients travel. n_samples: of this micro-batch. A rank without samples in the whole step
+ * takes part with 0; its gradients are not used.
  */
 MUSTER_API int muster_ddp_begin(struct muster_ddp *ddp, uint64_t n_samples);
 /* The gradient is complete, and must not be touched until finish. */

@@ -11,28 +11,28 @@
  * Which rank this process is comes from its environment, as `muster launch`, torchrun, srun and mpirun
  * set it. A program that is started alone is a world of one, and every operation is then a copy.
  *
- * All ranks issue the same operations in the same order. Every operation carries what it is, so ranks
- * that disagree are told both sides. Each has a time limit (MUSTER_DIST_TIMEOUT), and its error names
- * the rank that is missing and what that did last. Over TCP and MPI that comes up to 1.5 seconds after
- * the limit, because the missing ranks are asked first whether they wait, too. A rank whose process
- * ended is named within a second; over MPI after the time limit, unless mpirun ends all ranks before. A
- * machine that is cut off is given up after half a minute of silence over TCP, or by the time limit.
+ * All ranks issue the same operations in the same order. Every operation carries its description, so if ranks
+ * disagree, the error names both operations. Each operation has a time limit (MUSTER_DIST_TIMEOUT), and its error
+ * names the missing rank and that rank's last operation. Over TCP and MPI the error comes up to 1.5 seconds after the
+ * limit, because missing ranks are asked first whether they wait as well. A rank whose process ended is named within
+ * a second; over MPI after the time limit, unless mpirun ends all ranks before. A machine that is cut off is given up
+ * after half a minute of silence over TCP, or by the time limit.
  *
  * Results are the same bits on every rank and in every run with as many ranks: values are combined in
  * the order of the ranks. 16-bit floats are summed in float32 and rounded once, to nearest even.
  *
- * Values may lie in the memory of a GPU of NVIDIA (has_device_memory): NCCL moves them, 2.18 or later,
- * loaded when it is needed. Such an operation waits for what is on the caller's stream when it is issued,
- * and has its result when it returns. The order of its sums is NCCL's, and sums of 16-bit floats are
- * rounded on the way, so bits depend on devices and versions.
+ * Values may lie in the memory of an NVIDIA GPU (has_device_memory): NCCL, 2.18 or later, which is loaded when it is
+ * needed, moves them. Such an operation waits for the work that is on the caller's stream when it is issued, and has
+ * its result when it returns. The order of its sums is NCCL's, and sums of 16-bit floats are rounded on the way, so
+ * bits depend on devices and versions.
  *
- * Errors are sticky, and are those of all ranks: the first one ends every operation on every rank with
- * the same code and message (ranks of several machines that see one accident in the same moment may tell
- * it in words of their own). So a program needs to check only what it acts upon, and close.
+ * Errors are sticky, and are those of all ranks: the first one ends every operation on every rank with the same code
+ * and message (ranks on several machines that notice one failure at the same moment may describe it in different
+ * words). So a program needs to check only what it acts upon, and close.
  *
- * Threads: any thread may call, but the order of the operations is the caller's business, and open and
- * close are called once. A process forked from a rank must not use the handle: it is refused there, and
- * close only releases the child's copy.
+ * Threads: any thread may call, but the caller has to keep the order of the operations; open and close are called
+ * once. A process forked from a rank must not use the handle: it is refused there, and close only releases the
+ * child's copy.
  */
 #pragma once
 
@@ -51,7 +51,7 @@ extern "C" {
 enum muster_dist_code {
     MUSTER_DIST_EIO = -1,  /* a system call failed */
     MUSTER_DIST_EENV = -2, /* the environment contradicts itself, or no backend reaches all ranks */
-    MUSTER_DIST_EUSE = -3, /* wrong use: what was asked for does not exist */
+    MUSTER_DIST_EUSE = -3, /* wrong use: no such operation, type or rank */
     MUSTER_DIST_ENOMEM = -4,    /* no memory, or no room for shared memory */
     MUSTER_DIST_EMISMATCH = -5, /* ranks issued different operations */
     MUSTER_DIST_ETIMEOUT = -6,  /* a rank did not come within the time limit */
@@ -72,8 +72,8 @@ enum muster_type {
 };
 
 /*
- * Sums of integers wrap around, their mean is that of the 64-bit sum, cut towards zero. The minimum and
- * the maximum of values with a NaN among them are NaN.
+ * Sums of integers wrap around; their mean is the 64-bit sum divided, cut towards zero. The minimum and the maximum
+ * of values with a NaN among them are NaN.
  */
 enum muster_op {
     MUSTER_SUM,
@@ -94,14 +94,14 @@ struct muster_dist;
 
 /* Zero means default. */
 struct muster_dist_opts {
-    uint64_t timeout_ms; /* for each operation, and for all ranks to come at first; default:
-                            MUSTER_DIST_TIMEOUT (90, 90s, 5m, 2h), else ten minutes */
+    uint64_t
+        timeout_ms; /* for each operation, and for all ranks to join; default: MUSTER_DIST_TIMEOUT (90, 90s, 5m, 2h), else ten minutes */
     /*
-     * "shm", "tcp" or "mpi"; "nccl", or "shm+nccl" and so on, for values in device memory by NCCL, which
-     * the former take through the host; default: MUSTER_DIST_BACKEND, else "auto", what reaches all ranks
+     * "shm", "tcp" or "mpi", which take values in device memory through the host; "nccl", or "shm+nccl" and so on,
+     * for device memory by NCCL; default: MUSTER_DIST_BACKEND, else "auto", a backend that reaches all ranks
      */
     const char *backend;
-    bool has_device_memory; /* it is asked of the driver for each operation; implied by nccl */
+    bool has_device_memory; /* asks the driver at each operation; implied by nccl */
     void *stream;           /* cudaStream_t or CUstream; default: the legacy default stream */
 };
 
@@ -148,15 +148,15 @@ MUSTER_API uint32_t muster_dist_local_rank(const struct muster_dist *dist);
 MUSTER_API const char *muster_dist_backend(const struct muster_dist *dist);
 
 /*
- * The sticky error: 0 while there is none, and its message, "" while there is none. In a process forked
- * from a rank: MUSTER_DIST_EUSE, and that it is one.
+ * The sticky error, 0 while there is none, and its message, "" while there is none. In a process that was forked from
+ * a rank: MUSTER_DIST_EUSE.
  */
 MUSTER_API int muster_dist_code(const struct muster_dist *dist);
 MUSTER_API const char *muster_dist_error(const struct muster_dist *dist);
 
 /*
- * End the operations of all ranks with this code, which is negative, and these words behind the number
- * of this rank. Returns the sticky code, which is another one if something else failed before.
+ * End the operations of all ranks with this negative code, and with this text after the number of this rank. Returns
+ * the sticky code, which differs if another error came first.
  */
 MUSTER_API int muster_dist_fail(struct muster_dist *dist, int code, const char *text);
 
@@ -168,7 +168,7 @@ MUSTER_API int muster_dist_fail(struct muster_dist *dist, int code, const char *
  * reduce_scatter  in: size × count values; out: the count values of this rank's part, combined.
  * all_gather      in: count values; out: size × count values, in the order of the ranks.
  *
- * What in may share with out, and what NULL for it means, is said at struct muster_dist_call.
+ * struct muster_dist_call describes how in and out may overlap, and what NULL means.
  */
 MUSTER_API int muster_dist_barrier(struct muster_dist *dist);
 MUSTER_API int muster_dist_all_reduce(struct muster_dist *dist, void *data, size_t count,
@@ -181,10 +181,10 @@ MUSTER_API int muster_dist_all_gather(struct muster_dist *dist, const void *in, 
                                       size_t count, enum muster_type type);
 
 /*
- * Start an operation, and go on: a thread of the library does it. Operations are done in the order in
- * which they were issued, these and the ones above, so a ticket that is done says that all before it
- * are. in and out must not be touched until then. Waits if a thousand others are under way. ticket: NULL,
- * if a later one is waited for.
+ * Start an operation, and go on: a thread of the library does it. All operations, started ones and those above, are
+ * done in the order in which they were issued, so a ticket that is done means that all earlier ones are done. in and
+ * out must not be touched until then. Waits if a thousand others are under way. ticket may be NULL if the program
+ * waits for a later one.
  */
 MUSTER_API int muster_dist_start(struct muster_dist *dist, const struct muster_dist_call *call,
                                  uint64_t *ticket);
@@ -194,10 +194,9 @@ MUSTER_API int muster_dist_wait(struct muster_dist *dist, uint64_t ticket);
 MUSTER_API int muster_dist_test(struct muster_dist *dist, uint64_t ticket);
 
 /*
- * Memory that other ranks can reach, zeroed and aligned to pages: large operations in place on it are
- * done without a copy, if every rank's data lies in such memory. NULL, with the sticky error, if there
- * is no room. What is not freed goes with the handle. In a world of one, over TCP and MPI it is ordinary. It
- * is memory of the host always.
+ * Memory that other ranks can reach, zeroed and aligned to pages: large operations in place on it are done without a
+ * copy, if every rank's data lies in such memory. NULL, with the sticky error, if there is no room. Closing the
+ * handle frees it as well. In a world of one, and over TCP and MPI, it is ordinary memory. It is always host memory.
  */
 MUSTER_API void *muster_dist_buffer_new(struct muster_dist *dist, size_t bytes);
 MUSTER_API void muster_dist_buffer_free(struct muster_dist *dist, void *at);

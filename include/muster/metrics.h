@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Figures of all ranks, as if one had seen all samples:
+ * Metrics over all ranks, as if one rank had seen all samples:
  *
  *     struct muster_metrics *metrics = muster_metrics_new();
  *     int loss = muster_metrics_define(metrics, "loss", NULL);
@@ -58,7 +58,7 @@ struct muster_metric_opts {
     double low, high;
 };
 
-/* Of an empty metric, mean, variance, min and max are NaN. */
+/* mean, variance, min and max of an empty metric are NaN. */
 struct muster_metric_result {
     uint64_t count;             /* finite values, whatever their weights */
     uint64_t n_nan, n_infinite; /* values that are in nothing else here */
@@ -95,7 +95,10 @@ MUSTER_API int muster_metrics_define(struct muster_metrics *metrics, const char 
 MUSTER_API int muster_metrics_put(struct muster_metrics *metrics, int metric, double value,
                                   double weight);
 
-/* Put the same number of bytes of each rank, `mine`, into all, in the order of ranks. 0, or not. */
+/*
+ * Gathers `mine`, the same number of bytes of each rank, into `all`, in the order of ranks. Returns 0, or another
+ * value for failure.
+ */
 typedef int muster_all_gather(void *context, const void *mine, size_t bytes, void *all);
 
 /*
@@ -110,7 +113,7 @@ MUSTER_API int muster_metrics_reduce(struct muster_metrics *metrics, uint32_t n_
 /* Forget all values, not the metrics. */
 MUSTER_API void muster_metrics_reset(struct muster_metrics *metrics);
 
-/* Read a metric: of this rank, or after reduce, and until the next put, of all. */
+/* Read a metric: that of this rank, or, after reduce and until the next put, that of all ranks. */
 MUSTER_API int muster_metrics_get(struct muster_metrics *metrics, int metric,
                                   struct muster_metric_result *result);
 

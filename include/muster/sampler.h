@@ -41,15 +41,15 @@ extern "C" {
 #define MUSTER_API __attribute__((visibility("default")))
 
 enum muster_sampler_code {
-    MUSTER_SAMPLER_EUSE = -1, /* options or arguments that cannot be */
+    MUSTER_SAMPLER_EUSE = -1, /* invalid options or arguments */
     MUSTER_SAMPLER_ENOMEM = -2,
     MUSTER_SAMPLER_EPLAN = -3, /* the state belongs to other items, another seed or another order */
 };
 
 enum muster_order {
     /*
-     * A keyed permutation, another one in each epoch; each item once. Source: Black and Rogaway,
-     * "Ciphers with arbitrary finite domains" (CT-RSA 2002): generalized Feistel, cycle walking.
+     * A keyed permutation, different in each epoch; each item once. Source: Black and Rogaway, "Ciphers with
+     * arbitrary finite domains" (CT-RSA 2002): generalized Feistel, cycle walking.
      */
     MUSTER_ORDER_SHUFFLED,
     MUSTER_ORDER_SEQUENTIAL, /* 0, 1, 2, …; each item once */
@@ -71,15 +71,15 @@ enum muster_order {
     MUSTER_ORDER_BUCKETED,
 };
 
-/* Zero means default. All ranks give the same values, but for rank. */
+/* Zero means default. All ranks give the same values, except for rank. */
 struct muster_sampler_opts {
     uint64_t n_items; /* at most 2^62 */
     uint64_t batch;   /* items of a global batch, over all ranks; at least 1 */
     uint64_t seed;
     uint32_t rank, world; /* default: one rank */
     /*
-     * Ranks take whole shards of a batch, which is cut into so many parts whatever the number of
-     * ranks: for sums whose order must not depend on it. See muster_share. Default: no shards.
+     * A batch is cut into this many shards whatever the number of ranks is, and ranks take whole shards: for sums
+     * whose order must not depend on the number of ranks. See muster_share. Default: no shards.
      */
     uint32_t shards;
     enum muster_order order;
@@ -151,9 +151,8 @@ MUSTER_API void muster_sampler_state(const struct muster_sampler *sampler,
                                      struct muster_sampler_state *state);
 
 /*
- * Go to a state: one that was saved, or .plan = 0, which fits every sampler. World, and batch but
- * for BUCKETED, may be others than when it was saved. Anything else that differs is EPLAN, at the
- * latest in next.
+ * Go to a state: one that was saved, or .plan = 0, which fits every sampler. world may differ from that of the saved
+ * state, and so may batch, except for BUCKETED. Any other difference is EPLAN, at the latest in next.
  */
 MUSTER_API int muster_sampler_resume(struct muster_sampler *sampler,
                                      const struct muster_sampler_state *state);

@@ -40,7 +40,7 @@ struct muster_text {
 
 enum muster_worker_code {
     MUSTER_WORKER_EIO = -1,    /* the channel broke, or could not be opened */
-    MUSTER_WORKER_EPROTO = -2, /* muster sent something that is not in the protocol */
+    MUSTER_WORKER_EPROTO = -2, /* muster sent a message that is not in the protocol */
     MUSTER_WORKER_EUSE = -3,   /* wrong use: the worker finished an item twice, or never */
     MUSTER_WORKER_ENOMEM = -4,
 };
@@ -115,12 +115,12 @@ MUSTER_API int muster_worker_batch(struct muster_worker *worker, struct muster_i
 /* The most items that muster now allows in hand at once; 0 means no limit. */
 MUSTER_API size_t muster_worker_limit(struct muster_worker *worker);
 
-/* Say that the model is loaded: the time limit for starting ends, the one for items begins. */
+/* Say that the model is loaded: the time limit for the start ends, and the limit for items begins. */
 MUSTER_API int muster_worker_loaded(struct muster_worker *worker);
 
 /*
- * Say that the device's memory ran out and that the worker goes on with `batch` items at once. The
- * items it has stay its own: it must still finish them.
+ * Say that the device's memory ran out and that the worker goes on with `batch` items at once. The worker keeps its
+ * items, and must still finish them.
  */
 MUSTER_API int muster_worker_oom(struct muster_worker *worker, size_t batch);
 

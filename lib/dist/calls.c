@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The queue of operations. A caller that waits for its operation does it itself, if nothing else is
- * under way, so that a small one costs no change of threads. What was started is done by a thread, which
- * is made when it is needed for the first time.
+ * The queue of operations. A caller that waits for its operation does it itself, if no other one is under way, so
+ * that a small operation needs no change of threads. Started operations are done by a thread, which is made when it
+ * is first needed.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -54,7 +54,10 @@ size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_cal
     return call->kind == MUSTER_ALL_GATHER ? bytes * dist->place.size : bytes;
 }
 
-/* Where an all-gather puts this rank's values in out, and a reduce-scatter takes its own from in. */
+/*
+ * This rank's part of `whole`: where an all-gather puts its values in out, and from where a reduce-scatter takes them
+ * in in.
+ */
 static uintptr_t own_part(const struct muster_dist *dist, const struct muster_dist_call *what,
                           const void *whole)
 {
@@ -68,7 +71,7 @@ bool md_scatters_to_beginning(const struct muster_dist *dist, const struct muste
            own_part(dist, what, what->in) != (uintptr_t)what->out;
 }
 
-/* Values would be written where others are yet to be read. NULL: there is nothing against it. */
+/* Why in and out may not overlap so: values would be overwritten before they are read. NULL: they may. */
 static const char *overlap_tell(const struct muster_dist *dist, const struct muster_dist_call *what)
 {
     uintptr_t in = (uintptr_t)what->in, out = (uintptr_t)what->out;
@@ -85,7 +88,7 @@ static const char *overlap_tell(const struct muster_dist *dist, const struct mus
     return in == out ? NULL : "in and out overlap, and are not the same";
 }
 
-/* What no backend has to look at again. A rank that fails here ends the others, which would wait. */
+/* Checks a call for all backends. A rank that fails here ends the others, which would wait for it. */
 static int call_check(struct muster_dist *dist, const struct muster_dist_call *what)
 {
     const char *why = NULL;
@@ -137,8 +140,8 @@ static int call_run(struct muster_dist *dist, struct md_call *call)
 }
 
 /*
- * After an error, operations are done at once, without an effect. The others are woken by each that is
- * done: they wait for different ones.
+ * The thread. After an error, operations end at once, without effect. Each end wakes all waiting callers, since they
+ * wait for different operations.
  */
 static void *calls_work(void *arg)
 {
@@ -183,7 +186,7 @@ static void wait_until_done(struct muster_dist *dist, uint64_t seq)
         pthread_cond_wait(&dist->changed, &dist->lock);
 }
 
-/* With the lock. The call gets its number. */
+/* With the lock. Queues the call, and gives it its number. */
 static int call_queue(struct muster_dist *dist, struct md_call *call)
 {
     int rc = thread_begin(dist);
@@ -280,7 +283,7 @@ int muster_dist_wait(struct muster_dist *dist, uint64_t ticket)
     int rc = md_check(dist);
     if (rc != 0 && (!dist || !md_is_ours(dist)))
         return rc;
-    /* After an error, too: the thread may still be about to leave the caller's memory. */
+    /* Waits after an error, too: the thread may still use the caller's memory. */
     pthread_mutex_lock(&dist->lock);
     if (ticket <= dist->n_issued)
         wait_until_done(dist, ticket);

@@ -6,7 +6,7 @@
 
 #include "library.h"
 
-/* The versions behind the names are those that the headers of CUDA 11 to 13 put there. */
+/* The versions at the ends of names (_v2) are those of the headers of CUDA 11 to 13. */
 static const char *const function_names[] = {
     "cuInit",
     "cuGetErrorString",

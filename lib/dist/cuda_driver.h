@@ -50,7 +50,7 @@ struct cuda_functions {
     int (*MemFree)(cuda_address at);
 };
 
-/* 0, or MUSTER_DIST_EENV: there is no driver, or no device. It stays loaded. */
+/* Loads the driver, which stays loaded. 0, or MUSTER_DIST_EENV: there is no driver, or no device. */
 int md_cuda_load(struct muster_dist *dist, struct cuda_functions *out);
 /* 0 if status is CUDA_OK, else MUSTER_DIST_EIO with the driver's words: "rank 0: CUDA cannot `what`: …". */
 int md_cuda_check(struct muster_dist *dist, const struct cuda_functions *cuda, int status,

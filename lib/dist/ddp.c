@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Registration: which parameter lies where in which bucket.
+ * Registration: the bucket of each parameter, and its place there.
  */
 #include "ddp_inside.h"
 
@@ -89,8 +89,8 @@ static int gradients_check(struct muster_ddp *ddp)
 }
 
 /*
- * Every rank must have the same parameters, or values would be added to those of others: a hash of each
- * is compared, and the first that differs is named by the rank that has it.
+ * Every rank must have the same parameters; otherwise values of different parameters would be added. A hash of each
+ * is compared; the rank that differs names its first parameter that does.
  */
 static int params_compare(struct muster_ddp *ddp)
 {
@@ -128,7 +128,7 @@ static int params_compare(struct muster_ddp *ddp)
                      "ranks disagree: rank %u has other options of ddp than rank 0",
                      ddp->dist->place.rank);
     free(hashes);
-    /* So that no rank goes on with one that disagrees. */
+    /* no rank goes on before all have compared */
     return rc ? rc : muster_dist_barrier(ddp->dist);
 }
 
@@ -140,7 +140,7 @@ static enum muster_type wire_of(const struct muster_ddp *ddp, enum muster_type t
     return is_half && type == MUSTER_FLOAT32 ? ddp->opts.wire : type;
 }
 
-/* The values that a parameter takes in its bucket. */
+/* The number of values that a parameter takes in its bucket, with padding. */
 static size_t param_room(const struct muster_ddp *ddp, size_t i)
 {
     const struct muster_param *is = &ddp->params[i].is;
@@ -149,8 +149,8 @@ static size_t param_room(const struct muster_ddp *ddp, size_t i)
 }
 
 /*
- * How many parameters the last bucket has: those that are few bytes together, or one. Its exchange
- * begins when the backward pass is over, so nothing hides it.
+ * How many parameters the last bucket has: those that have few bytes together, or one. Its exchange begins when the
+ * backward pass is over, so no computation hides it.
  */
 static size_t n_params_last(const struct muster_ddp *ddp)
 {
@@ -163,7 +163,10 @@ static size_t n_params_last(const struct muster_ddp *ddp)
     return n;
 }
 
-/* From the last parameter on. A bucket has one type and place, and ends before it is too large. */
+/*
+ * Plans the buckets from the last parameter to the first. A bucket has one type and one kind of memory, and a limited
+ * size.
+ */
 static void buckets_plan(struct muster_ddp *ddp)
 {
     struct ddp_bucket *bucket = NULL;
@@ -213,7 +216,7 @@ static int buckets_make(struct muster_ddp *ddp)
     return 0;
 }
 
-/* For those that have none by now. */
+/* Makes gradients for the parameters that have none. */
 static int gradients_make(struct muster_ddp *ddp)
 {
     for (size_t i = 0; i < ddp->n_params; i++) {
@@ -294,7 +297,7 @@ void muster_ddp_free(struct muster_ddp *ddp)
 {
     if (!ddp)
         return;
-    /* The thread may still be at work on what a step that failed has started. */
+    /* The thread may still work on operations of a failed step. */
     muster_dist_wait(ddp->dist, ddp->ticket);
     for (size_t b = 0; b < ddp->n_buckets; b++)
         if (ddp->buckets[b].is_on_device)

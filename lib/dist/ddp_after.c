@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is asked of the whole model: values made equal, the norm of the gradients, whether the replicas
- * are still the same.
+ * Functions on the whole model: broadcast of values, norm of the gradients, comparison of the replicas.
  */
 #include "ddp_inside.h"
 
@@ -59,7 +58,7 @@ static int gradients_scale(struct muster_ddp *ddp, double factor)
     return rc;
 }
 
-/* Before, ranks have different gradients, or the thread is still at work on them. */
+/* Before muster_ddp_finish, ranks have different gradients, or the thread still works on them. */
 static int finished_check(struct muster_ddp *ddp, const char *function)
 {
     if (ddp->is_finished)
@@ -113,7 +112,7 @@ int muster_ddp_clip(struct muster_ddp *ddp, double max_norm, double *norm)
 
 /* ---- replicas ---- */
 
-/* The hash that most ranks have, of hashes that lie `stride` apart; the first of those, if several. */
+/* The most frequent of `size` hashes that lie `stride` apart; the first of them, if there are several. */
 static uint64_t most_frequent(const uint64_t *hashes, size_t stride, uint32_t size)
 {
     uint64_t best = hashes[0];

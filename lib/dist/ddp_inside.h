@@ -13,11 +13,11 @@
 #include "muster/ddp.h"
 
 struct ddp_param {
-    struct muster_param is; /* with a gradient always */
-    size_t bucket, at;      /* where its values lie in the bucket, in values */
+    struct muster_param is; /* always has a gradient */
+    size_t bucket, at;      /* its place in the bucket, in values */
     bool is_on_device, value_is_on_device;
     bool is_view;       /* the gradient is the bucket's own memory */
-    bool owns_gradient; /* it is memory of its own that the library made */
+    bool owns_gradient; /* the library allocated it */
     bool is_ready;
 };
 
@@ -30,17 +30,17 @@ struct ddp_bucket {
     void *flat; /* count values of the wire's type */
     size_t n_ready;
     uint64_t ticket, ready_ns;
-    struct md_around around; /* there and back, done by the thread of the operations */
+    struct md_around around; /* packing and unpacking, by the thread of the operations */
 };
 
 /* The sum of the shards [first, first + n): n is a power of two that divides first. */
 struct ddp_node {
     uint32_t first, n;
-    char *sums; /* float32 values, then float64 ones: ddp.n_single and n_double of them */
+    char *sums; /* float32 values, then float64 values: ddp.n_single and n_double */
 };
 
 enum {
-    DDP_NODES_MAX = 66 /* that a row of shards is made of: two of each power of two */
+    DDP_NODES_MAX = 66 /* of a row of shards: at most two of each power of two */
 };
 
 struct muster_ddp {
@@ -69,7 +69,7 @@ struct muster_ddp {
     size_t n_nodes;
     uint32_t n_shards_done;
     char *spare;    /* for a node's sums */
-    char *exchange; /* in which nodes of all ranks come together */
+    char *exchange; /* for the nodes of all ranks */
 };
 
 /* ---- ddp_step.c ---- */
@@ -80,11 +80,11 @@ int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, con
 
 /* ---- ddp_device.c; with the lock ---- */
 
-/* Find out which memory a parameter is in, and whether it can be served there. */
+/* Finds which memory a parameter is in, and whether ddp supports it there. */
 int md_param_place(struct muster_ddp *ddp, struct ddp_param *param);
-/* Values where they can be looked at: there, or in a copy that lasts until the next call. NULL: failed. */
+/* Values in host memory: the values themselves, or a copy that lasts until the next call. NULL: failed. */
 void *md_values_see(struct muster_ddp *ddp, void *at, bool is_on_device, size_t bytes);
-/* Whether a bucket's result has values that are not finite, for the words. */
+/* Fails, and names the values, if a bucket's result has values that are not finite. */
 int md_bucket_look(struct muster_ddp *ddp, const struct ddp_bucket *bucket);
 
 /* ---- ddp_shards.c ---- */

@@ -12,7 +12,7 @@ static bool pack_double(double *to, const double *from, size_t count, double fac
     EACH_ELEMENT (i, count) {
         double value = from[i] * factor;
         to[i] = value;
-        bad |= !(value - value == 0); /* of NaN and infinity it is NaN */
+        bad |= !(value - value == 0); /* for NaN and infinity the difference is NaN */
     }
     return bad == 0;
 }
@@ -136,7 +136,7 @@ static double value_at(const void *values, enum muster_type type, size_t i)
     return (double)((const float *)values)[i];
 }
 
-/* In eight sums, which can be those of vectors: their order is fixed, whatever the compiler makes of it. */
+/* Eight partial sums, which may become vectors: the order of additions is fixed, whatever the compiler does. */
 double md_squares(const void *values, enum muster_type type, size_t count)
 {
     double sums[8] = {0}, sum = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step that is the same on any number of ranks. The shards are the leaves of a complete binary tree.
- * A rank has a row of them, and adds up what is complete within it: a node is the sum of its two halves,
- * the left one first. What is left of all rows, at most two nodes of each height and rank, comes together
- * on every rank, piece by piece, and is added up in the same way. No sum depends on where it was made.
+ * A step that is the same on any number of ranks. The shards are the leaves of a complete binary tree. A rank has a
+ * row of them, and adds up the nodes that are complete within its row: a node is the sum of its two halves, the left
+ * one first. The remaining nodes of all rows, at most two of each height and rank, are gathered on every rank, piece
+ * by piece, and added up in the same way. No sum depends on the rank that made it.
  */
 #include "ddp_inside.h"
 
@@ -39,13 +39,13 @@ void muster_ddp_shards(const struct muster_ddp *ddp, uint32_t *first, uint32_t *
     *end = row_begin(ddp, ddp->dist->place.rank + 1);
 }
 
-/* Whether two nodes, the second behind the first, are the halves of one. */
+/* Are two neighbouring nodes the halves of one node? */
 static bool are_halves(const struct ddp_node *left, const struct ddp_node *right)
 {
     return left->n == right->n && left->first % (2 * left->n) == 0;
 }
 
-/* The nodes that are left of a row. Returns how many; `nodes` have no sums. */
+/* The nodes that remain of a row. Returns their number; `nodes` have no sums. */
 static size_t row_nodes(const struct muster_ddp *ddp, uint32_t rank, struct ddp_node *nodes)
 {
     uint32_t end = row_begin(ddp, rank + 1);
@@ -58,7 +58,7 @@ static size_t row_nodes(const struct muster_ddp *ddp, uint32_t rank, struct ddp_
     return n;
 }
 
-/* As many as the rank that has most. */
+/* The largest number of remaining nodes of any rank. */
 static size_t row_nodes_max(const struct muster_ddp *ddp)
 {
     struct ddp_node nodes[DDP_NODES_MAX];
@@ -80,7 +80,7 @@ int md_shards_init(struct muster_ddp *ddp)
         ddp->params[i].at = *n;
         *n += ddp->params[i].is.count;
     }
-    ddp->n_single += ddp->n_single & 1; /* so that what follows is aligned */
+    ddp->n_single += ddp->n_single & 1; /* so that the float64 values are aligned */
     size_t n = row_nodes_max(ddp);
     ddp->exchange =
         muster_dist_buffer_new(ddp->dist, n * (ddp->dist->place.size + 1) * PIECE_BYTES);
@@ -119,7 +119,7 @@ static char *param_sums(const struct muster_ddp *ddp, const struct ddp_param *pa
     return sums + param->at * sizeof(float);
 }
 
-/* In the type that is added up: float32 for 16-bit floats. Of no samples it is 0. */
+/* Fills a leaf, in the type of sums: float32 for 16-bit floats. Without samples it is 0. */
 static int leaf_fill(struct muster_ddp *ddp, char *sums, uint64_t n_samples)
 {
     double factor = ddp->opts.gradients_are_sums ? 1 : (double)n_samples;
@@ -187,7 +187,7 @@ int muster_ddp_shard(struct muster_ddp *ddp, uint64_t n_samples)
 
 /* ---- the end ---- */
 
-/* The nodes of all ranks have come, `stride` bytes from each other: add them up into the first. */
+/* The nodes of all ranks are here, `stride` bytes apart: adds them up into the first. */
 static const char *piece_join(struct muster_ddp *ddp, char *all, size_t n_row,
                               const struct piece *piece)
 {
@@ -223,7 +223,7 @@ static int piece_exchange(struct muster_ddp *ddp, size_t n_row, const struct pie
     return rc;
 }
 
-/* The whole tree's sums, in the place of this rank's first node. */
+/* Puts the whole tree's sums into the place of this rank's first node. */
 static int sums_exchange(struct muster_ddp *ddp)
 {
     size_t n_row = row_nodes_max(ddp), begin = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step: a bucket whose gradients are ready is sent on its way, in the order of the buckets, which is
- * the same on all ranks whatever became ready first. The thread of the operations does everything else:
- * it puts the gradients into the bucket and looks whether they are finite, and takes the means out, so
- * that the caller's backward pass goes on meanwhile.
+ * A step: the exchange of a bucket is started when its gradients are ready, in the order of the buckets, which is the
+ * same on all ranks whatever becomes ready first. The thread of the operations does the rest: it puts the gradients
+ * into the bucket, checks whether they are finite, and takes the means out, so that the caller's backward pass goes
+ * on meanwhile.
  *
  * The mean over samples, of which ranks have different numbers, is a sum over ranks in which the
  * gradients of rank r have the weight samples_r / samples (1 / samples where gradients are sums).
@@ -38,14 +38,14 @@ int md_nonfinite_tell(struct muster_ddp *ddp, const struct ddp_param *param, con
 
 /* ---- samples ---- */
 
-/* After an error gradients are the caller's again: the thread must not be about to read them. */
+/* After an error the gradients belong to the caller again, so the thread must not read them any more. */
 static void step_settle(struct muster_ddp *ddp, int rc)
 {
     if (rc != 0)
         muster_dist_wait(ddp->dist, ddp->ticket);
 }
 
-/* What is counted within a step would come too late for it, and shards are counted as they come. */
+/* Samples that are counted within a step would come too late for it; shards are counted by muster_ddp_shard. */
 static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
 {
     if (ddp->is_begun || ddp->opts.n_shards != 0)
@@ -207,7 +207,7 @@ static int bucket_start(struct muster_ddp *ddp, struct ddp_bucket *bucket)
     return rc;
 }
 
-/* Those whose turn it is. */
+/* Starts the buckets that are ready, in their order. */
 static int buckets_start(struct muster_ddp *ddp, bool is_last)
 {
     int rc = 0;
@@ -250,7 +250,7 @@ int muster_ddp_ready(struct muster_ddp *ddp, size_t param)
 
 /* ---- the end ---- */
 
-/* Those on a device, whose values the caller's stream may still be at work on: by the caller. */
+/* By the caller: buckets on a device, since the caller's stream may still work on their values. */
 static int device_bucket_unpack(struct muster_ddp *ddp, const struct ddp_bucket *bucket)
 {
     size_t width = muster_type_bytes(bucket->wire);

@@ -9,7 +9,7 @@
 
 enum {
     TICK_NS = 100000000, /* between looks at the other ranks */
-    YIELD_NS = 1000000,  /* how long to give the CPU away before sleeping in between */
+    YIELD_NS = 1000000,  /* how long to yield the CPU before sleeping */
     NAP_NS = 50000,
     ABORT_NS = 2000000000 /* for kernels to leave the caller's memory after an error */
 };
@@ -39,7 +39,7 @@ struct where {
     cuda_context context; /* NULL: that of the device */
 };
 
-/* Of what the driver does not know it says that it is in no memory of its. */
+/* Host memory that the driver does not know is an invalid value for it, and no error here. */
 static int where_find(struct muster_dist *dist, const void *at, struct where *out)
 {
     unsigned type = 0;
@@ -75,7 +75,7 @@ static int device_begin(struct muster_dist *dist, int ordinal)
     return rc;
 }
 
-/* The device of the first values is that of all: NCCL knows a rank by it. */
+/* The first values choose the rank's device, since NCCL has one device for each rank. */
 static int device_choose(struct muster_dist *dist, const struct where *where)
 {
     struct md_device *device = dist->device;
@@ -97,7 +97,7 @@ static int device_choose(struct muster_dist *dist, const struct where *where)
     return rc;
 }
 
-/* From here on: what the caller has put on its stream so far. */
+/* Records the event after all work that the caller has put on its stream so far. */
 static int ready_mark(struct muster_dist *dist, struct md_call *call)
 {
     struct md_device *device = dist->device;
@@ -169,7 +169,7 @@ static void look_pause(uint64_t waited_ns)
         nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 }
 
-/* The rank whose own kernels do not end says so a little before the others say that it is late. */
+/* The time is over. A rank whose own kernels do not end says so a little before the others call it late. */
 static int late_look(struct muster_dist *dist, const struct md_call *call, const char *what)
 {
     const struct md_device *device = dist->device;
@@ -199,7 +199,7 @@ int md_device_wait(struct muster_dist *dist, const struct md_call *call, md_devi
         uint64_t now_ns = md_now_ns();
         if (now_ns - looked_ns > TICK_NS) {
             rc = dist->backend->look ? dist->backend->look(dist, call) : 0;
-            rc = rc ? rc : atomic_load(&dist->code); /* of another thread: muster_dist_fail */
+            rc = rc ? rc : atomic_load(&dist->code); /* another thread: muster_dist_fail */
             if (rc != 0)
                 return rc;
             looked_ns = now_ns;
@@ -212,7 +212,7 @@ int md_device_wait(struct muster_dist *dist, const struct md_call *call, md_devi
     return rc < 0 ? rc : 0;
 }
 
-/* After an error: the memory is the caller's again when this returns, if that can be had. */
+/* After an error: waits until the device does not use the caller's memory any more, but not for ever. */
 static void stream_calm(struct muster_dist *dist)
 {
     const struct md_device *device = dist->device;
@@ -241,7 +241,7 @@ static int host_have(struct muster_dist *dist, int which, size_t bytes)
     return 0;
 }
 
-/* On the own stream, and wait. */
+/* Copies on our own stream, and waits. */
 static int copy(struct muster_dist *dist, const struct md_call *call, uintptr_t to, uintptr_t from,
                 size_t bytes)
 {
@@ -287,7 +287,7 @@ static int aside_have(struct muster_dist *dist, size_t bytes)
     return rc;
 }
 
-/* NCCL scatters in place to a rank's own part alone. */
+/* In place, NCCL can scatter only to a rank's own part. */
 static int nccl_run(struct muster_dist *dist, const struct md_call *call)
 {
     size_t bytes = md_out_bytes(dist, &call->what);
@@ -305,8 +305,8 @@ static int nccl_run(struct muster_dist *dist, const struct md_call *call)
 /* ---- the choice ---- */
 
 /*
- * NCCL's sums of integers wrap around before they are divided, so their means are made on the host. Alone
- * every operation is a copy.
+ * NCCL's sums of integers wrap around before the division, so their means are computed on the host. In a world of
+ * one, every operation is a copy.
  */
 static int values_move(struct muster_dist *dist, const struct md_call *call)
 {
@@ -367,7 +367,7 @@ int md_device_open(struct muster_dist *dist, enum md_device_way way, void *strea
     return rc;
 }
 
-/* A forked process must not touch the device, which is the rank's. */
+/* A forked process must not touch the device, which belongs to the rank. */
 void md_device_close(struct muster_dist *dist)
 {
     struct md_device *device = dist->device;
@@ -376,7 +376,7 @@ void md_device_close(struct muster_dist *dist)
     if (md_is_ours(dist) && device->is_chosen &&
         device->cuda.CtxPushCurrent(device->context) == CUDA_OK) {
         md_nccl_end(dist);
-        /* It waits for the device, where after an error a kernel of the caller's may never end. */
+        /* MemFree waits for the device, where a kernel of the caller's may never end after an error. */
         if (device->aside && atomic_load(&dist->code) == 0)
             device->cuda.MemFree(device->aside);
         if (device->done)

@@ -20,8 +20,7 @@
 #endif
 
 static const uint64_t timeout_default_ms = 600000;
-static const uint64_t timeout_max_ms =
-    3000000000000; /* a century: as nanoseconds on the clock it fits */
+static const uint64_t timeout_max_ms = 3000000000000; /* a century; as nanoseconds it fits */
 
 uint64_t md_now_ns(void)
 {
@@ -52,7 +51,7 @@ int md_adopt(struct muster_dist *dist, int code, const char *text)
 
 int md_fail(struct muster_dist *dist, int code, const char *fmt, ...)
 {
-    char text[MD_TEXT_BYTES] = {0}; /* all of it goes to the other ranks */
+    char text[MD_TEXT_BYTES] = {0}; /* the whole array goes to the other ranks */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
@@ -169,7 +168,7 @@ static int timeout_choose(struct muster_dist *dist, const struct muster_dist_opt
     return 0;
 }
 
-/* What can be named. `nccl` alone: with what reaches all ranks, for the rest. */
+/* The names of backends. `nccl` alone: values in host memory go by whatever reaches all ranks. */
 struct backend_choice {
     const char *name;
     const struct md_backend_ops *backend; /* NULL: what reaches all ranks */
@@ -194,7 +193,7 @@ static const struct backend_choice *choice_find(const char *name)
     return NULL;
 }
 
-/* Shared memory, if all ranks are on this machine as far as is known. */
+/* The named backend; by default shared memory, if all ranks are known to be on this machine. */
 static int backend_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
                           enum md_device_way *way)
 {
@@ -222,7 +221,7 @@ static int backend_choose(struct muster_dist *dist, const struct muster_dist_opt
     return 0;
 }
 
-/* Device memory is looked for where somebody said that there may be some: asking costs 0.1 µs each time. */
+/* The driver is asked about addresses only if the user said that there is device memory: a question costs 0.1 µs. */
 static int device_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
                          enum md_device_way way)
 {
@@ -299,7 +298,7 @@ int muster_dist_close(struct muster_dist *dist)
     if (dist->backend)
         dist->backend->close(dist);
     int rc = is_ours ? atomic_load(&dist->code) : MUSTER_DIST_EUSE;
-    /* A forked process may have inherited the locks as taken, and destroys nothing. */
+    /* A forked process may have inherited locked locks, so it destroys nothing. */
     if (is_ours)
         md_calls_release(dist);
     page_release(dist);

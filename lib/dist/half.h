@@ -28,7 +28,7 @@ static inline float md_from_bfloat16(uint16_t half)
     return md_float_of((uint32_t)half << 16);
 }
 
-/* A NaN stays one, whatever is cut off: its quiet bit is set. */
+/* A NaN stays a NaN, whatever bits are cut off: its quiet bit is set. */
 static inline uint16_t md_to_bfloat16(float value)
 {
     uint32_t bits = md_bits_of(value);
@@ -42,7 +42,7 @@ static inline float md_from_float16(uint16_t half)
     uint32_t sign = (uint32_t)(half & 0x8000) << 16;
     uint32_t exponent = (uint32_t)(half & 0x7c00) << 13;
     uint32_t bits = ((uint32_t)(half & 0x7fff) << 13) + (112u << 23);
-    /* Subnormal: as if it had a leading one, which is then taken off. */
+    /* A subnormal is treated as if it had a leading one, which is then subtracted. */
     uint32_t subnormal = md_bits_of(md_float_of(bits + (1u << 23)) - md_float_of(113u << 23));
     bits = exponent == 0x7c00u << 13 ? bits + (112u << 23) : bits;
     return md_float_of((exponent == 0 ? subnormal : bits) | sign);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank's handle: the state that all backends share (dist.c), the queue of operations and its thread
- * (calls.c), and the table that a backend is. Internal names start with md_, because the static library
- * shares its users' name space.
+ * A rank's handle: the state that all backends share (dist.c), the queue of operations and its thread (calls.c), and
+ * the table of a backend. Internal names start with md_, because the static library shares its users' name space.
  */
 #pragma once
 
@@ -15,7 +14,7 @@
 
 enum {
     MD_TEXT_BYTES = 400,
-    MD_CALLS_MAX = 1024 /* under way at once */
+    MD_CALLS_MAX = 1024 /* operations under way at the same time */
 };
 
 /*
@@ -29,8 +28,8 @@ struct md_around {
 };
 
 /*
- * Where the values of an operation are. In device memory a backend moves none: its ranks meet, compare
- * what they came for, and go on; once more, when the values are there on all of them (MD_DEVICE_END).
+ * Where the values of an operation are. A backend moves no values in device memory: its ranks meet, and compare their
+ * operations; they meet once more when all have their values (MD_DEVICE_END).
  */
 enum md_memory {
     MD_HOST,
@@ -55,8 +54,8 @@ struct md_times {
 };
 
 /*
- * A way to reach the other ranks. Calls come one at a time, in order, from whichever thread. A failure
- * is told by md_fail, whose value each function returns.
+ * A way to reach the other ranks. Calls come one at a time, in order, from any thread. A function that fails calls
+ * md_fail, and returns its value.
  */
 struct md_backend_ops {
     const char *name;
@@ -64,13 +63,13 @@ struct md_backend_ops {
     void (*close)(struct muster_dist *dist); /* also after a failed open, and in a forked process */
     int (*run)(struct muster_dist *dist, const struct md_call *call);
     /*
-     * Look around during an operation in device memory: an error that another rank has told, taken over,
-     * or that of a rank which is gone. NULL: there are no others.
+     * Look for errors during an operation in device memory: one that another rank has told, which is taken over, or a
+     * rank that is gone. NULL: there are no other ranks.
      */
     int (*look)(struct muster_dist *dist, const struct md_call *call);
     /*
-     * Make an error that of all ranks, if none is yet, and write the one that is into code and text,
-     * which has MD_TEXT_BYTES. NULL: the backend's ranks find out by themselves.
+     * Make this the error of all ranks, unless they have one already. Write the error of all ranks into code and
+     * text, which has MD_TEXT_BYTES. NULL: the backend's ranks notice by themselves.
      */
     void (*fail)(struct muster_dist *dist, int *code, char *text);
     /* NULL: ordinary memory. */
@@ -88,9 +87,9 @@ struct muster_dist {
     char backend_name[16];                /* "shm", "shm+nccl" */
     uint64_t timeout_ms;
     /*
-     * Of the process that opened it: a forked one is refused. The page is not 0 there, and wiped in
-     * forked processes by the kernel, because getpid is a system call, of up to 150 ns on each operation.
-     * NULL, if the kernel cannot.
+     * These tell the process that opened the handle from a forked one, which is refused. The page is not 0; the
+     * kernel wipes it in forked processes. It spares getpid, a system call of up to 150 ns for each operation. NULL
+     * if the kernel cannot do that.
      */
     pid_t pid;
     const volatile char *page;
@@ -101,13 +100,13 @@ struct muster_dist {
 
     pthread_mutex_t lock; /* for all fields below */
     pthread_cond_t changed;
-    uint64_t n_issued, n_done; /* operations; those between are calls[seq % MD_CALLS_MAX] */
+    uint64_t n_issued, n_done; /* operations; the pending ones are calls[seq % MD_CALLS_MAX] */
     bool is_busy;              /* a thread is in the backend */
     bool is_closing;
     bool has_thread;
     pthread_t thread;
     struct md_call *calls;
-    struct md_times *times; /* of those that the thread did, likewise */
+    struct md_times *times; /* of operations that the thread did, likewise */
 };
 
 extern const struct md_backend_ops md_self_ops, md_shm_ops, md_mpi_ops, md_tcp_ops;
@@ -115,16 +114,16 @@ extern const struct md_backend_ops md_self_ops, md_shm_ops, md_mpi_ops, md_tcp_o
 uint64_t md_now_ns(void);
 
 /*
- * Fail on all ranks. The first failure counts, here and elsewhere: returns its code. The text says
- * which rank did what; it is in the same words on every rank.
+ * Fail on all ranks. The first failure of any rank counts; returns its code. The text says which rank did what, in
+ * the same words on every rank.
  */
 __attribute__((format(printf, 3, 4))) int md_fail(struct muster_dist *dist, int code,
                                                   const char *fmt, ...);
 /* Take over the error of another rank. */
 int md_adopt(struct muster_dist *dist, int code, const char *text);
-/* Whether this is the process that opened the handle. */
+/* Is this the process that opened the handle? */
 bool md_is_ours(const struct muster_dist *dist);
-/* 0, or why this handle cannot be used here: the sticky error, or that this is a forked process. */
+/* 0, or the code for why the handle cannot be used: the sticky error, or EUSE in a forked process. */
 int md_check(const struct muster_dist *dist);
 
 /* "all-reduce #17 (float32 sum, 4096 values)" */
@@ -133,7 +132,7 @@ const char *md_collective_name(enum muster_collective kind);
 /* How many bytes a rank's in and out have. */
 size_t md_in_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
 size_t md_out_bytes(const struct muster_dist *dist, const struct muster_dist_call *call);
-/* Whether a reduce-scatter's result goes to the beginning of its in, which is the part of another rank. */
+/* Does a reduce-scatter's result go to the beginning of `in`, which is another rank's part? */
 bool md_scatters_to_beginning(const struct muster_dist *dist, const struct muster_dist_call *what);
 
 bool md_calls_init(struct muster_dist *dist);
@@ -143,5 +142,5 @@ void md_calls_release(struct muster_dist *dist);
 /* muster_dist_start. weights and around may be NULL, and stay until it is done. */
 int md_start(struct muster_dist *dist, const struct muster_dist_call *what, const double *weights,
              const struct md_around *around, uint64_t *ticket);
-/* Of an operation that was started, and is done; zeros if that is too long ago. */
+/* The times of a started operation that is done; zeros if it is too long ago. */
 struct md_times md_call_times(struct muster_dist *dist, uint64_t ticket);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A loop whose elements do not depend on each other, which is said to the compiler: the output may be
- * one of the inputs, and is then read before it is written.
+ * Tells the compiler that the elements of a loop do not depend on each other. The output may be one of the inputs,
+ * whose elements are then read before they are written.
  */
 #pragma once
 

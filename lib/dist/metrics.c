@@ -56,7 +56,7 @@ const char *muster_metrics_error(const struct muster_metrics *metrics)
     return metrics ? metrics->error : "no memory for metrics";
 }
 
-/* One metric as a line: its name, and what it keeps in digits that stand for the same bits. */
+/* One metric as a line: its name, and its options in digits from which the same bits can be read. */
 static int describe(const struct mw_metric *metric, char *line, size_t cap)
 {
     const struct muster_metric_opts *opts = &metric->opts;
@@ -180,7 +180,7 @@ static size_t histogram_bin(const struct muster_metric_opts *opts, double value)
     return 1 + (bin < opts->n_bins ? bin : opts->n_bins - 1);
 }
 
-/* -0 becomes 0: which of the two comes first must not matter. */
+/* -0 becomes 0, so that the order of the two does not matter. */
 static void put_extremes(uint64_t *record, double min, double max)
 {
     bool is_first = record[MW_COUNT] == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sets of all ranks as one. It knows no collective but the one that it is given.
+ * Combines the sets of all ranks, by the collective function that the caller gives.
  */
 #include "metrics_set.h"
 
@@ -10,9 +10,8 @@
 #include <string.h>
 
 /*
- * Ranks that have other metrics would also send other sizes, which collectives do not survive. So
- * the first reduce exchanges a block of fixed size: the hash, the count and the definitions as
- * text.
+ * Ranks with different metrics would send different sizes, which would break a collective. So the first reduce
+ * exchanges a block of fixed size: the hash, the count and the definitions as text.
  */
 struct layout_block {
     char hash[24]; /* hexadecimal: no byte order */
@@ -53,7 +52,7 @@ static int tell_difference(struct muster_metrics *metrics, const struct layout_b
         b += line_len(b) + (b[line_len(b)] == '\n');
         n_same++;
     }
-    /* Beyond what a block has room for: all of the text is the same, and the hash is not. */
+    /* The difference is beyond the text of a block: the texts are equal, and the hashes are not. */
     if (!*a && !*b)
         return mw_metrics_fail(metrics, MUSTER_METRICS_ELAYOUT,
                                "rank %u has defined other metrics than rank 0 behind the first %zu",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a set of metrics is made of. Each metric has a record of 64-bit words, all records lie in
- * one array, and all zero is empty: so a set is forgotten, saved and merged as an array. metrics.c
- * defines, puts and merges; metrics_read.c makes results; metrics_reduce.c does it over ranks.
+ * The parts of a set of metrics. Each metric has a record of 64-bit words; all records lie in one array, and all
+ * zeros means empty. So a set is reset, saved and merged as an array. metrics.c defines, puts and merges;
+ * metrics_read.c makes results; metrics_reduce.c does it over ranks.
  */
 #pragma once
 
@@ -21,7 +21,7 @@ enum {
     MW_LAYOUT_BYTES = 4096
 };
 
-/* The words of a record. What is optional comes behind, at the places that mw_metric has. */
+/* The words of a record. Optional parts follow, at the offsets in struct mw_metric. */
 enum {
     MW_COUNT,
     MW_N_NAN,
@@ -47,7 +47,7 @@ struct muster_metrics {
     size_t n_words;
     bool is_closed; /* no more definitions */
     bool is_agreed; /* all ranks have the same ones */
-    bool is_total;  /* words are of all ranks: the next put begins anew */
+    bool is_total;  /* the words are those of all ranks: the next put begins anew */
     int code;       /* the sticky error */
     char error[400];
 };
@@ -56,11 +56,11 @@ __attribute__((format(printf, 3, 4))) int mw_metrics_fail(struct muster_metrics 
                                                           const char *fmt, ...);
 /* The definitions as text, a line each; returns a hash of it. Cut to cap, as by snprintf. */
 uint64_t mw_metrics_layout(const struct muster_metrics *metrics, char *text, size_t cap);
-/* Forget what all ranks have, if that is what is there, and end the definitions. */
+/* Reset the set if it has the values of all ranks, and end the definitions. */
 void mw_metrics_begin(struct muster_metrics *metrics);
 
 double mw_word_double(uint64_t word);
 uint64_t mw_double_word(double value);
-/* Which of MW_PERCENTILE_BINS a value is in, in ascending order; and the middle of one. */
+/* The number of a value's bin, below MW_PERCENTILE_BINS, in ascending order; and the middle of a bin. */
 size_t mw_percentile_bin(double value);
 double mw_percentile_middle(size_t bin);

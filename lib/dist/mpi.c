@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks on several machines, through the MPI library that is installed there: loaded when it is needed,
- * so that nothing else depends on it. It carries bytes alone; what is combined, and in which order, is
- * the same as in shared memory, so results have the same bits, and types that MPI does not know travel.
+ * Ranks on several machines, through the MPI library that is installed there: loaded when it is needed, so that
+ * nothing else depends on it. MPI only carries bytes. Values are combined in the same order as in shared memory, so
+ * results have the same bits, and types that MPI does not know can be used.
  *
- * Before an operation each rank tells every other what it came for, which shows disagreement and who is
- * missing. An error is a message of its own, for which each rank looks while it waits.
+ * Before an operation, each rank sends every other a signature of its call, which shows disagreement and missing
+ * ranks. An error is a separate message, for which each rank looks while it waits.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -20,11 +20,11 @@ enum {
     PIECE_BYTES = 1 << 20, /* of each rank's part in an exchange */
     TAG_SIGNATURE = 1,
     TAG_ERROR = 2,
-    TAG_ASK = 3, /* whether a rank is there; the number of the one that asks */
+    TAG_ASK = 3, /* asks whether a rank is there; has the asking rank's number */
     TAG_HERE = 4,
     THREAD_SERIALIZED = 2, /* calls from several threads, one at a time */
     ANY_SOURCE = -1,
-    YIELD_NS = 1000000, /* how long to give the CPU away before sleeping in between */
+    YIELD_NS = 1000000, /* how long to yield the CPU before sleeping */
     NAP_NS = 50000,
     FAREWELL_NS = 200000000,
     ROLL_CALL_NS = 1000000000
@@ -47,8 +47,8 @@ struct mpi {
     pthread_mutex_t lock; /* one call at a time */
     bool was_begun_here, has_failed;
     uint64_t deadline_ns;
-    struct signature *signatures; /* the newest of each rank, and room for those that come */
-    /* Five a rank: to receive, to send, to send an error, to ask, to answer. */
+    struct signature *signatures; /* the newest of each rank, and room for the next ones */
+    /* Five for each rank: to receive, to send, to send an error, to ask, to answer. */
     mpi_handle *requests;
     char *send, *receive; /* PIECE_BYTES for each rank */
     const void **sources;
@@ -58,7 +58,7 @@ struct mpi {
 
 /* ---- waiting ---- */
 
-/* With the lock. Whether an error of another rank has come. */
+/* With the lock. Has an error of another rank come? */
 static bool told_receive(struct mpi *mpi, struct told *told)
 {
     int has_come = 0;
@@ -71,7 +71,7 @@ static bool told_receive(struct mpi *mpi, struct told *told)
     return true;
 }
 
-/* With the lock. Whether a rank has asked, or answered; *from is its number. */
+/* With the lock. Has a rank asked, or answered? *from: its number. */
 static bool word_receive(struct mpi *mpi, int tag, uint32_t *from)
 {
     int has_come = 0;
@@ -120,7 +120,7 @@ static int request_look(struct muster_dist *dist, mpi_handle *request)
     return is_done ? 1 : told_look(dist);
 }
 
-/* 0, an error that was told, or 1: the time is over. MPI does its work when it is looked at. */
+/* 0, an error that was told, or 1: the time is over. MPI makes progress only when it is called. */
 static int request_wait(struct muster_dist *dist, mpi_handle *request)
 {
     const struct mpi *mpi = dist->impl;
@@ -152,9 +152,9 @@ static void signature_format(const struct signature *signature, char *out, size_
 }
 
 /*
- * The time is over. A rank that waits as this one does answers when it is asked: it may be held up by
- * another one, in the operation before, and then has an error of its own soon. *missing becomes the first
- * rank that does not answer, if there is one. An error that is told meanwhile is that of all.
+ * The time is over. Asks all ranks: a rank that waits like this one answers. It may wait for another rank in the
+ * operation before, and will soon have an error of its own. *missing: the first rank that does not answer, if there
+ * is one. An error that another rank tells meanwhile counts for all.
  */
 static int roll_call(struct muster_dist *dist, uint32_t *missing)
 {
@@ -215,14 +215,14 @@ static int signatures_compare(struct muster_dist *dist)
     return 0;
 }
 
-/* Every rank to every other; afterwards all have come. */
+/* Sends this rank's signature to every other; when it returns, all ranks have come. */
 static int signatures_exchange(struct muster_dist *dist, const struct md_call *call)
 {
     struct mpi *mpi = dist->impl;
     uint32_t size = dist->place.size, rank = dist->place.rank;
     struct signature *own = &mpi->signatures[rank], *coming = mpi->signatures + size;
     int rc = 0;
-    memset(own, 0, sizeof(*own)); /* padding, too: it is compared */
+    memset(own, 0, sizeof(*own)); /* padding too, since it is compared */
     own->what.kind = call->what.kind;
     own->what.type = call->what.type;
     own->what.op = call->what.op;
@@ -262,7 +262,7 @@ enum exchange {
     FROM_ROOT
 };
 
-/* Though all ranks have come. */
+/* All ranks have come, and the operation does not end: says which rank is stuck. */
 static int stuck_tell(struct muster_dist *dist, const struct md_call *call)
 {
     char own[120];
@@ -299,7 +299,7 @@ static int exchange_do(struct muster_dist *dist, const struct md_call *call, enu
     return rc == 1 ? stuck_tell(dist, call) : rc;
 }
 
-/* Combine what has come: `stride` bytes for each rank. */
+/* Combines the received parts, `stride` bytes for each rank. */
 static void parts_reduce(struct muster_dist *dist, const struct md_call *call, void *out,
                          size_t stride, size_t count)
 {
@@ -392,7 +392,7 @@ static int mpi_run(struct muster_dist *dist, const struct md_call *call)
     return runs[call->what.kind](dist, call);
 }
 
-/* That a rank is gone is for mpirun to see, which ends the others. */
+/* mpirun notices a rank that is gone, and ends the others. */
 static int mpi_look(struct muster_dist *dist, const struct md_call *call)
 {
     (void)call;
@@ -400,8 +400,8 @@ static int mpi_look(struct muster_dist *dist, const struct md_call *call)
 }
 
 /*
- * Messages that nobody may ever receive. They are given a while to leave, because the process may end
- * next.
+ * Tells all ranks of an error. The messages may never be received; they get a while to leave, because the process may
+ * end next.
  */
 static void mpi_fail(struct muster_dist *dist, int *code, char *text)
 {
@@ -481,8 +481,8 @@ static int mpi_open(struct muster_dist *dist)
 }
 
 /*
- * The library stays: it has threads and handlers of its own. After an error nothing is ended either,
- * because that waits for the other ranks, nor is memory released that MPI may still read or write.
+ * The library stays loaded, since it has threads and handlers. After an error MPI is not finalised, since that would
+ * wait for the other ranks, and memory that MPI may still use is not freed.
  */
 static void mpi_close(struct muster_dist *dist)
 {

@@ -34,6 +34,6 @@ struct mpi_functions {
                      mpi_handle type_out, mpi_handle comm, mpi_handle *request);
 };
 
-/* 0, or MUSTER_DIST_EENV: there is none, or it is none that is known. It stays loaded. */
+/* Loads the library, which stays loaded. 0, or MUSTER_DIST_EENV: there is none, or an unknown one. */
 int md_mpi_load(struct muster_dist *dist, struct mpi_functions *out, mpi_handle *world,
                 mpi_handle *byte);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations by NCCL. Its communicator does not block: each of its calls is waited for with looks at the
- * other ranks, and is given up as soon as one of them is gone or has failed. It is made at the first
- * operation that needs it, when the device is known, and released by its abort, which needs no other
- * rank: what was under way has ended on all of them.
+ * Operations by NCCL. The communicator is non-blocking: while a call is under way, this rank looks at the other
+ * ranks, and gives up as soon as one of them is gone or has failed. The communicator is made at the first operation
+ * that needs it, when the device is known. It is released by abort, which needs no other rank: by then all operations
+ * have ended on all ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct md_nccl {
     nccl_comm comm;
 };
 
-/* What each rank tells before the communicator is made. */
+/* The data that ranks exchange before the communicator is made. */
 struct introduction {
     struct nccl_id id; /* of rank 0 */
     struct cuda_uuid uuid;
@@ -27,7 +27,7 @@ struct introduction {
 
 /* ---- errors ---- */
 
-/* NCCL's last warning says more than its error, such as which ranks are on one device. */
+/* NCCL's last warning tells more than its error code, such as which ranks are on one device. */
 static int nccl_tell(struct muster_dist *dist, int error, const char *what)
 {
     const struct md_nccl *nccl = dist->device->nccl;
@@ -45,7 +45,7 @@ static int nccl_check(struct muster_dist *dist, int status, const char *what)
     return status == NCCL_OK || status == NCCL_IN_PROGRESS ? 0 : nccl_tell(dist, status, what);
 }
 
-/* Whether what was asked of the communicator is on its way: 1, 0 not yet, negative: an error. */
+/* Is the communicator's last call enqueued? 1: yes, 0: not yet, negative: an error. */
 static int enqueued_look(struct muster_dist *dist)
 {
     const struct md_nccl *nccl = dist->device->nccl;
@@ -55,7 +55,7 @@ static int enqueued_look(struct muster_dist *dist)
     return rc ? rc : error == NCCL_OK;
 }
 
-/* Errors of its threads come this way while the stream stands still. */
+/* Errors of NCCL's threads show here while the stream stands still. */
 static int done_look(struct muster_dist *dist)
 {
     int rc = md_device_done_look(dist);
@@ -96,7 +96,10 @@ static int versions_compare(struct muster_dist *dist, const struct introduction 
     return 0;
 }
 
-/* NCCL refuses that as well, but only some of its versions say why. From 2.30 on the variable allows it. */
+/*
+ * Two ranks on one device: NCCL refuses that too, but only some versions say why. From 2.30 on, the variable allows
+ * it.
+ */
 static int devices_compare(struct muster_dist *dist, const struct introduction *all)
 {
     const char *allowed = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -118,7 +121,7 @@ static int devices_compare(struct muster_dist *dist, const struct introduction *
     return 0;
 }
 
-/* Over the ranks' backend: rank 0's word counts where there is one for all. */
+/* Exchanges the introductions over the ranks' backend; the id is rank 0's. */
 static int introduce(struct muster_dist *dist, const struct md_call *call, struct introduction *own)
 {
     struct introduction *all = calloc(dist->place.size, sizeof(*all));
@@ -236,7 +239,7 @@ static int weighted_call(struct muster_dist *dist, const struct muster_dist_call
     return status;
 }
 
-/* The event may be recorded only when the operation is on the stream. */
+/* The event is recorded only when the operation is on the stream. */
 int md_nccl_run(struct muster_dist *dist, const struct md_call *call)
 {
     struct md_device *device = dist->device;

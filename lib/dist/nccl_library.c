@@ -30,7 +30,7 @@ struct nccl_config md_nccl_config(void)
                                 .shares_on_split = NCCL_UNSET};
 }
 
-/* By NCCL_VERSION of nccl.h, which had one digit for the second number up to 2.8. */
+/* The format of NCCL_VERSION in nccl.h, which had one digit for the second number up to 2.8. */
 void md_nccl_version_format(int version, char *out, size_t cap)
 {
     int major = version < 10000 ? 1000 : 10000;
@@ -52,7 +52,7 @@ static int version_check(struct muster_dist *dist, const struct nccl_functions *
                    dist->place.rank, text);
 }
 
-/* By its plain name it may be loaded already, as by PyTorch; else ld.so's paths count. */
+/* The plain name finds a library that is loaded already, as by PyTorch; else ld.so's paths count. */
 int md_nccl_load(struct muster_dist *dist, struct nccl_functions *out, int *version)
 {
     static const char *const usual[] = {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2",

@@ -26,7 +26,7 @@ enum {
     NCCL_FLOAT64 = 8,
     NCCL_BFLOAT16 = 9,
     NCCL_SCALAR_OF_HOST = 1,
-    NCCL_UNSET = INT32_MIN, /* a number of the configuration that NCCL chooses */
+    NCCL_UNSET = INT32_MIN, /* NCCL chooses this number of the configuration */
     NCCL_VERSION_LEAST = 21800,
     NCCL_VERSION_END = 30000
 };
@@ -35,7 +35,7 @@ struct nccl_id {
     char bytes[128];
 };
 
-/* As 2.18 has it. Later versions have more members, and take their defaults where `bytes` ends. */
+/* The struct of 2.18. Later versions have more members; `bytes` tells them to use defaults for these. */
 struct nccl_config {
     size_t bytes;
     unsigned magic, version;
@@ -54,7 +54,7 @@ struct nccl_functions {
     int (*CommAbort)(nccl_comm comm);
     const char *(*GetErrorString)(int error);
     const char *(*GetLastError)(nccl_comm comm);
-    /* A sum of values that this rank's are multiplied by a scalar of their type for. */
+    /* Makes a sum in which this rank's values are first multiplied by a scalar of their type. */
     int (*RedOpCreatePreMulSum)(int *op, void *scalar, int type, int residence, nccl_comm comm);
     int (*RedOpDestroy)(int op, nccl_comm comm);
     int (*AllReduce)(const void *in, void *out, size_t count, int type, int op, nccl_comm comm,
@@ -69,7 +69,7 @@ struct nccl_functions {
 
 /* The configuration of a communicator whose calls return before they are done. */
 struct nccl_config md_nccl_config(void);
-/* 0, or MUSTER_DIST_EENV: there is none, or it is none that is known. It stays loaded. */
+/* Loads NCCL, which stays loaded. 0, or MUSTER_DIST_EENV: there is none, or an unknown version. */
 int md_nccl_load(struct muster_dist *dist, struct nccl_functions *out, int *version);
 /* "2.27.3" */
 void md_nccl_version_format(int version, char *out, size_t cap);

@@ -16,17 +16,17 @@ enum {
     UNKNOWN = UINT32_MAX
 };
 
-/* What a launcher sets. NULL: it does not tell. */
+/* The variables that a launcher sets; NULL: it has none. */
 struct source {
     const char *launcher;
-    const char *mark; /* must be set as well: others set the rank's variable, too */
+    const char *mark; /* must be set as well, since others set the rank's variable too */
     const char *rank, *size, *local_rank, *local_size, *n_machines;
-    const char *keys[N_KEYS]; /* what tells this attempt of this job from others */
+    const char *keys[N_KEYS]; /* variables that identify this attempt of this job */
 };
 
 /*
- * The first whose rank is set counts. That of `muster launch` and torchrun is the first, because they
- * are started by others of these, which leave their variables; srun is behind what runs in its jobs.
+ * The first launcher whose rank is set counts. `muster launch` and torchrun come first, because the other launchers
+ * start them and leave their own variables; srun comes after the launchers that run in its jobs.
  */
 /* clang-format off */
 static const struct source sources[] = {
@@ -88,8 +88,8 @@ static uint64_t hash_add(uint64_t hash, const char *text)
 }
 
 /*
- * A launcher that names no job is the parent of its ranks of this machine. The size is not part of the
- * key, so that ranks which disagree about it meet, and can say so.
+ * If the launcher names no job, the parent process identifies it: it is the parent of all ranks of this machine. The
+ * size is not part of the key, so that ranks that disagree about it meet, and can say so.
  */
 static void key_make(const struct source *source, struct md_place *place)
 {
@@ -126,7 +126,7 @@ static int place_check(const struct source *source, const struct md_place *place
     return 0;
 }
 
-/* Without a rank this is a world of its own; but not if somebody says that there are more. */
+/* Without a rank this is a world of one, unless a variable says that there are more ranks. */
 static int alone_check(char *error, size_t error_cap)
 {
     uint32_t size;
@@ -166,7 +166,7 @@ int md_place_read(struct md_place *place, char *error, size_t error_cap)
         read.local_rank = read.rank;
     if (n_machines == 1)
         read.local_size = read.size;
-    else if (read.local_size == UNKNOWN) /* more machines than one: not all of them are here */
+    else if (read.local_size == UNKNOWN) /* several machines: not all ranks are here */
         read.local_size = n_machines == UNKNOWN ? 0 : read.size / n_machines;
     read.is_of_torch = source == &sources[0];
     int rc = place_check(source, &read, error, error_cap);

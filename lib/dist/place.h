@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which rank of how many this process is, as the environment tells it, and the name under which the
- * ranks of one attempt of one job find each other.
+ * The rank of this process and the number of ranks, from the environment, and the name by which the ranks of one
+ * attempt of one job find each other.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct md_place {
     const char *launcher; /* for messages */
     char key[40];         /* of the user, the job and the attempt; the same on all ranks */
     uint64_t job;         /* of the job and the attempt; the same on all machines */
-    bool is_of_torch;     /* its environment is that of torch's launchers */
+    bool is_of_torch;     /* the environment is that of torch's launchers */
 };
 
 /* 0, or MUSTER_DIST_EENV with a sentence in error. Without a launcher it is a world of one. */

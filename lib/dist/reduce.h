@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of reductions: values of n ranks are combined element by element, in the order of the
- * ranks, so that the result is the same bits wherever and however often it is computed.
+ * The arithmetic of reductions: values of n ranks are combined element by element, in the order of the ranks, so that
+ * the result always has the same bits.
  */
 #pragma once
 

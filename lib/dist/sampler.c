@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sampler: where in the global order the ranks are, and how batches are cut. See
- * sampler_order.h for the order itself.
+ * The sampler: the position of the ranks in the global order, and the cutting of batches. sampler_order.h has the
+ * order itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static uint64_t share_of(const struct muster_sampler *sampler, uint64_t n, uint3
     if (sampler->shards == 0)
         return muster_share(n, rank, sampler->world, begin);
     uint64_t first, end, n_shards = muster_share(sampler->shards, rank, sampler->world, &first);
-    /* One part beyond the last begins at n. */
+    /* The part after the last one begins at n. */
     muster_share(n, (uint32_t)first, sampler->shards, begin);
     muster_share(n, (uint32_t)(first + n_shards), sampler->shards, &end);
     return end - *begin;

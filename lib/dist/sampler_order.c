@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The four orders. All of them are pure functions of the seed, the epoch and the position; what is
- * kept (the keys of an epoch, a sorted pool) is a cache of the last look.
+ * The four orders. All of them are pure functions of the seed, the epoch and the position; stored data (the keys of
+ * an epoch, a sorted pool) are only a cache.
  */
 #include "sampler_order.h"
 
@@ -14,7 +14,7 @@ __extension__ typedef unsigned __int128 u128;
 
 enum {
     POOL_BATCHES_DEFAULT = 64,
-    /* A change of what any order is must change this: states of the old order do not fit then. */
+    /* Change this with any change of an order, so that states of the old order are refused. */
     PLAN_VERSION = 1
 };
 
@@ -101,7 +101,7 @@ static int pool_init(struct mw_order *order, const struct muster_sampler_opts *o
     return 0;
 }
 
-/* Make permutation that of an epoch. */
+/* Sets the permutation for an epoch. */
 static void turn_to(struct mw_order *order, uint64_t epoch)
 {
     order->epoch = epoch;
@@ -145,8 +145,8 @@ void mw_order_release(struct mw_order *order)
 }
 
 /*
- * The sums of the weights are cut into n_positions equal pieces, and one point is taken of each, at
- * the same place in all: an item has as many of them as its weight is long, rounded down or up.
+ * The sums of the weights are cut into n_positions equal pieces, and one point is taken in each, at the same offset
+ * in all pieces: an item gets as many points as its weight has pieces, rounded down or up.
  */
 static uint64_t weighted_at(const struct mw_order *order, uint64_t position)
 {
@@ -202,7 +202,7 @@ static uint64_t bucketed_at(struct mw_order *order, uint64_t position)
         at = rank * pool->batch + (rank >= pool->gap ? rest : 0);
         size = pool->batch;
     }
-    /* Shuffled inside too: else the first rank would have the shortest items of each batch. */
+    /* Items are shuffled within a batch too; otherwise the first rank would get the shortest ones. */
     if (pool->batch_at != at) {
         mw_permutation_init(&pool->within, size, mw_key(mw_key(pool->key, MW_ROUNDS_MAX + 4), at));
         pool->batch_at = at;

@@ -31,14 +31,14 @@ uint64_t mw_below(uint64_t random, uint64_t n);
 void mw_permutation_init(struct mw_permutation *permutation, uint64_t n, uint64_t key);
 uint64_t mw_permutation_at(const struct mw_permutation *permutation, uint64_t place);
 
-/* BUCKETED: the pool and the batch that were looked at last. */
+/* BUCKETED: the pool and the batch of the last look. */
 struct mw_pool {
     uint64_t items_max, batch;
     uint64_t number, n; /* of the pool; n is 0 before the first */
     uint64_t key;
     uint64_t gap;      /* where the short batch lies among the sorted full ones */
     uint64_t *sorted;  /* length << 32 | place in the pool */
-    uint64_t batch_at; /* where the batch that `within` is for begins in sorted */
+    uint64_t batch_at; /* where the batch of `within` begins in sorted */
     struct mw_permutation batches, within;
 };
 
@@ -54,7 +54,7 @@ struct mw_order {
     struct mw_pool pool;
 };
 
-/* Options that were checked but for weights and lengths. On error fills in the message. */
+/* opts were checked, except for weights and lengths. On error fills in the message. */
 int mw_order_init(struct mw_order *order, const struct muster_sampler_opts *opts, char *error,
                   size_t error_cap);
 void mw_order_release(struct mw_order *order);

@@ -16,7 +16,7 @@ static void shm_close(struct muster_dist *dist)
     if (shm->base)
         munmap(shm->base, shm->bytes);
     if (shm->fd >= 0)
-        close(shm->fd); /* and with it goes the lock */
+        close(shm->fd); /* this also releases the lock */
     while (shm->blocks) {
         struct shm_block *next = shm->blocks->next;
         free(shm->blocks);

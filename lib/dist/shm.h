@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks of one machine, which share a file in memory: a header, for each rank two pieces that it puts
- * values into (its stage), two pieces for results, and for each rank an arena, in which the buffers lie
- * that it asks for. The file has no name, so nothing can be left behind; the ranks get its descriptor
- * through a socket (shm_meet.c). Everything goes on in steps, at the end of each of which the ranks wait
- * for each other (shm_wait.c). What is written in one step is read in the next, and each piece is
- * there twice, for even and odd steps: so one wait a step is enough.
+ * Ranks of one machine, which share a file in memory. The file has a header, two pieces for each rank's values (its
+ * stage), two pieces for results, and an arena for each rank's buffers. It has no name, so it cannot be left behind;
+ * the ranks get its descriptor through a socket (shm_meet.c). Operations go in steps; at the end of each step the
+ * ranks wait for each other (shm_wait.c). Bytes that are written in one step are read in the next. Each piece exists
+ * twice, for even and odd steps, so one wait in each step is enough.
  *
  * A rank lives as long as it holds a record lock on the byte of its number in the file: the kernel
  * releases it when the process ends, however that happens, and forked processes do not inherit it.
@@ -19,7 +18,7 @@ enum {
     MD_LINE_BYTES = 64 /* of the cache */
 };
 
-/* What a rank says when it comes to an operation. */
+/* What a rank writes when it comes to an operation. */
 struct shm_signature {
     uint64_t what; /* kind, type, op, memory and root */
     uint64_t count, seq;
@@ -56,16 +55,16 @@ struct shm_error {
 struct shm_world {
     uint32_t size;
     uint64_t stages_at, results_at, arenas_at; /* offsets in the file */
-    uint64_t arena_bytes;     /* of a rank; not backed by memory until it is used */
-    _Atomic uint32_t is_open; /* all ranks have come */
+    uint64_t arena_bytes;                      /* of a rank; memory is allocated when it is used */
+    _Atomic uint32_t is_open;                  /* all ranks have come */
     struct shm_error error;
-    _Alignas(MD_LINE_BYTES) _Atomic uint32_t n_arrived; /* at all steps together, wraps around */
+    _Alignas(MD_LINE_BYTES) _Atomic uint32_t n_arrived; /* sum over all steps; wraps around */
     _Alignas(MD_LINE_BYTES) _Atomic uint32_t step;      /* a futex */
     _Atomic uint32_t n_sleepers;
     struct shm_rank ranks[];
 };
 
-/* A piece of this rank's arena that is given away; the list is in the order of addresses. */
+/* An allocated block of this rank's arena; the list is in the order of addresses. */
 struct shm_block {
     struct shm_block *next;
     uint64_t at, bytes;
@@ -80,21 +79,21 @@ struct md_shm {
     uint64_t step; /* this rank's, never wraps around */
     uint64_t deadline_ns;
     const struct md_call *call; /* under way */
-    const void **sources;       /* room for one a rank */
+    const void **sources;       /* room for one for each rank */
     pthread_mutex_t lock;       /* for blocks */
     struct shm_block *blocks;
 };
 
 /* ---- shm_meet.c ---- */
 
-/* Make the file, or get it, and wait until all ranks have it. */
+/* Rank 0 makes the file, the others get it; returns when all ranks have it. */
 int md_shm_meet(struct muster_dist *dist);
 
 /* ---- shm_file.c ---- */
 
 int md_shm_create(struct muster_dist *dist);
 int md_shm_attach(struct muster_dist *dist, int fd);
-/* Have memory for a part of the file, or fail with a sentence: without it a write would be SIGBUS. */
+/* Allocate memory for a part of the file, or fail with a message: without memory a write would raise SIGBUS. */
 int md_shm_reserve(struct muster_dist *dist, uint64_t at, uint64_t bytes, const char *what);
 void *md_shm_buffer_new(struct muster_dist *dist, size_t bytes);
 void md_shm_buffer_free(struct muster_dist *dist, void *at);
@@ -110,14 +109,14 @@ int md_room_check(struct muster_dist *dist, uint64_t bytes, uint64_t room, const
 int md_shm_step(struct muster_dist *dist);
 /* An error that another rank has told, taken over; 0: there is none. */
 int md_shm_told(struct muster_dist *dist);
-/* Compare what the ranks came for, at the end of an operation's first step. */
+/* Compare the ranks' operations, at the end of an operation's first step. */
 int md_shm_compare(struct muster_dist *dist);
 uint64_t md_shm_pack(const struct md_call *call);
 int md_shm_look(struct muster_dist *dist, const struct md_call *call);
-/* As md_call_format, of what was packed. */
+/* As md_call_format(), for a packed call. */
 void md_signature_format(uint64_t what, uint64_t count, uint64_t seq, char *out, size_t cap);
 void md_shm_fail(struct muster_dist *dist, int *code, char *text);
-/* "rank 1", "ranks 1, 3 and 4", of those that have not come. */
+/* "rank 1", "ranks 1, 3 and 4": the ranks that have not come to the step. */
 void md_shm_missing(const struct md_shm *shm, uint64_t step, char *out, size_t cap);
 
 /* ---- shm_call.c ---- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations, by steps. Values of ordinary memory go through the stages, in chunks that stay in the
- * cache; while a chunk is put there, the one before is combined, and the one before that is taken out.
- * Each rank combines its part of a chunk, and puts no more into its stage than others need. Values that
- * lie in the arenas are read where they are, and results written to where they belong.
+ * The operations, by steps. Values in ordinary memory go through the stages, in chunks that stay in the cache; while
+ * a chunk is put into a stage, the one before is combined, and the one before that is taken out. Each rank combines
+ * its part of a chunk, and puts only the values into its stage that others need. Values in arenas are read in place,
+ * and results are written directly to their place.
  */
 #include <string.h>
 
@@ -11,9 +11,9 @@
 #include "shm.h"
 
 enum {
-    /* Up to here each rank combines everything itself: more arithmetic, one wait instead of two. */
+    /* up to this size each rank combines all values itself: more arithmetic, one wait instead of two. */
     SMALL_BYTES = 16384,
-    DIRECT_BYTES_MIN = 32768, /* from here on values in arenas are not copied to stages */
+    DIRECT_BYTES_MIN = 32768, /* from this size on, values in arenas are not copied to stages */
     BLOCK_BYTES = 32768       /* combined, and then copied to the other ranks while in the cache */
 };
 
@@ -27,7 +27,7 @@ struct work {
     struct muster_dist *dist;
     struct md_shm *shm;
     const struct muster_dist_call *what;
-    bool has_values; /* that this file is to move */
+    bool has_values; /* for this file to move */
     const char *in;
     char *out;
     size_t width;    /* bytes of a value */
@@ -37,7 +37,7 @@ struct work {
     const void **of; /* sources: one for each rank */
 };
 
-/* Rank's part of `count` values: begins at a cache line if the whole does. */
+/* The rank's part of `count` values; it begins at a cache line if the whole does. */
 static struct part part_of(const struct work *work, size_t count, uint32_t rank)
 {
     size_t line = MD_LINE_BYTES / work->width, size = work->shm->size;
@@ -81,7 +81,7 @@ static void reduce_stage(const struct work *work, size_t index)
     copy(stage + end * work->width, in + end * work->width, (chunk.len - end) * work->width);
 }
 
-/* This rank's own values are still where they came from. */
+/* This rank's own values are read from the caller's memory. */
 static void reduce_combine(struct work *work, size_t index)
 {
     const struct md_shm *shm = work->shm;
@@ -132,8 +132,8 @@ static int reduce_small(struct work *work)
 }
 
 /*
- * Each rank combines its part of all buffers, and writes the result to all. Nobody else reads or writes
- * that part meanwhile.
+ * Each rank combines its part of all buffers, and writes the result into all. No other rank reads or writes that part
+ * meanwhile.
  */
 static int reduce_direct(struct work *work)
 {
@@ -154,7 +154,7 @@ static int reduce_direct(struct work *work)
     return md_shm_step(work->dist);
 }
 
-/* ---- broadcast; it and all-gather put all of a chunk into the stage ---- */
+/* ---- broadcast; like all-gather it puts a whole chunk into the stage ---- */
 
 static void whole_stage(const struct work *work, size_t index)
 {
@@ -301,8 +301,8 @@ static void first_stage(struct work *work)
 }
 
 /*
- * With the place of this rank's values in the file, if the others may use them there: not where this rank
- * writes its result over what they read.
+ * The signature has the place of this rank's values in the file, if the others may use them there. They may not if
+ * this rank's result would overwrite values that they read.
  */
 static struct shm_signature sign(const struct work *work, const struct md_call *call)
 {
@@ -316,7 +316,7 @@ static struct shm_signature sign(const struct work *work, const struct md_call *
     return own;
 }
 
-/* Whether all ranks' values (of a broadcast: the root's) can be used where they are. */
+/* Can all ranks' values (of a broadcast: the root's) be used in place? */
 static bool can_be_direct(const struct work *work, bool *is_any)
 {
     const struct shm_rank *ranks = work->shm->world->ranks;
@@ -351,7 +351,7 @@ static int work_go_on(struct work *work)
     if (kind == MUSTER_ALL_REDUCE && work->what->count * work->width <= SMALL_BYTES)
         return reduce_small(work);
     if (is_any) {
-        /* Those whose values lie in an arena have put nothing into their stages yet. */
+        /* Ranks whose values lie in an arena have staged nothing yet. */
         work->step = work->shm->step;
         first_stage(work);
         rc = md_shm_step(work->dist);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file that the ranks share, and the buffers in this rank's arena. Every page is reserved before it
- * is used, and refused with a sentence if there is no memory for it: a write to a page that cannot be
- * had would end the process.
+ * The file that the ranks share, and the buffers in this rank's arena. Every page is reserved before it is used, with
+ * an error message if there is no memory for it: a write to a missing page would kill the process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +18,7 @@
 enum {
     PAGE_BYTES = 65536 /* a multiple of the page of every architecture */
 };
-static const uint64_t arenas_bytes_max = 1ull << 44; /* of 2⁴⁷ that a process can map */
+static const uint64_t arenas_bytes_max = 1ull << 44; /* a process can map 2⁴⁷ */
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -34,7 +33,7 @@ static const char *reason(void)
 
 /* ---- how much memory there is ---- */
 
-/* The number behind a name in a file of the kernel's; UINT64_MAX: it is not there, or is "max". */
+/* The number after a name in a file of the kernel's; UINT64_MAX: it is missing, or "max". */
 static uint64_t number_in(const char *path, const char *name)
 {
     char line[256];
@@ -175,8 +174,8 @@ static int file_map(struct muster_dist *dist, uint64_t bytes)
 }
 
 /*
- * The memory of the machine, in equal shares: more cannot be had at once. Less if the user's limits are
- * lower: a file that grows above that of its size ends the process.
+ * An equal share of the machine's memory. Less if the user's limits are lower: a file that grows above the limit on
+ * file sizes would kill the process.
  */
 static uint64_t arena_choose(uint64_t fixed, uint32_t size)
 {
@@ -192,7 +191,7 @@ static uint64_t arena_choose(uint64_t fixed, uint32_t size)
     return bytes / size / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* The rank lives as long as this lock is held. */
+/* Takes the lock by which other ranks see that this one lives. */
 static int life_begin(struct muster_dist *dist)
 {
     struct md_shm *shm = dist->impl;

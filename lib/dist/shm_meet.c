@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the ranks of one machine get the file that they share. Rank 0 makes it and listens at a name in
- * the abstract space of sockets, which vanishes with its process; the others connect, say who they are,
- * and get the file's descriptor. The name is made of the user, the job and the attempt
- * (md_place.key), so that ranks of another job, or of the attempt before, do not come here. Connections
- * stay open until all have come: so a rank that ends early is seen.
+ * How the ranks of one machine get the file that they share. Rank 0 makes it and listens at a name in the abstract
+ * space of sockets, which vanishes with its process; the others connect, introduce themselves, and get the file's
+ * descriptor. The name is made of the user, the job and the attempt (md_place.key), so that ranks of another job, or
+ * of an earlier attempt, do not connect. Connections stay open until all ranks have come, so that a rank that ends
+ * early is noticed.
  */
 #include <errno.h>
 #include <poll.h>
@@ -83,7 +83,7 @@ static int late_tell(struct muster_dist *dist)
 
 /* ---- rank 0 ---- */
 
-/* An attempt that is just ending may still have the name. */
+/* Listens. An attempt that is just ending may still have the name, so this is tried for a while. */
 static int host_listen(struct muster_dist *dist, int *out)
 {
     struct sockaddr_un address;
@@ -157,7 +157,7 @@ static int hello_judge(struct host *host, const struct hello *hello, int fd)
     return md_fail(dist, MUSTER_DIST_EENV, "%s", text);
 }
 
-/* A connection that has not said who it is yet says so, or ends. */
+/* A stranger introduces itself, or its connection ends. */
 static int stranger_hear(struct host *host, struct pollfd *poll)
 {
     struct hello hello = {0};
@@ -179,7 +179,7 @@ static int stranger_hear(struct host *host, struct pollfd *poll)
     return rc;
 }
 
-/* A rank says that it has the file, by one byte, or ends. */
+/* A rank confirms by one byte that it has the file, or its connection ends. */
 static int rank_hear(struct host *host, uint32_t rank)
 {
     struct shm_rank *other = &((struct md_shm *)host->dist->impl)->world->ranks[rank];
@@ -284,7 +284,7 @@ static int guest_connect(struct muster_dist *dist, int *out)
     }
 }
 
-/* -1: nothing came, and the connection is of no use. */
+/* -1: no answer came; the connection is useless. */
 static int answer_receive(const struct md_shm *shm, int fd, struct answer *answer, int *file)
 {
     union {
@@ -311,7 +311,7 @@ static int answer_receive(const struct md_shm *shm, int fd, struct answer *answe
     return 0;
 }
 
-/* Until rank 0 has opened the world, or ends: in both cases it closes the connection. */
+/* Waits until rank 0 has opened the world, or has ended: both close the connection. */
 static int guest_wait(struct muster_dist *dist, int fd)
 {
     struct md_shm *shm = dist->impl;

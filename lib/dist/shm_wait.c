@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waiting for the other ranks, and what is said when one does not come. A rank looks for a short while,
- * then sleeps, and a tenth of a second later looks around: has a rank told an error, has a process
- * ended, is it too late?
+ * Waiting for the other ranks, and the errors when one does not come. A rank polls for a short while, then sleeps;
+ * every tenth of a second it checks whether a rank has told an error, a process has ended, or the time is over.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,11 +98,14 @@ int md_shm_told(struct muster_dist *dist)
     return md_adopt(dist, error->code < 0 ? error->code : MUSTER_DIST_EFAIL, text);
 }
 
-/* Whoever claims the record first writes it. One that was killed on the way leaves it to nobody. */
+/*
+ * The rank that claims the record first writes it. If that rank is killed before it has written, the record stays
+ * claimed.
+ */
 void md_shm_fail(struct muster_dist *dist, int *code, char *text)
 {
     struct md_shm *shm = dist->impl;
-    if (!shm->world) /* this rank has no part in it yet */
+    if (!shm->world) /* this rank has not joined the world yet */
         return;
     struct shm_error *error = &shm->world->error;
     uint32_t none = SHM_NO_ERROR;
@@ -167,14 +169,14 @@ static void last_format(const struct shm_rank *rank, char *out, size_t cap)
         snprintf(out, cap, "its last was %s, to which it came %.1f s ago", call, age_s);
 }
 
-/* Whether the process of a rank has ended. It is taken to live if that cannot be asked. */
+/* Has the process of a rank ended? False if that cannot be determined. */
 static bool is_gone(const struct md_shm *shm, uint32_t rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
     return fcntl(shm->fd, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-/* Asked after a rank was seen to be gone: it may have gone after the step ended. */
+/* Has the step ended? A rank that is gone may have ended after it. */
 static bool has_ended(const struct md_shm *shm)
 {
     return atomic_load(&shm->world->step) != (uint32_t)shm->step;
@@ -189,7 +191,7 @@ static int gone_look(struct muster_dist *dist)
             continue;
         if (has_ended(shm))
             return 0;
-        int rc = md_shm_told(dist); /* a rank that fails tells why before it goes */
+        int rc = md_shm_told(dist); /* a failing rank tells why before it ends */
         if (rc != 0)
             return rc;
         char call[120], last[200];
@@ -241,9 +243,9 @@ int md_shm_look(struct muster_dist *dist, const struct md_call *call)
 /* ---- steps ---- */
 
 /*
- * First with pauses, not many of which a hypervisor lets pass without a stop, then giving the CPU away
- * in between: the rank that is waited for may need this very one. Only then is it worth a sleep, which
- * costs both sides a system call, and 20 µs until the sleeper runs again.
+ * Polls: first with a few pause instructions (a hypervisor stops a CPU after many), then with yields, since the
+ * awaited rank may need this CPU. Sleeping comes after that: it costs both sides a system call, and 20 µs until the
+ * sleeper runs again.
  */
 static bool look_briefly(const struct md_shm *shm)
 {

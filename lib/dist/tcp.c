@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations over TCP. Every rank combines its part of the values, in the order of the ranks, and
- * all gather the parts. Values are sent from the caller's memory and received into it; only what is to
- * be combined is received into memory of our own. Few values travel with what their rank came for, and
- * every rank combines all of them.
+ * The operations over TCP. Every rank combines its part of the values, in the order of the ranks, and all gather the
+ * parts. Values are sent from the caller's memory and received into it; only values that are to be combined are
+ * received into memory of our own. Few values travel with the signature, and every rank combines all of them.
  */
 #include "tcp.h"
 
@@ -17,7 +16,7 @@
 
 enum {
     PIECE_BYTES_MAX = 1 << 20, /* of each rank's part */
-    RECEIVE_BYTES = 16 << 20   /* of all ranks, about */
+    RECEIVE_BYTES = 16 << 20   /* about, of all ranks */
 };
 
 /* One operation. */
@@ -38,8 +37,8 @@ static char *received(const struct md_tcp *tcp, uint32_t rank)
 }
 
 /*
- * What is sent and expected is nothing, until somebody says more. With the lock, up to exchange_run():
- * another thread may fail meanwhile, and tells so on the same connections.
+ * Begins an exchange without frames; the caller adds frames. Takes the lock, up to exchange_run(): another thread may
+ * fail meanwhile, and would send that on the same connections.
  */
 static void exchange_begin(struct md_tcp *tcp)
 {
@@ -66,7 +65,7 @@ static void combine(const struct work *work, void *out, const void *own, size_t 
 
 /* ---- large operations ---- */
 
-/* Values [begin, begin + count): to each rank its part of them, and then the means, sums … of all parts. */
+/* Reduces values [begin, begin + count): sends each rank its part, and gathers the results of all parts. */
 static int chunk_reduce(struct work *work, size_t begin, size_t count)
 {
     struct md_tcp *tcp = work->tcp;
@@ -171,7 +170,7 @@ static void call_send(struct work *work, size_t few)
     const struct muster_dist_call *what = &work->call->what;
     struct tcp_signature own = {md_shm_pack(work->call), what->count, work->call->seq};
     bool is_broadcast = what->kind == MUSTER_BROADCAST;
-    /* Where there are no values there may be no address. */
+    /* without values the address may be NULL */
     size_t stride = work->in && what->kind == MUSTER_REDUCE_SCATTER ? few : 0;
     exchange_begin(tcp);
     tcp->peers[tcp->rank].last = own;
@@ -233,7 +232,7 @@ static int call_do(struct muster_dist *dist, const struct md_call *call)
     call_send(&work, is_few ? bytes : 0);
     int rc = exchange_run(&work);
     rc = rc ? rc : calls_compare(&work);
-    rc = rc ? rc : md_tcp_aside(dist, call); /* of those that did not wait for this rank */
+    rc = rc ? rc : md_tcp_aside(dist, call); /* from ranks that did not wait for this one */
     if (rc != 0 || !has_values)
         return rc;
     if (!is_few)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks on several machines over TCP, where they were started by something that says where rank 0 is
- * (MASTER_ADDR), as `muster launch` and torchrun do. They meet at rank 0 (tcp_meet.c), and then have a
- * connection for each pair. All that goes over it is frames: a head of fixed size, and as many bytes as
- * it says, which must be as many as the receiver expects (tcp_frame.c). What is combined, and in which
- * order, is the same as in shared memory, so results have the same bits (tcp.c).
+ * Ranks on several machines over TCP, if their launcher says where rank 0 is (MASTER_ADDR), as `muster launch` and
+ * torchrun do. They meet at rank 0 (tcp_meet.c), and then have a connection for each pair. Connections carry frames:
+ * a head of fixed size, and as many bytes as it says, which must be as many as the receiver expects (tcp_frame.c).
+ * Values are combined in the same order as in shared memory, so results have the same bits (tcp.c).
  *
- * Before an operation each rank tells every other what it came for, with the values themselves if they
- * are few. An error is a frame of its own, which may come instead of any other. A process that ended is
- * a connection that ended; a machine that is gone is found by the kernel's probes (keep-alive).
+ * Before an operation, each rank sends every other a signature of its call, with the values themselves if they are
+ * few. An error is a separate frame, which may come instead of any other. The end of a process shows as the end of
+ * its connections; a machine that is gone is found by the kernel's keep-alive probes.
  */
 #pragma once
 
@@ -16,22 +15,22 @@
 #include "tcp_mac.h"
 
 enum {
-    MD_TCP_SMALL_BYTES = 16384, /* up to here values come with what their rank came for */
+    MD_TCP_SMALL_BYTES = 16384, /* up to this size, values come with the signature */
     MD_TCP_TICK_MS = 100
 };
 
 enum tcp_frame_kind {
-    TCP_CALL = 0x6d640001, /* with the version of all this */
+    TCP_CALL = 0x6d640001, /* includes the version of the protocol */
     TCP_DATA,
-    TCP_TOLD,    /* an error, of a rank that has done `seq` operations */
+    TCP_TOLD,    /* an error; its rank has done `seq` operations */
     TCP_LEFT,    /* the handle was closed */
-    TCP_ASK,     /* the time is over: is this rank there? */
-    TCP_HERE,    /* yes, it waits for another one */
-    TCP_WELCOME, /* to one that has proven who it is, with a proof in `what` */
-    TCP_WORLD    /* from rank 0: where the others are */
+    TCP_ASK,     /* the time is over: asks whether this rank is there */
+    TCP_HERE,    /* yes, it waits for another rank */
+    TCP_WELCOME, /* to a rank that has given its proof; has a proof in `what` */
+    TCP_WORLD    /* from rank 0: the addresses of the others */
 };
 
-/* What a rank came for. */
+/* The signature of a rank's call. */
 struct tcp_signature {
     uint64_t what; /* kind, type, op and root */
     uint64_t count, seq;
@@ -48,14 +47,14 @@ struct tcp_told {
     char text[MD_TEXT_BYTES];
 };
 
-/* A frame on its way: `done` of the head and its bytes. */
+/* A frame that is being sent; `done` bytes of it are sent. */
 struct tcp_outgoing {
     struct tcp_head head;
     const char *at;
     size_t done;
 };
 
-/* A frame that is expected. Another one may come, of which `told` is read. */
+/* The expected frame. Another frame may come: an error is read into `told`. */
 struct tcp_incoming {
     uint32_t expected; /* kind; 0: none, so nothing is read */
     char *at;
@@ -68,9 +67,9 @@ struct tcp_peer {
     int fd; /* -1: none, as of this rank itself */
     struct tcp_outgoing out;
     struct tcp_incoming in;
-    struct tcp_signature last; /* that it came to */
+    struct tcp_signature last; /* of its last call */
     bool has_left;
-    bool is_odd; /* it came to another operation */
+    bool is_odd; /* it came to a different operation */
     bool has_asked, is_here;
 };
 
@@ -90,9 +89,9 @@ struct md_tcp {
 
 /* ---- tcp_meet.c ---- */
 
-/* Whether the environment says where rank 0 is. */
+/* Does the environment say where rank 0 is? */
 bool md_tcp_can(const struct md_place *place);
-/* Have a connection to every other rank. */
+/* Connect to every other rank. */
 int md_tcp_meet(struct muster_dist *dist);
 
 /* ---- tcp_frame.c ---- */
@@ -101,21 +100,21 @@ void md_tcp_send(struct tcp_peer *peer, enum tcp_frame_kind kind, const void *at
                  const struct tcp_signature *signature);
 void md_tcp_expect(struct tcp_peer *peer, enum tcp_frame_kind kind, void *at, size_t bytes);
 /*
- * Until all that is to be sent is, and all that is expected has come. `call`: for messages; NULL: the
- * ranks are meeting. 0, or the error that ends it.
+ * Send and receive until all frames are sent and all expected frames have come. `call`: for messages; NULL: the ranks
+ * are meeting. 0, or the error that ends it.
  */
 int md_tcp_exchange(struct muster_dist *dist, const struct md_call *call);
 void md_tcp_fail(struct muster_dist *dist, int *code, char *text);
 /*
- * An error that has come from a rank of which nothing is expected, and that has not done this operation,
- * taken over. NULL: the ranks are meeting, and a connection that ended is an error as well.
+ * Take over an error of a rank from which no frame is expected, and which has not done this operation. call NULL: the
+ * ranks are meeting; then an ended connection is an error as well.
  */
 int md_tcp_aside(struct muster_dist *dist, const struct md_call *call);
 /* An error of another rank, or a rank that is gone, during an operation in device memory. */
 int md_tcp_look(struct muster_dist *dist, const struct md_call *call);
 /*
- * Say farewell, so that nobody takes it for an accident, and let what was sent arrive; and take over an error of an
- * operation that this rank has done.
+ * Tell the others that this rank leaves, and let sent bytes arrive. Take over a late error of an operation that this
+ * rank has done.
  */
 void md_tcp_leave(struct muster_dist *dist);
 void md_tcp_format(const struct tcp_signature *signature, char *out, size_t cap);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames between ranks: all of an exchange goes on at once, in whatever order sockets are ready, and
- * while a rank waits it looks at the clock, and for errors of others. Nothing that comes is believed but
- * a number of bytes, and only if it is the one that is expected.
+ * Frames between ranks. All frames of an exchange move at the same time, in the order in which sockets are ready; a
+ * waiting rank checks the clock, and errors of others. Of received heads only the number of bytes is used, and only
+ * if it is the expected one.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,24 +17,24 @@
 #include "tcp.h"
 
 enum {
-    LOOK_NS = 50000,         /* how long to look before sleeping, giving the CPU away in between */
-    FAREWELL_NS = 300000000, /* for an error, and for what was sent before the end, to leave */
-    ASK_NS = 1000000000,     /* for an answer of those that wait as well */
+    LOOK_NS = 50000,         /* how long to poll, with yields, before sleeping */
+    FAREWELL_NS = 300000000, /* for an error, or the last bytes, to be sent */
+    ASK_NS = 1000000000,     /* for answers of ranks that wait as well */
     N_NAMED_MAX = 8          /* ranks in a message */
 };
 
-/* How a connection is. */
+/* The result of a look at a connection. */
 enum look {
     IDLE,  /* nothing could be done */
     MOVED, /* bytes went on */
     TOLD,  /* an error has come */
-    LOST,  /* it ended, or a frame came that no rank sends; errno says which */
+    LOST,  /* it ended, or an invalid frame came; errno says which */
 };
 
 void md_tcp_send(struct tcp_peer *peer, enum tcp_frame_kind kind, const void *at, size_t bytes,
                  const struct tcp_signature *signature)
 {
-    /* No values may have no address, which is not to be added to. */
+    /* Without values the address may be NULL, to which nothing may be added. */
     peer->out = (struct tcp_outgoing){.head = {.kind = kind, .bytes = bytes}, .at = at ? at : ""};
     if (signature)
         peer->out.head.signature = *signature;
@@ -87,7 +87,7 @@ static bool has_come(const struct tcp_peer *peer)
                                  (peer->is_odd || in->done == sizeof(in->head) + in->bytes));
 }
 
-/* The head is there. A rank that came to another operation is told so when all have come. */
+/* The head is complete. If a rank came to another operation, that is reported when all have come. */
 static enum look head_judge(struct tcp_peer *peer, const struct tcp_signature *own)
 {
     struct tcp_incoming *in = &peer->in;
@@ -125,7 +125,7 @@ static enum look peer_read(struct tcp_peer *peer, const struct tcp_signature *ow
                                            : NULL; /* nothing is to come */
     size_t most = is_head ? sizeof(in->head) - in->done : incoming_bytes(in) - body;
     if (!is_head && in->head.kind != TCP_TOLD && in->head.kind != in->expected) {
-        errno = EPROTO; /* what came was no head, so nothing behind it is known */
+        errno = EPROTO; /* it was no head, so the next bytes mean nothing */
         return LOST;
     }
     ssize_t n = recv(peer->fd, to, most, MSG_DONTWAIT);
@@ -180,7 +180,7 @@ static int told_adopt(struct muster_dist *dist, struct tcp_peer *peer)
     return md_adopt(dist, told->code < 0 ? told->code : MUSTER_DIST_EFAIL, told->text);
 }
 
-/* The bytes behind the head of a rank that came to another operation are of no use. */
+/* Skips the bytes after the head of a rank that came to another operation. */
 static enum look odd_pass(struct tcp_peer *peer)
 {
     char scratch[4096];
@@ -199,7 +199,7 @@ static enum look odd_pass(struct tcp_peer *peer)
     return MOVED;
 }
 
-/* Read what has come, up to an error that is told. */
+/* Reads the received frames, up to an error of another rank. */
 static enum look told_read(struct md_tcp *tcp, struct tcp_peer *peer)
 {
     enum look look = MOVED;
@@ -215,7 +215,7 @@ static enum look told_read(struct md_tcp *tcp, struct tcp_peer *peer)
     return look;
 }
 
-/* Once around, without waiting, for errors that others tell; nothing else matters any more. */
+/* One look at all connections, without waiting, for errors that others tell. */
 static int told_look(struct muster_dist *dist)
 {
     struct md_tcp *tcp = dist->impl;
@@ -228,8 +228,8 @@ static int told_look(struct muster_dist *dist)
 }
 
 /*
- * From a rank from which nothing is expected any more an error may come, or a question; what it came for
- * next stays for later, and so does an error if it had done `seq` operations before.
+ * A rank from which no frame is expected any more may send an error or a question. Its next signature stays unread
+ * for later, and so does an error if the rank had done `seq` operations before.
  */
 static enum look aside_read(struct tcp_peer *peer, uint64_t seq)
 {
@@ -275,8 +275,8 @@ int md_tcp_aside(struct muster_dist *dist, const struct md_call *call)
 }
 
 /*
- * A connection has ended. A rank that fails tells why before it goes, and may have told another one, so
- * there is time for that.
+ * A connection has ended. A failing rank tells why before it ends, perhaps to another rank, so this waits for such an
+ * error first.
  */
 static int lost_tell(struct muster_dist *dist, uint32_t rank, const struct md_call *call, int error)
 {
@@ -350,8 +350,8 @@ static int late_tell(struct muster_dist *dist, const struct md_call *call)
 /* ---- an exchange ---- */
 
 /*
- * Everything that can go on at once. Not patient: it has stood still, so look at those as well of which
- * nothing is expected. *rank: of which `TOLD` or `LOST` is said.
+ * One look at all connections of an exchange. Not is_patient: the exchange has stood still, so it also looks at ranks
+ * from which no frame is expected. *rank: whose connection is `TOLD` or `LOST`.
  */
 static enum look exchange_look(struct md_tcp *tcp, const struct tcp_signature *own, bool is_patient,
                                uint32_t *rank)
@@ -366,7 +366,7 @@ static enum look exchange_look(struct md_tcp *tcp, const struct tcp_signature *o
         if (!has_come(peer))
             in = peer_read(peer, own);
         else if (!is_patient &&
-                 aside_read(peer, UINT64_MAX) == TOLD) /* one that has ended is in nobody's way */
+                 aside_read(peer, UINT64_MAX) == TOLD) /* an ended one does not matter here */
             in = TOLD;
         if (peer->has_asked && is_sent(peer)) {
             md_tcp_send(peer, TCP_HERE, NULL, 0, NULL);
@@ -374,7 +374,7 @@ static enum look exchange_look(struct md_tcp *tcp, const struct tcp_signature *o
         }
         if (in <= MOVED && !is_sent(peer) && !tcp->has_told)
             out = peer_write(peer);
-        /* What it told before it went may still be there. */
+        /* An error that it told before it ended may still be unread. */
         if (out == LOST && !has_come(peer))
             out = IDLE;
         enum look look = in > out ? in : out;
@@ -415,7 +415,7 @@ static void exchange_wait(struct md_tcp *tcp, bool is_patient)
         exchange_sleep(tcp);
 }
 
-/* Those that are missing, whether they wait, too. */
+/* Asks the missing ranks whether they wait as well. */
 static void missing_ask(struct md_tcp *tcp)
 {
     pthread_mutex_lock(&tcp->lock);
@@ -448,7 +448,7 @@ int md_tcp_exchange(struct muster_dist *dist, const struct md_call *call)
         if (atomic_load(&dist->code) != 0)
             return atomic_load(&dist->code);
         if (now_ns > end_ns && (!call || end_ns > tcp->deadline_ns)) {
-            if (is_over(tcp)) /* the last of it has just come */
+            if (is_over(tcp)) /* the last byte has just come */
                 break;
             return call ? late_tell(dist, call) : 1;
         }
@@ -467,7 +467,7 @@ int md_tcp_exchange(struct muster_dist *dist, const struct md_call *call)
 
 /* ---- the end ---- */
 
-/* With the lock. The rest of a frame has to leave first. */
+/* With the lock. The rest of an unfinished frame has to be sent first. */
 static void told_send(struct tcp_peer *peer, const struct tcp_told *told, uint64_t n_done,
                       uint64_t end_ns)
 {
@@ -502,8 +502,8 @@ void md_tcp_fail(struct muster_dist *dist, int *code, char *text)
 }
 
 /*
- * A rank may have given up an operation in the moment in which the others had it all, and ended it: its error is that of
- * all, and told before it leaves. One of an operation that this rank has not come to is none of its business.
+ * A rank may have given up an operation at the moment in which the others completed it: its error counts for all, and
+ * comes before it leaves. An error of an operation that this rank has not come to is ignored.
  */
 static void told_late_adopt(struct muster_dist *dist, struct tcp_peer *peer)
 {
@@ -515,7 +515,10 @@ static void told_late_adopt(struct muster_dist *dist, struct tcp_peer *peer)
         told_adopt(dist, peer);
 }
 
-/* Until the other side has ended as well: a socket that is closed with bytes in it takes back others. */
+/*
+ * Reads until the other side has closed as well: a socket that is closed with unread bytes discards bytes that it has
+ * sent.
+ */
 static void drain(struct muster_dist *dist)
 {
     char room[4096];

@@ -24,7 +24,7 @@ static void rounds(uint64_t v[4], int n)
     }
 }
 
-/* Of up to eight bytes, the first in the lowest place. */
+/* A word of up to eight bytes, little-endian. */
 static uint64_t word_of(const unsigned char *at, size_t bytes)
 {
     uint64_t word = 0;
@@ -41,7 +41,7 @@ uint64_t md_mac(const struct md_mac_key *key, const void *at, size_t bytes)
     for (size_t i = 0; i <= bytes; i += 8) {
         size_t left = bytes - i < 8 ? bytes - i : 8;
         uint64_t word = word_of(from + i, left);
-        word |= left < 8 ? (uint64_t)bytes << 56 : 0; /* the last, which is there always */
+        word |= left < 8 ? (uint64_t)bytes << 56 : 0; /* the last word, which always exists */
         v[3] ^= word;
         rounds(v, 2);
         v[0] ^= word;

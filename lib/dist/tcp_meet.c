@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks on several machines find each other. Rank 0 listens at a port that all know: the one that the
- * launcher holds for the ranks' own library (MASTER_PORT), or MUSTER_DIST_PORT. The others connect, and
- * say who they are and at which port they listen themselves; when all have come, rank 0 tells everyone
- * the addresses, and each connects to those below it. Then nobody listens any more.
+ * How ranks on several machines find each other. Rank 0 listens at a port that all know: MASTER_PORT, which the
+ * launcher holds for the ranks' own library, or MUSTER_DIST_PORT. The others connect, and tell their ranks and the
+ * ports at which they listen. When all have come, rank 0 sends everyone the addresses, and each rank connects to
+ * those with lower numbers. Then no rank listens any more.
  *
- * Whoever accepts a connection sends a number drawn for it, and the other end proves by it that it knows
- * the job (and MUSTER_DIST_TOKEN, if that is set). Everybody else is a stranger, whatever it sends: its
- * connection is closed, and the ranks go on waiting.
+ * The rank that accepts a connection sends a random number, with which the other end proves that it knows the job
+ * (and MUSTER_DIST_TOKEN, if that is set). The connection of anybody else is closed, and the ranks go on waiting.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,13 +28,13 @@ enum {
     GREETING_MAGIC = 0x6d647431,
     STRANGERS_MAX = 64, /* connections that have not said who they are */
     RETRY_NS = 50000000,
-    PORT_WAIT_MS = 10000, /* for a port that an attempt which is ending may still have */
-    STRANGER_MS = 5000    /* until it must have said who it is */
+    PORT_WAIT_MS = 10000, /* for a port that an ending attempt may still have */
+    STRANGER_MS = 5000    /* for a stranger to introduce itself */
 };
 static const uint64_t connect_ns = 2000000000; /* for an address */
-static const uint64_t later_ns = 2000000000; /* rank 0 is later than we, and knows who is missing */
+static const uint64_t later_ns = 2000000000;   /* rank 0 may be later, and knows who is missing */
 
-/* From the one that accepts. */
+/* The greeting of the rank that accepts. */
 struct greeting {
     uint32_t magic, zero;
     uint64_t nonce[2];
@@ -47,7 +46,7 @@ struct hello {
     uint64_t mac;
 };
 
-/* Where a rank listens; IPv4 as mapped into IPv6. */
+/* Where a rank listens; IPv4 is mapped into IPv6. */
 struct where {
     struct in6_addr address;
     uint32_t port, scope;
@@ -147,7 +146,7 @@ static uint64_t hello_mac(const struct md_tcp *tcp, const uint64_t nonce[2],
     return md_mac(&tcp->key, said, sizeof(said));
 }
 
-/* The answer of the one that accepted. */
+/* The proof of the rank that accepted. */
 static uint64_t answer_mac(const struct md_tcp *tcp, const struct hello *hello)
 {
     return md_mac(&tcp->key, hello->nonce, sizeof(hello->nonce));
@@ -156,8 +155,8 @@ static uint64_t answer_mac(const struct md_tcp *tcp, const struct hello *hello)
 /* ---- sockets ---- */
 
 /*
- * The kernel asks a machine from which nothing has come for ten seconds, and gives it up after 30. There
- * is no limit on bytes that are not taken: the other rank may be computing.
+ * The kernel probes a machine that was silent for ten seconds, and gives it up after 30. There is no time limit on
+ * unread bytes, since the other rank may be computing.
  */
 static void socket_set(int fd)
 {
@@ -173,7 +172,7 @@ static void socket_set(int fd)
                    sizeof(options[i].value));
 }
 
-/* Of both families where there is IPv6. -1: errno says why not. */
+/* A socket of both families if there is IPv6. -1: errno says why not. */
 static int bound_socket(uint32_t port)
 {
     const struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
@@ -241,7 +240,7 @@ static bool is_loopback(const struct in6_addr *address)
            (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
 }
 
-/* All bytes within a time. */
+/* Receives all bytes until end_ns. */
 static bool receive_all(int fd, void *at, size_t bytes, uint64_t end_ns)
 {
     size_t got = 0;
@@ -286,7 +285,7 @@ static void strangers_accept(struct meeting *meeting)
     }
 }
 
-/* Somebody who knows the job: what is wrong with it is an error. */
+/* Judges a hello with a valid proof: from here on a flaw is an error of the job. */
 static int hello_judge(struct meeting *meeting, const struct hello *hello)
 {
     const struct md_tcp *tcp = meeting->tcp;
@@ -302,7 +301,7 @@ static int hello_judge(struct meeting *meeting, const struct hello *hello)
     return 0;
 }
 
-/* Welcome, or why not. */
+/* Sends the welcome, or the error. */
 static void stranger_answer(const struct meeting *meeting, const struct stranger *stranger,
                             int code)
 {
@@ -319,7 +318,7 @@ static void stranger_answer(const struct meeting *meeting, const struct stranger
         send(stranger->fd, &frame.told, sizeof(frame.told), MSG_NOSIGNAL);
 }
 
-/* It may say who it is, or be closed. */
+/* Reads a stranger's hello, or closes its connection. */
 static int stranger_hear(struct meeting *meeting, struct stranger *stranger)
 {
     struct md_tcp *tcp = meeting->tcp;
@@ -366,7 +365,7 @@ static int late_tell(const struct meeting *meeting)
                    meeting->dist->place.launcher);
 }
 
-/* Until those have come that are awaited, which are all above this rank. */
+/* Waits for the ranks above this one. */
 static int others_await(struct meeting *meeting)
 {
     struct md_tcp *tcp = meeting->tcp;
@@ -414,8 +413,8 @@ static int connect_within(const struct sockaddr *at, socklen_t len, uint64_t end
 }
 
 /*
- * Say who this is. 0: welcome; negative: the error with which the other rank ends this one; 1, with
- * errno: nobody is there who answers as a rank of this job does.
+ * Introduces this rank. 0: welcome; negative: the error with which the other rank ends this one; 1, with errno: no
+ * rank of this job answers there.
  */
 static int hello_say(const struct meeting *meeting, int fd)
 {
@@ -445,7 +444,7 @@ static int hello_say(const struct meeting *meeting, int fd)
     return md_adopt(meeting->dist, told.code < 0 ? told.code : MUSTER_DIST_EFAIL, told.text);
 }
 
-/* As above, with a connection in *out. */
+/* Connects, and introduces this rank; *out: the connection. Returns as hello_say(). */
 static int try_at(const struct meeting *meeting, const struct sockaddr *at, socklen_t len, int *out)
 {
     int fd = connect_within(at, len, md_now_ns() + connect_ns);
@@ -467,7 +466,7 @@ static const char *why_not(int error)
                              : reason(error);
 }
 
-/* Every address of the host, once. As above; *why says why not. */
+/* Tries every address of rank 0's host once. Returns as hello_say(); *why: why it failed. */
 static int first_try(const struct meeting *meeting, const char **why)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -504,7 +503,10 @@ static int first_connect(const struct meeting *meeting)
     }
 }
 
-/* Rank 0, and from it the addresses of all when they have come; it says who is missing, if it is late. */
+/*
+ * Connects to rank 0, and gets the addresses of all from it when they have come. On a timeout, rank 0 says which
+ * ranks are missing.
+ */
 static int first_meet(struct meeting *meeting)
 {
     struct md_tcp *tcp = meeting->tcp;

@@ -86,7 +86,7 @@ static void on_sampled(void *context, const struct device_sample *sample)
     agent_send(agent, FRAME_SAMPLE, WIRE_NO_WORKER, 0, buf_str(&out));
 }
 
-/* Its samples say so. */
+/* Nothing to do: the samples tell the head that the device is lost. */
 static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 {
     (void)context, (void)chosen, (void)is_awaited;
@@ -97,13 +97,16 @@ static void on_back(void *context, uint32_t first)
     (void)context, (void)first;
 }
 
-/* The head sees it in the samples. */
+/* Nothing to do: the samples tell the head how much memory is free. */
 static void on_memory_back(void *context, uint32_t seat)
 {
     (void)context, (void)seat;
 }
 
-/* Seats name devices by their position among those that are told with them. */
+/*
+ * Sends the seats and the devices that were taken. A seat names a device by its position among the devices in this
+ * message.
+ */
 static void taken_send(struct agent *agent, uint32_t part)
 {
     const struct allocation *a = &agent->allocation;
@@ -130,7 +133,7 @@ static void taken_send(struct agent *agent, uint32_t part)
     device_list_release(&chosen);
 }
 
-/* PWD is for programs that trust it. */
+/* Sets PWD too, because some programs read it instead of asking the system. */
 static bool folder_set(const char *folder)
 {
     bool is_there = chdir(folder) == 0;
@@ -139,7 +142,7 @@ static bool folder_set(const char *folder)
     return is_there;
 }
 
-/* Devices that have become free are ours. */
+/* Devices have become free, and the agent has taken them. */
 static void on_came(void *context, uint32_t part)
 {
     struct agent *agent = context;
@@ -153,7 +156,7 @@ static const struct device_handlers device_handlers = {.sampled = on_sampled,
                                                        .memory_back = on_memory_back,
                                                        .came = on_came};
 
-/* The head's folder, if it is here as well. */
+/* Lets workers start in the folder of the head, if this machine has a folder of that name. */
 static void folder_enter(struct agent *agent, const char *folder)
 {
     if (folder[0] && folder_set(folder))
@@ -209,7 +212,7 @@ static void devices_try(struct agent *agent)
     bool may_wait = rc == ERR_UNAVAILABLE && now_ms < agent->tries.until_ms;
     agent->tries.at_ms = may_wait ? now_ms + TRY_PAUSE_MS : 0;
     agent->link.heard_ms =
-        now_ms; /* looking at devices took time, and was no silence of the head */
+        now_ms; /* the time of looking at devices does not count as silence of the head */
     if (rc == 0) {
         taken_send(agent, 0);
         link_flush(&agent->link, now_ms);
@@ -236,7 +239,7 @@ static void take_hello(struct agent *agent, const struct frame *frame)
     agent->link.silence_limit_ms = MAX(hello.silence_limit_ms, (uint64_t)1000);
 }
 
-/* The head asks for more: those that have become free. If none has, nothing is said. */
+/* The head asks for more devices: takes those that have become free. If none has, the agent sends no answer. */
 static void take_more(struct agent *agent)
 {
     if (!agent->grow)
@@ -284,7 +287,7 @@ static void on_frame(void *context, const struct frame *frame)
         agent_break(agent, frame, "that was not expected");
 }
 
-/* The head is gone, or this machine is: ends the workers. */
+/* The head has gone, or this agent must end: ends the workers. */
 static void leave(struct agent *agent)
 {
     if (agent->is_over)
@@ -319,7 +322,7 @@ static void on_has_room(void *context)
 static const struct link_handlers link_handlers = {
     .write = on_write, .frame = on_frame, .has_room = on_has_room};
 
-/* False: the head has closed its end, or there is no more for now. */
+/* Returns false if the head has closed its end, or if there is no more to read for now. */
 static bool stream_read(struct agent *agent)
 {
     static char scratch[SCRATCH_BYTES];
@@ -343,8 +346,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     for (int i = 0; i < READS_AT_ONCE && !link_is_broken(&agent->link); i++)
         if (!stream_read(agent))
             break;
-    if (link_is_broken(
-            &agent->link)) /* not only before the next sleep: there may be nothing to wake up for */
+    if (link_is_broken(&agent->link)) /* checked at once: perhaps nothing else wakes the loop */
         leave(agent);
 }
 
@@ -375,21 +377,26 @@ static int stream_open(struct agent *agent, struct err *err)
 
 /* ---- the run ---- */
 
-/* The head hears of the agent's end before it hears of the workers': no item is to be charged with them. A signal often
- * means that the head has left, whose transport is being ended: then there is nothing to say, and nobody to hear it. */
+/*
+ * The agent reports its own end before the ends of its workers, so that the head charges no item with those. A signal
+ * often means that the head has left and its transport is being ended: then nobody reads the report.
+ */
 void agent_end_now(struct agent *agent)
 {
     struct err why = {0};
     fail(&why, ERR_UNAVAILABLE, "its agent was told to end");
     agent_error_send(agent, agent->has_devices ? FRAME_FAILED : FRAME_REFUSED, WIRE_NO_WORKER,
                      &why);
-    link_flush(&agent->link, clock_now_ms()); /* without a worker this is the last turn */
+    link_flush(&agent->link, clock_now_ms()); /* without a worker the loop does not run again */
     leave(agent);
 }
 
-/* Slurm sends TERM some time before it kills a job: at a preemption with a grace time, and at the time limit. The head
- * leaves this host when the workers have finished what they have, or at once. Elsewhere TERM goes to all processes of a
- * session or a unit, workers among them, or is somebody's wish that the agent goes. */
+/*
+ * Slurm sends TERM some time before it kills a job: at a preemption with a grace time, and at the time limit. The
+ * agent then tells the head, which leaves this host at once, or when the workers have finished their items. Outside
+ * of Slurm, TERM goes to all processes of a session or of a unit, also to the workers, or somebody wants the agent to
+ * end: then the agent ends.
+ */
 static void on_stop(void *context, enum shell_stop how)
 {
     struct agent *agent = context;
@@ -426,7 +433,7 @@ static void on_second(void *context)
 
 static void on_look(uv_timer_t *timer)
 {
-    (void)timer; /* it wakes the loop, which looks before it sleeps */
+    (void)timer; /* the timer only wakes the loop: on_before_sleep() looks */
 }
 
 static void on_before_sleep(void *context)
@@ -470,7 +477,7 @@ static int begin(struct agent *agent, struct err *err)
     return 0;
 }
 
-/* The end of the stream is how a head leaves; anything else is said. */
+/* Logs why the link broke. Nothing is logged if the head has closed the stream, which is how a head leaves. */
 static void reason_log(const struct agent *agent)
 {
     bool has_left = agent->was_greeted && agent->link.broken.code == ERR_UNAVAILABLE &&
@@ -486,7 +493,7 @@ int agent_run(struct log *log, const char *self_path, const struct agent_request
     agent.shell = shell_new(&(struct shell_setup){
         .verb = &agent_shell, .context = &agent, .log = log, .self_path = self_path});
     agent.mark = xasprintf("MUSTER_AGENT=%d-%lx", getpid(), clock_now_ns());
-    if (request->folder) { /* it was started from the folder in which it is kept */
+    if (request->folder) { /* the agent was started from the folder in which its program is kept */
         unsetenv("OLDPWD");
         if (!folder_set(request->folder))
             (void)folder_set("/");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files of workers, where this machine does not see those of the head (node/remote_files.c is the head's end). Whether it
- * does is tried: a file of the head's holds the token that the head has sent. What reads or writes a disk is done beside
- * the loop.
+ * Files of workers, on a machine that does not see the files of the head (node/remote_files.c is the head's end). The
+ * agent finds out whether it sees them: the head sends a token and the path of a file that holds the token.
+ * Everything that reads or writes a disk runs in another thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,14 +19,14 @@
 #include "node/file_flow.h"
 
 enum files_state {
-    FILES_PROBING,   /* whether the head's files are seen */
-    FILES_STAGED,    /* they are not */
-    FILES_RECEIVING, /* the input */
-    FILES_LOOKING,   /* at what is there before the worker starts */
+    FILES_PROBING,   /* finds out whether this machine sees the head's files */
+    FILES_STAGED,    /* this machine does not see them */
+    FILES_RECEIVING, /* receives the input */
+    FILES_LOOKING,   /* looks at the files that exist before the worker starts */
     FILES_READY,
     FILES_COLLECTING,
     FILES_FOUND,
-    FILES_OVER /* failed, or the head's are seen */
+    FILES_OVER /* failed, or this machine sees the head's files */
 };
 
 struct agent_files {
@@ -54,7 +54,7 @@ static void frame_send(const struct agent_files *f, enum frame_type type, struct
     agent_send(f->agent, type, f->id, 0, body);
 }
 
-/* The head drops them then. */
+/* Tells the head of the failure. The head then drops these files. */
 static void give_up(struct agent_files *f, const struct err *why)
 {
     struct err err = *why;
@@ -118,7 +118,7 @@ bool agent_files_free(struct agent *agent)
     for (const struct agent_files *f = agent->files; f; f = f->next)
         is_due = is_due || f->state == FILES_FOUND;
     while (agent->files) {
-        if (is_due) /* the files themselves stay */
+        if (is_due) /* only the record goes: the files on the disk stay */
             free(steal_ptr(&agent->files->output_path));
         files_drop(agent->files);
     }
@@ -184,7 +184,7 @@ static void on_received(void *context, const struct err *why)
 static const struct file_flow_handlers receiver_handlers = {.send = flow_send,
                                                             .ended = on_received};
 
-/* The same token under the same path is the same file. */
+/* Reads the file at the head's path. If it holds the head's token, it is the head's file. */
 static void probe_run(void *context)
 {
     struct agent_files *f = context;
@@ -235,7 +235,7 @@ static void collect_run(void *context)
         f->rc = left_file_find(&f->asks[i], &f->before[i], file, &f->err);
         if (file->is_absent)
             f->err.sys = ENOENT;
-        if (f->rc == 0) /* what cannot be sent is said now */
+        if (f->rc == 0) /* a file that cannot be opened is reported now */
             f->rc = left_file_open(&file->trace, &fd, &f->err);
     }
 }
@@ -283,7 +283,7 @@ void agent_files_room_tell(struct agent *agent, uint32_t id)
 
 /* ---- frames ---- */
 
-/* A name below the folder: it cannot lead out of it. */
+/* True if the name is a path below the folder, which cannot lead out of the folder. */
 static bool is_below(const char *name)
 {
     struct str rest = str_of(name), part;
@@ -424,7 +424,7 @@ void agent_files_frame(struct agent *agent, const struct frame *frame)
 {
     struct wire_body body = wire_body_of(frame->body);
     struct agent_files *f = files_find(agent, frame->worker);
-    if (!f && frame->type == FRAME_FETCH) { /* what an earlier agent has found */
+    if (!f && frame->type == FRAME_FETCH) { /* files that an earlier agent has found */
         f = files_new(agent, frame->worker);
         f->state = FILES_FOUND;
     }
@@ -434,6 +434,6 @@ void agent_files_frame(struct agent *agent, const struct frame *frame)
         files_drop(f);
     else if (!takers[frame->type] || !f)
         agent_break(agent, frame, "that was not expected");
-    else if (f->state != FILES_OVER) /* else the head does not know yet */
+    else if (f->state != FILES_OVER) /* if they are over, the head has not heard of it yet */
         takers[frame->type](f, frame, &body);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers of an agent. What the head sends waits here until the worker's pipe takes it; what the worker prints waits
- * here until the head grants credit and the link has room, and meanwhile the worker's pipe is not read.
+ * Workers of an agent. Bytes from the head wait here until the worker's pipe takes them. Output of the worker waits
+ * here until the head grants credit and the link has room; meanwhile the agent does not read the worker's pipe.
  */
 #include <errno.h>
 #include <sys/stat.h>
@@ -23,23 +23,23 @@ struct agent_stream {
     struct buf input;  /* from the head, for the worker */
     bool must_finish;  /* after the input */
     struct buf output; /* from the worker, for the head */
-    uint64_t may_send; /* credit of ours */
-    uint64_t may_come; /* credit of the head's */
-    uint64_t used;     /* was written to the worker, not granted again yet */
-    bool has_closed;   /* the worker has; the head is told after the output */
+    uint64_t may_send; /* bytes that the agent may send: credit from the head */
+    uint64_t may_come; /* bytes that the head may send: credit from the agent */
+    uint64_t used;     /* bytes written to the worker, for which no new credit was granted yet */
+    bool has_closed;   /* the worker has closed the stream; the head hears of it after the output */
     bool is_told;
 };
 
 struct agent_worker {
     struct agent *agent;
     uint32_t id;
-    struct node_worker *process; /* NULL: it was not started */
+    struct node_worker *process; /* NULL: the worker was not started */
     struct agent_stream streams[WORKER_STREAMS];
     uint64_t n_input_bytes;
-    uint32_t files;   /* the number of its files; WIRE_NO_WORKER: none */
-    char *error_path; /* NULL: it has no error file */
+    uint32_t files;   /* the number of its struct agent_files; WIRE_NO_WORKER: none */
+    char *error_path; /* NULL: the worker has no error file */
     bool is_gone, is_released;
-    bool was_ended; /* by the head */
+    bool was_ended; /* the head has ended the worker */
     struct worker_exit exit;
 };
 
@@ -75,7 +75,7 @@ static void gone_send(struct agent_worker *w)
         device_watch_hurry(w->agent->watch);
 }
 
-/* Sends bytes as far as credit and link allow. Returns how many. */
+/* Sends as many of the bytes as the credit and the link allow. Returns how many were sent. */
 static size_t data_send(struct agent_worker *w, unsigned stream, struct str bytes)
 {
     struct agent_stream *at = &w->streams[stream];
@@ -97,7 +97,7 @@ static bool has_output(const struct agent_worker *w)
     return has;
 }
 
-/* The end of a stream, and of the worker, come after its output. */
+/* Sends the end of each stream, and the end of the worker, once all output was sent. */
 static void ends_send(struct agent_worker *w)
 {
     for (unsigned stream = 0; stream < WORKER_STREAMS; stream++) {
@@ -156,8 +156,10 @@ static void on_closed(void *context, enum worker_stream stream)
     ends_send(w);
 }
 
-/* What was seen while output, or input, still waits here is not true for the head. That it reads stays true, and is told
- * once. */
+/*
+ * While output or input still waits here, the fact would be wrong for the head, so it is not sent. INPUT_READ is
+ * always true, comes once, and is always sent.
+ */
 static void on_input(void *context, enum input_fact fact)
 {
     struct agent_worker *w = context;
@@ -170,7 +172,7 @@ static void on_input(void *context, enum input_fact fact)
         frame_send(w, FRAME_INPUT, 0, buf_str(&out));
 }
 
-/* Whatever has that name, the program has made it. */
+/* The program may have made anything at this path: only a plain file is read and sent. */
 static void error_file_send(const struct agent_worker *w)
 {
     cleanup_buf struct buf bytes = BUF_INIT;
@@ -194,7 +196,7 @@ static void on_where(void *context, struct str text)
     frame_send(context, FRAME_WHERE, 0, text);
 }
 
-/* By Slurm: some of its set-ups send TERM to every process of a job. */
+/* True if the worker was ended from outside. Some set-ups of Slurm send TERM to every process of a job. */
 static bool was_told_to_end(const struct agent_worker *w)
 {
     bool by_head = w->was_ended || w->is_released || w->agent->is_over;
@@ -248,7 +250,7 @@ static void grant(struct agent_worker *w, unsigned stream, uint64_t n_bytes)
     at->used = 0;
 }
 
-/* Writes what waits for the worker, and ends its input behind the last byte. */
+/* Writes the bytes that wait for the worker, and closes its input after the last byte if it must finish. */
 static void input_flush(struct agent_worker *w, enum worker_stream stream)
 {
     struct agent_stream *at = &w->streams[stream];
@@ -286,7 +288,10 @@ static const struct worker_handlers handlers = {.started = on_started,
 
 /* ---- frames ---- */
 
-/* Where a worker connects to with --channel-path: the head's own path says nothing here. free() it. */
+/*
+ * The path of the socket that a worker connects to with --channel-path. It lies in the agent's own folder, because
+ * the head's path means nothing on this machine. free() it.
+ */
 static int channel_path_make(struct agent_worker *w, char **out, struct err *err)
 {
     int rc = agent_scratch_take(w->agent, err);
@@ -296,7 +301,7 @@ static int channel_path_make(struct agent_worker *w, char **out, struct err *err
     return 0;
 }
 
-/* The worker is started in any case. */
+/* Gives the worker a path for its error file. If that fails, the worker starts all the same. */
 static void error_file_name(struct agent_worker *w, const char *variable, struct env_list *env)
 {
     struct err err = {0};
@@ -309,7 +314,7 @@ static void error_file_name(struct agent_worker *w, const char *variable, struct
     env_set(env, xasprintf("%s=%s", variable, w->error_path));
 }
 
-/* False: some of them are not there, or they are too many. */
+/* False if a seat does not exist, or if the joined seats have too many devices. */
 static bool seats_are_known(const struct agent *agent, const struct wire_spawn *spawn)
 {
     const struct allocation *a = &agent->allocation;
@@ -330,7 +335,7 @@ static void seats_join(const struct agent *agent, const struct wire_spawn *spawn
     seat->threads = MAX(seat->threads, 1u);
 }
 
-/* The seat, with the CPUs that a rank on it gets. */
+/* Sets *seat to the seat of the worker, with the CPUs that a rank on this seat gets. */
 static int seat_bind(struct agent *agent, const struct wire_spawn *spawn, struct seat *seat,
                      struct err *err)
 {
@@ -403,7 +408,10 @@ static int start(struct agent_worker *w, const struct wire_spawn *spawn, const s
                                           .locks = &a->locks,
                                           .handlers = &handlers,
                                           .context = w};
-    /* Inherited by the worker. It is the same for all, and is not set back: other threads may be making files. */
+    /*
+     * The worker inherits the umask. All workers have the same one. It is not set back, because other threads may be
+     * making files.
+     */
     (void)umask((mode_t)spawn->umask);
     if (rc == 0)
         rc = node_spawn(shell_node(w->agent->shell), &request, &w->process, err);
@@ -465,7 +473,7 @@ static void take_spawn(struct agent *agent, const struct frame *frame)
 static void take_data(struct agent_worker *w, const struct frame *frame, struct wire_body *body)
 {
     struct agent_stream *at = &w->streams[frame->stream];
-    body->in.len = 0; /* it is all data */
+    body->in.len = 0; /* the whole body is data */
     if (frame->body.len > at->may_come) {
         agent_break(w->agent, frame, "with more bytes than were granted");
         return;
@@ -474,7 +482,7 @@ static void take_data(struct agent_worker *w, const struct frame *frame, struct 
     if (frame->stream == STREAM_IN)
         w->n_input_bytes += frame->body.len;
     buf_add_str(&at->input, frame->body);
-    if (at->input.len == frame->body.len) /* else it waits for `writable` */
+    if (at->input.len == frame->body.len) /* if other input waits already, `writable` writes it */
         input_flush(w, frame->stream);
 }
 

@@ -17,9 +17,9 @@
 #include "node/bundle.h"
 
 enum {
-    KEPT_MIN = 4,            /* so many stay, whatever their age */
+    KEPT_MIN = 4,            /* at least so many programs stay, whatever their age */
     UNUSED_S = 24 * 60 * 60, /* a program in use is touched once an hour */
-    TOUCHED_S = 30 * 60,     /* more often is of no use */
+    TOUCHED_S = 30 * 60,     /* a newer touch is not renewed */
     NAME_CHARS = BUNDLE_HASH_BYTES - 1
 };
 
@@ -38,7 +38,7 @@ static bool is_bundle_name(const char *name)
     return len == NAME_CHARS && name[len] == '\0';
 }
 
-/* An unfinished one, of an agent that was killed. */
+/* A folder of an unfinished installation or removal; its agent may have been killed. */
 static bool is_temporary(const char *name)
 {
     return strncmp(name, "new-", 4) == 0 || strncmp(name, "old-", 4) == 0;
@@ -60,12 +60,12 @@ static void tree_drop(const char *path)
 {
     struct err err;
     int rc = remove_tree(path, &err);
-    (void)rc; /* what is left of it is removed another time */
+    (void)rc; /* a later call removes the rest */
 }
 
 /*
- * An agent may have begun to use it since it was looked at, and is to find it: so it is taken out of the way first, and
- * given back if it was touched.
+ * Another agent may have begun to use the program since this agent looked at it. So the folder is first renamed, and
+ * gets its name back if it was touched in the meantime.
  */
 static void kept_remove(const struct kept *kept, const char *cache)
 {
@@ -79,7 +79,7 @@ static void kept_remove(const struct kept *kept, const char *cache)
         tree_drop(aside);
 }
 
-/* Nothing depends on it, so no failure is reported. */
+/* Removes old programs. Nothing depends on their removal, so no failure is reported. */
 static void cache_clean(const char *cache)
 {
     DIR *entries = opendir(cache);
@@ -118,7 +118,7 @@ static int path_sync(const char *path, struct err *err)
     return fd >= 0 && fsync(fd) == 0 ? 0 : fail_errno(err, "sync %s", path);
 }
 
-/* After a power cut there is the whole program or none. */
+/* Writes all files to the disk, so that after a power cut there is the whole program or none. */
 static int bundle_sync(const struct bundle *bundle, const char *folder, struct err *err)
 {
     int rc = 0;
@@ -136,7 +136,7 @@ static bool is_whole(const char *folder, const char *name)
     return is;
 }
 
-/* Another agent may have been faster. False: errno says why not. */
+/* Gives the folder its final name. Returns true also if another agent was faster. On false, errno has the reason. */
 static bool place_try(const char *folder, const char *target)
 {
     bool is_placed = rename(folder, target) == 0;
@@ -147,7 +147,7 @@ static bool place_try(const char *folder, const char *target)
     return is_placed;
 }
 
-/* One that lacks files, because something has removed them, is replaced. */
+/* Gives the folder its final name. An older folder of this name that lacks files is replaced. */
 static int kept_place(const char *folder, const char *target, struct err *err)
 {
     const char *name = path_basename(target);
@@ -191,7 +191,7 @@ static int touch_one(const char *path, const struct stat *st, int flag, struct F
     return 0;
 }
 
-/* All its files, because what cleans /tmp looks at each. */
+/* Touches all files of the program, because programs that clean /tmp look at each file. */
 void kept_touch(const char *self_path)
 {
     cleanup_free char *folder = path_dirname(self_path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program on a host where a head has installed it (node/bootstrap.h): a folder in a cache folder of the user,
- * named by the hash of its files. Several agents, of several machines, may share the cache folder.
+ * The program on a host where a head has installed it (node/bootstrap.h). It is a folder inside a cache folder of the
+ * user; the hash of its files is the folder's name. Several agents, of several machines, may share the cache folder.
  */
 #pragma once
 
@@ -9,9 +9,9 @@
 #include "base/err.h"
 
 /*
- * Takes the folder in which the program at self_path lies to the name that it must have, which other agents then find,
- * and removes programs that have not been used for long. ERR_DATA if it is not the bundle of that name.
+ * Renames the folder of the program at self_path to `name`, under which other agents find it, and removes programs
+ * that have not been used for long. ERR_DATA if the folder is not the bundle of that name.
  */
 MUST_CHECK int kept_install(const char *self_path, const char *name, struct err *err);
-/* The program is in use: to be called at its start, and once an hour. */
+/* Notes that the program is in use. Call it when the program starts, and once an hour. */
 void kept_touch(const char *self_path);

@@ -19,11 +19,11 @@
 #include "proc/guard.h"
 
 enum {
-    OWNER_BYTES_MAX = 16 * 1024 /* in the lock's file */
+    OWNER_BYTES_MAX = 16 * 1024 /* of text in the lock file */
 };
 static const char lock_name[] = ".lock", new_lock_name[] = ".lock.new";
 
-/* Where such folders are; free() it. */
+/* The folder in which agents make their folders; free() it. */
 static char *place_new(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -44,8 +44,10 @@ static int lock_take(const char *folder, const char *name, int flags)
     return steal_fd(&fd);
 }
 
-/* The lock is taken before it has the name by which others look for it. -1: the file system has no locks, so nobody will
- * take the folder for abandoned. */
+/*
+ * Takes the lock before the file gets the name under which other agents look for it. -1: the file system has no
+ * locks, so no other agent takes the folder for abandoned.
+ */
 static int lock_make(const char *folder, const struct scratch_owner *owner)
 {
     cleanup_free char *made = path_join(folder, new_lock_name);
@@ -72,7 +74,7 @@ int scratch_take(struct scratch *scratch, const struct scratch_owner *owner, str
         return fail_errno(err, "make a folder in %s", place);
     scratch->lock_fd = lock_make(path, owner);
     scratch->path = steal_ptr(&path);
-    /* Without a keeper, another agent does its work. */
+    /* If no keeper starts, another agent removes the folder. */
     if (keeper_start_for_folder(&scratch->keeper, scratch->path, owner->keep_ms, scratch->lock_fd,
                                 NULL) == 0)
         reaper_spare(reaper, scratch->keeper.pid);
@@ -85,7 +87,10 @@ static void folder_remove(const char *path)
     (void)!remove_tree(path, &ignored);
 }
 
-/* The keeper is started only now, because it would be ended as one of the processes that workers have left. */
+/*
+ * Starts the keeper of a folder that was taken over. It is started only now, because earlier it would be ended as a
+ * process that a worker has left behind.
+ */
 static bool adopted_leave(const struct adopted_scratch *adopted)
 {
     struct keeper keeper;

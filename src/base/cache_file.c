@@ -13,7 +13,7 @@
 #include "base/xalloc.h"
 
 enum {
-    LOCK_PATIENCE_MS = 5000, /* whoever has it writes a small file */
+    LOCK_PATIENCE_MS = 5000, /* the owner of the lock only writes a small file */
     LOCK_LOOK_MS = 20
 };
 

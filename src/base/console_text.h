@@ -28,9 +28,9 @@ void console_objects_add(struct buf *out, struct str text);
 size_t console_text_cut(struct str text, size_t max);
 /* The number of characters, not bytes, of a UTF-8 text: the columns that it takes in most scripts. */
 size_t console_text_width(struct str text);
-/* Adds text; of one that is wider than max, its beginning and its end, with "..." between them. */
+/* Adds text. If the text is wider than max, adds its beginning and its end, with "..." between them. */
 void console_middle_add(struct buf *out, struct str text, size_t max);
-/* Adds text, of which at most max bytes; what is cut ends with a word, if it has any, and "...". */
+/* Adds at most max bytes of text. A text that is cut ends after a whole word, if there is one, with "...". */
 void console_words_add(struct buf *out, struct str text, size_t max);
 /* The number of newlines in text; scans several GB/s. */
 uint64_t count_newlines(struct str text);

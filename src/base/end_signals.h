@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The signals by which a program can be asked to end, and which muster hands on to what it started.
+ * The signals that ask a program to end. Muster passes them on to the processes that it has started.
  */
 #pragma once
 
@@ -8,8 +8,8 @@
 
 #include "base/buf.h"
 
-/* "SIGTERM": its number. 0: it is none of them. */
+/* The number of a signal, "SIGTERM"; 0: the name is not one of these signals. */
 int end_signal_find(struct str name);
 bool end_signal_is(int number);
-/* "SIGTERM"; of any other number "a signal". */
+/* The name of a signal, "SIGTERM"; for any other number "a signal". */
 const char *end_signal_name(int number);

@@ -20,7 +20,7 @@ void env_list_release(struct env_list *env);
 void env_set(struct env_list *env, char *entry);
 /* Removes every entry of that name: an environment may hold several. */
 void env_unset(struct env_list *env, const char *name);
-/* Removes every entry whose name begins so, but for that name (NULL: none). */
+/* Removes every entry whose name begins with `beginning`, except the name `but` (NULL: no exception). */
 void env_unset_beginning(struct env_list *env, const char *beginning, const char *but);
 /* By its name "NAME" or "NAME=value" is a secret: HF_TOKEN, AWS_ACCESS_KEY_ID, but not MAX_TOKENS. */
 bool env_is_secret(const char *entry);

@@ -15,7 +15,7 @@
 char *path_join(const char *folder, const char *name);
 /* The working folder; a new string. NULL, with errno, if it was removed. */
 char *path_cwd(void);
-/* Then no relative path leads anywhere, and nothing can be made in the folder. */
+/* True if the working folder was removed. Then no relative path works, and no file can be made in the folder. */
 bool cwd_is_deleted(void);
 /* Absolute, without resolving links; works for paths that do not exist yet. */
 char *path_absolute(const char *path);

@@ -9,5 +9,5 @@
 
 /* Adds the text as a JSON value; NULL: null. */
 void buf_add_json_bytes(struct buf *out, const char *text);
-/* False: it is neither. */
+/* Reads such a value. Returns false if the value is neither form. */
 bool json_to_bytes(struct str value, struct buf *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run is started with. A muster in it, whatever verb, finds in the environment which devices
- * it may use, whose locks are held for it, where its run's folder goes, and that it leaves a summary.
+ * Command and environment of a run. The run may start a muster of any verb. The environment tells that muster which
+ * devices it may use (muster bench holds their locks), where its run folder goes, and that it must leave a summary.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -67,7 +67,7 @@ static char *filled_new(const char *word, const struct values *values)
 
 /* ---- words ---- */
 
-/* muster map … -- WORKER; its devices are in the environment. */
+/* Adds "muster map … -- WORKER". The environment has its devices. */
 static void map_words(const struct benching *b, uint32_t way, struct env_list *words)
 {
     const struct bench_request *r = b->request;
@@ -114,7 +114,7 @@ void way_words(const struct benching *b, uint32_t way, struct env_list *out)
 
 /* ---- environment ---- */
 
-/* The devices of the run, as a muster in it sees them. */
+/* The SPEC of the run's devices, for a muster inside the run. */
 static char *spec_new(const struct benching *b, uint32_t n_devices)
 {
     const struct device *first = device_at(b, 0);
@@ -144,7 +144,7 @@ static void muster_prepare(const struct benching *b, const struct bench_way *way
     env_set(env, xasprintf("MUSTER_GPUS=%s", spec));
     env_set(env, xasprintf("MUSTER_RUNS_DIR=%s/runs", b->scratch ? b->scratch : ""));
     env_set(env, xasprintf("MUSTER_ON_FINISH=cat >%s", buf_text(&quoted)));
-    env_set(env, xstrdup("MUSTER_GO_ON=muster bench")); /* its folder goes away */
+    env_set(env, xstrdup("MUSTER_GO_ON=muster bench")); /* its run folder will be removed */
 }
 
 void way_environment(const struct benching *b, uint32_t way, struct env_list *out)
@@ -152,7 +152,7 @@ void way_environment(const struct benching *b, uint32_t way, struct env_list *ou
     const struct bench_way *w = &b->ways[way];
     environment_begin(out);
     trial_devices_add(&b->session.run.setting, w->n_devices, out);
-    /* Threads for all devices together would be those of each of the command's processes. */
+    /* Each process of the command would use the number of threads that is meant for all devices together. */
     if (!getenv("OMP_NUM_THREADS"))
         env_unset(out, "OMP_NUM_THREADS");
     muster_prepare(b, w, out);

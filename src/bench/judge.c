@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run shows: from its end, from what it printed, and from the summary that a muster map in
- * it has left.
+ * The result of a run: from how it ended, from its output, and from the summary of a muster map inside the run.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -14,7 +13,7 @@ enum {
     SUMMARY_BYTES_MAX = 1 << 20
 };
 
-/* Of a muster map; what is not known is 0. */
+/* The summary of a muster map. A number that is not known is 0. */
 struct map_summary {
     bool is_there;
     uint64_t n_items, n_done, n_failed, n_ooms, ready_ms;
@@ -49,7 +48,7 @@ static struct map_summary summary_read(const struct benching *b)
 
 /* ---- whether it did its work ---- */
 
-/* Why the run does not count, though its command ended well. */
+/* Writes why the run does not count although its command ended well. Returns true if there is such a cause. */
 static bool is_lacking(const struct benching *b, const struct map_summary *map, char *out,
                        size_t cap)
 {
@@ -103,7 +102,7 @@ static double seconds_of(uint64_t us)
     return (double)MAX(us, (uint64_t)1) / 1e6;
 }
 
-/* How long it loaded, and its rate from then on. */
+/* Sets how long the run loaded, and its rate after that. */
 static void loaded_take(const struct benching *b, const struct map_summary *map,
                         const struct trial_end *end, double n_items, double figure[])
 {
@@ -137,7 +136,7 @@ void run_judge(struct benching *b, const struct trial_end *end, struct contest_r
                    : b->session.run.matches[0].number > 0
                        ? (uint64_t)b->session.run.matches[0].number
                        : b->request->n_items;
-    /* Where nobody counts, a run is one piece of work; but its own rate is of items. */
+    /* If the items are not counted, a run is one piece of work, unless it prints a rate, which is a rate of items. */
     out->is_piece = out->n_items == 0 && !b->request->rate_pattern;
     double n_items = (double)MAX(out->n_items, (uint64_t)out->is_piece);
     way->n_items = out->n_items;

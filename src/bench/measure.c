@@ -57,7 +57,7 @@ static uint64_t elapsed_ms(const struct benching *b)
     return b->begin_us > 0 ? (now_us - b->begin_us) / 1000 : 0;
 }
 
-/* A run that would not be ended by its own limit is, at the latest, by that of all runs. */
+/* The time limit of the next run: its own, or what is left of the limit for all runs if that is less. */
 static uint64_t limit_ms(const struct benching *b, bool *is_of_all)
 {
     const struct bench_request *r = b->request;
@@ -66,7 +66,7 @@ static uint64_t limit_ms(const struct benching *b, bool *is_of_all)
     return *is_of_all ? MAX(left_ms, (uint64_t)1) : r->trial_limit_ms;
 }
 
-/* A run without items says nothing, and neither would the others. */
+/* Ends the benchmark if a muster map had no items: its result is useless, and other runs would have none either. */
 static void items_check(struct benching *b, const struct contest_run *run)
 {
     struct err err = {0};
@@ -145,7 +145,7 @@ static int run_start(struct benching *b, struct err *err)
     return rc;
 }
 
-/* Starts the next run, or returns false: there is none. */
+/* Starts the next run. Returns false if there is none. */
 static bool run_next(struct benching *b)
 {
     struct err err = {0};
@@ -243,7 +243,10 @@ static int answer(struct benching *b, struct buf *out, struct err *err)
     return rc;
 }
 
-/* The program of the command must be there, unless it is found later, in a run. */
+/*
+ * Fails if the program of the command does not exist. A program that only a run can find (--setup, a placeholder) is
+ * not checked.
+ */
 static int program_look(const struct benching *b, struct err *err)
 {
     const struct bench_request *r = b->request;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is typed becomes methods, and these become ways: each method with each number of devices and
- * each batch size.
+ * Makes methods from the command line, and ways from the methods: each method with each number of devices and each
+ * batch size.
  */
 #include <sys/stat.h>
 
@@ -71,7 +71,7 @@ static int word_check(const char *word, bool has_batch, struct err *err)
     return rc ? rc : places_check(template_uses(str_of(word)), has_batch, err);
 }
 
-/* NAME[@DEVICES]=LINE */
+/* Reads NAME[@DEVICES]=LINE. */
 static int method_parse(const char *typed, struct bench_method *out, struct err *err)
 {
     const char *equals = strchr(typed, '=');
@@ -109,7 +109,7 @@ static int method_add(struct benching *b, const struct bench_method *method, str
     return 0;
 }
 
-/* The command behind `--`. */
+/* Adds the command behind `--` as a method. */
 static int command_add(struct benching *b, struct err *err)
 {
     const struct bench_request *r = b->request;
@@ -174,7 +174,7 @@ uint32_t methods_devices_max(const struct benching *b)
 
 /* ---- ways ---- */
 
-/* 1, 2, 4 … and all of them, as far as a run can have them. */
+/* The numbers 1, 2, 4 … and n_devices, up to the most devices that a run can have. */
 static struct bench_counts doublings(uint32_t n_devices)
 {
     struct bench_counts out = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The result as an SVG picture: a bar for each way, as long as its median rate, with a line from
- * the lowest to the highest rate, and a mark at what the way with the fewest devices promises if
- * all devices were used as well.
+ * The result as an SVG picture. Each way has a bar, as long as its median rate, and a line from its lowest to its
+ * highest rate. A mark shows the rate that the way would have if it used its devices as well as the way with the
+ * fewest devices does.
  */
 #include "base/markup.h"
 #include "bench/bench_impl.h"
@@ -29,7 +29,7 @@ static struct contest_spread rate_of(const struct benching *b, uint32_t way)
     return contest_figure(b->contest, way, contest_deciding(b->contest));
 }
 
-/* The rate at which all devices would be used as well as the fewest; 0: not known. */
+/* The rate of the way if it used its devices as well as the way with the fewest devices does; 0: not known. */
 static double ideal_of(const struct benching *b, uint32_t way)
 {
     double efficiency = way_efficiency(b, way);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is said: a line for each run, the table, and sentences about it.
+ * The report: a line for each run, the table, and sentences about the table.
  */
 #include "base/cleanup.h"
 #include "base/console_text.h"
@@ -12,7 +12,7 @@
 #include "bench/table.h"
 
 enum {
-    OPEN_SAID = 6 /* pairs of ways; more are counted */
+    OPEN_SAID = 6 /* pairs of ways that are named; the rest are only counted */
 };
 
 /* ---- numbers ---- */
@@ -113,7 +113,7 @@ static const char *const headings[COLUMNS] = {
     [COLUMN_NOTE] = "NOTE",
 };
 
-/* In the first row, with which the others are compared, it is 1 by itself. */
+/* The speed-up over the first row, with which all rows are compared. In the first row itself it is just "1". */
 static char *speedup_new(const struct benching *b, uint32_t way, enum contest_figure figure)
 {
     struct contest_ratio ratio = contest_ratio(b->contest, way, 0, figure);
@@ -186,7 +186,7 @@ static void devices_sentence(const struct benching *b, struct buf *out)
              plural(contest_n_rounds(b->contest)));
 }
 
-/* Why there are no speed-ups, though there are rates. */
+/* Adds why there are no speed-ups although there are rates. */
 static void baseline_sentence(const struct benching *b, struct buf *out)
 {
     cleanup_buf struct buf name = BUF_INIT;
@@ -226,7 +226,7 @@ static void best_sentence(const struct benching *b, struct buf *out)
     buf_addf(out, "%s\n", figure == CONTEST_LOADED ? " when loaded" : "");
 }
 
-/* "a and b are as fast", "… may be", of each way and the best one; few are said. */
+/* Adds "a and b are as fast" or "… may be" for the best way and each way that is as fast; at most OPEN_SAID of them. */
 static void alike_sentences(const struct benching *b, uint32_t best, enum contest_verdict verdict,
                             const char *text, struct buf *out)
 {

@@ -43,7 +43,7 @@ static void count_json(struct buf *out, const char *key, uint64_t count)
         buf_addf(out, ",\"%s\":null", key);
 }
 
-/* Without the brace that closes it. */
+/* Adds the object without its closing brace. */
 static void spread_begin(struct buf *out, const char *key, const struct contest_spread *spread)
 {
     buf_addf(out, ",\"%s\":{\"runs\":%u", key, spread->n);

@@ -46,7 +46,7 @@ static size_t width_of(const char *text)
     return console_text_width(str_of(text));
 }
 
-/* 0: the column is empty. */
+/* Computes the width of each column; 0 for a column without text. */
 static void widths_take(const struct table *table, size_t widths[TABLE_COLUMNS_MAX])
 {
     for (size_t c = 0; c < table->n_columns; c++) {
@@ -90,7 +90,7 @@ void table_text_add(const struct table *table, struct buf *out)
         line_add(table, (const char *const *)table->cells + r * table->n_columns, widths, out);
 }
 
-/* A bar would end the cell. */
+/* Adds the text of a cell. A bar in it would end the cell. */
 static void markdown_cell_add(const char *text, struct buf *out)
 {
     buf_add_char(out, ' ');

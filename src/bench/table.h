@@ -13,16 +13,16 @@ enum {
 struct table {
     size_t n_columns, n_rows;
     const char *const *headings; /* borrowed */
-    uint32_t left;               /* bit i: column i begins at its left; others end at their right */
+    uint32_t left;               /* bit i: column i is aligned left; other columns right */
     char **cells;                /* [n_rows][n_columns]; NULL: empty */
 };
 
 void table_init(struct table *table, const char *const *headings, size_t n_columns, uint32_t left);
 void table_release(struct table *table);
-/* A new row, of which the cells are empty. */
+/* Adds a row of empty cells. */
 void table_row_add(struct table *table);
-/* Sets a cell of the last row; takes the text, NULL: empty. */
+/* Sets a cell of the last row and takes ownership of the text; NULL: empty. */
 void table_cell_take(struct table *table, size_t column, char *text);
-/* Foreign words in the cells must be visible text (base/console_text.h). */
+/* Adds the table. Text from users or programs must be made visible text first (base/console_text.h). */
 void table_text_add(const struct table *table, struct buf *out);
 void table_markdown_add(const struct table *table, struct buf *out);

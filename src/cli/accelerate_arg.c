@@ -71,7 +71,10 @@ static void say(struct accelerate_texts *texts, const char *fmt, ...)
 
 /* ---- what is refused ---- */
 
-/* One thing, said in two languages. */
+/*
+ * Refuses options that exclude each other, such as two options for the same value, one of accelerate and one of
+ * muster.
+ */
 static int doubles_check(const struct accelerate_options *options,
                          const struct meeting_options *meeting,
                          const struct launch_request *request, struct err *err)
@@ -137,7 +140,7 @@ static int words_check(const struct accelerate_options *options, struct err *err
 
 /* ---- variables ---- */
 
-/* Named in what is said only if an option asks for it: accelerate exports all of them. */
+/* Adds a variable. accelerate exports all of them; the text for the user names it only if an option asks for it. */
 static void variable_add(struct accelerate_texts *texts, const char *option, const char *name,
                          const char *value)
 {
@@ -169,7 +172,7 @@ static void dynamo_add(const struct accelerate_options *options, struct accelera
              "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION");
 }
 
-/* Before those of --env, which are meant if they name the same. */
+/* Puts the variables before those of --env, so that --env counts if both set the same variable. */
 static void variables_give(struct accelerate_texts *texts, struct environment_wish *wish)
 {
     size_t n_own = texts->variables.len;
@@ -255,7 +258,7 @@ static void variables_settle(const struct accelerate_options *options,
 
 /* ---- options ---- */
 
-/* A number that is set in the environment stays, as with accelerate, but for that of the option. */
+/* A number in the environment stays, as with accelerate, unless the option gives another one. */
 static void threads_settle(const struct accelerate_options *options, struct launch_request *request,
                            struct accelerate_texts *texts)
 {
@@ -295,7 +298,7 @@ static int place_settle(const struct accelerate_options *options, struct meeting
         meeting->master_port = options->port;
         say(texts, "--main_process_port is --master-port %lu", options->port);
     } else if (are_several && options->ip) {
-        meeting->master_port = PORT_USUAL; /* with c10d as well, which has another one */
+        meeting->master_port = PORT_USUAL; /* also with c10d, although c10d's own default differs */
     }
     return 0;
 }

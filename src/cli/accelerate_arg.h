@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of `accelerate launch` that `muster launch` understands: each becomes options of its own and variables for the
- * ranks, those that accelerate exports (https://huggingface.co/docs/accelerate/package_reference/cli).
+ * The options of `accelerate launch` that `muster launch` understands. Each becomes options of muster launch and
+ * variables for the ranks, the same variables that accelerate exports
+ * (https://huggingface.co/docs/accelerate/package_reference/cli).
  */
 #pragma once
 
@@ -23,12 +24,12 @@ struct accelerate_options {
     const char *mixed_precision, *dynamo_backend, *dynamo_mode;
     bool uses_fullgraph, uses_dynamic, uses_regional_compilation;
     bool is_cpu, is_multi_gpu, has_affinity, is_same_network, is_debug;
-    const char *config;    /* path of a file with more of them */
-    const char *no_effect; /* what accelerate itself reads only for TPUs */
+    const char *config;    /* path of a file with more options */
+    const char *no_effect; /* accelerate itself uses these only for TPUs */
     struct accelerate_plugins plugins;
 };
 
-/* What a request borrows, and what is said of it. */
+/* Texts that a request borrows, and the text that the user gets. */
 struct accelerate_texts {
     struct env_list variables, values;
     struct accelerate_config config;
@@ -41,7 +42,10 @@ void accelerate_defaults(struct accelerate_options *options);
 MUST_CHECK int accelerate_settle(struct accelerate_options *options,
                                  struct meeting_options *meeting, struct launch_request *request,
                                  struct accelerate_texts *texts, struct err *err);
-/* After it, when the number of machines is known: the ranks of each. Says what became of the options. ERR_USAGE. */
+/*
+ * Sets the number of ranks on each machine; called after meeting_settle(), when the number of machines is known.
+ * Tells the user what the options have become. ERR_USAGE.
+ */
 MUST_CHECK int accelerate_ranks_settle(const struct accelerate_options *options,
                                        struct launch_request *request,
                                        struct accelerate_texts *texts, struct log *log,

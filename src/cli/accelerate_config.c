@@ -19,15 +19,15 @@ enum {
 
 /* What an entry becomes. Entries of accelerate 0.20 to 1.x (its ClusterConfig). */
 enum entry_kind {
-    ENTRY_VALUE,   /* the option of its name, with this value */
+    ENTRY_VALUE,   /* the option of the key's name, with this value */
     ENTRY_FLAG,    /* the option `option`, if it is true */
-    ENTRY_TYPE,    /* of parallelism */
-    ENTRY_MACHINE, /* a value that counts if there are several machines */
-    ENTRY_PLACE,   /* only this machine's own will do */
+    ENTRY_TYPE,    /* the kind of parallelism */
+    ENTRY_MACHINE, /* a value that counts only with several machines */
+    ENTRY_PLACE,   /* only this machine itself is accepted */
     ENTRY_DYNAMO,  /* a mapping of further entries */
     ENTRY_PLUGIN,  /* a mapping of options of a plugin */
     ENTRY_IDLE,    /* changes nothing without a TPU */
-    ENTRY_REFUSED, /* unless nothing stands there */
+    ENTRY_REFUSED, /* refused unless the value is empty */
 };
 
 static const struct entry {
@@ -114,7 +114,7 @@ static bool is_true(const struct yaml_node *value)
     return value->kind == YAML_SCALAR && is_one_of(value->text, words, countof(words));
 }
 
-/* Neither is {ipex: false}, which accelerate config writes for processors. */
+/* True for an empty value, also for {ipex: false}, which accelerate config writes for processors. */
 static bool is_nothing(const struct yaml_node *value)
 {
     bool is_it = value->kind != YAML_SCALAR || is_null(value);
@@ -134,7 +134,7 @@ static void word_add(const struct entry *entry, const char *value, struct env_li
 
 /* ---- entries ---- */
 
-/* Without --multi_gpu or --cpu the script would be one process, as num_processes then is. */
+/* Without --multi_gpu or --cpu, accelerate starts one process; num_processes is then 1 as well. */
 static int type_take(const struct yaml_node *value, struct env_list *words, struct err *err)
 {
     if (str_equal(value->text, STR("NO")))
@@ -160,7 +160,7 @@ static int type_take(const struct yaml_node *value, struct env_list *words, stru
 
 /* ---- plugins ---- */
 
-/* A value as Python writes what PyYAML has read: yes, on and true are True. NULL: nothing stands there. */
+/* The text that Python prints for a value as PyYAML reads it: yes, on and true are True. NULL: the value is empty. */
 static const char *python_text(const struct yaml_node *value)
 {
     static const char *const trues[] = {"true", "yes", "on"}, *const falses[] = {"false", "no",
@@ -317,7 +317,7 @@ static int entry_take(struct reading *reading, const struct entry *entry,
     if (entry->kind == ENTRY_PLACE && !str_equal(value->text, STR("LOCAL_MACHINE")))
         return yaml_fail(err, value, "compute_environment: expected LOCAL_MACHINE, found %s",
                          value->text.at);
-    /* -1 is what accelerate takes where nothing stands. */
+    /* accelerate takes -1 for an empty value. */
     bool is_wanted = (entry->kind == ENTRY_VALUE && !str_equal(value->text, STR("-1"))) ||
                      (entry->kind == ENTRY_MACHINE && reading->has_machines) ||
                      (entry->kind == ENTRY_FLAG && is_true(value));
@@ -327,7 +327,7 @@ static int entry_take(struct reading *reading, const struct entry *entry,
 }
 /* NOLINTEND(misc-no-recursion) */
 
-/* accelerate tells the script that the precision is the file's, so that it may differ from DeepSpeed's own. */
+/* accelerate tells the script that the precision comes from the file, so that it may differ from DeepSpeed's own. */
 static void precision_note(const struct yaml_node *root, struct buf *fields)
 {
     const struct yaml_node *precision = yaml_get(root, STR("mixed_precision"));

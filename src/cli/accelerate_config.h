@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file that `accelerate config` writes, as options of `accelerate launch`.
+ * Reads the file that `accelerate config` writes, and makes options of `accelerate launch` from it.
  */
 #pragma once
 

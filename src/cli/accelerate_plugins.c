@@ -28,7 +28,7 @@ enum value_type {
 
 enum value_form {
     AS_IT_IS,
-    LOWER, /* in lower case, as accelerate writes what Python calls True */
+    LOWER, /* in lower case, as accelerate writes Python's True */
 };
 
 static const struct plugin_row {

@@ -115,7 +115,10 @@ struct accelerate_plugins {
     const char *values[PLUGIN_OPTIONS]; /* NULL: not given */
 };
 
-/* A variable for the ranks. `option`: the one that was given, as "--fsdp_version"; NULL: it is there without one. */
+/*
+ * Takes a variable for the ranks. `option`: the option that asks for the variable, "--fsdp_version"; NULL: it is set
+ * without an option.
+ */
 typedef void plugin_variable_fn(void *context, const char *option, const char *name,
                                 const char *value);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The devices that a SPEC means, for verbs that only ask about them.
+ * The devices that a SPEC names, for verbs that only look at devices.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster agent: the far end of --hosts. muster starts it on other machines; it is never typed.
+ * muster agent: the far end of --hosts. Muster starts it on other machines; users never type it.
  */
 #include <unistd.h>
 

@@ -24,7 +24,7 @@ enum {
     PATIENCE_MIN_MS = 100, /* a healthy driver must have time to answer */
     PATIENCE_MAX_MS = 24 * 3600 * 1000,
     SMOKE_LIMIT_MS = 90000,
-    SMOKE_OF_HOST_MS = 20 * 60 * 1000, /* of all its devices, one after the other */
+    SMOKE_OF_HOST_MS = 20 * 60 * 1000, /* for all devices of a host, one after the other */
     RANKS_MAX = 1024
 };
 
@@ -225,7 +225,7 @@ static int examine(struct app *app, const struct doctor_request *request,
     return rc;
 }
 
-/* What is asked of the doctor of each host. */
+/* Makes the command line of the doctor on each host. */
 static void words_make(const struct doctor_request *request, int argc, char **argv,
                        struct env_list *words)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster each: one command on every seat; each line of its output has the seat's name before it.
+ * muster each runs one command on every seat. Each line of output begins with the name of the seat.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,8 +33,8 @@ struct each {
 /* The command on one seat. */
 struct each_worker {
     struct each *each;
-    struct node_worker *process; /* NULL: it has ended, or was not started */
-    char before[136];            /* its lines: the seat's label */
+    struct node_worker *process; /* NULL: the command has ended, or was not started */
+    char before[136];            /* the seat's label, which begins each line */
     struct prefix out, errors;
 };
 

@@ -53,7 +53,7 @@ static const char *const gpus_examples[] = {
 
 /* ---- the verb ---- */
 
-/* Without -g all devices, also those that a run would not use: the user may be looking for these. */
+/* Without -g, takes all devices, also those that no run would use: the user may be looking for these. */
 static int choose(const struct gpus_request *request, const struct device_spec *spec,
                   const struct device_list *list, size_t *shown, size_t *n_shown, struct err *err)
 {
@@ -138,7 +138,7 @@ static int hosts_look(struct app *app, const struct gpus_request *request, struc
     return rc == 0 && is_missing ? err_exit_status(ERR_UNAVAILABLE) : rc;
 }
 
-/* Looks again, whoever is missing, until a signal comes or nobody reads any more. */
+/* Looks again and again, also if hosts are missing, until a signal comes or nobody reads the output any more. */
 static int hosts_watch(struct app *app, const struct gpus_request *request, uint64_t period_ms,
                        struct host_ask *ask, const struct look *look, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster graph: jobs that need each other, from a file or from a command line.
+ * muster graph runs jobs that need each other, from a file or from a command line.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -33,8 +33,8 @@ struct graph_options {
     const char *plot, *joblog;
     const char *separator;
     bool dry_run, prints_plan, is_shell, has_header, is_quiet;
-    int input_fd;    /* 0, or the copy of what that was */
-    bool is_for_job; /* it begins later, in a job, which has no standard input */
+    int input_fd;    /* 0, or a copy of the standard input */
+    bool is_for_job; /* the run begins later, in a Slurm job, which has no standard input */
 };
 
 /* ---- where the jobs come from ---- */
@@ -52,7 +52,10 @@ static void source_release(struct source *source)
         graph_list_release(&source->list);
 }
 
-/* The job ends when the work has, and does it: with these it would end before, and have done nothing. */
+/*
+ * Refuses options with which a job would end at once and leave its work undone. A job must do its work, and end when
+ * the work has ended.
+ */
 static int work_check(const struct cmd *verb, const char *name, struct err *err)
 {
     static const char *const refused[] = {"detach", "dry-run", "inspect"};
@@ -64,7 +67,7 @@ static int work_check(const struct cmd *verb, const char *name, struct err *err)
     return 0;
 }
 
-/* The verbs of which a file may write options. */
+/* Checks an option in a file. Only some verbs may have options there. */
 static int option_check(const char *verb, const char *name, struct err *err)
 {
     static const struct cmd *const verbs[] = {&cmd_map, &cmd_launch, &cmd_merge};
@@ -120,7 +123,7 @@ static int list_read_plan(const struct graph_options *options, char **command,
     return rc;
 }
 
-/* What makes two command lines the same work: their jobs. */
+/* Two command lines are the same work if they have the same jobs: a text made from all jobs. */
 static char *identity_new(const struct plan *plan)
 {
     struct buf text = BUF_INIT;
@@ -195,7 +198,7 @@ static int run_plan(struct app *app, struct graph_options *options, struct sourc
     return rc;
 }
 
-/* What is written must not be the graph's file; the picture replaces no other one without --overwrite. */
+/* No output may replace the graph's file. The picture replaces an existing file only with --overwrite. */
 static int outputs_check(const struct graph_options *options, const char *file, struct err *err)
 {
     const struct named_file files[] = {{options->plot, "--plot", true},
@@ -212,7 +215,7 @@ static int outputs_check(const struct graph_options *options, const char *file, 
                : rc;
 }
 
-/* Options of jobs of a command line, and what is written instead for those of a file; NULL: it has no such thing. */
+/* Options for the jobs of a command line, and the keys that a file has for the same; NULL: a file has no such key. */
 static const struct list_option {
     const char *name, *instead;
 } list_options[] = {{"gpus-per-job", "defaults.gpus=N"},
@@ -237,7 +240,7 @@ static const struct opt *option_named(const char *name)
     return opt;
 }
 
-/* A default of all graphs, by a variable, is no mistake. */
+/* Was the option typed? A default from a variable is meant for all graphs, so it is no mistake here. */
 static bool is_typed(const struct env_list *words, const char *name)
 {
     char variable[OPT_VARIABLE_MAX];
@@ -284,7 +287,7 @@ static int source_read(struct graph_options *options, int argc, char **argv, cha
     if (argc > 0 && !options->request.resume.dir && list_options_check(options, err) != 0)
         return ERR_USAGE;
     if (argc > 0)
-        options->request.results = NULL; /* of a variable */
+        options->request.results = NULL; /* it came from a variable */
     return argc > 0 ? file_read_plan(options, argc, argv, source, err)
                     : list_read_plan(options, command, source, err);
 }
@@ -332,7 +335,10 @@ static int graph_verb(struct app *app, void *request, int argc, char **argv, cha
 
 /* ---- muster resume ---- */
 
-/* Never the standard input of this process: nobody expects that to be read. */
+/*
+ * Opens the run's copy of the standard input, never the standard input of this process, because users do not expect
+ * that to be read.
+ */
 static int input_open(const char *dir, int *fd, struct err *err)
 {
     cleanup_free char *path = path_join(dir, GRAPH_INPUT);
@@ -350,7 +356,7 @@ int graph_resume(struct app *app, const char *dir, const struct manifest *manife
     cleanup_free char *root = runs_root(NULL); /* before the working folder becomes the run's */
     int rc = input_open(dir, &input_fd, err);
     rc = rc ? rc : replay_parse(&replay, &cmd_graph, manifest, &options, err);
-    options.request.detach = false; /* it was about another terminal */
+    options.request.detach = false; /* it was meant for another terminal */
     rc = rc ? rc : replay_overlay(&replay, &cmd_graph, app, &options, err);
     if (rc == 0 && chdir(manifest->cwd) != 0)
         rc = fail_errno_as(err, ERR_USAGE, "the run's folder of work, %s", manifest->cwd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster add, why, retry, hold, release and cancel: orders to a graph that runs, or, but for add, to one that has ended.
+ * muster add, why, retry, hold, release and cancel: orders to a graph that runs. All but add also work on a graph
+ * that has ended.
  */
 #include "base/cleanup.h"
 #include "base/console_text.h"
@@ -36,7 +37,10 @@ static int answer_print(const char *told, struct err *err)
     return stdout_put(buf_str(&out), err);
 }
 
-/* A run that has ended is told by its records; while it ends, it may refuse, or not answer any more. */
+/*
+ * Gives an order to a run. If the run has ended, its records are changed instead. While a run is ending, it may
+ * refuse the order or not answer.
+ */
 static int order_tell(const char *dir, const char *verb, struct str text, const struct texts *jobs,
                       char **told, struct err *err)
 {
@@ -53,7 +57,7 @@ static int order_tell(const char *dir, const char *verb, struct str text, const 
     return rc;
 }
 
-/* A name is a word of a line in an order. */
+/* Checks names of jobs: in an order, a name must be one word of a line. */
 static int jobs_check(int argc, char **argv, struct err *err)
 {
     if (argc == 0)
@@ -106,7 +110,7 @@ static int cancel_run(struct app *app, void *request, int argc, char **argv, cha
     return order_give("cancel", request, argc, argv, err);
 }
 
-/* A run that has ended left its words about each job in its folder. */
+/* A run that has ended has left a text about each job in its folder. */
 static int why_run(struct app *app, void *request, int argc, char **argv, char **command,
                    struct err *err)
 {
@@ -179,7 +183,7 @@ static void texts_add(struct buf *out, const char *key, const char *const *texts
     buf_add_char(out, ']');
 }
 
-/* Words are templates there. */
+/* Escapes braces, because words of an added job are templates. */
 static char *escaped_new(const char *word)
 {
     struct buf out = BUF_INIT;

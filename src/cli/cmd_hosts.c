@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster hosts: the hosts of a run; adds some to it, and gives some back, while it goes on.
+ * muster hosts shows the hosts of a run, adds hosts to it, and gives hosts back, while the run goes on.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -17,7 +17,7 @@
 #include "store/status.h"
 
 enum {
-    RENEWAL_LIMIT_MS = 3000, /* a run says about once a second how it fares */
+    RENEWAL_LIMIT_MS = 3000, /* a run writes its status about once a second */
     LOOK_EVERY_MS = 50
 };
 
@@ -59,8 +59,10 @@ static void list_add(const struct run_status *status, bool is_json, struct buf *
     }
 }
 
-/* What the run says of itself; after an order, what it says since, if it says so soon. A run that has just begun has
- * said nothing yet. */
+/*
+ * Waits for the status of the run; after an order, for a status that is newer than the order, but not for long. A run
+ * that has just begun has no status yet.
+ */
 static int status_await(const char *dir, int64_t since_wall_ms, struct run_status *out,
                         struct err *err)
 {
@@ -92,7 +94,7 @@ static int list_print(struct app *app, const struct hosts_request *ask, const ch
 
 /* ---- orders ---- */
 
-/* A name with a line's end would be another order. */
+/* Adds a line to an order. A name that contains a newline is refused, because it would be another line. */
 static int line_add(struct buf *out, const char *what, const char *text, struct err *err)
 {
     if (!text[0] || strchr(text, '\n'))
@@ -117,7 +119,10 @@ static int file_expand(struct str piece, struct buf *out, struct err *err)
     return 0;
 }
 
-/* Files are read here: the muster of the run may be in another folder, and must not wait for a file server. */
+/*
+ * Reads the files of hosts in this process: the muster of the run may have another working folder, and must not wait
+ * for a file server.
+ */
 static int files_expand(const char *text, struct buf *out, struct err *err)
 {
     struct str rest = str_of(text), piece;

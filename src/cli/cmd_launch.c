@@ -32,7 +32,7 @@ static const struct choice folds[] = {
     {"auto", FOLD_ON_TERMINAL}, {"always", FOLD_ALWAYS}, {"never", FOLD_NEVER}, {0}};
 static const struct choice start_methods[] = {{"spawn"}, {"fork"}, {"forkserver"}, {0}};
 
-/* What has no effect here is refused if torchrun refuses it. */
+/* Checks an option that has no effect here: a value that torchrun refuses is refused too. */
 static int seconds_check(struct str text, void *field, struct err *err)
 {
     double ignored;
@@ -60,11 +60,11 @@ struct launch_options {
     bool uses_env, is_quiet;
     struct meeting_options meeting;
     struct accelerate_options accelerate;
-    const char *unused; /* what torchrun reads, and what has no meaning here */
-    int start_method;   /* so too */
+    const char *unused; /* for options of torchrun that mean nothing here */
+    int start_method;   /* the same */
 };
 
-/* The script's arguments as torch.distributed.launch gives them. */
+/* Gives the script the arguments that torch.distributed.launch gives. */
 static int local_rank_settle(struct launch_options *options, struct log *log, struct err *err)
 {
     struct launch_request *request = &options->request;
@@ -83,7 +83,7 @@ static int local_rank_settle(struct launch_options *options, struct log *log, st
     return 0;
 }
 
-/* Names that are none only lose a signal, as with torchrun. */
+/* A name that is no signal is only left out, as in torchrun. */
 static void signals_settle(struct launch_request *request, struct log *log)
 {
     struct str rest = str_of(request->signals.names), name;
@@ -133,7 +133,7 @@ static int words_check(const struct launch_request *request, char **command, str
     return 0;
 }
 
-/* What is typed, in whatever words, comes before what a configuration says of the same. */
+/* A typed option counts more than the same option in a configuration file, whatever name it was typed by. */
 static void typed_comes_first(struct launch_options *options,
                               const struct accelerate_options *typed)
 {
@@ -180,7 +180,10 @@ static int config_settle(struct launch_options *options, struct accelerate_texts
     return rc ? wrap(err, rc, "--config_file") : 0;
 }
 
-/* Where the ranks meet is settled on the machine that starts them; of several, nothing may be said about it. */
+/*
+ * Checks a launch that begins later. The meeting place of the ranks is decided on the machine that starts them; for
+ * several machines, no option about it is allowed.
+ */
 static int launch_check(struct app *app, void *typed, int argc, char **argv, char **command,
                         struct cmd_check *check, struct err *err)
 {
@@ -207,7 +210,7 @@ static int launch_check(struct app *app, void *typed, int argc, char **argv, cha
                                : launch_script_check(request, command[0], err);
 }
 
-/* argparse drops the first -- of a line also where it stands right behind the script. */
+/* Drops a "--" right behind the script: argparse drops the first "--" of a line also there. */
 static void dashes_drop(char **command)
 {
     bool had_dashes = strcmp(command[-1], "--") == 0;

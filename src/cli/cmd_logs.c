@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster logs: what the workers of a run, and muster itself, have written.
+ * muster logs shows what the workers of a run, and muster itself, have written.
  */
 #include <dirent.h>
 #include <string.h>
@@ -34,7 +34,10 @@ struct tails {
 static const struct str stdout_end = {"_stdout.log", sizeof("_stdout.log") - 1};
 static const struct str stderr_end = {"_stderr.log", sizeof("_stderr.log") - 1};
 
-/* "gpu_0_w1" of "gpu_0_w1_stderr.log", if that stream was asked for. */
+/*
+ * Finds the worker of a log file: "gpu_0_w1" for "gpu_0_w1_stderr.log". Returns false if that stream was not asked
+ * for.
+ */
 static bool worker_of(const struct logs_request *ask, struct str name, struct str *worker)
 {
     bool is_stdout = str_ends_with(name, stdout_end), is_stderr = str_ends_with(name, stderr_end);
@@ -46,7 +49,10 @@ static bool worker_of(const struct logs_request *ask, struct str name, struct st
     return true;
 }
 
-/* Is it the beginning of the name of a file? "gpu 0" of gpu_0; "make/n=1" of make+n=1, since no file is called so. */
+/*
+ * Does the name of a file begin with this text? "gpu 0" is the beginning of gpu_0, and "make/n=1" of make+n=1,
+ * because names of files have other characters there.
+ */
 static bool begins_as(struct str name, const char *text)
 {
     size_t i = 0;
@@ -128,7 +134,7 @@ static void entries_release(struct dirent **entries, int n_entries)
         free(entries);
 }
 
-/* Does what stands in the brackets name this worker, with or without others? "cpu 0", "cpu 0,1", "3 workers" */
+/* Do the words in the brackets of a line name this worker, alone or with others? "cpu 0", "cpu 0,1", "3 workers" */
 static bool is_named(struct str label, struct str worker)
 {
     static const struct str many = {" workers", sizeof(" workers") - 1};
@@ -141,7 +147,7 @@ static bool is_named(struct str label, struct str worker)
     return is_same || (label.at[0] >= '1' && label.at[0] <= '9' && str_ends_with(label, many));
 }
 
-/* The lines of workers that are followed here: muster has printed them in the job as well. */
+/* True for a line of a worker that is followed here: muster has printed this line in its own log as well. */
 static bool is_of_another(const void *context, struct str line)
 {
     const struct tails *tails = context;
@@ -156,8 +162,10 @@ static bool is_of_another(const void *context, struct str line)
     return is_it;
 }
 
-/* "job_12_stderr.log", "job_12.0_stdout.log": of a job of muster submit, which has the run's folder. A job of a graph
- * may have such a name too. */
+/*
+ * "job_12_stderr.log", "job_12.0_stdout.log": True for the log of a Slurm job of muster submit, to which the run's
+ * folder belongs. A job of a graph may have such a name too.
+ */
 static bool is_of_a_slurm_job(const char *dir, const char *name)
 {
     static const char begin[] = "job_";
@@ -224,7 +232,7 @@ static bool worker_exists(const char *dir, const char *wanted)
     return exists;
 }
 
-/* "; there are gpu_0, gpu_1": each once, in order, though it has two files. */
+/* Adds "; there are gpu_0, gpu_1". Each worker is named once, although it has two files. */
 static void known_add(const char *dir, struct buf *out)
 {
     const struct logs_request any = {0};
@@ -276,7 +284,7 @@ static int print(const struct logs_request *ask, const char *dir, int n_wanted, 
         tails_add(&tails, own, NULL);
     int rc = 0;
     for (bool goes_on = true; rc == 0 && goes_on;) {
-        /* Checked before reading, so that everything written up to the end of the run is read. */
+        /* This is checked before reading, so that all text up to the end of the run is read. */
         goes_on = ask->follow && submitted_goes_on(dir);
         if (!ask->orchestrator)
             tails_find(ask, dir, n_wanted, wanted, &tails, &out);

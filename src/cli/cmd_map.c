@@ -23,7 +23,7 @@
 struct map_options {
     struct map_request request;
     bool quiet;
-    uint64_t since_wall_ms; /* the run was begun then, as --fresh asks for; 0: it begins now */
+    uint64_t since_wall_ms; /* when --fresh began the run; 0: the run begins now */
 };
 
 #define FIELD(name) offsetof(struct map_options, request.name)
@@ -220,9 +220,9 @@ static int map_verb_check(struct app *app, void *request, int argc, char **argv,
     options->request.n_inputs = (size_t)argc;
     options->request.command = (const char *const *)command;
     if (options->request.schedule.batch == BATCH_AUTO)
-        options->request.schedule.batch = 1; /* it is found when the run begins */
+        options->request.schedule.batch = 1; /* the number is found when the run begins */
     if (check->has_setup && !options->request.environment.setup)
-        options->request.environment.setup = ":"; /* it decides where the program is found */
+        options->request.environment.setup = ":"; /* --setup decides where the program is found */
     int rc = work_choose(&options->request, err);
     return rc ? rc : map_check(&options->request, options->quiet, &check->run_dir, err);
 }
@@ -325,7 +325,7 @@ static int options_replay(struct map_options *options, struct replay *replay,
     options->request.inputs = (const char *const *)replay->operands;
     options->request.n_inputs = (size_t)replay->n_operands;
     options->request.command = (const char *const *)replay->command;
-    options->request.run.detach = false; /* it was about another terminal */
+    options->request.run.detach = false; /* it was meant for another terminal */
     if (since->len > 0)
         rc = cmd_overlay(&cmd_resume, since->len, since->at, options, err);
     return rc ? rc : replay_overlay(replay, &cmd_resume, app, options, err);
@@ -344,7 +344,7 @@ static bool is_graph(const struct manifest *manifest)
     return strcmp(manifest->verb, "graph") == 0;
 }
 
-/* Removes what a muster that was killed just before the end of a map had yet to remove. */
+/* Removes files that a muster left because it was killed just before the end of a map. */
 static int leftovers_drop(const char *dir, const struct manifest *manifest)
 {
     static const char *const names[] = {"parts", "parts.gone", "shard-input", "shard-output"};
@@ -363,7 +363,7 @@ static bool is_complete(const char *dir, const struct manifest *manifest)
     struct run_summary summary = {0};
     bool is_finished = run_inspect(dir, &summary, NULL) == 0 && summary.state == RUN_FINISHED;
     run_summary_release(&summary);
-    /* The parts of one that is printed are kept; it is printed once more. */
+    /* An output that is printed keeps its parts, and is printed once more. */
     return is_finished && (is_graph(manifest) || strcmp(manifest->output, "-") != 0);
 }
 
@@ -421,7 +421,7 @@ static int resume_found(struct app *app, struct map_options *typed, char *dir,
     return rc;
 }
 
-/* A run of muster submit may not have begun, or be one of another verb. */
+/* Refuses a run of muster submit that has not begun, or that belongs to another verb. */
 static int begun_check(const char *dir, struct err *err)
 {
     struct run_summary run = {0};
@@ -441,8 +441,10 @@ static int begun_check(const char *dir, struct err *err)
     return rc;
 }
 
-/* Who copies a project copies its runs: such a run reads and writes where the original does, which may still be there.
- * Where the original was begun, a copy may go on. */
+/*
+ * Refuses a copied run folder, as part of a copied project: the run would read and write the files of the original,
+ * which may still be there. In the folder where the original was begun, a copy may go on.
+ */
 static int copy_check(const char *dir, const struct manifest *copy, struct err *err)
 {
     const char *original = copy->folder;
@@ -488,7 +490,7 @@ static int resumed_find(const struct map_options *typed, int argc, char **argv, 
     return 0;
 }
 
-/* By the time that the job runs, "latest" is another run. */
+/* Checks a resume that begins later. When the job runs, "latest" may be another run, so the run is named now. */
 static int resume_check(struct app *app, void *request, int argc, char **argv, char **command,
                         struct cmd_check *check, struct err *err)
 {

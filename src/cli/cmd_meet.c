@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster meet: where the ranks of several hosts meet. muster launch --hosts starts it there; it is never typed.
+ * muster meet is the meeting place for the ranks of several hosts. muster launch --hosts starts it on a host; users
+ * never type it.
  */
 #include "cli/verbs.h"
 #include "launch/reach.h"

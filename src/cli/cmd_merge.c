@@ -240,7 +240,7 @@ static int wishes_check(const struct merge_request *ask, enum tensor_kind kind, 
     return 0;
 }
 
-/* The figures must not replace what is read, nor the output. */
+/* The file of figures must not replace an input or the output. */
 static int figures_check(const struct merge_request *ask, char **argv, size_t n_files,
                          struct err *err)
 {
@@ -262,7 +262,10 @@ static int formats_check(const struct merge_request *ask, enum tensor_kind kind,
     return tensors_output_check(kind, ask->out_path, err);
 }
 
-/* Shows all files that can be read, also those after a damaged one. Foreign words are JSON in the table as well. */
+/*
+ * Shows all files that can be read, also those after a damaged one. Texts from files are printed as JSON in the table
+ * too.
+ */
 static int files_inspect(const struct merge_request *ask, char **paths, size_t n_files,
                          struct err *err)
 {

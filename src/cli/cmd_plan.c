@@ -62,7 +62,7 @@ static int outputs_write(const struct plan_options *options, const char *path,
     return rc;
 }
 
-/* What Accelerate would do, for comparison. */
+/* Adds what Accelerate would do, for comparison. */
 static int explanation_add(const struct model_plan *plan, struct buf *out, struct err *err)
 {
     struct plan_wish wish = plan->wish;
@@ -194,7 +194,7 @@ static bool is_of_model(const char *path, const char *model)
              str_ends_with(str_of(name), STR(".index.json"))));
 }
 
-/* Nothing that is read may be replaced, nor anything else without --force. */
+/* An output must not replace an input, and replaces another existing file only with --force. */
 static int outputs_check(const struct plan_options *options, const char *model, struct err *err)
 {
     const struct named_file files[] = {{options->out, "-o", true},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster rank-check: a rank that measures its links to the others. muster doctor --ranks starts it; it is never typed.
+ * muster rank-check is a rank that measures its links to the other ranks. muster doctor --ranks starts it; users
+ * never type it.
  */
 #include "cli/verbs.h"
 #include "mesh/mesh.h"

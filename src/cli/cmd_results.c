@@ -187,7 +187,10 @@ static int output_check(const char *path, struct err *err)
     return fail(err, ERR_USAGE, "-o %s names a folder; the results go into one file", path);
 }
 
-/* What the run reads or keeps is not to be written over, and not what another command writes at this time. */
+/*
+ * Claims the output. It must not replace a file that the run reads or keeps, or a file that another command writes at
+ * this time.
+ */
 static int place_claim(const char *dir, const char *path, struct output_claim *claim,
                        struct err *err)
 {
@@ -205,7 +208,7 @@ static int place_claim(const char *dir, const char *path, struct output_claim *c
                                             {manifest.inputs[i], "an input of the run", false}},
                 2, err);
     rc = rc ? rc : output_claim_add(claim, path, err);
-    /* A part there would pass for the whole, and the run would not go on. */
+    /* A partial output at the run's own place would be taken for the whole one, and the run would not go on. */
     if (rc == 0 && manifest.output && path_is_same(path, manifest.output) &&
         !is_in_state(dir, RUN_FINISHED))
         rc = fail(err, ERR_USAGE,

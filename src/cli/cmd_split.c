@@ -34,9 +34,9 @@ struct split_request {
 struct split_job {
     struct app *app;
     struct inputs *inputs;        /* as they were before they were opened */
-    struct split *split;          /* of records */
-    struct tensor_parts *tensors; /* or of tensors */
-    struct split_source source;   /* of those */
+    struct split *split;          /* a split of records */
+    struct tensor_parts *tensors; /* or a split of tensors */
+    struct split_source source;   /* the source of the tensors */
     struct split_names names;
     char **paths; /* of the parts, followed by the files that go with them */
     size_t n_parts, n_paths;
@@ -241,7 +241,7 @@ static void objects_add(struct buf *out, const struct split_job *job)
     }
 }
 
-/* It is not known whose these files are, so the user has to remove them. */
+/* Tells the user which files to remove: muster does not know who has made these files. */
 static void leftovers_say(const struct app *app, const struct split_list *leftovers)
 {
     char more[48] = "";

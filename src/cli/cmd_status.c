@@ -211,17 +211,17 @@ static void job_add(struct buf *out, const struct submitted_look *look)
         line_add(out, "jobs", look->parts);
 }
 
-/* Not so a job whose verb has no items, or has not begun. */
+/* Does the run count items? A job whose verb has no items, or whose verb has not begun, does not. */
 static bool counts_items(const struct view *view)
 {
     return view->submitted.job == 0 || view->snapshot.is_total_known || view->snapshot.done > 0;
 }
 
-/* What is to be done about a run that does not go on by itself. */
+/* Adds what the user can do about a run that does not go on by itself. */
 static void next_add(struct buf *out, const struct view *view)
 {
     const struct run_summary *run = &view->run;
-    /* Nothing goes on with one that cannot be read, and the line before says what is to be mended. */
+    /* A run that cannot be read does not go on, and the line before tells what to repair. */
     if (goes_on(view) || run->state == RUN_FINISHED || run->oddity)
         return;
     /* Only failed items are left of such a run. */
@@ -279,7 +279,10 @@ static void line_format(struct buf *out, const struct view *view)
     buf_add_char(out, '\n');
 }
 
-/* The members of status.json between which run it is of, and what of that could not be read. */
+/*
+ * Adds an object with the members of status.json, after the run that it belongs to, and before the parts that could
+ * not be read.
+ */
 static void object_format(struct buf *out, const struct view *view)
 {
     cleanup_buf struct buf object = BUF_INIT, status = BUF_INIT;

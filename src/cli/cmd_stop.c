@@ -34,7 +34,7 @@ static int wait_for_end(const struct stop_request *ask, const char *dir, struct 
     return 0;
 }
 
-/* A muster works on the run. */
+/* Stops a run on which a muster works. */
 static int running_stop(const struct app *app, const struct stop_request *ask, const char *dir,
                         bool *was_running, struct err *err)
 {
@@ -64,8 +64,10 @@ static int job_cancel(const char *dir, uint64_t *cancelled, struct err *err)
     return rc;
 }
 
-/* The jobs besides the one that works on the run, which finishes what is in flight, or else the one that tells how the run
- * is: the next would begin when that has ended. */
+/*
+ * Cancels the other jobs of the run. The job that works on the run is kept, because it finishes the items in flight;
+ * without such a job, the one that reports on the run is kept. Another job would begin when the kept one has ended.
+ */
 static int others_cancel(const char *dir, struct err *err)
 {
     struct run_summary run = {0};

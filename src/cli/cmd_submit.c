@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster submit: a verb as a Slurm job. The verb's words are read and judged here, where somebody sees what is wrong with
- * them; its run has a folder from now on; and the job's script is all that goes on.
+ * muster submit starts a verb as a Slurm job. It checks the words of the verb now, while the user can see errors. The
+ * run gets its folder now. After that only the job's script continues the work.
  */
 #include <unistd.h>
 
@@ -63,7 +63,7 @@ static const struct cmd *verb_find(const struct app *app, const char *name)
     return NULL;
 }
 
-/* A program of its own has verbs, too. */
+/* Is help wanted? A program of a family ("muster kge") has verbs too. */
 static bool wants_help(const struct app *app, int argc, char **argv)
 {
     for (int i = verb_find(app, argv[0]) ? 1 : 2;
@@ -85,7 +85,7 @@ static int verb_help(const struct app *app, char **argv, struct err *err)
     return stdout_put(buf_str(&help), err);
 }
 
-/* What makes no sense in a job. */
+/* Refuses options that make no sense in a job. */
 static int words_fit(const struct submitted *s, struct err *err)
 {
     if (s->cmd == &cmd_submit)
@@ -118,7 +118,7 @@ static int verb_check(struct submitted *s, struct app *app, int argc, char **arg
     return rc ? wrap(err, rc, "%s", s->cmd->name) : 0;
 }
 
-/* The words of a task: what is said of its part and its folder is in its script. */
+/* Makes the words of a task. The options for its part and its folder are in its script. */
 static void task_words_make(struct submitted *s, int argc, char **argv)
 {
     env_list_release(&s->words);
@@ -129,7 +129,10 @@ static void task_words_make(struct submitted *s, int argc, char **argv)
     env_end(&s->words);
 }
 
-/* What each task and the job behind them are told. A verb's own words would come later, and be taken instead. */
+/*
+ * Refuses options that submit itself gives to each task and to the job behind the tasks: the user's words come later,
+ * and would count instead.
+ */
 static int task_words_fit(const struct submitted *s, int argc, char **argv, struct err *err)
 {
     static const char *const taken[] = {"run-dir", "part", "take"};
@@ -174,7 +177,7 @@ static int task_check(struct submitted *s, struct app *app, int argc, char **arg
     return rc;
 }
 
-/* The command of a stage that is no verb. */
+/* Takes the command of a stage that is no verb of muster. */
 static int program_take(struct submitted *s, const char *program, struct err *err)
 {
     const char *path = getenv("PATH");
@@ -234,7 +237,10 @@ static int folder_make(struct submitted *s, const char *verb, int64_t wall_ms, s
 
 /* ---- the script ---- */
 
-/* What submit adds stands right behind the verb: behind it may be words of a program. */
+/*
+ * Makes the words of the job. The options that submit adds stand right behind the verb, because later words may
+ * belong to a program.
+ */
 static void words_make(struct submitted *s, int argc, char **argv)
 {
     env_list_release(&s->words);
@@ -313,7 +319,7 @@ int jobs_add(struct submitted *s, const struct app *app, bool is_task, int argc,
     return script_make(s, app, is_task, argc, argv, &script->text, err);
 }
 
-/* Of one verb: the tasks of its array, and itself. */
+/* Makes the jobs of one verb: the tasks of its array, and the verb itself. */
 static int jobs_make(struct submitted *s, const struct app *app, int argc, char **argv,
                      struct jobs *jobs, struct err *err)
 {
@@ -375,7 +381,7 @@ int jobs_submit(const char *dir, const struct jobs *jobs, uint64_t numbers[STAGE
                                         .needs_success =
                                             script->role && (n > 0 || jobs->after == 0)};
         numbers[n] = 0;
-        rc = batch_submit(dir, &wish, &numbers[n], err); /* it may be submitted and not noted */
+        rc = batch_submit(dir, &wish, &numbers[n], err); /* maybe submitted and not noted */
     }
     for (; rc != 0 && n > 0; n--)
         if (numbers[n - 1] > 0)
@@ -425,7 +431,10 @@ static bool is_same_script(const char *dir, const char *run_dir, struct str scri
     return str_equal(buf_str(&same), script);
 }
 
-/* A run whose job waits has nothing yet by which the verb would know it: both would do the same work. */
+/*
+ * Refuses a second run of the same work while the job of the first one waits: the verb itself cannot notice this,
+ * because the first run has no records yet.
+ */
 static int twin_check(const struct submitted *s, const struct jobs *jobs, struct err *err)
 {
     cleanup_free char *root = path_dirname(s->run_dir);
@@ -448,7 +457,7 @@ static int twin_check(const struct submitted *s, const struct jobs *jobs, struct
     return rc;
 }
 
-/* The job of the run that waits or runs. A second one would hold its nodes idle while that one works. */
+/* The job of the run that waits or runs; 0: none. A second job would keep its nodes idle while the first one works. */
 static uint64_t job_before(const struct submitted *s)
 {
     struct run_summary run;
@@ -512,7 +521,7 @@ static size_t own_list(struct sbatch_own *out)
     return n;
 }
 
-/* Where the job will be, so that names of files mean now what they mean then. */
+/* Enters the folder in which the job will run, so that names of files mean the same now as in the job. */
 static int folder_enter(struct submitted *s, struct err *err)
 {
     const char *there = sbatch_value(s->sbatch, "chdir");

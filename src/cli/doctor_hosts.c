@@ -9,7 +9,7 @@
 #include "doctor/compare.h"
 #include "doctor/report.h"
 
-/* A finding of some of the hosts: what is found alike on several is printed once. */
+/* A finding of some hosts. If several hosts have the same finding, it is printed once. */
 struct shared_finding {
     const struct finding *finding; /* that of the first of them */
     bool *is_of;                   /* [n_hosts] */
@@ -17,12 +17,12 @@ struct shared_finding {
 };
 
 struct examined {
-    struct compared_host *hosts; /* in the list's order; of those that were had with their traits */
+    struct compared_host *hosts; /* the hosts whose traits are known, in the list's order */
     struct report *reports;      /* [n_hosts] */
     size_t n_hosts;
     struct shared_finding *shared;
     size_t n_shared;
-    struct findings of_all; /* what differs, and hosts that cannot be had */
+    struct findings of_all; /* differences, and hosts that cannot be reached */
 };
 
 static const struct trouble not_had = {
@@ -33,7 +33,7 @@ static const struct trouble not_had = {
 
 /* ---- what the hosts answered ---- */
 
-/* False if the host's doctor did not come to its end. */
+/* Reads the answer of a host. Returns false if its doctor did not finish. */
 static bool answer_read(const struct host_answer *answer, struct report *report,
                         struct findings *of_all)
 {
@@ -66,7 +66,7 @@ static struct shared_finding *shared_find(struct examined *all, const struct fin
     return shared;
 }
 
-/* The hosts that were had, with their traits; clocks and round trips are measured here. */
+/* Compares the hosts whose traits are known. Clocks and round trips were measured on this machine. */
 static void compare(const struct examined *all, struct findings *out)
 {
     struct compared_host *had = xcalloc(all->n_hosts + 1, sizeof(*had));
@@ -134,7 +134,7 @@ static bool is_of_all(const struct examined *all, const struct shared_finding *s
     return true;
 }
 
-/* What all hosts have in common comes first, what is about them as a whole last. */
+/* Findings that all hosts share come first, findings about the hosts as a whole last. */
 static void text_add(const struct doctor_hosts *opts, struct examined *all, bool has_color,
                      struct buf *out)
 {
@@ -171,7 +171,7 @@ static void objects_add(const struct doctor_hosts *opts, const struct examined *
             finding_object_add(out, &all->of_all.at[i], "");
 }
 
-/* All of them, each once; the array is to be freed, and what is in it is borrowed. */
+/* All findings, each once. Free the array; its entries are borrowed. */
 static struct findings findings_sum(const struct examined *all)
 {
     struct findings sum = {xcalloc(all->n_shared + all->of_all.len + 1, sizeof(*sum.at)), 0, NULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster doctor --hosts: what the doctor finds on each host, and what differs between them.
+ * muster doctor --hosts: what the doctor finds on each host, and what differs between the hosts.
  */
 #pragma once
 
@@ -10,7 +10,7 @@ struct doctor_hosts {
     const struct allocation_wish *wish;
     struct look look; /* the doctor of each host */
     bool json, strict, quiet, wants_traits;
-    bool compares; /* the traits of the hosts */
+    bool compares; /* compare the traits of the hosts */
 };
 
 /* Returns an exit status: 1 if anything is not well. */

@@ -7,16 +7,16 @@
 #include "doctor/finding.h"
 #include "doctor/trait.h"
 
-/* "warn  shm  /dev/shm: 64 MiB", with the meaning and the cure if it is not well. */
+/* Adds "warn  shm  /dev/shm: 64 MiB"; if all is not well, also the meaning and the cure. */
 void finding_add(struct buf *out, const struct finding *finding, bool has_color);
-/* The verdict, the counts, and the first of the worst findings. */
+/* Adds the verdict, the counts, and the first of the worst findings. */
 void findings_summary_add(struct buf *out, const struct findings *findings, bool has_color);
 /* An object on a line: {"time":…,"host":…, and what follows the brace of `object`; control characters in it are shown.
  * host as below. */
 void object_line_add(struct buf *out, const struct buf *object, const char *host);
 /* An object on a line. host NULL: no member "host"; "": null, because it is about several. */
 void finding_object_add(struct buf *out, const struct finding *finding, const char *host);
-/* A check that can be made, of --list. */
+/* Adds one check for --list. */
 void check_object_add(struct buf *out, const char *name, const char *purpose);
 
 /* "kernel          6.1.0-13-amd64", a line for each that is known; as objects likewise. */

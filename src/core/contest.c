@@ -8,10 +8,10 @@
 #include "base/rng.h"
 
 enum {
-    MEDIAN_ROUNDS_LEAST = 8 /* of 2 * 2^-8 = 0.8 % all ratios are on one side by chance */
+    MEDIAN_ROUNDS_LEAST = 8 /* with 8, all ratios are on one side by chance in 2 * 2^-8 = 0.8 % */
 };
 
-/* What one round showed of a way. */
+/* The result of a way in one round. */
 struct lap {
     double seconds; /* 0: it was not run well */
     double figure[CONTEST_FIGURES];
@@ -93,7 +93,7 @@ static bool is_in(const struct contest *c, uint32_t way)
     return c->outcome[way] == CONTEST_OK;
 }
 
-/* Passes over the ways that are out. False: the round is complete. */
+/* Moves to the next way that is in. False: the round is complete. */
 static bool position_seek(struct contest *c)
 {
     while (c->position < c->wish.n_ways && !is_in(c, c->order[c->position]))
@@ -134,7 +134,7 @@ struct contest_step contest_next(struct contest *contest, double elapsed_s)
     return (struct contest_step){.end = is_late ? CONTEST_TIME : CONTEST_GOES_ON, .way = way};
 }
 
-/* The first run says what the work is. Rates of items and of runs have no ratio. */
+/* Does the run do the same work as the first one? A rate of items and a rate of runs have no ratio. */
 static bool does_the_work(struct contest *contest, const struct contest_run *run)
 {
     if (!contest->has_work)
@@ -263,7 +263,7 @@ static void median_interval(const struct sorted *s, struct contest_ratio *out)
         term *= (double)(s->n - cut) / (cut + 1);
         below += term;
     }
-    cut--; /* the last one was too much */
+    cut--; /* the last step was too far */
     out->low = s->at[cut];
     out->high = s->at[s->n - 1 - cut];
 }
@@ -303,7 +303,7 @@ enum contest_verdict contest_compare(const struct contest *contest, uint32_t way
     double near = contest->wish.near;
     if (ratio.spread.n < CONTEST_ROUNDS_LEAST)
         return CONTEST_OPEN;
-    /* First: a difference that is certain, and too small to matter, is none. */
+    /* First: a certain difference that is too small to matter counts as none. */
     if (ratio.low > 1 - near && ratio.high < 1 + near)
         return CONTEST_ALIKE;
     return ratio.low > 1 ? CONTEST_FASTER : ratio.high < 1 ? CONTEST_SLOWER : CONTEST_OPEN;

@@ -3,20 +3,20 @@
  * Which of several ways to do the same work is faster (muster bench). Pure: which way is run next, when enough is known,
  * and what may be said of two ways, as a function of the runs so far.
  *
- * A way is a command with a number of devices and a batch size. In each round every way is run once. Two rounds each
- * have the same order, forwards and backwards, so that a drift of the machine (heat, a disk that fills) is the same for
- * all of them; the next two have another order, so that no way always follows the same one. The first order is that of
- * the list.
+ * A way is a command with a number of devices and a batch size. In each round every way is run once. Rounds come in
+ * pairs: both have the same order, once forwards and once backwards, so that a drift of the machine (heat, a disk
+ * that fills) is the same for all ways. The next pair has another order, so that no way always follows the same one.
+ * The first order is that of the list.
  *
- * Two ways are compared round by round: a ratio is the median over the rounds in which both were run, so what slows the
- * machine down for a round slows both. What was not measured in the same rounds has no ratio.
+ * Two ways are compared round by round: a ratio is the median over the rounds in which both were run, so what slows
+ * the machine down for a round slows both. Ways that were never run in the same round have no ratio.
  *
- * The contest ends early when every ratio that it is about is settled: those of all ways to the first one, and to the
- * best one. A ratio is settled if its 99 % interval does not contain 1, or is all within `near` of 1: then the two are as
- * fast. With three to seven rounds it is the interval of the mean, by Student's t; with more it is that of the median,
- * by its order statistics, which a few rounds that went wrong do not move. The level is 99 % because the question is asked
- * after every round: of two equal ways whose runs differ by up to 8 %, one is called faster in 5 to 6 % of the contests
- * of up to ten rounds (tests/unit/core/test_contest.c).
+ * The contest ends early when the ratios of all ways to the first way, and to the best way, are settled. A ratio is
+ * settled if its 99 % interval does not contain 1, or lies within `near` of 1: then both ways count as equally fast.
+ * With three to seven rounds it is the interval of the mean, by Student's t; with more it is that of the median, by
+ * its order statistics, which a few rounds that went wrong do not move. The level is 99 % because the question is
+ * asked after every round: of two equal ways whose runs differ by up to 8 %, one is called faster in 5 to 6 % of the
+ * contests of up to ten rounds (tests/unit/core/test_contest.c).
  */
 #pragma once
 
@@ -61,14 +61,14 @@ struct contest_run {
     double seconds;
     double figure[CONTEST_FIGURES]; /* 0: not known */
     uint64_t n_items;               /* that it did; 0: not known */
-    bool is_piece;                  /* so that its rates are of runs, not of items */
+    bool is_piece;                  /* its rates count runs, not items */
 };
 
 struct contest_wish {
     uint32_t n_ways, rounds_max;
-    uint64_t n_items;   /* that every run must do; 0: as many as the first that tells */
-    double near;        /* a ratio that is within this share of 1 is no difference */
-    double seconds_max; /* no run begins that would end later, by its time so far; 0: no limit */
+    uint64_t n_items;   /* that every run must do; 0: as many as the first run that tells */
+    double near;        /* a ratio within this share of 1 counts as no difference */
+    double seconds_max; /* no run begins that would probably end later; 0: no limit */
     bool runs_all;      /* never ends early */
 };
 
@@ -94,13 +94,13 @@ struct contest_step contest_next(struct contest *contest, double elapsed_s);
 /* The end of the run that contest_next() asked for. A way whose run did not end well is run no more. */
 void contest_took(struct contest *contest, const struct contest_run *run);
 
-/* The worst outcome of its runs: OK as long as it is in. */
+/* The worst outcome of the way's runs; OK as long as the way is in. */
 enum contest_outcome contest_outcome(const struct contest *contest, uint32_t way);
-/* The work that all must do: that of the first run that ended well. 0: none is known. */
+/* The number of items that every run must do: that of the first run that ended well. 0: not known. */
 uint64_t contest_n_items(const struct contest *contest);
-/* Rounds in which it was run well. */
+/* The number of rounds in which the way was run well. */
 uint32_t contest_n_runs(const struct contest *contest, uint32_t way);
-/* Rounds in which every way that is still in was run. */
+/* The number of rounds in which every way that is still in was run. */
 uint32_t contest_n_rounds(const struct contest *contest);
 
 struct contest_spread {
@@ -115,7 +115,7 @@ struct contest_spread contest_figure(const struct contest *contest, uint32_t way
 /* How much faster a way is than another one. */
 struct contest_ratio {
     struct contest_spread spread; /* n 0: there is no ratio */
-    double low, high;             /* its 99 % interval; without end for one round */
+    double low, high;             /* its 99 % interval; infinite for one round */
 };
 
 struct contest_ratio contest_ratio(const struct contest *contest, uint32_t way, uint32_t to,
@@ -130,7 +130,10 @@ enum contest_verdict {
 
 enum contest_verdict contest_compare(const struct contest *contest, uint32_t way, uint32_t to,
                                      enum contest_figure figure);
-/* That which decides: LOADED if it is known of every way that is in, in half of its runs at least; else WHOLE. */
+/* The figure that decides: LOADED if it is known in at least half of the runs of every way that is in; else WHOLE. */
 enum contest_figure contest_deciding(const struct contest *contest);
-/* The way with the highest ratio to the first one, or, if that is out, with the highest rate; false: none was run well. */
+/*
+ * The way with the highest ratio to the first one, or, if the first one is out, with the highest rate. False: no way
+ * was run well.
+ */
 bool contest_best(const struct contest *contest, uint32_t *way);

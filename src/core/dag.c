@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events in, actions out. A step takes in what was added, handles its event, sees which jobs can
- * never run, and plans who starts (dag_plan.c).
+ * Events in, actions out. A step takes in added jobs, handles its event, finds the jobs that can never run, and plans
+ * which jobs start (dag_plan.c).
  */
 #include "core/dag_impl.h"
 
@@ -186,7 +186,7 @@ void dag_deny_device(struct dag *dag, uint32_t place, uint32_t device)
     dag->shapes.is_all_due = true;
 }
 
-/* Other wants than it had, and perhaps another time. */
+/* Gives the job another want, and perhaps another expected time. */
 static void reshape(struct dag *dag, uint32_t job, const struct dag_want *want,
                     uint64_t expected_ms)
 {
@@ -222,12 +222,12 @@ void dag_move(struct dag *dag, uint32_t job, uint32_t place)
     ASSERT(job < dag->jobs.len && place < DAG_PLACES_MAX);
     const struct job *j = &dag->jobs.at[job];
     struct dag_want want =
-        dag->shapes.at[j->shape].want; /* what it takes while it runs is the same */
+        dag->shapes.at[j->shape].want; /* all but the place stays, as while it runs */
     want.place = place;
     reshape(dag, job, &want, j->expected_ms);
 }
 
-/* What was added since the last step begins to wait now. */
+/* Jobs that were added since the last step begin to wait now. */
 static void absorb(struct dag *dag)
 {
     for (; dag->jobs.n_absorbed < dag->jobs.len; dag->jobs.n_absorbed++) {
@@ -251,7 +251,7 @@ static void shape_check(struct dag *dag, struct shape *s)
     dag->shapes.is_sweep_due |= s->is_unfit && !was_unfit;
 }
 
-/* Before an event and after it: either may have changed what there is. */
+/* Called before an event, for what was added, and after it, for what it changed. */
 static void shapes_check(struct dag *dag)
 {
     bool is_due = dag->shapes.is_check_due || dag->shapes.is_all_due;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs that need each other, and devices for them: which job starts when and where, what its end means for it and for
- * those that need it, and when all is over.
+ * Jobs that need each other, and devices for them: which job starts when and where, what the end of a job means for
+ * it and for the jobs that need it, and when the run is over.
  *
  * A job is ready when all jobs that it needs are done. Ready jobs are ordered by urgency: priority * age_ms + path_ms -
  * ready_ms, where path_ms is the longest time of a chain of jobs from this one to an end. All wait at the same rate, so the
@@ -10,8 +10,8 @@
  * The most urgent ready job that does not fit is the head. Less urgent jobs start before the head (backfill), as long
  * as that does not make it later by what is known of times; after patience_ms of waiting, devices for it are kept free.
  *
- * Pure: it makes no system call, has no clock, and allocates only in dag_new, dag_add and dag_near. Events go in by dag_step,
- * actions come out.
+ * Pure: it makes no system call and has no clock. dag_new, dag_add and dag_near allocate, and so do dag_expect and
+ * dag_move if what the job wants is new; dag_step does not. Events go in by dag_step, actions come out.
  */
 #pragma once
 
@@ -27,13 +27,13 @@ enum {
     DAG_PLACES_MAX = 256,
     DAG_PRIORITY_MAX = 1000,
     DAG_UNKNOWN_MS =
-        60000 /* such a time is assumed for a path if that of no job is known; else their mean */
+        60000 /* the time that is assumed for a job if no job's time is known; else their mean */
 };
 #define DAG_NO_JOB UINT32_MAX
 
 struct dag_device {
     uint32_t host;      /* below DAG_HOSTS_MAX */
-    uint64_t mem_bytes; /* 0: it has no memory of its own, or it is not known */
+    uint64_t mem_bytes; /* 0: no memory of its own, or not known */
     bool is_up;         /* at the beginning; DEV_DEVICE_UP and DEV_DEVICE_DOWN change it */
 };
 
@@ -45,25 +45,25 @@ struct dag_config {
     const uint8_t *distance;
     const uint32_t *host_cpus; /* [n_hosts] */
     uint32_t n_hosts;
-    uint64_t age_ms;        /* of waiting is worth one step of priority; 0: 15 minutes */
+    uint64_t age_ms;        /* the waiting time that is worth one step of priority; 0: 15 minutes */
     uint64_t patience_ms;   /* 0: 5 minutes */
     uint32_t n_running_max; /* jobs at a time; 0: no limit */
     uint32_t
-        strikes; /* a device on which so many different jobs found it ill is not used any more; 0: 2 */
-    bool
-        keeps_going; /* false: after the first job that fails for good, nothing new starts (--halt) */
+        strikes; /* a device that so many different jobs found ill is not used any more; 0: 2 */
+    bool keeps_going; /* false: after the first job that fails for good, no job starts (--halt) */
 };
 
 /* What a job needs to run. All its devices are on one host. */
 struct dag_want {
     uint32_t n_devices_min,
-        n_devices_max; /* 0, 0: CPUs alone; it gets as many of max as are free when it starts */
+        n_devices_max; /* 0, 0: CPUs alone. It gets as many as are free when it starts, up to max */
     uint32_t share;    /* of each device, per mille; 0: DAG_SHARE_WHOLE */
-    uint64_t
-        mem_bytes; /* of each device, reserved; 0: not counted. With share 0, the device is shared with jobs that
-                         * reserve memory as well, up to what it has; both 0: the device for itself */
-    uint32_t n_cpus; /* of the host; more than any host has are refused as DAG_UNFIT */
-    uint32_t place;  /* which hosts and devices it may use (dag_allow, dag_deny_device); 0: all */
+    uint64_t mem_bytes; /*
+ * of each device, reserved; 0: not counted. With share 0, other jobs that reserve memory may share the device, up to
+ * its memory; both 0: the device for itself
+ */
+    uint32_t n_cpus;    /* of the host; if no host has as many: DAG_UNFIT */
+    uint32_t place; /* which hosts and devices it may use (dag_allow, dag_deny_device); 0: all */
 };
 
 struct dag_job {
@@ -88,20 +88,20 @@ enum dag_state {
     DAG_FAILED,  /* for good */
     DAG_BLOCKED, /* a job that it needs has failed for good, was cancelled, or is blocked itself */
     DAG_CANCELLED,
-    DAG_UNFIT, /* no device that there is, or may come, could run it */
+    DAG_UNFIT, /* no device that is there, or may come, could run it */
     DAG_STATES
 };
 
 /* How a job ended, as the shell judges it. */
-#define DAG_ENDS_OF_JOBS(X)                                                                        \
-    X(WELL)   /* and what it was to leave is there */                                              \
-    X(FAILED) /* by itself: tried again while it has retries */                                    \
-    X(FATAL)  /* its command cannot work: not tried again */                                       \
-    X(OOM)    /* of device memory: alone, on a larger device, with a smaller batch */              \
-    X(ILL)    /* a device is ill: elsewhere, and not counted */                                    \
-    X(LOST)   /* by no fault of its own (preempted, host lost): again, and not counted */          \
-    X(ABSENT) /* its command is not on this host: again where dag_move lets it, and not counted */ \
-    X(ENDED)  /* because of DACT_END */
+#define DAG_ENDS_OF_JOBS(X)                                                                          \
+    X(WELL)   /* and its outs are there */                                                           \
+    X(FAILED) /* by itself: tried again while it has retries */                                      \
+    X(FATAL)  /* its command cannot work: not tried again */                                         \
+    X(OOM)    /* of device memory: tried again alone, on a larger device, with a smaller batch */    \
+    X(ILL)    /* a device is ill: tried again elsewhere, and not counted */                          \
+    X(LOST)   /* not its own fault (preempted, host lost): tried again, and not counted */           \
+    X(ABSENT) /* its command is not on this host: tried again where dag_move lets it, not counted */ \
+    X(ENDED) /* because of DACT_END */
 
 enum dag_end {
 #define X(kind) DEND_##kind,
@@ -139,12 +139,12 @@ struct dag_event {
     bool flag;
 };
 
-#define DAG_ACTIONS(X)                                                                                                \
-    X(START)   /* `job`, on the devices of dag_placement() */                                                         \
-    X(END)     /* `job`; its end comes as DEV_ENDED */                                                                \
-    X(SETTLED) /* `job` has a final state: DAG_DONE, FAILED, CANCELLED, UNFIT. Those that become blocked, or are so \
-                * no more, are not told */ \
-    X(BENCH)   /* `device` is not used any more: too many jobs found it ill */                                        \
+#define DAG_ACTIONS(X)                                                                                              \
+    X(START)   /* `job`, on the devices of dag_placement() */                                                       \
+    X(END)     /* `job`; its end comes as DEV_ENDED */                                                              \
+    X(SETTLED) /* `job` has a final state: DAG_DONE, FAILED, CANCELLED, UNFIT. Jobs that become blocked, or       \
+                * unblocked, are not told */ \
+    X(BENCH)   /* `device` is not used any more: too many jobs found it ill */                                      \
     X(OVER) /* nothing runs, and nothing can start before another event. After it further events may start jobs */
 
 enum dag_action_kind {
@@ -158,7 +158,7 @@ struct dag_action {
     uint32_t job, device;
 };
 
-/* Why the job runs as it does: the steps after it ran out of memory. */
+/* How a job is tried again after it ran out of memory: the steps come in this order. */
 enum dag_oom_step {
     OOM_STEP_NONE,
     OOM_STEP_ALONE,  /* no other job on its devices */
@@ -180,20 +180,19 @@ struct dag_job_view {
     bool is_held;
     uint32_t n_needs_left; /* not done yet */
     uint32_t
-        first_culprit; /* of those needed, one that has failed, is blocked, cancelled or unfit; DAG_NO_JOB */
+        first_culprit; /* a needed job that failed, is blocked, cancelled or unfit; or DAG_NO_JOB */
     uint32_t n_attempts, n_failures;
     uint64_t ready_ms, path_ms;
     enum dag_oom_step oom_step;
     uint32_t n_halvings;
-    bool is_head; /* devices are kept free for it */
-    uint64_t
-        start_by_ms; /* of a ready job: when it may start by what is known of times; 0: unknown */
+    bool is_head;         /* devices are kept free for it */
+    uint64_t start_by_ms; /* of a ready job: when it may start, by the known times; 0: unknown */
 };
 
 struct dag_device_view {
     bool is_up, is_benched;
     uint32_t n_jobs, share_used;
-    uint64_t mem_bytes, mem_reserved_bytes; /* mem_bytes: that jobs can have; 0: unknown */
+    uint64_t mem_bytes, mem_reserved_bytes; /* mem_bytes: what jobs can have; 0: unknown */
 };
 
 struct dag_host_view {
@@ -214,26 +213,35 @@ struct dag *dag_new(const struct dag_config *config);
 void dag_free(struct dag *dag);
 /* The new job's number: 0, 1, 2 …; DAG_NO_JOB: memory ran out. Nothing starts before the next dag_step. */
 uint32_t dag_add(struct dag *dag, const struct dag_job *job);
-/* A machine that was not there at the beginning, or has other CPUs now: it is up, and has the devices that it had. */
+/*
+ * Adds a host that was not there at the beginning, or sets the CPUs of one. The host is up, and keeps the devices
+ * that it had.
+ */
 void dag_add_host(struct dag *dag, uint32_t host, uint32_t n_cpus);
-/* The new device's number, which is not up; UINT32_MAX: there are n_devices_max. `n_cpus` of a new host. */
+/*
+ * Adds a device, which is not up yet. Returns its number; UINT32_MAX: there are n_devices_max already. n_cpus: of a
+ * host that is new.
+ */
 uint32_t dag_add_device(struct dag *dag, const struct dag_device *device, uint32_t n_cpus);
 /* How far `n` devices from `first` on are from each other: [n * n], smaller is nearer. False: memory ran out, and they are
  * taken for equally near. */
 bool dag_near(struct dag *dag, uint32_t first, uint32_t n, const uint8_t *distance);
 /* Jobs with this place (not 0) may use this host; without a call they may not. */
 void dag_allow(struct dag *dag, uint32_t place, uint32_t host);
-/* They may not use this device, which may come later; without a call they may, if they may use its host. */
+/*
+ * Jobs with this place may not use this device, which may come later; without a call they may if they may use its
+ * host.
+ */
 void dag_deny_device(struct dag *dag, uint32_t place, uint32_t device);
-/* What was learned since: for jobs that have not started. */
+/* New expectations of a job that has not started. If memory runs out, the old ones stay. */
 void dag_expect(struct dag *dag, uint32_t job, uint64_t expected_ms, uint64_t mem_bytes);
-/* Of a job at any time: the hosts that it may use from its next start on, as dag_want.place. */
+/* Changes dag_want.place of a job, from its next start on. If memory runs out, the old place stays. */
 void dag_move(struct dag *dag, uint32_t job, uint32_t place);
 /* *actions: in the order in which they must be carried out, valid until the next call. Returns their number. */
 size_t dag_step(struct dag *dag, const struct dag_event *event, const struct dag_action **actions);
 /* When a DEV_TICK must come at the latest; UINT64_MAX: none is needed. */
 uint64_t dag_wake_ms(const struct dag *dag);
-/* Of a job that runs, or ends. */
+/* The placement of a job that runs, or is being ended. */
 struct dag_placement dag_placement(const struct dag *dag, uint32_t job);
 struct dag_job_view dag_job_view(const struct dag *dag, uint32_t job);
 struct dag_device_view dag_device_view(const struct dag *dag, uint32_t device);

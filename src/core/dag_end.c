@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the end of a job means for it, and for its devices.
+ * What the end of a job means for the job and for its devices.
  */
 #include "core/dag_impl.h"
 
@@ -17,7 +17,7 @@ static void device_strike(struct dag *dag, uint32_t device, uint32_t job)
     dag_emit(dag, DACT_BENCH, 0, device);
 }
 
-/* The device that is ill; if that is none of the job's, all of them may be. */
+/* Notes the device that is ill; if `device` is none of the job's, any of the job's may be. */
 static void ill_note(struct dag *dag, uint32_t job, uint32_t device)
 {
     struct job *j = &dag->jobs.at[job];
@@ -31,7 +31,7 @@ static void ill_note(struct dag *dag, uint32_t job, uint32_t device)
     j->has_ill |= j->n_devices > 0;
 }
 
-/* It ran out of memory: the device that had the least. */
+/* The job ran out of memory: notes the device with the least memory of its devices. */
 static void floor_note(struct dag *dag, struct job *j)
 {
     const uint32_t *devices = dag_devices_of(dag, j);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Edges. What becomes of a job is counted at its followers: how many of their needs are not done,
- * and how many never will be. Nothing here is recursive, since a chain may have a million jobs.
+ * Edges. Each job counts how many of its needs are not done, and how many never will be; when the state of a job
+ * changes, the counts of its followers change. No recursion, since a chain may have a million jobs.
  */
 #include "core/dag_impl.h"
 
@@ -22,9 +22,8 @@ void dag_edges_add(struct dag *dag, uint32_t job, const uint32_t *needs, uint32_
 /* ---- followers ---- */
 
 /*
- * The followers of each job one after the other, which is faster than to follow links through
- * memory. Made when somebody asks or paths are worked out; behind it stands for how many jobs that
- * was.
+ * The followers of each job as a list, which is faster than following links through memory. It is made for
+ * dag_followers() and for paths; first[jobs.cap + 1] has the number of jobs for which it was made.
  */
 static bool is_listed(const struct dag *dag)
 {
@@ -57,7 +56,7 @@ const uint32_t *dag_followers(const struct dag *dag, uint32_t job, uint32_t *n_o
     return dag->edges.list + first[job];
 }
 
-/* From one follower to the next: by the list if there is one. */
+/* A walk over followers, by the list if it is up to date. */
 struct walk {
     const uint32_t *at, *end;
     uint32_t edge;
@@ -71,7 +70,7 @@ static struct walk walk_begin(const struct dag *dag, uint32_t job)
     return (struct walk){list + first[job], list + first[job + 1], NONE};
 }
 
-/* NONE: that was the last one. */
+/* The next follower; NONE: there is no more. */
 static uint32_t walk_next(const struct dag *dag, struct walk *walk)
 {
     if (walk->at < walk->end)
@@ -91,7 +90,7 @@ bool dag_is_bad(enum dag_state state)
            state == DAG_UNFIT;
 }
 
-/* True: the follower, which had no other bad need, has changed sides itself. */
+/* Changes the follower's count. True: the follower itself has become bad, or has ceased to be. */
 static bool follower_tell(struct dag *dag, uint32_t follower, bool is_bad)
 {
     struct job *f = &dag->jobs.at[follower];
@@ -108,7 +107,7 @@ static bool follower_tell(struct dag *dag, uint32_t follower, bool is_bad)
 }
 
 /*
- * Those that have changed sides and whose followers are not told yet are a list by `next`: none of
+ * Jobs that have changed and whose followers are not told yet form a list by `next`, which is free because none of
  * them is ready.
  */
 void dag_bad_spread(struct dag *dag, uint32_t job, bool is_bad)
@@ -148,7 +147,7 @@ uint64_t dag_duration_ms(const struct dag *dag, uint32_t job)
                                   : (uint64_t)DAG_UNKNOWN_MS;
 }
 
-/* Its path without the job itself becomes the one with it. */
+/* path_ms is the longest path behind the job: adds the job itself. */
 static void path_end(struct dag *dag, uint32_t job, uint64_t path_ms)
 {
     struct job *j = &dag->jobs.at[job];
@@ -163,9 +162,8 @@ static void path_end(struct dag *dag, uint32_t job, uint64_t path_ms)
 }
 
 /*
- * Jobs need those with smaller numbers, so that backwards all that need a job come before it. What
- * is done does not count: a job that is not has followers that are only if an earlier session did
- * them.
+ * A job needs jobs with smaller numbers, so going backwards all followers of a job come before it. Jobs that are done
+ * do not count.
  */
 static void paths_find(struct dag *dag)
 {
@@ -180,7 +178,7 @@ static void paths_find(struct dag *dag)
     }
 }
 
-/* In a large graph not at each step: that would take longer than the jobs. */
+/* Not at each step of a large graph: that would take longer than the jobs. */
 void dag_paths_refresh(struct dag *dag)
 {
     enum {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of the dag share. dag.c has the events, dag_end.c what an end means for its job;
- * dag_graph.c the edges: what a job's state means for its followers, and the lengths of paths;
- * dag_ready.c the order of the ready jobs; dag_place.c which devices a job gets; dag_plan.c who
- * starts now, and for whom devices are kept free; dag_look.c the views.
+ * What the files of the dag share. dag.c has the events; dag_end.c, what an end means for its job; dag_graph.c, the
+ * edges: what a job's state means for its followers, and the lengths of paths; dag_ready.c, the order of the ready
+ * jobs; dag_place.c, which devices a job gets; dag_plan.c, which jobs start now, and for which job devices are kept
+ * free; dag_look.c, the views.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 #define NEVER UINT64_MAX
 
 enum {
-    LOST_MAX = 20,       /* ends that are not counted; what is more counts as the job's own */
+    LOST_MAX = 20,       /* ends that are not counted; further ones count as the job's own */
     DRAIN_PATIENCES = 4, /* see struct hold */
     HALVINGS_MAX = 63
 };
@@ -27,45 +27,43 @@ enum {
 };
 
 /*
- * Jobs by the hundred thousand want the same. What they want stands here once, and of the ready
- * ones those of one shape are tried together: when one does not fit, none does. They are in lanes
- * by the time that they take, each a heap, since this decides who may start before the head. Lane
- * 0: that is not known; else each takes twice as long as the one before.
+ * A hundred thousand jobs may want the same. A shape holds such a want once. Ready jobs of one shape are tried
+ * together: when one does not fit, none does. A shape has lanes of jobs by their expected time, each lane a heap,
+ * since the time decides which job may start before the head. Lane 0: time unknown; each further lane has times that
+ * are twice as long.
  */
 struct shape {
     struct dag_want want;
-    uint32_t tops[LANES]; /* the most urgent ready job of each; valid where `used` has a bit */
+    uint32_t tops[LANES]; /* the most urgent ready job of each lane; valid where `used` has a bit */
     uint16_t used,
-        aside;    /* bits; aside: in this step, those of this lane may not start before the head */
-    uint32_t top; /* of those lanes that are not aside; NONE: there is none */
-    uint32_t at_hot; /* where it is in shapes.hot; NONE: nowhere */
+        aside;       /* bits; aside: jobs of this lane may not start before the head in this step */
+    uint32_t top;    /* the top of the lanes that are not aside; NONE: there is none */
+    uint32_t at_hot; /* its position in shapes.hot; NONE: it is not there */
     bool is_unfit, is_checked;
 };
 
-/*
- * Shape 0 is no shape, but the heap of those jobs that want something of their own: see is_special.
- */
+/* Shape 0 is not a shape: it is the heap of jobs that want something special (dag_is_special). */
 enum {
     SHAPE_SPECIAL = 0
 };
 
-/* What is to become of a job that is being ended. */
+/* What is to happen to a job after it was ended. */
 enum job_wish {
     WISH_NONE,
     WISH_CANCELLED,
-    WISH_AGAIN /* it was cancelled, and is to start again */
+    WISH_AGAIN /* cancelled, and then to start again */
 };
 
 struct job {
     int64_t urgency; /* valid while ready */
     uint64_t expected_ms, path_ms, ready_ms, started_ms;
-    uint32_t first_edge; /* of those to what it needs; they end where those of the next job begin */
-    uint32_t followers;  /* the first edge to one that needs it */
+    uint32_t first_edge;    /* to a need; its edges end where those of the next job begin */
+    uint32_t followers;     /* the first edge to a job that needs it */
     uint32_t n_left, n_bad; /* of its needs: not done; failed, blocked, cancelled or unfit */
     uint32_t shape;
     uint32_t child, next,
-        prev;    /* in the heap of its shape; next and prev also in the list of those that run */
-    uint32_t at; /* its device, or if it has several its slot in places */
+        prev;    /* in the heap of its shape; next and prev also in the list of running jobs */
+    uint32_t at; /* its device, or with several devices its slot in places */
     uint32_t n_retries, n_attempts, n_failures;
     uint16_t host, floor_device; /* where it ran out of memory */
     uint8_t n_devices;
@@ -77,18 +75,18 @@ struct job {
 
 struct edge {
     uint32_t need, follower;
-    uint32_t next; /* of the edges with this need */
+    uint32_t next; /* the next edge with this need */
 };
 
 /* What jobs take of a device. */
 struct load {
-    uint32_t n_jobs, n_alone; /* n_alone: 1 if the job has it for itself */
+    uint32_t n_jobs, n_alone; /* n_alone: 1 if a job has the device for itself */
     uint32_t n_memory_only, n_share_only;
     uint32_t share;
     uint64_t mem_bytes;
 };
 
-/* What is taken, now or at a time to come. */
+/* What is taken, now or at a later time. */
 struct room {
     struct load *loads;  /* [n_devices_max] */
     uint32_t *cpus_used; /* [DAG_HOSTS_MAX] */
@@ -111,7 +109,7 @@ struct demand {
     struct dag_want want;
     uint32_t job;
     bool is_alone, avoids_ill;
-    uint64_t mem_min; /* a device has at least so much */
+    uint64_t mem_min; /* a device must have at least so much */
 };
 
 struct spot {
@@ -119,16 +117,16 @@ struct spot {
     uint32_t devices[DAG_JOB_DEVICES_MAX];
 };
 
-/* Which devices count when one looks for a place. */
+/* Which devices count in a search for a place. */
 enum reach {
     REACH_EVER, /* all that are not benched */
     REACH_UP
 };
 
-/* The most that is left on any host, or any device. */
+/* The most that is free on any host, or on any device. */
 struct slack {
     uint32_t n_cpus;
-    uint32_t n_empty, n_open; /* devices without jobs; without one that has it for itself */
+    uint32_t n_empty, n_open; /* devices without jobs; without a job that has it for itself */
     uint32_t share;
     uint64_t mem_bytes;
 };
@@ -136,7 +134,7 @@ struct slack {
 /* Devices that are kept free for the head, while one step is planned. */
 struct hold {
     bool is_known, is_there, drains;
-    uint64_t start_ms; /* of the head by what is known of times; NEVER: it is not known */
+    uint64_t start_ms; /* when the head can start, by the known times; NEVER: not known */
     uint32_t waiting[8], n_waiting; /* the most urgent jobs that do not fit */
     struct slack slack;             /* valid if has_slack */
     bool has_slack;
@@ -145,7 +143,7 @@ struct hold {
 /* The head, from step to step. */
 struct head {
     uint32_t job;
-    uint64_t since_ms, promised_ms; /* promised_ms 0: nothing was */
+    uint64_t since_ms, promised_ms; /* promised_ms 0: no time was promised */
 };
 
 struct dag {
@@ -156,7 +154,7 @@ struct dag {
 
     struct {
         struct job *at;
-        uint32_t len, cap, n_absorbed; /* those beyond were added since the last step */
+        uint32_t len, cap, n_absorbed; /* jobs from n_absorbed on were added since the last step */
         uint32_t *by_end;              /* [cap] running jobs as a heap, for a forecast */
     } jobs;
     struct {
@@ -166,18 +164,18 @@ struct dag {
     } edges;
     struct {
         bool is_due;
-        uint64_t done_ms;           /* when they were worked out */
-        uint64_t known_ms, n_known; /* of all jobs whose time is known */
+        uint64_t done_ms;           /* when paths were computed last */
+        uint64_t known_ms, n_known; /* sum and number of the known times */
     } paths;
     struct {
         struct shape *at;
         uint32_t len, cap;
         uint32_t *table, table_cap;    /* a hash table of numbers of shapes */
-        uint32_t *hot, n_hot;          /* a heap of those that have ready jobs */
-        uint32_t *aside, n_aside;      /* those that were tried in this step, and do not fit */
-        uint32_t jobs_aside;           /* the same of single jobs, a list */
-        bool is_check_due, is_all_due; /* whether they are unfit: of new ones, of all */
-        bool is_sweep_due;             /* jobs are unfit, and do not know it */
+        uint32_t *hot, n_hot;          /* a heap of shapes that have ready jobs */
+        uint32_t *aside, n_aside;      /* shapes that were tried in this step and do not fit */
+        uint32_t jobs_aside;           /* a list of single jobs that do not fit */
+        bool is_check_due, is_all_due; /* is_unfit has to be found for new shapes; for all */
+        bool is_sweep_due;             /* some jobs of unfit shapes do not have that state yet */
     } shapes;
     struct {
         struct place_device *at;
@@ -199,7 +197,7 @@ struct dag {
     } places; /* the devices of running jobs that have several */
     struct room now, later, empty;
     uint32_t running;    /* the first one of a list */
-    uint32_t n_timeless; /* of those, whose time is not known */
+    uint32_t n_timeless; /* running jobs whose time is not known */
     struct hold hold;
     struct head head;
     struct {
@@ -212,14 +210,11 @@ struct dag {
 void dag_emit(struct dag *dag, enum dag_action_kind kind, uint32_t job, uint32_t device);
 void dag_state_set(struct dag *dag, uint32_t job, enum dag_state state);
 void dag_settle(struct dag *dag, uint32_t job, enum dag_state state);
-/*
- * A job without a state of its own, or that had one: blocked, unfit, waiting or ready, by what it
- * needs and wants.
- */
+/* Gives a job the state that follows from its needs and its want: blocked, unfit, waiting or ready. */
 void dag_open(struct dag *dag, uint32_t job);
 
 /* ---- dag_end.c ---- */
-/* The job, which has started, is gone. */
+/* A started job has ended. */
 void dag_ended(struct dag *dag, const struct dag_event *ev);
 
 /* ---- dag_memory.c: the only allocations ---- */
@@ -228,11 +223,11 @@ bool dag_shapes_grow(struct dag *dag);
 
 /* ---- dag_graph.c ---- */
 void dag_edges_add(struct dag *dag, uint32_t job, const uint32_t *needs, uint32_t n_needs);
-/* Followers are blocked, or are so no more. */
+/* Blocks, or unblocks, the followers of the job. */
 void dag_bad_spread(struct dag *dag, uint32_t job, bool is_bad);
 void dag_done_spread(struct dag *dag, uint32_t job);
 bool dag_is_bad(enum dag_state state);
-/* It waits, is ready or blocked, with all its retries and its whole batch. */
+/* Opens the job again, with all its retries and its whole batch. */
 void dag_begin_anew(struct dag *dag, uint32_t job);
 void dag_paths_refresh(struct dag *dag);
 uint64_t dag_duration_ms(const struct dag *dag, uint32_t job);
@@ -243,11 +238,11 @@ uint32_t dag_shape_find(struct dag *dag, const struct dag_want *want);
 bool dag_is_special(const struct job *job);
 void dag_ready_push(struct dag *dag, uint32_t job);
 void dag_ready_remove(struct dag *dag, uint32_t job);
-/* The most urgent of those not yet set aside; NONE: there is none. */
+/* The most urgent ready job that is not set aside; NONE: there is none. */
 uint32_t dag_ready_top(const struct dag *dag);
 /*
- * It does not start in this step, and so do not those that want the same, or (fits) of those that
- * take as long.
+ * Sets the job aside for this step, with all jobs that want the same or, if it fits, with those of them that take as
+ * long.
  */
 void dag_ready_set_aside(struct dag *dag, uint32_t job, bool fits);
 void dag_ready_restore(struct dag *dag);
@@ -255,16 +250,16 @@ void dag_ready_restore(struct dag *dag);
 /* ---- dag_place.c ---- */
 struct demand dag_demand(const struct dag *dag, uint32_t job);
 bool dag_is_whole(const struct dag_want *want);
-/* Where it fits now, and if later is not NULL, fits then as well. spot may be NULL. */
+/* Finds a place where the job fits in `now`, and, if not NULL, in `later` too. spot may be NULL. */
 bool dag_place(const struct dag *dag, const struct demand *demand, const struct room *now,
                const struct room *later, enum reach reach, struct spot *spot);
 struct slack dag_slack(const struct dag *dag);
-/* It fits nowhere; false: it may, or not. */
+/* True: it fits nowhere. False: it may fit. */
 bool dag_is_hopeless(const struct slack *slack, const struct demand *demand);
 void dag_take(const struct dag *dag, const struct room *room, const struct demand *demand,
               const struct spot *spot);
 void dag_give(const struct dag *dag, const struct room *room, uint32_t job);
-/* Nothing fits any more where the job could run. */
+/* Closes all places where the job could run: nothing fits there any more. */
 void dag_close(const struct dag *dag, const struct room *room, const struct demand *demand);
 const uint32_t *dag_devices_of(const struct dag *dag, const struct job *job);
 bool dag_is_ill(const struct dag *dag, uint32_t device, uint32_t job);
@@ -272,8 +267,8 @@ bool dag_is_ill(const struct dag *dag, uint32_t device, uint32_t job);
 /* ---- dag_plan.c ---- */
 void dag_plan(struct dag *dag);
 /*
- * When a job could start if none before it did; NEVER: that is not known. Changes dag->later.
- * False: not at all.
+ * When a job could start if no other job started before it; NEVER: not known. Changes dag->later. False: it could not
+ * start at all.
  */
 bool dag_forecast(const struct dag *dag, const struct demand *demand, uint64_t *start_ms,
                   struct spot *spot);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What others see of a dag.
+ * The views of a dag.
  */
 #include "core/dag_impl.h"
 
@@ -35,7 +35,7 @@ static uint32_t first_culprit(const struct dag *dag, uint32_t job)
     return edge->need;
 }
 
-/* As if no other job were before it; 0: not known. */
+/* When the job could start if no other job were before it; 0: not known. */
 static uint64_t start_by(const struct dag *dag, uint32_t job)
 {
     struct demand demand = dag_demand(dag, job);

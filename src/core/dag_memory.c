@@ -10,7 +10,7 @@ enum {
     JOBS_MIN = 64,
     EDGES_MIN = 256,
     SHAPES_MIN = 16,
-    PLACES_PER_DEVICE = 32, /* jobs with several devices, for each device that there may be */
+    PLACES_PER_DEVICE = 32, /* jobs with several devices, for each possible device */
     STRIKES = 2,
     STRIKES_MAX = 64
 };
@@ -47,7 +47,7 @@ static bool out_grow(struct dag *dag, size_t cap)
     return true;
 }
 
-/* A step tells each job at most once, but for the one of the event, and each device. */
+/* A step has at most one action for each job and each device, and a few more for the event's job. */
 static size_t actions_max(const struct dag *dag, uint32_t n_jobs)
 {
     return (size_t)n_jobs + dag->config.n_devices_max + 4;
@@ -78,7 +78,7 @@ bool dag_shapes_grow(struct dag *dag)
         !REGROW(dag->shapes.aside, cap) || !REGROW(dag->shapes.table, 2 * (size_t)cap))
         return false;
     dag->shapes.cap = cap;
-    dag->shapes.table_cap = 0; /* it is to be filled anew */
+    dag->shapes.table_cap = 0; /* the table has to be filled again */
     return true;
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which devices a job gets. One job on a device for itself; or several that reserve memory, or
- * shares, or both, up to what there is. It gets the fullest device that it still fits on, and of
- * several devices those near each other, on the host that has the fewest to offer: so what is left
- * over is in large pieces.
+ * Which devices a job gets. A device has one job alone, or several that reserve memory, shares, or both, up to what
+ * the device has. A job gets the fullest device on which it fits; several devices are near each other, on the host
+ * that has the fewest to offer. So what stays free is in large pieces.
  */
 #include <string.h>
 
@@ -24,8 +23,8 @@ bool dag_is_ill(const struct dag *dag, uint32_t device, uint32_t job)
 }
 
 /*
- * What was learned narrows where a job may go, but only while there is such a place. Enough memory
- * is more important than a device that is not ill: without, it cannot run.
+ * Failed attempts narrow where a job may go, but only while such a place exists. Enough memory is more important than
+ * avoiding an ill device: without it the job cannot run.
  */
 static void demand_widen(const struct dag *dag, struct demand *demand)
 {
@@ -97,7 +96,7 @@ static void load_change(struct load *load, const struct demand *d,
     load->n_share_only += mem_bytes == 0 ? one : 0;
 }
 
-/* How much of it would be left for others. */
+/* How much of the device would be left for others. */
 static uint64_t left_on(const struct demand *d, const struct place_device *device,
                         const struct load *load)
 {
@@ -150,7 +149,7 @@ struct offer {
     uint32_t host;
     uint32_t n_devices; /* that the job would get */
     uint32_t n_fitting; /* they are in devices.fitting */
-    uint64_t left;      /* on the fullest device; without devices, CPUs */
+    uint64_t left;      /* what is left on the fullest device; without devices, CPUs */
 };
 
 static bool host_look(const struct dag *dag, const struct look *look, uint32_t host,
@@ -191,8 +190,8 @@ static bool is_better(const struct offer *a, const struct offer *b)
 /* ---- which of its devices ---- */
 
 /*
- * The device that is nearest to `from` (NONE: all are equally near), and of equally near ones the
- * fullest, comes to `at`.
+ * Moves the device that is nearest to `from` (NONE: all are equally near), and of equally near ones the fullest, to
+ * position `at`.
  */
 static uint64_t nearest_to(const struct dag *dag, const struct look *look, uint32_t from,
                            uint32_t at, uint32_t n)
@@ -217,7 +216,7 @@ static uint64_t nearest_to(const struct dag *dag, const struct look *look, uint3
     return best_far;
 }
 
-/* The devices around one of them; returns how far they are from it in all. */
+/* Chooses the devices around `centre`. Returns the sum of their distances from it. */
 static uint64_t set_around(const struct dag *dag, const struct look *look, uint32_t centre,
                            const struct offer *offer)
 {
@@ -274,7 +273,7 @@ bool dag_place(const struct dag *dag, const struct demand *demand, const struct 
     spot->host = best.host;
     spot->n_devices = best.n_devices;
     if (best.n_devices > 0) {
-        (void)host_look(dag, &look, best.host, &best); /* its devices again */
+        (void)host_look(dag, &look, best.host, &best); /* finds its devices again */
         devices_choose(dag, &look, &best, spot);
     }
     return true;

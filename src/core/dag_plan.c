@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who starts now. Ready jobs are tried in order of urgency. The first that does not fit is the
- * head: less urgent ones start only if they end before the head can start, or leave it what it will
- * get then (backfill, as EASY does it: Lifka, "The ANL/IBM SP scheduling system", 1995). If it is
- * not known when the head can start, devices are kept free for it only after patience_ms of
- * waiting. And if even so it has not started long after it should have, nothing starts any more
- * where it could.
+ * Which jobs start now. Ready jobs are tried in order of urgency. The first that does not fit is the head: less
+ * urgent jobs start only if they end before the head can start, or leave free what the head will get (backfill, as in
+ * EASY: Lifka, "The ANL/IBM SP scheduling system", 1995). If the time at which the head can start is not known,
+ * devices are kept free for it only after patience_ms of waiting. If the head has still not started long after its
+ * time, no job starts any more where the head could.
  */
 #include <string.h>
 
 #include "core/dag_impl.h"
 
 enum {
-    /* At jobs that do not fit, in a step, while others run: there will be another step. */
+    /* Looks at jobs that do not fit, in one step while others run: there will be another step. */
     LOOKS_MAX = 256,
-    GLANCES_MAX = 4096 /* the same, at those that want more of something than is left anywhere */
+    GLANCES_MAX = 4096 /* the same for jobs that want more of something than is left anywhere */
 };
 
 /* ---- a forecast ---- */
 
-/* When a running job ends by what is known; one that takes longer than that ends at once. */
+/* When a running job is expected to end; one that is overdue is expected to end at once. */
 static uint64_t end_of(const struct dag *dag, uint32_t job)
 {
     const struct job *j = &dag->jobs.at[job];
@@ -48,7 +47,7 @@ static void by_end_sink(const struct dag *dag, uint32_t at, uint32_t n)
     heap[at] = job;
 }
 
-/* The running jobs that take anything, as a heap by their ends. */
+/* The running jobs that take room, as a heap by their expected ends. */
 static uint32_t by_end_list(const struct dag *dag)
 {
     uint32_t n = 0;
@@ -93,7 +92,7 @@ static bool is_patient(const struct dag *dag, uint32_t job)
     return dag->now_ms - dag->jobs.at[job].ready_ms >= dag->config.patience_ms;
 }
 
-/* It has been the head for long, and it is long after it should have started. */
+/* Has the head been the head for long, and is it long after the time at which it should have started? */
 static bool is_overdue(const struct dag *dag)
 {
     uint64_t long_ms = DRAIN_PATIENCES * dag->config.patience_ms;
@@ -110,8 +109,8 @@ static void head_note(struct dag *dag, uint32_t job, uint64_t start_ms)
 }
 
 /*
- * Finds the head when something else could start, and keeps free what it will get: then `later` has
- * it already.
+ * Finds the head, before another job starts, and keeps free what the head will get: `later` has the head's share
+ * taken already.
  */
 static void hold_find(struct dag *dag)
 {
@@ -135,7 +134,7 @@ static void hold_find(struct dag *dag)
     }
 }
 
-/* At the end of a step. If nothing else could start, nobody has asked who the head is. */
+/* At the end of a step, notes the head. If no other job could start, it was not looked for yet. */
 static void head_settle(struct dag *dag)
 {
     const struct hold *hold = &dag->hold;
@@ -185,7 +184,7 @@ static void start(struct dag *dag, uint32_t job, const struct demand *demand,
 enum try_result {
     TRY_STARTED,
     TRY_NO_PLACE,
-    TRY_HOPELESS,   /* there is no place for one that wants less */
+    TRY_HOPELESS,   /* a job that wants less found no place */
     TRY_BEFORE_HEAD /* it would fit, but the head would start later */
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ready jobs in order of urgency. Those of one lane of a shape are a pairing heap, whose links
- * are in the jobs; the shapes that have any are a binary heap by their tops. During a step, what
- * was tried and cannot start is set aside.
+ * The ready jobs in order of urgency. The ready jobs of one lane of a shape form a pairing heap, whose links are in
+ * the jobs; the shapes that have ready jobs form a binary heap by their tops. During a step, jobs that were tried and
+ * cannot start are set aside.
  *
  * Pairing heaps: Fredman, Sedgewick, Sleator, Tarjan, Algorithmica 1 (1986).
  */
@@ -73,7 +73,7 @@ static struct shape *heap_of(const struct dag *dag, uint32_t job)
     return &dag->shapes.at[dag_is_special(j) ? (uint32_t)SHAPE_SPECIAL : j->shape];
 }
 
-/* The first lanes are of those that take a second, and two. */
+/* The first lanes are for jobs of up to one second, and of up to two. */
 static uint32_t lane_of(const struct job *j)
 {
     enum {
@@ -87,7 +87,7 @@ static uint32_t lane_of(const struct job *j)
 
 /* ---- order ---- */
 
-/* Of equally urgent jobs the large ones come first: what is left over is for the small ones. */
+/* Of equally urgent jobs the large ones come first; small ones fit into what is left. */
 static bool comes_before(const struct dag *dag, uint32_t a, uint32_t b)
 {
     const struct job *x = &dag->jobs.at[a], *y = &dag->jobs.at[b];
@@ -221,7 +221,7 @@ static uint32_t top_find(const struct dag *dag, const struct shape *s)
     return top;
 }
 
-/* One of its lanes has another top now, or none. */
+/* A lane of the shape has another top now, or none. */
 static void top_refresh(struct dag *dag, struct shape *s)
 {
     uint32_t shape = (uint32_t)(s - dag->shapes.at), top = top_find(dag, s);

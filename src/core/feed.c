@@ -66,7 +66,7 @@ static void blocks_init(struct feed *f)
         f->window.blocks[i] = (struct block){.slots = NONE};
 }
 
-/* With an order, there are slots for all items at once; those of done items are marked so from the start. */
+/* With an order, there are slots for all items at once; the slots of done items are marked from the start. */
 static void ordered_init(struct feed *f)
 {
     for (size_t i = 0; f->config.order && i < f->config.n_done; i++)
@@ -145,7 +145,7 @@ void feed_free(struct feed *f)
 
 /* ---- events ---- */
 
-/* Nothing: every event does what is due by then. */
+/* A tick has no effect of its own: every event does what is due by its time. */
 static void on_tick(struct feed *f, const struct feed_event *ev)
 {
     (void)f, (void)ev;
@@ -155,7 +155,7 @@ static void on_input(struct feed *f, const struct feed_event *ev)
 {
     f->window.known = MAX(f->window.known, ev->count);
     f->window.input_is_final = f->window.input_is_final || ev->flag;
-    if (f->counts.failed_items > 0) /* in this session: those of earlier ones were judged then */
+    if (f->counts.failed_items > 0) /* in this session: earlier sessions judged theirs */
         failures_judge(f);
 }
 
@@ -234,8 +234,10 @@ static void on_oom(struct feed *f, const struct feed_event *ev)
     f->counts.ooms++;
     feed_worker_is_live(f, ev->worker);
     device_limit(f, w->device, ev->count);
-    /* A limit that is lowered by one each time would excuse as many deaths as it has steps. Another worker of the device
-     * may have lowered it before. */
+    /*
+     * A limit that is lowered by one each time would excuse a death for each step. Another worker of the device may
+     * have lowered it before.
+     */
     w->has_shrunk |= before == 0 || f->devices[w->device].batch <= before / 2 ||
                      ev->count <= w->items.in_flight / 2;
 }
@@ -315,14 +317,14 @@ static void on_device_lost(struct feed *f, const struct feed_event *ev)
     uint32_t set = f->devices[ev->worker].first;
     struct feed_device *d = &f->devices[set];
     bool may_return = !d->is_benched || d->is_lost;
-    if (d->is_drained) { /* what its workers have is not finished any more */
+    if (d->is_drained) { /* its workers do not finish their items any more */
         set_drain(f, set, true);
         return;
     }
     d->return_at_ms = UINT64_MAX;
     d->is_awaited = ev->flag && may_return;
     device_lost(f, set, f->now_ms);
-    no_devices_check(f); /* it may have been the last one that was awaited */
+    no_devices_check(f); /* it may have been the last awaited set */
 }
 
 static void on_device_back(struct feed *f, const struct feed_event *ev)
@@ -496,7 +498,7 @@ uint32_t feed_item_failures(const struct feed *f, uint64_t item)
     return is_in_window(f, item) ? slot_peek(f, item).failures : 0;
 }
 
-/* Checks the lists and counts that spare a search. */
+/* Checks the lists and counts that exist to avoid searches. */
 static void lists_check(const struct feed *f)
 {
     uint32_t hands = 0, idle = 0, looks = 0;

@@ -18,7 +18,7 @@
  *                                                └─ retries used up ─> ASIDE ──────────┘
  *
  * A worker is known by the number of its seat, which has one process after the other. Seats may come while the run
- * lasts, up to the number that feed_new() was given, and get the next numbers; those of a set of devices that is
+ * lasts, up to the number that feed_new() was given, and get the next numbers. The seats of a set of devices that is
  * given back stay empty, and their numbers are not used again.
  */
 #pragma once
@@ -81,7 +81,7 @@ struct feed_event {
     enum feed_event_kind kind;
     uint64_t now_ms; /* monotonic; never smaller than in the previous event */
     uint32_t worker; /* or a device, for events about devices and seats */
-    /* EXIT, count: with a host that was lost, the process may live so many ms longer, and what it had waits. */
+    /* EXIT, count: on a lost host the process may live so many ms longer; its items wait until then. */
     uint64_t item, count;
     bool flag;
     enum feed_death death;
@@ -177,16 +177,19 @@ struct feed_config {
     uint64_t item_limit_ms, start_limit_ms, silence_limit_ms; /* 0 = none */
     uint64_t end_limit_ms; /* from ACT_END, or its last answer after that, to its exit; 0 = none */
     uint64_t failures_max; /* items set aside before the run is given up; 0 = no limit */
-    /* Of all items, once their number is known, and of those settled so far, if they are at least 100; 0 = no limit. */
+    /*
+     * The share of all items, once their number is known, and of those settled so far, if they are at least 100; 0 =
+     * no limit.
+     */
     uint32_t failures_percent;
     uint64_t seed;
     uint64_t failed_before; /* set aside by earlier sessions of this run */
     /* Every item that is left was set aside by an earlier session, in which others had results. */
     bool only_failed_left;
-    /* Earlier sessions had results of the same command: that it dies may be due to the items that are left. */
+    /* Earlier sessions had results of the same command, so deaths may be due to the items that are left. */
     bool had_results;
 
-    /* What earlier sessions settled: ascending, disjoint, not adjacent. Borrowed until feed_free. */
+    /* The items that earlier sessions settled: ascending, disjoint, not adjacent. Borrowed until feed_free. */
     const struct item_interval *done;
     size_t n_done;
     /* Dispatch order, if all sizes are known: all n items, longest first. Borrowed. NULL: in the order of the

@@ -2,10 +2,10 @@
  *
  * Sets of devices that get no more workers (benched), and lost sets that are used again.
  *
- * A lost device may come back: a node was restarted, a driver answers again, or a worker's last output blamed
- * a device that was never lost. A set that is well again is used after a pause, which doubles with each
- * return, and at most RETURNS_MAX times, because each loss costs the workers their items. A set that was lost with its
- * host is used as soon as the host is back; who asks for the host makes the pauses.
+ * A lost device may come back: a node was restarted, a driver answers again, or a worker's last output blamed a
+ * device that was never lost. A set that is well again is used after a pause, which doubles with each return, and at
+ * most RETURNS_MAX times, because each loss costs the workers their items. A set that was lost with its host is used
+ * as soon as the host is back: the shell makes pauses between its tries to reach the host.
  */
 #include "core/feed_impl.h"
 

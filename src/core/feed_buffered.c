@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Filters that buffer: they read their input in blocks, or hold answers back until a block of output is
- * full, as awk, sed, jq and most programs do when their output is a pipe. Such a filter gives its last
- * answers only at the end of its input. So each of its processes is kept short: it gets as many items as take
- * a certain time, then the end of its input; what it has answered by its exit is committed.
+ * Filters that buffer: they read their input in blocks, or hold answers back until a block of output is full, as awk,
+ * sed, jq and most programs do when their output is a pipe. Such a filter gives its last answers only at the end of
+ * its input. So each of its processes is kept short: it gets items for a certain time, and then the end of its input;
+ * what it has answered by its exit is committed.
  *
  * That time (a life) is long compared with the cost of a start (RESTART_SHARE), so that little speed is lost,
  * and short compared with the work of the seat so far (LOSS_SHARE), so that a crash loses little. The cost of a
@@ -25,9 +25,9 @@ enum {
 };
 
 /*
- * The cost of a start: the time until the filter begins to read (EV_READS, or its first output if that was not
- * seen), the time for which its seat was empty before, and the time that it takes to end. At most its shortest
- * life.
+ * The cost of a start: the time until the filter begins to read (EV_READS, or its first output if that was not seen),
+ * the time for which its seat was empty before, and the time that it takes to end. It is at most the shortest life of
+ * a process on the seat.
  */
 static double restart_ms(const struct feed *f, const struct feed_worker *w)
 {
@@ -43,7 +43,7 @@ static double limit_lower(double limit_ms, uint64_t config_ms)
     return config_ms > 0 ? MIN(limit_ms, (double)config_ms / LIMIT_SHARE) : limit_ms;
 }
 
-/* Limits a life: until it answers, a busy worker cannot be told from one that is stuck or not ready. */
+/* Limits a life: until a worker answers, a busy one cannot be told from one that is stuck or not ready. */
 static double life_limited(const struct feed *f, double ms)
 {
     return limit_lower(limit_lower(ms, f->config.silence_limit_ms), f->config.start_limit_ms);
@@ -121,8 +121,8 @@ void buffered_end_if_full(struct feed *f, uint32_t worker, uint64_t share)
 }
 
 /*
- * True if a life of many more items took about as long, so that the items are not what takes the time: the
- * filter reads before it loads, or another of its processes loads.
+ * True if a life of many more items took about as long. Then the items do not take the time: the filter reads before
+ * it loads, or another of its processes loads.
  */
 static bool load_is_hidden(const struct feed_worker *w, uint64_t items, uint64_t ms)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What follows from the death of a worker: for its items (which is charged, which are halved as suspects), for
+ * What follows from the death of a worker: for its items (which one is charged, which are halved as suspects), for
  * its device (smaller batches, benching) and for its seat.
  */
 #include "core/feed_impl.h"
@@ -11,7 +11,7 @@ enum {
     FEW_LEFT_MAX = 8
 };
 
-/* Takes off the worker the unanswered items that no other worker has, as ranges. */
+/* Takes from the worker the unanswered items that no other worker has, as ranges. */
 static uint64_t unanswered_collect(struct feed *f, uint32_t worker, struct sent_range *runs,
                                    size_t cap, size_t *n_runs)
 {
@@ -60,14 +60,15 @@ void device_limit(struct feed *f, uint32_t device, uint64_t batch_max)
 }
 
 /*
- * A worker that dies before its device gave a result seems to show that the command cannot work there, and nothing about
- * its item. The second time, with another device to try, the item is as likely the reason. (With one device, the run ends
- * then. Without retries, a command that is broken would set aside what it never had a chance to do.)
+ * Spares an item once. A worker that dies before its device gave a result suggests that the command cannot work
+ * there, and says nothing about its item. The second time, with another device to try, the item is as likely the
+ * reason. (With one device, the run ends then. Without retries, a broken command would set aside items that it never
+ * had a chance to do.)
  */
 static bool item_spare(struct feed *f, const struct feed_worker *w, uint64_t item)
 {
     struct slot *slot = slot_of(f, item);
-    if (w->state != WORKER_LIVE && !w->buffering.has_read) /* it has not looked at the item */
+    if (w->state != WORKER_LIVE && !w->buffering.has_read) /* it has not read the item */
         return true;
     bool is_spared = !(slot->flags & SPARED) || f->seats.n_sets < 2 || f->config.retries == 0;
     slot->flags |= SPARED;
@@ -75,8 +76,8 @@ static bool item_spare(struct feed *f, const struct feed_worker *w, uint64_t ite
 }
 
 /*
- * The worker of a fixed batch died: the first time, all of the batch is tried once more, so that an accident changes no
- * batch. The second time one of its items is as likely the reason, and is sought.
+ * The worker of a fixed batch died: the first time, the whole batch is tried once more, so that an accident changes
+ * no batch. The second time, one of its items is as likely the reason, and that item is searched for.
  */
 static bool batch_is_kept(struct feed *f, const struct sent_range *runs, size_t n_runs)
 {
@@ -132,8 +133,8 @@ static void blamed_charge(struct feed *f, uint32_t worker)
 }
 
 /*
- * Where an interrupted run goes on, the first items without a result are those that kill workers, if there are any: the
- * others there were done. So a device is tried again, with another item.
+ * When an interrupted run goes on, its first items without a result are those that kill workers, if there are any,
+ * since the others there were done. So a device is tried again, with another item.
  */
 static void start_failed(struct feed *f, struct feed_worker *w, enum feed_death death,
                          bool had_items)
@@ -180,19 +181,19 @@ static void filter_judge(struct feed *f, uint32_t worker, enum feed_death death)
 {
     struct feed_worker *w = &f->workers[worker];
     if (w->mode != MODE_FILTER) {
-        /* Of a fixed batch, which is then computed as a whole again. */
+        /* Provisional answers of a fixed batch: the whole batch is computed again. */
         if (w->items.provisional > 0)
             provisional_doubt(f, worker);
         return;
     }
     bool all_answered = w->items.in_flight == 0 && w->items.provisional > 0;
-    /* If it was ended because it lingered, its answers still count. */
+    /* The answers of a worker that was ended because it lingered still count. */
     bool lingered = death == GONE_ENDED && w->ended_for == CAUSE_NONE;
     bool ended_well = death == GONE_CLEAN || (w->input_closed && (death == GONE_CRASH || lingered));
     if (all_answered && ended_well)
         provisional_confirm(f, worker);
     else if (all_answered && (death == GONE_CRASH || death == GONE_OOM))
-        provisional_doubt(f, worker); /* else the same could happen again and again */
+        provisional_doubt(f, worker); /* otherwise this could happen again and again */
     else
         provisional_revoke(f, worker);
     if (death == GONE_CLEAN && w->items.in_flight > 0 && ++f->counts.mismatches >= MISMATCHES_MAX)
@@ -209,8 +210,8 @@ static bool has_babbled(const struct feed_worker *w)
 }
 
 /*
- * True if a death without a result may be the device's fault, and not that of the items in hand. What cannot be read is an
- * item's fault where workers have given results; where they have given none, it is the command's as likely.
+ * True if a death without a result may be the device's fault, and not that of the items in hand. An unreadable
+ * message is an item's fault if workers have given results; if they have given none, it is as likely the command's.
  */
 static bool is_devices_death(const struct feed *f, const struct feed_worker *w, bool babbled,
                              bool had_items, bool was_suspect_work)
@@ -223,8 +224,8 @@ static bool is_devices_death(const struct feed *f, const struct feed_worker *w, 
 
 /*
  * A run that was interrupted shortly before its end may have nothing left but items that kill workers. It could never
- * come to its end if their deaths were the command's; with so few items, to charge them costs little. As much must be
- * done as is left, or the command, which may have broken since, is the likelier cause.
+ * end if these deaths were charged to the command; with so few items, charging the items costs little. At least as
+ * many items must be done as are left; otherwise the command, which may have broken since, is the likelier cause.
  */
 static bool are_few_left(const struct feed *f)
 {
@@ -235,8 +236,9 @@ static bool are_few_left(const struct feed *f)
 }
 
 /*
- * Earlier the command has given results, but none of the items that are left: the death says more of the item in hand than
- * of the device. Eight deaths without a result say that the command works nowhere any more, if more items are left.
+ * The command has given results in earlier sessions, but none for the items that are left: a death says more about
+ * the item in hand than about the device. If more items are left, eight deaths without a result say that the command
+ * does not work any more.
  */
 static bool is_known_to_fail(const struct feed *f, const struct feed_worker *w)
 {
@@ -256,7 +258,7 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
     bool was_suspect_work = w->group != NONE;
     bool gave_nothing = w->answered_in_life == 0, had_items = w->items.in_flight > 0;
     bool is_normal = w->input_closed && w->ended_for == CAUSE_NONE && w->items.in_flight == 0;
-    /* This is bounded by how often the limit can be halved. */
+    /* The limit can be halved only so often, which bounds this. */
     bool shrank = death == GONE_OOM && w->has_shrunk;
     bool fewer_may_help = death == GONE_OOM && (w->items.in_flight > 1 || shrank);
     bool is_with_host = death == GONE_DEVICE_LOST && f->devices[w->device].is_awaited;
@@ -271,8 +273,7 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         buffered_learn(f, worker);
     w->buffering.gone_ms = f->now_ms;
     filter_judge(f, worker, death);
-    if (is_with_host &&
-        w->ended_for == CAUSE_TIMEOUT) /* what a silent host has in hand seems to hang */
+    if (is_with_host && w->ended_for == CAUSE_TIMEOUT) /* items on a silent host seem to hang */
         w->blame = UINT64_MAX;
     blamed_charge(f, worker);
     unanswered_judge(f, worker, death, start_failure);
@@ -283,8 +284,7 @@ void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death)
         device_lost(f, w->device, w->time.started_ms);
     w->deaths_in_row += gave_nothing && !is_normal && !shrank && !is_items &&
                         is_devices_death(f, w, babbled, had_items, was_suspect_work);
-    bool is_drained =
-        f->devices[w->device].is_drained; /* then it tells nothing about other devices */
+    bool is_drained = f->devices[w->device].is_drained; /* that tells nothing about other devices */
     if (start_failure && !is_drained && !f->end.is_complete && !f->end.is_stopping)
         start_failed(f, w, death, had_items);
     seat_cool(f, worker, was_suspect_work);

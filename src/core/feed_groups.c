@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Suspects: items one of which killed a worker. They run as a group, alone on a worker, and after another
- * death are halved, until the item that kills is alone. A group is first delayed (in the heap of feed_pool.c),
- * then ripe (in a queue), then on a worker, and at last free, or ripe again with the items not sent.
+ * Suspects: items one of which killed a worker. They run as a group, alone on a worker, and are halved after another
+ * death, until the killing item is alone. A group is first delayed (in the heap of feed_pool.c), then ripe (in a
+ * queue), then on a worker, and at last free, or ripe again with the items not sent.
  */
 #include "core/feed_impl.h"
 
@@ -96,7 +96,7 @@ void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_rang
     if (total > 1)
         emit(f, ACT_NOTE, NONE, ranges[0].first, total, NOTE_HALVED);
     if (f->suspects.in_use + n_groups > f->suspects.cap) {
-        /* Too many crashes at once: these items are mixed with others, and found later. */
+        /* Too many crashes at once: these items are mixed with others; the culprit is found later. */
         for (size_t i = 0; i < n_ranges; i++)
             pool_add(f, ranges[i], not_before_ms, avoid_device);
         return;

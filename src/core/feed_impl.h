@@ -38,9 +38,9 @@ enum slot_state {
 enum slot_flags {
     ANSWERED_FIRST = 1,
     ANSWERED_SECOND = 2,
-    SPARED = 4, /* its worker died alone with it, and the device was blamed, which had no results */
-    WHOLE_AGAIN = 8,               /* its fixed batch is tried once more as it was */
-    LASTING = SPARED | WHOLE_AGAIN /* until the item is settled */
+    SPARED = 4,      /* its worker died with it alone; the device, without results, was blamed */
+    WHOLE_AGAIN = 8, /* its fixed batch is tried once more as a whole */
+    LASTING = SPARED | WHOLE_AGAIN /* flags that stay until the item is settled */
 };
 
 /* Links in the list of a worker's items: references made by feed_window.c; NONE at the ends. */
@@ -51,7 +51,7 @@ struct links {
 /* One item between frontier and frontier + spread. Owners are worker + 1; 0: none. */
 struct slot {
     struct links links;  /* of the first owner */
-    uint32_t sent_order; /* the number of the send that it was part of; may wrap */
+    uint32_t sent_order; /* the number of the send of which it was a part; may wrap */
     uint16_t owner[2];
     uint8_t state, flags, failures;
     uint8_t
@@ -104,10 +104,9 @@ struct given {
     uint32_t in_flight;   /* sent and unanswered, losers included for filters */
     uint32_t losers;      /* channel: items answered elsewhere that this worker still computes */
     uint32_t provisional; /* filter: answered, not confirmed */
-    uint32_t head,
-        tail; /* of the list of items of which it is the first owner, in the order of sending */
-    uint64_t copy; /* the item of which it has the second copy; UINT64_MAX: none */
-    /* the oldest item at the last check of the item limit, and since when it has been the oldest */
+    uint32_t head, tail;  /* of the list of items that it owns first, in the order of sending */
+    uint64_t copy;        /* the item of which it has the second copy; UINT64_MAX: none */
+    /* The oldest item at the last check of the item limit, and since when it has been the oldest. */
     uint64_t oldest, oldest_since_ms;
     uint32_t oldest_order;
     uint32_t fifo_head, fifo_len;
@@ -118,12 +117,11 @@ struct given {
 struct pace {
     uint64_t started_ms, first_answer_ms, last_progress_ms, last_send_ms, provisional_since_ms;
     uint64_t ended_ms;  /* ACT_END was given */
-    uint64_t closed_ms; /* when it closed its input; UINT64_MAX: it did not */
+    uint64_t closed_ms; /* when it closed its input; UINT64_MAX: not closed */
     uint64_t not_before_ms, reissue_after_ms, silence_noted_ms;
-    uint64_t again_ms; /* its process has ended, or must have ended then: its items may run again */
+    uint64_t again_ms; /* when its process has ended for sure: its items may run again then */
     double mean_ms, gap_max_ms;
-    uint64_t
-        way_ms; /* of the next answer's time, for items and answer to travel: the worker had nothing */
+    uint64_t way_ms;   /* of the next answer's time: items and answer travel, the worker is idle */
     uint64_t burst_ms; /* the longest silence that ended with several answers at once */
 };
 
@@ -165,7 +163,7 @@ struct feed_worker {
     uint32_t group;  /* the suspects on this worker; NONE: none */
     enum feed_cause ended_for;
     uint64_t round_trip_ms;
-    uint64_t blame; /* the item because of which it is ended; UINT64_MAX: none */
+    uint64_t blame; /* the item for which it is ended; UINT64_MAX: none */
 
     struct given items;
     uint64_t credits, credits_peak, room, window;
@@ -191,12 +189,11 @@ struct feed_device {
     uint64_t results;
     uint32_t batch; /* limit after running out of memory; 0: none */
     /* Loss and return (feed_bench.c). */
-    bool is_lost;         /* benched for CAUSE_LOST: may be used again */
-    bool is_awaited;      /* lost with its host, which is asked for again: the run waits for it */
-    uint32_t n_returns;   /* how often it was used again */
-    uint64_t returned_ms; /* when it was used again last */
-    uint64_t
-        return_at_ms; /* when it is used again, if it stays well until then; UINT64_MAX: it is not well */
+    bool is_lost;          /* benched for CAUSE_LOST: may be used again */
+    bool is_awaited;       /* lost with its host, which is asked for again: the run waits for it */
+    uint32_t n_returns;    /* how often it was used again */
+    uint64_t returned_ms;  /* when it was used again last */
+    uint64_t return_at_ms; /* when it is used again, if it stays well; UINT64_MAX: it is not well */
 };
 
 /* The state of items, from the lowest unsettled one on (feed_window.c). */
@@ -238,8 +235,8 @@ struct seat_counts {
     uint32_t n_loading, n_alive, n_absent;
     uint32_t n_sets, n_sets_alive; /* without those that were given back */
     uint32_t n_draining;           /* sets that were given back and still have workers */
-    bool are_awaited;              /* further ones may come */
-    bool have_hosts;               /* they are on more than one */
+    bool are_awaited;              /* further seats may come */
+    bool have_hosts;               /* seats are on more than one host */
     uint32_t n_hands;              /* workers that start or load, have no items and are not idle */
     uint32_t absent_from;          /* all seats before this one are filled */
     uint64_t start_at_ms;          /* no worker is started before this time */
@@ -267,7 +264,7 @@ struct feed {
     struct feed_device *devices;
     struct {
         uint32_t head, tail, len;
-    } idle; /* workers that could take more items; the one that has waited longest first */
+    } idle; /* workers that could take more items; the longest waiting first */
     struct {
         uint32_t *heap; /* workers by look.at_ms */
         uint32_t len;
@@ -280,10 +277,9 @@ struct feed {
     struct {
         struct victim *heap; /* workers by how long their work will last, as of as_of_ms */
         uint32_t len;
-        uint64_t as_of_ms,
-            oldest_ms; /* oldest_ms: when the most silent of them made progress last */
-        bool are_old;  /* other workers may have become candidates since */
-        /* The one that would be done with a copy first, and the first on other hosts than its. */
+        uint64_t as_of_ms, oldest_ms; /* oldest_ms: the last progress of the most silent one */
+        bool are_old;                 /* other workers may have become candidates since */
+        /* The worker that would be done with a copy first, and the first one on another host. */
         struct victim soonest[2];
     } victims;
     struct seat_counts seats;
@@ -313,7 +309,7 @@ uint64_t window_end(const struct feed *f);
 /* Unfolds the item's block; to read only, use slot_peek. */
 struct slot *slot_of(struct feed *f, uint64_t item);
 struct slot slot_peek(const struct feed *f, uint64_t item);
-/* A walk over a worker's items, in the order of sending; last its second copy, if it has one. */
+/* A walk over a worker's items, in the order of sending; its second copy, if it has one, comes last. */
 struct owned {
     uint32_t next;         /* reference, NONE: at the end */
     struct sent_range run; /* items that owned_next returns one by one */
@@ -372,7 +368,7 @@ void item_copy_failed(struct feed *f, uint64_t item, bool retry);
 void failures_judge(struct feed *f);
 void item_set_aside(struct feed *f, uint32_t worker, uint64_t item, enum feed_cause cause);
 void items_committed(struct feed *f, uint64_t first, uint64_t count);
-/* Its items wait again, and none is charged; an item of which another copy is left does not wait. */
+/* The worker's items wait again, and none is charged; an item of which another copy runs does not wait. */
 void owned_return(struct feed *f, uint32_t worker, bool provisional_only);
 /* True if the worker has answered this item of its own, and the answer is not confirmed yet. */
 bool is_provisional(struct feed *f, uint32_t worker, uint64_t item);
@@ -403,7 +399,7 @@ void suspects_add(struct feed *f, const struct sent_range *ranges, size_t n_rang
                   uint32_t avoid_device, uint64_t not_before_ms);
 bool suspects_assign(struct feed *f, uint32_t worker);
 struct sent_range suspects_take(struct feed *f, uint32_t worker, uint64_t max);
-/* These items of the group were sent, and not read. */
+/* Puts back items of the group that were sent, and not read. */
 void suspects_put_back(struct feed *f, uint32_t worker, struct sent_range range);
 /* The worker is dead, or has done its group: releases the group. */
 void suspects_release(struct feed *f, uint32_t worker);
@@ -461,7 +457,7 @@ void feed_worker_answered(struct feed *f, uint32_t worker, uint64_t count);
 void feed_worker_settle(struct feed *f, uint32_t worker);
 /* No more answers can come, or none came for long enough. */
 void feed_worker_settled(struct feed *f, uint32_t worker);
-/* It works although it has answered everything: one of its lines may not be an answer. */
+/* The filter works although it has answered everything: one of its lines may not be an answer. */
 void feed_worker_works(struct feed *f, uint32_t worker);
 void feed_worker_out_of_step(struct feed *f, uint32_t worker);
 /* Ends the worker because of this item, which is charged; its other items are not. */
@@ -484,7 +480,7 @@ void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count);
 void device_bench(struct feed *f, uint32_t device, enum feed_cause cause);
 /* Ends the run early if no set is left, none may return with its host, and none may come. */
 void no_devices_check(struct feed *f);
-/* The same for a lost set. seen_since_ms: when the process that reports the loss was started. */
+/* Benches a lost set. seen_since_ms: when the process that reports the loss was started. */
 void device_lost(struct feed *f, uint32_t device, uint64_t seen_since_ms);
 /* A lost set is well again; it is used again if it stays well. */
 void device_back(struct feed *f, uint32_t device);
@@ -503,7 +499,7 @@ void set_vacate(struct feed *f, uint32_t device);
 
 /* feed_death.c */
 void feed_worker_exited(struct feed *f, uint32_t worker, enum feed_death death);
-/* At most so many items at once on this device from now on. */
+/* Limits the items at once on this device. */
 void device_limit(struct feed *f, uint32_t device, uint64_t batch_max);
 
 /* feed_limits.c */
@@ -511,7 +507,7 @@ void device_limit(struct feed *f, uint32_t device, uint64_t batch_max);
 void look_at(struct feed *f, uint32_t worker, uint64_t at_ms);
 /* When limits_check has to be called; UINT64_MAX: never. */
 uint64_t looks_next_ms(const struct feed *f);
-/* It has closed its input: it is out of step unless it ends soon. */
+/* The filter has closed its input: it is out of step unless it ends soon. */
 void feed_worker_closed(struct feed *f, uint32_t worker);
 /* Checks the time limits of all workers whose time has come. */
 void limits_check(struct feed *f);

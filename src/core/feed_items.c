@@ -5,7 +5,7 @@
 #include "core/feed_impl.h"
 
 enum {
-    RATE_LEAST = 100 /* items tried, of which a share is judged */
+    RATE_LEAST = 100 /* items that must be tried before a share is judged */
 };
 
 bool is_in_window(const struct feed *f, uint64_t item)
@@ -108,7 +108,7 @@ static void item_sent(struct feed *f, uint32_t worker, uint64_t item)
     owned_link(f, worker, item);
 }
 
-/* It continues the last range of the fifo. */
+/* Adds a range to the fifo; one that continues the last range extends it. */
 static void fifo_add(struct feed_worker *w, struct sent_range range)
 {
     struct sent_range *last =
@@ -177,7 +177,7 @@ bool item_disown(struct feed *f, uint32_t worker, uint64_t item)
     }
     slot->owner[1] = 0;
     if (slot->owner[0] != 0) {
-        f->victims.are_old = true; /* it may be copied once more */
+        f->victims.are_old = true; /* the item may be copied once more */
         return false;
     }
     slot->state = SLOT_WAITING;
@@ -199,7 +199,7 @@ static void loser_mark(struct feed *f, const struct slot *slot, int winner)
         w->items.losers++;
         w->items.in_flight--;
         f->counts.in_flight--;
-        idle_push(f, other - 1); /* it has room, and may send nothing any more */
+        idle_push(f, other - 1); /* it has room, and may send no event any more */
     }
 }
 
@@ -242,8 +242,8 @@ static uint64_t backoff_ms(struct feed *f, uint32_t failures)
 }
 
 /*
- * Of all items, once it is known how many there are: whatever comes, it will be more than that share. Of those tried by
- * then, if they are enough to tell a rate.
+ * Is the share of failed items too high? Of all items, once their number is known, since the share can only grow; and
+ * of the items tried so far, if they are enough to tell a rate.
  */
 static bool is_share_exceeded(const struct feed *f)
 {
@@ -397,7 +397,7 @@ void provisional_doubt(struct feed *f, uint32_t worker)
     emit(f, ACT_REVOKE, worker, 0, 0, 0);
 }
 
-/* Suspects stay suspects: mixed with other items they would make those suspects too. */
+/* Suspects stay suspects: mixed with other items, they would make these suspects too. */
 static void run_return(struct feed *f, uint32_t worker, struct sent_range run)
 {
     if (f->workers[worker].group != NONE)

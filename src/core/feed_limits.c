@@ -74,7 +74,7 @@ static uint64_t oldest_item(struct feed *f, uint32_t worker)
 {
     const struct feed_worker *w = &f->workers[worker];
     if (answers_in_order(w)) {
-        ASSERT(w->items.fifo_len > 0); /* it owes an answer */
+        ASSERT(w->items.fifo_len > 0); /* the worker owes an answer */
         return w->items.fifo[w->items.fifo_head].first;
     }
     struct owned at = owned_begin(f, worker);
@@ -110,7 +110,7 @@ static void item_limit_check(struct feed *f, uint32_t worker)
     /* Answers that come many at once were held back while the worker computed. */
     if (answers_in_order(w))
         limit_ms += 2 * w->time.burst_ms;
-    /* It may give all its answers at its end: then only the time of all together is known. */
+    /* It may give all its answers at its end, so only the time of all of them is limited. */
     if (w->state == WORKER_ENDING && answers_in_order(w))
         limit_ms *= w->items.in_flight;
     if (f->now_ms < since_ms + limit_ms) {

@@ -7,16 +7,16 @@
  * thousands of workers may become idle within a second, and an approximate order is enough.
  *
  * A host that hangs, or is slow, holds up what is on it, so a copy should be on another host than the item. Among
- * items that would be finished about as late, a worker takes one of another host; and it leaves an item of its own
- * host to a worker of another one that is idle, or is so before this one would look again.
+ * items that would be finished about as late, a worker takes one of another host. It leaves an item of its own host
+ * to a worker of another host that is idle, or will be before this worker would look again.
  */
 #include "core/feed_impl.h"
 
 enum {
     VICTIMS_MIN_MS = 10,
     LOOK_AGAIN_MS = 5000,
-    ELSEWHERE_TIMES = 2, /* as long as the idle worker: so slow may one of another host be */
-    ALIKE_PERCENT = 80,  /* of the time that the longest will take: another one is nearly as late */
+    ELSEWHERE_TIMES = 2, /* a worker of another host may take this many times as long */
+    ALIKE_PERCENT = 80,  /* of the longest time: an item above this is nearly as late */
     ALIKE_LOOKS = 32     /* at the top of the heap */
 };
 
@@ -204,7 +204,7 @@ static bool leave_to_another_host(struct feed *f, uint32_t worker, uint32_t vict
     const struct feed_worker *other = &f->workers[soonest->worker];
     bool is_busy = other->items.in_flight > 0;
     if (is_busy && other->time.last_send_ms >= f->victims.as_of_ms)
-        return true; /* it was idle: the next look will show whether others are */
+        return true; /* that worker was idle: the next look will show others */
     double most_ms = MAX(ELSEWHERE_TIMES * w->time.mean_ms, (double)REISSUE_MIN_MS);
     if (with_copy_ms(f, other, w->time.mean_ms) > most_ms + (double)w->round_trip_ms)
         return false;
@@ -253,8 +253,7 @@ bool reissue(struct feed *f, uint32_t worker)
     if (!may_reissue(f, &f->workers[worker]))
         return false;
     bool is_taken = copy_take(f, worker);
-    if (!is_taken &&
-        f->seats.have_hosts) /* it waits, so one of another host may leave it an item */
+    if (!is_taken && f->seats.have_hosts) /* an idle worker of another host may leave it an item */
         soonest_note(f, worker, 0);
     return is_taken;
 }

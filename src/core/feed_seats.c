@@ -19,7 +19,7 @@ static void device_init(struct feed *f, uint32_t device, uint32_t first, uint32_
     f->seats.n_sets_alive += first == device;
 }
 
-/* Behind the other seats of its set, so that these are visited in the order of their numbers. */
+/* Links the seat behind the other seats of its set, so that they are visited in the order of their numbers. */
 static void seat_link(struct feed *f, uint32_t worker)
 {
     uint32_t *at = &f->devices[f->workers[worker].device].first_worker;

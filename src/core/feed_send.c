@@ -189,7 +189,7 @@ static void starved(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
     if (w->group !=
-        NONE) { /* all its suspects are sent: it gets nothing else before they are settled */
+        NONE) { /* all its suspects are sent: it gets no other item before they are settled */
         if (w->mode == MODE_FILTER && w->items.in_flight == 0)
             feed_worker_settle(f, worker);
         return;
@@ -202,7 +202,7 @@ static void starved(struct feed *f, uint32_t worker)
         }
     }
     if (w->mode == MODE_FILTER && w->items.in_flight == 0 && w->items.provisional > 0) {
-        feed_worker_settle(f, worker); /* it dispatches again when it is done */
+        feed_worker_settle(f, worker); /* this dispatches again when it is done */
         return;
     }
     if (reissue(f, worker))
@@ -284,7 +284,7 @@ static void work_send(struct feed *f, uint32_t worker)
                 break;
             left -= sent;
             if (f->config.fixed_batches && w->mode == MODE_CHANNEL)
-                return; /* nothing is added to a batch */
+                return; /* a batch is not extended */
         }
         w->drain.last_was_short = f->config.batch > 0 && left > 0 && w->items.in_flight > 0;
         if (left == want || w->drain.last_was_short) {

@@ -30,7 +30,7 @@ void feed_worker_unfit(struct feed *f, uint32_t worker, uint64_t item)
     bool mine = item_withdraw(f, worker, item); /* false: its other copy was found unfit first */
     bool was_loser = !mine && w->items.losers > 0;
     if (!mine && !was_loser)
-        return; /* it was taken back meanwhile, and will be found unfit again */
+        return; /* the item was taken back meanwhile, and will be found unfit again */
     if (!answers_in_order(w)) {
         w->items.in_flight -= mine;
         f->counts.in_flight -= mine;
@@ -60,7 +60,7 @@ void feed_worker_passed(struct feed *f, uint32_t worker, uint64_t count)
     hand_touch(f, w);
     while (count > 0) {
         struct sent_range passed = fifo_take(w, count);
-        /* If an item that it still has were passed over, no worker would do it, and the run would not end. */
+        /* If an item that the worker still has were passed over, no worker would do it, and the run would not end. */
         for (uint32_t i = 0; i < passed.count; i++)
             ASSERT(!item_is_owned(f, worker, passed.first + i));
         count -= passed.count;

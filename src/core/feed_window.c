@@ -274,7 +274,7 @@ uint32_t block_win(struct feed *f, uint32_t worker, struct sent_range items)
     if (!block)
         return 0;
     ASSERT(block->n_answered ==
-           f->window.block_size); /* no answer is confirmed while another is missing */
+           f->window.block_size); /* no answer is confirmed while another one is missing */
     list_remove(f, worker, (uint32_t)(block - f->window.blocks) | BLOCK_REF);
     *block = (struct block){.slots = NONE, .state = SLOT_COMMITTING};
     return f->window.block_size;
@@ -304,7 +304,7 @@ void items_skip(struct feed *f, uint64_t first, uint64_t end)
 
 /* ---- the frontier ---- */
 
-/* How far the frontier may move: over the whole block, or one item; 0: that is not done yet. */
+/* How far the frontier may move: over the whole block, or by one item; 0: the next item is not done. */
 static uint64_t frontier_step(struct feed *f)
 {
     struct block *block = block_of(f, f->window.frontier);

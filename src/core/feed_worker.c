@@ -7,7 +7,7 @@
 enum {
     SETTLE_MIN_MS = 2,
     SETTLE_MAX_MS = 5000,
-    SETTLE_ENDING_MS = 20, /* most filters end within this time, and a clean end proves more */
+    SETTLE_ENDING_MS = 20, /* most filters end within this time; a clean end proves more */
     CONFIRM_MIN_MS = 500,
     SETTLE_SHARE = 40 /* the next drain comes after this many times the cost of the last one */
 };
@@ -110,7 +110,10 @@ static void cooling_end(struct feed *f)
         wake_at(f, f->cooling.look_ms);
 }
 
-/* A seat may stay empty for lack of work, so the shortest empty time is what a start has to wait for. */
+/*
+ * Notes how long the seat was empty. A seat may stay empty for lack of work, so the shortest time tells what a start
+ * has to wait for.
+ */
 static void seat_time_note(const struct feed *f, struct feed_worker *w)
 {
     uint64_t empty_ms = f->now_ms - w->buffering.gone_ms;
@@ -121,8 +124,8 @@ static void seat_time_note(const struct feed *f, struct feed_worker *w)
 }
 
 /*
- * The next seat to be filled. Those of devices where the command has only failed come last: else a few seats would take
- * all tries of the few items that are left, and whether the command works anywhere would show late.
+ * The next seat to be filled. Seats of devices where the command has only failed come last: otherwise a few seats
+ * would use up all tries of the few items that are left, and it would show late whether the command works anywhere.
  */
 static uint32_t absent_first(struct feed *f)
 {
@@ -206,7 +209,7 @@ void feed_worker_becomes_channel(struct feed *f, uint32_t worker)
             f, worker); /* answers were committed of a filter that turns out not to be one */
         return;
     }
-    /* What it printed so far were no answers, and the items in its stdin do not count as taken. */
+    /* Its output so far was no answers, and the items in its stdin count as not taken. */
     provisional_revoke(f, worker);
     unanswered_return(f, worker);
     suspects_release(f, worker);
@@ -239,7 +242,7 @@ void feed_worker_settle(struct feed *f, uint32_t worker)
     look_at(f, worker, w->drain.settle_at_ms);
 }
 
-/* It works: looks again later, after pauses that double; some filters work on without further output. */
+/* The filter works: looks again later, after pauses that double, since some filters work on without further output. */
 void feed_worker_works(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
@@ -256,7 +259,7 @@ void feed_worker_works(struct feed *f, uint32_t worker)
 void feed_worker_settled(struct feed *f, uint32_t worker)
 {
     struct feed_worker *w = &f->workers[worker];
-    /* Its last answer was on its way here, and the next items are on their way there. */
+    /* The cost includes the way of the last answer and that of the next items. */
     w->drain.cost_ms = f->now_ms - w->drain.since_ms + w->round_trip_ms;
     w->drain.settle_at_ms = 0;
     w->drain.is_on = false;
@@ -267,8 +270,10 @@ void feed_worker_settled(struct feed *f, uint32_t worker)
 static bool drain_is_due(const struct feed *f, const struct feed_worker *w)
 {
     uint64_t ring_share = f->window.spread / (4ull * MAX(f->seats.n_alive, 1u));
-    /* The worker idles on both ways of each drain, and before its answers are known to have ended: at a distance, drains are
-     * to cost one part in a hundred. */
+    /*
+     * On another host, the worker idles during the round trip of each drain, and until its answers are known to have
+     * ended: there, drains are to cost one part in a hundred.
+     */
     uint64_t cost_ms = w->drain.cost_ms + 4 * w->round_trip_ms;
     uint64_t interval_ms = MAX((uint64_t)CONFIRM_MIN_MS, SETTLE_SHARE * cost_ms);
     bool is_time = w->buffering.is_on ? buffered_is_due(f, w)
@@ -470,7 +475,7 @@ void feed_worker_end(struct feed *f, uint32_t worker)
     emit(f, ACT_END, worker, 0, 0, 0);
     if (f->config.end_limit_ms > 0)
         look_at(f, worker, f->now_ms + f->config.end_limit_ms);
-    if (w->mode == MODE_FILTER && w->items.provisional > 0) /* its end may take long */
+    if (w->mode == MODE_FILTER && w->items.provisional > 0) /* the filter's end may take long */
         feed_worker_settle(f, worker);
 }
 

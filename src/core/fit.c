@@ -11,7 +11,7 @@ enum {
     PAIRS_MAX = FIT_SIZES_MAX * (FIT_SIZES_MAX - 1) / 2
 };
 
-/* A peak may fall by so much from one size to the next: allocators round, and samples miss. */
+/* A peak may fall by this share from one size to the next: allocators round, and samples miss peaks. */
 static const double fall_share = 0.05;
 /* Noise is taken to be up to this many times `near`. */
 static const double noise_factor = 3;
@@ -168,8 +168,8 @@ struct view {
 };
 
 /*
- * What the size takes: never less than was seen, and not less than the line says, since samples
- * miss peaks.
+ * The memory that a size takes: at least the peak that was seen, and at least what the line says, since samples miss
+ * peaks.
  */
 static uint64_t peak_of(const struct view *view, const struct fit_size *size)
 {
@@ -271,7 +271,7 @@ static uint64_t between(const struct view *view)
     uint64_t low = view->good ? view->good->batch : 0, high = view->out->batch;
     uint64_t step = resolution_at(fit, low), guess = guess_of(view);
     if (high - low <= step || view->out->outcome == FIT_TIMEOUT)
-        return 0; /* what took too long is not worth the time of further tries */
+        return 0; /* a size that took too long is not worth further tries */
     /*
      * If a size is out that the line allows, the line is wrong or memory is not the reason. If
      * none is good, the line is not enough to say that none can be.
@@ -284,9 +284,7 @@ static uint64_t between(const struct view *view)
     return low + MAX(rounded_down(fit, (high - low) / 2), fit->wish.multiple);
 }
 
-/*
- * A size between which and the fastest one noise could decide, and that was not run often enough.
- */
+/* A size that was not run often enough, and whose rate differs from the fastest one by no more than noise. */
 static uint64_t doubtful(const struct view *view)
 {
     const struct fit_wish *wish = &view->fit->wish;
@@ -303,7 +301,7 @@ static uint64_t doubtful(const struct view *view)
 /* Of the sizes that are not faster, the largest that was not run often enough to be sure. 0: there is none. */
 static uint64_t unsure(const struct view *view)
 {
-    /* A smaller one, with which they are compared, ends the loop. */
+    /* The smaller size with which they are compared ends the loop. */
     for (const struct fit_size *size = view->good; size->batch > view->good->batch / 4; size--)
         if (size->n_runs < view->fit->wish.n_repeats)
             return size->batch;
@@ -353,7 +351,7 @@ static const struct fit_size *best_of(const struct view *view)
     if (enough <= 0)
         return view->good;
     const struct fit_size *size = view->fit->sizes;
-    while (size->rate < enough) /* the fastest one ends it */
+    while (size->rate < enough) /* the fastest size ends the loop */
         size++;
     return size;
 }

@@ -4,12 +4,11 @@
  * what to try next is a function of the trials so far, which are the only state, and nothing is
  * allocated.
  *
- * From the start size the batch is doubled until a size is out, the largest size is reached, or
- * two further doublings bring no more items per second. A size is out if a trial of it ran out of
- * memory, failed or took too long, or if its peak is above the device's memory less the margin.
- * What lies between the largest good size and the smallest one that is out is then narrowed down:
- * by the line through batch sizes and peaks where there is one, and each size that it names is
- * tried; else by halves.
+ * From the start size the batch is doubled until a size is out, the largest size is reached, or two further doublings
+ * bring no more items per second. A size is out if a trial of it ran out of memory, failed or took too long, or if
+ * its peak is above the device's memory less the margin. The gap between the largest good size and the smallest one
+ * that is out is then narrowed: by the line through batch sizes and peaks if there is one, whose answers are tried;
+ * else by halves.
  *
  * The best size is the smallest one whose rate is within a few percent of the best rate, so
  * memory is not spent on nothing. Rates are noisy, and whatever else a machine does only lowers
@@ -39,8 +38,7 @@ struct fit_wish {
         multiple;         /* sizes; multiple 0: 1. start is rounded up to a multiple, max down */
     uint64_t limit_bytes; /* no peak may be above it; 0: not known */
     uint32_t n_repeats;   /* runs of a size whose rate decides; 0: 1 */
-    double
-        near; /* a rate that is this share below the best is as good; a doubling must gain more */
+    double near; /* a rate within this share below the best is as good; a doubling must gain more */
 };
 
 struct fit_trial {
@@ -63,7 +61,7 @@ struct fit {
     struct fit_wish wish;
     struct fit_size sizes[FIT_SIZES_MAX]; /* ascending */
     size_t n_sizes;
-    bool is_unsteady; /* a size ended well once, and not another time */
+    bool is_unsteady; /* a size ended well in one run, and not in another */
 };
 
 enum fit_step_kind {
@@ -85,10 +83,10 @@ struct fit_line {
 
 /* Why no larger size was chosen. */
 enum fit_bound {
-    FIT_BOUND_MEMORY, /* a larger one is out of memory, or would be by the line */
+    FIT_BOUND_MEMORY, /* a larger size is out of memory, or would be by the line */
     FIT_BOUND_FAILURE,
     FIT_BOUND_TIME,
-    FIT_BOUND_RATE, /* it would not be faster */
+    FIT_BOUND_RATE, /* a larger size would not be faster */
     FIT_BOUND_MAX,  /* the largest size that was asked for */
     FIT_BOUND_NONE  /* no size is good */
 };
@@ -107,7 +105,7 @@ void fit_begin(struct fit *fit, const struct fit_wish *wish);
 struct fit_step fit_next(const struct fit *fit);
 /* The end of a trial of the size that fit_next() asked for. */
 void fit_took(struct fit *fit, const struct fit_trial *trial);
-/* At any time: what is known by now. */
+/* The result so far; may be called at any time. */
 void fit_result(const struct fit *fit, struct fit_result *out);
 /* The line through the sizes that ended well: the slope is the median of those of all pairs,
  * weighted by their distance (Theil 1950, Sen 1968), so that a few odd peaks do not tilt it. */

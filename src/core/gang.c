@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events in, actions out. A step handles its event, looks whether the generation has come to its end, and then whether
- * a time has come. Tables below have the handler of each event, and what is due in each state.
+ * Events in, actions out. A step handles its event, then checks whether the generation has ended, and then whether a
+ * time has come. Tables below have the handler of each event, and what is due in each state.
  */
 #include "core/gang.h"
 
@@ -39,7 +39,7 @@ struct gang {
     uint64_t now_ms;
     bool has_begun; /* there was an event, and now_ms is known */
     struct node *nodes;
-    uint32_t nodes_end; /* numbers of nodes that ever came are below it */
+    uint32_t nodes_end; /* above the numbers of all nodes that ever came */
     uint32_t n_ever;    /* nodes that ever came */
     /* The present gathering. */
     uint64_t since_ms, pause_end_ms;
@@ -116,7 +116,7 @@ static struct member *member_of(const struct gang *g, uint32_t node)
 static struct member *member_with(const struct gang *g, uint32_t rank)
 {
     ASSERT(rank < g->view.world_size);
-    uint32_t low = 0, high = g->view.n_members; /* it is one of low … high - 1 */
+    uint32_t low = 0, high = g->view.n_members; /* the member is one of low … high - 1 */
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
         if (g->members[middle].first_rank <= rank)
@@ -132,7 +132,7 @@ static bool is_gone(const struct member *m, uint32_t local_rank)
     return m->gone[local_rank / WORD_BITS] >> local_rank % WORD_BITS & 1;
 }
 
-/* Of a member that has ranks left: its first one. */
+/* The first rank that is left, of a member that has one. */
 static uint32_t first_left(const struct member *m)
 {
     uint32_t local_rank = 0;

@@ -4,9 +4,9 @@
  * are ended, and the gang starts again as a new generation while it has restarts left. It is over when every rank of one
  * generation has ended well.
  *
- * A node is a machine with places for ranks. Nodes are known by numbers that stay theirs. Of those that are there, the
- * first n_nodes_max, by their numbers, are the members of the next generation, and ranks are counted through them in
- * this order. A node that comes later waits for the next generation.
+ * A node is a machine with places for ranks. Each node has a number, which it keeps. The present nodes with the
+ * lowest numbers, at most n_nodes_max, are the members of the next generation; ranks are counted through them in this
+ * order. A node that comes later waits for the next generation.
  *
  * Pure: it makes no system call, has no clock, and allocates only in gang_new. Events go in by gang_step, actions
  * come out. The words are those of torchrun: group rank, generation ("restart count"), world size.
@@ -24,25 +24,30 @@ enum {
 
 struct gang_config {
     uint32_t n_nodes_min, n_nodes_max; /* 1 <= n_nodes_min <= n_nodes_max <= GANG_NODES_MAX */
-    /* So many are waited for if there are fewer, or as many as ever came if those are more; 0: n_nodes_max. */
+    /* The gang waits for so many nodes, or for as many as ever came if those are more; 0: n_nodes_max. */
     uint32_t n_nodes_awaited;
     uint32_t n_restarts; /* at most so many restarts; see healthy_ms */
-    /* Before a restart. It doubles with each restart up to 64 times its length, and is as at first again after a
-     * generation that was healthy. */
+    /*
+     * The pause before a restart. It doubles with each restart, up to 64 times its length, and is reset by a healthy
+     * generation.
+     */
     uint64_t pause_ms;
-    /* A generation that fails only after such a time gives all restarts back. 0: none does. */
+    /*
+     * A generation that lasts this long is healthy: if it fails then, all restarts are available again. 0: no
+     * generation is.
+     */
     uint64_t healthy_ms;
     /*
-     * The nodes of a generation gather from the first event on, or from GACT_RETRY on. When those are there that
-     * are awaited, it starts; when n_nodes_min are there, more_ms after so many were there for the first time in this gathering. If
-     * fewer are there join_ms after it began, or become fewer later, it is given up. A pause only delays all of this:
-     * before its end nothing starts, and nothing is given up.
+     * The nodes of a generation gather from the first event on, or from GACT_RETRY on. The generation starts when the
+     * awaited nodes are there, or more_ms after n_nodes_min nodes were there for the first time in this gathering. If
+     * fewer than n_nodes_min are there join_ms after the gathering began, or later, the gang is given up. A pause
+     * only delays this: before its end no generation starts, and the gang is not given up.
      */
-    uint64_t more_ms, join_ms; /* join_ms 0: fewer are waited for without end */
-    uint64_t linger_ms; /* after the first rank that ends well, for the others; 0: without end */
+    uint64_t more_ms, join_ms; /* join_ms 0: waits for n_nodes_min without end */
+    uint64_t linger_ms; /* how long the others may take after the first good end; 0: without end */
 };
 
-/* The count of a node is 1 … GANG_NODE_RANKS_MAX; another one than before holds from the next generation on. */
+/* The count of a node is 1 … GANG_NODE_RANKS_MAX; a changed count holds from the next generation on. */
 #define GANG_EVENTS(X)                                                                                \
     X(TICK)      /* time has passed */                                                                \
     X(NODE_UP)   /* `node` is there, and has places for `count` ranks */                              \
@@ -58,9 +63,9 @@ enum gang_event_kind {
 };
 
 /*
- * Facts that come late or twice (an exit of an earlier generation, a node that is there already) change nothing, and
- * nothing does after GACT_OVER. What an event tells comes before what its time brings: if the last rank ends at the end
- * of linger_ms, it has ended in time.
+ * Facts that come late or twice (an exit of an earlier generation, a node that is there already) change nothing;
+ * after GACT_OVER, no event does. An event is handled before what is due at its time: a last rank that ends exactly
+ * at the end of linger_ms has ended in time.
  */
 struct gang_event {
     enum gang_event_kind kind;
@@ -69,16 +74,16 @@ struct gang_event {
     uint32_t rank, generation, count;
     uint64_t gone_ms; /* no generation starts before */
     int status;       /* as a shell gives it: 128 + n after signal n */
-    bool flag; /* EXIT: another generation would fail as well, so there is none; STOP: see there */
+    bool flag; /* EXIT: no restart, since another generation would fail as well; STOP: at once */
 };
 
-/* In a generation a node gets START once, and END at most once politely and at most once at once. */
+/* In each generation a node gets START once, END politely at most once, and END at once at most once. */
 #define GANG_ACTIONS(X)                                                                             \
     X(START) /* all ranks of `node`, a member of the new generation (gang_member) */                \
     X(END)   /* the ranks of `node` that are left; flag: at once, else politely */                  \
     X(FAIL)  /* the generation has failed (gang_view: first); END of nodes with ranks follows */    \
     X(RETRY) /* no rank is left; the next generation begins after `pause_ms`, if nodes are there; \
-                flag: so late because of ranks on a node that is gone */ \
+                flag: the pause is longer because of ranks on a lost node */ \
     X(OVER)  /* no rank is left; gang_view: outcome. The last action */
 
 enum gang_action_kind {
@@ -104,7 +109,7 @@ enum gang_state {
 enum gang_outcome {
     GANG_OPEN, /* it is not over */
     GANG_WELL, /* all ranks ended with 0 (some perhaps after END), in a generation without a FAIL */
-    GANG_FAILED,  /* a generation failed, and no restart was left, or none would have helped */
+    GANG_FAILED,  /* a generation failed, and no restart was left, or would have helped */
     GANG_TOO_FEW, /* fewer than n_nodes_min nodes came in time */
     GANG_STOPPED
 };
@@ -112,12 +117,12 @@ enum gang_outcome {
 enum gang_cause {
     GANG_NO_CAUSE,
     GANG_STATUS,  /* `rank` ended with a status that is not 0 */
-    GANG_LOST,    /* `node` was gone while ranks on it were not; `rank`: the first of them */
+    GANG_LOST,    /* `node` was gone while ranks on it had not ended; `rank`: the first of these */
     GANG_LINGERS, /* `rank`, the first of those left, took longer than linger_ms */
     GANG_HUNG     /* `rank` stood still */
 };
 
-/* What was wrong first in a generation. */
+/* The first failure of a generation. */
 struct gang_failure {
     enum gang_cause cause;
     uint32_t rank, node, generation;
@@ -155,7 +160,7 @@ struct gang_view gang_view(const struct gang *gang);
 bool gang_member(const struct gang *gang, uint32_t node, struct gang_member *out);
 /* The node of a rank of the present generation, and its number there. */
 void gang_place(const struct gang *gang, uint32_t rank, uint32_t *node, uint32_t *local_rank);
-/* Is the end of this rank of the present generation waited for? Not if its node is gone. */
+/* Does the gang wait for the end of this rank of the present generation? Not if its node is gone. */
 bool gang_awaits(const struct gang *gang, uint32_t rank);
-/* Aborts if what the gang has counted differs from what it has. For tests. */
+/* Aborts if the gang's counts are wrong. For tests. */
 void gang_check(const struct gang *gang);

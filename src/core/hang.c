@@ -4,26 +4,26 @@
 #include "base/attr.h"
 
 enum {
-    CPU_PARTS = 20,        /* of a processor: with less, it only looks after itself */
+    CPU_PARTS = 20,        /* of a processor: with less, it does no work */
     IO_BYTES_PER_MS = 256, /* likewise */
     BUSY_PERCENT = 5,      /* of a device */
     LOOKS = 20,            /* in after_ms */
-    EVERY_MIN_MS = 100,    /* the clock of processor time has ticks of 10 ms */
+    EVERY_MIN_MS = 100,    /* processor time is counted in ticks of 10 ms */
     EVERY_MAX_MS = 10 * 1000,
-    STALE_LOOKS = 3 /* the last one must not be older than so many */
+    STALE_LOOKS = 3 /* the last look must not be older than so many */
 };
 
 struct watched {
     uint64_t spoke_ms, looked_ms;
-    uint64_t still_ms;                  /* since then it has done nothing, by all looks */
+    uint64_t still_ms;                  /* since when it has stood still, by all looks */
     struct hang_look look;              /* the last one */
-    bool has_look, has_ended, computes; /* computes: between the last two looks */
+    bool has_look, has_ended, computes; /* computes: it did between the last two looks */
     enum hang_motion motion;            /* by the last verdict */
     bool is_named;
 };
 
 struct hang {
-    uint64_t after_ms, spoke_ms; /* spoke_ms: any of them */
+    uint64_t after_ms, spoke_ms; /* spoke_ms: the last output of any rank */
     uint32_t n_ranks;
     struct watched ranks[];
 };
@@ -107,7 +107,7 @@ uint64_t hang_every_ms(const struct hang *hang)
 
 /* ---- the verdict ---- */
 
-/* So long a rank has to have done nothing: from the first looks to the first verdict, which both may be a little late. */
+/* How long a rank must have stood still: from the first looks to the first verdict; both may be a little late. */
 static uint64_t still_least_ms(const struct hang *hang)
 {
     uint64_t slack_ms = STALE_LOOKS * hang_every_ms(hang);
@@ -133,8 +133,10 @@ static bool is_at(const struct watched *w, uint64_t place)
     return w->motion == HANG_STILL && w->look.place == place;
 }
 
-/* Is there a place where more than half of those are that stand still? (Pairs of unequal ones are struck out: what is left
- * is it, if there is one.) */
+/*
+ * Is there a place where more than half of the ranks that stand still are? (Boyer and Moore: pairs of unequal places
+ * are struck out; the place that is left is the only candidate.)
+ */
 static bool majority_find(const struct hang *hang, uint32_t n_still, uint64_t *place)
 {
     uint32_t n_left = 0, n_there = 0;
@@ -150,8 +152,8 @@ static bool majority_find(const struct hang *hang, uint32_t n_still, uint64_t *p
 }
 
 /*
- * Of ranks that all stand still, those that are blocked in the kernel, if others are not: nobody waits for other ranks
- * there. Else those that are not where most are.
+ * All ranks stand still. Names those that are blocked in the kernel, if others are not, since a rank does not wait
+ * for others there; else those that are not where most are.
  */
 static void odd_name(struct hang *hang, uint32_t n_still)
 {

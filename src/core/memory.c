@@ -4,13 +4,13 @@
 #include <stdlib.h>
 
 enum {
-    TOLERANCE_SHARE = 50, /* of a device's memory: this part more than before may be in use */
+    TOLERANCE_SHARE = 50, /* 1/n of a device's memory may be in use beyond before */
     CONTEXT_MIN_MS =
         50, /* no driver makes a context in less: a worker that lived shorter took no memory */
     UNUSED_LIVES = 2, /* this many longer lives without use show that workers use no memory */
     UNUSED_LIFE_MS = 500
 };
-#define LIFE_UNKNOWN UINT64_MAX /* it went on after its host was lost */
+#define LIFE_UNKNOWN UINT64_MAX /* the worker went on after its host was lost */
 
 struct device_memory {
     uint64_t used_bytes, total_bytes; /* by the last sample */
@@ -30,7 +30,7 @@ enum seat_use {
 
 struct seat_wait {
     enum seat_use use;
-    uint64_t since_ms; /* since when it is taken, or its worker's process is gone */
+    uint64_t since_ms; /* since when it is taken, or its worker's process has ended */
     uint64_t life_ms;  /* of its last worker */
     bool is_away;      /* with its host */
 };

@@ -4,12 +4,11 @@
  * Accelerate (the same map, key by key) or by an optimal contiguous partition. Pure: a function
  * of the model and of the wish, which allocates once.
  *
- * A model is a tree of modules that hold tensors. Its units are what is never cut: modules
- * without children, modules that are marked as whole (the no-split blocks of an architecture),
- * and the tensors that stand directly in any other module. They run in the order of registration,
- * so a partition of their sequence into contiguous pieces, one a device, has the fewest
- * transfers. Tensors that share memory are on one device, because the loader ties them to one
- * storage: with them the units that hold them, which is the only exception from contiguity.
+ * A model is a tree of modules that hold tensors. Its units are what is never cut: modules without children, modules
+ * that are marked as whole (the no-split blocks of an architecture), and the tensors that stand directly in any other
+ * module. They run in the order of registration, so a partition of their sequence into contiguous pieces, one a
+ * device, has the fewest transfers. Tensors that share memory are on one device, because the loader ties them to one
+ * storage: the units that hold them go along, which is the only exception from contiguity.
  */
 #pragma once
 
@@ -64,22 +63,18 @@ enum partition_method {
 };
 
 /*
- * What PARTITION_OPTIMAL makes least, among the maps that have the fewest bytes on no device,
- * then on the disk, then on the CPU.
+ * What PARTITION_OPTIMAL minimises, among the maps that have the fewest bytes on no device, then on the disk, then on
+ * the CPU.
  */
 enum partition_goal {
     /*
-     * The highest use of a GPU's memory, relative to its size: what is then left for longer
-     * contexts and larger batches is as much as can be on every device. Bytes alone would fill a
-     * small device to the brim beside a large one.
+     * The highest use of a GPU's memory, relative to its size: so every device keeps as much as possible for longer
+     * contexts and larger batches. Absolute bytes would fill a small device completely beside a large one.
      */
     PARTITION_LEAST_MEMORY,
     /* The time of the slowest stage, if stages work at the same time on different batches. */
     PARTITION_LEAST_STAGE,
-    /*
-     * The sum of the times of all stages: what one batch waits for, if one stage works after the
-     * other.
-     */
+    /* The sum of the times of all stages: the time of one batch, if stages work one after the other. */
     PARTITION_LEAST_LATENCY
 };
 
@@ -94,7 +89,7 @@ struct partition_device {
     enum partition_kind kind;
     uint64_t mem_bytes; /* that may be used; a GPU may have 0 */
     /* For PARTITION_OPTIMAL: */
-    uint64_t reserve_bytes; /* of those, for activations, if the device holds anything */
+    uint64_t reserve_bytes; /* of mem_bytes: for activations, if the device holds anything */
     uint32_t speed;         /* bytes of weights and cache that it reads in a unit of time; 0: 1 */
 };
 
@@ -104,7 +99,7 @@ struct partition_wish {
     uint32_t n_devices;
     /* For PARTITION_OPTIMAL. */
     enum partition_goal goal;
-    uint64_t handover_time; /* of a stage, in that unit of time */
+    uint64_t handover_time; /* of a stage, in the unit of time of `speed` */
     /* For Accelerate's methods, by its names: */
     bool sets_no_limits; /* max_memory=None: mem_bytes are free; a single GPU is used to 90 % */
     bool fallback_allocation; /* a device on which the next module does not fit gets a later one */
@@ -112,8 +107,8 @@ struct partition_wish {
 };
 
 /*
- * A key of the map. In the order of the model; each tensor is in one of them, but for buffers
- * that stand directly in a module that Accelerate cut, which have no key in its maps.
+ * A key of the map; keys are in the order of the model. Each tensor belongs to one key, except for buffers that stand
+ * directly in a module that Accelerate cut: its maps have no key for these.
  */
 struct partition_entry {
     struct str name; /* of a module or of a tensor; borrowed from the model */

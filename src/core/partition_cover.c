@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values in ranges that are closed and opened, as a binary tree: a node of it knows how often it
- * was closed as a whole, so either takes as many steps as the tree is high.
+ * Values in ranges that are closed and opened, as a binary tree. A node counts how often it was closed as a whole, so
+ * that closing and opening take as many steps as the tree is high.
  */
 #include "core/partition_impl.h"
 

@@ -7,7 +7,7 @@
 
 #include "core/partition_impl.h"
 
-/* What is placed below a module. */
+/* The keys below a module. */
 struct below {
     uint32_t n_keys; /* 2: two or more */
     uint32_t device; /* of all of them; MIXED */
@@ -24,8 +24,8 @@ static void below_add(struct below *below, struct below more)
 }
 
 /*
- * Gives modules the device of all keys below them, if these are two or more; Accelerate leaves a
- * single one as it is.
+ * Joins two or more keys below a module that have one device into a key of the module. Accelerate leaves a single key
+ * as it is.
  */
 static void keys_join(struct placement *placement, struct below *below)
 {
@@ -77,9 +77,8 @@ static uint32_t own_device(const struct placement *placement, uint32_t module, u
 }
 
 /*
- * Where modules are: on the device that they, or a module around them, were given; one that was
- * cut, where the first of what is below its modules is. Only a root without modules has none of
- * these: it is where its first tensor is.
+ * Finds the device of each module: the one that the module, or a module around it, was given. A module that was cut
+ * is where the first node below its modules is. A root without modules is where its first tensor is.
  */
 static void homes_find(const struct placement *placement, uint32_t *homes)
 {

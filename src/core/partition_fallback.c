@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What Accelerate does for a device that is empty and too small for the next node, if asked to
- * (fallback_allocation): the first later node that fits goes there. All nodes of the list are
- * searched, and the parts of those that may be cut.
+ * fallback_allocation of Accelerate: if a device is empty and too small for the next node, the first later node that
+ * fits goes there. The search covers all nodes of the list, and the parts of those that may be cut.
  */
 #include "core/partition_greedy.h"
 
@@ -10,12 +9,12 @@ struct search {
     struct greedy *g;
     int64_t room;
     uint32_t listed; /* where the search is */
-    uint32_t node;   /* it, or one below it */
+    uint32_t node;   /* that node, or one below it */
 };
 
 /*
- * The part of the searched node, one of its own or of those around it, that holds a partner: what
- * the search would cut next to get to `node`.
+ * The part that holds a partner: a part of the searched node or of a node around it, which the search would cut next
+ * to get to `node`.
  */
 static uint32_t part_around(const struct search *s, uint32_t tensor)
 {
@@ -26,7 +25,7 @@ static uint32_t part_around(const struct search *s, uint32_t tensor)
     return part;
 }
 
-/* Adds what would have to come along. False: some of that has been passed by, or is taken. */
+/* Adds the size of the node that would have to come along. False: it was passed by, or is taken. */
 static bool partner_add(const struct search *s, uint32_t tensor, int64_t *size)
 {
     const struct greedy *g = s->g;
@@ -53,7 +52,7 @@ static bool node_fits(const struct search *s)
     return size <= s->room;
 }
 
-/* The parameters of a module that is cut. */
+/* Searches the parameters of a module that is cut. */
 static bool parameters_search(struct search *s, uint32_t module)
 {
     const struct partition_tree *tree = s->g->tree;
@@ -65,7 +64,7 @@ static bool parameters_search(struct search *s, uint32_t module)
     return false;
 }
 
-/* A node of the list, and what is below it. */
+/* Searches a node of the list, and what is below it. */
 static bool listed_search(struct search *s)
 {
     const struct partition_tree *tree = s->g->tree;
@@ -84,7 +83,7 @@ static bool listed_search(struct search *s)
     return false;
 }
 
-/* Cuts what is around the node that was found, so that it is in the list itself. */
+/* Cuts the modules around the found node, so that the node itself is in the list. */
 static void node_expose(const struct search *s)
 {
     struct greedy *g = s->g;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Accelerate's placement (infer_auto_device_map of accelerate 1.15): the modules go in their
- * order to the first device, as long as they fit, then to the next one. A module that does not
- * fit is replaced by its parts where it may be cut. Modules that hold tensors which share memory
- * go to a device together.
+ * Accelerate's placement (infer_auto_device_map of accelerate 1.15): the modules go in their order to the first
+ * device, as long as they fit, then to the next one. A module that does not fit is replaced by its parts where it may
+ * be cut. Modules whose tensors share memory go to a device together.
  *
  * On the first GPU and on the CPU, room is kept for the largest layer that is not placed yet,
  * which may have to be loaded there from a slower device. Accelerate knows that size from a list
@@ -30,7 +29,7 @@ void greedy_link(struct greedy *g, uint32_t node, uint32_t before)
     g->states[node] = NODE_LISTED;
 }
 
-/* Is it the same tensor as one before it in the same module? It is listed once then. */
+/* Is the tensor the same as one before it in the same module? Then it is listed once. */
 static bool is_repeated(const struct partition_tree *tree, uint32_t tensor)
 {
     uint32_t same = tree->same_before[tensor];
@@ -174,7 +173,7 @@ static bool partner_cut(struct greedy *g)
     return false;
 }
 
-/* A device on which nothing is yet may get another node than the one whose turn it is. */
+/* An empty device may get another node than the next one. */
 static bool fallback_try(struct greedy *g, uint32_t node, int64_t size)
 {
     if (!g->wish->fallback_allocation || g->used > 0)

@@ -9,11 +9,11 @@
 
 enum {
     FALLBACKS_PER_NODE =
-        2 /* more would be without end: a node that fits when sought, and not when placed */
+        2 /* more tries would not end: a node may fit in the search, and not when it is placed */
 };
 
 enum node_state {
-    NODE_BELOW,  /* a node around it stands for it, or it is cut and its parts stand for it */
+    NODE_BELOW,  /* a node around it, or its parts, stand for it */
     NODE_TAKEN,  /* from the list, to be judged */
     NODE_LISTED, /* to be placed */
     NODE_PLACED
@@ -26,13 +26,10 @@ struct greedy {
     struct placement *placement;
     uint32_t n_nodes;
     const int64_t *limits; /* [n_devices] */
-    uint32_t device;       /* that is filled; n_devices: for what is left over */
+    uint32_t device;       /* being filled; n_devices: what is left over */
     int64_t used;          /* of it */
 
-    /*
-     * The nodes that are to be placed, in this order: that of the model, but for a few at the
-     * front.
-     */
+    /* The nodes to be placed: in the order of the model, except for a few at the front. */
     uint8_t *states; /* [n_nodes] */
     uint32_t *next,
         *prev; /* [n_nodes + 1]; n_nodes stands before the first one and behind the last one */
@@ -42,8 +39,8 @@ struct greedy {
     uint32_t *layers_before; /* [n_modules + 1] those of modules with a smaller number */
     uint32_t n_root_parameters;
     int64_t largest;    /* of the layers, as Accelerate has it */
-    bool is_stale;      /* a layer of that size is placed, and Accelerate has not seen it */
-    uint32_t *put_back; /* [n_put_back] nodes that were taken, and are in the list again */
+    bool is_stale;      /* a layer of that size was placed, and Accelerate has not noticed */
+    uint32_t *put_back; /* [n_put_back] nodes that were taken, and put back into the list */
     uint32_t n_put_back;
 
     /* The parameters outside of the taken node that share the memory of one inside. */
@@ -61,7 +58,7 @@ struct greedy {
 void greedy_unlink(struct greedy *g, uint32_t node);
 /* Puts a node before another one; before n_nodes is at the end. */
 void greedy_link(struct greedy *g, uint32_t node, uint32_t before);
-/* Replaces a node that is not in the list by its parts; to greedy_link() each of them `before`. */
+/* Replaces a node that is not in the list by its parts, each linked before the node `before`. */
 void greedy_link_parts(struct greedy *g, uint32_t node, uint32_t before);
 /* Puts the taken node at the front of the list again. */
 void greedy_put_back(struct greedy *g, uint32_t node);

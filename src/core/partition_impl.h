@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files partition_*.c share: the model as a tree with sizes that are found in constant
- * time, and what a method leaves behind, a device for each node that it placed.
+ * What the files partition_*.c share: the model as a tree with sizes that are found in constant time, and the result
+ * of a method: a device for each node that it placed.
  *
  * A node is a module, or a tensor: n_modules + its number. Modules are numbered depth-first, so
  * the modules and the tensors below one of them are ranges.
@@ -102,10 +102,7 @@ static inline bool node_can_split(const struct partition_tree *tree, uint32_t no
            !tree->model.modules[node].is_whole;
 }
 
-/*
- * A device for each node that stands for itself and all below it; NODE_NONE: it has none of its
- * own.
- */
+/* The device of each node that stands for itself and all nodes below it; NODE_NONE: none of its own. */
 struct placement {
     const struct partition_tree *tree;
     uint32_t *devices; /* [n_modules + n_tensors] */
@@ -118,9 +115,8 @@ struct placement {
 bool partition_emit(struct partition_map *map, struct placement *placement, bool is_joined);
 
 /*
- * The largest of some values in ranges that are open. Ranges are closed and opened again; what
- * was closed twice is to be opened twice. Only ranges that are equal or nested may be closed at
- * the same time.
+ * The largest value in the open ranges. Ranges are closed and opened again; a range that was closed twice has to be
+ * opened twice. Only equal or nested ranges may be closed at the same time.
  */
 struct cover {
     uint32_t n_leaves;  /* a power of two */
@@ -145,9 +141,6 @@ bool partition_limits(const struct partition_tree *tree, const struct partition_
                       int64_t *limits);
 /* Accelerate's placement. False: memory ran out. */
 bool partition_accelerate(const struct partition_wish *wish, struct placement *placement);
-/*
- * The best contiguous one; sets what the devices of the map keep free, and needed_use. False:
- * memory ran out.
- */
+/* The best contiguous placement; sets reserve_bytes of the map's loads, and needed_use. False: memory ran out. */
 bool partition_optimal(const struct partition_wish *wish, struct placement *placement,
                        struct partition_map *map);

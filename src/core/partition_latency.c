@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The contiguous partition of a sequence of units over stages that work one after the other whose
- * time is least, by dynamic programming over stages and cuts. The start of the best piece that
- * ends at a cut is at the front of a queue of starts that are near enough: that range only moves
- * forward, so a row of the table takes one pass.
+ * The contiguous partition with the least total time, of a sequence of units over stages that work one after the
+ * other, by dynamic programming over stages and cuts. The start of the best piece that ends at a cut is at the front
+ * of a queue of starts that are near enough: that range only moves forward, so a row of the table takes one pass.
  */
 #include "core/partition_units.h"
 

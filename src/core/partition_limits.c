@@ -13,8 +13,8 @@
 #define LIMIT_BYTES_MAX (2 * PARTITION_BYTES_MAX)
 
 /*
- * The modules as Accelerate's table of sizes has them: one whose tensors all share the memory of
- * earlier ones is not there.
+ * The modules of Accelerate's table of sizes. A module whose tensors all share the memory of earlier ones is not in
+ * it.
  */
 struct size_table {
     const struct partition_tree *tree;
@@ -59,10 +59,7 @@ static void table_fill(struct size_table *table, uint64_t *class_eighths)
         table->block_eighths = MAX(table->block_eighths, class_eighths[c]);
 }
 
-/*
- * What each GPU gets more than its part of the model, in bytes: Accelerate computes it in
- * doubles.
- */
+/* The bytes that each GPU gets beyond its part of the model. Accelerate computes them in doubles. */
 static double spare_bytes(const struct size_table *table)
 {
     const struct partition_tree *tree = table->tree;

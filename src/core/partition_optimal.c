@@ -3,11 +3,10 @@
  * PARTITION_OPTIMAL: the best of all partitions into contiguous pieces, one a device, in the
  * order of the devices.
  *
- * What the GPUs can hold, from the front of the model, is on them; what is behind that is on the
- * CPU as far as that holds it, then on the disk. A unit that is on a slower device is loaded
- * where it computes, so the first GPU keeps room for the largest one that is not on a GPU, and
- * the CPU for the largest one on the disk, as with Accelerate. Then the cuts between the GPUs are
- * moved to where the goal says.
+ * The front of the model, as far as the GPUs can hold it, is on them; what follows is on the CPU as far as that can
+ * hold it; the rest is on the disk. A unit that is on a slower device is loaded where it computes, so the first GPU
+ * keeps room for the largest one that is not on a GPU, and the CPU for the largest one on the disk, as with
+ * Accelerate. Then the cuts between the GPUs are moved to where the goal says.
  *
  * Clusters of units that share memory go with their first unit or with their last one, whichever
  * is better. Accelerate may take further units along, the modules around them, which is not
@@ -65,16 +64,13 @@ static u128 handover_ticks(const struct optimum *o)
            1; /* 1: fewer stages are better */
 }
 
-/* A handover in bytes that a device of that speed reads meanwhile. */
+/* The time of a handover, as the bytes that a device of this speed reads in it. */
 static uint64_t stage_handover(const struct optimum *o, uint64_t speed)
 {
     return (uint64_t)MIN((u128)o->wish->handover_time * speed, (u128)HANDOVER_MAX);
 }
 
-/*
- * What the first GPU keeps free for units that are not on a GPU: there is no way to load them if
- * there is no slower device.
- */
+/* Does the first GPU keep room for units that are not on a GPU? Without a slower device there are none. */
 static bool gpu_keeps(const struct optimum *o)
 {
     return o->n_gpus > 0 && o->n_gpus < o->wish->n_devices;
@@ -159,7 +155,7 @@ static bool gpus_cut(struct optimum *o, uint32_t end)
     return true;
 }
 
-/* Units that have another anchor are where it is. */
+/* Units that have another anchor go to its device. */
 static void clusters_follow(struct optimum *o)
 {
     for (uint32_t u = 0; u < o->units.n; u++)
@@ -220,7 +216,7 @@ static struct use use_of(const struct optimum *o, uint32_t gpu)
     return (struct use){bytes * (PARTITION_TICKS / speed) + handover_ticks(o), 1};
 }
 
-/* False: what devices would hold is more than they can, or a cluster is on several. */
+/* False: a device would hold more than it can, or a cluster is on several devices. */
 static bool candidate_score(struct optimum *o, struct score *score)
 {
     uint32_t n_devices = o->wish->n_devices;
@@ -303,7 +299,7 @@ static bool accelerate_try(struct optimum *o, enum partition_method method)
     return is_ok;
 }
 
-/* What the whole model would need of the GPUs, whether they have it or not. */
+/* The use of the GPUs' memory by the whole model, whether it fits or not. */
 static void needed_find(struct optimum *o)
 {
     uint32_t n_stages = 0;

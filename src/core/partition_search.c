@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The contiguous partition of a sequence of units over stages in a given order whose highest use
- * is least.
+ * The contiguous partition with the least highest use, of a sequence of units over stages in a given order.
  *
- * It is found by parametric search: a partition with no use above a limit exists if and only if
- * the one exists that fills each stage as far as the limit allows before the next. The limit is
- * narrowed down to a difference of one byte on the stage with the largest scale. In between, a
- * stage has at most one possible use, and those few are gone through one by one, so the result is
- * exact. Uses are fractions, never rounded.
+ * It is found by parametric search: a partition with no use above a limit exists if and only if it works to fill each
+ * stage as far as the limit allows before the next one. The limit is narrowed down to a difference of one byte on the
+ * stage with the largest scale. In between, a stage has at most one possible use, and those few are gone through one
+ * by one, so the result is exact. Uses are fractions, never rounded.
  */
 #include "core/partition_units.h"
 

@@ -2,10 +2,10 @@
  *
  * Which parameters share memory with one that a node holds, and are outside of it.
  *
- * Accelerate decides what is inside by text: a node holds a parameter if its name with a dot is
- * anywhere in that of the parameter, so "model" holds "language_model.head.weight". Such a node
- * has an alias. Names that begin with different names right below the root are the only way to
- * that, so all but those nodes are compared by numbers.
+ * Accelerate decides by text what is inside: a node holds a parameter if the node's name and a dot occur anywhere in
+ * the parameter's name, so "model" holds "language_model.head.weight". Such a node has an alias. It is possible only
+ * for a node whose module right below the root has a name that occurs again inside of a parameter's name; all other
+ * nodes are compared by numbers.
  */
 #include <string.h>
 

@@ -9,9 +9,8 @@
 __extension__ typedef unsigned __int128 u128;
 
 /*
- * Units in the order of the model. Those that share memory are a cluster: they are on one device,
- * so one of them, the anchor, has the sizes of all in the sequence, and the others have none and
- * follow it.
+ * Units in the order of the model. Units that share memory form a cluster, which is on one device: one of them, the
+ * anchor, has the sizes of all in the sequence; the others have no size, and follow the anchor.
  */
 struct units {
     const struct partition_tree *tree;
@@ -19,7 +18,7 @@ struct units {
     uint32_t *nodes;        /* [n] */
     uint64_t *weight_bytes; /* [n] of the unit alone */
     uint64_t *kv_bytes;     /* [n] */
-    uint32_t *anchors;      /* [n] of the cluster of a unit; of one that shares nothing, itself */
+    uint32_t *anchors;      /* [n] of the unit's cluster; a unit that shares nothing is its own */
     bool has_clusters;
 };
 
@@ -42,10 +41,7 @@ void unit_line_release(struct unit_line *line);
 /* The last cut to which a piece that starts at a cut can reach with so many bytes. */
 uint32_t unit_line_reach(const struct unit_line *line, uint32_t start, uint64_t bytes);
 
-/*
- * What a device takes, and what of it counts. Its use is (fixed + bytes) / scale, or 0 if it
- * holds nothing.
- */
+/* A device as a stage. Its use is (fixed + bytes) / scale, or 0 if it holds nothing. */
 struct unit_stage {
     uint64_t room; /* the most bytes */
     uint64_t fixed;
@@ -72,13 +68,10 @@ struct cutting {
 };
 
 /*
- * Makes the highest use least. Among such partitions, pieces are as near as possible to their
- * stages' shares of the scales, one stage after the other. ends: [n_stages], where pieces end.
+ * Minimises the highest use. Among such partitions, pieces are as near as possible to their stages' shares of the
+ * scales, stage after stage. ends: [n_stages], where pieces end.
  */
 struct use stages_least_use(const struct cutting *c, uint32_t *ends);
 
-/*
- * Makes the sum of bytes / scale + handover least, over stages that hold something. False: memory
- * ran out.
- */
+/* Minimises the sum of bytes / scale + handover, over stages that hold something. False: memory ran out. */
 MUST_CHECK bool stages_least_latency(const struct cutting *c, u128 handover_ticks, uint32_t *ends);

@@ -36,7 +36,7 @@ struct death_facts {
      * this process was one of them. The kernel kills the largest process, so it must also have been large.
      */
     uint64_t oom_kills_near, oom_kills_host;
-    uint64_t rss_peak_bytes, memory_bytes; /* the machine's, or the cgroup's limit */
+    uint64_t rss_peak_bytes, memory_bytes; /* memory_bytes: of the machine, or the cgroup's limit */
     struct str stderr_tail, stdout_tail;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The AMD GPUs of a machine, as the kernel lists them: which there are, in ROCm's order, and where
- * the files of each are. Nothing here queries a GPU itself, so no function here can block on one.
+ * The AMD GPUs of a machine, as the kernel lists them, in ROCm's order, and the places of their files. No function
+ * here queries a GPU itself, so none can block on a GPU.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ struct amd_machine {
 /* Adds all GPUs to an empty machine; free machine->at. Returns how many more GPUs the control group
  * of this process withholds from it. */
 size_t amd_machine_read(struct amd_machine *machine);
-/* Whether its PCI device is still there. */
+/* True if the PCI device of the GPU is still there. */
 bool amd_folder_is_there(const struct amd_gpu *gpu);
 /* Below DISTANCE_NOT_LINKED for GPUs with an XGMI link; for others by their path over PCIe, with
  * NVML's levels. */

@@ -13,7 +13,7 @@ const struct choice numa_bindings[] = {{"node", NUMA_BINDING_NODE},
 
 /* ---- the NUMA nodes of the ranks ---- */
 
-/* What shares the cores of a NUMA node: the GPUs that ranks see, or where there is none the ranks. */
+/* The sharers of a NUMA node's cores: the GPUs that ranks see, or the ranks if there are no GPUs. */
 struct sharers {
     const struct cpu_cores *cores;
     int *nodes; /* [n], -1: not known */
@@ -65,7 +65,7 @@ static struct sharers sharers_make(const struct cpu_cores *cores, const int *gpu
     return sharers;
 }
 
-/* Which of the sharers on its node it is, and how many there are. */
+/* The position of a sharer among the sharers on its node, and their number. */
 static size_t sharer_on_node(const struct sharers *sharers, size_t sharer, size_t *n_on_node)
 {
     size_t before = 0;
@@ -98,7 +98,7 @@ static void socket_cpus(const struct cpu_cores *cores, int node, cpu_set_t *out)
             CPU_OR(out, out, &cores->at[c].cpus);
 }
 
-/* The node's cores that can be had, in the order of `cores`. *n_out of them. */
+/* The usable cores of a node, in the order of `cores`; a new array of *n_out. */
 static const struct cpu_core **node_cores_new(const struct cpu_cores *cores, int node,
                                               size_t *n_out)
 {
@@ -110,7 +110,7 @@ static const struct cpu_core **node_cores_new(const struct cpu_cores *cores, int
     return out;
 }
 
-/* The first sharers get one core more if they cannot be divided evenly. */
+/* Gives a sharer its cores. If they cannot be divided evenly, the first sharers get one core more. */
 static int exclusive_cpus(const struct sharers *sharers, size_t sharer, cpu_set_t *out,
                           struct err *err)
 {
@@ -134,7 +134,7 @@ struct cache {
     cpu_set_t cpus;
 };
 
-/* Those with more CPUs first. */
+/* Inserts a cache, so that caches with more CPUs come first. */
 static void cache_put(struct cache *caches, size_t n_caches, const struct cache *cache)
 {
     size_t at = n_caches;

@@ -14,7 +14,7 @@
  *   #A B DISTANCE   between two devices, by physical number
  *   -TEXT           there is no device, because …      !TEXT  the driver is there and fails
  *   .               the list, or a round of the watch, is complete
- * A `brief` device is asked only for its identity, a `gone` one for nothing: both hung earlier.
+ * A `brief` device is asked only for its identity, a `gone` device is not asked at all: both hung earlier.
  */
 #pragma once
 

@@ -278,7 +278,10 @@ static int lock_one(struct device_lock *lock, int folder, const struct device *d
     return fail_errno(err, "lock %s: %s/%s", label, lock_folder(), lock->file);
 }
 
-/* By a muster that has started this one for a job of a graph, and holds the lock while the job lasts. */
+/*
+ * True if a muster has started this one, for a job of a graph or a run of a benchmark, and holds the lock of the
+ * device for it.
+ */
 static bool is_handed_down(const struct device *device)
 {
     struct str rest = str_of(getenv(LOCK_HANDED_DOWN)), uuid;

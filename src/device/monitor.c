@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Watching devices while a run lasts. One epoll descriptor holds the helper's pipe and a timer: the
- * timer is what notices a helper that has gone silent. Simulated devices have the timer alone.
+ * Watches devices while a run lasts. One epoll descriptor holds the helper's pipe and a timer. The timer notices a
+ * helper that has gone silent. Simulated devices have only the timer.
  */
 #include <errno.h>
 #include <limits.h>
@@ -39,7 +39,7 @@ struct monitor {
     uint64_t tick_ms;    /* simulated: the moment this round shows */
     int epoll_fd, timer_fd;
     struct helper helper;
-    bool *is_gone, *is_told; /* per device: it is lost; that has been given out */
+    bool *is_gone, *is_told; /* per device: the device is lost; the caller was told */
     int crashed_number;      /* device asked when the helper last died by itself; -1: none */
     uint64_t reask_ms;       /* when to ask lost devices again, UINT64_MAX: none is lost */
     uint32_t n_reasks;

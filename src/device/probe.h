@@ -75,6 +75,6 @@ pid_t monitor_pid(const struct monitor *monitor);
  * again, at most once a deadline, unless all devices are gone. While it is silent no samples come,
  * which does not mean that the devices are lost. */
 size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
-/* Samples are wanted now, and not when the period is over. */
+/* Asks for samples now, before the period is over. */
 void monitor_hurry(struct monitor *monitor);
 void monitor_close(struct monitor *monitor);

@@ -30,7 +30,7 @@ void visible_judge(const struct facts *facts, struct findings *out);
 /* launch.c; cores_usable: what affinity and quota leave, at least 1 */
 unsigned cores_usable(const struct facts *facts);
 void env_gather(struct env_facts *out);
-/* NULL if it is not set, or not one of ENV_NAMES */
+/* the value of a variable; NULL if it is not set, or not one of ENV_NAMES */
 const char *env_value(const struct env_facts *env, const char *name);
 /* path_list: folders, as in PATH */
 void slurm_gather(const char *path_list, struct slurm_facts *out);
@@ -49,7 +49,7 @@ void cgroup_gather(const char *root, struct cgroup_facts *out);
 void memory_judge(const struct facts *facts, struct findings *out);
 void cpus_judge(const struct facts *facts, struct findings *out);
 
-/* python.c: of a program such as "python3"; may take as long as it likes */
+/* python.c: `program` is for example "python3", and may take very long */
 void python_gather(const char *program, struct python_facts *out);
 /* "torch" */
 const char *python_package_name(size_t package);
@@ -63,7 +63,7 @@ void disk_judge(const struct facts *facts, struct findings *out);
 
 /* False if the devices are CPU slots, or if there is none. */
 bool are_gpus(const struct device_list *devices);
-/* "gpu 0-3,7": the devices whose flag is set; "" if none is. One flag a device. */
+/* Names the devices whose flag is set, "gpu 0-3,7"; "" if no flag is set. There is one flag for each device. */
 void subject_of(const struct device_list *devices, const bool *flags, char out[64]);
 /* The name in /etc/passwd alone, because other sources may block; if there is none, "uid 1234". */
 void user_name(uid_t uid, char out[40]);

@@ -6,14 +6,14 @@
 #include "base/xalloc.h"
 
 enum {
-    NAMES_MAX = 3,       /* of hosts in a finding, before "and N others" */
+    NAMES_MAX = 3,       /* names of hosts in a finding, before "and N others" */
     CLOCK_OFF_MS = 1000, /* make, rsync and certificates go wrong from about there */
 };
 
 enum likeness {
     LIKE_EQUAL,
-    LIKE_HALF, /* a number: the least is at least half of the largest */
-    LIKE_ANY   /* only for those who read all traits */
+    LIKE_HALF, /* a number: equal enough if the least is half of the largest or more */
+    LIKE_ANY   /* never compared: shown only with all traits */
 };
 
 enum unit {
@@ -190,7 +190,7 @@ static void values_add(const struct compared_host *hosts, size_t n_hosts, size_t
     }
 }
 
-/* The hosts with the least and the most, of a number. */
+/* Finds the hosts that have the least and the most of a number. */
 static void extremes_find(const struct compared_host *hosts, size_t n_hosts, size_t trait,
                           size_t *least, size_t *most)
 {
@@ -226,12 +226,12 @@ static void amounts_compare(const struct compared_host *hosts, size_t n_hosts, e
     found(out, &rule->trouble, trait_name(trait), "%s on %s", buf_text(&text), hosts[most].name);
 }
 
-/* A host of which it is not known differs from none. */
+/* Compares a text. A host for which the text is not known differs from no other host. */
 static void texts_compare(const struct compared_host *hosts, size_t n_hosts, enum trait trait,
                           struct findings *out)
 {
     cleanup_buf struct buf text = BUF_INIT;
-    const char *first = NULL; /* of those that are known */
+    const char *first = NULL; /* the first text that is known */
     bool is_anywhere = false, is_alike = true;
     for (size_t i = 0; i < n_hosts; i++) {
         const char *value = value_of(&hosts[i], trait);

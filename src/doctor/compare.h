@@ -14,8 +14,8 @@ struct compared_host {
     uint64_t round_trip_ms;
 };
 
-/* A finding for each trait that any host has, and for the clocks. A difference is a warning, or worse. */
+/* Adds a finding for each trait that any host has, and one for the clocks. A difference is a warning or a failure. */
 void hosts_compare(const struct compared_host *hosts, size_t n_hosts, struct findings *out);
-/* The hosts whose flag is set: "lab1, lab2", of many "lab1, lab2, lab3 and 61 others". */
+/* Adds the names of the hosts whose flag is set: "lab1, lab2"; if they are many, "lab1, lab2, lab3 and 61 others". */
 void host_names_add(const struct compared_host *hosts, const bool *flags, size_t n_hosts,
                     struct buf *out);

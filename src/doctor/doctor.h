@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Is this machine fit for the work? First all facts are gathered, those that are slow or may block
- * by child processes and by the device helper, each with a deadline. Then every check judges the
- * facts.
+ * Is this machine fit for the work? First all facts are gathered. Slow facts, and facts whose gathering may block,
+ * come from child processes and from the device helper, each with a deadline. Then every check judges the facts.
  */
 #pragma once
 
@@ -41,8 +40,8 @@ struct doctor_opts {
 };
 
 /*
- * ERR_UNAVAILABLE if the spec names a device that is not here. All else that is wrong becomes a
- * fact, and then a finding.
+ * Gathers all facts. ERR_UNAVAILABLE if the spec names a device that is not here. Everything else that is wrong
+ * becomes a fact, and then a finding.
  */
 MUST_CHECK int doctor_gather(const struct doctor_opts *opts, struct facts *out, struct err *err);
 void facts_release(struct facts *facts);
@@ -56,6 +55,6 @@ MUST_CHECK int check_find(const char *name, size_t *out, struct err *err);
 /* All checks, or those whose flag is set (one flag a check, in the order of the table). */
 void doctor_judge(const struct facts *facts, const bool *chosen, struct findings *out);
 size_t checks_count(void);
-/* "shm"; and what it looks at */
+/* The name of a check, "shm"; and what the check looks at. */
 const char *check_name(size_t check);
 const char *check_purpose(size_t check);

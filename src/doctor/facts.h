@@ -43,8 +43,8 @@ struct env_facts {
 
 struct driver_facts {
     bool is_asked;           /* false: -g named devices that need no driver */
-    bool is_there;           /* signs of NVIDIA's driver */
-    bool is_amd_there;       /* signs of the computing part of AMD's driver */
+    bool is_there;           /* there are signs of NVIDIA's driver */
+    bool is_amd_there;       /* there are signs of the computing part of AMD's driver */
     char said[512];          /* why a driver did not answer; "" if all did */
     char notes[512];         /* lines: why a vendor has no device though nothing failed */
     uint64_t took_ms;        /* until all devices were listed */
@@ -100,9 +100,9 @@ struct cgroup_facts {
 };
 
 struct folder_facts {
-    char path[512];     /* where runs are to be */
+    char path[512];     /* the folder for runs */
     char existing[512]; /* `path`, or its nearest parent that is there */
-    int sys;            /* errno of what failed; then `failed` says what */
+    int sys;            /* errno of the step that failed; `failed` names the step */
     char failed[32];
     bool is_deleted; /* `existing` is the current folder, and that was deleted */
     bool is_network;
@@ -116,7 +116,7 @@ struct slurm_facts {
     bool has_sbatch, has_srun;
 };
 
-/* Packages whose versions are told. */
+/* Packages whose versions the doctor shows. */
 #define PYTHON_PACKAGES(X) \
     X(torch)               \
     X(transformers)        \
@@ -130,15 +130,15 @@ enum python_package {
     PYTHON_PACKAGES_COUNT
 };
 
-/* Texts are "" for what is not there. */
+/* A text is "" if there is no such thing. */
 struct python_facts {
     char version[32], path[256];
     char packages[PYTHON_PACKAGES_COUNT][64];
 };
 
 struct facts {
-    struct device_list machine; /* all that there is, whatever the environment hides */
-    struct device_list visible; /* those that the environment leaves, with the indices for -g */
+    struct device_list machine; /* all devices, also those that the environment hides */
+    struct device_list visible; /* devices that the environment leaves, with the indices for -g */
     struct device_list devices; /* those of `visible` that -g names; without -g, the machine */
     struct driver_facts driver;
     struct env_facts env;
@@ -146,7 +146,7 @@ struct facts {
     struct cgroup_facts cgroup;
     /* gathered by children; false: no answer in time */
     bool has_holders, has_folder, has_slurm, has_python;
-    uint64_t deadline_ms; /* how long they were waited for */
+    uint64_t deadline_ms; /* how long muster waited for them */
     struct holder_facts holders;
     struct folder_facts folder;
     struct slurm_facts slurm;

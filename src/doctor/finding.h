@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the doctor says: one finding for each thing that was looked at. A trouble is a constant: how
- * bad it is, what it means, what cures it. The check that finds it adds what was found, with
- * figures.
+ * What the doctor reports: one finding for each thing that it looked at. A trouble is a constant: its level, its
+ * meaning and its cure. The check that finds a trouble adds what was found, with figures.
  */
 #pragma once
 

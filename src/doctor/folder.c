@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The folder where runs are to be: is it there, local, large and fast enough? Runs in a child,
- * because every call below may block for ever on a dead network file system.
+ * The folder for runs: does it exist, and is it local, large and fast enough? This runs in a child process, because
+ * every call below may block for ever on a dead network file system.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include "base/xalloc.h"
 
 enum {
-    LINES_MAX = 20000, /* of a machine with 1,024 devices and something to say of each */
+    LINES_MAX = 20000, /* enough for a finding about each of 1,024 devices */
     WORDS_MAX_BYTES = 4096
 };
 
@@ -25,7 +25,7 @@ static bool level_find(const char *name, enum finding_level *out)
     return false;
 }
 
-/* Borrowed from the report. */
+/* The text of a member; the report owns it. */
 static const char *text_take(struct report *report, struct str line, const char *name)
 {
     char *text = json_text_new(line, name, WORDS_MAX_BYTES);

@@ -16,6 +16,6 @@ struct report {
     bool is_whole;
 };
 
-/* ERR_DATA with the line that is neither; the report is to be released all the same. */
+/* ERR_DATA, with the line that is neither. Release the report also after a failure. */
 MUST_CHECK int report_parse(struct str text, struct report *out, struct err *err);
 void report_release(struct report *report);

@@ -141,7 +141,7 @@ static int spawn_quietly(struct smoke *smoke, char *const *argv, const char *sai
     return sys;
 }
 
-/* True if it ended by itself in time. Else a signal came, or the time is over. */
+/* True if the process ended by itself in time. Else a signal came, or the time is over. */
 static bool wait_for_end(struct smoke *smoke, int pid_fd, uint64_t limit_ms)
 {
     struct pollfd fds[] = {{.fd = pid_fd, .events = POLLIN},
@@ -161,7 +161,7 @@ static bool wait_for_end(struct smoke *smoke, int pid_fd, uint64_t limit_ms)
     return false;
 }
 
-/* The status as a shell gives it; -1: it had to be ended. */
+/* Waits for the process. Returns its status as a shell gives it; -1: the process had to be ended. */
 static int child_wait(struct smoke *smoke, pid_t pid)
 {
     cleanup_fd int pid_fd = (int)syscall(SYS_pidfd_open, pid, 0);

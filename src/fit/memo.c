@@ -27,7 +27,7 @@ static void file_identify(const char *path, struct buf *out)
                  (long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
 }
 
-/* The path of a program that is looked for in PATH; NULL: it is in none of its folders. */
+/* Looks for a program in PATH; NULL if no folder of PATH has it. */
 static char *program_path_new(const char *name)
 {
     const char *list = getenv("PATH");
@@ -43,7 +43,7 @@ static char *program_path_new(const char *name)
     return NULL;
 }
 
-/* The program, and the first of its words that is a file: the script of an interpreter. */
+/* Identifies the program, and the first word of the command that is a file, such as the script of an interpreter. */
 static void program_identify(const char *const *command, struct buf *out)
 {
     cleanup_free char *program = command[0] ? program_path_new(command[0]) : NULL;
@@ -70,7 +70,7 @@ void fit_signature_make(struct fit_signature *out, const char *const *command,
     if (environment->setup)
         buf_addf(&words, "%s; ", environment->setup);
     for (const char *const *word = command; *word; word++) {
-        /* In fit, {{output}} is what {output} is in a shard command. */
+        /* muster fit writes {{output}} where a command of shards has {output}: both become the same text. */
         cleanup_buf struct buf bare = BUF_INIT;
         template_bare(str_of(*word), &bare);
         buf_add_text(&words, word > command ? " " : "");
@@ -92,7 +92,10 @@ static bool is_same(const struct fit_signature *a, const struct fit_signature *b
 
 /* ---- the file ---- */
 
-/* ERR_DATA, ERR_USAGE: why what is there is left out of account. Nothing there is no error. */
+/*
+ * Reads the file. ERR_DATA, ERR_USAGE if the file must be ignored, with the cause. A file that does not exist is no
+ * error.
+ */
 static int memos_load(struct fit_memos *out, struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -110,7 +113,7 @@ void fit_memos_read(struct fit_memos *out)
         talk("what muster fit remembers is not used: %s", err.text);
 }
 
-/* Opens the memory to be changed: its lock, what is in it. */
+/* Takes the lock of the file and reads it, for a change. */
 static int memos_open(int *lock_fd, struct fit_memos *memos, struct err *err)
 {
     struct err why = {0};
@@ -133,7 +136,7 @@ static int memos_store(struct fit_memos *memos, struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
     fit_memos_format(memos, &text);
-    while (text.len > FIT_MEMO_BYTES_MAX) { /* else nobody would read it again */
+    while (text.len > FIT_MEMO_BYTES_MAX) { /* a larger file could not be read again */
         memo_drop(memos, 0);
         buf_reset(&text);
         fit_memos_format(memos, &text);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For other verbs: the batch size that was found for their command, on the devices that they
- * would take.
+ * For other verbs: the batch size that muster fit found for their command on the devices that they would take.
  */
 #include "base/cleanup.h"
 #include "base/parse.h"
@@ -32,7 +31,7 @@ int fit_batch_on(const struct device *device, size_t n_slots, const char *const 
     return 0;
 }
 
-/* The smallest over all devices, so that any of them can do it. */
+/* The smallest batch size over all devices, so that each device can run it. */
 static int batch_of(const struct device_list *list, const size_t *chosen, size_t n_chosen,
                     const struct fit_wanted *wanted, uint64_t *out, struct err *err)
 {

@@ -11,7 +11,7 @@ enum {
 };
 
 static const double level_factor = 1.02;
-#define NOISE_BYTES ((uint64_t)1 << 20) /* by which the peaks of a small process differ */
+#define NOISE_BYTES ((uint64_t)1 << 20) /* equal runs of a small process differ by less */
 
 static const char *const outcome_names[FIT_OUTCOMES] = {
     [FIT_OK] = "ok", [FIT_OOM] = "oom", [FIT_FAILED] = "failed", [FIT_TIMEOUT] = "timeout"};
@@ -86,7 +86,7 @@ static void row_add(const struct fitting *f, const struct trial_row *row, struct
 
 /* ---- the table ---- */
 
-/* Over eight times the batch the peak is the same: more than chance. */
+/* True if the peak is the same although the batch size grew to eight times or more: that cannot be chance. */
 static bool is_level(const struct fit *fit)
 {
     const struct fit_size *first = NULL, *last = NULL;
@@ -101,7 +101,7 @@ static bool is_level(const struct fit *fit)
            (double)last->peak_bytes < level_factor * (double)first->peak_bytes;
 }
 
-/* All peaks are the same, as far as those of one size are. */
+/* True if the peaks of all sizes differ no more than the peaks of one size do. */
 static bool are_peaks_alike(const struct fit *fit)
 {
     uint64_t least = UINT64_MAX, most = 0;
@@ -119,7 +119,7 @@ bool is_unmoved(const struct fitting *f)
     const struct fit_request *r = f->request;
     struct fit_result result;
     fit_result(&f->fit, &result);
-    /* --steps takes it for granted that a batch twice as large is twice the work. */
+    /* --steps does not count as a rate here: it assumes that a batch twice as large is twice the work. */
     bool has_rate = r->rate_pattern || r->n_items > 0;
     return result.batch > 0 && result.bound == FIT_BOUND_MAX && r->max == 0 && !has_rate &&
            are_peaks_alike(&f->fit);

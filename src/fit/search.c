@@ -11,7 +11,7 @@
 
 enum {
     MARGIN_PERCENT = 5,
-    NEAR_PERCENT = 3 /* of the best rate */
+    NEAR_PERCENT = 3 /* a rate so near to the best one counts as equal */
 };
 
 #define MARGIN_BYTES ((uint64_t)512 << 20)
@@ -87,7 +87,7 @@ static char *wish_new(const struct fit_request *r)
 
 /* ---- the device ---- */
 
-/* What a new process on this machine could have. */
+/* How much memory a new process on this machine could have. */
 static uint64_t memory_available_bytes(void)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -159,7 +159,7 @@ static struct fit_wish search_wish(const struct fitting *f)
                              .near = NEAR_PERCENT / 100.0};
 }
 
-/* Starts the next trial, or returns false: there is none. */
+/* Starts the next trial. Returns false if there is none. */
 static bool trial_next(struct fitting *f)
 {
     struct err err = {0};
@@ -179,7 +179,7 @@ static void trials_run(struct fitting *f)
         if (trial_is_ready(&f->session.run) && !shell_is_to_end(f->session.shell))
             goes_on = trial_next(f);
         else if (!f->session.run.process && fit_next(&f->fit).kind != FIT_TRY)
-            goes_on = false; /* nobody waits for the memory of the last one */
+            goes_on = false; /* after the last trial, its memory is not awaited */
     }
 }
 
@@ -221,7 +221,7 @@ static int search_run(struct fitting *f, const struct fit_signature *signature, 
     return memo.batch > 0 ? 0 : err_exit_status(ERR_FAILED);
 }
 
-/* Measures, unless the same was asked before. */
+/* Takes the remembered result of the same request, or measures. */
 static int answer(struct fitting *f, struct buf *out, struct err *err)
 {
     const struct fit_request *request = f->request;

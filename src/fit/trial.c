@@ -54,7 +54,7 @@ static enum fit_outcome outcome_of(const struct fitting *f, const struct trial_e
 {
     if (end->death == DEATH_OOM || end->death == DEATH_HOST_OOM)
         return FIT_OOM;
-    /* A command that goes on for ever is measured by what it prints. */
+    /* A command that never ends is measured by the rate that it prints. */
     if (end->was_late)
         return printed_rate(f) > 0 ? FIT_OK : FIT_TIMEOUT;
     return end->death == DEATH_CLEAN ? FIT_OK : FIT_FAILED;
@@ -117,7 +117,7 @@ void fit_tried(void *context, const struct trial_end *end)
 {
     struct fitting *f = context;
     enum fit_outcome outcome = outcome_of(f, end);
-    bool is_good = outcome == FIT_OK; /* else it has not done what the rate is about */
+    bool is_good = outcome == FIT_OK; /* a failed run has not done the counted work */
     struct trial_row row = {.trial = {.batch = f->batch,
                                       .outcome = outcome,
                                       .peak_bytes = end->peak_bytes,

@@ -14,7 +14,7 @@ static uint64_t text_mix(uint64_t hash, struct str text)
     return XXH3_64bits_withSeed(text.at, text.len, hash + 1);
 }
 
-/* Of the program and its folder. What a shell runs first is the program. */
+/* A hash of the stage, the program and the folder of a job. Of a shell command, the program is its first word. */
 static uint64_t command_signature(const struct plan_job *plan)
 {
     bool is_shell = strcmp(plan->argv[0], "sh") == 0 && plan->argv[1] && plan->argv[2] &&
@@ -30,7 +30,7 @@ static char *key_new(const struct graph *graph, uint32_t job, uint32_t node)
     return xasprintf("%016lx %u", command_signature(graph->jobs[job].plan), node);
 }
 
-/* From now on without this host. False: it may use no other. */
+/* The job does not use this host any more. False: it may use no other host. */
 static bool job_leaves(struct graph *graph, uint32_t number, uint32_t node)
 {
     struct graph_job *job = &graph->jobs[number];

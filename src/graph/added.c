@@ -61,7 +61,7 @@ static void outs_take(struct graph *graph, const json_t *array, struct plan_job 
     job->n_outs = (uint32_t)n;
 }
 
-/* It is shown, names files of logs, and is typed in orders, of which a line is one. */
+/* The name is shown, becomes the name of log files, and is typed in orders, each of which is one line. */
 static int name_check(const char *name, struct err *err)
 {
     bool is_good = name[0] && strlen(name) <= PLAN_NAME_BYTES_MAX;
@@ -73,7 +73,7 @@ static int name_check(const char *name, struct err *err)
                       PLAN_NAME_BYTES_MAX);
 }
 
-/* What muster add checks, and the dag takes for granted. */
+/* muster add has checked this, and the dag relies on it. */
 static bool is_within_limits(const json_t *root)
 {
     json_int_t priority = json_integer_value(json_object_get(root, "priority"));
@@ -81,7 +81,7 @@ static bool is_within_limits(const json_t *root)
            priority <= DAG_PRIORITY_MAX && number_of(root, "share") <= DAG_SHARE_WHOLE;
 }
 
-/* Not that of one that is left out now, but may come back. */
+/* Names by n_added, so that a job that is left out in this session, but may come back in the next, keeps its name. */
 static char *usual_name_new(const struct graph *graph)
 {
     for (uint32_t n = graph->n_added + 1;; n++) {
@@ -91,7 +91,7 @@ static char *usual_name_new(const struct graph *graph)
     }
 }
 
-/* A job that adds jobs, and runs again, adds the same. */
+/* A job that adds jobs and runs again adds the same jobs again. */
 static bool is_added_again(const struct graph *graph, uint32_t number, const struct plan_job *job)
 {
     const struct plan_job *there = graph->jobs[number].plan;
@@ -139,7 +139,7 @@ static int job_parse(struct graph *graph, const json_t *root, struct plan_job *j
     return rc;
 }
 
-/* Parses and appends it, unless it was added before; *number: where. */
+/* Parses a job and appends it, unless it was added before. *number: its position. */
 static int job_append(struct graph *graph, struct str text, uint32_t *number, struct err *err)
 {
     json_t *root = json_loadb(text.at, text.len, 0, NULL);
@@ -163,7 +163,7 @@ static char *added_path_new(const struct graph *graph)
     return path_join(shell_run_dir(graph->shell), "added.jsonl");
 }
 
-/* A line that a full disk cut is no part of the next one. */
+/* Is the last line incomplete, as after a full disk? The next line must not be joined to it. */
 static bool is_cut(int fd)
 {
     char last = '\n';
@@ -181,7 +181,7 @@ static char *added_line_new(const char *name, struct str job)
     return text;
 }
 
-/* So that the next session has the job too, by the same name. `fd`: of added.jsonl. */
+/* Writes the job to added.jsonl (`fd`), so that the next session has it by the same name. */
 static int added_write(int fd, const char *name, struct str job, struct err *err)
 {
     cleanup_free char *line = added_line_new(name, job);
@@ -195,7 +195,10 @@ static int added_write(int fd, const char *name, struct str job, struct err *err
     return rc;
 }
 
-/* Into the file and into the dag, or into neither: a job that was refused does not run in the next session either. */
+/*
+ * Puts the job into added.jsonl and into the dag, or into neither: a refused job does not run in the next session
+ * either.
+ */
 static int added_keep(struct graph *graph, uint32_t number, struct str job, struct err *err)
 {
     cleanup_free char *path = added_path_new(graph);
@@ -215,7 +218,7 @@ static int added_keep(struct graph *graph, uint32_t number, struct str job, stru
     return rc;
 }
 
-/* What the jobs of a file are asked for before any of them runs. */
+/* The checks of outs that the jobs of a file pass before any of them runs. */
 static int outs_check(const struct graph *graph, uint32_t number, struct err *err)
 {
     cleanup_real_paths struct real_paths real = {.cwd = graph->cwd,
@@ -248,7 +251,7 @@ int added_take(struct graph *graph, struct str text, struct buf *told, struct er
     }
     rc = outs_check(graph, number, err);
     rc = rc ? rc : added_keep(graph, number, text, err);
-    if (rc == ERR_USAGE) /* another run might take it */
+    if (rc == ERR_USAGE) /* the request is well-formed: another run might accept it */
         err->code = rc = ERR_UNAVAILABLE;
     if (rc) {
         graph->n_jobs--;
@@ -257,7 +260,7 @@ int added_take(struct graph *graph, struct str text, struct buf *told, struct er
     graph->n_added++;
     log_add(shell_log(graph->shell), LOG_INFO, "graph", "%s was added",
             graph->jobs[number].plan->name);
-    if (graph_facts_set(graph, err) != 0) /* a count, for muster ls and muster status */
+    if (graph_facts_set(graph, err) != 0) /* the number of jobs, for muster ls and muster status */
         log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err->text);
     *err = (struct err){0};
     buf_addf(told, "%s", graph->jobs[number].plan->name);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that is given back all at once.
+ * Memory that is freed all at once.
  */
 #pragma once
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What stands before a job that waits: the jobs at which its chains stand now, and when it can begin at the earliest.
+ * What a waiting job waits for in the end: the jobs at the beginning of its chains of needs, and the earliest time at
+ * which it can begin.
  */
 #include "base/cleanup.h"
 #include "base/parse.h"
@@ -8,7 +9,7 @@
 #include "graph/graph_impl.h"
 
 enum {
-    /* Jobs; a larger past is not looked through, so that an answer takes no time. */
+    /* Jobs that are looked at. With more of them no time is given, so that an answer is quick. */
     LOOKED_AT_MAX = 1024,
     STANDS_SHOWN = 3
 };
@@ -19,7 +20,7 @@ struct done_by {
     uint64_t in_ms;
 };
 
-/* The jobs before another one, as far as they are not done. */
+/* The jobs that have to be done before another one, without those that are done. */
 struct chain {
     const struct graph *graph;
     uint32_t job; /* whose chain it is */
@@ -27,7 +28,7 @@ struct chain {
     struct done_by done_by[LOOKED_AT_MAX]; /* of jobs[i] */
     size_t n_jobs;
     uint16_t *places; /* [graph->n_jobs] where a job is in jobs, + 1; 0: nowhere */
-    bool is_cut;      /* there are more jobs than are looked at, and no time is known */
+    bool is_cut;      /* more jobs than LOOKED_AT_MAX: no time is known */
     uint32_t stands[STANDS_SHOWN], n_stands;
 };
 
@@ -54,7 +55,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* In the order of their numbers: a job has a greater one than those that it needs. */
+/* Sorts the jobs by number: a job has a greater number than those that it needs. */
 static void jobs_collect(struct chain *chain)
 {
     needs_add(chain, chain->job);
@@ -76,7 +77,7 @@ static bool is_needed_by(const struct plan_job *plan, uint32_t job)
     return false;
 }
 
-/* Notes a job that waits for no other, or is held. Direct needs of the asker are in the sentence already. */
+/* Notes a job that waits for no other, or is held. A job that is needed directly is named in the sentence already. */
 static void stand_note(struct chain *chain, uint32_t job)
 {
     if (is_needed_by(chain->graph->jobs[chain->job].plan, job))
@@ -86,7 +87,7 @@ static void stand_note(struct chain *chain, uint32_t job)
     chain->n_stands++;
 }
 
-/* Of a job that needs nothing any more: when it can begin, and how long it takes. */
+/* When a job that waits for no other will be done: when it can begin, and how long it takes. */
 static struct done_by stand_done_by(const struct chain *chain, uint32_t job,
                                     const struct dag_job_view *view)
 {
@@ -98,7 +99,7 @@ static struct done_by stand_done_by(const struct chain *chain, uint32_t job,
                             .in_ms = begins_in_ms + takes_ms - MIN(ran_ms, takes_ms)};
 }
 
-/* The latest of those that the job needs: when it can begin. */
+/* When the last of the jobs that `job` needs is done: then it can begin. */
 static struct done_by needs_done_by(const struct chain *chain, uint32_t job)
 {
     const struct plan_job *plan = chain->graph->jobs[job].plan;

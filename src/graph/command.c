@@ -18,7 +18,7 @@ static char *number_new(uint64_t value)
     return xasprintf("%lu", value);
 }
 
-/* "--gpus" of muster's own verbs: those of the job, which is all that they see. */
+/* "--gpus" for muster's own verbs: the job's devices, the only ones that they see. */
 static void devices_spec_add(const struct process *process, struct env_list *words)
 {
     const struct graph *graph = process->graph;
@@ -36,7 +36,7 @@ struct values {
     char *batch, *seed, *attempt, *slot, *gpu, *gpus, *gpu_uuid;
 };
 
-/* It stays when other jobs are added to the file. */
+/* The seed of a job does not change when other jobs are added to the file. */
 static uint64_t job_seed(const struct process *process)
 {
     const char *name = process_name(process);
@@ -97,7 +97,7 @@ static int words_fill(const struct process *process, const char *const *template
     return rc;
 }
 
-/* A muster that is the job takes the devices that this one has locked. */
+/* A job that is itself a muster command may use the devices that this muster has locked. */
 static void locks_hand_down(const struct process *process, struct env_list *env)
 {
     struct buf entry = BUF_INIT;
@@ -109,8 +109,9 @@ static void locks_hand_down(const struct process *process, struct env_list *env)
 }
 
 /*
- * A muster that is the job has its runs here, and goes on with what an earlier attempt began; but not if the job, what it
- * needs or what it reads is not what it was then: results of two checkpoints are never mixed.
+ * The folder for the runs of a job that is itself a muster command. An attempt goes on with the run of an earlier
+ * attempt, unless the job, what it needs or what it reads has changed since: results of two checkpoints are never
+ * mixed.
  */
 static void runs_dir_set(const struct process *process, struct env_list *env)
 {
@@ -120,7 +121,7 @@ static void runs_dir_set(const struct process *process, struct env_list *env)
                            shell_run_dir(process->graph->shell), name, work));
 }
 
-/* What the job wants. A name alone is to be unset, on another machine too, whatever is set there. */
+/* Applies the job's own entries. A name without a value is unset, also on another machine. */
 static void entries_apply(const struct process *process, const struct env_list *of_job,
                           struct env_list *env)
 {
@@ -135,7 +136,10 @@ static void entries_apply(const struct process *process, const struct env_list *
     }
 }
 
-/* Of a job whose CPUs are counted. What the user has set stays; muster's own verbs share them among their workers. */
+/*
+ * Sets OMP_NUM_THREADS for a job whose CPUs are counted, unless the user has set it. muster's own verbs share their
+ * CPUs among their workers themselves.
+ */
 static void threads_set(const struct process *process, struct env_list *env)
 {
     const struct plan_job *plan = process_job(process)->plan;
@@ -149,14 +153,14 @@ static void environment_make(const struct process *process, const struct values 
 {
     const struct graph *graph = process->graph;
     environment_begin(env);
-    if (process->seat.host == 0) /* else its agent does */
+    if (process->seat.host == 0) /* on another machine its agent does it */
         seat_devices_add(&graph->allocation, &process->seat, env);
     threads_set(process, env);
     environment_wish_apply(&graph->request->environment, env);
     if (process_job(process)->plan->kind != PLAN_RUN) {
         locks_hand_down(process, env);
         runs_dir_set(process, env);
-        env_set(env, xstrdup("MUSTER_GO_ON_FAILED=1")); /* of map: what is done stays done */
+        env_set(env, xstrdup("MUSTER_GO_ON_FAILED=1")); /* for map: go on, and keep what is done */
     }
     env_set(env, xasprintf("MUSTER_RUN_ID=%s", shell_run_id(graph->shell)));
     env_set(env, xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(graph->shell)));
@@ -170,7 +174,10 @@ static void environment_make(const struct process *process, const struct values 
 
 /* ---- the start ---- */
 
-/* What is set on another machine even if it is so here: what the user names, and what the job does. */
+/*
+ * Variables that are set on another machine even if this machine has them with the same values: those of the user's
+ * --env, and those of the job.
+ */
 static struct texts sent_make(const struct graph *graph, const struct env_list *of_job)
 {
     const struct texts *of_all = &graph->request->environment.env;
@@ -182,7 +189,7 @@ static struct texts sent_make(const struct graph *graph, const struct env_list *
     return sent;
 }
 
-/* PLAN_BATCH_AUTO: as muster fit was asked, with {batch} in its place. */
+/* Settles PLAN_BATCH_AUTO. muster fit knows the command with {batch} in the place of the number. */
 static int batch_settle(struct process *process, struct err *err)
 {
     const struct graph *graph = process->graph;
@@ -260,7 +267,7 @@ static void command_keep(struct process *process, const struct env_list *words)
     process->command = buf_steal(&text);
 }
 
-/* The words, with the devices for muster's own verbs. */
+/* The words of the command. muster's own verbs get their devices as well. */
 static void words_take(const struct process *process, const struct env_list *filled,
                        struct env_list *words)
 {

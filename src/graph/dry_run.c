@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --dry-run: the scheduler itself plays the jobs in virtual time, by the times that earlier runs took, and its schedule is
+ * --dry-run: the scheduler plays the jobs in virtual time, with the times that earlier runs took. The schedule is
  * printed, and drawn if that is asked for. Nothing is started, and no file is made but the drawing.
  */
 #include <unistd.h>
@@ -26,7 +26,7 @@ struct dry_run {
     struct buf out;
     struct left_paths left;
     uint32_t n_shown, n_run, n_unknown, n_failed;
-    const char *missing;       /* of the job that starts: a file that it reads; NULL: none */
+    const char *missing;       /* an input that the starting job lacks; NULL: none */
     uint64_t *started_ms;      /* [n_jobs] */
     struct timeline *timeline; /* NULL: nothing is drawn */
     uint32_t **devices;        /* [n_jobs]: those of a job that runs, if it is drawn */
@@ -67,7 +67,7 @@ static void count(struct dry_run *dry, uint32_t job)
     dry->n_unknown += !dry->missing && of->expected_ms == 0;
 }
 
-/* Their number, then each. */
+/* An array: the number of devices, then each device. */
 static uint32_t *devices_new(const struct dag_placement *placement)
 {
     uint32_t *devices = xcalloc(placement->n_devices + 1, sizeof(*devices));

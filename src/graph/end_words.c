@@ -7,13 +7,13 @@ enum {
     LINE_SHOWN = 512 /* bytes: a sentence of muster's own may end with the path of a run */
 };
 
-/* What matters among the lines of one of muster's own verbs; empty: there is none. */
+/* The lines of one of muster's own verbs that matter; a line that is missing is empty. */
 struct verb_lines {
     struct str own;      /* the last that muster itself said, without its name */
     struct str aside;    /* the first item that was set aside, of those in the tail */
-    struct str died;     /* "cpu_0 died (status 4) after 0 items; its last words: no", before it */
+    struct str died;     /* before it: "cpu_0 died (status 4) after 0 items; its last words: no" */
     struct str n_failed; /* "1 item, with reasons in out.failed.jsonl" */
-    struct str said;     /* the last line of a rank, before the one of muster's that names it */
+    struct str said;     /* the last line of a rank, before muster's line that names the rank */
 };
 
 static void words_add(struct str line, struct buf *out)
@@ -79,7 +79,10 @@ static void last_line_add(struct str tail, struct buf *out)
         line_add((struct str){line, (size_t)(last.at + last.len - line)}, out);
 }
 
-/* What the worker said of which the item was set aside: it died just before that, and has the same label. */
+/*
+ * The last words of the worker whose item was set aside. The line about its death stands just before, with the same
+ * label.
+ */
 static struct str died_words(const struct verb_lines *lines)
 {
     static const struct str said = {"; its last words: ", 18};
@@ -109,7 +112,7 @@ static void items_add(const struct verb_lines *lines, struct buf *out)
 {
     if (lines->n_failed.len > 0) {
         count_add(lines->n_failed, out);
-    } else { /* it did not come to its end */
+    } else { /* the summary is missing: the verb was ended */
         line_add(lines->own, out);
         buf_add_text(out, "; set aside: ");
     }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of what a job printed on stderr, the words that say why it failed.
+ * Finds the words that say why a job failed, in what it printed on stderr.
  */
 #pragma once
 
 #include "graph/plan.h"
 
 /*
- * Adds them behind ": ", cut; nothing if there are none. `tail`: the end of its stderr. The last line is the one; but of
- * muster's own verbs, which end with a summary, what that names: the item that was set aside, the rank that failed first,
- * with what it said.
+ * Adds ": " and these words, shortened; nothing if there are none. `tail`: the end of the job's stderr. The words are
+ * its last line. muster's own verbs end with a summary: there the words are the item that was set aside, or the rank
+ * that failed first, with what the worker or rank said.
  */
 void end_words_add(struct str tail, enum plan_kind kind, struct buf *out);

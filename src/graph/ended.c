@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster retry, hold, release and cancel of a run that has ended: they change its rows in run.db, by which the next session
- * goes, and what the run has left for those who ask about its jobs. Which jobs there are is known from the same files.
+ * muster retry, hold, release and cancel of a run that has ended. They change its rows in run.db, which the next
+ * session reads, and the files that the run has left for questions about its jobs. The same files say which jobs
+ * there are.
  */
 #include <jansson.h>
 
@@ -82,7 +83,7 @@ static int order_do(struct ended_jobs *jobs, const struct ended_order *order, co
 
 /* ---- its records ---- */
 
-/* All of a row but its state stays. One that was done is proved by what it leaves from now on. */
+/* A copy of the row with texts of its own. */
 static void row_copy(const struct job_row *row, struct job_row *out)
 {
     const char **const texts[] = {&out->name,   &out->definition, &out->proof,
@@ -100,7 +101,10 @@ static void row_free(struct job_row *row)
         free((void *)(uintptr_t)texts[i]);
 }
 
-/* rows: [names.len], of which those of changed jobs are filled. */
+/*
+ * Fills the rows of changed jobs; rows: [names.len]. A job that was done gets the present time as its start: only
+ * what it leaves from now on proves it.
+ */
 static int rows_fill(const struct ended_jobs *jobs, struct store *store, struct job_row *rows,
                      struct err *err)
 {
@@ -193,7 +197,7 @@ static size_t changed_need(const struct ended_jobs *jobs, const char *why)
     return NAME_NONE;
 }
 
-/* What the run said of it, unless that was of a job that is changed. */
+/* Adds what the run said of a job, unless it named a job that is changed now. */
 static void follower_why_add(const struct ended_jobs *jobs, const char *why, struct buf *out)
 {
     size_t i = changed_need(jobs, why);
@@ -232,7 +236,7 @@ static void count_change(json_t *stage, const char *key, int by)
     json_object_set_new(stage, key, json_integer(n));
 }
 
-/* A held job is one that waits or is ready, as well. */
+/* A held job is counted as waiting or ready as well. */
 static void state_count(json_t *stage, enum job_state state, int by)
 {
     bool any_waits = json_integer_value(json_object_get(stage, "waiting")) > 0;
@@ -267,7 +271,7 @@ static void waiting_change(const struct ended_jobs *jobs, json_t *waiting)
     }
 }
 
-/* What is shown only: a file that is not as it should be is left to the next session, which makes it anew. */
+/* jobs.json is only shown. A malformed one stays as it is: the next session writes it anew. */
 static int counts_rewrite(const struct ended_jobs *jobs, struct err *err)
 {
     cleanup_free char *path = path_join(jobs->dir, "jobs.json");

@@ -14,7 +14,7 @@ enum {
     SUGGESTED_MAX = 10000
 };
 
-/* *is_new: it was not there. */
+/* The job with this name, which is added if it is not there (*is_new). */
 static struct ended_job *job_of(struct ended_jobs *jobs, struct str name, bool *is_new)
 {
     size_t n_before = jobs->names.len, i = name_index_number(&jobs->names, name);
@@ -29,7 +29,7 @@ static struct ended_job *job_of(struct ended_jobs *jobs, struct str name, bool *
     return &jobs->at[i];
 }
 
-/* Of a job about which the run said nothing: a name begins with its stage. */
+/* The stage of a job about which the run said nothing: the beginning of its name. */
 static char *stage_of_new(const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -57,7 +57,7 @@ static int rows_take(struct ended_jobs *jobs, struct store *store, struct err *e
         if (!row.name)
             continue;
         struct ended_job *job = job_of(jobs, str_of(row.name), &is_new);
-        /* One that is open was to run again, also if its row says that it is done: older versions left it so. */
+        /* A job of open_jobs.jsonl was to run again. Older versions left JOB_DONE in its row. */
         bool is_open_again = !is_new && row.state == JOB_DONE;
         job->state = job->before = is_open_again ? JOB_AGAIN : row.state;
         job->stage = job->stage ? job->stage : stage_of_new(row.name);

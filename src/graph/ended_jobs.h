@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The jobs of a graph that does not go on, as its folder names them: those that are not done by open_jobs.jsonl, in the
- * order of the graph, and then all others that have a row in run.db.
+ * The jobs of a graph that does not go on, as its folder names them: first those of open_jobs.jsonl, which are not
+ * done, in the order of the graph; then all others that have a row in run.db.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include "store/jobs.h"
 
 struct ended_job {
-    enum job_state state, before; /* as its row has it; JOB_NONE: it may have none */
+    enum job_state state, before; /* of its row, now and as read; JOB_NONE: perhaps without a row */
     char *stage;
     char *why; /* what is said of it; NULL: nothing */
 };

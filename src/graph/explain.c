@@ -60,7 +60,7 @@ static void device_add(const struct graph *graph, uint32_t chosen, struct buf *o
         buf_addf(out, " has %u job%s", view.n_jobs, plural(view.n_jobs));
 }
 
-/* "3 of 16 CPUs are free", of each host; is_free: no, how many there are. */
+/* "3 of 16 CPUs are free", of each host; without is_free, how many CPUs there are. */
 static void host_cpus_add(const struct graph *graph, uint32_t host, bool is_free, struct buf *out)
 {
     struct dag_host_view view = dag_host_view(graph->dag, host);
@@ -75,7 +75,7 @@ static void host_cpus_add(const struct graph *graph, uint32_t host, bool is_free
         buf_addf(out, "%u CPU%s", view.n_cpus, plural(view.n_cpus));
 }
 
-/* is_free: of the hosts that the job may use. */
+/* The CPUs of the hosts that the job may use; is_free as above. */
 static void cpus_add(const struct graph *graph, const struct graph_job *job, bool is_free,
                      struct buf *out)
 {
@@ -106,7 +106,7 @@ static void devices_add(const struct graph *graph, const struct graph_job *job, 
         buf_addf(out, " and %u more", n_shown - DEVICES_SHOWN);
 }
 
-/* What there is of that which the job wants. */
+/* What is free of the CPUs and devices that the job wants. */
 static void offers_add(const struct graph *graph, const struct graph_job *job, struct buf *out)
 {
     bool wants_devices = job->plan->devices.n_max > 0;
@@ -209,7 +209,7 @@ static void start_add(const struct graph *graph, const struct dag_job_view *view
     buf_addf(out, "; next in about %s", left);
 }
 
-/* Is it -j that it waits for? When that is over, nobody knows. */
+/* Does the job wait because of -j? How long that lasts is not known. */
 static bool limit_add(const struct graph *graph, struct buf *out)
 {
     struct dag_view view = dag_view(graph->dag);
@@ -220,7 +220,7 @@ static bool limit_add(const struct graph *graph, struct buf *out)
     return true;
 }
 
-/* The run has ended because it was told to, or with the first failure: it is not for lack of devices that a job waits. */
+/* The run was stopped, or ended with the first failure: a job does not wait for lack of devices. */
 static bool is_called_off(const struct graph *graph)
 {
     struct dag_view view = dag_view(graph->dag);
@@ -285,7 +285,7 @@ static void log_add_line(const struct graph *graph, uint32_t job, struct buf *ou
     cleanup_free char *name = job_log_name_new(name_at(graph, job));
     cleanup_free char *path = xasprintf("%s/logs/%s_stderr.log", shell_run_dir(graph->shell), name);
     buf_add_text(out, "\n   ");
-    if (path_exists(path)) /* it may have printed nothing, or never have begun */
+    if (path_exists(path)) /* no file: it printed nothing, or never began */
         buf_addf(out, "log: %s   ", path);
     buf_add_text(out, "again: ");
     if (graph->is_over)
@@ -306,7 +306,7 @@ static void failed_add(const struct graph *graph, uint32_t job, const struct dag
     log_add_line(graph, job, out);
 }
 
-/* The job because of which it cannot run: at the end of the chain. */
+/* The job because of which this one cannot run: the last one of the chain of needs. */
 static void blocked_add(const struct graph *graph, uint32_t job, struct buf *out)
 {
     uint32_t culprit = job;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The run to go on with: the newest one of the same file, whatever became of it; or the newest one of the same command
- * line, unless that has done all its jobs.
+ * The run to go on with: the newest one of the same file, however it ended; or the newest one of the same command
+ * line that has not done all its jobs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,8 +48,8 @@ static bool can_go_on(const struct graph_request *request, const char *dir)
 }
 
 /*
- * 1: it is the one. Folders of others, or without a manifest that can be read, are passed over. A run of this graph that is
- * ours is not, even if something in it is not as it has to be: to begin anew would do all of it twice.
+ * 1: this is the run to go on with. Folders of other users, and those without a readable manifest, are passed over. A
+ * run of this graph that is ours and is damaged is an error: a new run would do all jobs twice.
  */
 static int run_look(const struct graph_request *request, const char *dir, struct err *err)
 {
@@ -98,7 +98,7 @@ static int named_look(const struct graph_request *request, char **out, struct er
     return MIN(rc, 0);
 }
 
-/* As it was told by `muster resume`. */
+/* The run that `muster resume` names. */
 static int resumed_look(const struct graph_request *request, char **out, struct err *err)
 {
     int rc = run_look(request, request->resume.dir, err);

@@ -23,7 +23,7 @@ enum {
 
 /* ---- the shell's verb ---- */
 
-/* Nothing starts any more, so nothing has to wait until jobs of lost hosts are gone there. */
+/* No job starts any more. So none has to wait until the jobs on lost hosts have ended there. */
 static void lost_let_go(struct graph *graph)
 {
     for (struct process *process = graph->processes; process; process = process->next)
@@ -47,7 +47,7 @@ static void on_stop(void *context, enum shell_stop how)
 static void on_tick(void *context)
 {
     struct graph *graph = context;
-    if (!graph->dag) /* hosts are waited for */
+    if (!graph->dag) /* the run still waits for its hosts */
         return;
     device_watch_check(graph->watch);
     processes_tick(graph);
@@ -98,7 +98,7 @@ static void begin_note(const struct graph *graph, struct manifest *out)
     manifest_release(&before);
 }
 
-/* What was typed last is what a resume does. It needs the standard input of that again. */
+/* The manifest has the last command, which a resume repeats. A resume also needs the standard input of that command. */
 static int manifest_make(const struct graph *graph, struct err *err)
 {
     const struct graph_request *request = graph->request;
@@ -134,7 +134,7 @@ int graph_earlier_find(const struct graph_request *request, char **earlier, stru
     return rc || !*earlier ? rc : unlocked_check(*earlier, err);
 }
 
-/* Locks and opens the run to go on with, or makes a new one, which has a manifest: others find it from then on. */
+/* Locks and opens the run to go on with, or makes a new one with a manifest, by which other processes find it. */
 static int folder_open(struct graph *graph, struct err *err)
 {
     struct shell *shell = graph->shell;
@@ -151,7 +151,7 @@ static int folder_open(struct graph *graph, struct err *err)
         rc = shell_store_open(shell, earlier ? STORE_RESUME : STORE_CREATE, err);
     if (rc)
         return rc;
-    /* Orders to an earlier session; who sees the lock of this one may give others at once. */
+    /* Drops orders to the earlier session, at once: new orders may come as soon as this session has the lock. */
     return earlier ? run_orders_drop(shell_run_dir(shell), err) : manifest_make(graph, err);
 }
 
@@ -190,7 +190,7 @@ int graph_facts_set(const struct graph *graph, struct err *err)
 
 /* ---- the run ---- */
 
-/* To read the files of jobs may take long. Nothing runs yet, so a signal just ends this process. */
+/* Reading the files of jobs may take long. No job runs yet, so a signal simply ends this process. */
 static int past_read(struct graph *graph, struct err *err)
 {
     struct sigaction before[END_SIGNALS];
@@ -201,8 +201,9 @@ static int past_read(struct graph *graph, struct err *err)
 }
 
 /*
- * An earlier run goes on. What is to run again is so before the words are noted, of which a resume does not repeat --redo; and
- * before either the run is no finished one any more. Words that are wrong leave it as it was.
+ * Notes that an earlier run goes on, in three steps: the run is not finished any more; the rows of jobs that run
+ * again are committed; the manifest gets the new command. The rows come before the manifest, because a resume does
+ * not repeat --redo. A wrong command has left the run as it was.
  */
 static int session_note(struct graph *graph, struct err *err)
 {
@@ -241,14 +242,20 @@ static int seats_take(struct graph *graph, struct err *err)
     return rc;
 }
 
-/* Before the jobs are made: it is a copy of this process, and to write into memory that is shared with it takes time. */
+/*
+ * Starts the keeper before the jobs are made: it is a fork of this process, and writing to memory that both share
+ * takes time.
+ */
 static void keeper_begin(struct graph *graph)
 {
     cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(graph->shell));
     shell_keeper_start(graph->shell, &graph->allocation, entry, graph->request->grace_ms);
 }
 
-/* If another command is at work on what the first jobs leave, nothing is begun. Later jobs are refused when they start. */
+/*
+ * Refuses to begin if another command is at work on the outs of the first CLAIMS_CHECKED jobs. Later jobs are checked
+ * when they start.
+ */
 static int outs_check(const struct graph *graph, struct err *err)
 {
     int rc = 0;
@@ -272,11 +279,11 @@ static void run_begin(struct graph *graph)
     for (uint32_t i = 0; i < graph->n_jobs; i++)
         if (graph->jobs[i].is_cancelled)
             graph_tell_again(graph, (struct dag_event){.kind = DEV_CANCEL, .job = i});
-    report_status(graph, NULL); /* what the session before left there is no longer so */
+    report_status(graph, NULL); /* replaces the state that the session before left */
     graph_tell(graph, (struct dag_event){.kind = DEV_TICK});
 }
 
-/* A job is there because an order added it, and by another order it is not to be: nothing is missing. */
+/* A job that one order added and another order cancelled: nothing is missing. */
 static bool is_withdrawn(const struct graph *graph, uint32_t job, enum dag_state state)
 {
     return job >= graph->plan->n_jobs && state == DAG_CANCELLED;
@@ -330,7 +337,7 @@ static int run_end(struct graph *graph)
     snprintf(text, sizeof(text), "%d", status);
     open_jobs_write(graph);
     report_status(graph, state_of(status));
-    /* Last: who asks a run that has ended finds all that. */
+    /* The state comes last: whoever sees that the run has ended finds all of the above. */
     if (store_set(shell_store(graph->shell), "state", state_of(status), &err) != 0 ||
         store_set(shell_store(graph->shell), "exit", text, &err) != 0)
         log_add(shell_log(graph->shell), LOG_WARN, "graph", "the end could not be recorded: %s",

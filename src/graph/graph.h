@@ -10,12 +10,12 @@
  *   prepare.c  what is looked at before a job starts   spoilt.c   files that were changed after their job had ended
  *   record.c   rows of run.db                      orders.c   orders to a graph that runs
  *   explain.c  what a job waits for                report.c   progress, status and summary
- *   chain.c    and what that waits for
+ *   chain.c    what a job waits for in the end
  *   find.c     the run to go on with               dry_run.c  the schedule, without a run
  *   why.c      what a run that has ended says      file/file.h, list/list.h  where plans come from
  *   learn.c    what jobs of a stage take           remember.h the same, from one run to the next
  *   ended.c    orders to a run that has ended
- *   command.c  words and environment of a job  hosts.c    machines that come, are lost and return
+ *   command.c  words and environment of a job     hosts.c    machines that come, are lost and return
  */
 #pragma once
 
@@ -41,12 +41,11 @@ struct graph_request {
         const char *dir;  /* the run to go on with; NULL: it is looked for */
         const char *root; /* runs_root(NULL) where the command was typed; NULL: here */
     } resume;
-    bool fresh; /* no earlier run is gone on with */
-    /* from and redo were asked for then, and are not about what was done later; 0: now. Nor is fresh. */
+    bool fresh; /* begins a new run */
+    /* When from, redo and fresh were asked for: they do not concern what was done later. 0: now. */
     uint64_t since_wall_ms;
     bool adopts,
-        overwrites; /* outputs that are there, and that no run of this graph made: are taken for done,
-                                     * or may be replaced */
+        overwrites; /* of outputs that are there and that no run of this graph made: take them for done; replace them */
     struct texts only, from, redo; /* patterns of job names (graph_selected) */
     bool halts;                    /* nothing new after the first job that failed for good */
     uint64_t n_running_max;        /* 0: no limit */
@@ -64,13 +63,17 @@ struct graph_request {
 };
 
 /*
- * Runs the plan's jobs. Returns 0 if all that were asked for are done; 1 if some failed, or could not run; 75 if it was
- * stopped or jobs are held; 128 + n after a signal; or an error: ERR_USAGE, ERR_UNAVAILABLE, ERR_DATA (run.db).
+ * Runs the plan's jobs. Returns 0 if all jobs that were asked for are done; 1 if some failed or could not run; 75 if
+ * the run was stopped or jobs are held; 128 + n after a signal; or an error: ERR_USAGE, ERR_UNAVAILABLE, ERR_DATA
+ * (run.db).
  */
 MUST_CHECK int graph_run(struct log *log, const char *self_path,
                          const struct graph_request *request, struct plan *plan, struct err *err);
 
-/* Refuses what can be known before the run begins. *earlier: the run that it will go on with, a new string; NULL: none. */
+/*
+ * Makes the checks that are possible before the run begins. *earlier: the run that it will go on with, a new string;
+ * NULL: none.
+ */
 MUST_CHECK int graph_check(const struct graph_request *request, struct plan *plan, char **earlier,
                            struct err *err);
 
@@ -95,18 +98,19 @@ MUST_CHECK int graph_dry_run(struct log *log, const char *self_path,
                              const struct graph_request *request, struct plan *plan,
                              const struct planned_hosts *hosts, const char *plot, struct err *err);
 /*
- * What a run that does not go on says of jobs, by names, stages or patterns: of each pattern first those that are not done.
- * ERR_USAGE: it knows none that one of them means.
+ * Adds what an ended run says of the jobs that match the names, stages or patterns; for each pattern, first the jobs
+ * that are not done. ERR_USAGE: a pattern matches no job that the run knows.
  */
 MUST_CHECK int graph_why(const char *dir, const struct texts *patterns, struct buf *out,
                          struct err *err);
 /*
- * Carries out "retry", "hold", "release" or "cancel" on a run that does not go on, for when it does. *told: what was done.
- * ERR_USAGE: there is no such job; ERR_UNAVAILABLE: none is in a state for that, or the run goes on.
+ * Carries out "retry", "hold", "release" or "cancel" on a run that has ended; it takes effect in the next session.
+ * *told: what was done. ERR_USAGE: there is no such job; ERR_UNAVAILABLE: no job is in a state for the order, or the
+ * run is going on.
  */
 MUST_CHECK int graph_order_ended(const char *dir, const char *word, const struct texts *patterns,
                                  struct buf *told, struct err *err);
-/* That of jobs which were added by `muster add` is behind those of the plan. */
+/* The name of a stage. Jobs of `muster add` have a stage of their own, with the number after the plan's last. */
 const char *stage_name(const struct plan *plan, uint32_t stage);
 /* A pattern is a stage, a job's name, or either with * and ?. */
 bool graph_selected(const struct texts *patterns, const struct plan *plan,

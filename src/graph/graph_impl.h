@@ -26,16 +26,16 @@ enum {
 struct graph;
 struct graph_job;
 
-/* The batch size after so many halvings; 0: none. PLAN_BATCH_AUTO is for command.c to find. */
+/* The batch size after n_halvings; 0: none. PLAN_BATCH_AUTO stays, since command.c finds its value. */
 static inline uint64_t batch_halved(uint64_t batch, uint32_t n_halvings)
 {
     return batch == PLAN_BATCH_AUTO ? batch : batch >> n_halvings;
 }
 
-/* What an attempt of a job has printed, [0] on stdout and [1] on stderr, is in its logs. */
+/* Where the logs of a job have the output of one attempt: [0] of stdout, [1] of stderr. */
 struct printed {
     uint32_t job;
-    bool has[2], is_due;     /* is_due: it was not printed yet */
+    bool has[2], is_due;     /* is_due: still to be printed */
     uint64_t from[2], to[2]; /* bytes of the logs; `to` is found by print_add() */
 };
 
@@ -52,20 +52,20 @@ struct process {
     uint64_t batch, started_ms, mem_peak_bytes, rss_peak_bytes;
     int64_t started_wall_ms;
     bool is_alone;           /* on its devices, so that their memory is its own */
-    bool was_ended, is_late; /* by us; because of its timeout */
+    bool was_ended, is_late; /* by us; is_late: because of its timeout */
     bool is_gone,
-        is_settled; /* is_settled: the end is known, and the memory of its devices is awaited */
+        is_settled; /* is_settled: its end is known; the memory of its devices is awaited */
     enum dag_end end;
     char end_text[END_TEXT_BYTES];
     int status;                   /* as a shell gives it */
     struct logfile *out, *errors; /* NULL: nothing was printed */
-    struct printed printed;       /* what earlier attempts left is before it */
+    struct printed printed;       /* the output of earlier attempts stands before it */
     struct err unopened;          /* why one of those files could not be opened */
     struct job_proof proof;
     struct {
         struct proof_ask ask;
         struct background background;
-        atomic_bool is_given_up; /* files can be so large that nobody waits for it */
+        atomic_bool is_given_up; /* the proof is abandoned: large files can take too long */
         struct stat *inputs_before, *outs_before; /* [n_inputs], [n_outs], when it started */
         struct output_claim claim;                /* of its outs, while it runs */
     } proving;
@@ -90,8 +90,8 @@ struct graph_job {
     uint64_t mem_peak_bytes;              /* its own, of earlier sessions; 0: unknown */
     uint64_t expected_mem_bytes;          /* that, or what jobs of its stage took; 0: unknown */
     int64_t begun_wall_ms;                /* its first start since it was done last; 0: none */
-    int64_t done_wall_ms;                 /* in an earlier session; 0: it was not */
-    uint16_t place;                       /* the hosts that it may use (fleet.places) */
+    int64_t done_wall_ms;                 /* when an earlier session had done it; 0: none had */
+    uint16_t place;                       /* the hosts and devices that it may use (fleet.places) */
     bool is_wanted;                       /* not excluded by --only */
     bool is_held, is_cancelled;           /* by orders */
     bool was_done, is_stale;              /* by an earlier session */
@@ -110,7 +110,7 @@ struct graph_device {
     uint64_t mem_peak_bytes;          /* in use, whoever used it */
     double busy_percent_ms, joules;
     uint64_t sampled_ms; /* the last sample; 0: none */
-    uint64_t seen_ms;    /* between samples that followed each other */
+    uint64_t seen_ms;    /* the sum of the times between samples */
 };
 
 /* A machine of the run, as its jobs see it. */
@@ -120,14 +120,14 @@ struct graph_host {
     uint32_t n_done;        /* jobs, in this session */
 };
 
-/* A place of the dag: hosts that jobs may use. */
+/* A place of the dag: the hosts and devices that certain jobs may use. */
 struct graph_place {
     const char *patterns;                /* of the file, as "node*,big1"; NULL: any */
     const char *device_names;            /* likewise, as "0,*H100*" */
-    uint64_t denied[DAG_HOSTS_MAX / 64]; /* bits: hosts without the jobs' commands */
+    uint64_t denied[DAG_HOSTS_MAX / 64]; /* bits: hosts that lack the jobs' commands */
 };
 
-/* Of allocation.hosts: given back, and empty as well. */
+/* The same positions as allocation.hosts. is_leaving: it is given back; has_left: and no job runs there any more. */
 struct graph_part {
     bool is_leaving, has_left;
 };
@@ -136,17 +136,16 @@ struct graph_fleet {
     struct graph_host *hosts; /* [n_hosts], by the numbers of their nodes: 0 is this machine */
     struct graph_part *parts; /* [n_parts] */
     uint32_t n_hosts, n_parts;
-    uint32_t n_devices;         /* that the dag knows: the first ones of those chosen */
+    uint32_t n_devices;         /* that the dag knows: the first of the chosen ones */
     uint32_t n_devices_max;     /* that it can know */
     struct graph_place *places; /* [n_places], by their numbers in the dag; the first: all hosts */
     uint32_t n_places;
-    struct name_index absent; /* what commands are on which hosts not (absent.c) */
+    struct name_index absent; /* commands and hosts that lack them (absent.c) */
     int64_t
-        held_until_ms; /* wall clock: on other hosts, jobs of the last session may be alive; 0: not */
-    const struct planned_hosts
-        *planned;     /* of a run that is only played; NULL: those of the shell */
-    bool is_full;     /* what comes is not used: the dag has no room */
-    bool are_awaited; /* hosts that never were here */
+        held_until_ms; /* wall clock: until then jobs of the last session may be alive; 0: none */
+    const struct planned_hosts *planned; /* the hosts of a dry run; NULL: those of the shell */
+    bool is_full;                        /* the dag has no room: hosts that come are not used */
+    bool are_awaited;                    /* some hosts have not come yet */
 };
 
 /* What is known of the jobs of a stage that were done, in earlier sessions and in this one. */
@@ -156,9 +155,9 @@ struct stage_past {
     uint64_t mem_peak_bytes;
     uint32_t n_before;            /* of earlier sessions */
     struct stage_memo remembered; /* of earlier runs */
-    uint32_t told_n;              /* when the dag was told last */
+    uint32_t told_n;              /* n, when the dag was told last */
     uint64_t told_mem_bytes;
-    uint32_t first_job; /* of those of the plan; valid if graph->learned.next is */
+    uint32_t first_job; /* of the plan's jobs; valid if graph->learned.next is not NULL */
 };
 
 struct preparation; /* prepare.c */
@@ -187,17 +186,16 @@ struct graph {
     struct record *record;
     struct print *print; /* NULL: nothing was printed */
     struct {
-        struct stage_past
-            *stages;    /* [plan->n_stages + 1] by the numbers of stages; the last: of added jobs */
+        struct stage_past *stages; /* [plan->n_stages + 1] by stage; the last one: added jobs */
         uint32_t *next; /* [plan->n_jobs] the next job of the same stage; NULL: not needed yet */
     } learned;
     bool is_resumed, is_over, has_memory; /* has_memory: some device has memory of its own */
     uint32_t n_done_here, n_spoilt;       /* n_spoilt: jobs */
     char *cwd;
     struct plan added;   /* the memory of jobs that orders added */
-    uint32_t n_added;    /* in all sessions; not all of them are jobs of this one */
+    uint32_t n_added;    /* in all sessions; this one may have left out some */
     struct buf stale;    /* lines on why jobs run again */
-    struct buf released; /* lines: names of jobs that --only excludes, and that were released */
+    struct buf released; /* lines: names of jobs that --only excludes and muster release added */
     struct rate rate;    /* of jobs */
 };
 
@@ -217,17 +215,17 @@ MUST_CHECK int graph_earlier_find(const struct graph_request *request, char **ea
                                   struct err *err);
 /* Notes in run.db how many jobs there are. */
 MUST_CHECK int graph_facts_set(const struct graph *graph, struct err *err);
-/* All but its shell. */
+/* Releases all but the shell. */
 void graph_release(struct graph *graph);
 
 /* steps.c */
-/* Tells the dag, and carries out what it answers. */
+/* Gives the dag an event, and carries out its actions. */
 void graph_tell(struct graph *graph, struct dag_event event);
-/* The same of what an earlier session knew: it is no event of this one. */
+/* The same for what an earlier session knew; it is not recorded as an event of this session. */
 void graph_tell_again(struct graph *graph, struct dag_event event);
-/* What the job wants of each device, of which 0 is not counted. */
+/* Memory that the job wants of each device; 0: not counted. */
 uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *job);
-/* Adds the job of graph->jobs[i] to the dag. ERR_STOPPED: memory. */
+/* Adds the job of graph->jobs[i] to the dag. ERR_STOPPED: out of memory. */
 MUST_CHECK int graph_dag_add(struct graph *graph, uint32_t i, struct err *err);
 /* Ends everything that runs. */
 void graph_end_all(struct graph *graph, enum worker_end how);
@@ -238,13 +236,13 @@ MUST_CHECK int graph_dag_make(struct graph *graph, struct err *err);
 void process_seat_take(struct process *process, const struct dag_placement *placement);
 /* The process has ended, with all its descendants. */
 void process_seat_ended(struct process *process);
-/* May others have its devices: is their memory back, and is it gone for sure? */
+/* May other jobs have its devices? The process must be gone for sure, and their memory must be back. */
 bool process_may_settle(const struct process *process);
-/* The numbers of the seats that it has, on its machine. */
+/* The numbers of its seats on its machine. Returns how many. */
 uint32_t process_seats_list(const struct process *process, uint32_t out[SEAT_DEVICES_MAX]);
 /* The most memory that a job can have of a device; 0: none has memory of its own. */
 uint64_t graph_memory_max(const struct graph *graph);
-/* A device that was added to those chosen. */
+/* Begins to keep a device that was added to the chosen ones. */
 void graph_device_begin(struct graph *graph, uint32_t chosen);
 void graph_devices_watch(struct graph *graph);
 /* "gpu 0+1", "node1 gpu 0", of a job without devices "node1"; "": none, on this machine. */
@@ -254,20 +252,23 @@ void process_devices_add(const struct process *process, struct buf *out);
 MUST_CHECK int graph_hosts_begin(struct graph *graph, struct err *err);
 void graph_hosts_release(struct graph *graph);
 bool host_is_up(const struct graph *graph, uint32_t node);
-/* Its name in labels; "local". */
+/* The host's name in labels; "local" for this machine. */
 const char *host_label(const struct graph *graph, uint32_t node);
 /* Muster's own program there. */
 const char *host_program(const struct graph *graph, uint32_t node);
 /* The name of the machine itself. */
 const char *host_machine_name(const struct graph *graph, uint32_t node);
 uint32_t host_cpus(const struct graph *graph, uint32_t node);
-/* When jobs of a host that is lost now have been ended there for sure, by its agent. */
+/* The time at which the agent of a host that is lost now has ended its jobs for sure. */
 uint64_t host_empty_ms(struct graph *graph);
-/* The last session was killed, and may have had hosts: nothing starts there before its jobs must have ended. */
+/*
+ * If the last session was killed, and may have had hosts: no job starts there before those of that session must have
+ * ended.
+ */
 void graph_hosts_hold(struct graph *graph);
-/* May hosts come that a job waits for? */
+/* Does a ready job wait for hosts that may still come? */
 bool graph_awaits_hosts(const struct graph *graph);
-/* Leaves hosts that were given back, when they are empty. */
+/* Leaves hosts that were given back once no job runs there. */
 void graph_hosts_tick(struct graph *graph);
 /* The handlers of the device watch (shell/device_watch.h). */
 void graph_host_came(void *context, uint32_t part);
@@ -288,16 +289,16 @@ MUST_CHECK int job_place(struct graph *graph, const struct plan_job *job, uint32
 bool host_place_without(struct graph *graph, uint32_t place, uint32_t node, uint32_t *out);
 bool place_has_host(const struct graph *graph, uint32_t place, uint32_t node);
 bool place_has_device(const struct graph *graph, uint32_t place, uint32_t chosen);
-/* One that was added to the dag: which jobs may use it. */
+/* Decides which jobs may use a host, or device, that was added to the dag. */
 void places_take_host(struct graph *graph, uint32_t node);
 void places_take_device(struct graph *graph, uint32_t chosen);
 
 /* absent.c */
-/* The command could not be executed on this host: what the end of the job is, which may be tried on others. */
+/* The command could not be executed on this host. Returns the end of the job, which may be tried on other hosts. */
 enum dag_end absent_note(struct graph *graph, uint32_t job, uint32_t node, const char *why);
-/* It is known that its command is not there: the job, which was to start, has ended. */
+/* If the host is known to lack the command, ends the job, which was to start there, and returns true. */
 bool absent_is_known(struct graph *graph, uint32_t job, uint32_t node);
-/* All hosts are asked again, for this job at once. */
+/* Forgets which commands are absent. This job may use all its hosts again at once. */
 void absent_forget(struct graph *graph, uint32_t number);
 
 /* command.c: starts the job, as far as a command can fail before it runs. */
@@ -337,9 +338,9 @@ MUST_CHECK int job_outs_claim(const struct plan_job *plan, struct output_claim *
 void processes_tick(struct graph *graph);
 
 /* process_end.c */
-/* How it ended is known. `text`: why, NULL: well. */
+/* Takes the end of a process. `text`: why it failed; NULL: it ended well. */
 void process_judge(struct process *process, enum dag_end end, const char *text);
-/* The end is known, and another job may have the devices: tells the dag. */
+/* Tells the dag that the process has ended: another job may have its devices. */
 void process_settle(struct process *process);
 /* For struct worker_handlers. */
 void process_gone(void *context, const struct worker_exit *exit);
@@ -352,9 +353,9 @@ char *job_log_name_new(const char *job);
 char *job_log_path_new(const struct graph *graph, uint32_t job, const char *which);
 
 /* print.c */
-/* It is printed when what was added before is, as fast as somebody reads it. */
+/* Prints it after all that was added before, as fast as the reader takes it. */
 void print_add(struct graph *graph, struct printed printed);
-/* Is there something left that somebody may read? */
+/* Is output left to print, for which the run has to wait? */
 bool print_is_due(const struct graph *graph);
 void print_free(struct graph *graph);
 
@@ -369,29 +370,29 @@ MUST_CHECK int placeholders_fill(const char *text, const struct fill *fills, siz
 
 /* past.c */
 /*
- * Reads what earlier sessions did, and whether files are as they may be. ERR_USAGE: they are not, or a pattern of --only,
- * --from or --redo means no job.
+ * Reads what earlier sessions did, and checks the files at the places of outs. ERR_USAGE: a file is there that no run
+ * of this graph made, or a pattern of --only, --from or --redo means no job.
  */
 MUST_CHECK int past_check(struct graph *graph, struct err *err);
-/* That, and decides which jobs are done. */
+/* past_check(), and then decides which jobs are done. */
 MUST_CHECK int past_take(struct graph *graph, struct err *err);
 /* A file where the job leaves one, before it has ever run; NULL: none, or request->overwrites. */
 const char *stranger_find(const struct graph *graph, const struct plan_job *job);
 /* Notes in run.db which jobs were released from --only, for a resume. */
 MUST_CHECK int released_note(const struct graph *graph, struct err *err);
-/* Digests of what the job is: free() it. */
+/* Digests of the job's command, environment and lists of files; free() it. */
 char *definition_new(const struct graph *graph, const struct plan_job *job);
-/* Of the outs of the jobs that it needs. */
+/* A digest of the outs of the jobs that it needs. */
 uint64_t needs_digest(const struct graph *graph, const struct graph_job *job);
 
 /* learn.c */
 void learned_open(struct graph *graph);
 void learned_close(struct graph *graph);
-/* Of a job that was done in an earlier session. */
+/* Learns from a job that was done in an earlier session. */
 void learned_take_past(struct graph *graph, const struct graph_job *job, uint64_t ran_ms);
-/* What is expected of jobs that never ran; before they are added to the dag. */
+/* Sets what is expected of jobs that never ran. Call it before jobs are added to the dag. */
 void learned_spread(struct graph *graph);
-/* Of a job that has just ended well: tells the dag what is expected of others of its stage. */
+/* Learns from a job that has just ended well, and tells the dag what is expected of the others of its stage. */
 void learned_take(const struct process *process);
 
 /* record.c */
@@ -401,15 +402,18 @@ MUST_CHECK int record_begun(struct graph *graph, const struct process *process, 
 void record_attempt(struct graph *graph, const struct process *process);
 void record_job(struct graph *graph, uint32_t number, enum job_state state,
                 const struct process *process);
-/* Of the row of an earlier session; all else of it stays. */
+/* Changes the state of a row of an earlier session, and nothing else of it. */
 void record_state(struct graph *graph, const char *name, enum job_state state);
-/* What happened to a job, a device or a host (`of`) that is called so; text NULL: there is no more to say. */
+/* Records an event of the job, device or host (`of`) that is called `name`; text NULL: no details. */
 void record_event(struct graph *graph, const char *kind, const char *of, const char *name,
                   const char *text);
 void record_device_event(struct graph *graph, const char *kind, uint32_t chosen);
 /* Committed with other rows, or by record_flush(). */
 void record_sample(struct graph *graph, const struct device_sample *sample);
-/* Commits what was noted; makes durable what was committed. If that cannot be done, the run is given up. */
+/*
+ * record_flush() commits what was noted; record_sync() makes durable what was committed. If that fails, the run is
+ * given up.
+ */
 void record_flush(struct graph *graph);
 /* Before the loop sleeps: commits what was noted, at once or in a moment. */
 void record_rest(struct graph *graph);
@@ -421,10 +425,13 @@ uint32_t graph_find(const struct graph *graph, const char *name);
 
 /* orders.c: "why JOB", "retry JOB", "hold JOB", "release JOB", "cancel JOB" with patterns, "add JSON". */
 int graph_order(void *context, struct str line, struct buf *told, struct err *err);
-/* There is no such job; names one that is called nearly so. Returns ERR_USAGE. */
+/* Fails with "there is no job", and a job with a similar name. Returns ERR_USAGE. */
 int job_unknown(const struct graph *graph, const char *name, struct err *err);
 
-/* added.c: adds the job of an order, JSON, and says its name. ERR_USAGE, ERR_DATA: the job is wrong; or ERR_STOPPED. */
+/*
+ * added.c: adds the job of an order (JSON), and puts its name into `told`. ERR_USAGE, ERR_DATA: the job is wrong; or
+ * ERR_STOPPED.
+ */
 MUST_CHECK int added_take(struct graph *graph, struct str text, struct buf *told, struct err *err);
 /* Jobs that were added to the run in earlier sessions. */
 MUST_CHECK int added_read(struct graph *graph, struct err *err);
@@ -439,23 +446,23 @@ void chain_explain(const struct graph *graph, uint32_t job, struct buf *out);
 void held_explain(const char *job, bool has_ended, struct buf *out);
 void cancelled_explain(const char *job, bool has_ended, struct buf *out);
 
-/* why.c: of every job that is not done, for who asks when the run has ended. */
+/* why.c: a job that was not done when the run ended, for questions about the run. */
 struct open_job {
     const char *name, *stage, *why;
 };
 void open_jobs_write(const struct graph *graph);
-/* What an earlier session wrote is no longer so. */
+/* Removes the list of an earlier session. */
 void open_jobs_drop(const struct graph *graph);
 char *open_jobs_path_new(const char *dir);
-/* One line. */
+/* Adds one line. */
 void open_job_format(const struct open_job *job, struct buf *out);
-/* stage NULL: it is not known. False: the run left no such list. */
+/* open_job.stage is NULL if it is not known. False: the run left no such list. */
 bool open_jobs_each(const char *dir, void (*take)(void *context, const struct open_job *job),
                     void *context);
 
 /* report.c */
 void report_progress(struct graph *graph, bool is_last);
-/* state NULL: it goes on. */
+/* state NULL: the run goes on. */
 void report_status(struct graph *graph, const char *state);
 void report_summary(struct graph *graph, int status);
 /* Logs how much memory of each device is in use; `when`: "at the start". */
@@ -463,11 +470,12 @@ void report_memory(const struct graph *graph, const char *when);
 
 /* find.c: the folder of the run to go on with, a new string; NULL: none. */
 MUST_CHECK int graph_run_find(const struct graph_request *request, char **out, struct err *err);
-/* All of our runs of this graph in the folder for runs, whatever became of them. */
+/* All of our runs of this graph in the folder for runs, however they ended. */
 void graph_runs_each(const struct graph_request *request,
                      void (*take)(void *context, const char *dir), void *context);
 /*
- * A descriptor that locks the folder of runs, while the run to go on with is looked for and taken, or made: of two
- * musters that begin the same graph in the same moment, one finds the run of the other. -1: the file system cannot do that.
+ * A descriptor that locks the folder of runs while the run to go on with is looked for and taken, or made: if two
+ * musters begin the same graph at the same moment, one finds the run of the other. -1: the file system has no such
+ * locks.
  */
 int graph_begin_lock(const struct graph_request *request);

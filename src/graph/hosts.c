@@ -16,7 +16,7 @@
 #include "store/status.h"
 
 enum {
-    STATUS_AGE_MS = 2000 /* a run says about once a second how it fares */
+    STATUS_AGE_MS = 2000 /* a run writes status.json about once a second */
 };
 
 static uint32_t node_of(const struct graph *graph, uint32_t part)
@@ -142,7 +142,7 @@ void graph_hosts_release(struct graph *graph)
     name_index_release(&graph->fleet.absent);
 }
 
-/* Numbers are given in order: when one host has no room in the dag, no other can be used from then on. */
+/* The dag numbers devices in order: when one host has no room, no later host can be used. */
 static bool has_room(struct graph *graph, const struct allocation_host *of)
 {
     struct graph_fleet *fleet = &graph->fleet;
@@ -189,7 +189,7 @@ void graph_host_came(void *context, uint32_t part)
     record_event(graph, "join", "host", host_label(graph, of.node), NULL);
     graph->fleet.hosts[of.node].is_up = true;
     graph->fleet.hosts[of.node].is_awaited = false;
-    host_tell(graph, DEV_HOST_DOWN, of.node); /* jobs are to choose among all of its devices */
+    host_tell(graph, DEV_HOST_DOWN, of.node); /* so that jobs choose among all of its devices */
     for (uint32_t i = of.first_chosen; i < end; i++)
         graph_tell(graph, (struct dag_event){.kind = DEV_DEVICE_UP, .device = i});
     host_tell(graph, DEV_HOST_UP, of.node);
@@ -237,7 +237,7 @@ void graph_host_changed(void *context, uint32_t part, enum host_change change)
     host_tell(graph, change == HOST_BACK ? DEV_HOST_UP : DEV_HOST_DOWN, node);
 }
 
-/* One that came back with other devices has those. */
+/* Is a part of the node not given back? A host that came back with other devices has those. */
 static bool stays(const struct graph *graph, uint32_t node)
 {
     bool does = false;
@@ -332,7 +332,7 @@ uint64_t graph_finish_ms(void *context, uint32_t part)
     for (const struct process *p = graph->processes; p; p = p->next) {
         uint64_t ran_ms = shell_last_now(graph->shell) - p->started_ms;
         uint64_t expected_ms = graph->jobs[p->job].expected_ms;
-        /* As long again as it has run, if nothing better is known. */
+        /* If the time is unknown or over: as long again as it has run. */
         uint64_t left_ms = expected_ms > ran_ms ? expected_ms - ran_ms : ran_ms;
         if (p->seat.host == node_of(graph, part))
             longest_ms = MAX(longest_ms, left_ms);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the jobs of a stage take: of those that are done one learns what to expect of the others. Times decide who starts
- * first, and memory, where the file leaves it to us, which jobs share a device.
+ * What the jobs of a stage take: those that are done tell what to expect of the others. Times decide which job starts
+ * first; memory, where the file says `auto`, which jobs share a device.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -29,7 +29,10 @@ static struct stage_past *learned_of(const struct graph *graph, const struct gra
     return &graph->learned.stages[job->plan->stage];
 }
 
-/* Of a job of the stage; 0: unknown. What this run saw is nearer to the truth than what earlier ones did. */
+/*
+ * The expected time of a job of the stage; 0: unknown. This run's times are better evidence than those of earlier
+ * runs.
+ */
 static uint32_t time_of_stage(const struct stage_past *learned)
 {
     uint64_t ms = learned->n > 0 ? learned->ms / learned->n : learned->remembered.ms;
@@ -77,7 +80,7 @@ void learned_spread(struct graph *graph)
     }
 }
 
-/* The jobs of each stage as a list, since a graph may have as many stages as jobs. */
+/* Makes a list of the jobs of each stage: going through all jobs for each of many stages would take too long. */
 static void lists_make(struct graph *graph)
 {
     const struct plan *plan = graph->plan;
@@ -104,7 +107,10 @@ static void stage_tell(struct graph *graph, struct stage_past *learned)
     }
 }
 
-/* Rarely: a stage may have a million jobs. One with a smaller batch takes less memory than the others will. */
+/*
+ * The dag is told rarely, since a stage may have a million jobs. A job with a halved batch teaches nothing: it takes
+ * less memory than the others will.
+ */
 void learned_take(const struct process *process)
 {
     struct graph *graph = process->graph;

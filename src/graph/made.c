@@ -6,7 +6,10 @@
 #include "base/xalloc.h"
 #include "store/lock.h"
 
-/* The parts of a definition that are of its command with its folder, and of its files. Empty: it is none. */
+/*
+ * A definition without the part of the environment: the command with its folder, and the files. Empty if the
+ * definition is malformed.
+ */
 static char *work_new(const char *definition)
 {
     const char *first = definition ? strchr(definition, ':') : NULL;
@@ -14,7 +17,7 @@ static char *work_new(const char *definition)
     return first ? xasprintf("%.*s%s", (int)(first - definition), definition, last) : xstrdup("");
 }
 
-/* Runs are read from the newest one: what that says of a work is so. */
+/* Runs are read from the newest to the oldest: the first row about the same work decides. */
 static void row_take(struct made *made, const struct job_row *row)
 {
     cleanup_free char *work = work_new(row->definition);
@@ -28,7 +31,7 @@ static void row_take(struct made *made, const struct job_row *row)
     marks_paths(row->proof, &made->paths);
 }
 
-/* A run that cannot be read has made nothing that is known. */
+/* A run that cannot be read counts as having made nothing. */
 static void run_take(void *context, const char *dir)
 {
     struct made *made = context;
@@ -48,7 +51,7 @@ static void made_read(struct made *made, const struct graph *graph)
     if (made->is_read)
         return;
     made->is_read = true;
-    if (graph->is_resumed) /* it may be in another folder than the others */
+    if (graph->is_resumed) /* its folder may be elsewhere */
         run_take(made, shell_run_dir(graph->shell));
     graph_runs_each(graph->request, run_take, made);
 }

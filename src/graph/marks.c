@@ -13,7 +13,7 @@ enum {
     PATH_BYTES_MAX = 1 << 16
 };
 
-/* A path may be any bytes: what is not UTF-8 would come back as another path, so it is written in hexadecimal. */
+/* A path may have any bytes. One that is not UTF-8 is written in hexadecimal, since JSON would change it. */
 static void path_format(const char *path, struct buf *out)
 {
     bool is_text = utf8_is_valid(str_of(path));

@@ -29,7 +29,7 @@ int job_unknown(const struct graph *graph, const char *name, struct err *err)
                 near ? near : "", near ? "'?" : "");
 }
 
-/* It has ended well and its row says so, though its devices may have to settle first. */
+/* The job has ended well, and its row says so, even if its devices are not free yet. */
 static bool has_ended_well(const struct graph *graph, uint32_t job)
 {
     const struct process *process = graph->jobs[job].process;
@@ -43,7 +43,7 @@ static void row_note(struct graph *graph, uint32_t job, enum job_state state)
         record_job(graph, job, state, NULL);
 }
 
-/* To count them takes a look at all jobs. */
+/* Counting them takes a look at all jobs, so it is done for one job of an answer. */
 static void jobs_before_add(const struct graph *graph, uint32_t job, struct buf *told)
 {
     struct dag_job_view view = dag_job_view(graph->dag, job);
@@ -52,7 +52,7 @@ static void jobs_before_add(const struct graph *graph, uint32_t job, struct buf 
         buf_addf(told, "; %u job%s before it", n, n == 1 ? " is" : "s are");
 }
 
-/* Many jobs are cut: an answer that is too long would not be read. */
+/* An answer about many jobs is cut: the asking command would not read a longer one. */
 static int why_do(struct graph *graph, uint32_t job, struct buf *told)
 {
     static const char more[] = "\n and more";
@@ -132,7 +132,7 @@ static int cancel_do(struct graph *graph, uint32_t job, struct buf *told)
 
 static const struct job_order {
     const char *word;
-    /* How many jobs it concerned: 0 or 1. */
+    /* Returns 1 if the order concerned the job, else 0. */
     int (*act)(struct graph *graph, uint32_t job, struct buf *told);
     const char *done, *undone;
 } job_orders[] = {
@@ -143,7 +143,10 @@ static const struct job_order {
     {"cancel", cancel_do, "cancelled", "done, or cancelled before"},
 };
 
-/* A resume repeats --only: it has to know. Once for all jobs of an order, since the whole list is written. */
+/*
+ * Notes released jobs for a resume, which repeats --only. Once for all jobs of an order, since the whole list is
+ * written.
+ */
 static void released_keep(const struct graph *graph, size_t n_noted_bytes)
 {
     struct err err = {0};
@@ -176,7 +179,7 @@ static int job_order_do(struct graph *graph, const struct job_order *order, cons
     return 0;
 }
 
-/* "add LIST" of hosts, while the job of "add" is an object. */
+/* "add LIST" is about hosts; "add {…}" is about a job. */
 static bool is_about_hosts(struct str word, struct str rest)
 {
     bool adds_hosts = str_equal(word, STR("add")) && !str_starts_with(rest, STR("{"));

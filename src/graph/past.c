@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What earlier sessions of the run did. A job that is done stays done, unless it is another job now, or what it left,
- * read or needed is not as it was.
+ * What earlier sessions of the run did. A job that is done stays done, unless its definition changed, or the files
+ * that it left, read or needed changed.
  */
 #include <fnmatch.h>
 #include <sys/stat.h>
@@ -45,7 +45,7 @@ static uint64_t files_digest(const struct plan_job *job)
     return digest;
 }
 
-/* Of --setup and --env; 0: neither is given. Names without values count with those that they have here. */
+/* A digest of --setup and --env; 0: neither is given. A name without a value counts with the value that it has here. */
 static uint64_t wish_digest(const struct environment_wish *wish)
 {
     uint64_t digest = wish->setup ? XXH3_64bits(wish->setup, strlen(wish->setup)) : 0;
@@ -78,7 +78,7 @@ static const char *definition_change(const struct graph *graph, const struct pla
     return NULL;
 }
 
-/* A sum: in which order a file has the jobs, or the values of a variable, changes nothing. */
+/* A sum, so that the order of jobs, or of a variable's values, in the file does not matter. */
 uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
 {
     uint64_t digest = 0;
@@ -90,7 +90,7 @@ uint64_t needs_digest(const struct graph *graph, const struct graph_job *job)
     return digest;
 }
 
-/* Also if an older version wrote the row, for which the order of the needs made a difference. */
+/* Older versions wrote a digest that depends on the order of the needs: that one is accepted as well. */
 static bool are_needs_the_same(const struct graph *graph, const struct graph_job *job)
 {
     uint64_t in_order = 0;
@@ -127,7 +127,7 @@ bool graph_selected(const struct texts *patterns, const struct plan *plan,
     return is_one;
 }
 
-/* Each names a job that is to run if it is not done: else nothing would come of it. */
+/* Each pattern has to match a job that is wanted; otherwise it would have no effect. */
 static int patterns_check(const struct graph *graph, const struct texts *patterns,
                           const char *option, struct err *err)
 {
@@ -158,7 +158,7 @@ static void only_mark(struct graph *graph)
             graph->jobs[graph->jobs[i].plan->needs[n]].is_wanted = true;
 }
 
-/* A session that goes on with another has those jobs as well that muster release added to --only there. */
+/* A resumed session also wants the jobs that muster release added to --only in an earlier session. */
 static int released_take(struct graph *graph, struct err *err)
 {
     cleanup_free char *names = NULL;
@@ -234,7 +234,7 @@ static void stale_note(struct graph *graph, struct graph_job *job, const char *w
         buf_addf(&graph->stale, "  %s runs again: %s\n", job->plan->name, why);
 }
 
-/* What a job has left since its start is its own work, unless its definition was another one then. */
+/* Files since the start of an unfinished job are its own work, unless its definition was another one then. */
 static void not_done_take(const struct graph *graph, struct graph_job *job,
                           const struct job_row *row)
 {
@@ -283,7 +283,7 @@ static void row_take(struct graph *graph, struct graph_job *job, const struct jo
         stale_note(graph, job, why);
 }
 
-/* The row says from now on what the job is in this graph. `if_done`: that, if it was done. */
+/* Changes the state of a row. `if_done`: the new state of a job that was done; one that failed is to run again. */
 static void row_renew(struct graph *graph, const char *name, enum job_state before,
                       enum job_state if_done)
 {
@@ -348,8 +348,9 @@ static void followers_mark(struct graph *graph)
 }
 
 /*
- * Until the jobs begin, all that counts or explains them goes by these rows, also when the session was killed. What --from and
- * --redo name is not done any more, and so is what needs it: a resume need not be told.
+ * Brings the rows up to date before jobs begin: other commands count and explain jobs by them, even if this session
+ * is killed. Jobs that --from and --redo name, and jobs that need those, are not done any more, so a resume need not
+ * repeat the options.
  */
 static void rows_renew(struct graph *graph)
 {
@@ -362,7 +363,7 @@ static void rows_renew(struct graph *graph)
     }
 }
 
-/* What is at the places of its outs may be what an attempt of it left, perhaps half of it. */
+/* May the files at the places of its outs be those of an attempt, complete or not? */
 static bool is_own(const struct graph_job *job)
 {
     return job->was_done || job->attempts_before > 0 || job->begun_wall_ms > 0;
@@ -379,7 +380,7 @@ const char *stranger_find(const struct graph *graph, const struct plan_job *job)
     return NULL;
 }
 
-/* Files at the places of outs that no run of this graph has made. */
+/* Refuses files at the places of outs that no run of this graph has made. */
 static int strangers_check(struct graph *graph, struct err *err)
 {
     struct made made = {0};
@@ -415,7 +416,10 @@ static void adopt(struct graph *graph, struct made *made, uint32_t number)
     job_proof_release(&adopted.proof);
 }
 
-/* --adopt: a job of which all outs are there, and as they have to be, is done; but not by half a file of another run. */
+/*
+ * --adopt: a job whose outs are all there and pass their checks is done, unless they may be incomplete files of
+ * another run.
+ */
 static void strangers_adopt(struct graph *graph)
 {
     struct made made = {0};

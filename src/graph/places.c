@@ -34,7 +34,7 @@ static bool host_matches(const struct graph *graph, const char *patterns, uint32
     return name_matches(patterns, own);
 }
 
-/* An index, its name, or its identity. */
+/* Do the patterns name the device, by index, name or identity? */
 static bool device_matches(const struct graph *graph, const char *names, uint32_t chosen)
 {
     const struct allocation *a = &graph->allocation;
@@ -99,7 +99,7 @@ static bool is_same(const struct graph_place *a, const struct graph_place *b)
            memcmp(a->denied, b->denied, sizeof(a->denied)) == 0;
 }
 
-/* False: there are too many different ones. */
+/* Finds the place with these patterns, or adds it. False: there are too many places. */
 static bool place_find(struct graph *graph, const struct graph_place *wanted, uint32_t *out)
 {
     struct graph_fleet *fleet = &graph->fleet;
@@ -118,7 +118,7 @@ static bool place_find(struct graph *graph, const struct graph_place *wanted, ui
     return true;
 }
 
-/* On other hosts, and later, there may be some. */
+/* A run with --hosts passes: its hosts, or hosts that come later, may have such a device. */
 int job_devices_check(const struct graph *graph, const struct plan_job *job, struct err *err)
 {
     const char *names = job->device_names;
@@ -145,7 +145,7 @@ int job_place(struct graph *graph, const struct plan_job *job, uint32_t *out, st
                 job->hosts ? job->hosts : job->device_names, DAG_PLACES_MAX - 1);
 }
 
-/* This machine may be none of those that take part. */
+/* Does a host remain? This machine counts only if it takes part in the run. */
 static bool any_remains(const struct graph *graph, uint32_t place)
 {
     const struct graph_fleet *fleet = &graph->fleet;

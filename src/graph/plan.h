@@ -18,7 +18,7 @@ enum {
 
 enum plan_kind {
     PLAN_RUN, /* a command */
-    PLAN_MAP, /* muster's own verbs: argv begins with "{muster}", "map" …, to which the devices are added */
+    PLAN_MAP, /* muster's own verbs: argv is "{muster}", "map" …; the run adds the devices */
     PLAN_LAUNCH,
     PLAN_MERGE
 };
@@ -50,8 +50,8 @@ struct plan_job {
     uint32_t stage;   /* position in plan->stages */
     enum plan_kind kind;
     /*
-     * NULL-terminated. A template: what the run fills in when the job starts stands as {batch}, {gpu}, {gpus}, {gpu_uuid},
-     * {seed}, {attempt}, {job}, {run_dir} or {muster}; {{ and }} are braces.
+     * NULL-terminated. A template: when the job starts, the run fills in {batch}, {gpu}, {gpus}, {gpu_uuid}, {seed},
+     * {attempt}, {job}, {run_dir} and {muster}; {{ and }} are braces.
      */
     const char *const *argv;
     const char *const *env; /* NULL-terminated NAME=VALUE or NAME; templates as argv; NULL: none */
@@ -75,7 +75,7 @@ struct plan_job {
     uint32_t line; /* of the stage in the file, for messages; 0: none */
 };
 
-/* Of its host; 0: they are not counted. A job without devices takes one at least. */
+/* CPUs that the job takes of its host; 0: not counted. A job without devices takes at least one. */
 static inline uint32_t plan_job_cpus(const struct plan_job *job)
 {
     return job->devices.n_max == 0 ? MAX(job->n_cpus, 1u) : job->n_cpus;
@@ -84,8 +84,10 @@ static inline uint32_t plan_job_cpus(const struct plan_job *job)
 struct plan_stage {
     const char *name;
     uint32_t n_jobs;
-    /* Digest of its command before variables are filled in, and of what else decides how long its jobs take; 0: its jobs have
-     * nothing in common. */
+    /*
+     * Digest of the stage's command before variables are filled in, and of what else decides how long its jobs take.
+     * 0: its jobs have nothing in common.
+     */
     uint64_t signature;
 };
 
@@ -105,9 +107,9 @@ void plan_release(struct plan *plan);
 void *plan_alloc(struct plan *plan, size_t bytes);
 /* A copy, NUL-terminated, in the plan's memory. */
 const char *plan_text(struct plan *plan, struct str text);
-/* The position of the job with this name, or DAG_NO_JOB's value UINT32_MAX. After plan_index() only. */
+/* The position of the job with this name, or UINT32_MAX, which is DAG_NO_JOB as well. After plan_index() only. */
 uint32_t plan_find(const struct plan *plan, const char *name);
-/* Of the names and commands of all jobs. */
+/* A digest of the names and commands of all jobs. */
 uint64_t plan_digest(const struct plan *plan);
 /* Makes the index of names. ERR_USAGE: two jobs with one name, or two that leave the same file. */
 MUST_CHECK int plan_index(struct plan *plan, struct err *err);

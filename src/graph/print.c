@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What jobs of a command line print is printed job by job when they have ended, from their logs. A reader that stops, such
- * as a pager or a terminal after ^S, holds up nothing else: what it does not take stays in the logs.
+ * The output of a command line's jobs is printed from their logs, job by job, when they have ended. A reader that
+ * stops, such as a pager or a terminal after ^S, holds up nothing else: unread output stays in the logs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,17 +16,17 @@
 #include "graph/graph_impl.h"
 
 enum {
-    PIECE_BYTES = PIPE_BUF, /* a pipe that is ready takes so much without waiting */
+    PIECE_BYTES = PIPE_BUF, /* what a ready pipe takes without blocking */
     PIECES_AT_ONCE = 256
 };
 
 struct print {
     struct printed *at;
     size_t first, len, cap; /* those before `first` were printed */
-    int log_fd;             /* of the one that is being printed; -1: not open */
+    int log_fd;             /* of the log that is being printed; -1: not open */
     /*
-     * Tells when the one who reads has room. The descriptor that is written is watched by an epoll of its own: libuv
-     * would make it non-blocking, for all processes that share it.
+     * Tells when the reader has room. The descriptor that is written is watched by an epoll of its own: libuv would
+     * make it non-blocking, for all processes that share it.
      */
     int epoll_fd, watched_fd;
     uv_poll_t poll;
@@ -47,7 +47,7 @@ static void unwatch(struct print *print)
     print->watched_fd = -1;
 }
 
-/* False: it cannot be watched, and a file never makes one wait. */
+/* False: it cannot be watched. A regular file cannot, and never blocks. */
 static bool watch(struct print *print, int fd)
 {
     struct epoll_event event = {.events = EPOLLOUT};
@@ -89,14 +89,14 @@ static void lose(struct graph *graph, const struct err *err)
         shell_abort(graph->shell, err);
 }
 
-/* Its reader has gone, or its terminal: the file has it. */
+/* The reader or the terminal has gone: that is no error, since the log has the output. */
 static bool is_unread(int fd, int sys)
 {
     struct stat st;
     return sys == EPIPE || (sys == EIO && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode));
 }
 
-/* Writes a piece of the log at `path`. False: nobody reads it any more, or it could not be written. */
+/* Writes a piece of the log at `path`. False: the reader has gone, or the piece could not be read or written. */
 static bool piece_write(struct graph *graph, const char *path, uint64_t *from, uint64_t to, int fd)
 {
     struct print *print = graph->print;
@@ -120,7 +120,7 @@ static bool piece_write(struct graph *graph, const char *path, uint64_t *from, u
     return err.code == 0;
 }
 
-/* False: the reader, or our turn, is to be waited for. */
+/* False: the rest has to wait for the reader, or for other events of the loop. */
 static bool stream_print(struct graph *graph, struct printed *printed, int stream, int *n_pieces)
 {
     static const char *const names[] = {"stdout", "stderr"};
@@ -176,7 +176,7 @@ void print_add(struct graph *graph, struct printed printed)
         go(graph);
 }
 
-/* After a signal nobody is waited for. */
+/* After a signal, the reader is not waited for. */
 bool print_is_due(const struct graph *graph)
 {
     return graph->print && graph->print->first < graph->print->len &&

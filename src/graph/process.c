@@ -16,7 +16,7 @@
 
 /* ---- output ---- */
 
-/* A stage and its coordinates are no folders. */
+/* Slashes of a job's name are replaced, so that the name of its log has no folders. */
 char *job_log_name_new(const char *job)
 {
     char *name = xstrdup(job);
@@ -34,7 +34,7 @@ char *job_log_path_new(const struct graph *graph, uint32_t job, const char *whic
     return path_join(dir, which);
 }
 
-/* Made when there is something to write: many jobs print nothing. */
+/* The log is made when there is something to write: many jobs print nothing. */
 static struct logfile *log_of(struct process *process, enum worker_stream stream)
 {
     struct logfile **file = stream == STREAM_ERR ? &process->errors : &process->out;
@@ -50,7 +50,7 @@ static struct logfile *log_of(struct process *process, enum worker_stream stream
         .path = path, .cap_bytes = process->graph->request->log_cap_bytes, .headline = headline};
     struct stat before = {0};
     bool is_first = stat(path, &before) != 0 || before.st_size == 0;
-    if (process->graph->request->prints) { /* from this file: it is all of it, and nothing else */
+    if (process->graph->request->prints) { /* this file is printed: it has all output */
         opts.cap_bytes = UINT64_MAX;
         opts.headline = is_first ? NULL : headline;
     }
@@ -83,7 +83,10 @@ static char *path_in_cwd_new(const struct plan_job *plan, const char *path)
     return plan->cwd ? path_join(plan->cwd, path) : xstrdup(path);
 }
 
-/* A change of an input while the job runs must make it stale afterwards; that of an out is its work. */
+/*
+ * Looks at inputs and outs before the start. An input that changes while the job runs makes the job stale; an out
+ * that changes is its work.
+ */
 static void files_look(struct process *process)
 {
     const struct plan_job *plan = process_job(process)->plan;
@@ -112,7 +115,10 @@ static const struct graph_job *leaver_of(const struct graph *graph, const struct
     return NULL;
 }
 
-/* What a job has left may be on its way here from another machine; what the job itself leaves it makes. */
+/*
+ * The file is missing. That is no error if a job that is done leaves it, since it may be on its way from another
+ * machine, or if the job itself makes it.
+ */
 static int missing_check(const struct graph *graph, const struct plan_job *plan, const char *path,
                          struct err *err)
 {
@@ -131,7 +137,7 @@ static int missing_check(const struct graph *graph, const struct plan_job *plan,
                 path, leaver->plan->name);
 }
 
-/* What it reads is looked at before hours are spent on it. */
+/* Checks what the job reads, before hours are spent on the job. */
 static int inputs_check(const struct graph *graph, const struct plan_job *plan, struct err *err)
 {
     int rc = 0;
@@ -144,14 +150,14 @@ static int inputs_check(const struct graph *graph, const struct plan_job *plan, 
     return rc;
 }
 
-/* A job finds the folders that its outputs are in. */
+/* Makes the folders that the job's outs are in. */
 static int outs_begin(const struct plan_job *plan, struct err *err)
 {
     int rc = 0;
     for (uint32_t i = 0; i < plan->n_outs && rc == 0; i++) {
         cleanup_free char *path = path_in_cwd_new(plan, plan->outs[i].path);
         char *end = path + strlen(path);
-        while (end > path && end[-1] == '/') /* the folder that it leaves is its own to make */
+        while (end > path && end[-1] == '/') /* the job makes a folder that it leaves */
             end--;
         while (end > path && end[-1] != '/')
             end--;
@@ -186,7 +192,7 @@ static int results_begin(const struct process *process, struct err *err)
     int rc = results_dir_make(dir, process->job, err);
     for (size_t i = 0; i < countof(names) && rc == 0; i++) {
         cleanup_free char *path = path_join(dir, names[i]);
-        /* What is no file is told of when something is to be written there. */
+        /* A folder there is an error only when output is written. */
         if (unlink(path) != 0 && errno != ENOENT && errno != EISDIR)
             rc = fail_errno(err, "remove %s", path);
         fd_close(&(int){open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)});
@@ -212,7 +218,10 @@ static void start_log(const struct process *process)
             is_again && job->end ? job->end : "");
 }
 
-/* The machine lacks descriptors or processes; or, if all was ready here, the connection to another one broke. */
+/*
+ * The job was lost, and is tried again, if this machine lacks descriptors or processes, or if the connection to
+ * another machine broke after all was ready here.
+ */
 static enum dag_end end_of_refused(const struct process *process, int rc, bool was_ready)
 {
     bool is_away = was_ready && rc == ERR_UNAVAILABLE && process->seat.host > 0;
@@ -310,7 +319,7 @@ void processes_tick(struct graph *graph)
     for (struct process *process = graph->processes; process; process = next) {
         next = process->next;
         timeout_check(process, shell_last_now(graph->shell));
-        /* To settle one may start another, which becomes the first of the list. */
+        /* process_settle() may start another process, which becomes the first of the list. */
         if (process->is_settled && process_may_settle(process))
             process_settle(process);
     }

@@ -17,8 +17,8 @@
 
 enum {
     TAIL_BYTES = 4096,
-    STATUS_NO_PROGRAM = 126,           /* of a shell: what it found cannot be executed */
-    STATUS_REFUSED = 127,              /* of a shell that finds no such command */
+    STATUS_NO_PROGRAM = 126,           /* of a shell: the program cannot be executed */
+    STATUS_REFUSED = 127,              /* of a shell: there is no such command */
     CLOCK_SLACK_NS = 20 * 1000 * 1000, /* the file system's clock may be behind by a tick */
     FAR_PATIENCE_MS = 5000, /* until this machine sees files that were written on another one */
     PREEMPTED_PAUSE_MS = 1000
@@ -48,7 +48,7 @@ void process_free(struct process *process)
     free(process);
 }
 
-/* In this session, or in the next one. */
+/* Does the job run again, in this session or in the next one? */
 static bool runs_again(const struct graph *graph, uint32_t job)
 {
     enum dag_state state = dag_job_view(graph->dag, job).state;
@@ -86,14 +86,17 @@ void process_settle(struct process *process)
         print_add(graph, printed);
 }
 
-/* Why what was written to its files is not all of its output; 0: it is. */
+/* The errno for which the log files lack some of the output; 0: they have all of it. */
 static int unwritten_errno(const struct process *process)
 {
     int sys = process->out ? logfile_error(process->out) : 0;
     return sys || !process->errors ? sys : logfile_error(process->errors);
 }
 
-/* Job by job, so that lines of several do not mix; and of the last attempt alone, which is the job's result. */
+/*
+ * Prints the job's output as one piece, so that lines of several jobs do not mix. Only the last attempt is printed:
+ * it is the job's result.
+ */
 static void output_print(struct process *process)
 {
     struct printed *printed = &process->printed;
@@ -131,7 +134,10 @@ static void joblog_note(const struct process *process)
         log_add(shell_log(graph->shell), LOG_WARN, "graph", "%s", err.text);
 }
 
-/* That of its start as well: when it ran again, so must what needs it, also if it left the same, or nothing. */
+/*
+ * A digest of the outs and of the start: when a job ran again, the jobs that need it must run again, even if it left
+ * the same files, or none.
+ */
 static uint64_t outs_digest(const struct process *process)
 {
     const char *name = process_name(process);
@@ -140,7 +146,6 @@ static uint64_t outs_digest(const struct process *process)
     return XXH3_64bits_withSeed(name, strlen(name), XXH3_64bits(facts, sizeof(facts)));
 }
 
-/* How it ended is known. `text` NULL: well. */
 void process_judge(struct process *process, enum dag_end end, const char *text)
 {
     struct graph *graph = process->graph;
@@ -175,8 +180,10 @@ void process_judge(struct process *process, enum dag_end end, const char *text)
         process_settle(process);
 }
 
-/* An input that changed while the job ran has no mark, so that the job is stale at the next look. What it leaves as well,
- * such as a state that it goes on with, is as it is now. */
+/*
+ * An input that changed while the job ran gets a mark that fits no file, so that the job is stale at the next look.
+ * An input that the job leaves as well, such as a checkpoint, keeps its mark.
+ */
 static void inputs_compare(struct process *process)
 {
     const struct plan_job *plan = process_job(process)->plan;
@@ -286,14 +293,17 @@ static enum death verdict(const struct process *process, const struct worker_exi
     });
 }
 
-/* The command line is wrong, whatever the host: muster's own verbs say so with this status. */
+/* Does the status of one of muster's own verbs say that the command line is wrong? Then it is wrong on every host. */
 static bool is_usage(const struct process *process)
 {
     return process_job(process)->plan->kind != PLAN_RUN &&
            process->status == err_exit_status(ERR_USAGE);
 }
 
-/* Others ended it, as a cluster does that takes a machine back: by SIGTERM, of which it died, or which it has noticed. */
+/*
+ * Did somebody else end it by SIGTERM, as a cluster does that takes a machine back? The process died of the signal,
+ * or exited with its status.
+ */
 static bool is_preempted(const struct process *process, enum death death)
 {
     return (death == DEATH_CRASHED || death == DEATH_FAILED) && !process->is_late &&
@@ -317,7 +327,7 @@ static enum dag_end end_of(const struct process *process, enum death death)
     return is_preempted(process, death) ? DEND_LOST : ends[death];
 }
 
-/* The folder is entered before the program is looked for. */
+/* Is the job's folder missing? Its guard enters the folder before it looks for the program. */
 static bool is_folder_missing(const struct process *process)
 {
     const char *cwd = process_job(process)->plan->cwd;
@@ -326,7 +336,7 @@ static bool is_folder_missing(const struct process *process)
            (stat(cwd, &st) != 0 || !S_ISDIR(st.st_mode) || access(cwd, X_OK) != 0);
 }
 
-/* A template, whose braces are doubled. */
+/* Adds the program. argv is a template, whose braces are doubled. */
 static void program_add(const struct plan_job *plan, struct buf *out)
 {
     for (const char *at = plan->argv[0]; *at; at++) {
@@ -370,7 +380,7 @@ static void death_describe(const struct process *process, enum death death,
         end_words_add(tail, process_job(process)->plan->kind, out);
 }
 
-/* Why, without a word of its end. */
+/* Why a process was lost, whose exit is not known. */
 static const char *lost_text(struct process *process)
 {
     if (host_is_up(process->graph, process->seat.host))
@@ -379,7 +389,10 @@ static const char *lost_text(struct process *process)
     return "its host was lost";
 }
 
-/* What it printed is its result, and must be whole. A full disk ends the run, which can go on when there is room. */
+/*
+ * Printed output is the job's result, and must be complete. A full disk ends the run, which can go on when there is
+ * room.
+ */
 static bool is_output_lost(struct process *process)
 {
     struct graph *graph = process->graph;
@@ -401,7 +414,7 @@ void process_gone(void *context, const struct worker_exit *exit)
     struct graph *graph = process->graph;
     cleanup_buf struct buf tail = BUF_INIT, how = BUF_INIT;
     shell_now(graph->shell);
-    /* Neither: its guard was killed, and the job with it. */
+    /* Neither an exit nor a refusal: its guard was killed, and the job with it. */
     bool was_lost = !exit->has_exited && !exit->was_refused;
     process->is_gone = true;
     process->status = worker_exit_status(exit);

@@ -202,7 +202,7 @@ void outs_look(const struct proof_ask *ask, struct stat *before)
     }
 }
 
-/* Is it another than before the job started? This asks no clock: that of the file system may be another. */
+/* Is it another file than before the job started? No clock is asked, since the file system's clock may differ. */
 static bool is_other(const char *path, const struct stat *before)
 {
     struct stat now;
@@ -225,7 +225,7 @@ static int entry_date(void *context, const struct tree_entry *entry, struct err 
     return search->is_found ? TREE_END : 0;
 }
 
-/* Was anything of it written since? The time of change, which no program sets. */
+/* Was the file, or anything in the folder, written since? ctime tells, since no program can set it. */
 static bool is_new(const char *path, int64_t since_ns)
 {
     struct stat link;
@@ -260,7 +260,7 @@ static int entry_renew(void *context, const struct tree_entry *entry, struct err
     return 0;
 }
 
-/* A client of NFS may use what it once saw of a file, also that it is not there, until somebody opens it and its folder. */
+/* An NFS client may cache a file's attributes, or its absence, until the file and its folder are opened. */
 static void out_renew(const struct proof_ask *ask, const struct plan_out *out)
 {
     cleanup_free char *path = path_of(ask, out->path), *folder = path_dirname(path);

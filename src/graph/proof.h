@@ -30,13 +30,12 @@ struct job_proof {
 
 struct proof_ask {
     const struct plan_job *job;
-    const char *cwd;  /* of relative paths; absolute */
-    int64_t since_ns; /* what was not written since was there before; 0: nothing is asked */
+    const char *cwd;                /* of relative paths; absolute */
+    int64_t since_ns;               /* the outs have to be written after this; 0: no matter when */
     const struct stat *outs_before; /* by outs_look(), when the job started; NULL: not looked */
-    const atomic_bool *
-        is_given_up; /* another thread may set it: the proof fails with ERR_STOPPED; NULL: none does */
-    uint64_t
-        patience_ms; /* so long it may take until files are seen here that were written elsewhere */
+    const atomic_bool
+        *is_given_up; /* once another thread sets it, the proof fails with ERR_STOPPED; or NULL */
+    uint64_t patience_ms; /* how long to wait for files that were written on another machine */
 };
 
 /* The path of an out in the folder `cwd`, as marks have it: free() it. */
@@ -60,7 +59,7 @@ enum mark_change {
     MARK_CHANGED,
     MARK_UNREADABLE /* the text is no such array */
 };
-/* Adds their paths. */
+/* Adds the paths of the marks of a text. */
 void marks_paths(const char *text, struct name_index *out);
 /*
  * Is what is at this path as the mark says? Content is read only where times or inodes differ. *now, if MARK_SAME: the mark

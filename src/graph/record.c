@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of run.db: collected while the loop turns, and committed together before it sleeps, so that they outlive this
- * process; while jobs end faster than that, once in a few milliseconds. The disk has them a tenth of a second later: what
- * a power cut takes is run again.
+ * Rows of run.db. They are collected while the loop handles events, and committed together before it sleeps, so that
+ * they outlive this process; when jobs end in quick succession, once in a few milliseconds. They are synced a tenth
+ * of a second later: jobs whose rows a power cut takes run again.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -14,7 +14,7 @@ enum {
     TOGETHER_MS = 5
 };
 
-/* The texts of the rows are their own, but for the kinds of events. */
+/* The rows own their texts, except for the kinds of events. */
 struct record {
     struct job_row *jobs;
     size_t n_jobs, jobs_cap;
@@ -22,11 +22,11 @@ struct record {
     size_t n_attempts, attempts_cap;
     struct event_row *events;
     size_t n_events, events_cap;
-    struct sample_row *samples; /* they wait for other rows, or record_flush() */
+    struct sample_row *samples; /* committed with other rows, or by record_flush() */
     size_t n_samples, samples_cap;
     bool is_unsynced; /* something was committed since the last sync */
     uint64_t committed_ms;
-    uv_timer_t due; /* of rows that wait for others */
+    uv_timer_t due; /* of rows that wait for more rows */
     bool has_due;   /* the timer was made */
 };
 
@@ -53,7 +53,10 @@ static char *marks_new(const struct file_mark *marks, size_t n_marks)
     return buf_steal(&text);
 }
 
-/* A job that was adopted has no start: from now on, what is at the places of its outs is its own. */
+/*
+ * An adopted job has no start. It gets the present time, so that the files at the places of its outs count as its
+ * own.
+ */
 static int64_t begun_wall_ms(const struct graph_job *job)
 {
     bool is_adopted = job->was_done && job->attempts_before + job->n_attempts == 0;
@@ -108,10 +111,10 @@ void record_state(struct graph *graph, const char *name, enum job_state state)
 }
 
 /*
- * Each job is noted when it begins, so that it is known of it if muster is killed. One that leaves files is noted before:
- * what is found at their places later is its own. If that were committed later, a kill in between would leave files that
- * the next session takes for those of others. Before one that needs others begins, their ends are committed: else a kill
- * would have them run again, although what follows them had begun.
+ * A job is noted when it begins, so that a session after a kill knows that it had begun. For a job that leaves files
+ * the row is committed before the start: otherwise, after a kill, the next session would take its files for those of
+ * somebody else. Before a job that needs others begins, their ends are committed: otherwise, after a kill, they would
+ * run again although a job that needs them had begun.
  */
 int record_begun(struct graph *graph, const struct process *process, struct err *err)
 {

@@ -75,7 +75,10 @@ void stage_memos_put(struct stage_memos *memos, const struct stage_memo *memo)
 
 /* ---- of a graph ---- */
 
-/* Words of a command mean other files in another folder. 0: the jobs of the stage have nothing in common. */
+/*
+ * Includes the folder: relative paths in a command mean other files in another folder. 0: the jobs of the stage have
+ * nothing in common.
+ */
 static uint64_t signature_of(const struct graph *graph, uint32_t stage)
 {
     uint64_t template = graph->plan->stages[stage].signature;

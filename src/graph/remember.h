@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the jobs of a stage took is remembered from one run to the next, in graph.json (base/cache_file.h):
- * {"version":1,"stages":[{…},…]}. A stage is known by its name and its template (struct plan_stage), so that a new run of a
- * file that was edited knows the stages that were not.
+ * {"version":1,"stages":[{…},…]}. A stage is known by its name and its template (struct plan_stage), so that a new
+ * run of an edited file still knows the stages that were not edited.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ const struct stage_memo *stage_memos_find(const struct stage_memos *memos, uint6
 
 /* For `muster graph` (graph_impl.h). */
 struct graph;
-/* Into the stages of graph->learned; what cannot be used is said. */
+/* Takes what is remembered into the stages of graph->learned; logs why, if it cannot be used. */
 void remembered_take(struct graph *graph);
-/* What this run has learned of stages. */
+/* Keeps what this run has learned of stages. */
 void remembered_keep(struct graph *graph);

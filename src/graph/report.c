@@ -30,7 +30,7 @@ static uint32_t count_of(const struct dag_view *view, enum dag_state a, enum dag
     return view->n_of[a] + view->n_of[b];
 }
 
-/* By their own fault; those that wait for them are not among them. */
+/* Jobs that failed or cannot run; without those that only wait for such jobs. */
 static uint32_t n_bad(const struct dag_view *view)
 {
     return count_of(view, DAG_FAILED, DAG_UNFIT);
@@ -247,7 +247,7 @@ static void failures_add(const struct graph *graph, struct buf *out)
         buf_addf(out, "  failed     and %u more\n", n_failed - n_shown);
 }
 
-/* Of the time that it was looked at: it may have come late, or be away. */
+/* The share of the time in which samples were taken: a device may have come late, or be away. */
 static double busy_percent(const struct graph_device *device)
 {
     return device->busy_percent_ms / (double)MAX(device->seen_ms, (uint64_t)1);
@@ -338,7 +338,7 @@ static void devices_json(const struct graph *graph, struct buf *out)
     buf_add_char(out, ']');
 }
 
-/* For who looks at the run later. */
+/* Keeps the figures of devices in run.db, for commands that look at the run later. */
 static void devices_keep(struct graph *graph)
 {
     cleanup_buf struct buf json = BUF_INIT;
@@ -373,7 +373,7 @@ static uint32_t held_count(const struct graph *graph)
     return n;
 }
 
-/* Nothing else would tell that the same command starts none of these. */
+/* The same command starts no held job, and nothing else says so. */
 static void held_lines(const struct graph *graph, struct buf *out)
 {
     uint32_t n_held = 0;
@@ -466,10 +466,10 @@ void report_summary(struct graph *graph, int status)
         return;
     console_lines_add(&shown, buf_str(&out));
     if (log_say(shell_log(graph->shell), buf_str(&shown)) < 0)
-        shell_hush(graph->shell); /* nobody reads it; the log has it */
+        shell_hush(graph->shell); /* the summary is not read on stderr; the log has it */
 }
 
-/* Of the devices, by their latest samples: of the whole device, not of this process, which holds none. */
+/* By the latest samples, of each device as a whole: this process itself holds no memory there. */
 void report_memory(const struct graph *graph, const char *when)
 {
     for (uint32_t i = 0; graph->has_memory && i < graph->allocation.n_chosen; i++) {

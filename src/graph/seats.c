@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices, as the dag counts them: by their positions among those that were chosen. Each has a seat of its own in the
- * allocation; a process has a seat made of those of its devices.
+ * Devices by the numbers that the dag uses: their positions among the chosen ones. In the allocation each device has
+ * a seat of its own; the seat of a process combines those of its devices.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -12,7 +12,7 @@ static const struct device *device_at(const struct graph *graph, uint32_t chosen
     return &graph->allocation.devices.at[graph->allocation.chosen[chosen]];
 }
 
-/* Of the chosen devices, of which those of one host stand beside each other; NULL: all are equally near. */
+/* The matrix of distances of the chosen devices, those of one host in a row; NULL: all are equally near. */
 static uint8_t *distances_new(const struct graph *graph)
 {
     const struct allocation *a = &graph->allocation;
@@ -55,7 +55,7 @@ static struct dag_device *dag_devices_new(struct graph *graph)
     struct dag_device *devices = xcalloc(a->n_chosen + 1, sizeof(*devices));
     graph->devices = xcalloc(a->n_chosen + 1, sizeof(*graph->devices));
     for (uint32_t i = 0; i < a->n_chosen; i++) {
-        /* What others hold is not ours to give. */
+        /* Only memory that is free now: the rest belongs to other users. */
         devices[i] = (struct dag_device){.host = a->hosts[allocation_host_of(a, i)].node,
                                          .mem_bytes = device_at(graph, i)->mem_free_bytes,
                                          .is_up = true};
@@ -166,7 +166,7 @@ uint32_t process_seats_list(const struct process *process, uint32_t out[SEAT_DEV
     return (uint32_t)process->seat.n_devices;
 }
 
-/* Of a host that is lost, memory is not known; its devices are not used before it is back. */
+/* The memory of a lost host is not known. It need not be: its devices are not used before the host is back. */
 bool process_may_settle(const struct process *process)
 {
     const struct graph *graph = process->graph;
@@ -221,7 +221,7 @@ static void on_sampled(void *context, const struct device_sample *sample)
     uint64_t now_ms = shell_now(graph->shell);
     uint64_t since_ms = device->sampled_ms > 0 ? now_ms - device->sampled_ms : 0;
     device->sampled_ms = now_ms;
-    if (!sample->is_lost) { /* else nothing is known of its memory */
+    if (!sample->is_lost) { /* a lost device says nothing of its memory */
         device->used_bytes = sample->mem_used_bytes;
         device->total_bytes = sample->mem_total_bytes;
     }
@@ -254,7 +254,7 @@ static void on_lost(void *context, uint32_t chosen, bool is_awaited)
                 node_end(p->worker, END_POLITELY);
 }
 
-/* The job that was lost with it may still be there, with its memory. */
+/* A job that was lost with the device may still hold memory of it. */
 static void on_back(void *context, uint32_t first)
 {
     struct graph *graph = context;

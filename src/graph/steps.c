@@ -16,18 +16,23 @@ uint64_t job_memory_wanted(const struct graph *graph, const struct graph_job *jo
 {
     uint64_t wanted = job->plan->devices.mem_bytes;
     if (job->plan->devices.n_max == 0 ||
-        (!graph->has_memory && !graph->request->allocation.hosts)) /* others may have some */
+        (!graph->has_memory && !graph->request->allocation.hosts)) /* other hosts may have some */
         return 0;
     if (wanted != PLAN_MEMORY_AUTO)
         return wanted;
-    /* A margin over what was seen: the next run may need a little more. But never more than there is: that may have been on
-     * another machine, and with the margin no device may be large enough. */
+    /*
+     * A margin over the peak that was seen: the next run may need a little more. But never more than the largest
+     * device has: the peak may be of another machine, or of a device that it nearly filled.
+     */
     wanted = job->expected_mem_bytes + job->expected_mem_bytes / 8;
     uint64_t largest = wanted > 0 ? graph_memory_max(graph) : 0;
     return largest > 0 ? MIN(wanted, largest) : wanted;
 }
 
-/* What muster fit has found is known when the job starts; a batch that cannot be halved any more fails then. */
+/*
+ * How often the batch can be halved. PLAN_BATCH_AUTO becomes a number only when the job starts; if that cannot be
+ * halved any more, the job fails then.
+ */
 static uint32_t halvings_of(const struct plan_job *plan)
 {
     uint32_t n = 0;
@@ -144,7 +149,7 @@ static void event_keep(struct graph *graph, const struct dag_event *event)
     graph->events.at[graph->events.len++] = *event;
 }
 
-/* Jobs that start, or end well, are in other tables. */
+/* The name of an event in run.db; NULL for events that other tables have, such as starts and good ends. */
 static const char *kind_of(const struct dag_event *event)
 {
     static const char *const kinds[] = {[DEV_HOLD] = "hold",
@@ -169,11 +174,11 @@ void graph_tell(struct graph *graph, struct dag_event event)
     graph_tell_again(graph, event);
 }
 
-/* To carry out an action may bring further events, which are kept until it is done. */
+/* Carrying out an action may bring further events; they are kept until the action is done. */
 void graph_tell_again(struct graph *graph, struct dag_event event)
 {
     const struct dag_action *actions;
-    if (shell_verb_is_away(graph->shell)) /* the run is over, and its hosts are being left */
+    if (shell_verb_is_away(graph->shell)) /* the run is over; its hosts are being left */
         return;
     event_keep(graph, &event);
     if (graph->events.is_handled)

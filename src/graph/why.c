@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run that has ended says of a job: by its row in run.db, and for a job that is not done by open_jobs.jsonl, which
- * the run wrote at its end.
+ * What a run that has ended says of a job. A job that is not done is explained in open_jobs.jsonl, which the run
+ * wrote at its end; any other job, by its row in run.db.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -114,7 +114,7 @@ static void row_tell(const struct job_row *row, struct buf *out)
                  row->end ? row->end : "");
 }
 
-/* What the rows say of those that are meant, of which the run said nothing at its end. */
+/* For the jobs that are meant and that open_jobs.jsonl does not explain: what their rows say. */
 static int rows_tell(struct ended_jobs *jobs, const bool *is_meant, struct store *store,
                      struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which CPUs the ranks of a machine get (--numa-binding), and their share of threads (--threads share). Found before any of
- * them is started; for a machine with an agent by the agent, which knows its cores.
+ * Which CPUs the ranks of a machine get (--numa-binding), and their share of threads (--threads share). Both are
+ * found before any rank is started. On a machine with an agent, the agent finds them, since it knows the cores.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -15,7 +15,7 @@ static size_t *positions_all_new(size_t n)
     return out;
 }
 
-/* Without --gpus ranks see the devices that muster sees; without a binding it does not matter which those are. */
+/* Without --gpus ranks see the devices that muster sees. These are looked up only if ranks are bound to their CPUs. */
 static int seen_cpus_find(struct machine *machine, struct err *err)
 {
     struct device_list devices = {0};

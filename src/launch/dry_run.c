@@ -9,7 +9,7 @@
 #include "base/xalloc.h"
 #include "launch/launch_impl.h"
 
-/* What only the start decides is left out: a free port, the folder of error files. */
+/* False for an entry whose value only the start decides: a free port, the folder of error files. */
 static bool is_known(const struct launch *launch, const char *entry)
 {
     return strncmp(entry, "TORCHELASTIC_ERROR_FILE=", 24) != 0 &&
@@ -58,7 +58,7 @@ static int machine_print(struct launch *launch, struct machine *machine, uint32_
     return rc;
 }
 
-/* Each of several machines that are not --hosts starts its own ranks, and knows of no others. */
+/* On one of several machines without --hosts: prints its own ranks, as it knows of no others. */
 static int own_print(struct launch *launch, const struct launch_meeting *meeting, struct err *err)
 {
     struct machine *own = &launch->own;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hosts of --hosts: each is a node of the gang, in the order of the list, and its ranks are workers of its agent. The
- * gang is told that a host is lost before it is told of the exits of its ranks, which end because of that.
+ * The hosts of --hosts: each is a node of the gang, in the order of the list, and its ranks are workers of its agent.
+ * The gang is told of the loss of a host before the exits of its ranks, which the loss caused.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -13,24 +13,24 @@ struct fleet_host {
     struct machine machine; /* first: a pointer to it is one to the host */
     size_t number;          /* in hosts_view() */
     bool is_up;             /* as the gang was told */
-    bool is_unfit;          /* it cannot have the ranks that were asked for */
+    bool is_unfit;          /* it cannot have the wanted ranks */
     struct {
         bool is_wanted;
         struct rendezvous_start part;
         struct rank *ranks;
-    } next; /* to be started when it is known where ranks meet */
+    } next; /* to be started once the place where ranks meet is known */
 };
 
 struct fleet {
     struct fleet_host
-        *at; /* [n], in the order of the list; those without ranks were not here yet */
+        *at; /* [n], in the order of the list; a host without ranks has not come yet */
     uint32_t n;
     struct meet *meet;
 };
 
 /* ---- the start ---- */
 
-/* n_seats: it has no seat, for it was not here yet. */
+/* The seat of the node; n_seats: none, since the host has not come yet. */
 static uint32_t seat_of(const struct allocation *allocation, uint32_t node)
 {
     uint32_t seat = 0;
@@ -39,7 +39,10 @@ static uint32_t seat_of(const struct allocation *allocation, uint32_t node)
     return seat;
 }
 
-/* One rank for each device that was asked for; if none was, for each GPU. */
+/*
+ * Sets how many ranks the host has: by --nproc-per-node, or else one for each device that was asked for, or for each
+ * GPU.
+ */
 static int ranks_of_host(struct launch *launch, const struct host_view *view,
                          struct machine *machine, struct err *err)
 {
@@ -59,7 +62,7 @@ static struct host_view view_of(const struct fleet_host *host)
     return hosts_view(shell_hosts(host->machine.launch->shell), host->number);
 }
 
-/* If it is here. */
+/* Sets the host's seat and ranks, if it has come. */
 static int host_open(struct fleet_host *host, struct err *err)
 {
     struct machine *machine = &host->machine;
@@ -102,7 +105,7 @@ static uint32_t node_of(const struct fleet_host *host)
     return (uint32_t)(host - host->machine.launch->fleet->at);
 }
 
-/* One that has come late gets its ranks. */
+/* Has the host ranks? A host that has come late gets them here. */
 static bool has_ranks(struct fleet_host *host)
 {
     struct err err = {0};
@@ -153,7 +156,7 @@ void fleet_begin(struct launch *launch)
     fleet_tick(launch);
 }
 
-/* If so many hosts were given up that the rest is too few, waiting is of no use. */
+/* Gives the run up if too few hosts remain that may still come. */
 static void rest_check(struct launch *launch)
 {
     const struct launch_meeting *meeting = &launch->request->meeting;

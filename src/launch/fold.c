@@ -9,9 +9,9 @@
 
 enum {
     SHOWN_MAX = 512,      /* lines that are remembered */
-    ECHO_MS = 5000,       /* so much later a line is not an echo any more */
-    NOTE_MS = 400,        /* without an echo, before they are told */
-    LINE_MAX_BYTES = 4096 /* of a line that are compared */
+    ECHO_MS = 5000,       /* a line that comes later is no echo */
+    NOTE_MS = 400,        /* without a new echo, before the user is told */
+    LINE_MAX_BYTES = 4096 /* of a line; the rest is not compared */
 };
 
 struct shown {
@@ -20,16 +20,16 @@ struct shown {
 };
 
 struct teller {
-    uint64_t repeated; /* the number of the line that it repeated last */
-    uint32_t n_echoes; /* not told yet */
-    bool was_echo;     /* its last line */
+    uint64_t repeated; /* the number of the line that its last echo repeated */
+    uint32_t n_echoes; /* the user was not told yet */
+    bool was_echo;     /* its last line was one */
 };
 
 struct fold {
     struct shown shown[SHOWN_MAX]; /* a ring, by number */
     uint64_t n_shown;
-    uint64_t echo_ms;   /* the last one */
-    uint32_t n_telling; /* ranks with echoes that are not told yet */
+    uint64_t echo_ms;   /* the time of the last echo */
+    uint32_t n_telling; /* ranks with echoes that the user was not told of */
     uint32_t n_ranks;
     struct buf scratch;
     struct teller tellers[];
@@ -52,7 +52,7 @@ void fold_free(struct fold *fold)
 
 /* ---- what is the same ---- */
 
-/* Behind these, a number is of the rank. */
+/* Does a number here belong to the rank, by the word before it? */
 static bool is_of_rank(const char *begin, const char *at)
 {
     static const char *const words[] = {"rank", "cuda", "gpu",     "device", "hip",
@@ -67,7 +67,7 @@ static bool is_of_rank(const char *begin, const char *at)
     return false;
 }
 
-/* How many bytes of "0x7f3a…", "20:33:01,123", "2026-11-24" are at the beginning; 0: it is none of them. */
+/* The length of an address, time or date at the beginning, such as "0x7f3a…", "20:33:01,123", "2026-11-24"; 0: none. */
 static size_t varying_len(struct str rest)
 {
     static const char time_of_day[] = "dd:dd:dd", date[] = "dddd-dd-dd";
@@ -165,7 +165,7 @@ static uint64_t hash_of(struct str text)
     return hash;
 }
 
-/* The first one of these words that the rank may repeat. 0: there is none. Numbers are from 1. */
+/* The number, from 1, of the first line with this hash that the rank may repeat; 0: none. */
 static uint64_t original_find(const struct fold *fold, uint32_t rank, uint64_t hash,
                               uint64_t now_ms)
 {
@@ -186,7 +186,7 @@ bool fold_takes(struct fold *fold, uint32_t rank, uint32_t pid, struct str line,
     buf_reset(&fold->scratch);
     fold_normalise(&fold->scratch, line, pid);
     uint64_t hash = hash_of(buf_str(&fold->scratch));
-    /* An empty line says nothing of whose echo it is. */
+    /* An empty line is an echo only after an echo: any rank may print one. */
     bool may_be = str_trim(line).len > 0 || teller->was_echo;
     uint64_t number = may_be ? original_find(fold, rank, hash, now_ms) : 0;
     teller->was_echo = number > 0;

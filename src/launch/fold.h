@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines that several ranks print, of which one is enough: eight ranks that fail print one traceback eight times, line by
- * line, all at the same time. The first one of each line is shown; a line of another rank that is the same, and comes soon,
- * and behind the one that this rank repeated last, is an echo, and only counted. Pure.
+ * Lines that several ranks print, of which one is enough: eight ranks that fail print one traceback eight times, line
+ * by line, all at the same time. The first copy of each line is shown. The same line of another rank is an echo,
+ * which is only counted, if it comes soon after, and if this rank's last echo was of an earlier line. Pure.
  *
- * Lines are the same if they differ only in what differs between ranks: numbers behind words such as rank, cuda or pid, the
- * rank's own pid, addresses, and times of day.
+ * Lines count as the same if they differ only in numbers behind words such as rank, cuda or pid, in the rank's own
+ * pid, in addresses, and in times of day.
  */
 #pragma once
 
@@ -17,19 +17,22 @@ struct fold;
 struct fold *fold_new(uint32_t n_ranks);
 void fold_free(struct fold *fold);
 
-/* True: it is an echo. `line` without its newline; now_ms never smaller than before. */
+/* True: the line is an echo. `line` has no newline; now_ms is never smaller than before. */
 bool fold_takes(struct fold *fold, uint32_t rank, uint32_t pid, struct str line, uint64_t now_ms);
 
-/* Echoes that nothing was said about yet. */
+/* Echoes that the user was not told of yet. */
 struct fold_note {
     uint32_t n_ranks;         /* that had any */
-    uint32_t n_least, n_most; /* lines of a rank */
+    uint32_t n_least, n_most; /* lines of one rank */
     uint32_t rank;            /* one of them */
 };
-/* True: there is something to say, because no echo has come for a while; `is_end`: in any case. */
+/*
+ * True: the user is to be told of the echoes in *out, since no echo has come for a while. `is_end`: does not wait for
+ * that.
+ */
 bool fold_note(struct fold *fold, uint64_t now_ms, bool is_end, struct fold_note *out);
 
-/* What is compared of a line. */
+/* Adds the form of a line that is compared. */
 void fold_normalise(struct buf *out, struct str line, uint32_t pid);
-/* Of two texts, the last lines (at most so many), and not none. */
+/* Are the last lines of two texts the same? At least one line and at most n_lines are compared. */
 bool fold_ends_alike(struct str a, uint32_t a_pid, struct str b, uint32_t b_pid, size_t n_lines);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The orders of a leader elsewhere. Its ranks are started anew only when those of the generation before are gone from
- * here: the leader gives up the ranks of a machine that it has lost, and they may still be ending when it is back.
+ * The orders of a leader on another machine. This machine starts the ranks of a new generation only when its ranks of
+ * the generation before have ended: a leader that had lost this machine has given those ranks up, and they may still
+ * be ending.
  */
 #include <signal.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static void wait_begin(struct launch *launch)
 
 void follow_begin(struct launch *launch)
 {
-    shell_limit_drop(launch->shell); /* the one that leads looks at the clock, for all */
+    shell_limit_drop(launch->shell); /* the leader watches the limit, for all machines */
     wait_begin(launch);
 }
 
@@ -95,8 +96,7 @@ void follow_on_start(void *context, const struct rendezvous_start *start)
     launch->orders.waits = false;
     launch->orders.has_next = true;
     launch->orders.are_orphans = launch->own.n_alive > 0;
-    machine_end(&launch->own,
-                &at_once); /* no rank of an earlier generation has a right to be here */
+    machine_end(&launch->own, &at_once); /* ranks of an earlier generation must end */
     next_start(launch);
 }
 
@@ -107,7 +107,7 @@ void follow_on_end(void *context, const struct rendezvous_end *how)
     machine_end(&launch->own, how);
 }
 
-/* The answer is told by watch_where(). */
+/* Asks where a rank's threads stand; watch_where() gets the answer. */
 void follow_on_asked(void *context, uint32_t local_rank)
 {
     struct launch *launch = context;
@@ -115,7 +115,10 @@ void follow_on_asked(void *context, uint32_t local_rank)
         node_ask_where(launch->ranks[local_rank].process);
 }
 
-/* Of the tasks of a launcher, whose output comes to one terminal, the first on each machine. */
+/*
+ * Does this muster print messages for its machine? Of several tasks of a launcher, which share a terminal, only the
+ * first on each machine does.
+ */
 static bool speaks_for_machine(const struct launch *launch)
 {
     return launch->request->task.n_local == 0 || launch->request->task.local_rank == 0;
@@ -171,7 +174,7 @@ void follow_on_failed(void *context, const struct err *why)
 {
     struct launch *launch = context;
     struct err err = *why;
-    if (err.code == ERR_TIMEOUT) /* not that of --time-limit */
+    if (err.code == ERR_TIMEOUT) /* it is not the one of --time-limit */
         err.code = ERR_UNAVAILABLE;
     shell_abort(launch->shell, &err);
 }
@@ -185,8 +188,7 @@ void follow_stop(struct launch *launch, bool is_at_once)
                                       : "it was stopped";
     if (!launch->is_over)
         rendezvous_leave(launch->rendezvous, str_of(why));
-    rendezvous_flush(launch->rendezvous,
-                     shell_now(launch->shell)); /* the loop may not turn again */
+    rendezvous_flush(launch->rendezvous, shell_now(launch->shell)); /* perhaps for the last time */
     launch->is_over = true;
     follow_on_end(launch, &how);
 }

@@ -107,7 +107,7 @@ static void on_stop(void *context, enum shell_stop how)
     else if (launch->rendezvous)
         follow_stop(launch, at_once);
     else
-        launch->is_over = true; /* nothing has begun */
+        launch->is_over = true; /* no rank has begun */
 }
 
 struct rendezvous_end launch_end(const struct launch *launch, bool at_once)
@@ -170,7 +170,7 @@ static const struct shell_verb launch_shell = {.name = "launch",
 
 /* ---- the run ---- */
 
-/* Those that are started by this muster, here or by agents. */
+/* Is there a rank that this muster has started, here or by an agent? */
 static bool any_rank(const struct launch *launch)
 {
     bool any = false;
@@ -218,7 +218,7 @@ static int outcome(struct launch *launch, struct err *err)
     return launch->gang ? lead_outcome(launch, err) : launch->orders.status;
 }
 
-/* For the other machines. */
+/* Adds why the run has ended, for the other machines. */
 static void why_add(const struct launch *launch, int status, const struct err *err, struct buf *out)
 {
     int signal = shell_end(launch->shell)->signal;
@@ -267,7 +267,7 @@ static void launch_release(struct launch *launch)
     buf_release(&launch->report);
 }
 
-/* As torchrun's: a random UUID, which the kernel makes. NULL: err says why not. */
+/* A random UUID, made by the kernel; torchrun has UUIDs as well. NULL: err says why not. */
 static char *run_id_new(struct err *err)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -279,7 +279,7 @@ static char *run_id_new(struct err *err)
     return xstrndup(id.at, id.len);
 }
 
-/* One seat a machine, of all that is taken there. */
+/* One seat for each machine, with all devices that are taken there. */
 static struct allocation_wish wish_of(const struct launch_request *request)
 {
     struct allocation_wish wish = request->allocation;
@@ -311,7 +311,7 @@ int launch_script_check(const struct launch_request *request, const char *script
     return 0;
 }
 
-/* Before anything is taken: the words of the command, and its program, which hosts look for themselves. */
+/* Before devices are taken: finds the words of the command and its program. Hosts look for the program themselves. */
 static int command_check(const struct launch *launch, char **program, struct err *err)
 {
     const struct environment_wish *wish = &launch->request->environment;
@@ -335,7 +335,7 @@ int launch_run(struct log *log, const char *self_path, const struct launch_reque
     struct launch_request named = *request;
     cleanup_free char *made_id = named.run_id ? NULL : run_id_new(err);
     named.run_id = made_id ? made_id : named.run_id;
-    verb.takes_hosts = request->restarts.n > 0; /* they wait for one */
+    verb.takes_hosts = request->restarts.n > 0; /* a restart can use a late host */
     if (!named.run_id)
         return err->code;
     struct launch launch = {.request = &named,

@@ -24,13 +24,13 @@
 #include "node/environment.h"
 
 enum {
-    STD_OUT = 1, /* bits of what is redirected or copied */
+    STD_OUT = 1, /* bits: what is redirected or copied */
     STD_ERR = 2,
     STD_CHOICES_MAX = 1024,
     STATUSES_MAX = 256
 };
 
-/* What is done with the output of each rank: bits for all, and for local ranks that were named. */
+/* What happens to the output of ranks: bits for all ranks, and bits for the local ranks that were named. */
 struct std_choice {
     uint8_t all;
     uint16_t n_named;
@@ -45,7 +45,7 @@ MUST_CHECK int std_choice_parse(struct str text, struct std_choice *out, struct 
 uint8_t std_choice_of(const struct std_choice *choice, uint32_t local_rank);
 
 enum launch_role {
-    LAUNCH_BY_ENDPOINT, /* the one leads that has its address */
+    LAUNCH_BY_ENDPOINT, /* the machine that has the endpoint's address leads */
     LAUNCH_LEADS,
     LAUNCH_FOLLOWS
 };
@@ -58,12 +58,12 @@ enum launch_fold {
 
 /* The machines that take part, each with a muster of its own (rendezvous/rendezvous.h). */
 struct launch_meeting {
-    uint32_t n_nodes_min, n_nodes_max; /* 1, 1: this machine alone, and nothing else is looked at */
+    uint32_t n_nodes_min, n_nodes_max; /* 1, 1: this machine alone; no other member is used */
     uint32_t n_nodes_awaited;          /* struct gang_config */
     enum launch_role role;
-    /* The number of this machine; 0 leads. RENDEZVOUS_ANY_NODE: the leader gives it one. */
+    /* The number of this machine; 0 leads. RENDEZVOUS_ANY_NODE: the leader assigns one. */
     uint32_t node;
-    bool is_typed; /* the number, by the user or as a default; else by another launcher, or none */
+    bool is_typed;    /* by the user or by default; not by another launcher */
     const char *host; /* of the endpoint */
     uint16_t port;
     const char *local_addr;    /* NULL: any */
@@ -72,7 +72,7 @@ struct launch_meeting {
     uint64_t silence_ms;       /* after which a machine is lost; 0: 30 s */
 };
 
-/* The place of the one rank that a muster starts which is a task of a launcher, such as srun. */
+/* The place of this muster's one rank, if the muster is a task of another launcher, such as srun. */
 struct launch_task {
     uint32_t local_rank, n_local;  /* n_local 0: this muster is no task */
     uint32_t group_rank, n_groups; /* n_groups 0: not known */
@@ -80,8 +80,8 @@ struct launch_task {
 
 struct launch_restarts {
     uint64_t n, pause_ms, healthy_ms;
-    uint64_t gpus_min;           /* devices of this machine that are enough; 0: all */
-    bool is_final[STATUSES_MAX]; /* no restart after such a status of the first rank that fails */
+    uint64_t gpus_min;           /* devices that suffice on this machine; 0: all are needed */
+    bool is_final[STATUSES_MAX]; /* [status]: no restart if the first rank to fail has it */
 };
 
 /* As --no-restart-after has it: "2,65". ERR_USAGE. */
@@ -89,8 +89,10 @@ MUST_CHECK int final_statuses_parse(struct str text, struct launch_restarts *out
 
 struct rank_cpus {
     enum numa_binding binding;
-    /* OMP_NUM_THREADS of each rank; n 0: as torchrun has it, 1 for each of several ranks, unless it is set; is_share: of the
-     * cores that ranks may use */
+    /*
+     * OMP_NUM_THREADS of each rank. n 0: as torchrun does, 1 if there are several ranks and the variable is not set.
+     * is_share: the rank's share of the cores that ranks may use.
+     */
     struct rank_threads {
         uint64_t n;
         bool is_share;
@@ -101,34 +103,39 @@ struct launch_request {
     struct launch_meeting meeting;
     struct launch_task task;
     struct environment_wish environment;
-    /* Without hosts, gpus NULL: no devices are taken, and ranks see what muster sees. hosts_min 0: all. */
+    /*
+     * gpus NULL without hosts: no devices are taken, and ranks see the devices that muster sees. hosts_min 0: all
+     * hosts.
+     */
     struct allocation_wish allocation;
     const char *nproc; /* as it was typed */
     struct rank_cpus cpus;
     struct launch_restarts restarts;
-    const char *run_id; /* NULL: one that no other run has */
+    const char *run_id; /* NULL: a unique one is made */
     const char *role;
     struct {
         const char *names; /* for the environment of the ranks: "SIGTERM,SIGINT" */
-        /* End the run, and are handed on to the ranks. INT, TERM and HUP that are not among them end it
-         * too, and the ranks get TERM. */
+        /*
+         * These end the run, and are handed on to the ranks. INT, TERM and HUP end the run even if they are not among
+         * these; the ranks get TERM then.
+         */
         sigset_t handled;
     } signals;
-    /* For the environment of the ranks; NULL, with hosts: one that all hosts reach. */
+    /* MASTER_ADDR of the ranks. NULL, with hosts: an address that all hosts reach is found. */
     const char *master_addr;
     uint64_t master_port;                    /* 0: a free one */
     bool is_module, is_program, is_run_path; /* -m, --no-python, --run-path */
-    bool is_virtual;                         /* each rank sees one device, and has LOCAL_RANK 0 */
+    bool is_virtual;                         /* each rank sees one device, with LOCAL_RANK 0 */
     bool passes_local_rank;                  /* --local-rank=N is the script's first argument */
     const char *log_dir;
     struct std_choice redirects, tee;
-    const char *line_prefix; /* before lines of --tee, with macros; NULL: as torchrun's */
+    const char *line_prefix; /* before lines of --tee, with macros; NULL: torchrun's */
     struct {
         const char *out, *errors;
     } copied; /* lines with these texts (line_copies.h); NULL: none */
     struct {
         const char *ranks;     /* local ranks whose output is shown: "0,2"; NULL or "": all */
-        enum launch_fold fold; /* lines of stderr that several ranks print */
+        enum launch_fold fold; /* of equal lines of stderr */
     } shown;
     uint64_t grace_ms, linger_ms, limit_ms;
     struct {
@@ -136,19 +143,21 @@ struct launch_request {
             after_ms; /* the silence after which ranks that stand still are looked for; 0: never */
         bool ends;    /* a rank that stands still has failed */
     } hang;
-    bool is_plan;        /* what would be started is printed, and nothing is */
-    bool fails_with_one; /* the status of any failure is 1, as torchrun's is */
+    bool is_plan;        /* --dry-run: nothing is started */
+    bool fails_with_one; /* the status of any failure is 1, as of torchrun */
 };
 
-/* Is the file there that Python is to run here? Modules, programs and what a named interpreter (PYTHON_EXEC) may see elsewhere
- * are not looked for. ERR_USAGE. */
+/*
+ * ERR_USAGE if the script that Python is to run is missing here. Not checked: modules, programs, and scripts of an
+ * interpreter that PYTHON_EXEC names, which may see other files.
+ */
 MUST_CHECK int launch_script_check(const struct launch_request *request, const char *script,
                                    struct err *err);
 
 /*
- * Starts the command's ranks, and waits for their end. A program AGENT_PROGRAM (node/wire_body.h) is muster itself, on
- * every machine. Returns an exit status: 0; that of the rank that ended first without
- * success, 128 + n for a signal, on whichever machine; or an error: ERR_USAGE, ERR_TIMEOUT, ERR_UNAVAILABLE (a port, a
+ * Starts the command's ranks, and waits for their end. The program AGENT_PROGRAM (node/wire_body.h) stands for muster
+ * itself, on every machine. Returns an exit status: 0, or the status of the first rank on any machine that ended
+ * without success, which is 128 + n for a signal; or an error: ERR_USAGE, ERR_TIMEOUT, ERR_UNAVAILABLE (a port, a
  * device, a program, another machine).
  */
 MUST_CHECK int launch_run(struct log *log, const char *self_path,

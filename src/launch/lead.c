@@ -31,7 +31,7 @@ static void far_start(struct launch *launch, const struct rendezvous_start *part
     rendezvous_order_start(launch->rendezvous, node, part);
 }
 
-/* The first node of a generation makes place for all ranks; those of the one before are gone. */
+/* Starts a node. For the first node of a generation, makes all its ranks; those of the generation before have ended. */
 static void do_start(struct launch *launch, const struct gang_action *action)
 {
     const struct gang_view view = gang_view(launch->gang);
@@ -109,7 +109,7 @@ static void actions_do(struct launch *launch, const struct gang_action *actions,
         handlers[actions[i].kind](launch, &actions[i]);
 }
 
-/* What an action brings about is told after the actions beside it were carried out. */
+/* Events that come while actions are carried out are handled after all of these actions. */
 void lead_tell(struct launch *launch, struct gang_event event)
 {
     if (launch->events.len == launch->events.cap) {
@@ -187,7 +187,7 @@ void lead_on_left(void *context, uint32_t node, const struct err *why, bool is_a
                                           .gone_ms = emptied_ms(launch, is_aware)});
 }
 
-/* NULL: it is none of the present generation. */
+/* NULL: there is no such rank in this generation. */
 static struct rank *rank_at(struct launch *launch, uint32_t node, uint32_t local_rank,
                             uint32_t generation)
 {
@@ -249,7 +249,7 @@ static void living_add(const struct launch *launch, uint32_t n_alive, struct buf
         buf_addf(out, " and %u other%s", n_alive - n_named, plural(n_alive - n_named));
 }
 
-/* Ranks that end slowly would hide what happened from the user. */
+/* Tells the user what happened while ranks end slowly. */
 static void slow_end_say(struct launch *launch, const struct gang_view *view)
 {
     static const char *const what[] = {[GANG_STATUS] = "failed",
@@ -273,7 +273,7 @@ static void slow_end_say(struct launch *launch, const struct gang_view *view)
         what[view->first.cause], buf_text(&living), grace);
 }
 
-/* Those that are not here, by their numbers. Without numbers of their own, nobody knows who is missing. */
+/* Adds the numbers of machines that have not come; nothing if machines have no numbers of their own. */
 static void missing_add(const struct launch *launch, struct buf *out)
 {
     const struct launch_meeting *meeting = &launch->request->meeting;

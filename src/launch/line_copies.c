@@ -6,7 +6,7 @@
 #include "base/xalloc.h"
 
 enum {
-    LINE_MAX_BYTES = 1 << 20 /* of what is longer, pieces are lines */
+    LINE_MAX_BYTES = 1 << 20 /* a longer line is copied in pieces */
 };
 
 static int text_take(struct line_copy *copy, struct buf *text, struct err *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines in which one of some texts occurs, of all ranks of a machine, copied into one file for each stream:
- * attempt_N/filtered_stdout.log and filtered_stderr.log, as torchrun has them.
+ * Lines of all ranks of a machine that contain one of some texts, copied into one file for each stream:
+ * attempt_N/filtered_stdout.log and filtered_stderr.log, as of torchrun.
  */
 #pragma once
 
@@ -20,7 +20,10 @@ struct line_copies {
     uint32_t generation; /* of the files */
 };
 
-/* Texts between commas; two commas are one that belongs to a text. NULL or "": none. ERR_USAGE: a text is empty. */
+/*
+ * Parses texts between commas; two commas stand for a comma within a text. NULL or "": none. ERR_USAGE: a text is
+ * empty.
+ */
 MUST_CHECK int line_copy_parse(const char *filters, struct line_copy *copy, struct err *err);
 /* Opens the files of a generation in its folder, if they are not open. */
 MUST_CHECK int line_copies_open(struct line_copies *copies, const char *folder, uint32_t generation,

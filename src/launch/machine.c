@@ -23,14 +23,14 @@ void ranks_make(struct launch *launch, uint32_t n_ranks)
     fold_begin(launch);
 }
 
-/* The run is given up before the exits are told: they would seem to be failures of ranks. */
+/* Gives the run up before the gang is told of exits, which would look like failures of ranks. */
 static void start_failed(struct machine *machine, struct err *err)
 {
-    if (err->code == ERR_USAGE) /* a folder that cannot be made while the run lasts */
+    if (err->code == ERR_USAGE) /* such as a folder that cannot be made now */
         err->code = ERR_UNAVAILABLE;
     if (!machine->is_far || !fleet_loss_tell(machine))
         shell_abort(machine->launch->shell, err);
-    /* With --restart-pause 0, what is told may start the next generation. */
+    /* With --restart-pause 0, an exit that is told may start the next generation. */
     uint32_t generation = machine->part.generation;
     for (uint32_t i = 0; i < machine->n_ranks && machine->part.generation == generation; i++) {
         struct rank *rank = &machine->ranks[i];
@@ -83,7 +83,7 @@ void machine_lost_rank(const struct rank *rank)
     machine->n_alive--;
     watch_ended(rank);
     if (machine->is_far)
-        (void)fleet_loss_tell(machine); /* first, so that it is not the rank that failed */
+        (void)fleet_loss_tell(machine); /* first: the host failed, and not the rank */
     if (launch->gang)
         lead_tell_exit(launch, rank, machine->part.generation);
     else

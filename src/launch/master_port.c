@@ -18,7 +18,7 @@ enum {
     TRIES = 20
 };
 
-/* A socket at this port of every address, of both families where there is IPv6. -1: errno says why not. */
+/* A socket bound to this port on all addresses, of both families where there is IPv6. -1: errno says why not. */
 static int bound_socket(uint16_t port)
 {
     const struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
@@ -52,8 +52,9 @@ static uint16_t port_of(int fd)
 }
 
 /*
- * Two sockets that do not listen may be bound to one port if both allow it, which lets rank 0 have the port that is held
- * here, and would let another muster have it. A name in the network's namespace is had by one alone.
+ * Claims the port by an abstract socket name, which one process of a network namespace can have. The bound port alone
+ * would not do: two sockets that do not listen may be bound to one port if both allow it, so rank 0 could take it,
+ * and so could another muster.
  */
 static int port_claim(uint16_t port)
 {
@@ -69,7 +70,10 @@ static int take_once(struct master_port *master_port, uint16_t port, struct err 
 {
     cleanup_fd int probe = bound_socket(port);
     uint16_t had = probe >= 0 ? port_of(probe) : 0;
-    /* Only if nobody listens there, this socket can; and one that has listened no longer lets others have the port. */
+    /*
+     * This socket can listen only if no other one does. It is closed then: a socket that has listened does not share
+     * the port.
+     */
     if (had == 0 || listen(probe, 1) != 0)
         return fail_errno_as(err, ERR_UNAVAILABLE, "port %u", port);
     cleanup_fd int claim = port_claim(had);
@@ -87,7 +91,7 @@ static int take_once(struct master_port *master_port, uint16_t port, struct err 
 int master_port_take(struct master_port *master_port, uint16_t port, struct err *err)
 {
     int rc = take_once(master_port, port, err);
-    for (int i = 1; rc && port == 0 && i < TRIES; i++) /* others may be given it meanwhile */
+    for (int i = 1; rc && port == 0 && i < TRIES; i++) /* others may get the port meanwhile */
         rc = take_once(master_port, port, err);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The TCP port at which the ranks meet. Rank 0 listens at it (torch.distributed's store does); until it does, the port is
- * held, so that no other program is given it, and no other muster takes it for its ranks.
+ * The TCP port at which the ranks meet. Rank 0 listens at it, as the store of torch.distributed. Until then muster
+ * holds the port, so that no other program and no other muster gets it.
  */
 #pragma once
 
@@ -21,6 +21,6 @@ struct master_port {
 
 /* Takes this port, or a free one if it is 0. ERR_UNAVAILABLE: it is in use. */
 MUST_CHECK int master_port_take(struct master_port *master_port, uint16_t port, struct err *err);
-/* Listens at it, as rank 0 will; *fd: to be closed. */
+/* Listens at the port, as rank 0 will. *fd: close it. */
 MUST_CHECK int master_port_listen(const struct master_port *master_port, int *fd, struct err *err);
 void master_port_release(struct master_port *master_port);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The search for the place where ranks meet: `muster meet` (reach.c) on the host of rank 0 holds the port as long as ranks may
- * need it, and on every other host tries the addresses of that one.
+ * The search for the place where ranks meet: `muster meet` (reach.c) on the host of rank 0 holds a port as long as
+ * ranks may need it; on every other host it tries the addresses of that host.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -17,7 +17,7 @@ enum meet_state { /* in this order */
     MEET_NOWHERE,
     MEET_CLEARS,  /* an earlier search, or port, is being ended */
     MEET_TAKES,   /* the host of rank 0 takes a port */
-    MEET_REACHES, /* the others try its addresses */
+    MEET_REACHES, /* the other hosts try its addresses */
     MEET_SETTLES, /* one was found; the port is left to rank 0 */
     MEET_IS_HELD
 };
@@ -38,7 +38,7 @@ struct meet {
     struct machine **wanted; /* [n_wanted], when those of an earlier search have ended */
     uint32_t n_wanted;
     struct meeting_point point;
-    char *address; /* that was found */
+    char *address; /* the address that was found */
 };
 
 static void step(struct meet *meet);
@@ -90,7 +90,7 @@ static void choose(struct meet *meet)
         answers[i - 1] =
             (struct meeting_answer){meet->asks[i].machine->name, buf_str(&meet->asks[i].out)};
     const char *address = meeting_point_choose(&meet->point, answers, meet->n - 1);
-    if (!fleet_waits(meet->launch->fleet)) /* a host was lost meanwhile, and nothing is started */
+    if (!fleet_waits(meet->launch->fleet)) /* a host was lost meanwhile: no rank is started */
         meet->state = MEET_NOWHERE;
     else if (address)
         found(meet, address);
@@ -262,7 +262,7 @@ static void taken(struct meet *meet, struct str line)
     }
 }
 
-/* Goes on as far as is known what comes next. */
+/* Takes all steps that are possible now. */
 static void step(struct meet *meet)
 {
     struct str rest = meet->n > 0 ? buf_str(&meet->asks[0].out) : STR(""), line = {0};
@@ -287,7 +287,7 @@ static bool was_asked(const struct meet *meet, const struct machine *machine)
     return was;
 }
 
-/* A host that was not there when the address was found may not reach it. */
+/* Does the address serve these machines? A host that came later has not tried it. */
 static bool is_for_all(const struct meet *meet, struct machine *const *machines, uint32_t n)
 {
     bool is = meet->state == MEET_IS_HELD && meet->asks[0].machine == machines[0];
@@ -333,7 +333,7 @@ struct meet *meet_new(struct launch *launch, uint32_t n_machines)
     return meet;
 }
 
-/* Agents end what they have started when they are left. */
+/* `muster meet` is ended by its agents, when the hosts are left. */
 void meet_close(struct meet *meet)
 {
     meet->state = MEET_NOWHERE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The way to the other machines: who leads, and what is called when.
+ * The connection to the other machines: which one leads, and the handlers of the rendezvous.
  */
 #include "base/this_host.h"
 #include "launch/launch_impl.h"
@@ -34,7 +34,7 @@ static const struct rendezvous_handlers handlers = {
     .warned = on_warned,
 };
 
-/* False also if that is not known. */
+/* Is the endpoint's address on another machine? False also if that is not known. */
 static bool endpoint_is_elsewhere(const struct launch *launch)
 {
     struct address_list list;

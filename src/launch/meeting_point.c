@@ -23,7 +23,7 @@ static bool address_add(const struct ifaddrs *interface, int family, struct buf 
     const struct sockaddr_in *v4 = (const void *)at;
     const struct sockaddr_in6 *v6 = (const void *)at;
     const void *bytes = family == AF_INET ? (const void *)&v4->sin_addr : &v6->sin6_addr;
-    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr)) /* it has a scope of its own */
+    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr)) /* valid on one link only */
         return false;
     if (!inet_ntop(family, bytes, text, sizeof(text)))
         return false;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the output of ranks goes: to the terminal as it is; with --redirects into files instead; with --tee into files, and
- * to the terminal with the rank before each line. The files are where torchrun has them:
- * LOG_DIR/RUN-ID_RANDOM/attempt_N/LOCAL-RANK/stdout.log, stderr.log, and the error.json of a script that has torch's
- * @record.
+ * Where the output of ranks goes: to the terminal as it is; with --redirects, into files instead; with --tee, into
+ * files and to the terminal, with the rank before each line. Paths of files are torchrun's: LOG_DIR/RUN-
+ * ID_RANDOM/attempt_N/LOCAL-RANK/stdout.log, stderr.log, and the error.json of a script that has torch's @record.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -122,7 +121,7 @@ int logs_begin(struct launch *launch, struct err *err)
     int rc = request->log_dir ? mkdir_parents(base, 0777, err) : 0;
     if (rc)
         return wrap(err, rc == ERR_STOPPED ? rc : ERR_USAGE,
-                    "--log-dir"); /* a full disk is no mistake */
+                    "--log-dir"); /* but a full disk is no usage error */
     launch->log_root = xasprintf("%s/%s%s_XXXXXX", base, kind, id);
     if (!mkdtemp(launch->log_root))
         return fail_errno_as(err, ERR_UNAVAILABLE, "make a folder in %s", base);
@@ -177,7 +176,7 @@ static int stream_open(struct rank *rank, struct rank_stream *stream, const char
                         &(struct logfile_opts){.path = path, .cap_bytes = UINT64_MAX}, err);
 }
 
-/* `number`: that by which lines and files name a rank. */
+/* `number`: the number by which lines and files name the rank. */
 static char *line_prefix_new(const struct rank *rank, uint32_t number)
 {
     const struct launch_request *request = rank->launch->request;
@@ -197,7 +196,7 @@ static char *line_prefix_new(const struct rank *rank, uint32_t number)
 int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
 {
     struct launch *launch = rank->launch;
-    uint32_t number = launch->fleet ? rank->number : rank->local_rank; /* of one rank alone */
+    uint32_t number = launch->fleet ? rank->number : rank->local_rank; /* unique in this run */
     rank->before = line_prefix_new(rank, number);
     cleanup_free char *attempt = xasprintf("%s/attempt_%u", launch->log_root, generation);
     cleanup_free char *folder = xasprintf("%s/%u", attempt, number);
@@ -213,7 +212,7 @@ int rank_output_open(struct rank *rank, uint32_t generation, struct err *err)
 
 /* ---- lines that several ranks print ---- */
 
-/* A file or a pipe gets what it would get from the ranks alone. */
+/* Begins to fold lines, by default only on a terminal: a file or a pipe gets all lines of all ranks. */
 void fold_begin(struct launch *launch)
 {
     enum launch_fold when = launch->request->shown.fold;
@@ -259,7 +258,7 @@ static void shown_print(struct rank *rank, struct rank_stream *stream, struct st
         prefix_print(rank->launch->shell, &stream->shown, bytes, is_end);
 }
 
-/* Shows the lines that are no echoes, and the rest of one whose beginning is on the terminal already. */
+/* Shows lines that are no echoes, and the rest of a line whose beginning is on the terminal already. */
 static void folded_print(struct rank *rank, struct rank_stream *stream, struct str bytes,
                          bool is_end)
 {

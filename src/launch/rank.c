@@ -17,11 +17,11 @@
 
 /* ---- the command ---- */
 
-/* As torchrun runs a script by runpy, in the interpreter itself. */
+/* Runs a script in the interpreter itself, by runpy. torchrun does the same. */
 static const char by_path[] = "import runpy, sys; sys.argv = sys.argv[1:]; "
                               "runpy.run_path(sys.argv[0], run_name='__main__')";
 
-/* torchrun is run by the interpreter of the environment that is active, whose name is first in PATH. */
+/* The first python3 or python in PATH: that of the active environment, which would run torchrun as well. */
 static const char *interpreter_find(void)
 {
     static const char *const names[] = {"python3", "python"};
@@ -34,7 +34,7 @@ static const char *interpreter_find(void)
     return NULL;
 }
 
-/* The macro that begins at a `$`, and how long it is; NULL: it is none. */
+/* The macro that begins at a `$`, and its length; NULL: none does. */
 static const struct macro *macro_find(const char *at, const struct macro *macros, size_t n_macros,
                                       size_t *len)
 {
@@ -51,7 +51,7 @@ static const struct macro *macro_find(const char *at, const struct macro *macros
     return NULL;
 }
 
-/* As safe_substitute() of Python's string.Template, by which torchrun fills its arguments in. */
+/* Fills macros in as safe_substitute() of Python's string.Template does, which torchrun uses. */
 char *macros_fill(const char *text, const struct macro *macros, size_t n_macros)
 {
     cleanup_buf struct buf out = BUF_INIT;
@@ -84,7 +84,7 @@ int rank_command(const struct launch *launch, uint32_t local_rank, struct env_li
     if (!request->is_program) {
         const char *python = interpreter_find();
         if (!python && request->allocation.hosts)
-            python = "python3"; /* it is needed there */
+            python = "python3"; /* the host has to have it */
         if (!python)
             return fail(err, ERR_UNAVAILABLE,
                         "there is no python3 in PATH; name one by PYTHON_EXEC, or give --no-python "
@@ -119,7 +119,7 @@ static void text_set(struct env_list *env, const char *name, const char *value)
     env_set(env, xasprintf("%s=%s", name, value));
 }
 
-/* That of this process if it has one, so that other hosts have the same. */
+/* Sets a variable to its value in this process, or else to `value`, so that all hosts have the same. */
 static void usual_set(struct env_list *env, const char *name, const char *value)
 {
     const char *own = getenv(name);
@@ -129,7 +129,7 @@ static void usual_set(struct env_list *env, const char *name, const char *value)
 
 static const char error_variable[] = "TORCHELASTIC_ERROR_FILE";
 
-/* What was asked for counts before the environment; a share of another machine is set by its agent. */
+/* --threads comes before the environment. On another machine the agent sets a share. */
 static void threads_set(const struct rank *rank, struct env_list *env)
 {
     const struct rank_threads *threads = &rank->launch->request->cpus.threads;
@@ -143,7 +143,7 @@ static void threads_set(const struct rank *rank, struct env_list *env)
         usual_set(env, "OMP_NUM_THREADS", are_several ? "1" : NULL);
 }
 
-/* The contract of torchrun with its scripts. */
+/* The variables that torchrun promises to its scripts. */
 void rank_contract(const struct rank *rank, struct env_list *env)
 {
     const struct launch *launch = rank->launch;
@@ -174,15 +174,15 @@ void rank_contract(const struct rank *rank, struct env_list *env)
     text_set(env, "MASTER_ADDR", launch->master_addr);
     text_set(env, "TORCHELASTIC_RUN_ID", request->run_id);
     text_set(env, "TORCHELASTIC_SIGNALS_TO_HANDLE", request->signals.names);
-    /* The ranks' own library makes the store, in rank 0. */
+    /* torch.distributed makes the store, in rank 0. */
     text_set(env, "TORCHELASTIC_USE_AGENT_STORE", "False");
-    if (!machine->is_far) /* there, its agent names one */
+    if (!machine->is_far) /* else its agent names one */
         text_set(env, error_variable, rank->error_path);
     usual_set(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     threads_set(rank, env);
 }
 
-/* What is sent to a host, even where it does not differ from the environment of this process. */
+/* The variables that are sent to a host even if their values do not differ from those of this process. */
 static struct texts sent_make(const struct environment_wish *wish, const struct env_list *contract)
 {
     struct texts sent = {xcalloc(wish->env.len + contract->len + 1, sizeof(*sent.at)), 0};
@@ -195,14 +195,14 @@ static struct texts sent_make(const struct environment_wish *wish, const struct 
 
 /* ---- --virtual-local-rank: each rank sees one device ---- */
 
-/* The variable that says which devices torch sees, as this process has it; NULL: all. */
+/* The list of devices that torch sees, by this process's environment; NULL: all. */
 static const char *visible_devices(void)
 {
     const char *hip = getenv("HIP_VISIBLE_DEVICES");
     return hip && *hip ? hip : getenv("CUDA_VISIBLE_DEVICES");
 }
 
-/* False: the list is shorter. */
+/* Finds an entry of the list by its position. False: the list is shorter. */
 static bool entry_at(const char *list, uint32_t number, struct str *out)
 {
     struct str rest = str_of(list);
@@ -278,7 +278,7 @@ static void on_error_file(void *context, struct str bytes, int64_t clock_ahead_m
     record_keep(context, bytes, clock_ahead_ms);
 }
 
-/* Without an error of the system, the agent has said why no process was made; it would be the same for all ranks. */
+/* Logs why no process was made. Without an errno, the agent has said why, and the reason holds for all ranks. */
 static void refused_say(const struct rank *rank, int exec_errno)
 {
     struct err err = {0};
@@ -326,7 +326,7 @@ static void on_failed(void *context, const struct err *why)
 static int process_start(struct rank *rank, const struct env_list *words,
                          const struct env_list *contract, struct err *err)
 {
-    /* An agent would set them; without a value they are unset there. */
+    /* Agents set these for workers. A name without a value is unset. */
     static const char *const not_of_ranks[] = {"MUSTER_WORKER", "MUSTER_WORKERS", NULL};
     static const struct worker_handlers handlers = {.started = on_started,
                                                     .output = on_output,
@@ -376,7 +376,7 @@ static int process_start(struct rank *rank, const struct env_list *words,
     return rc;
 }
 
-/* As an agent does it on its host. */
+/* Puts this machine's muster in the place of AGENT_PROGRAM, as an agent does on its host. */
 static void own_program_fill(const struct rank *rank, struct env_list *words)
 {
     if (rank->machine->is_far || words->len == 0 || strcmp(words->at[0], AGENT_PROGRAM) != 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The devices of this machine that are lost while ranks use them (--gpus-min): the next generation has a rank for each of
- * those that are left.
+ * --gpus-min: if devices of this machine are lost while ranks use them, the next generation has a rank for each
+ * device that is left.
  */
 #include "base/cleanup.h"
 #include "base/idlist.h"
@@ -15,7 +15,7 @@ int final_statuses_parse(struct str text, struct launch_restarts *out, struct er
     size_t n = 0;
     int rc = idlist_parse(text, STATUSES_MAX - 1, statuses, countof(statuses), &n, err);
     if (rc == 0)
-        memset(out->is_final, 0, sizeof(out->is_final)); /* set by a variable, or given before */
+        memset(out->is_final, 0, sizeof(out->is_final)); /* of a variable or an earlier option */
     for (size_t i = 0; rc == 0 && i < n; i++)
         out->is_final[statuses[i]] = true;
     return rc;
@@ -23,7 +23,7 @@ int final_statuses_parse(struct str text, struct launch_restarts *out, struct er
 
 void rank_devices_watch(struct launch *launch)
 {
-    static const struct device_handlers nothing = {0}; /* samples are looked up */
+    static const struct device_handlers nothing = {0}; /* no handler: samples are looked up */
     if (launch->devices.watch || launch->allocation.n_chosen == 0)
         return;
     launch->devices.watch = device_watch_new(launch->shell, &launch->allocation, &nothing, launch);
@@ -53,7 +53,7 @@ int rank_devices_spare(struct launch *launch, struct err *err)
     return 0;
 }
 
-/* *lost: the others, as "gpu 1, gpu 3". */
+/* The devices that are left. *lost: the others, as "gpu 1, gpu 3". */
 static struct seat left_of(const struct launch *launch, struct buf *lost)
 {
     const struct seat *all = launch->devices.all;

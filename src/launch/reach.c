@@ -47,12 +47,12 @@ static int addresses_add(struct buf *out, struct err *err)
 static void token_make(char token[MEETING_TOKEN_BYTES])
 {
     unsigned char bytes[TOKEN_LENGTH / 2] = {0};
-    (void)!getrandom(bytes, sizeof(bytes), 0); /* so few bytes always come */
+    (void)!getrandom(bytes, sizeof(bytes), 0); /* never short for so few bytes */
     for (size_t i = 0; i < sizeof(bytes); i++)
         snprintf(token + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* They close first: a connection that was closed here would keep the port for a while. */
+/* Callers close their connections first: one that is closed here would keep the port in TIME_WAIT. */
 struct callers {
     struct pollfd at[AT_CALLERS + CALLERS_MAX];
     nfds_t n;
@@ -87,10 +87,10 @@ static void callers_leave(struct callers *callers)
 {
     while (callers->n > AT_CALLERS)
         close(callers->at[--callers->n].fd);
-    fd_close(&callers->at[AT_LISTENER].fd); /* -1 is not looked at */
+    fd_close(&callers->at[AT_LISTENER].fd); /* poll() skips -1 */
 }
 
-/* Until the input ends. A line in it: rank 0 is to have the port. */
+/* Answers callers until the input ends. A line of the input means that rank 0 is to have the port. */
 static int port_serve(struct callers *callers, struct err *err)
 {
     char input[256];
@@ -142,7 +142,7 @@ struct tried {
     size_t n_answered;
 };
 
-/* -1: nobody is there. */
+/* Begins to connect. -1: the address is refused at once. */
 static int connect_begin(const char *address, uint64_t port)
 {
     const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
@@ -159,7 +159,7 @@ static int connect_begin(const char *address, uint64_t port)
     return is_begun ? steal_fd(&fd) : -1;
 }
 
-/* Closes it when all of the answer is there, or none will come. */
+/* Reads the answer, and closes the connection when it is complete or cannot be. */
 static void answer_read(struct tried *tried, struct pollfd *at)
 {
     ssize_t got = read(at->fd, tried->answer + tried->n_answered, TOKEN_LENGTH - tried->n_answered);

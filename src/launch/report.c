@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What failed first. When one rank dies, the others follow, with errors about connections that broke: of all that they
- * print, only what the first one says is of use.
+ * What failed first. When one rank dies, the others fail too, with errors about broken connections; only the error of
+ * the first one is of use.
  */
 #include <fcntl.h>
 
@@ -15,17 +15,20 @@
 #include "launch/launch_impl.h"
 
 enum {
-    ERROR_FILE_MAX = 256 * 1024, /* as over the wire */
+    ERROR_FILE_MAX = 256 * 1024, /* the same as for other machines */
     MESSAGE_MAX = 2000,
-    END_SEEN_LATE_MS = 200, /* at most; 50 were measured on a busy machine */
-    LINES_SHOWN = 12,       /* of those that are on the terminal already, among those of others */
-    LINES_UNSEEN = 40       /* of those that went into a file */
+    END_SEEN_LATE_MS = 200, /* at most; 50 was measured on a busy machine */
+    LINES_SHOWN = 12,       /* if the terminal has them already, among lines of other ranks */
+    LINES_UNSEEN = 40       /* if they went into a file */
 };
 #define RECORD_MAX_S (UINT64_MAX / 2000) /* so that its milliseconds fit */
 /* Of our own time-outs. */
 #define HUNG_STATUS 124
 
-/* The record has the second alone. Torch writes it at once, so the time of the file tells more, if it is by our clock. */
+/*
+ * When the error was recorded. The record has whole seconds. Torch writes the file at once, so its mtime is finer, if
+ * it is by our clock.
+ */
 static uint64_t record_ms(const struct rank *rank, uint64_t time_s)
 {
     struct stat st;
@@ -37,7 +40,7 @@ static uint64_t record_ms(const struct rank *rank, uint64_t time_s)
     return (time_s - MIN(time_s, ahead_s) + behind_s) * 1000 + 999;
 }
 
-/* What torch's @record wrote: {"message": {"message": "ValueError: …", "extraInfo": {"timestamp": "1795"}}} */
+/* Takes what torch's @record wrote: {"message": {"message": "ValueError: …", "extraInfo": {"timestamp": "1795"}}} */
 static void record_take(struct rank *rank, struct str text)
 {
     struct str message, extra;
@@ -60,13 +63,13 @@ void rank_record_read(struct rank *rank)
 {
     cleanup_buf struct buf text = BUF_INIT;
     struct err ignored = {0};
-    /* The script may have made anything of that name. */
+    /* plain_file_read: the script may have made anything at that path. */
     if (rank->status != 0 && rank->error_path &&
         plain_file_read(rank->error_path, ERROR_FILE_MAX, &text, &ignored) == 0)
         record_take(rank, buf_str(&text));
 }
 
-/* Clocks that are compared by seconds must not differ by one because of a millisecond. */
+/* Rounds the difference of clocks to whole seconds, in which they are compared. */
 void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms)
 {
     struct err err = {0};
@@ -82,9 +85,9 @@ void record_keep(struct rank *rank, struct str bytes, int64_t clock_ahead_ms)
 }
 
 /*
- * Did a record its error, or end, before b? Ranks of other machines, whose clocks differ and whose messages take time, are
- * compared by whole seconds. The end of a rank without a record is seen a moment late: a rank that died of it may have
- * recorded that by then.
+ * Did a record its error, or end, before b? Ranks of other machines, whose clocks differ and whose messages take
+ * time, are compared by whole seconds. The end of a rank without a record is seen a moment late: before it is seen, a
+ * rank that failed because of it may have recorded an error.
  */
 static bool is_earlier(const struct rank *a, const struct rank *b)
 {
@@ -95,8 +98,8 @@ static bool is_earlier(const struct rank *a, const struct rank *b)
 }
 
 /*
- * The rank that ended first may have died of another one's error, which that one recorded before. Errors that were recorded
- * after its end are echoes.
+ * The rank that caused the failure. The rank that ended first may have failed because of another one, which recorded
+ * its error earlier. Errors that were recorded after the first end are consequences.
  */
 static const struct rank *cause_find(const struct launch *launch, const struct rank *first)
 {
@@ -131,7 +134,7 @@ void quote_add(struct buf *out, struct str text, size_t n_lines_max, bool is_tai
     }
 }
 
-/* What the user has not seen, or what others have printed over. */
+/* Is the rank's stderr not on the terminal, or among lines of other ranks? */
 static bool is_buried(const struct launch *launch, const struct rank *rank)
 {
     bool is_buried = !rank->shows_errors;
@@ -230,7 +233,10 @@ static void loss_report(struct launch *launch, const struct gang_failure *first)
 
 /* ---- for the caller of muster ---- */
 
-/* The cause; on a machine that follows, which does not know it, the rank that was first here. NULL: neither. */
+/*
+ * The rank that caused the failure; on a machine that follows, which does not know that rank, the first one here.
+ * NULL: neither.
+ */
 static const struct rank *first_find(const struct launch *launch)
 {
     const struct rank *found = NULL;
@@ -246,7 +252,7 @@ static const struct rank *first_find(const struct launch *launch)
     return found;
 }
 
-/* As torchrun completes it: {"message": {…, "errorCode": 1}}, a signal being less than 0. */
+/* Completes the record as torchrun does: {"message": {…, "errorCode": 1}}; a signal has a negative code. */
 static void record_complete(const struct rank *rank, struct str text, struct buf *out)
 {
     struct str message, ignored;
@@ -261,7 +267,7 @@ static void record_complete(const struct rank *rank, struct str text, struct buf
     buf_add(out, text.at + n_before, text.len - n_before);
 }
 
-/* Not by another file of that name: it may be a mount, as Kubernetes has it for what a container says at its end. */
+/* Writes into the existing file, and does not replace it: it may be a mount, such as Kubernetes' termination message. */
 static int record_write(const char *path, struct str bytes, struct err *err)
 {
     struct stat st;
@@ -307,7 +313,7 @@ void report_make(struct launch *launch)
         failure_report(launch, &launch->ranks[first.rank]);
 }
 
-/* A line of the log is cut at a thousand bytes, and the end of a report says most. */
+/* Logs the report line by line, since the log cuts a line at a thousand bytes, and the end of a report says most. */
 void report_print(struct launch *launch)
 {
     cleanup_buf struct buf text = BUF_INIT;

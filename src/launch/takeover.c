@@ -40,10 +40,10 @@ struct reading {
 
 struct source {
     const char *launcher;
-    const char *mark; /* has to be set as well, where others set the rank's variable; NULL */
-    const char *names[N_NUMBERS]; /* of variables; NULL: it does not tell */
+    const char *mark; /* a variable that has to be set too, since others set names[RANK]; or NULL */
+    const char *names[N_NUMBERS]; /* variables; NULL: this launcher has none */
     const char *run_id;
-    /* What is no number: the first machine, the run. NULL: nothing. */
+    /* Reads what is no number: the first machine, the run's id. NULL: there is nothing. */
     int (*more)(struct reading *reading, struct takeover *out, struct err *err);
 };
 
@@ -67,7 +67,10 @@ static int nodes_read(const char *const *envp, const char *name, struct env_list
     return rc ? wrap(err, rc, "%s", name) : 0;
 }
 
-/* A batch script has the variables of the step in which it was submitted. A step's nodes are some of its job's. */
+/*
+ * Refuses the variables of another job's step, which a batch script inherits if it was submitted in a step: the nodes
+ * of a step are nodes of its job.
+ */
 static int step_check(const struct env_list *job, const char *node, struct err *err)
 {
     for (size_t i = 0; i < job->len; i++)
@@ -87,7 +90,7 @@ static int slurm_more(struct reading *reading, struct takeover *out, struct err 
     int rc = nodes_read(reading->envp, "SLURM_STEP_NODELIST", &step, err);
     rc = rc ? rc : nodes_read(reading->envp, "SLURM_JOB_NODELIST", &job, err);
     rc = rc ? rc : step_check(&job, step.at[0], err);
-    /* Only in an order of the user's own is the first task elsewhere than on the first node. */
+    /* The first task is on the first node, unless the user has given an order of nodes. */
     if (rc == 0 && !(order && strcmp(order, "arbitrary") == 0))
         out->host = xstrdup(step.at[0]);
     out->run_id =
@@ -97,7 +100,7 @@ static int slurm_more(struct reading *reading, struct takeover *out, struct err 
     return rc;
 }
 
-/* Around another launcher, which starts its tasks from the job's first node on. */
+/* For a launcher within a Slurm job: its tasks start at the job's first node. */
 static int job_more(struct reading *reading, struct takeover *out, struct err *err)
 {
     const char *id = value_of(reading->envp, "SLURM_JOB_ID");
@@ -141,8 +144,9 @@ static char *namespace_host_new(const char *name)
 }
 
 /*
- * Outside of Slurm, Open MPI tells where mpirun runs. The first task is elsewhere if mpirun was told so; then this task
- * sees it, and asks for an endpoint.
+ * Outside of Slurm, Open MPI tells the host of mpirun, which usually has the first task as well. If it has not, the
+ * first task sees that, and *out gets no host, so that the user is asked for an endpoint. Versions 4 and 5 tell the
+ * host in different variables.
  */
 static int openmpi_more(struct reading *reading, struct takeover *out, struct err *err)
 {
@@ -151,9 +155,9 @@ static int openmpi_more(struct reading *reading, struct takeover *out, struct er
     if (rc || out->host)
         return rc;
     const char *name = value_of(envp, "PMIX_HOSTNAME");
-    cleanup_free char *host = uri_host_new(value_of(envp, "OMPI_MCA_orte_hnp_uri")); /* 4 */
+    cleanup_free char *host = uri_host_new(value_of(envp, "OMPI_MCA_orte_hnp_uri")); /* in 4 */
     cleanup_free char *own = uri_host_new(value_of(envp, "OMPI_MCA_orte_local_daemon_uri"));
-    if (!host && name) { /* 5 */
+    if (!host && name) { /* in 5 */
         host = namespace_host_new(value_of(envp, "PMIX_NAMESPACE"));
         own = xstrdup(name);
     }
@@ -179,8 +183,9 @@ static int skypilot_more(struct reading *reading, struct takeover *out, struct e
 /* ---- all of them ---- */
 
 /*
- * The first one that is there counts: what one launcher starts inherits the variables of those around it, so those that
- * start tasks within jobs of others come first. With PMIx alone the size is the user's word.
+ * The first launcher whose variables are set counts. A task inherits the variables of all launchers around it, so
+ * launchers that start tasks within jobs of others come first. With PMIx alone, the user has to give the number of
+ * tasks.
  */
 /* clang-format off */
 static const struct source sources[] = {
@@ -242,7 +247,7 @@ static int numbers_read(struct reading *reading, struct err *err)
     for (int i = 0; rc == 0 && i < N_NUMBERS; i++) {
         const char *text = value_of(reading->envp, names[i]);
         bool is_count = i == SIZE || i == N_LOCAL || i == N_GROUPS;
-        bool is_list = i == N_LOCAL && numbers[GROUP_RANK] != UNKNOWN; /* one of each machine */
+        bool is_list = i == N_LOCAL && numbers[GROUP_RANK] != UNKNOWN; /* one for each machine */
         numbers[i] = UNKNOWN;
         if (text && is_list)
             rc = slurm_task_count(text, numbers[GROUP_RANK], &numbers[i], err);
@@ -310,7 +315,7 @@ static uint16_t port_of(const char *run_id)
     return (uint16_t)(PORT_FIRST + sum);
 }
 
-/* What the user says comes first. */
+/* MASTER_ADDR and MASTER_PORT of the user come first. */
 static int meeting_settle(const struct reading *reading, struct takeover *out, struct err *err)
 {
     const char *host = value_of(reading->envp, "MASTER_ADDR");
@@ -327,7 +332,7 @@ static int meeting_settle(const struct reading *reading, struct takeover *out, s
     return rc ? wrap(err, rc, "MASTER_PORT") : 0;
 }
 
-/* A rank of a muster that took the same over. */
+/* Is this process a rank of a muster that has taken over the same launcher? */
 static bool is_inside(const struct reading *reading, const struct takeover *takeover)
 {
     const char *run_id = value_of(reading->envp, "TORCHELASTIC_RUN_ID");
@@ -374,7 +379,7 @@ void takeover_release(struct takeover *takeover)
 
 void takeover_environment(struct env_list *env, uint32_t n_ranks)
 {
-    /* HYDRA_ is not among them: its variables name no place, and Python's hydra has that beginning as well. */
+    /* HYDRA_ is not among these: such variables name no place, and Python's hydra uses the prefix too. */
     static const char *const places[] = {"OMPI_",          "PMIX_",         "PRTE_",
                                          "PMI_",           "MPI_LOCAL",     "HYDI_CONTROL_FD",
                                          "I_MPI_HYDRA_",   "HOROVOD_RANK",  "HOROVOD_SIZE",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that stand still: core/hang.h judges, this file looks, and says what was found. While anything is printed, nothing
- * is looked at. When nothing was for half of --hang-after, looks begin; at a verdict, the ranks that are named in it and
- * one more are asked where their threads stand, and when they have answered, all is said. It is said again each time the
- * silence has doubled, and when it is worse than before.
+ * Ranks that stand still: core/hang.h judges; this file looks at ranks, and reports. While any rank prints, no rank
+ * is looked at. Looks begin when no rank has printed for half of --hang-after. At a verdict, the ranks that it names
+ * and one more are asked where their threads stand; the report follows when they have answered. It is repeated each
+ * time the silence has doubled, and when the verdict gets worse.
  */
 #include <xxhash.h>
 
@@ -18,7 +18,7 @@
 
 enum {
     ANSWER_MS = NODE_WHERE_MS + 1000,
-    SHOWN_MAX = 4,  /* of the ranks that are named */
+    SHOWN_MAX = 4,  /* ranks with details */
     NAMED_MAX = 16, /* numbers in a sentence */
     LINES_MAX = 40, /* of a rank's stacks */
     HANG_STATUS = 124,
@@ -27,18 +27,18 @@ enum {
 
 struct watch {
     struct hang *hang; /* of the present generation; NULL: there was none yet */
-    uint64_t judge_ms; /* next */
-    bool asks;         /* ranks tell what they do */
+    uint64_t judge_ms; /* when to judge next */
+    bool asks;         /* ranks are being looked at */
     struct {
-        enum hang_kind kind; /* HANG_NONE: nothing, of this silence */
-        uint64_t next_ms;    /* of silence */
+        enum hang_kind kind; /* HANG_NONE: nothing was said in this silence */
+        uint64_t next_ms;    /* the silence at which to say more */
     } said;
     struct {
-        bool is_made; /* it waits for answers */
+        bool is_made; /* a report is made, and waits for answers */
         struct hang_verdict verdict;
         uint64_t until_ms;
     } report;
-    uint64_t given_up_ms; /* the silence when it was */
+    uint64_t given_up_ms; /* the silence at that time */
 };
 
 static uint32_t index_of(const struct rank *rank)
@@ -95,7 +95,7 @@ void watch_ended(const struct rank *rank)
         hang_ended(launch->watch->hang, index_of(rank), shell_now(launch->shell));
 }
 
-/* Of the rank's own device: if there is one for each rank. */
+/* Use of the rank's own device, if each rank has one. */
 static int busy_percent(const struct rank *rank)
 {
     const struct machine *machine = rank->machine;
@@ -109,7 +109,7 @@ static int busy_percent(const struct rank *rank)
                    : -1;
 }
 
-/* Depths are rounded, for the beginning of a stack is aligned. */
+/* Depths are rounded, since the beginning of a stack is aligned. */
 static uint64_t place_hash(const struct proc_stand *stand)
 {
     return XXH3_64bits_withSeed(stand->place, strlen(stand->place),
@@ -121,7 +121,7 @@ static bool is_paused(const struct proc_stand *stand)
     return stand->state == 'T' || stand->state == 't' || stand->tracer > 0;
 }
 
-/* The leader judges. */
+/* Tells the leader, which judges. */
 static void stand_tell(const struct rank *rank)
 {
     const struct launch *launch = rank->launch;
@@ -136,7 +136,7 @@ static void stand_tell(const struct rank *rank)
     rendezvous_tell_stand(launch->rendezvous, &stand);
 }
 
-/* A thread that looks after itself now and then is seen at work at times; where it waits is its place. */
+/* Takes a look. A waiting thread that wakes now and then may be seen running: its place is where it waited before. */
 static void stand_take(struct rank *rank, const struct proc_stand *stand)
 {
     struct proc_stand before = rank->stand;
@@ -150,7 +150,7 @@ static void stand_take(struct rank *rank, const struct proc_stand *stand)
 void watch_stands(struct rank *rank, const struct proc_stand *stand)
 {
     struct watch *watch = rank->launch->watch;
-    if (!watch || !watch->hang || watch->report.is_made) /* py-spy stops it */
+    if (!watch || !watch->hang || watch->report.is_made) /* py-spy stops the rank */
         return;
     stand_take(rank, stand);
     const struct hang_look look = {.cpu_ms = stand->cpu_ms,
@@ -186,7 +186,7 @@ static void looks_ask(struct launch *launch, bool are_asked)
     if (are_asked == watch->asks)
         return;
     watch->asks = are_asked;
-    if (are_asked) /* devices are looked at only when there is a doubt */
+    if (are_asked) /* devices are watched only in case of doubt */
         rank_devices_watch(launch);
     for (uint32_t i = 0; i < launch->n_ranks; i++)
         if (launch->ranks[i].process)
@@ -195,7 +195,7 @@ static void looks_ask(struct launch *launch, bool are_asked)
 
 /* ---- what is said ---- */
 
-/* "rank 3", "ranks 0-2,5", "ranks 0,2,… and 12 others": those that are named, or those of a motion. */
+/* "rank 3", "ranks 0-2,5", "ranks 0,2,… and 12 others": the ranks that the verdict names, or those with this motion. */
 static void ranks_add(const struct launch *launch, struct buf *out, enum hang_motion motion,
                       bool are_named)
 {
@@ -315,7 +315,7 @@ static bool is_hang(const struct hang_verdict *v)
 
 /* ---- the report ---- */
 
-/* By its process, or by the muster that has started it. */
+/* Asks the rank's process, or the muster that has started it, where the rank's threads stand. */
 static void where_ask(struct launch *launch, const struct rank *rank)
 {
     uint32_t node, local_rank;
@@ -398,14 +398,14 @@ static void judge(struct launch *launch)
     struct watch *watch = launch->watch;
     struct hang_verdict verdict;
     hang_judge(watch->hang, shell_now(launch->shell), &verdict);
-    if (verdict.silent_ms < watch->said.next_ms / 2) /* a rank elsewhere has printed something */
+    if (verdict.silent_ms < watch->said.next_ms / 2) /* a rank on another machine has printed */
         said_forget(launch);
     bool is_worse = verdict.kind > watch->said.kind;
     if (verdict.kind != HANG_NONE && (is_worse || verdict.silent_ms >= watch->said.next_ms))
         report_begin(launch, &verdict);
 }
 
-/* Something was printed. */
+/* A rank has printed: the silence is over. */
 static void silence_end(struct launch *launch)
 {
     said_forget(launch);
@@ -413,7 +413,7 @@ static void silence_end(struct launch *launch)
     looks_ask(launch, false);
 }
 
-/* Those of --hosts are not while the place where they meet is sought; a process that is not there cannot be asked. */
+/* Are all ranks started? Those of --hosts are not while the place where they meet is sought, and cannot be asked. */
 static bool are_started(const struct launch *launch)
 {
     return gang_view(launch->gang).state == GANG_WORKS &&

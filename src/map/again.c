@@ -110,7 +110,7 @@ static bool is_others(const char *dir)
     return stat(dir, &st) == 0 && !ours_is(&st, dir);
 }
 
-/* *has_whole: it came to its end; one that failed without doing anything did not. */
+/* *has_whole: the run came to its end; a run that failed before it did anything did not. */
 static int state_read(const char *dir, enum run_state *state, bool *has_whole, struct err *err)
 {
     struct run_summary summary = {0};
@@ -122,7 +122,7 @@ static int state_read(const char *dir, enum run_state *state, bool *has_whole, s
     return rc;
 }
 
-/* By size and time: who mends the input, so that no item fails, wants all of it anew. */
+/* By size and time. A user who mends the input, so that no item fails, wants all results anew. */
 static bool are_inputs_unchanged(const struct map_request *r, const struct manifest *manifest)
 {
     struct str files, file, value;
@@ -145,8 +145,8 @@ static bool are_inputs_unchanged(const struct map_request *r, const struct manif
 }
 
 /*
- * What an older run left is of an earlier time, which a newer one that came to its end has replaced. Nobody can tell the
- * map of a graph to begin anew: it does that by itself where going on would be refused.
+ * An older run is not gone on with if a newer one came to its end: that one has replaced it. Where going on would be
+ * refused, the map of a graph begins anew by itself, since no user is there to type --fresh.
  */
 static bool can_go_on(const struct search *search, enum run_state state,
                       const struct manifest *manifest)
@@ -218,7 +218,7 @@ static void unread_note(struct search *search, const struct err *why)
         search->unread = *why;
 }
 
-/* Compares one run folder. An unreadable one of our own is an error: to ignore it could repeat all the work. */
+/* Compares one run folder. An unreadable folder of our own is an error: to pass over it could repeat all the work. */
 static int run_compare(struct search *search, const char *dir, struct err *err)
 {
     const struct map_request *r = search->request;
@@ -252,7 +252,7 @@ static int runs_look(struct search *search, struct err *err)
     struct run_names names = {0};
     int rc = runs_list(root, &names, err);
     if (rc && is_no_matter(err))
-        return 0; /* no run can be there; to make this run's folder will fail with the reason */
+        return 0; /* no run can be there; making this run's folder will fail with the reason */
     if (rc)
         return wrap(err, rc, "look for an unfinished run");
     for (size_t i = 0; rc == 0 && i < names.len; i++) {

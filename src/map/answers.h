@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers that wait for their commit: for which items, and where in the worker's part they are.
+ * Answers that wait for their commit: their items, and their places in the worker's part.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * While rows wait for a disk that stalls, workers' answers are left in their pipes: memory stays
- * bounded, and the workers wait in write(2), as for any reader that is slower than they are. muster
- * causes their silence then, so the feeder's clock, on which their time limits run, stands still.
+ * While rows wait for a disk that stalls, workers' answers are left in their pipes: memory stays bounded, and the
+ * workers wait in write(2), as for any slow reader. Since muster causes their silence then, the feeder's clock, which
+ * their time limits use, stands still.
  */
 #include "map/session_impl.h"
 

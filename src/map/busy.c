@@ -12,7 +12,7 @@ static void burst_end(struct busy *busy)
     busy->burst.first_us = busy->burst.span_us = busy->burst.count = 0;
 }
 
-/* Busy time counts from the first sign that the worker is ready: items sent before waited for the model. */
+/* Busy time counts from the first sign that the worker is ready: items that were sent earlier waited for the model. */
 static void begin(struct busy *busy, uint64_t now_us)
 {
     if (busy->live_us == 0 || busy->since_us > 0 || !busy_is(busy))
@@ -36,7 +36,7 @@ static void item_times_note(struct busy *busy, uint64_t count, uint64_t now_us)
 {
     uint64_t gap_us = now_us - busy->item_since_us;
     if (busy->item_since_us == 0)
-        return; /* its first answer is the first sign that it is ready: the time before was spent loading */
+        return; /* its first answer: the time before was spent loading */
     if (gap_us > busy->burst.first_us / 50 + TOGETHER_US)
         burst_end(busy);
     if (busy->burst.count == 0)

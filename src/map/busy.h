@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How busy a worker is: how many items it has in hand, how long it had any, and how long one takes. It is computed
- * from when items are sent and answered. Pure; all times are of one monotonic clock.
+ * How busy a worker is: how many items it has in hand, how long it had any, and how long an item takes, computed from
+ * the times at which items are sent and answered. Pure; all times are of one monotonic clock.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct busy {
     uint64_t item_since_us; /* when the last answer came, or the first item after a pause */
     struct {
         uint64_t first_us, span_us, count;
-    } burst;                /* answers that came together share the time */
+    } burst;                /* answers that came together, which share the time */
     struct hist item_times; /* between answers, while it had items in hand */
 };
 

@@ -20,7 +20,7 @@
 enum {
     FLUSH_BYTES = 64 * 1024,
     CREDITS_MAX = 100000,
-    WAITING_BYTES = 16 << 20, /* to be read by a worker, at which its credits are held back */
+    WAITING_BYTES = 16 << 20, /* not yet read by a worker: from then on its credits are held back */
     ERROR_MAX_BYTES = 4096,
     BEGINNING_BYTES = 4096 /* kept of a message that is too long */
 };
@@ -36,7 +36,7 @@ static bool item_write(struct worker *worker, uint64_t item, uint32_t attempt)
     const char *key = "data";
     cleanup_buf struct buf data = BUF_INIT;
     int rc = source_item_json(s->source, item, &data, &key, &err);
-    if (rc == ERR_RECORD) { /* the worker is not sent it */
+    if (rc == ERR_RECORD) { /* the item is not sent */
         session_event(s,
                       (struct feed_event){.kind = EV_UNFIT, .worker = worker->seat, .item = item});
         return true;
@@ -72,11 +72,12 @@ void channel_stop(struct worker *worker)
     buf_add_text(&worker->to_worker, "{\"stop\":true}\n");
 }
 
-/* ---- from the worker ----
+/*
+ * ---- from the worker ----
  *
- * An error that concerns one item fails that item, with the reason. A malformed message that names no item
- * may be about any item of the worker: the worker is ended, and the feeder finds out which item it was.
- * Parts of a message that can have no effect are ignored, and each kind is logged once.
+ * An error that concerns one item fails that item, with the reason. A malformed message that names no item may be
+ * about any of the worker's items: the worker is ended, and the feeder finds that item. Parts of a message that can
+ * have no effect are ignored, and each kind is logged once.
  */
 
 static void result_hold(struct worker *worker, uint64_t item);
@@ -130,10 +131,10 @@ static void credits_give(struct worker *worker, uint64_t credits)
 }
 
 /*
- * A worker may ask for more items than it reads soon, and each credit that the feeder learns of
- * becomes a record in muster's memory. So credits are passed on in pieces that double, while less
- * than WAITING_BYTES wait for the worker: no piece is much larger than all before it. With --batch
- * the feeder itself bounds what a worker has, and must know of all that it asks for.
+ * A worker may ask for more items than it reads soon, and each credit that the feeder learns of becomes a record in
+ * muster's memory. So credits are passed on in pieces that double, while less than WAITING_BYTES wait for the worker:
+ * no piece is much larger than all before it. With --batch the feeder itself bounds what a worker has, and must know
+ * of all its credits.
  */
 static void credits_pass(struct worker *worker)
 {
@@ -146,7 +147,7 @@ static void credits_pass(struct worker *worker)
     }
 }
 
-/* If everything was written at once, there is room for more; if not, on_writable leads here again. */
+/* If everything was written at once, there is room for more; if not, on_writable() calls this again. */
 void channel_flush(struct worker *worker)
 {
     do {
@@ -155,7 +156,7 @@ void channel_flush(struct worker *worker)
     } while (worker->credits_held > 0 && worker->to_worker.len == 0);
 }
 
-/* Nobody can tell which item the message is about, so the worker is ended at once. */
+/* Ends the worker at once, since the message does not tell which item it is about. */
 static void breach(struct worker *worker, const char *why, struct str line)
 {
     if (!worker->is_channel) {
@@ -190,7 +191,7 @@ static void on_ready(struct worker *worker, const struct message *m)
         worker_ready_note(worker, clock_now_ns() / 1000);
     worker->credits_held += MIN(credits, (uint64_t)CREDITS_MAX);
     credits_pass(worker);
-    if (was_late) { /* its stdin was closed, as for a filter; it needs the stop message */
+    if (was_late) { /* its stdin was closed, as of a filter: it needs the stop message */
         channel_stop(worker);
         worker_flush(worker);
     }
@@ -293,7 +294,7 @@ static void on_loaded(struct worker *worker)
 {
     struct seat_state *seat_state = &worker->session->seats[worker->seat];
     if (seat_state->items_done + worker->items_done == 0)
-        seat_state->ready_us = 0; /* it asked for items before */
+        seat_state->ready_us = 0; /* the note of its first "ready" does not count */
     worker_ready_note(worker, clock_now_ns() / 1000);
     worker_first_result(worker);
     session_event(worker->session, (struct feed_event){.kind = EV_LOADED, .worker = worker->seat});
@@ -357,7 +358,7 @@ static void message_take(struct worker *worker, struct str line)
         on_oom(worker, &m);
 }
 
-/* Only the beginning of a message that is too long can tell which item it is about. */
+/* Only the beginning is kept of a message that is too long: it may tell the item. */
 static void message_too_long(struct worker *worker, struct str piece)
 {
     cleanup_buf struct buf whole = worker->channel_in, why = BUF_INIT;

@@ -8,7 +8,7 @@
 #include "map/session_impl.h"
 #include "shell/hosts.h"
 
-/* An item that is slower than all but so many may be cut short by the end of its host's time. */
+/* Items that are slower than this quantile may be cut short when their host's time ends. */
 static const double SLOW_QUANTILE = 0.95;
 
 static bool seat_uses(const struct seat *seat, size_t device)

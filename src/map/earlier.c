@@ -33,7 +33,7 @@ static int by_first(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Failed items are settled too: adds them to the list of intervals, and joins adjacent ones. */
+/* Failed items are settled too: adds them to the intervals of done items, and joins adjacent intervals. */
 static int failed_items_are_done(struct session *s, struct err *err)
 {
     struct row_reader *reader = NULL;
@@ -62,7 +62,10 @@ static int failed_items_are_done(struct session *s, struct err *err)
     return rc < 0 ? rc : 0;
 }
 
-/* Those that were set aside are tried again. A run in this state had come to its end, so that nothing else was left. */
+/*
+ * The items that were set aside are tried again: notes whether they are all that is left. They are if the run's state
+ * is `failed`, since such a run came to its end.
+ */
 static int failed_items_retry(struct session *s, const struct store_totals *totals, struct err *err)
 {
     cleanup_free char *state = NULL;
@@ -123,7 +126,7 @@ static int input_verify(const struct session *s, const char *input_json, struct 
 {
     struct err why = {0};
     struct sigaction before[END_SIGNALS];
-    shell_signals_end(s->shell, before); /* standard input may make it wait */
+    shell_signals_end(s->shell, before); /* reading standard input may block */
     int rc = source_verify(s->source, str_of(input_json), &why);
     shell_signals_restore(s->shell, before);
     return rc == ERR_USAGE ? fail(err, rc, "%s; muster map --fresh starts over", why.text)

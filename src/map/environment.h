@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The environment of a worker: what muster was started with, the seat's devices, and MUSTER_*.
+ * The environment of a worker: that of muster, the seat's devices, and MUSTER_*.
  */
 #pragma once
 
@@ -8,5 +8,5 @@
 
 /* Strings are malloc'ed, the list ends with NULL (not counted in len). */
 void worker_environment(const struct worker *worker, uint64_t batch, struct env_list *env);
-/* For --dry-run with other hosts: prints the names of what is sent to them. */
+/* For --dry-run with other hosts: prints the names of the variables that are sent to them. */
 void environment_sent_print(const struct session *s);

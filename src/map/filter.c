@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers are bytes in the worker's part. Their places are known for ranges of items, not for single lines.
+ * Answers are bytes in the worker's part. Their places are known by ranges of items, not by single lines.
  */
 #include "map/session_impl.h"
 
@@ -16,7 +16,7 @@
 
 enum {
     LOAD_BYTES = 64 * 1024, /* of lines that are put into to_worker at once */
-    BLOCK_BYTES = 4096      /* by which one load may be longer */
+    BLOCK_BYTES = 4096      /* a load may be longer by this */
 };
 
 /* ---- to the worker ---- */
@@ -72,7 +72,7 @@ static void item_refuse(struct worker *worker, uint64_t item)
     unfit_pass(worker);
 }
 
-/* It is tried again, when the other item may be answered. */
+/* The item fails, and is tried again later: the other item may be answered by then. */
 static void item_clash(struct worker *worker, uint64_t item)
 {
     session_event_later(
@@ -84,7 +84,7 @@ static void item_clash(struct worker *worker, uint64_t item)
 
 /* Why the item after those that were loaded is not sent. */
 enum load_end {
-    LOAD_FITS, /* it may be, later */
+    LOAD_FITS, /* it may be sent later */
     LOAD_UNFIT,
     LOAD_CLASH
 };
@@ -147,7 +147,7 @@ static bool load_some(struct worker *worker)
 
 bool filter_load(struct worker *worker)
 {
-    if (worker->filter.is_loading) /* called again by the event of an unfit item */
+    if (worker->filter.is_loading) /* called by the event of an unfit item in this loop */
         return false;
     worker->filter.is_loading = true;
     while (worker->to_worker.len == 0 && worker->filter.n_unwritten > 0 && load_some(worker))
@@ -209,7 +209,7 @@ static void lines_match(struct worker *worker, struct str bytes, uint64_t offset
     }
 }
 
-/* The bytes of single items are not known: each is counted as an equal share. */
+/* The bytes of single items are not known: each counts as an equal share of those in flight. */
 static void answers_count(struct worker *worker, uint64_t count)
 {
     uint64_t in_flight = worker->busy.n_sent - worker->busy.n_answered;
@@ -243,7 +243,7 @@ static void early_keep(struct worker *worker, struct str bytes)
         buf_release(&worker->filter.early_stdout);
 }
 
-/* A line without end is taken for the answer to the next item. */
+/* A line that is too long is taken for the answer to the next item. */
 static void line_too_long(struct worker *worker, struct str beginning)
 {
     cleanup_buf struct buf why = BUF_INIT;
@@ -283,8 +283,8 @@ static bool is_answer(const struct session *s, struct str line)
 }
 
 /*
- * Adds why a line fails its item: it is an object with a malformed value (NaN, not UTF-8), and so an
- * answer; or it is text that cannot be written as JSON. False: it may be a message for people.
+ * Adds why a line fails its item. The line is an object with a malformed value (NaN, not UTF-8), and so an answer; or
+ * it is text that cannot be written as JSON. False: the line may be a message for people.
  */
 static bool line_flaw_add(const struct session *s, struct str line, struct str *key_value,
                           struct buf *why)
@@ -451,7 +451,7 @@ void filter_read(struct worker *worker, struct str bytes)
 /* The last line may lack its newline; if the worker did not end by itself, the line is incomplete. */
 void filter_eof(struct worker *worker)
 {
-    /* Parsed lines are written to the part whole; others as their bytes come. */
+    /* Parsed lines are written to the part as whole lines; others as their bytes come. */
     bool is_cut_in_part = worker->part && !worker->filter.key_index &&
                           worker->part->offset > worker->filter.part_line_begin;
     bool unfinished = worker->filter.from_worker.len > 0 || is_cut_in_part;

@@ -13,8 +13,10 @@ struct item_span;
 struct key_index;
 struct worker;
 
-/* A range of items that were sent and not answered. Unfit items were not written; they keep their place in the
- * order until it is their turn. */
+/*
+ * A range of items that were sent and not answered. Unfit items were not written; they keep their place in the order
+ * until all items before them are answered.
+ */
 struct sent_items {
     uint64_t first, count;
     bool is_unfit;
@@ -28,7 +30,7 @@ struct filter {
     size_t n_unwritten, cap_unwritten;
     bool is_loading;
     bool room_is_due;   /* ask the feeder for more when everything given is in the pipe */
-    bool room_is_asked; /* the feeder was asked, and has not handled it yet */
+    bool room_is_asked; /* the feeder was asked, and has not handled that yet */
     bool has_read;      /* it has read some of its stdin */
     uint64_t bytes_in_flight;
     struct sent_items *sent;

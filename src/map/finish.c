@@ -106,7 +106,7 @@ static const char *const halt_texts[] = {
     [HALT_STOPPED] = "stopped",
 };
 
-/* As users of xargs and GNU parallel type it. */
+/* Has the command {}, as users of xargs and GNU parallel type it? */
 static bool has_braces(const char *const *command)
 {
     for (size_t i = 0; command && command[i]; i++)
@@ -149,7 +149,7 @@ static void state_record(struct session *s, const char *state, int status)
     struct err err = {0};
     snprintf(text, sizeof(text), "%d", status);
     snprintf(malformed, sizeof(malformed), "%lu", s->failed.n_malformed);
-    if (s->input_is_changed) /* then the same command starts over */
+    if (s->input_is_changed) /* the same command starts over */
         state = "failed";
     if ((s->input_is_changed &&
          store_set(shell_store(s->shell), "input_changed", "1", &err) != 0) ||
@@ -169,14 +169,14 @@ static void parts_drop(struct session *s)
         return;
     if (s->request->work->files_drop)
         s->request->work->files_drop(s);
-    /* Renamed before they are removed, so that some of the parts are never taken for all of them. */
+    /* The folder is renamed before it is removed, so that a part of it is never taken for all of it. */
     log_add(shell_log(s->shell), LOG_DEBUG, "map", "%s is removed", parts);
     bool is_away = rename(parts, gone) == 0;
     if (remove_tree(is_away ? gone : parts, &err) != 0)
         log_add(shell_log(s->shell), LOG_WARN, "map", "%s", err.text);
 }
 
-/* Of a run that ends with items left: those that were set aside are listed as they are at the end of all. */
+/* Lists the items that were set aside, of a run that ends with items left. */
 static void failed_items_list(struct session *s)
 {
     struct err err = {0};
@@ -189,7 +189,7 @@ static void failed_items_list(struct session *s)
 static int unfinished(struct session *s)
 {
     int status = status_of(s, 0);
-    /* A resume could not read malformed data either, and if it is corrected it is another input. */
+    /* A resume could not read malformed data either, and corrected data are another input. */
     bool is_hopeless = status == err_exit_status(ERR_DATA);
     const struct shell_end *end = shell_end(s->shell);
     const char *why = end->err.code ? end->err.text
@@ -233,7 +233,7 @@ static int unfinished(struct session *s)
     return status;
 }
 
-/* The merge failed. No result is lost, but with the folder, and the last line says what to do. */
+/* The merge failed. No result is lost unless the folder is; the last line says what to do. */
 static int merge_failed(struct session *s, int rc, const struct err *why)
 {
     struct err settle_err = {0};
@@ -283,7 +283,7 @@ static bool writes_directly(const struct session *s)
     return is_direct;
 }
 
-/* The results are for another run, which takes them. */
+/* Is this a part, whose results another run takes? */
 static bool is_part(const struct session *s)
 {
     return s->request->shards.n_parts > 0;

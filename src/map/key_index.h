@@ -18,8 +18,8 @@ enum key_end {
 };
 
 /*
- * Adds the items first, first+1 …, whose lines these are, as far as they can be told apart. *n_added of them were added,
- * and their lines are *n_bytes long. Makes *key_index if it is NULL.
+ * Adds the items first, first+1 …, whose lines these are, up to the first that cannot be told from an item in flight.
+ * *n_added of them were added, and their lines are *n_bytes long. Makes *key_index if it is NULL.
  */
 enum key_end key_index_add(struct key_index **key_index, const char *field, uint64_t first,
                            struct str lines, uint64_t *n_added, size_t *n_bytes);

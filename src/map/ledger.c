@@ -15,7 +15,7 @@ enum {
     PART_BUFFER_BYTES = 16 * 1024,
     INTERVAL_MS = 1000,
     PROMPT_MS = 50, /* shortest time between prompt commits, so that many small shards share one */
-    WAITING_SOON_BYTES = 32 * 1024, /* of rows, at which a commit is begun before its time */
+    WAITING_SOON_BYTES = 32 * 1024, /* of rows: more of them begin a commit before its time */
     WAITING_MAX_BYTES = 32 << 20,
     LEDGER_HANDLES = 2
 };
@@ -494,7 +494,7 @@ static void commit_begin(struct ledger *ledger)
     uv_ref((uv_handle_t *)&ledger->job_ended);
     /* A thread for each commit: its stack is freed when the rows are on disk. */
     ledger->has_thread = uv_thread_create(&ledger->thread, job_run, ledger) == 0;
-    if (!ledger->has_thread) /* no more threads are allowed: commit on this one */
+    if (!ledger->has_thread) /* no more threads are allowed: commits on this one */
         job_run(ledger);
 }
 
@@ -514,7 +514,7 @@ static void crowded_set(struct ledger *ledger, bool is_crowded)
         ledger->opts.crowded(ledger->opts.context, is_crowded);
 }
 
-/* The caller may not have completed the row: an early commit begins with the next turn of the loop. */
+/* An early commit begins with the next turn of the loop, since the caller may not have completed the row. */
 static void waits(struct ledger *ledger, size_t bytes)
 {
     uint64_t max_bytes = ledger->opts.waiting_max_bytes;
@@ -606,7 +606,7 @@ int ledger_settle(struct ledger *ledger, bool parts_matter, struct err *err)
             rc = fail_errno(err, "sync part %u", ledger->closing.parts[i]->number);
     if (rc == 0)
         rc = store_commit_held(ledger->opts.store, parts_matter, err);
-    ledger->has_failed |= rc != 0; /* rows that are held are not committed */
+    ledger->has_failed |= rc != 0; /* so that held rows are not committed */
     batch_clear(&ledger->closing);
     ledger->is_held = false;
     return rc;

@@ -35,13 +35,15 @@ struct metrics {
     char names[METRICS_MAX][METRIC_NAME_MAX];
     double values[METRICS_MAX];
 };
-/* Both are false if a metric is left out: it is not a finite number, or its sum would be none; its name is too
- * long, or there are too many. */
+/*
+ * Both return false if a metric is left out: it, or its sum, is not a finite number; its name is too long; or there
+ * are too many metrics.
+ */
 bool metrics_add(struct metrics *sums, struct str json_object);
 bool metrics_sum(struct metrics *sums, const struct metrics *more);
 /* True if `correct` and `seen` are summed and have a quotient, the accuracy. */
 bool metrics_judged(const struct metrics *sums, double *correct, double *seen);
-/* A sum for people: whole numbers in full as far as a double has each of them, others with ten digits. */
+/* A sum for people: whole numbers in full up to 2^53, others with ten digits. */
 enum {
     METRIC_TEXT_BYTES = 32
 };
@@ -52,7 +54,7 @@ struct ledger_opts {
     struct store *store;
     uv_loop_t *loop;
     uint64_t interval_ms; /* between group commits; 0: one second */
-    bool is_prompt;       /* commit each result at once: it is minutes of work */
+    bool is_prompt;       /* commits each result at once, since it took minutes */
     /* A commit failed: the disk is full, the database is gone. Called once, on the loop's thread. */
     void (*failed)(void *context, const struct err *err);
     /*
@@ -60,7 +62,7 @@ struct ledger_opts {
      * add no more rows until this is called again with false. On the loop's thread. NULL: not called.
      */
     void (*crowded)(void *context, bool is_crowded);
-    /* of rows that wait; 0: 32 MiB. As many bytes again may be in a commit. */
+    /* Bytes of rows that may wait; 0: 32 MiB. As many again may be in a commit. */
     uint64_t waiting_max_bytes;
     void *context;
 };

@@ -9,7 +9,7 @@ enum {
     READ_BYTES = 65536
 };
 
-/* A form that compilers turn into vector compares: 64 bytes in a few instructions. */
+/* Compilers turn this form into vector compares: 64 bytes in a few instructions. */
 static unsigned newlines_in_block(const char *at)
 {
     unsigned char count = 0;

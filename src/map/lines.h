@@ -7,8 +7,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Length up to and including the want-th newline, or the last one if there are fewer. *found: how many
- * newlines that are. */
+/*
+ * The length up to and including newline number `want`, or the last newline if there are fewer. *found: the newlines
+ * within that length.
+ */
 size_t lines_skip(struct str bytes, uint64_t want, uint64_t *found);
 /*
  * *out: the length of the first n_lines lines of the `bytes` at `offset` of the file.

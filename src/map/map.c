@@ -75,7 +75,7 @@ static int claim_refused(struct map_request *r, struct err *err)
     return ERR_UNAVAILABLE;
 }
 
-/* Completes the request by what exists: an earlier run to resume, and the output's name. */
+/* Completes the request: with the earlier run to resume, if there is one, and the output's name. */
 static int request_settle(struct map_request *r, bool quiet, char **again, char **named,
                           struct err *err)
 {
@@ -85,7 +85,7 @@ static int request_settle(struct map_request *r, bool quiet, char **again, char 
     if (rc == 0 && r->resume_dir && r->out_path &&
         (output_identity_is(r->resume_dir, 0, r->out_path) ||
          output_folder_is_begun(r->resume_dir, 0)))
-        /* The run itself put it in place, and was killed before it could record that. */
+        /* The run itself has put the output in place, and was killed before it could record that. */
         r->overwrite = true;
     if (rc == 0)
         rc = request_check(r, err);

@@ -7,7 +7,7 @@
 #include "base/json_rough.h"
 
 enum {
-    BEFORE_BYTES = 30, /* of the line that are shown before the flaw */
+    BEFORE_BYTES = 30, /* of the line, shown before the flaw */
     SHOWN_BYTES = 60
 };
 

@@ -14,21 +14,21 @@ enum {
     NOTE_MAX_BYTES = 512 /* two lines */
 };
 
-/* Adds what a file keeps when it is renamed. */
+/* Adds the properties that a file keeps when it is renamed. */
 static void identity_add(const struct stat *st, struct buf *out)
 {
     buf_addf(out, "device %lu inode %lu bytes %ld written %ld.%09ld\n", st->st_dev, st->st_ino,
              st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 }
 
-/* The note about one output; a run may have several. */
+/* The path of the note about one output; a run may have several. */
 static char *note_path_new(const char *run_dir, size_t output)
 {
     return output == 0 ? path_join(run_dir, "output.id")
                        : xasprintf("%s/output-%zu.id", run_dir, output);
 }
 
-/* What was noted of the output, and what is at `path` now. False: one of them is not there. */
+/* Reads the note of the output, and the identity of the file at `path` now. False: one of them is missing. */
 static bool both_read(const char *run_dir, size_t output, const char *path, struct buf *noted,
                       struct buf *found)
 {

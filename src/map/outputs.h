@@ -18,7 +18,7 @@ enum {
 };
 
 bool output_is_folder(const char *path);
-/* How many --also there are; those of --also-counted are the last. */
+/* The number of --also and --also-counted; the latter come last. */
 size_t also_len(const struct map_request *request);
 /* also_text: GLOB=FILE as it was typed. also_path: its FILE; NULL if the text is malformed. Borrowed. */
 const char *also_text(const struct map_request *request, size_t index);

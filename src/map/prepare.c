@@ -31,7 +31,7 @@ enum {
 
 /* ---- input ---- */
 
-/* muster reads from a terminal: says so, because the user may be waiting for muster. */
+/* Says that muster reads from a terminal, because the user may be waiting for muster. */
 static void terminal_note(struct session *s)
 {
     for (size_t i = 0; i < s->request->n_inputs; i++)
@@ -174,14 +174,16 @@ static int store_begin(struct session *s, struct err *err)
     return has_earlier ? ledger_metrics_restore(s->ledger, err) : 0;
 }
 
-/* How long a worker may take to end after its input has ended. 0, no limit, for a shard's program: it ends only when
- * its work is done. */
+/*
+ * How long a worker may take to end after the end of its input. A shard's program has no limit (0): it ends only when
+ * its work is done.
+ */
 static uint64_t end_limit_ms(const struct map_request *r)
 {
     return r->work->keeps_workers ? MAX(r->run.grace_ms, (uint64_t)END_LIMIT_MIN_MS) : 0;
 }
 
-/* Where the devices and seats are. */
+/* The hosts of the devices, and the round trips of the seats. */
 static void places_find(const struct allocation *a, uint32_t *host_of, uint64_t *round_trip_ms)
 {
     for (const struct allocation_host *of = a->hosts; of < a->hosts + a->n_hosts; of++) {
@@ -321,7 +323,7 @@ int session_prepare(struct session *s, struct err *err)
         rc = feed_make(s, err);
     if (rc == 0)
         rc = shell_node_open(s->shell, err);
-    /* Nothing is refused behind this: a refused resume leaves the run as it was. */
+    /* Nothing is refused after this: a refused resume leaves the run as it was. */
     if (rc == 0)
         rc = earlier_begin(s, err);
     cleanup_free char *entry = xasprintf("MUSTER_RUN_DIR=%s", shell_run_dir(s->shell));

@@ -36,7 +36,7 @@ static void worker_take(struct session *s, uint32_t p, struct snapshot *out)
     for (char *c = out->labels[p]; *c; c++)
         *c = *c == '_' ? ' ' : *c;
     bool waits = view.state == WORKER_LIVE && view.in_flight == 0;
-    /* Its input has ended, and it works on the items that it has. */
+    /* The worker's input has ended, and it works on its last items. */
     bool works_off = view.state == WORKER_ENDING && view.in_flight > 0;
     out->workers[p] = (struct progress_worker){
         .label = out->labels[p],
@@ -65,7 +65,7 @@ static void metrics_take(struct session *s, struct progress_total *total)
     }
 }
 
-/* From the moment on at which the seat's first worker was ready; what was loaded again later counts as slow. */
+/* The rate counts from the moment at which the seat's first worker was ready; later loads of a model lower it. */
 static void rate_take(struct session *s, uint32_t p, struct snapshot *out)
 {
     struct seat_state *seat = &s->seats[p];
@@ -115,7 +115,7 @@ void snapshot_release(struct snapshot *shot)
     free(shot->words);
 }
 
-/* The part of the host's workers. */
+/* Adds up the figures of the host's workers. */
 static void host_workers_add(const struct session *s, const struct snapshot *shot, uint32_t node,
                              struct host_status *out)
 {
@@ -196,7 +196,7 @@ static void status_snapshot(struct session *s, const struct snapshot *shot)
 
 void session_progress(struct session *s, bool last)
 {
-    /* The last status is written. If muster were killed during another write, a temporary file would stay. */
+    /* The last status was written. A kill during another write would leave a temporary file. */
     if (shell_is_settled(s->shell) && !last)
         return;
     bool status_due = last || shell_last_now(s->shell) - s->shown.status_ms >= STATUS_EVERY_MS;

@@ -115,7 +115,7 @@ enum {
     WEIGHED_ITEMS_MAX = 16 << 20
 };
 
-/* Longest first needs all sizes, so the whole input is read once. */
+/* longest-first needs all sizes, so the whole input is read once. */
 static int order_make(struct session *s, struct err *err)
 {
     int rc = 0;

@@ -115,7 +115,7 @@ static struct named_file *files_new(const struct map_request *r, const char *fai
     return files;
 }
 
-/* No file that the run writes may be one that it reads, that it writes as well, or its own. */
+/* A file that the run writes may not be one that it reads, another one that it writes, or one of its own folder. */
 static int outputs_differ(const struct map_request *r, struct err *err)
 {
     size_t n;
@@ -284,7 +284,7 @@ static int stdin_check(const struct map_request *r, struct err *err)
     if (!is_read || r->resume_dir)
         return 0;
     int flags = fcntl(STDIN_FILENO, F_GETFL);
-    /* Where it was closed, the program's start has put a descriptor that only writes. */
+    /* If standard input was closed, the program's start has put a write-only descriptor there. */
     if (flags < 0 || fstat(STDIN_FILENO, &st) != 0 || (flags & O_ACCMODE) == O_WRONLY)
         return fail(err, ERR_USAGE,
                     "the input -, standard input, is closed, or open for writing only");
@@ -314,7 +314,7 @@ int request_check(const struct map_request *r, struct err *err)
         return fail(err, ERR_USAGE, "--fixed-batches and longest-first exclude each other");
     if (r->join && r->any_order)
         return fail(err, ERR_USAGE, "--join needs the input's order; leave out --order any");
-    /* Else each host looks; or a setup decides where the program is found. */
+    /* With hosts, each host looks for the program; with --setup, the setup may decide where it is found. */
     if (!r->allocation.hosts && !r->environment.setup)
         rc = program_check(r->command[0], err);
     if (rc == 0)

@@ -16,7 +16,7 @@
 #include "node/environment.h"
 #include "rule/merge_options.h"
 
-/* About programs that take a range of the items (shard/shard.h). */
+/* For programs that take a range of the items (shard/shard.h). */
 struct shard_request {
     uint64_t n_items;    /* 0: the input's records are counted */
     uint64_t n_shards;   /* 0: one for each worker */
@@ -44,7 +44,7 @@ struct run_options {
     const char *run_dir;      /* NULL: muster-runs/<stamp>-map */
     const char *runs_dir;     /* NULL: muster-runs */
     const char *on_finish;
-    const char *go_on; /* what is typed to go on with the run; NULL: muster resume */
+    const char *go_on; /* the command that goes on with the run; NULL: muster resume */
     uint64_t limit_ms, grace_ms;
     bool fresh, detach, dry_run, explain, keep_parts, json;
     uint64_t log_cap_bytes;
@@ -81,9 +81,9 @@ struct map_request {
     const char *resume_dir; /* the run folder to go on with */
     bool is_typed_again;    /* found by run_again_find(), not named */
     bool retry_failed;
-    bool has_new_command; /* another than that of the run */
+    bool has_new_command; /* it differs from the run's */
     bool
-        goes_on_failed; /* also with a run of the same work that set items aside, which are tried again */
+        goes_on_failed; /* also a run of the same work that set items aside; these are tried again */
     bool retakes;       /* --collect or --also was given: shards' files that exist now are taken */
     /* the folder in which `muster resume NAME` looks by default; NULL: not known yet */
     const char *usual_root;
@@ -104,8 +104,9 @@ struct map_caller {
 int map_run(const struct map_caller *caller, const struct map_request *request, struct err *err);
 
 /*
- * For a run that begins later, where nobody types: what map_run() would refuse before it looks for devices, and changes
- * nothing. *again: the folder of the earlier run that the same command would go on with, a new string; NULL: none.
+ * For a run that begins later, without a user: makes the checks of map_run() up to the search for devices, and
+ * changes nothing. *again: the folder of the earlier run that the same command would go on with, a new string; NULL:
+ * none.
  */
 MUST_CHECK int map_check(const struct map_request *request, bool quiet, char **again,
                          struct err *err);

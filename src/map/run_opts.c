@@ -5,7 +5,7 @@
 
 const struct choice map_visible_names[] = {{"index", VISIBLE_INDEX}, {"uuid", VISIBLE_UUID}, {0}};
 
-/* failures_percent is the other of the two. */
+/* The struct around failures_max: failures_percent is set as well. */
 static struct schedule *schedule_of(const void *failures_max)
 {
     return (struct schedule *)((uintptr_t)failures_max - offsetof(struct schedule, failures_max));

@@ -123,7 +123,7 @@ static void do_revoke(struct session *s, const struct feed_action *a)
         answers_forget(worker_at(s, a->worker));
 }
 
-/* Adds why an item is given up: the worker's reason, the flaw of its record, or how the worker died. */
+/* Adds why an item is given up: the reason that its worker gave, the flaw of its record, or how its worker died. */
 static void reason_add(struct session *s, const struct feed_action *a, struct str position,
                        struct buf *reason)
 {
@@ -190,7 +190,7 @@ static void do_note(struct session *s, const struct feed_action *a)
     char age[24];
     switch ((enum feed_note)a->detail) {
     case NOTE_SILENT:
-        if (!s->request->work->keeps_workers) /* it gives no answer before its end */
+        if (!s->request->work->keeps_workers) /* such a worker gives no answer before its end */
             return;
         duration_format(age, a->count);
         log_add(shell_log(s->shell), LOG_WARN, "map", "%s: %lu item%s sent, %s, no answer%s", label,
@@ -313,7 +313,7 @@ static void queue_drain(struct session *s)
 
 void session_event(struct session *s, struct feed_event event)
 {
-    if (s->queue.is_drained) { /* the event of an action: it is handled after the action */
+    if (s->queue.is_drained) { /* an action's event is handled after the action */
         event_put(s, event, NULL);
         return;
     }

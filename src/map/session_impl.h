@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of a map and of its workers, for this folder alone. Who brings a kind of items asks and tells a session by
- * the functions of session.h.
+ * The state of a map and of its workers, for this folder alone. A kind of items uses a session by the functions of
+ * session.h.
  *
  *   map.c       request → session → exit status     prepare.c    devices, input, run folder
  *   earlier.c   what earlier sessions have done     request.c    what is refused before the start
@@ -62,10 +62,10 @@ struct worker {
     unsigned open_handles;
     char *channel_path;
 
-    bool broke_its_rule;  /* it was ended because it broke a rule; `stray` says which */
+    bool broke_its_rule;  /* ended because it broke a rule; `stray` says which */
     bool is_unreadable;   /* a message could not be understood; no more are read */
     struct buf to_worker; /* bytes to write to its stdin or channel */
-    size_t n_put; /* of these, from the front, which are written already; 0 if to_worker is empty */
+    size_t n_put; /* how many of these are written, from the front; 0 if to_worker is empty */
     struct buf channel_in; /* an unfinished message */
     bool input_must_close;
     uint64_t credits_held; /* asked for over the channel, and not passed on to the feeder yet */
@@ -88,15 +88,18 @@ struct worker {
 struct seat_state {
     struct seat seat;
     struct worker *worker;
-    /* from a worker's start until it began to read; the newest figure; 0: not known */
+    /* From a worker's start until it began to read, of the last worker that did; 0: not known. */
     uint64_t reads_after_ms;
     uint64_t since_ms; /* when it joined the run */
     uint64_t busy_ms, load_ms, items_done;
-    /* When its first worker was ready, by the monotonic clock: a filter when it began to read, a channel worker when it
-     * asked for items, or if it says that it is loaded before its first result, then. 0: not yet. */
+    /*
+     * When its first worker was ready, by the monotonic clock; 0: not yet. A filter is ready when it begins to read;
+     * a channel worker when it asks for items, or when it says that it is loaded, if that comes before its first
+     * result.
+     */
     uint64_t ready_us;
     struct rate rate;       /* of its items, by all its workers */
-    uint64_t rate_ready_us; /* the ready_us from which on `rate` counts */
+    uint64_t rate_ready_us; /* the ready_us from which `rate` counts */
     struct hist item_times;
 };
 
@@ -113,20 +116,20 @@ struct queued_event {
     const char *error; /* for step_context; lives as long as the run */
 };
 
-/* Events that arise while an action is carried out; they are handled after it. */
+/* Events that arise while an action is carried out; they are handled after the action. */
 struct event_queue {
     struct queued_event *at;
     size_t len, cap;
     bool is_drained; /* events are being handled at this moment */
 };
 
-/* While it is held, answers are not read and the feeder's clock stands still (backpressure.c). */
+/* While answers are held, they are not read, and the feeder's clock stands still (backpressure.c). */
 struct backpressure {
     bool is_held;
     uint64_t since_ms, total_ms; /* begin of the present hold; length of all holds before it */
 };
 
-/* What has become of the run so far. */
+/* The state of the run's work so far. */
 struct outcome {
     bool is_complete, is_over, was_halted;
     bool is_merged; /* the output is in place and recorded as such */
@@ -141,14 +144,14 @@ struct outcome {
 
 struct session {
     const struct map_request *request;
-    /* the request once the run's folder exists, with the output's name filled in */
+    /* The request, once the run's folder exists, with the output's name filled in. */
     struct map_request named;
     char *output_name; /* the output's name, if it was filled in */
     struct shell *shell;
 
     struct ledger *ledger;
     struct source *source; /* NULL with --items */
-    /* [SOURCE_SCAN_BYTES], for one scan or one read at a time; no view of it is kept */
+    /* [SOURCE_SCAN_BYTES], for one scan or one read at a time; no view into it is kept. */
     char *scratch;
     struct inputs *inputs; /* the state of its files when the run began */
     bool input_is_changed; /* an input file was written to: the run cannot be resumed */
@@ -188,7 +191,7 @@ struct session {
 
 /* session.c */
 extern const struct shell_verb map_shell;
-/* Also while an action is carried out; `error` is why an item failed, and lives as long as the run. */
+/* May be called while an action is carried out. `error`: why an item failed; it lives as long as the run. */
 void session_event_later(struct session *s, struct feed_event event, const char *error);
 /* Runs until every item is settled, or until the run is given up and its workers have ended. */
 MUST_CHECK int session_loop(struct session *s, struct err *err);
@@ -199,9 +202,12 @@ void session_loop_end(struct session *s);
 void worker_spawn(struct session *s, uint32_t seat, uint64_t batch);
 void worker_finish(struct worker *worker);
 void worker_terminate(struct worker *worker, enum feed_cause cause);
-/* Writes pending bytes to its stdin or channel. When a filter's are all written, asks the feeder for more items. */
+/*
+ * Writes pending bytes to the worker's stdin or channel. When all bytes of a filter are written, asks the feeder for
+ * more items.
+ */
 void worker_flush(struct worker *worker);
-/* Forgets what was to be written to the worker and is not yet. */
+/* Drops the bytes that are not written to the worker yet. */
 void worker_unwritten_drop(struct worker *worker);
 /* To be called ten times a second. */
 void worker_tick(struct worker *worker);
@@ -213,19 +219,21 @@ void worker_ask_for_room(struct worker *worker);
 uint64_t worker_room_items(const struct session *s);
 /* To be called before the feeder is given EV_ROOM. False: items were sent meanwhile, so there is no room. */
 bool worker_room_is_there(struct worker *worker);
-/* The worker reads no more from this stream. */
+/* The worker does not read from this stream any more. */
 void worker_input_broken(struct worker *worker, enum worker_stream stream);
 void worker_started(void *context);
 void worker_gone(void *context, const struct worker_exit *exit);
 /* Shows output of the worker that was held back. */
 void worker_words_end(struct worker *worker);
-/* For the rate of loaded workers: what the first worker of a seat says first counts. */
+/* Notes when a worker was ready, for the rate of loaded workers; the first note of a seat counts. */
 void worker_ready_note(struct worker *worker, uint64_t ready_us);
 
 /* Keeps why a line cannot be an answer, and the line's beginning, for messages. */
 void worker_stray_note(struct worker *worker, const char *why, struct str line);
-/* Keeps that the worker reads no more. If a channel worker is about to end, its end says why, so this is not told
- * unless the worker is ended for it. */
+/*
+ * Notes that the worker does not read any more. If a channel worker is about to end, its end tells more, so the note
+ * is shown only if the worker is ended for it.
+ */
 void worker_closed_note(struct worker *worker);
 
 /* channel.c */
@@ -243,26 +251,26 @@ void channel_unsummed(struct worker *worker, uint64_t item);
 
 /* backpressure.c */
 void session_backpressure(struct session *s, bool is_held);
-/* The feeder's clock. It stands still while workers wait for the disk, so that no limit runs then. */
+/* The feeder's clock. It stands still while workers wait for the disk, so that no time limit runs. */
 uint64_t feed_now(struct session *s);
 
 /* devices.c: makes s->devices, which reports samples and losses */
 void devices_watch(struct session *s);
 /* As shell_verb.finish_ms; the context is the session. */
 uint64_t devices_finish_ms(void *context, uint32_t host);
-/* The set whose first device is number `first` of those chosen gets no more work. */
+/* The set whose first device has position `first` among the chosen ones gets no more work. */
 void device_set_benched(struct session *s, uint32_t first, const char *why);
-/* The seats of the allocation that have no state yet get one. */
+/* Makes a state for each seat of the allocation that has none yet. */
 void session_seats_make(struct session *s);
-/* That set gets work again. */
+/* The set gets work again. */
 void device_set_returned(struct session *s, uint32_t first);
-/* It was given back, and its last worker is gone. */
+/* The set was given back, and its last worker has ended. */
 void device_set_vacated(struct session *s, uint32_t first);
 
 /* prepare.c */
 /* Devices and seats only, for --dry-run. */
 MUST_CHECK int session_plan(struct session *s, struct err *err);
-/* The items as well, if they must be counted to know what would run. */
+/* For --dry-run: counts the items too, if what would run depends on their number. */
 MUST_CHECK int session_plan_items(struct session *s, struct err *err);
 void session_plan_release(struct session *s);
 MUST_CHECK int session_prepare(struct session *s, struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a kind of items may ask a session and its workers.
+ * What session.h tells a kind of items about a session and its workers.
  */
 #include "base/xalloc.h"
 #include "map/session_impl.h"

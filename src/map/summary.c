@@ -19,11 +19,11 @@ struct figures {
     uint64_t wall_ms, busy_ms, load_ms, seat_ms;
     double items_per_s; /* over the whole run */
     double efficiency;
-    /* some worker gave a result, and the time that it took to load could be measured */
+    /* a worker gave a result, and its loading time could be measured */
     bool is_load_known;
     struct hist item_times;
     bool was_loaded;   /* every seat had a worker that was ready, and all items are done */
-    uint64_t ready_ms; /* from the start until the last of them was */
+    uint64_t ready_ms; /* from the start until the last of these was ready */
     double loaded_items_per_s;
 };
 
@@ -33,8 +33,8 @@ static double items_per_s(const struct figures *f, uint64_t n_items)
 }
 
 /*
- * The rate of loaded workers: for each of them its items by the time from when it was ready to the last result, whatever
- * it did then. A worker that is ready before the others brings no item into the time of another one.
+ * The rate of loaded workers: the sum over seats of items by the time from readiness to the last result of the run,
+ * busy or not. A worker that is ready before the others does not raise the rate of another one.
  */
 static void loaded_take(const struct session *s, struct figures *f)
 {
@@ -118,8 +118,10 @@ static void trouble_line(const struct feed_counts *counts, struct buf *out)
              plural(counts->reissued));
 }
 
-/* How long a shard's process really computes is not known: it holds its device from its start to its end. Several
- * workers may share a device, and one may have several. */
+/*
+ * The line about workers. A shard's process holds its device from its start to its end, so its real computing time is
+ * not known. Several workers may share a device, and a worker may have several devices.
+ */
 static void workers_line(const struct session *s, const struct figures *f, struct buf *out)
 {
     bool is_efficiency_known = s->request->work->keeps_workers;
@@ -194,7 +196,7 @@ static void failed_items_say(struct session *s, uint64_t n_failed_items, const c
          n_failed_items == 1 ? " was" : "s were", failed, buf_text(&next));
 }
 
-/* The write may block if stderr is not read; until it is done, a signal ends the process. */
+/* Writes the last words. The write blocks if stderr is not read; meanwhile a signal ends the process. */
 static void last_words_write(struct session *s, struct str words)
 {
     struct sigaction before[END_SIGNALS];
@@ -207,7 +209,7 @@ static void last_words_write(struct session *s, struct str words)
     shell_signals_restore(s->shell, before);
 }
 
-/* Each host of --hosts over the whole run. */
+/* The figures of each host of --hosts over the whole run. */
 static struct host_status *hosts_take(struct session *s, const struct figures *f, size_t *n_hosts)
 {
     struct snapshot shot = {0};
@@ -310,7 +312,7 @@ static void hosts_json(struct session *s, const struct figures *f, struct buf *o
     buf_add_char(out, ']');
 }
 
-/* The items of the input: of a run of shards they are not those of the feeder, which counts shards. */
+/* The items of the input. In a run of shards they are not the feeder's items, which are shards. */
 static struct progress_total items_take(struct session *s, const struct figures *f)
 {
     struct progress_total total = {
@@ -324,7 +326,7 @@ static struct progress_total items_take(struct session *s, const struct figures 
     return total;
 }
 
-/* Of a part of the work, the feeder has those of the other parts as done. */
+/* For a part of the work, the feeder counts the shards of other parts as done. */
 static void shards_json(const struct session *s, const struct figures *f, struct buf *out)
 {
     const struct work *work = s->request->work;

@@ -6,7 +6,7 @@
 
 #include "map/session.h"
 
-/* Prints it on stderr, unless quiet. stats NULL: the run did not complete. */
+/* Prints the summary on stderr, unless quiet. stats NULL: the run did not complete. */
 void summary_print(struct session *s, const struct result_merge_stats *stats);
 /* The same as one JSON object, for --on-finish. */
 void summary_json(struct session *s, int status, struct buf *out);

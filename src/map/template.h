@@ -5,7 +5,7 @@
  *   {start}    a placeholder, where the word is one
  *   {{start}}  becomes "{start}"; the same for any word
  *   ${start}   left alone: a shell's variable
- *   {print}, {print $1}, {"a":{"b":1}}   left alone: no placeholder
+ *   {print}, {print $1}, {"a":{"b":1}}   left alone: not a placeholder
  *   {strat}    refused: not a placeholder, but so similar to one that it is taken for a mistake
  *
  * A word: a letter or _, then letters, digits and _.

@@ -33,19 +33,24 @@ struct worker_ops {
     void (*retire)(struct worker *worker);
     /* Its argv: NULL-terminated, borrowed. */
     const char *const *(*command)(const struct worker *worker);
-    /* May be NULL. Its files on another host (node_stage); NULL: none. */
+    /* May be NULL. The worker's files on another host (node_stage); NULL: none. */
     const struct node_files *(*files)(const struct worker *worker);
     void (*environment)(const struct worker *worker, struct env_list *env);
-    /* May be NULL. Adds to `shown` what the user is to see of its output; if `bytes` is empty, the output that was
-     * held back. */
+    /*
+     * May be NULL. Adds to `shown` what the user is to see of the worker's output; if `bytes` is empty, the output
+     * that was held back.
+     */
     void (*printed)(struct worker *worker, bool to_stderr, struct str bytes, struct buf *shown);
-    /* Adds what it works or worked on: " at shard 3 (items 30 to 39)". */
+    /* Adds the worker's present or last work: " at shard 3 (items 30 to 39)". */
     void (*describe)(const struct worker *worker, struct buf *out);
-    /* May be NULL. Its process is gone. False: its files are examined first, and then worker_over is called again. */
+    /*
+     * May be NULL. The worker's process has ended. False: its files are examined first, and then worker_over is
+     * called again.
+     */
     bool (*settle)(struct worker *worker, enum death *death);
-    /* May be NULL. It ended well: checks that it left its files, and tells the feeder and the log. */
+    /* May be NULL. The worker ended well: checks that it left its files, and tells the feeder and the log. */
     void (*judge)(struct worker *worker, char how[END_TEXT_BYTES]);
-    /* May be NULL. Called before the feeder is told of its end. */
+    /* May be NULL. Called before the feeder is told of the worker's end. */
     void (*ended)(struct worker *worker, bool was_out_of_memory);
     /* May be NULL. Closes the handles of its work_data; each then calls worker_handle_closed. */
     void (*close)(struct worker *worker);
@@ -64,11 +69,11 @@ struct work {
 
     /* May be NULL. Adds what the results depend on: members of a JSON object, each after a comma. */
     void (*identity_add)(const struct map_request *request, struct buf *json_out);
-    /* May be NULL. Called when s->source is open and, in a resumed run, the store. */
+    /* May be NULL. Called when s->source is open and, in a resumed run, the store is open too. */
     int (*begin)(struct session *s, struct err *err);
-    /* May be NULL. Takes over what other runs have done of this work. *has_taken: it was asked for. */
+    /* May be NULL. Takes over what other runs have done of this work. *has_taken: the request asked for that. */
     int (*take)(struct session *s, bool *has_taken, struct err *err);
-    /* May be NULL. The items that this run is about, if it is not about all `n_items`. */
+    /* May be NULL. True: the run is about the items *out only, and not about all `n_items`. */
     bool (*own)(const struct session *s, struct item_span *out, uint64_t *n_items);
     /* May be NULL. Takes over what earlier sessions have done. */
     int (*restore)(struct session *s, struct err *err);
@@ -76,7 +81,7 @@ struct work {
     int (*recall)(struct session *s, uint64_t *n_items, struct err *err);
     /* For --dry-run: prints what would run where. */
     void (*print)(struct session *s);
-    /* The loop runs: begins to tell the feeder of the items. */
+    /* Begins to tell the feeder of the items. The loop runs already. */
     void (*input_begin)(struct session *s);
     /* May be NULL. */
     void (*release)(struct session *s);
@@ -85,7 +90,7 @@ struct work {
 
     /* Adds where the item is: "train.jsonl line 812". */
     void (*position_add)(const struct session *s, uint64_t item, struct buf *out);
-    /* May be NULL, and may return NULL. Why an item is given up, if the text for warm workers does not fit. */
+    /* May be NULL, and may return NULL. The text for why an item is given up, if that for warm workers does not fit. */
     const char *(*cause_text)(enum feed_cause cause);
     /* May be NULL. The item is given up. */
     void (*given_up)(struct session *s, uint64_t item);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One worker process: its start, its logs, what goes to it and what comes from it.
+ * One worker process: its start, its logs, its input and its output.
  */
 #include "map/session_impl.h"
 
@@ -12,7 +12,7 @@
 #include "map/work.h"
 
 enum {
-    /* of lines for which the feeder is asked at a time; their answers share a row in the ledger */
+    /* of lines: so many are asked of the feeder at a time; their answers share a row in the ledger */
     ROOM_BYTES = 256 * 1024,
 };
 
@@ -87,7 +87,7 @@ static bool put_some(struct worker *worker, enum worker_stream stream)
     ssize_t put = node_write(worker->process, stream, rest);
     if (put > 0)
         worker->n_put += (size_t)put;
-    /* Moved only when that frees at least half: a long line is taken in thousands of small pieces. */
+    /* Bytes are moved only when that frees at least half: a worker may take a long line in thousands of small pieces. */
     if (worker->n_put >= out->len - worker->n_put) {
         buf_consume(out, worker->n_put);
         worker->n_put = 0;
@@ -301,7 +301,7 @@ void worker_start_failed(struct worker *worker, int rc, const struct err *why)
     snprintf(worker->start_error, sizeof(worker->start_error), "%.*s",
              (int)sizeof(worker->start_error) - 1, why->text);
     worker->exit = (struct worker_exit){.was_refused = true, .exec_errno = why->sys};
-    if (rc == ERR_STOPPED) /* the next worker would meet the same full disk */
+    if (rc == ERR_STOPPED) /* the disk is full for the next worker too */
         shell_abort(s->shell, why);
     worker_over(worker);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a worker: the guard's report, why the worker died, and output that remains to be read.
+ * The end of a worker: the guard's report, the reason of the death, and output that is still to be read.
  */
 #include <signal.h>
 
@@ -160,7 +160,7 @@ static void attempt_record(struct worker *worker, const char *end)
 {
     struct session *s = worker->session;
     bool is_over = end != NULL;
-    if (worker->number == 0) /* it was never given an item */
+    if (worker->number == 0) /* the worker was never given an item */
         return;
     const struct busy *busy = &worker->busy;
     cleanup_buf struct buf times = BUF_INIT;
@@ -199,7 +199,7 @@ void worker_died(struct worker *worker, const char *how)
     session_record(worker->session, "died", worker->seat, outcome->last_words);
 }
 
-/* What may be missing in the command of a worker that ended as if it had done its work. */
+/* A hint about the command of a worker that ended well without an answer. */
 static void no_answer_note(struct worker *worker, const char *how)
 {
     struct outcome *outcome = &worker->session->outcome;
@@ -267,8 +267,10 @@ static void resources_close(struct worker *worker)
     worker->stdout_log = worker->stderr_log = NULL;
 }
 
-/* For how long its process may live on, where its host was lost, and no other may have its items meanwhile; 0: not at all,
- * or that does no harm. */
+/*
+ * How long the process may live on, on a lost host, while no other worker may have its items; 0: it does not, or may
+ * do no harm.
+ */
 static uint64_t afterlife_ms(struct worker *worker)
 {
     struct session *s = worker->session;
@@ -286,7 +288,6 @@ static uint64_t afterlife_ms(struct worker *worker)
     return ms;
 }
 
-/* The process and its descendants are gone, and all its output is read: tells the feeder. */
 void worker_over(struct worker *worker)
 {
     struct session *s = worker->session;
@@ -325,7 +326,7 @@ void worker_over(struct worker *worker)
                                .worker = worker->seat,
                                .death = death_of[death],
                                .count = death == DEATH_DEVICE_LOST ? afterlife_ms(worker) : 0});
-    attempt_record(worker, how); /* now it is known how many of its answers count */
+    attempt_record(worker, how); /* the number of its answers that count is known now */
     seat_state->busy_ms += worker->busy.total_us / 1000;
     hist_merge(&seat_state->item_times, &worker->busy.item_times);
     seat_state->items_done += worker->items_done;
@@ -365,7 +366,7 @@ void worker_gone(void *context, const struct worker_exit *exit)
     if (exit->stuck_pid)
         log_add(log, LOG_ERROR, "worker", "%s: process %d does not die (uninterruptible sleep?)",
                 worker_label(worker), exit->stuck_pid);
-    /* Neither: its guard was killed, and the worker with it, which is not the worker's fault. */
+    /* Neither an exit nor a refusal: its guard was killed, and the worker with it, which is not the worker's fault. */
     worker->was_ended = worker->was_ended || !(exit->has_exited || exit->was_refused);
     worker_over(worker);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Silent workers: finds out whether a filter waits for more input before it flushes.
+ * Silent workers: finds out whether a filter waits for more input, and holds its answers back.
  */
 #include "base/clock.h"
 #include "map/session_impl.h"
 #include "map/work.h"
 
 enum {
-    /* the looks for a filter's first wait end when the pause between two looks has grown to this */
+    /* looks for a filter's first wait end when the pause between two looks has grown to this */
     FIRST_LOOKS_MS = 200,
     SILENT_BYTES_MAX = 4 << 20
 };
@@ -34,9 +34,9 @@ static void has_read(struct worker *worker)
 }
 
 /*
- * Says up to which pause the node looks whether the filter waits for input (node_ask_rest); 0: no looks are needed.
- * The answers of a drained filter are final as soon as it is seen to wait. A filter that waits before it has
- * answered anything buffers its output; the looks find this sooner than its silence would.
+ * The longest pause between the node's looks at whether the filter waits for input (node_ask_rest); 0: no looks are
+ * needed. The answers of a drained filter are final as soon as it is seen to wait. A filter that waits before it has
+ * answered anything buffers its output; looks find that sooner than its silence would.
  */
 static uint64_t rest_looks_ms(const struct worker *worker)
 {
@@ -60,7 +60,7 @@ void worker_input_ask(struct worker *worker)
     node_ask_rest(worker->process, rest_looks_ms(worker));
 }
 
-/* The worker is silent, and has read all that it was given. */
+/* The worker is silent, and has read all its input. */
 static void waits_seen(struct worker *worker, bool is_certain)
 {
     bool is_full = worker->filter.bytes_in_flight > SILENT_BYTES_MAX;
@@ -78,7 +78,7 @@ static void rest_seen(struct worker *worker)
                   (struct feed_event){.kind = kind, .worker = worker->seat, .flag = true});
 }
 
-/* Matters only for a filter that was drained: its answers are about to become final. */
+/* The worker works. That matters only for a drained filter, whose answers are about to become final. */
 static void work_seen(struct worker *worker)
 {
     struct feed_worker_view view;

@@ -28,7 +28,7 @@ struct exchange {
     struct pollfd at[AT_CALLERS + CALLERS_MAX];
     struct caller callers[CALLERS_MAX];
     nfds_t n;
-    bool is_connected; /* and has greeted */
+    bool is_connected; /* connected, and the greeting was sent */
     char answer[GREETING_BYTES];
     size_t n_answered;
 };

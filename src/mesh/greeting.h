@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How two ranks find each other: each connects to the other one's address and listens at its own at the same time, since
- * libraries for training connect in either direction, and a firewall may close one of them. Who connects greets with the
- * run's token and both numbers, and who was greeted answers likewise: so no stranger, and no other host that happens to
- * have the same address, is taken for a rank.
+ * How two ranks find each other. Each rank connects to the address of the other one, and at the same time listens at
+ * its own address: libraries for training connect in either direction, and a firewall may close one direction. The
+ * rank that connects sends a greeting with the token of the run and both rank numbers, and the other rank answers in
+ * the same way. So no stranger, and no other host with the same address, is taken for a rank.
  */
 #pragma once
 
@@ -20,20 +20,20 @@ struct greeting {
     int listener;
     const char *token;
     uint32_t self, round;
-    uint32_t to, from; /* whom this rank connects to, and who connects to it: for a pair the same */
+    uint32_t to, from;      /* whom this rank connects to, and who connects to it */
     struct address address; /* of `to` */
     uint64_t end_ms;
 };
 
 struct greeted {
     int out_fd, in_fd;   /* -1: none */
-    enum link_state out; /* of the own connection; LINK_FINE: it was answered */
+    enum link_state out; /* of the connection to `to`; LINK_FINE: `to` has answered */
 };
 
-/* What `from` says to `to`, as a greeting or as its answer. */
+/* The text that `from` sends to `to`, as a greeting or as an answer. */
 void greeting_words(const char *token, uint32_t from, uint32_t to, uint32_t round,
                     char out[GREETING_BYTES]);
-/* Who says such words to `self`. False: they are others. */
+/* Reads a greeting to `self` and finds who sent it. Returns false if the text is no greeting to this rank. */
 bool greeting_read(const char *token, uint32_t self, uint32_t round,
                    const char words[GREETING_BYTES], uint32_t *from);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0: waits for the other ranks, gives them orders round by round, and takes part in them.
+ * Rank 0 waits for the other ranks, gives them orders round by round, and takes part in the rounds.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -16,9 +16,9 @@
 #include "mesh/mesh_impl.h"
 
 enum {
-    STRANGERS_MAX = 1024, /* who have connected and not yet said who they are */
+    STRANGERS_MAX = 1024, /* connections that have not told their rank yet */
     WRITE_MS = 1000,
-    /* Beyond what rounds take on links without faults: each closed link costs a round seconds. */
+    /* Time beyond that of rounds on links without faults. Each closed link makes its round some seconds longer. */
     TOTAL_EXTRA_MS = 60000,
     SAID_FROM_MS = 3000, /* measurements that take longer are announced */
     STREAM_WITHIN_MS = 40,
@@ -26,21 +26,21 @@ enum {
 };
 
 struct member {
-    int fd; /* -1: it is not here */
+    int fd; /* -1: the member is not here */
     struct buf rest;
     uint32_t group;
     uint16_t port;
     struct address address,
-        hub; /* of the member, as rank 0 sees it; of rank 0, as the member does */
+        hub; /* hub: of rank 0, as the member sees it; address: of the member, as rank 0 does */
     bool is_here, is_busy;
     bool has_bad_link;    /* in this round */
-    struct buf addresses; /* of its host; empty for all but one of its ranks */
+    struct buf addresses; /* of its host; only one rank of each host has them */
 };
 
 struct hub {
     const struct self *self;
     struct member *members; /* [world_size]; 0 is rank 0 itself */
-    uint32_t *present;      /* [n_present], in their order */
+    uint32_t *present;      /* [n_present], ascending */
     uint32_t n_present;
     uint64_t end_ms;
     struct pair_plan plan;
@@ -105,7 +105,7 @@ static void stranger_look(struct door *door, size_t i)
         stranger_drop(door, i, !arrival_take(door->hub, stranger));
 }
 
-/* One that has not said a word yet makes room. */
+/* If there are too many strangers, the oldest one is dropped. */
 static void stranger_admit(struct door *door)
 {
     int fd = stream_accept(door->listener);
@@ -159,7 +159,7 @@ static void member_lose(struct member *member)
     member->is_here = member->is_busy = false;
 }
 
-/* Carried out later if it is for rank 0 itself. */
+/* Sends an order to a member. Rank 0 does not send to itself: it carries out its own order later. */
 static void order_give(struct hub *hub, uint32_t rank, const struct order *order)
 {
     cleanup_buf struct buf line = BUF_INIT;
@@ -189,7 +189,7 @@ static void member_hear(struct member *member)
     }
 }
 
-/* Those that do not say in time that they are done are given up. */
+/* Waits until all members have reported. A member that does not report in time is lost. */
 static void busy_await(struct hub *hub, uint64_t end_ms)
 {
     cleanup_free struct pollfd *at = xcalloc(hub->self->world_size, sizeof(*at));
@@ -223,8 +223,9 @@ static bool is_loopback(const struct address *address)
 }
 
 /*
- * That of rank `b` for rank `a`: the one from which it has come to rank 0, and of rank 0 the one to which `a` has come. Where
- * that is one of its loopback, and `a` is elsewhere, any other address of its machine.
+ * The address at which rank `a` reaches rank `b`: the one from which `b` has connected to rank 0. For rank 0 itself,
+ * the address to which `a` has connected. If the address of `b` is a loopback address and `a` is on another machine,
+ * any other address of the machine of `b`.
  */
 static const struct address *address_for(const struct hub *hub, uint32_t a, uint32_t b)
 {
@@ -280,7 +281,7 @@ static void pair_end(struct hub *hub, const struct plan_pair *pair)
     hub->is_ring_broken = hub->is_ring_broken || (are_neighbours && is_bad);
 }
 
-/* Returns the position of the first pair of the next round. */
+/* Measures the pairs of one round. Returns the position of the first pair of the next round. */
 static size_t round_run(struct hub *hub, size_t begin)
 {
     const struct pair_plan *plan = &hub->plan;
@@ -306,7 +307,7 @@ static void rounds_run(struct hub *hub)
 
 /* ---- other addresses ---- */
 
-/* Of the host of `to`, those by which the rank `self` does not reach it anyhow. */
+/* Adds the addresses of the host of `to`, without the one at which `self` reaches `to` already. */
 static void targets_add(const struct hub *hub, uint32_t self, uint32_t to, struct buf *out)
 {
     const struct member *member = &hub->members[to];
@@ -324,7 +325,7 @@ static void targets_add(const struct hub *hub, uint32_t self, uint32_t to, struc
     }
 }
 
-/* What each rank is to try; false: nothing. */
+/* Makes the list of addresses that each rank must try. Returns false if all lists are empty. */
 static bool targets_find(const struct hub *hub, struct buf *targets)
 {
     bool any = false;

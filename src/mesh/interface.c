@@ -14,7 +14,7 @@ static bool is_internet(const struct sockaddr *at)
     return at && (at->sa_family == AF_INET || at->sa_family == AF_INET6);
 }
 
-/* An address of IPv4 that a socket of both families writes as one of IPv6. */
+/* The plain IPv4 form of an address that a socket of both families gives as an IPv6 one. */
 static struct address unmapped(const struct address *address)
 {
     if (address->any.sa_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr))
@@ -34,7 +34,10 @@ static bool has_address(const struct ifaddrs *at, const struct address *address)
     return address_is_same(&own, address);
 }
 
-/* What the kernel says of it in a file; 0: nothing, or no number, as the speed of a link without one. */
+/*
+ * The number that a file of the kernel has for the interface; 0 if there is none, such as the speed of a link without
+ * a speed.
+ */
 static uint64_t figure_read(const char *interface, const char *figure)
 {
     cleanup_free char *path = xasprintf("/sys/class/net/%s/%s", interface, figure);

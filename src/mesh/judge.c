@@ -6,8 +6,8 @@
 #include "base/xalloc.h"
 
 enum {
-    FINDINGS_MAX = 8, /* of one sort; the others are counted */
-    NAMED_MAX = 3     /* hosts, in one finding */
+    FINDINGS_MAX = 8, /* of one sort are named; the others are only counted */
+    NAMED_MAX = 3     /* hosts that one finding names */
 };
 
 /* clang-format off */
@@ -89,11 +89,11 @@ static uint32_t hosts_count_of(const struct told *told)
 struct scene {
     const struct told *told;
     const struct mesh_hosts *hosts;
-    bool has_hosts; /* more than one */
+    bool has_hosts; /* there is more than one host */
     struct findings *out;
 };
 
-/* "rank 3 on node1", without the host if there is one. */
+/* Adds "rank 3 on node1"; without the host if there is only one host. */
 static void rank_add(const struct scene *scene, uint32_t rank, struct buf *out)
 {
     buf_addf(out, "rank %u", rank);
@@ -142,7 +142,7 @@ static void meeting_judge(const struct scene *scene)
 struct flaw {
     uint32_t from, to; /* the way */
     enum link_state state;
-    double badness; /* the worst of several is named */
+    double badness; /* of several flaws, the worst one is named */
     const struct pair_told *by;
 };
 
@@ -174,7 +174,7 @@ static int by_badness(const void *a_, const void *b_)
     return a->to < b->to ? -1 : a->to > b->to;
 }
 
-/* Adds what was found of a way. */
+/* Adds a sentence about the flaw of a way. */
 typedef void flaw_text(const struct scene *scene, const struct flaw *flaw, struct buf *out);
 
 static void flaw_tell(const struct scene *scene, const struct trouble *trouble,
@@ -190,7 +190,10 @@ static void flaw_tell(const struct scene *scene, const struct trouble *trouble,
     found(scene->out, trouble, buf_text(&name), "%s", buf_text(&said));
 }
 
-/* One finding for all ways from one host to another that have the same flaw. `trouble` NULL: by the state. */
+/*
+ * Makes one finding for all ways from one host to another that have the same flaw. `trouble` NULL: the state of the
+ * link decides which trouble it is.
+ */
 static void flaws_tell(const struct scene *scene, struct flaws *flaws,
                        const struct trouble *trouble, flaw_text *text)
 {
@@ -228,7 +231,7 @@ const struct pair_told *told_find(const struct told *told, uint32_t from, uint32
     return NULL;
 }
 
-/* Of two ends that both saw something, the one that knows more tells it. */
+/* True if the other end's report of the same fault is better, so that only that one becomes a finding. */
 static bool is_told_better(const struct pair_told *pair, const struct pair_told *other)
 {
     if (!other || other->result.bytes == LINK_FINE)
@@ -238,14 +241,17 @@ static bool is_told_better(const struct pair_told *pair, const struct pair_told 
     return is_more || is_same;
 }
 
-/* A slow stream, of which some bytes came in time, is no flaw here: it has a speed. */
+/* True if the stream was only slow: some bytes came in time. That is no flaw here, because the way has a speed. */
 static bool is_only_slow(const struct pair_told *pair, const struct pair_told *other)
 {
     bool any = pair->result.n_bytes > 0 || (other && other->result.n_bytes > 0);
     return any && (pair->result.bytes == LINK_SILENT || pair->result.bytes == LINK_BROKEN);
 }
 
-/* The connection was not made, which `by` tells, who made it; else bytes were lost, which their receiver tells. */
+/*
+ * True if the connection was not made: the rank that tried it reports this. Else bytes were lost: their receiver
+ * reports that.
+ */
 static bool is_closed(const struct flaw *flaw)
 {
     return flaw->by->from == flaw->from;
@@ -313,16 +319,16 @@ static int by_value(const void *a_, const void *b_)
     return a < b ? -1 : a > b;
 }
 
-/* The shortest: on a busy machine most of them take longer than the link does. */
+/* The shortest round trip. On a busy machine most round trips take longer than the link itself needs. */
 static double least_trip_us(const struct pair_told *pair)
 {
     return (double)pair->result.least_ns / 1000;
 }
 
-/* Of the ways within hosts, or between them, those that have this figure. */
+/* Statistics of one figure, over all ways within hosts or all ways between hosts that have this figure. */
 struct figures {
     size_t n;
-    double least, median, most; /* median 0: they are fewer than JUDGE_LEAST */
+    double least, median, most; /* median 0: there are fewer than JUDGE_LEAST */
 };
 
 static struct figures figures_of(const struct told *told, bool within,
@@ -346,7 +352,7 @@ static uint64_t mbit_of(const struct rank_machine *machine)
     return MIN(mbit, (uint64_t)JUDGE_MBIT_MAX);
 }
 
-/* What the interfaces of both ends allow; 0: within a host. */
+/* The speed that the interfaces of both ends allow; 0 within a host. */
 static double allowed_mib_s(const struct told *told, const struct pair_told *pair)
 {
     uint64_t one = mbit_of(&told->ranks[pair->from].machine);
@@ -354,7 +360,7 @@ static double allowed_mib_s(const struct told *told, const struct pair_told *pai
     return is_within(told, pair) ? 0 : (double)MIN(one, two) * 1e6 / 8 / (1 << 20);
 }
 
-/* What is slow, in percent of what is usual. */
+/* A speed below so many percent of the usual one is slow. */
 static int slow_percent(const struct told *told, const struct pair_told *pair)
 {
     return is_within(told, pair) ? JUDGE_SLOW_WITHIN_PERCENT : JUDGE_SLOW_PERCENT;
@@ -493,7 +499,7 @@ static bool is_name_bad(const struct told *told, uint32_t rank)
            (by_name[0] == '\0' || strncmp(by_name, "127.", 4) == 0 || strcmp(by_name, "::1") == 0);
 }
 
-/* The name of each host, as the host itself looks it up. */
+/* Judges the name of each host, as the host itself looks it up. */
 static void names_judge(const struct scene *scene)
 {
     const struct rank_machine *first = NULL;
@@ -521,7 +527,7 @@ static bool is_same_target(const struct told *told, const struct address_told *a
     return group_of(told, a->to) == group_of(told, b->to) && strcmp(a->address, b->address) == 0;
 }
 
-/* Who does not reach it; the number of those that do. */
+/* Adds the hosts that do not reach an address. Returns how many hosts reach it. */
 static size_t unreached_add(const struct scene *scene, const struct address_told *target,
                             struct buf *out)
 {
@@ -585,13 +591,16 @@ static void interfaces_judge(const struct scene *scene)
 
 /* ---- the all-reduce ---- */
 
-/* A rank that gives up breaks the connections of its neighbours. */
+/*
+ * How much the report of a rank explains. LINK_BROKEN explains least, because a rank that gives up breaks the
+ * connections of its neighbours.
+ */
 static int telling_of(const struct sum_told *sum)
 {
     return sum->result.state == LINK_BROKEN ? 1 : sum->result.state == LINK_SILENT ? 2 : 3;
 }
 
-/* The rank that knows most of why there is no sum; NULL: none of those that tell something failed. */
+/* The report that explains best why there is no sum; NULL: no rank reports a failure. */
 static const struct sum_told *sum_failure(const struct told *told)
 {
     const struct sum_told *best = NULL;

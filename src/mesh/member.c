@@ -15,13 +15,13 @@
 #include "mesh/mesh_impl.h"
 
 enum {
-    CONNECT_MS = 2500, /* for one address of rank 0 */
+    CONNECT_MS = 2500, /* for each address of rank 0 */
     OWN_NAME_MS = 1000,
     RETRY_MS = 50, /* rank 0 may not listen yet */
     ORDER_WAIT_MS = 600 * 1000
 };
 
-/* Its reader collects the lines of all ranks; without one there is nothing to be done. */
+/* Prints lines for the process that collects the lines of all ranks. If there is none, a failure has no effect. */
 void told_print(const struct buf *lines)
 {
     (void)!write_all(STDOUT_FILENO, lines->at, lines->len, NULL);
@@ -66,7 +66,7 @@ void machine_tell(const struct self *self, const struct address *own)
 
 /* ---- orders ---- */
 
-/* A slow one does: of its stream something came. */
+/* Does the link of a pair carry bytes? A slow link does: a part of its stream came. */
 static bool carries(const struct pair_result *result)
 {
     bool is_slow = result->bytes == LINK_SILENT && result->n_bytes > 0;
@@ -150,7 +150,7 @@ bool order_run(const struct self *self, const struct order *order)
 
 /* ---- rank 0 ---- */
 
-/* -1: `why` says why it could not be reached there. */
+/* Connects to rank 0 at this address. -1: `why` has the reason. */
 static int address_try(const struct self *self, const struct address *address, uint64_t end_ms,
                        struct err *why)
 {

@@ -9,7 +9,7 @@
 #include "mesh/told.h"
 
 enum {
-    MEET_MS = 5000, /* until a rank that has not come counts as missing */
+    MEET_MS = 5000, /* a rank that has not come after this time is missing */
     ARRIVAL_MAX_BYTES = 256 + HOST_ADDRESSES_BYTES,
     ORDER_MAX_BYTES = 256 + TARGETS_MAX * (ADDRESS_TEXT_MAX + INTERFACE_NAME_BYTES)
 };
@@ -20,20 +20,22 @@ struct self {
     const char *token, *master_addr;
     uint16_t master_port;
     bool is_quiet;
-    int listener;  /* for other ranks; -1 */
-    uint16_t port; /* of it */
+    int listener;  /* for other ranks; -1: none */
+    uint16_t port; /* the port of `listener` */
 };
 
 /* member.c */
-/* Does what the order says, and prints what it saw. Returns when it is done; at the end of its deadlines at the latest. False:
- * the link of a pair carries nothing. */
+/*
+ * Carries out the order and prints a report. Returns at the latest when the deadlines of the order have passed.
+ * False: the link of a pair carries nothing.
+ */
 bool order_run(const struct self *self, const struct order *order);
 void told_print(const struct buf *lines);
 /* Prints where this rank is. */
 void machine_tell(const struct self *self, const struct address *own);
 /* Prints that this rank could not take part. */
 void absence_tell(const struct self *self, const char *why);
-/* Until rank 0 ends it. */
+/* Takes part until rank 0 sends the order to end. */
 void member_run(const struct self *self);
 
 /* hub.c: rank 0. */

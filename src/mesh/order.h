@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What rank 0 tells the other ranks to do, and what they say when they come: a line of words each.
+ * The orders of rank 0 to the other ranks, and the words with which a rank arrives. Each is a line.
  */
 #pragma once
 
@@ -16,29 +16,29 @@ enum order_kind {
 struct order {
     enum order_kind kind;
     uint32_t round;
-    uint32_t to, from;     /* whom it connects to, and who connects to it */
-    uint32_t index, count; /* ORDER_RING: among the ranks in the ring */
+    uint32_t to, from;     /* the rank to connect to, and the rank that will connect */
+    uint32_t index, count; /* ORDER_RING: the position in the ring, and the number of ranks in it */
     uint32_t stream_ms;    /* ORDER_PAIR */
     uint16_t port;         /* of `to` */
     char address[ADDRESS_TEXT_MAX];
     struct str targets; /* ORDER_ADDRESSES, borrowed: a list of struct target */
 };
 
-/* What is said when an order was carried out: with BAD, the link of a pair carries nothing. */
+/* The answer of a rank that has carried out an order. BAD: the link of the pair carries nothing. */
 #define DONE_GOOD "done good\n"
 #define DONE_BAD  "done bad\n"
 
-/* Ends with a newline. */
+/* Adds the line of an order, with a newline. */
 void order_format(const struct order *order, struct buf *out);
-/* False: it is no order. */
+/* Returns false if the line is no order. */
 bool order_parse(struct str line, struct order *out);
 
 struct arrival {
     uint32_t rank, world_size, group;
-    uint16_t port;        /* at which it listens */
-    struct str addresses; /* own_addresses_add(), of one rank of each host; borrowed */
+    uint16_t port;        /* the port at which the rank listens */
+    struct str addresses; /* from own_addresses_add(), only for one rank of each host; borrowed */
 };
 
 void arrival_format(const struct arrival *arrival, const char *token, struct buf *out);
-/* False: it is none, or has another token. */
+/* Returns false if the line is no arrival, or has another token. */
 bool arrival_parse(struct str line, const char *token, struct arrival *out);

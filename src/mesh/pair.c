@@ -9,16 +9,15 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
-/* After netinet/in.h: the kernel's, which has all members of tcp_info. */
+/* The kernel's header has all members of tcp_info. It must come after netinet/in.h. */
 #include <linux/tcp.h>
 
 enum {
     PINGS_MAX = 51,
-    PINGS_MS = 60,       /* no further one is begun after that */
-    PINGS_END_MS = 1500, /* until one counts as lost */
+    PINGS_MS = 60,       /* no ping begins after this time */
+    PINGS_END_MS = 1500, /* after this time a ping is lost */
     BLOCK_BYTES = 256 * 1024,
-    DRAIN_MS =
-        1500, /* after the last byte was handed over; a slow link is judged by what came until then */
+    DRAIN_MS = 1500, /* after the last byte was sent; later bytes do not count */
     SEED = 0x6d757374
 };
 
@@ -73,7 +72,7 @@ static void pings_answer(int fd, uint64_t end_ms, struct pair_result *out)
 
 /* ---- a stream of bytes ---- */
 
-/* A block: its number, with IS_LAST in the last one, and bytes that both ends know. */
+/* Makes a block: its number (with IS_LAST in the last block), and bytes that both ends know. */
 static void block_make(unsigned char *block)
 {
     struct rng rng = {SEED};
@@ -103,7 +102,7 @@ static void stream_send(int fd, uint64_t stream_ms, struct pair_result *out)
     }
 }
 
-/* How many bytes of `at` are as they were sent; `offset` is where it begins in its block. */
+/* How many bytes of `at`, from its beginning, equal the expected ones. */
 static size_t good_length(const unsigned char *at, size_t len, const unsigned char *expected)
 {
     if (memcmp(at, expected, len) == 0)
@@ -116,7 +115,7 @@ static size_t good_length(const unsigned char *at, size_t len, const unsigned ch
 
 struct reception {
     unsigned char *block, *expected; /* [BLOCK_BYTES] */
-    uint64_t number;                 /* of the block that is expected */
+    uint64_t number;                 /* of the next block */
     bool is_last;
 };
 
@@ -135,7 +134,7 @@ static void block_check(struct reception *reception, struct pair_result *out)
     }
 }
 
-/* What comes until the deadline, in out->n_bytes. */
+/* Receives blocks until the deadline, and counts their bytes in out->n_bytes. */
 static void blocks_receive(int fd, struct reception *reception, uint64_t end_ms,
                            struct pair_result *out)
 {
@@ -143,7 +142,7 @@ static void blocks_receive(int fd, struct reception *reception, uint64_t end_ms,
     size_t n_had = 0;
     while (!reception->is_last && stream_await(fd, POLLIN, end_ms)) {
         ssize_t got = recv(fd, reception->block + n_had, BLOCK_BYTES - n_had, 0);
-        if (got == 0) /* the other end gave up */
+        if (got == 0) /* the other end has given up */
             return;
         if (begin_ns == 0)
             begin_ns = clock_now_ns();
@@ -167,7 +166,7 @@ static void stream_receive(int fd, uint64_t stream_ms, struct pair_result *out)
     if (out->n_bytes == 0 && out->bytes == LINK_FINE)
         out->bytes = LINK_LARGE_LOST;
     else if (!reception.is_last && out->bytes == LINK_FINE)
-        out->bytes = LINK_SILENT; /* slow: what came is counted */
+        out->bytes = LINK_SILENT; /* slow: the bytes that came are counted */
 }
 
 /* ---- the pair ---- */
@@ -196,10 +195,10 @@ void pair_measure(const struct greeting *greeting, uint64_t stream_ms, struct pa
     greeting_exchange(greeting, &greeted);
     bool is_first = greeting->self < greeting->to, is_out = greeted.out == LINK_FINE;
     *out = (struct pair_result){.out = greeted.out, .has_in = greeted.in_fd >= 0};
-    /* The connection that the first of the two has made, or that of the second where this is closed. */
+    /* Uses the connection that the first rank has made, or that of the second rank if the former is closed. */
     int fd = is_first ? (is_out ? greeted.out_fd : greeted.in_fd)
                       : (out->has_in ? greeted.in_fd : greeted.out_fd);
-    /* With one of them closed, the other rank may wait for it until the end of the greeting. */
+    /* If one connection is closed, the other rank may wait for it until the greeting's deadline. */
     uint64_t begin_ms =
         is_out && out->has_in ? clock_now_ms() : MAX(clock_now_ms(), greeting->end_ms);
     uint64_t pings_end_ms = begin_ms + PINGS_END_MS;

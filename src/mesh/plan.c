@@ -4,7 +4,7 @@
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 
-/* Ranks by host: those of host h are of[first[h]] to of[first[h + 1] - 1]. */
+/* Ranks sorted by host: the ranks of host h are of[first[h]] to of[first[h + 1] - 1]. */
 struct host_ranks {
     uint32_t *of, *first;
     uint32_t n_hosts, n_most; /* n_most: ranks of the largest host */
@@ -51,7 +51,7 @@ static uint32_t tournament_rounds(uint32_t n)
     return n < 2 ? 0 : n % 2 == 0 ? n - 1 : n;
 }
 
-/* Of n players, whom `player` meets in a round; itself: nobody. */
+/* Which of n players `player` meets in a round; `player` itself: it meets nobody. */
 static uint32_t opponent(uint32_t player, uint32_t round, uint32_t n)
 {
     uint32_t n_even = n + n % 2, turn = n_even - 1, other;
@@ -66,7 +66,7 @@ static uint32_t opponent(uint32_t player, uint32_t round, uint32_t n)
 
 /* ---- within hosts: one pair a host in a round ---- */
 
-/* Each of n ranks and the one after it; the last and the first. */
+/* How many pairs of neighbours n ranks in a circle have. */
 static uint32_t neighbours_count(uint32_t n)
 {
     return MIN(n > 2 ? n : n - 1, (uint32_t)PLAN_NEIGHBOURS_MAX);
@@ -107,7 +107,7 @@ static void within_add(struct pair_plan *plan, const struct host_ranks *ranks)
 
 /* ---- between hosts ---- */
 
-/* Rounds for every two hosts that meet. */
+/* How many rounds two hosts need that meet. */
 static uint32_t turns_of(const struct host_ranks *ranks, enum plan_depth depth)
 {
     switch (depth) {
@@ -122,7 +122,10 @@ static uint32_t turns_of(const struct host_ranks *ranks, enum plan_depth depth)
     return 1;
 }
 
-/* The turns of two hosts; with fewer ranks on one of them, those of the other share its ranks. */
+/*
+ * Adds the turns of two hosts. If one host has fewer ranks, several ranks of the other host are measured with the
+ * same rank of it.
+ */
 static void turns_add(struct pair_plan *plan, const struct host_ranks *ranks, uint32_t round,
                       uint32_t one, uint32_t two)
 {

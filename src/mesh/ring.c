@@ -12,7 +12,7 @@
 
 enum {
     RING_MS = RING_MAX_MS - GREET_MS,
-    STILL_MS = 3000, /* no byte moved for so long: one of the links does not carry it */
+    STILL_MS = 3000, /* if no byte moves for so long, one of the links does not work */
     NUMBERS = RING_BYTES / sizeof(uint64_t)
 };
 
@@ -21,11 +21,11 @@ struct pass {
     int next_fd, before_fd;
     uint64_t *numbers, *received; /* [n] */
     size_t n;
-    uint64_t end_ms, still_ms; /* still_ms: given up then if no byte moves before */
+    uint64_t end_ms, still_ms; /* still_ms: when to give up if no byte moves */
     struct ring_result *result;
 };
 
-/* The numbers of rank i are i + 1 times these, modulo 2^64, so that their sum is exact. */
+/* Rank i has i + 1 times these numbers, modulo 2^64, so that the sum is exact. */
 static uint64_t base_number(size_t position)
 {
     return mix64(position);
@@ -59,7 +59,7 @@ static void part_advance(struct part *part, ssize_t moved)
     part->len -= (size_t)MAX(moved, (ssize_t)0);
 }
 
-/* Both at once, since all ranks send at the same time and no buffer need hold a whole part. */
+/* Sends and receives at the same time: all ranks send at once, and a buffer of the kernel may not hold a whole part. */
 static bool parts_move(struct pass *pass, struct part to_next, struct part from_before)
 {
     while (to_next.len > 0 || from_before.len > 0) {
@@ -86,7 +86,7 @@ static bool parts_move(struct pass *pass, struct part to_next, struct part from_
     return true;
 }
 
-/* One step: a chunk goes to the next rank, and another one comes from the one before. */
+/* One step: sends a chunk to the next rank, and receives another one from the rank before. */
 static bool chunk_move(struct pass *pass, uint32_t sent, uint32_t came)
 {
     size_t sent_at = chunk_begin(pass, sent), came_at = chunk_begin(pass, came);
@@ -103,7 +103,7 @@ static void chunk_take(struct pass *pass, uint32_t chunk, bool is_sum)
         pass->numbers[i] = pass->received[i] + (is_sum ? pass->numbers[i] : 0);
 }
 
-/* First every rank gets the sum of one chunk, then the sums go round. */
+/* Makes the sum. First every rank gets the sum of one chunk; then the sums go round the ring. */
 static bool sum_make(struct pass *pass)
 {
     uint32_t count = pass->ring->count, index = pass->ring->index;
@@ -137,7 +137,7 @@ static bool pass_run(struct pass *pass, size_t n)
     return sum_make(pass) && sum_check(pass);
 }
 
-/* A small sum first: when it is done, all ranks are there, so the time of the second one is that of the bytes. */
+/* Makes a small sum first. When it is done, all ranks are there, so the second sum's time is only that of its bytes. */
 static void passes_run(struct pass *pass)
 {
     if (!pass_run(pass, MAX((size_t)pass->ring->count, (size_t)16)))

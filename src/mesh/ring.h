@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An all-reduce over all ranks, in a ring as gloo and NCCL do it: each rank receives from the one before it and sends to
- * the one after it. The sum is known beforehand, so every rank checks all of it.
+ * An all-reduce over all ranks in a ring, as gloo and NCCL do it: each rank receives from the rank before it and
+ * sends to the rank after it. The right sum is known beforehand, so every rank checks all of its numbers.
  */
 #pragma once
 
@@ -13,16 +13,15 @@ enum {
 };
 
 struct ring {
-    uint32_t index, count; /* of this rank among those in the ring */
+    uint32_t index, count; /* the position of this rank, and the number of ranks in the ring */
     struct greeting greeting;
 };
 
 struct ring_result {
     enum link_state state;
-    bool
-        is_of_next; /* state: of the connection to the next rank; else of that from the one before */
-    uint64_t took_ns; /* of the sum of RING_BYTES; 0: not done */
-    uint64_t n_wrong; /* numbers of the sum, LINK_CORRUPTED */
+    bool is_of_next;  /* `state`: of the link to the next rank, else of that from the rank before */
+    uint64_t took_ns; /* time of the sum of RING_BYTES; 0: not done */
+    uint64_t n_wrong; /* LINK_CORRUPTED: how many numbers of the sum are wrong */
 };
 
 void ring_run(const struct ring *ring, struct ring_result *out);

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 
 enum {
-    UNSENT_MAX_BYTES = 512 * 1024 /* in the kernel's buffer: what a slow link would have to drain */
+    UNSENT_MAX_BYTES = 512 * 1024 /* in the kernel's buffer: a slow link has to send these later */
 };
 
 static const struct {
@@ -53,7 +53,7 @@ enum link_state link_state_of(int sys)
     case EHOSTUNREACH:
     case EADDRNOTAVAIL:
     case EACCES:
-    case EPERM: /* a rule of this machine's own firewall */
+    case EPERM: /* a firewall rule of this machine */
         return LINK_UNREACHABLE;
     case ETIMEDOUT:
     case EINPROGRESS:

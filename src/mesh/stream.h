@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP connections whose every step has a deadline, in milliseconds of clock_now_ms(). All sockets are non-blocking.
+ * TCP connections. Every step has a deadline, in milliseconds of clock_now_ms(). All sockets are non-blocking.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "rendezvous/address.h"
 
-/* How it went; what a link can do to a connection. */
+/* The state of a connection: what a link can do to it. */
 #define LINK_STATES(X)                                                   \
     X(FINE, "fine", "all is well")                                       \
     X(REFUSED, "refused", "the connection was refused")                  \
@@ -29,30 +29,30 @@ enum link_state {
 #undef X
 };
 
-/* "refused"; and what it means. */
+/* The word of a state, "refused"; and a text that explains the state. */
 const char *link_state_word(enum link_state state);
 const char *link_state_text(enum link_state state);
 bool link_state_find(struct str word, enum link_state *out);
 
-/* What became of a connection attempt, by its errno. */
+/* The state of a connection attempt, from its errno. */
 enum link_state link_state_of(int sys);
 
-/* -1, with errno. */
+/* Begins to connect. -1 with errno on a failure. */
 int stream_connect_begin(const struct address *to);
-/* 0, or the errno of a connection that stream_connect_begin() began and that became writable. */
+/* The result of stream_connect_begin(), once the socket is writable: 0 or an errno. */
 int stream_connect_error(int fd);
-/* -1: nobody is waiting. */
+/* Accepts a connection; -1: none waits. */
 int stream_accept(int listener);
-/* The connected address of the far end, or of this one. False: it is not connected any more. */
+/* The address of the far end, or of this end. Returns false if the socket is no longer connected. */
 bool stream_peer(int fd, struct address *out);
 bool stream_own(int fd, struct address *out);
 
-/* LINK_FINE; LINK_SILENT: the deadline passed; LINK_BROKEN. */
+/* Writes all bytes. LINK_FINE; LINK_SILENT: the deadline has passed; LINK_BROKEN. */
 enum link_state stream_write(int fd, const void *at, size_t len, uint64_t end_ms);
 enum link_state stream_read(int fd, void *at, size_t len, uint64_t end_ms);
 
-/* Waits until it can be read or written (POLLIN, POLLOUT), or the deadline passes (false). */
+/* Waits until the socket can be read or written (POLLIN, POLLOUT). Returns false if the deadline passes first. */
 bool stream_await(int fd, short events, uint64_t end_ms);
-/* A line of at most max bytes, without its end; `rest` keeps what follows it. */
+/* Reads a line of at most max bytes, without its newline; `rest` keeps the bytes after the line. */
 enum link_state stream_line(int fd, struct buf *rest, size_t max, struct buf *line,
                             uint64_t end_ms);

@@ -143,7 +143,7 @@ static bool state_get(struct str line, const char *name, enum link_state *out)
     return word && link_state_find(str_of(word), out);
 }
 
-/* There are as many groups as ranks at most. */
+/* Reads the group of a rank. There are at most as many groups as ranks. */
 static bool group_get(const struct told *told, struct str line, uint32_t *out)
 {
     return u32_get(line, "group", out) && *out < told->n_ranks;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks saw, as a line of JSON each, which they print; and all of it together, as who started them reads it.
+ * The reports of the ranks. Each rank prints lines of JSON; the process that has started the ranks reads the lines of
+ * all ranks together.
  */
 #pragma once
 
@@ -13,25 +14,25 @@ enum {
     MACHINE_NAME_BYTES = 64
 };
 
-/* Where a rank is, on the way to the others. */
+/* Where a rank is, and how other ranks reach it. */
 struct rank_machine {
     uint32_t rank, group;
-    char name[MACHINE_NAME_BYTES];        /* of its machine, as the machine calls itself */
-    char address[ADDRESS_TEXT_MAX];       /* by which others reach it */
-    char interface[INTERFACE_NAME_BYTES]; /* that has this address; "": not known */
-    char by_name[ADDRESS_TEXT_MAX]; /* what the machine's own name leads to, there; "": nothing */
-    uint64_t speed_mbit, mtu;       /* of the interface; 0: not known */
+    char name[MACHINE_NAME_BYTES];        /* of the machine, as the machine calls itself */
+    char address[ADDRESS_TEXT_MAX];       /* at which others reach the rank */
+    char interface[INTERFACE_NAME_BYTES]; /* the interface of this address; "": not known */
+    char by_name[ADDRESS_TEXT_MAX];       /* what the machine finds for its own name; "": nothing */
+    uint64_t speed_mbit, mtu;             /* of the interface; 0: not known */
 };
 
 struct pair_told {
-    uint32_t from, to; /* who tells it, of its link to whom */
+    uint32_t from, to; /* `from` reports its link to `to` */
     char address[ADDRESS_TEXT_MAX];
     uint16_t port;
     struct pair_result result;
 };
 
 struct address_told {
-    uint32_t from, to; /* who tried an address of whose host */
+    uint32_t from, to; /* `from` tried an address of the host of `to` */
     char address[ADDRESS_TEXT_MAX], interface[INTERFACE_NAME_BYTES];
     enum link_state state;
 };
@@ -54,7 +55,7 @@ void sum_format(const struct sum_told *sum, struct buf *out);
 struct rank_told {
     bool has_machine;
     struct rank_machine machine;
-    char *why_absent; /* it did not meet the others; NULL: it did, or told nothing */
+    char *why_absent; /* why the rank did not meet the others; NULL: it did, or reported nothing */
     bool has_sum;
     struct sum_told sum;
 };
@@ -66,13 +67,13 @@ struct told {
     size_t n_pairs;
     struct address_told *addresses;
     size_t n_addresses;
-    bool has_plan; /* rank 0 knew who was there */
+    bool has_plan; /* rank 0 has reported which ranks are there */
     enum plan_depth depth;
     uint64_t n_planned, n_possible, n_left_out;
-    bool is_ring_broken; /* so no sum was tried */
+    bool is_ring_broken; /* a link between neighbours carries nothing, so no sum was tried */
 };
 
 void told_init(struct told *told, uint32_t n_ranks);
 void told_release(struct told *told);
-/* Takes a rank's lines; those that are none of its own are passed over. */
+/* Takes the lines that a rank has printed, and passes over lines that are no report. */
 void told_take(struct told *told, uint32_t rank, struct str lines);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In which order a model's modules run, and which of them are never cut. The files of a model do
- * not say it: they have the names of tensors, sorted. So there is a table of architectures, by the
- * class in config.json; its facts are those of the classes of transformers 5.24 (registration,
- * _no_split_modules, _tied_weights_keys). Pure.
+ * In which order a model's modules run, and which modules are never cut. The files of a model do not tell this: they
+ * only have the sorted names of tensors. So there is a table of architectures, by the class in config.json. Its facts
+ * come from the classes of transformers 5.24 (registration, _no_split_modules, _tied_weights_keys). Pure.
  *
  * A layout is a list of modules, separated by spaces, each a path in which "*" stands for numbers,
  * followed by marks in this order:
@@ -22,8 +21,8 @@
 
 struct architecture {
     const char *classes; /* words: "LlamaForCausalLM MistralForCausalLM" */
-    const char *prefix;  /* of modules; files without it are those of the model without a head */
-    const char *renames; /* words "old.=new.", of names that files begin with; NULL: none */
+    const char *prefix;  /* of module names; a model saved without its head lacks it in its files */
+    const char *renames; /* words "old.=new.", for the beginnings of names in files; NULL: none */
     const char *layout;
 };
 
@@ -33,14 +32,14 @@ struct layout_module {
     unsigned class_digit; /* 0: a class of its own */
 };
 
-/* NULL: it is not in the table. */
+/* The row of a class; NULL: the class is not in the table. */
 const struct architecture *architecture_find(struct str class_name);
-/* Whether models of a class keep a KV cache; of one that is not in the table it is assumed. */
+/* True if models of a class keep a KV cache. A class that is not in the table is assumed to keep one. */
 bool architecture_keeps_cache(struct str class_name);
-/* Of files of llama.cpp. */
+/* The architecture of files of llama.cpp. */
 const struct architecture *architecture_gguf(void);
 /* The i-th row, NULL behind the last. */
 const struct architecture *architecture_row(size_t i);
 
-/* Cuts the next module off; false at the end. ERR_USAGE if it cannot be one. */
+/* Cuts the next module off a layout. Returns false at the end, and with ERR_USAGE if the text is no module. */
 bool layout_next(struct str *rest, struct layout_module *out, struct err *err);

@@ -7,8 +7,10 @@
 
 /* ---- numbers of config.json ---- */
 
-/* The first of the names that is a positive number, at the top or in an object that describes the
- * text part or the rotary embeddings. */
+/*
+ * The value of the first name that has a positive number, at the top or in an object that describes the text part or
+ * the rotary embeddings.
+ */
 static double number_find(struct str config, const char *const *names)
 {
     static const char *const objects[] = {"rope_parameters", "rope_scaling", "text_config"};
@@ -36,13 +38,13 @@ static struct str text_part(struct str config)
 
 /* ---- kinds of buffers ---- */
 
-/* The frequencies of one rotary embedding: half of what rotates. */
+/* The number of frequencies of one rotary embedding: half of the part that rotates. */
 static uint64_t rope_elements(struct str config, double share)
 {
     double heads = NUMBER("num_attention_heads", "n_head", "num_heads");
     double dim = NUMBER("head_dim");
     double given = NUMBER("partial_rotary_factor", "rotary_pct");
-    double latent = NUMBER("qk_rope_head_dim"); /* of DeepSeek: this part of a head rotates whole */
+    double latent = NUMBER("qk_rope_head_dim"); /* DeepSeek: this part rotates as a whole */
     if (latent > 0)
         return (uint64_t)latent / 2;
     if (dim == 0 && heads >= 1) {
@@ -72,7 +74,7 @@ static bool has_layers_of(struct str list, const char *kind)
     return false;
 }
 
-/* One rotary embedding for each kind of attention; without a list of layers, both are there. */
+/* Makes one rotary embedding for each kind of attention. Without a list of layers, the model has both kinds. */
 static size_t rope_layers_make(struct str config, struct model_buffer *out)
 {
     static const char *const kinds[][3] = {
@@ -91,7 +93,7 @@ static size_t rope_layers_make(struct str config, struct model_buffer *out)
     return n;
 }
 
-/* The vision part's numbers, or those at the top where it has none of its own. */
+/* The object with the numbers of the vision part; the top object if there is none. */
 static struct str vision_part(struct str config)
 {
     struct str inner;
@@ -99,7 +101,7 @@ static struct str vision_part(struct str config)
     return has_part ? inner : config;
 }
 
-/* A patch of an image rotates by its row and its column, with a quarter of a head each. */
+/* A patch of an image rotates by its row and by its column. Each takes a quarter of a head. */
 static size_t vision_rope_make(struct str config, struct model_buffer *out)
 {
     config = vision_part(config);
@@ -111,7 +113,7 @@ static size_t vision_rope_make(struct str config, struct model_buffer *out)
     return 2;
 }
 
-/* The numbers of the patches of an image, and of what stands for all of them. */
+/* The position numbers of the patches of an image, and of the token that stands for the whole image. */
 static size_t patches_make(struct str config, struct model_buffer *out)
 {
     config = vision_part(config);

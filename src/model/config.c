@@ -7,8 +7,8 @@
 #include "base/json.h"
 
 /*
- * Names of one number: that of most models, then those of GPT-2, T5, MPT, BART and their kin. Of a
- * model with an encoder those of its decoder, which keeps the cache.
+ * The names of one number: the name in most models, then those in GPT-2, T5, MPT, BART and similar models. For a
+ * model with an encoder, the names of its decoder, which keeps the cache.
  */
 static const struct {
     const char *names[6];
@@ -225,7 +225,7 @@ static int object_take(struct str object, struct model_config *out, struct err *
     return rc;
 }
 
-/* The first of "architectures". */
+/* Takes the first entry of "architectures". */
 static void class_take(struct str text, struct model_config *out)
 {
     struct str list, first;
@@ -262,7 +262,7 @@ int model_config_parse(struct str text, struct model_config *out, struct err *er
     return rc;
 }
 
-/* transformers caches the keys and values that come out of a latent vector, not the vector. */
+/* transformers caches the keys and values that are made from a latent vector, not the vector itself. */
 double model_config_cache_elements(const struct model_config *c)
 {
     bool is_latent = c->key_plain_dim > 0 && c->key_rotary_dim > 0 && c->value_dim > 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shape of a transformer, from the config.json that Hugging Face writes beside a model's
- * weights. Pure.
+ * The shape of a transformer, read from the config.json that Hugging Face puts beside a model's weights. Pure.
  */
 #pragma once
 
@@ -12,16 +11,16 @@
 
 enum {
     CONFIG_BYTES_MAX = 4 << 20,
-    /* Products of three of them, of a context and of a batch are within what a double holds. */
+    /* The product of three such numbers, a context and a batch fits into a double. */
     MODEL_NUMBER_MAX = 1000000000
 };
 
-/* 0: the file does not say. */
+/* A number is 0 if the file does not have it. */
 struct model_config {
     char kind[64];       /* model_type */
-    char class_name[96]; /* the first of architectures: "LlamaForCausalLM" */
+    char class_name[96]; /* the first entry of architectures: "LlamaForCausalLM" */
     uint64_t hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, intermediate, context_max;
-    /* Of heads whose keys and values are made of a latent vector (DeepSeek). */
+    /* For heads whose keys and values are made from a latent vector (DeepSeek). */
     uint64_t key_plain_dim, key_rotary_dim, value_dim;
     /*
      * Some layers see the last `window` tokens alone, and keep no others; 0: all see all tokens. layer_types says which ones
@@ -35,13 +34,12 @@ struct model_config {
 };
 
 /*
- * Takes the names of GPT-2 too, and for models of several kinds of input the part of the text
- * (text_config). What follows from other numbers is filled in: KV heads from heads, the size of a
- * head from the hidden size. ERR_DATA if the text is no JSON object, or has a number that cannot
- * be one.
+ * Reads a config.json. It knows the names of GPT-2 too. For a model with several kinds of input it takes the text
+ * part (text_config). Missing numbers that follow from others are filled in: KV heads from heads, the size of a head
+ * from the hidden size. ERR_DATA if the text is no JSON object, or has an impossible number.
  */
 MUST_CHECK int model_config_parse(struct str text, struct model_config *out, struct err *err);
-/* Fills in what follows from other numbers. */
+/* Fills in missing numbers that follow from others. */
 void model_config_complete(struct model_config *config);
 /*
  * Where there is a window, and no list of layers: finds which ones have it by the class of the model (`kind`). period: what
@@ -57,6 +55,6 @@ uint64_t model_config_layer_tokens(const struct model_config *config, uint64_t l
 double model_config_cached_tokens(const struct model_config *config, uint64_t context);
 /* Elements of the KV cache of one layer, for each token. */
 double model_config_cache_elements(const struct model_config *config);
-/* All that the KV cache needs to be known; and activations. */
+/* True if the config has all numbers that the KV cache needs; and those that activations need. */
 bool model_config_has_cache(const struct model_config *config);
 bool model_config_has_layers(const struct model_config *config);

@@ -9,10 +9,7 @@ enum {
     BLOCK_8BIT = 256 /* moments that share a factor */
 };
 
-/*
- * Numbers without a bound are multiplied as doubles: beyond this they are refused, and below 2^53
- * they are exact.
- */
+/* Numbers without a bound are multiplied as doubles. A product above this is refused; one below 2^53 is exact. */
 static const double bytes_max = 9e18;
 
 static bool is_trained(const struct model_part *part)
@@ -55,7 +52,7 @@ static double activation_bytes(const struct model_config *c, const struct estima
 {
     double s = (double)wish->context, b = (double)wish->batch, h = (double)c->hidden;
     double ends = s * b * h + 4 * s * b * (h + (double)c->vocab);
-    /* The formulas are for elements of 2 bytes; most of what they count has them. */
+    /* The formulas are for elements of 2 bytes. Most of the counted elements have 2 bytes. */
     return ((double)c->n_layers * layer_bytes(c, wish) + ends) * c->element_bytes / 2;
 }
 

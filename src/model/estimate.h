@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How much device memory a model needs, by arithmetic on its headers (muster fit --estimate). The
- * formulas, in bytes:
+ * How much device memory a model needs, computed from its headers (muster fit --estimate). The formulas, in bytes:
  *
  *   weights      what the tensors have in the files
  *   KV cache     2 * layers * KV heads * head size * bytes of an element, for each token of each
@@ -49,21 +48,21 @@ struct estimate_wish {
 
 struct estimate {
     uint64_t n_parameters, weight_bytes;
-    uint64_t token_bytes; /* of the KV cache; 0: there is none, or it is not known */
+    uint64_t token_bytes; /* of the KV cache, for each token; 0: no cache, or not known */
     /*
-     * Of inference: the cache. Of training: the others. 0 where there is none, or it is not
+     * For inference, only the cache counts; for training, the others. A size is 0 if it does not count or is not
      * known.
      */
     uint64_t cache_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
     uint64_t total_bytes;
-    bool is_partial; /* the config lacks what the cache, or the activations, need */
+    bool is_partial; /* the config lacks numbers for the cache or the activations */
 };
 
-/* ERR_DATA if a number is larger than 64 bits hold. */
+/* Makes an estimate. ERR_DATA if a number does not fit into 64 bits. */
 MUST_CHECK int estimate_make(const struct model *model, const struct estimate_wish *wish,
                              struct estimate *out, struct err *err);
 
-/* A device, as far as it is asked whether the model fits there. */
+/* A device, for the question whether the model fits on it. */
 struct estimate_device {
     char name[96];
     uint64_t total_bytes, margin_bytes;
@@ -81,5 +80,5 @@ struct estimate_report {
     size_t n_devices;
 };
 void estimate_table_add(const struct estimate_report *report, struct buf *out);
-/* An object on each line. */
+/* Adds lines of JSON, an object on each line. */
 void estimate_json_add(const struct estimate_report *report, struct buf *out);

@@ -25,7 +25,7 @@ static void weights_add(const struct model *model, struct buf *out)
         char how[64], n[32];
         cleanup_buf struct buf what = BUF_INIT;
         buf_add_text(&what, "weights, ");
-        console_visible_add(&what, str_of(part->dtype)); /* by the file's own word */
+        console_visible_add(&what, str_of(part->dtype)); /* the name of the type in the file */
         count_format(n, part->n_parameters);
         snprintf(how, sizeof(how), "%s parameter%s", n, plural(part->n_parameters));
         row_add(out, buf_text(&what), part->bytes, how);

@@ -28,7 +28,7 @@ bool model_part_is_float(const struct model_part *part)
     return false;
 }
 
-/* The number of a type; MODEL_TYPES_MAX if there is no room for it. */
+/* The index of a type, which is added if it is new; MODEL_TYPES_MAX if there is no room. */
 static uint32_t part_number(struct model *model, const struct model_found *found)
 {
     for (uint32_t i = 0; i < model->n_parts; i++)
@@ -103,7 +103,7 @@ static int content_read(struct model *model, const struct model_file *file, stru
 static int file_take(struct model *model, const char *path, struct err *err)
 {
     cleanup_fd int fd =
-        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for */
+        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not wait if it is a pipe */
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0)
         return fail_errno_as(err, ERR_USAGE, "open %s", path);
@@ -116,7 +116,7 @@ static int file_take(struct model *model, const char *path, struct err *err)
 
 /* ---- several ---- */
 
-/* Storages are numbered anew in each file of torch, and files do not share any. */
+/* Each file of torch numbers its storages anew, and no two files share a storage. */
 static int files_take(struct model *model, const char *folder, const struct env_list *names,
                       struct err *err)
 {
@@ -171,8 +171,10 @@ static int path_take(struct model *model, const char *path, struct err *err)
 
 /* ---- a folder ---- */
 
-/* A folder's only model in GGUF, or the first file of one that is split; a new string, NULL if
- * there is none, or more than one. */
+/*
+ * The only GGUF model of a folder, or the first file of a split one, as a new string. NULL if there is none, or more
+ * than one.
+ */
 static char *gguf_find(const char *folder)
 {
     DIR *dir = opendir(folder);

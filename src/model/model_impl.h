@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the readers of formats share: each adds the tensors of one file to a model.
+ * What the readers of file formats share. Each reader adds the tensors of one file to a model.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ struct model_file {
 
 struct model_found {
     struct str name, dtype;
-    unsigned bits; /* of an element, 0: blocks */
+    unsigned bits; /* of an element; 0: the type has blocks */
     uint64_t n_elements, bytes;
     uint32_t shares;
 };
@@ -25,14 +25,16 @@ MUST_CHECK int model_tensor_add(struct model *model, const struct model_file *fi
 
 MUST_CHECK int model_safetensors_read(struct model *model, const struct model_file *file,
                                       struct err *err);
-/* Takes the state dict, whether it is the file's value or under a key in it. */
+/* Takes the state dict, which is the value of the file or stands under a key in it. */
 MUST_CHECK int model_torch_read(struct model *model, const struct model_file *file,
                                 struct err *err);
 /* Sets the config as well. */
 MUST_CHECK int model_gguf_read(struct model *model, const struct model_file *file, struct err *err);
-/* Every file that an index (model.safetensors.index.json) names, each once, in order. */
 struct env_list;
+/* Adds every file that an index (model.safetensors.index.json) names, each once, in order. */
 MUST_CHECK int model_shards_list(const char *index, struct env_list *out, struct err *err);
-/* The other files of a GGUF that is split, by the name of one of them ("m-00001-of-00003.gguf");
- * none if the name is not of that kind. ERR_DATA if one is missing. */
+/*
+ * Adds the other files of a split GGUF. `path` is one of its files ("m-00001-of-00003.gguf"). Adds none if the name
+ * has another form. ERR_DATA if a file is missing.
+ */
 MUST_CHECK int model_gguf_shards_list(const char *path, struct env_list *out, struct err *err);

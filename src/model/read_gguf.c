@@ -7,7 +7,7 @@
 #include "model/model_impl.h"
 #include "tensor/gguf.h"
 
-/* Keys of the shape, behind the architecture's name and a dot. */
+/* The keys of the shape. In the file they follow the architecture's name and a dot. */
 static const struct {
     const char *key;
     size_t offset;
@@ -44,7 +44,7 @@ static void config_take(struct model_config *config, const struct gguf *file)
     model_config_windows_set(config, config->kind, config->window_period, false);
 }
 
-/* A row of a block type has as many bits as its blocks have, which is no whole number. */
+/* The bits of an element. Elements of a block type have no whole number of bits. */
 static unsigned bits_of(const struct gguf_tensor *tensor)
 {
     return tensor->n_elements > 0 && tensor->bytes % tensor->n_elements == 0
@@ -80,7 +80,7 @@ enum {
     SUFFIX_BYTES = sizeof("-00001-of-00003.gguf") - 1
 };
 
-/* True if the name says that it is one of several; *n is how many. */
+/* True if the name is that of one file of several; *n gets how many. */
 static bool split_is_one(struct str path, uint64_t *n)
 {
     if (path.len < SUFFIX_BYTES)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state dict of a file of torch.save. Its pickle is read as data, and no storage is.
+ * The state dict of a file of torch.save. The pickle is only read as data, and no storage is read.
  */
 #include "base/xalloc.h"
 #include "model/model_impl.h"
@@ -11,8 +11,7 @@ enum {
     DEPTH_MAX = 4
 };
 
-/* The names of types in safetensors, which the rest of the program knows; others stay as they
- * are. */
+/* Types of torch and their names in safetensors, which the rest of the program knows. Other types keep their names. */
 static const struct {
     const char *torch, *safetensors;
 } dtypes[] = {
@@ -72,7 +71,7 @@ static bool n_elements_take(const struct pickle *pickle, pickle_id id, uint64_t 
     return true;
 }
 
-/* Tensors that begin at the same element of one storage share it, as tied weights do. */
+/* Tensors that begin at the same element of the same storage share it. Tied weights do so. */
 static int tensor_take(const struct walk *walk, struct str name, const struct pickle_node *call)
 {
     const struct pickle *pickle = walk->pickle;

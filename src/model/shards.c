@@ -19,13 +19,13 @@ static int name_order(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The name of a file in the index's own folder, and nothing else. */
+/* True if the name is that of a file in the index's own folder. */
 static bool is_plain_name(const char *name)
 {
     return name[0] != '\0' && name[0] != '.' && !strchr(name, '/');
 }
 
-/* The files that an index names, each once, in order. */
+/* Adds the files that an index names, each once, in order. */
 static int weight_map_list(const char *path, struct str weight_map, struct env_list *out,
                            struct err *err)
 {

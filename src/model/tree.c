@@ -16,7 +16,7 @@ struct str tree_node_name(const struct tree_maker *maker, uint32_t node)
     return name_index_get(&maker->tree->module_names, node);
 }
 
-/* `name` may be a view of the index's own text, which moves when a name is added. */
+/* Adds a copy of `name`, which may point into the index's own text: that text moves when a name is added. */
 static size_t name_add(struct name_index *index, struct str name)
 {
     cleanup_buf struct buf copy = BUF_INIT;
@@ -104,7 +104,7 @@ int tree_tensor_add(struct tree_maker *maker, struct str name, const struct tree
 
 /* ---- names as the class has them ---- */
 
-/* Buffers that files of old versions have, and that the classes do not load. */
+/* True for buffers that old files have and that the classes do not load. */
 static bool is_dropped(struct str name)
 {
     static const char *const endings[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
@@ -115,7 +115,7 @@ static bool is_dropped(struct str name)
     return false;
 }
 
-/* Names that are buffers, which come behind the modules of theirs. */
+/* True if the name is that of a buffer. Buffers come after their modules. */
 static bool is_buffer(struct str name)
 {
     static const char *const endings[] = {"final_logits_bias", "e_score_correction_bias",
@@ -126,7 +126,7 @@ static bool is_buffer(struct str name)
     return false;
 }
 
-/* Adds the name as the class has it: "embed_out.weight" with "embed_out.=lm_head." */
+/* Adds the name that the class has for it: "lm_head.weight" for "embed_out.weight" with "embed_out.=lm_head." */
 static void renamed_add(const char *renames, struct str name, struct buf *out)
 {
     struct str rest = str_of(renames), word;
@@ -148,7 +148,7 @@ static bool begins_with_module(struct str name, const char *module)
     return len > 0 && name.len > len && memcmp(name.at, module, len) == 0 && name.at[len] == '.';
 }
 
-/* A model that was saved without its head has names without the prefix. */
+/* True if the names lack the prefix, as in a model that was saved without its head. */
 static bool lacks_prefix(const struct model *model, const struct architecture *of)
 {
     if (!of || !of->prefix)
@@ -162,7 +162,7 @@ static bool lacks_prefix(const struct model *model, const struct architecture *o
     return model->n_tensors > 0;
 }
 
-/* Modules of a layout beside the prefix, which are heads. */
+/* True if the name lies in a module of the layout. A name without the prefix is then in a head. */
 static bool is_head(const struct architecture *of, struct str name)
 {
     struct str rest = str_of(of->layout);
@@ -208,14 +208,16 @@ static int tensors_take(struct tree_maker *maker, const struct architecture *of)
     return rc;
 }
 
-/* Tensors whose bytes are the same in a file. The classes of the table untie and tie by
- * config.json; of other models the file is what is known. */
+/*
+ * Ties tensors that share their bytes in a file. The classes of the table tie and untie by config.json; for other
+ * models only the file tells it.
+ */
 static void shares_take(struct tree_maker *maker)
 {
     uint32_t n = 0;
     for (size_t i = 0; i < maker->model->n_tensors; i++)
         n = MAX(n, maker->model->tensors[i].shares);
-    cleanup_free uint32_t *first = xcalloc((size_t)n + 1, sizeof(*first)); /* plus 1 */
+    cleanup_free uint32_t *first = xcalloc((size_t)n + 1, sizeof(*first)); /* index + 1 */
     for (uint32_t i = 0; n > 0 && i < maker->model->n_tensors; i++) {
         uint32_t shares = maker->model->tensors[i].shares;
         if (shares == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The modules of a model, made from the names of its tensors: in the order in which they are
- * registered, with those that have no tensors, with buffers that no file has, and with tied
- * weights, as the class of transformers would have them. core/partition.h cuts it.
+ * The tree of a model's modules, made from the names of its tensors. The tree is as in the class of transformers:
+ * modules in the order of their registration, also modules without tensors, buffers that no file has, and tied
+ * weights. core/partition.h cuts the tree.
  */
 #pragma once
 
@@ -11,33 +11,37 @@
 #include "model/model.h"
 
 enum {
-    MODEL_DEPTH_MAX = 32, /* modules in modules */
+    MODEL_DEPTH_MAX = 32, /* levels of modules */
     MODEL_MODULES_MAX = 1 << 22
 };
 
 struct model_tree_wish {
-    struct str layout;   /* instead of the table's (architecture.h); empty: none */
-    uint32_t type_bytes; /* of float types as they are loaded; 0: as config.json or the files say */
-    uint64_t context, batch; /* for the KV cache; 0: without it */
+    struct str layout;       /* used instead of the table's (architecture.h); empty: none */
+    uint32_t type_bytes;     /* of loaded float types; 0: as in config.json or the files */
+    uint64_t context, batch; /* for the KV cache; 0: no cache */
 };
 
 struct model_tree {
     struct partition_model of;
     const struct architecture *architecture; /* NULL: not in the table */
-    bool is_guessed;     /* neither the table nor the wish has a layout: the order is that of the
-                      * files, and numbered modules are not cut */
-    uint32_t type_bytes; /* 0: as stored */
+    bool is_guessed;                         /*
+ * neither the table nor the wish has a layout: modules are in the order of the files, and numbered modules are not
+ * cut
+ */
+    uint32_t type_bytes;                     /* 0: as stored */
     size_t n_blocks, n_cached;
     uint64_t cache_bytes; /* of the KV cache of all blocks */
-    bool lacks_cache;     /* blocks keep one, and config.json does not say of which size */
-    /* What `of` points to. */
+    bool lacks_cache;     /* blocks keep a KV cache, but config.json lacks its size */
+    /* `of` points to these. */
     struct partition_module *modules;
     struct partition_tensor *tensors;
     struct name_index module_names, tensor_names;
 };
 
-/* ERR_DATA if names, or sizes, are such as no model has; ERR_USAGE if the layout is malformed.
- * Release also after a failure. */
+/*
+ * Makes a tree. Release it also after a failure. ERR_DATA if no model can have such names or sizes; ERR_USAGE if the
+ * layout is malformed.
+ */
 MUST_CHECK int model_tree_make(const struct model *model, const struct model_tree_wish *wish,
                                struct model_tree *out, struct err *err);
 void model_tree_release(struct model_tree *tree);

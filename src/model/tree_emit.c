@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Brings a tree into depth-first order, siblings by rank, then by number, then as the files have
- * them.
+ * Brings a tree into depth-first order. Siblings are ordered by rank, then by number, then as in the files.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a layout says about a tree of modules: order, blocks, ties, buffers.
+ * Applies a layout to a tree of modules: order, blocks, ties, buffers.
  */
 #include <stdlib.h>
 
@@ -10,18 +10,18 @@
 #include "model/buffers.h"
 #include "model/tree_impl.h"
 
-/* A module of the layout, and how far its path is followed. */
+/* A module of the layout, and the state of the search for it in the tree. */
 struct pattern {
     struct tree_maker *maker;
     struct layout_module of;
     uint32_t rank;
-    uint32_t class_number;  /* of what was found; 0: nothing yet */
-    uint32_t of_digits[10]; /* class numbers */
+    uint32_t class_number;  /* of the modules found; 0: none yet */
+    uint32_t of_digits[10]; /* the class number of each digit */
 };
 
 /* ---- ties ---- */
 
-/* 1: config.json says that the ends are tied; 0: that they are not; -1: neither. */
+/* 1: config.json ties the input and output embeddings; 0: it does not; -1: it does not tell. */
 static int tie_wanted(const struct model *model)
 {
     struct str config = buf_str(&model->config_text), value;
@@ -31,7 +31,7 @@ static int tie_wanted(const struct model *model)
                : -1;
 }
 
-/* Ties the weight of a node to another one: if config.json says so, or if no file has it. */
+/* Ties the weight of a node to another weight, if config.json asks for it, or if no file has the weight. */
 static int weight_tie(struct tree_maker *maker, uint32_t node, struct str tied_to)
 {
     cleanup_buf struct buf name = BUF_INIT, target = BUF_INIT;
@@ -119,7 +119,10 @@ static int numbers_follow(struct pattern *pattern, uint32_t node, struct str res
     return rc;
 }
 
-/* A module without tensors is there if the layout gives it something, or says that it is. */
+/*
+ * True if a module without tensors exists in the class: the layout gives it buffers or a tied weight, or marks it
+ * with "-".
+ */
 static bool is_made(const struct pattern *pattern)
 {
     uint32_t leader;
@@ -168,7 +171,7 @@ int tree_layout_apply(struct tree_maker *maker, struct str layout)
 
 /* ---- without a layout ---- */
 
-/* Words in names of modules by which their place is guessed. */
+/* Words in module names from which the place of the module is guessed. */
 static const struct {
     const char *word;
     uint32_t rank;
@@ -181,7 +184,7 @@ static uint32_t rank_guess(struct str name)
 {
     const char *dot = memrchr(name.at, '.', name.len);
     struct str word = dot ? (struct str){dot + 1, name.len - (size_t)(dot + 1 - name.at)} : name;
-    uint32_t rank = 1; /* what is between */
+    uint32_t rank = 1; /* for all modules between */
     for (size_t i = 0; i < countof(guesses); i++)
         if (memmem(word.at, word.len, guesses[i].word, strlen(guesses[i].word)))
             rank = guesses[i].rank;
@@ -196,7 +199,7 @@ static bool is_in_number(const struct tree_maker *maker, uint32_t node)
     return false;
 }
 
-/* Numbered modules that are as many as config.json says that there are layers keep a cache. */
+/* If there are as many numbered modules as config.json has layers, each of these modules keeps a cache. */
 void tree_layout_guess(struct tree_maker *maker)
 {
     cleanup_free uint64_t *n_numbered = xcalloc(maker->n_nodes, sizeof(*n_numbered));

@@ -55,8 +55,8 @@ static int devices_choose(struct allocation *a, const struct allocation_wish *wi
 }
 
 /*
- * True if the devices are held only by guards of a muster that was killed, which end its workers in a moment: then
- * muster waits without being asked to. If one of the chosen devices is locked by a live muster, waiting does not help.
+ * True if the devices are held only by guards of a killed muster, which end its workers in a moment: then muster
+ * waits without --wait. If a live muster has locked one of the chosen devices, waiting does not help.
  */
 static bool will_be_free(const struct allocation *a, uint64_t waited_ms)
 {
@@ -125,7 +125,7 @@ static int devices_take(struct allocation *a, const struct allocation_wish *wish
         uint64_t waited_ms = clock_now_ms() - begin_ms;
         bool is_left = rc == ERR_UNAVAILABLE && will_be_free(a, waited_ms);
         uint64_t wait_ms = MAX(wish->wait_ms, (uint64_t)(is_left ? LEFT_WAIT_MS : 0));
-        if (!said || rc == 0) /* not at each try in between */
+        if (!said || rc == 0) /* only at the first and the last try */
             lines_log(holder->log, &notes);
         if (rc != ERR_UNAVAILABLE || waited_ms >= wait_ms)
             return rc;
@@ -184,7 +184,7 @@ int allocation_no_seat(struct err *err)
     return fail(err, ERR_USAGE, "-g none leaves no place for a worker; cpu:N gives N CPU slots");
 }
 
-/* For a worker that looks at the machine. */
+/* A seat without devices, for a worker that only looks at the machine. */
 static void bare_seat_make(struct allocation *a)
 {
     a->seats = xcalloc(1, sizeof(*a->seats));
@@ -247,7 +247,10 @@ int allocation_take(struct allocation *a, const struct allocation_wish *wish,
 
 /* ---- other hosts ---- */
 
-/* A label of another host's seat: "node1_gpu_0". It names log files, so nothing else than a name comes from there. */
+/*
+ * The label of another host's seat: "node1_gpu_0". It names log files, so all characters that come from the host are
+ * made safe.
+ */
 static void label_prefix(struct seat *seat, const char *host)
 {
     cleanup_free char *label = xasprintf("%s%s%s", host, host[0] ? "_" : "", seat->label);
@@ -323,7 +326,7 @@ static void positions_fill(size_t *positions, size_t n)
         positions[i] = i;
 }
 
-/* Whole seats on these devices, all of which are chosen, and their locks. */
+/* Makes whole seats on these devices, chooses all of them, and takes their locks. */
 static int part_take(struct allocation *a, const struct device_list *devices,
                      const struct seat_opts *opts, const char *run_id, uint32_t *position,
                      struct err *err)

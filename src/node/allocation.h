@@ -16,25 +16,28 @@
 
 struct allocation_wish {
     const char *gpus;                          /* SPEC (device/spec.h); NULL: free devices */
-    uint64_t gpus_per_worker, workers_per_gpu; /* 0: one; of gpus_per_worker, SEAT_HAS_ALL */
+    uint64_t gpus_per_worker, workers_per_gpu; /* 0: one; gpus_per_worker may be SEAT_HAS_ALL */
     uint64_t wait_ms;                          /* for devices to become free */
     enum visible_mode visible;
     /* Other machines (shell/hosts.h). */
     const char *hosts, *via, *agent_path; /* NULL: none; ssh; the path of this program */
-    const char *slurm_args;               /* for jobs of their own; NULL: none */
-    const char *program;                  /* of the workers: it must be there. NULL: not known */
-    const char *script; /* of the workers, a file here: it must be there as well. NULL: not known */
+    const char *slurm_args;               /* for the jobs of slurm:N; NULL: none */
+    const char *program;  /* of the workers; each host must have it; NULL: unknown */
+    const char *script;   /* of the workers, a file here; likewise; NULL: unknown */
     bool without_devices; /* gpus is WISH_NO_DEVICES, and makes one seat without a device */
     uint64_t hosts_min, host_timeout_ms; /* 0: one, HOSTS_ALL; 0: the default */
     bool grows;                          /* devices that become free are taken as well */
     bool is_plan;                        /* nothing will run: no Slurm job is asked for */
 };
 
-/* Who takes the devices: the program, the run named to others (NULL: not known yet), its log, and its limit. */
+/*
+ * The holder of the devices: its program, the run that other users are told of (NULL: not known yet), its log, and
+ * its limit.
+ */
 struct allocation_holder {
     const char *self_path, *run_id;
     struct log *log;
-    uint64_t limit_ms, limit_from_ms; /* for the run, and since when (clock_now_ms); 0: none */
+    uint64_t limit_ms, limit_from_ms; /* of the run, and its begin (clock_now_ms); 0: no limit */
 };
 
 /* Devices of one machine that were taken together, and the seats on them. */
@@ -43,13 +46,13 @@ struct allocation_host {
     uint32_t node; /* position of the machine among the run's nodes; 0: this one */
     uint32_t first_chosen, n_chosen, first_seat, n_seats;
     uint64_t round_trip_ms; /* 0: less than one */
-    uint32_t n_sets_left;   /* whose workers are not gone for good */
+    uint32_t n_sets_left;   /* sets that may still have a worker */
     uint8_t *distance;      /* of its chosen devices: [n_chosen * n_chosen]; NULL: not known */
 };
 
-/* What another machine has taken: all devices are chosen, and the seats name their positions among them. */
+/* What another machine has taken: all its devices are chosen; seats have positions among them. */
 struct allocation_part {
-    const char *name; /* its own among the hosts */
+    const char *name; /* unique among the hosts */
     uint32_t node;
     const struct device_list *devices;
     const struct seat *seats;
@@ -61,10 +64,10 @@ struct allocation_part {
 struct allocation {
     struct allocation_host *hosts;
     size_t n_hosts;                      /* hosts[0] is this machine, with or without seats */
-    uint32_t n_seats_max, n_devices_max; /* at most so many there will be (allocation_spare) */
-    struct device_list devices; /* all of this machine, behind them those that were added */
-    size_t n_own_devices;       /* of this machine, as the start found them */
-    size_t *chosen, n_chosen;   /* positions among them; a host's are beside each other */
+    uint32_t n_seats_max, n_devices_max; /* limits of growth (allocation_spare) */
+    struct device_list devices;          /* those of this machine, then those that were added */
+    size_t n_own_devices;                /* of this machine, as the start found them */
+    size_t *chosen, n_chosen; /* positions in `devices`; those of a host stand together */
     struct device_locks locks;
     struct seat *seats;
     uint32_t n_seats;
@@ -74,7 +77,7 @@ struct allocation {
     char *python_dir; /* the folder with muster.py; NULL: not found */
 };
 
-/* Of --host-timeout. In less than a second a host may say nothing, and would be lost again and again. */
+/* Checks --host-timeout: a host may say nothing for a second, and with less it would be lost again and again. */
 MUST_CHECK int host_timeout_check(const char *value, struct err *err);
 /* ERR_USAGE for options that contradict each other, whatever devices there are. */
 MUST_CHECK int allocation_wish_check(const struct allocation_wish *wish, struct err *err);
@@ -85,10 +88,13 @@ MUST_CHECK int allocation_take(struct allocation *allocation, const struct alloc
 /* An allocation without devices of this machine, to which those of other hosts are added. */
 void allocation_begin(struct allocation *allocation, const struct allocation_wish *wish,
                       const char *self_path);
-/* Decides how much may be added later: 1,024 seats, or as many as there are. What is not used costs nothing. */
+/* Sets how much may be added later: 1,024 seats, or as many as there are. Unused room costs nothing. */
 void allocation_spare(struct allocation *allocation);
 bool allocation_has_room(const struct allocation *allocation, size_t n_devices, size_t n_seats);
-/* Adds what another host has. Returns its position in `hosts`. Pointers to seats and devices are not valid any more. */
+/*
+ * Adds the devices and seats of another host. Returns its position in `hosts`. Pointers to seats and devices are not
+ * valid any more.
+ */
 uint32_t allocation_add_host(struct allocation *allocation, const struct allocation_part *part);
 /*
  * Takes further devices of this machine, as many of `devices` as make whole seats, and adds them. ERR_UNAVAILABLE if
@@ -97,13 +103,13 @@ uint32_t allocation_add_host(struct allocation *allocation, const struct allocat
 MUST_CHECK int allocation_grow(struct allocation *allocation, const struct device_list *devices,
                                const struct allocation_wish *wish, const char *run_id,
                                uint32_t *position, struct err *err);
-/* The first seat of the set whose first device is number `first` of those chosen. */
+/* The first seat of the set whose first device has position `first` among the chosen ones. */
 uint32_t allocation_seat_of(const struct allocation *allocation, uint32_t first);
 /* The position in `hosts` of a chosen device; that of a seat is its first device's (device_of). */
 uint32_t allocation_host_of(const struct allocation *allocation, uint32_t chosen);
 /* The position in `chosen` of a device. */
 uint32_t allocation_position(const struct allocation *allocation, size_t device);
-/* The error of WISH_NO_DEVICES where workers need a device: ERR_USAGE. */
+/* Fails with ERR_USAGE: the wish is WISH_NO_DEVICES, and workers need a device. */
 int allocation_no_seat(struct err *err);
 /* Adds how a chosen device is called in messages: "gpu 0", on another host "node1 gpu 0". */
 void allocation_label_add(const struct allocation *allocation, uint32_t chosen, struct buf *out);

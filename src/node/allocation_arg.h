@@ -27,7 +27,7 @@
     HOST_LIST_OPTS(at), \
     {OPT_U64, 0, "hosts-min", "N", "go on if N hosts can be had (default 1)", (at) + offsetof(struct allocation_wish, hosts_min), 1, 4096}
 
-/* The same options of hosts for a verb that looks at them; what is not here is not asked of a look. */
+/* The options of hosts for a verb that only looks at them. */
 #define LOOK_OPTS(at)                                                                                                  \
     {OPT_TEXT, 0, "hosts", "LIST", "look at these machines: node1,user@node2:2222; node1=0-3 for some of its devices, @FILE, slurm, local for this machine", (at) + offsetof(struct allocation_wish, hosts)}, \
     VIA_OPT(at), \

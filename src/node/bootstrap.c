@@ -20,7 +20,7 @@ static void variable_add(struct buf *out, const char *name, const char *value)
     buf_add_char(out, '\n');
 }
 
-/* One group, so that it begins only when all of it has arrived. */
+/* The script is one group of commands, so that it begins only when all of it has arrived. */
 void bootstrap_script_add(const struct bootstrap_opts *opts, struct buf *out)
 {
     cleanup_buf struct buf names = BUF_INIT;
@@ -66,7 +66,7 @@ static bool line_cut(struct bootstrap *bootstrap, struct str *words)
 {
     struct str in = buf_str(&bootstrap->in);
     const char *found = in.len > 0 ? memmem(in.at, in.len, mark.at, mark.len) : NULL;
-    size_t n_kept = MIN(in.len, mark.len - 1); /* the mark's first bytes, perhaps */
+    size_t n_kept = MIN(in.len, mark.len - 1); /* they may be the mark's first bytes */
     noise_take(bootstrap, found ? (size_t)(found - in.at) : in.len - n_kept);
     if (!found)
         return false;
@@ -107,7 +107,7 @@ static bool go_read(struct str rest, struct bootstrap_line *line)
     return is_known;
 }
 
-/* What cannot be, by the word behind `fail`; %.*s are the words behind that. */
+/* The failures, by the word after `fail`; the words after that stand between `before` and `after`. */
 static const struct failure {
     struct str what;
     enum err_code code;

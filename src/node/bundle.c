@@ -25,18 +25,18 @@
 enum {
     SCRATCH_BYTES = 64 * 1024,
     FILES_MAX = 64,
-    GZIP_LEVEL = 1 /* of 3.6 MB it leaves 52 %, the default 48 % in four times the time */
+    GZIP_LEVEL = 1 /* leaves 52 % of 3.6 MB; the default, 48 % in four times the time */
 };
 
 /* ---- a file, as far as it travels ---- */
 
-/* Its bytes come by image_next(). */
+/* The part of a file that is sent; image_next() gives its bytes. */
 struct image {
     int fd;
-    size_t n_left;    /* of what travels */
+    size_t n_left;    /* bytes that are still to be sent */
     char first[4096]; /* with the headers of an ELF file */
     size_t n_first;
-    bool has_first; /* it was given */
+    bool has_first; /* `first` was given */
 };
 
 /* Where the loaded part of an ELF file ends, which begins with `first`; n_bytes if it is none. */
@@ -64,7 +64,7 @@ static size_t image_end(const struct image *image, size_t n_bytes)
     return (size_t)end;
 }
 
-/* The sections lie behind what is loaded, so a file without them must not say that it has some. */
+/* Clears the header's fields about sections: they lie behind the loaded part, and are not sent. */
 static void sections_forget(struct image *image)
 {
     Elf64_Ehdr header;
@@ -110,7 +110,7 @@ static int image_open(const char *path, struct image *image, struct err *err)
     return 0;
 }
 
-/* The next bytes, in `scratch` or the image; "" at the end, or where the file has become shorter. */
+/* The next bytes, in `scratch` or the image; "" at the end, or if the file has become shorter. */
 static struct str image_next(struct image *image, char *scratch, size_t max)
 {
     struct str part = {image->first, image->n_first};
@@ -123,7 +123,7 @@ static struct str image_next(struct image *image, char *scratch, size_t max)
     return part;
 }
 
-/* Adds the bytes of a file that travel. */
+/* Adds the bytes of a file that are sent. */
 static int image_read(const char *path, struct buf *out, struct err *err)
 {
     struct image image;
@@ -147,7 +147,7 @@ static void hash_write(XXH128_hash_t hash, char out[BUNDLE_HASH_BYTES])
     snprintf(out, BUNDLE_HASH_BYTES, "%016lx%016lx", hash.high64, hash.low64);
 }
 
-/* The hash of those bytes, and how many they are. */
+/* The hash and the number of these bytes. */
 static int image_hash(const char *path, char out[BUNDLE_HASH_BYTES], size_t *n_bytes,
                       struct err *err)
 {
@@ -196,7 +196,7 @@ static void file_add(struct bundle *bundle, char *name, char *path)
     bundle->files[bundle->n_files++] = (struct bundle_file){.name = name, .path = path};
 }
 
-/* Names go into a shell's list of words. */
+/* Can the name stand in a shell's list of words? */
 static bool is_plain_name(const char *name)
 {
     bool is = name[0] != '\0' && name[0] != '.' && name[0] != '-';
@@ -240,7 +240,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct bundle_file *)a)->name, ((const struct bundle_file *)b)->name);
 }
 
-/* Its name, and the hash of its program. */
+/* Sets the bundle's name, and the hash of its program. */
 static int bundle_name(struct bundle *bundle, struct err *err)
 {
     cleanup_buf struct buf names = BUF_INIT;
@@ -274,7 +274,7 @@ int bundle_of_folder(const char *folder, struct bundle *out, struct err *err)
 
 /* ---- the running program ---- */
 
-/* Does every system with the same C library have it, or is it part of that? */
+/* Is the library a part of libc, or on every system with that libc? */
 static bool is_of_system(const char *library)
 {
     static const char *const names[] = {"libc.",       "libm.",      "libdl.", "librt.",
@@ -295,7 +295,7 @@ static int library_add(struct dl_phdr_info *info, size_t size, void *context)
     return 0;
 }
 
-/* Adds a file that is there. */
+/* Adds a file, if it exists. */
 static void companion_add(struct bundle *bundle, const char *name, char *path)
 {
     if (path && path_exists(path))
@@ -370,7 +370,7 @@ static char *agents_folder_new(const char *self_path)
     return NULL;
 }
 
-/* The hash of the running program is known from its own bundle, if there is one. */
+/* Adds the bundle of the running program. The program's hash is taken from it, if there is one. */
 static int own_add(struct bundles *bundles, struct err *err)
 {
     char own[BUNDLE_MACHINE_BYTES];

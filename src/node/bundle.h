@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bundles: the files that make an agent on a machine where nothing is installed, for one kind of machine (`uname -m`).
- * A bundle is a folder agents/MACHINE beside muster or in its libexec. For the kind of this machine, if there is no
- * such folder, it is the running program itself with its companions and the shared libraries that are not libc's.
+ * Bundles: the files that make an agent on a machine where nothing is installed, for one kind of machine (`uname
+ * -m`). A bundle is a folder agents/MACHINE beside muster or in its libexec. If there is no such folder for the kind
+ * of this machine, the bundle is the running program itself, with its companions and with the shared libraries that
+ * do not belong to libc.
  *
- * Of an ELF file only what is loaded travels: debug symbols and section headers stay here. A bundle's name is a hash
- * of the names and the bytes of its files, so that it is known on the far side by its name alone.
+ * Only the loaded part of an ELF file is sent: debug symbols and section headers stay here. A bundle's name is a hash
+ * of the names and bytes of its files, so that the far side recognises it by its name.
  */
 #pragma once
 
@@ -43,23 +44,26 @@ struct bundles {
     const char *self_path; /* of the running program */
     struct bundle *at;
     size_t len;
-    char program[BUNDLE_HASH_BYTES]; /* the hash of the running one; "": not known yet */
+    char program[BUNDLE_HASH_BYTES]; /* the hash of the running program; "": not known yet */
 };
 
-/* Finds those that can be sent from here, the first time it is called. ERR_USAGE if one cannot be read. */
+/*
+ * Finds the bundles that can be sent from here, when it is called for the first time. ERR_USAGE if one cannot be
+ * read.
+ */
 MUST_CHECK int bundles_find(struct bundles *bundles, struct err *err);
 void bundles_release(struct bundles *bundles);
 /* NULL: there is none for such a machine. */
 struct bundle *bundles_get(const struct bundles *bundles, struct str machine);
 
 /*
- * What is sent, borrowed: a line with the number of bytes that follow, the checksum that the command cksum gives of
- * the files' bytes behind each other, and NAME:BYTES of each file; then those bytes, plain or through gzip.
+ * The bytes to send, borrowed: a line with the number of bytes that follow, the checksum that the command cksum gives
+ * for the concatenated files, and NAME:BYTES of each file; then these bytes, plain or through gzip.
  */
 MUST_CHECK int bundle_pack(struct bundle *bundle, enum bundle_form form, struct str *out,
                            struct err *err);
 
-/* The bundle that the files in a folder are. */
+/* Makes a bundle of the files in a folder. */
 MUST_CHECK int bundle_of_folder(const char *folder, struct bundle *out, struct err *err);
 void bundle_release(struct bundle *bundle);
 /* The hash of the running program. */

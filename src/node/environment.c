@@ -86,13 +86,13 @@ void worker_environment_begin(const struct allocation *allocation, uint32_t numb
 void environment_command(const struct environment_wish *wish, const char *const *program,
                          struct env_list *words)
 {
-    /* Bash where there is one, for which what is sourced is often written. */
+    /* Bash where there is one: files that are sourced are often written for it. */
     static const char *const shell[] = {
         "sh", "-c", "s=sh; command -v bash >/dev/null && s=bash; exec $s -c \"$0\" $s \"$@\"",
         NULL};
     if (wish->setup) {
         env_list_add_words(words, shell);
-        /* It may end with a comment. */
+        /* The newline: the setup may end with a comment. */
         env_list_add(words, xasprintf("{ %s\n} || exit; exec \"$@\"", wish->setup));
     }
     env_list_add_words(words, program);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the environment of a worker on a seat has beyond muster's own: its devices, its number, and in PYTHONPATH the
- * folder with muster.py. What depends on the machine is added on that machine: for a seat of another host by its
- * agent, from the agent's own allocation.
+ * What the environment of a worker on a seat has in addition to muster's: its devices, its number, and in PYTHONPATH
+ * the folder with muster.py. Variables that depend on the machine are added there: for a seat of another host, by the
+ * host's agent from its own allocation.
  */
 #pragma once
 
@@ -25,20 +25,24 @@ void environment_command(const struct environment_wish *wish, const char *const 
 /* The program that each host must have; what the setup brings is not known before it has run. */
 void environment_program(const struct environment_wish *wish, const char *const *command,
                          struct allocation_wish *allocation);
-/* What differs from the environment of this process, as env_apply() takes it; nothing else is sent to other hosts. Of
- * `sent` (may be NULL), entries NAME or NAME=VALUE, the names count as different. */
+/*
+ * The differences from the environment of this process, as env_apply() takes them; only these are sent to other
+ * hosts. Names of the entries in `sent` (NAME or NAME=VALUE; may be NULL) always count as different.
+ */
 void environment_changes(const char *const *envp, const struct texts *sent,
                          struct env_list *changes);
 
-/* Adds the environment of this process for a program whose output is read as it comes, without what a muster that started
- * this one has told its worker. */
+/*
+ * Adds the environment of this process, for a program whose output is read as it comes. Leaves out what a muster that
+ * started this one has set for its worker.
+ */
 void environment_begin(struct env_list *env);
 /* The devices alone, of a seat that need not be the allocation's. */
 void seat_devices_add(const struct allocation *allocation, const struct seat *seat,
                       struct env_list *env);
 void seat_environment_add(const struct allocation *allocation, uint32_t number,
                           struct env_list *env);
-/* environment_begin(), seat_environment_add() and environment_wish_apply(): what all workers have, whatever their work. */
+/* environment_begin(), seat_environment_add() and environment_wish_apply(): the variables of every worker. */
 void worker_environment_begin(const struct allocation *allocation, uint32_t number,
                               const struct environment_wish *wish, struct env_list *env);
 /* The folder with muster.py, beside the program that muster keeps on another host,

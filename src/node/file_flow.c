@@ -37,8 +37,8 @@ struct file_sender {
     void *context;
     int fd;
     struct file_trace trace;
-    uint64_t from; /* the receiver has what lies before */
-    uint64_t at;   /* bytes that were read */
+    uint64_t from; /* the receiver has the bytes before */
+    uint64_t at;   /* bytes that were read so far */
     uint64_t may_send;
     XXH3_state_t *hash; /* of the bytes that were read */
     char *piece;
@@ -82,7 +82,7 @@ static int piece_fill(struct file_sender *s, size_t n_bytes)
     return 0;
 }
 
-/* Reads on until there is something to send; what the receiver has is read for the hash. */
+/* Reads until there are bytes to send; bytes that the receiver has are read for the hash. */
 static void read_run(void *context)
 {
     struct file_sender *s = context;
@@ -173,17 +173,16 @@ struct file_receiver {
     struct background beside;
     const struct file_flow_handlers *handlers;
     void *context;
-    char *path, *part; /* the name of the whole file, and that until then */
+    char *path, *part; /* the file's name when it is whole, and before that */
     bool is_durable, is_placed;
     int fd;
     struct buf pending; /* to be written next */
-    struct buf writing; /* the thread's */
+    struct buf writing; /* being written by the thread */
     uint64_t n_bytes;   /* of the whole file, or FILE_ANY_BYTES */
     uint64_t may_come;
     uint64_t n_taken;
-    uint64_t
-        n_ungranted;    /* of pending and writing, bytes of an earlier link, which get no credit */
-    XXH3_state_t *hash; /* of what was written */
+    uint64_t n_ungranted; /* of these, bytes of an earlier link, which get no credit */
+    XXH3_state_t *hash;   /* of the written bytes */
     bool is_busy, is_whole, has_ended;
     uint64_t sent_hash;
     int rc;
@@ -231,7 +230,7 @@ static void write_run(void *context)
     XXH3_64bits_update(r->hash, r->writing.at, r->writing.len);
 }
 
-/* All is written: checks it, and gives it its name. */
+/* All bytes are written: checks the file, and gives it its name. */
 static void settle_run(void *context)
 {
     struct file_receiver *r = context;
@@ -260,7 +259,7 @@ static void on_settled(void *context)
 
 static void on_written(void *context);
 
-/* Small pieces wait for others; the last one does not. */
+/* Starts a write. Small pieces wait for more bytes, except for the last one. */
 static void work_start(struct file_receiver *r)
 {
     if (r->is_busy || r->has_ended)

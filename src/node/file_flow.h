@@ -26,7 +26,7 @@ struct file_flow_handlers {
     void (*send)(void *context, enum frame_type type, struct str body);
     /* NULL for a receiver. */
     bool (*has_room)(void *context);
-    /* Once, and nothing after it. code 0: all is sent; or the file is whole and has its name. */
+    /* Called once, and last. code 0: all bytes were sent; or the received file is whole and has its name. */
     void (*ended)(void *context, const struct err *why);
 };
 
@@ -39,7 +39,7 @@ struct file_sender *file_sender_new(uv_loop_t *loop, int fd, const struct file_t
                                     void *context);
 /* Sends as much as credit and link allow: to be called at the start, and when the link has room again. */
 void file_sender_pump(struct file_sender *sender);
-/* False: more than was sent. */
+/* False: the grant is for more than was sent. */
 bool file_sender_grant(struct file_sender *sender, uint64_t n_bytes);
 /* May be NULL. */
 void file_sender_free(struct file_sender *sender);
@@ -47,17 +47,17 @@ void file_sender_free(struct file_sender *sender);
 /* ---- to here ---- */
 
 struct file_receiver;
-/* Of a file of n_bytes. is_durable: the file and its name are synced before `ended`. */
+/* Receives a file of n_bytes. is_durable: the file and its name are synced before `ended`. */
 struct file_receiver *file_receiver_new(uv_loop_t *loop, const char *path, uint64_t n_bytes,
                                         bool is_durable, const struct file_flow_handlers *handlers,
                                         void *context);
-/* False: more than was granted, or than the file has. */
+/* False: more bytes came than were granted, or than the file has. */
 bool file_receiver_take(struct file_receiver *receiver, struct str bytes);
-/* The sender has sent all. False: it had said so before, or the file's size is another. */
+/* The sender has sent all. False: it had said so before, or with another size. */
 bool file_receiver_end(struct file_receiver *receiver, uint64_t n_bytes, uint64_t hash);
-/* All of it came; it may not be written yet. */
+/* Did all bytes come? They may not be written yet. */
 bool file_receiver_is_whole(const struct file_receiver *receiver);
-/* Over another link: returns how many bytes are here. */
+/* Goes on over another link: returns how many bytes are here already. */
 uint64_t file_receiver_resume(struct file_receiver *receiver);
-/* The file is removed, unless it was whole. May be NULL. */
+/* Removes the file, unless it is whole. May be NULL. */
 void file_receiver_free(struct file_receiver *receiver);

@@ -7,7 +7,7 @@ struct group {
     struct node base;
     struct node **nodes;
     size_t n_nodes;
-    bool is_held; /* also for those that are added meanwhile */
+    bool is_held; /* holds for nodes that are added later, too */
 };
 
 static int group_spawn(struct node *node, const struct spawn_request *request,

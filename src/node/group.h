@@ -6,7 +6,7 @@
 
 #include "node/node.h"
 
-/* Takes this machine's node over, on which the transports of other nodes run. */
+/* Takes over this machine's node, on which the transports of other nodes run. */
 struct node *group_open(struct node *first);
-/* Takes another node over into a group. Returns its position: the `host` of its seats. */
+/* Takes another node over, into the group. Returns its position: the `host` of its seats. */
 uint32_t group_add(struct node *node, struct node *another);

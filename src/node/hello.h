@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first message of both directions of a link: who is there.
+ * The first message of each direction of a link: versions and machine.
  */
 #pragma once
 

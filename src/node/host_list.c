@@ -63,7 +63,7 @@ static bool is_name(struct str name)
     return is;
 }
 
-/* What the launcher is given: of "me@[fe80::1]", "me@fe80::1", for ssh takes addresses without brackets. */
+/* The target for the launcher: "me@fe80::1" for "me@[fe80::1]", since ssh takes addresses without brackets. */
 static char *target_new(struct str name)
 {
     char *target = xstrndup(name.at, name.len);
@@ -77,7 +77,7 @@ static char *target_new(struct str name)
     return target;
 }
 
-/* The host without its user, and without what a file name should not have. */
+/* The host without its user, with only characters that suit a file name. */
 static char *label_new(struct str target)
 {
     const char *at_sign = memchr(target.at, '@', target.len);
@@ -176,7 +176,7 @@ static bool word_next(struct str *line, struct str *word)
     return word->len > 0;
 }
 
-/* Sets *gpus to the SPEC that a word stands for; other words mean nothing. */
+/* Sets *gpus to the SPEC that a word stands for; other words are ignored. */
 static int spec_take(struct str word, char **gpus, struct err *err)
 {
     uint64_t n_slots = 0;
@@ -193,7 +193,7 @@ static int spec_take(struct str word, char **gpus, struct err *err)
     return 0;
 }
 
-/* "node1 slots=4", "node1 gpus=0-3", "node1=0-3", "node1"; other words of such files mean nothing here. */
+/* "node1 slots=4", "node1 gpus=0-3", "node1=0-3", "node1"; other words of such files are ignored. */
 static int line_take(struct host_list *list, struct str line, struct err *err)
 {
     cleanup_free char *gpus = NULL;
@@ -230,7 +230,7 @@ static int file_take(struct host_list *list, struct str path, struct err *err)
 
 /* ---- the list ---- */
 
-/* "0,2" in "node1=0,2,node2": a piece of numbers goes on with the SPEC before it. */
+/* Does the piece continue the SPEC before it, as "2" in "node1=0,2,node2"? It does if it is a number. */
 static bool is_of_spec(struct str piece)
 {
     bool is = piece.len > 0;
@@ -260,7 +260,7 @@ static int slurm_take(struct host_list *list, struct str gpus, struct err *err)
     return rc;
 }
 
-/* "slurm-1" … "slurm-4": which nodes they are is known when Slurm grants them. */
+/* Adds "slurm-1" … "slurm-4". Their nodes are known when Slurm grants them. */
 static int jobs_take(struct host_list *list, struct str count, struct str gpus, struct err *err)
 {
     uint64_t n_jobs = 0;

@@ -21,8 +21,8 @@
 struct host {
     char *name;    /* as in messages: "user@10.0.0.5:2222" */
     char *target;  /* without the port: "user@10.0.0.5" */
-    char *label;   /* for names of files, its own in the list: "10.0.0.5" */
-    char *gpus;    /* SPEC; NULL: that of all hosts */
+    char *label;   /* for names of files, unique in the list: "10.0.0.5" */
+    char *gpus;    /* SPEC; NULL: the one for all hosts */
     uint16_t port; /* 0: not given */
     bool is_local, is_slurm;
     bool is_job; /* a Slurm job of its own, which may wait in the queue */
@@ -31,7 +31,7 @@ struct host {
 struct host_list {
     struct host *at;
     size_t len;
-    struct slurm_job job; /* of "slurm"; id NULL: not named */
+    struct slurm_job job; /* for "slurm"; id NULL: "slurm" is not in the list */
 };
 
 /* ERR_USAGE, with the entry that is wrong; ERR_UNAVAILABLE: "slurm" outside of a job. */

@@ -9,8 +9,8 @@
 #include "base/xalloc.h"
 
 /*
- * ssh asks for no password, because nobody could answer; notices a dead network after 15 s; and has no terminal, which
- * would change bytes.
+ * ssh must not ask for a password, which nobody could type; it notices a dead network after 15 s; it gets no
+ * terminal, which would change bytes.
  */
 static const char ssh[] = "ssh -T -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=5 "
                           "-o ServerAliveCountMax=3";
@@ -44,9 +44,9 @@ static void ssh_host_add(const struct host *host, struct env_list *out)
 }
 
 /*
- * ssh hands the words behind the host to a shell there, which takes them apart again. Without a path it is `sh`, whose
- * script comes through its standard input; `exec`, so that the user's own shell does not stay around it. Words of --via
- * may stand before it, such as `nice`, which know no `exec`.
+ * ssh hands the words behind the host to a shell there, which takes them apart again. Without a path, the program is
+ * `sh`, whose script comes through its standard input. `exec` keeps the user's own shell from staying around it. With
+ * --via there is no `exec`: words such as `nice` may stand before the program.
  */
 static void agent_add(const struct launcher_opts *opts, bool is_ssh, struct env_list *out)
 {
@@ -104,8 +104,10 @@ int launcher_command(const struct launcher_opts *opts, const struct host *host,
     return 0;
 }
 
-/* ssh's words, and those of kubectl and docker, in English whatever the language is. What is not among them may pass: a
- * server that is starting, or one that refuses some of many connections. */
+/*
+ * Lasting failures of ssh, kubectl and docker, which speak English whatever the locale is. Other failures may pass: a
+ * server that is starting, or that refuses some of many connections.
+ */
 static const char *const lasting[] = {
     "Permission denied",
     "Host key verification failed",
@@ -135,7 +137,7 @@ static bool has_one_of(const char *line, const char *const *words, size_t n_word
 
 bool launcher_failure_lasts(int exit_status, const char *last_line)
 {
-    bool is_no_program = exit_status == 126 || exit_status == 127; /* what is to be run cannot be */
+    bool is_no_program = exit_status == 126 || exit_status == 127; /* the program cannot be run */
     return is_no_program || has_one_of(last_line, lasting, countof(lasting)) ||
            launcher_host_is_over(last_line);
 }

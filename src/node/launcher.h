@@ -13,15 +13,17 @@ struct launcher_opts {
     const struct slurm_job *job;
     const char *slurm_args; /* options of srun for jobs of their own; NULL: a whole node each */
     const char *job_name;
-    const char *agent_path; /* of muster on the host; NULL: `sh` is run (node/bootstrap.h) */
+    const char *agent_path; /* path of muster on the host; NULL: runs `sh` (node/bootstrap.h) */
 };
 
 /* Adds the words of the command and its environment, and NULL behind each (env_end); for srun, the environment has no
  * secrets. ERR_USAGE if `via` cannot be understood. */
 MUST_CHECK int launcher_command(const struct launcher_opts *opts, const struct host *host,
                                 struct env_list *out, struct env_list *env, struct err *err);
-/* The command ended like this, and this was its last line: would it end so again if it were started at once? False
- * where that is not known. */
+/*
+ * Given how the command ended, and its last line: would it end so again if it were started at once? False if that is
+ * not known.
+ */
 bool launcher_failure_lasts(int exit_status, const char *last_line);
-/* By that line the host's Slurm job is over: it never comes back. */
+/* Does that line say that the host's Slurm job is over? Then the host never comes back. */
 bool launcher_host_is_over(const char *last_line);

@@ -24,7 +24,7 @@ static bool is_same_trace(const struct file_trace *a, const struct file_trace *b
            a->bytes == b->bytes && a->mtime_ns == b->mtime_ns;
 }
 
-/* True for an errno that means that the folder or file is not there. Any other says nothing about that. */
+/* Does the errno mean that the folder or file is not there? Another errno tells nothing about that. */
 static bool says_absent(int number)
 {
     return number == ENOENT || number == ENOTDIR || number == EACCES || number == ELOOP;

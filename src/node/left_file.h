@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds the file that a program left on this machine: which it is, and whether it is new. May run on any thread.
+ * Finds the file that a program left on this machine, and whether it is new. May run on any thread.
  */
 #pragma once
 
@@ -50,5 +50,5 @@ MUST_CHECK int file_trace_open(const char *path, struct file_trace *now, int *fd
 MUST_CHECK int left_file_open(const struct file_trace *trace, int *fd, struct err *err);
 /* The same of a file that is open. */
 MUST_CHECK int left_file_unchanged(const struct file_trace *trace, int fd, struct err *err);
-/* True of an error, also of one from another machine, that means that such a file is gone or has changed. */
+/* Does the error, perhaps of another machine, mean that such a file is gone or has changed? */
 bool left_file_is_other(const struct err *err);

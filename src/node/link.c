@@ -96,7 +96,7 @@ void link_ping(struct link *link, uint64_t now_ms)
     stamp_send(link, FRAME_PING, now_ms, now_ms);
 }
 
-/* A mean of the last eight or so, so that one slow answer counts for little. */
+/* A running mean of about eight answers, in which one slow answer counts for little. */
 static void round_trip_take(struct link *link, uint64_t took_ms)
 {
     link->round_trip_ms =
@@ -126,9 +126,9 @@ static void heard(struct link *link, uint64_t now_ms)
 }
 
 /*
- * Where bytes were lost or changed, the reader may wait for a preamble that has passed, or for a body that is longer
- * than what was sent. The other end's pings would fill it for hours, so they do not count as heard; a long frame on a
- * slow link does.
+ * If bytes were lost or changed, the reader may wait for a preamble that has passed, or for a body that is longer
+ * than the one that was sent. The other end's pings would fill that body for hours, so small pieces of a frame do not
+ * count as heard; a long frame on a slow link does.
  */
 void link_feed(struct link *link, struct str bytes, uint64_t now_ms)
 {

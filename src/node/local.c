@@ -131,7 +131,7 @@ static void local_hold(struct node *node, bool is_held)
     uint64_t now_ms = clock_now_ms();
     local->is_held = is_held;
     for (struct local_worker *w = local->workers; w; w = w->next) {
-        w->input.last_output_ms = now_ms; /* we cause its silence */
+        w->input.last_output_ms = now_ms; /* muster causes its silence */
         local_streams_rewatch(w);
     }
 }

@@ -19,7 +19,7 @@ struct local_opts {
 
 /* All pointers are borrowed until node_close. */
 struct node *local_open(const struct local_opts *opts);
-/* Guards that wait for another worker end. To be called before one waits for the end of all children. */
+/* Ends the guards that wait for another worker. Call it before waiting for the end of all children. */
 void local_guards_end(struct node *node);
 /* A child process has ended. If it is the guard of a worker, its last reports are read. */
 void local_child_ended(struct node *node, pid_t pid);

@@ -62,8 +62,10 @@ void local_report_read(struct local_worker *w)
     while (!w->is_gone && (rc = guard_read(&w->guard, &report, &err)) != 0) {
         if (rc < 0) {
             w->is_gone = true;
-            /* It was killed, and the worker went with it. Should it live and not be heard, its worker must not go on
-             * beside the next one. */
+            /*
+             * The guard was killed, and its worker with it. In case the guard lives and is only not heard: its worker
+             * must not go on beside the next one.
+             */
             guard_kill(&w->guard);
         } else
             report_take(w, &report);

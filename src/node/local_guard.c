@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Guards that wait for their next worker. To start a guard takes as long as to start a small program: with short jobs,
- * half of all time. Only a guard that has told that nothing of its last worker is left gets another one, and a guard that
- * is not needed soon ends.
+ * Guards that wait for their next worker. Starting a guard takes as long as starting a small program: with short
+ * jobs, half of the time. A guard gets another worker only after it has reported that nothing of its last worker is
+ * left. A guard that gets none soon ends.
  */
 #include "base/clock.h"
 #include "base/xalloc.h"
@@ -19,7 +19,7 @@ int local_guard_take(struct local_worker *w, const struct spawn_opts *opts, stru
         w->guard = local->idle.at[--local->idle.len].guard;
         if (guard_start(&w->guard, opts, NULL) == 0)
             return 0;
-        guard_close(&w->guard); /* it was killed, or a limit of sockets was met */
+        guard_close(&w->guard); /* it was killed, or a limit on sockets was reached */
     }
     int rc = guard_spawn(&w->guard, opts, err);
     if (rc == 0)

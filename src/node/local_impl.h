@@ -4,7 +4,7 @@
  *   local.c         workers: start, orders, release
  *   local_stream.c  their pipes and sockets
  *   local_input.c   whether a worker reads its input, rests or waits
- *   local_stand.c   what it does, and where it stands
+ *   local_stand.c   what its processes do, and where they stand
  *   local_exit.c    what its guard reports
  *   local_guard.c   guards that wait for their next worker
  */
@@ -37,7 +37,7 @@ struct input_watch {
     uint64_t wait_look_ms, n_wait_looks;
 };
 
-/* Nothing of its last worker is left. */
+/* A guard of whose last worker nothing is left. */
 struct idle_guard {
     struct guard guard;
     uint64_t since_ms;
@@ -53,7 +53,7 @@ struct local_worker {
     struct local_stream streams[LOCAL_STREAMS];
     unsigned n_handles; /* that libuv has not closed */
     struct guard guard;
-    bool is_guard_idle; /* it has told that nothing is left, and waits for another worker */
+    bool is_guard_idle; /* the guard waits for another worker */
     bool answers, is_gone, is_released;
     char *channel_path;
     bool is_listening;
@@ -62,7 +62,7 @@ struct local_worker {
     struct {
         uint64_t every_ms, look_ms; /* 0: not asked for; when to look next */
     } stand;
-    struct spy *spy; /* NULL: it was not asked where it stands, or that was told */
+    struct spy *spy; /* NULL: no question where it stands is open */
     struct worker_exit exit;
 };
 
@@ -72,7 +72,7 @@ struct local {
     struct local_worker *workers;
     struct spy *spies;
     struct {
-        struct idle_guard *at; /* those that have waited longest first */
+        struct idle_guard *at; /* the longest waiting first */
         size_t len, cap;
     } idle;
     bool is_held;
@@ -95,7 +95,7 @@ static inline struct local_worker *local_of(struct node_worker *worker)
 MUST_CHECK int local_streams_open(struct local_worker *w, const struct spawn_request *request,
                                   struct worker_ends *theirs, struct err *err);
 void local_report_watch(struct local_worker *w);
-/* What comes from the worker. The pipes of one that ends before its start was told are read only then. */
+/* Begins to read the worker's output. If the worker ends before its start was told, its pipes are read only then. */
 void local_streams_watch(struct local_worker *w);
 /* Polls the streams again, after the node was held or released. */
 void local_streams_rewatch(struct local_worker *w);
@@ -103,7 +103,7 @@ void local_stream_close(struct local_worker *w, unsigned stream);
 void local_streams_close(struct local_worker *w);
 /* Reads everything that is left. */
 void local_streams_drain(struct local_worker *w);
-/* Tries again to accept its connection, and notices that it has closed its input. */
+/* Tries again to accept the worker's connection, and notices if the worker has closed its input. */
 void local_streams_tick(struct local_worker *w);
 ssize_t local_write(struct node_worker *worker, enum worker_stream stream, struct str bytes);
 void local_finish(struct node_worker *worker, enum worker_stream stream);
@@ -139,13 +139,13 @@ void local_report_read(struct local_worker *w);
 /* Starts the worker under a guard that is idle, or else under a new one: w->guard. */
 MUST_CHECK int local_guard_take(struct local_worker *w, const struct spawn_opts *opts,
                                 struct err *err);
-/* w->guard: kept if it is idle, else closed, which ends what it has. */
+/* Keeps w->guard if it is idle, else closes it, which ends its processes. */
 void local_guard_give(struct local_worker *w);
 void local_guard_ended(struct local *local, pid_t pid);
-/* Those that had nothing to do for a while end. */
+/* Ends guards that have been idle for a while. */
 void local_guards_tick(struct local *local);
 
 /* ---- local.c ---- */
 
-/* Frees it, when it is released and its last handle is closed. */
+/* Frees the worker when it is released and its last handle is closed. */
 void local_handle_closed(uv_handle_t *handle);

@@ -54,7 +54,7 @@ static bool has_read_all(const struct local_worker *w)
     return in->fd >= 0 && !(in->events & UV_WRITABLE) && unread_bytes(w) == 0;
 }
 
-/* In this order: when it is seen to wait, everything that it printed before is in its pipe. */
+/* The order of the looks matters: once the worker is seen to wait, all that it printed before is in its pipe. */
 static bool rests(const struct local_worker *w)
 {
     int unread = 0, out_fd = w->streams[STREAM_OUT].fd;
@@ -121,7 +121,7 @@ void local_input_tick(struct local_worker *w)
         return;
     }
     int reading = proc_reads_stdin(w->guard.worker_pid);
-    if (reading == 0) { /* it computes: the longer it does, the longer the pauses */
+    if (reading == 0) { /* it computes: the pauses grow with that time */
         watch->wait_look_ms = now_ms + (now_ms - watch->last_output_ms) / SILENCE_PARTS;
         return;
     }

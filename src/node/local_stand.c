@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a worker's processes do, and where a worker stands that does nothing: by py-spy, which knows the lines of a Python
- * program, and else by what the kernel shows. py-spy is a worker of this node like any other, so nothing is left of it.
+ * What a worker's processes do, and where its threads stand: by py-spy, which shows the lines of a Python program, or
+ * else by the kernel's files. py-spy is a worker of this node like any other, so nothing is left of it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ enum {
 
 struct spy {
     struct local *node;
-    struct local_worker *of; /* NULL: that is gone */
+    struct local_worker *of; /* NULL: the worker is gone */
     struct node_worker *process;
     struct buf out, errors;
     uint64_t until_ms;
@@ -44,7 +44,7 @@ static bool is_due(const struct local_worker *w, uint64_t now_ms)
            w->guard.worker_pid > 0 && w->base.handlers->stands;
 }
 
-/* All that are due in one look: most of it is the same for each. */
+/* Looks at all due workers together, since most of the work is the same for each. */
 static void stands_look(struct local *local, size_t n, uint64_t now_ms)
 {
     cleanup_free struct local_worker **due = xcalloc(n, sizeof(struct local_worker *));
@@ -87,7 +87,7 @@ static void spy_free(struct spy *spy)
     free(spy);
 }
 
-/* What the kernel shows, and why py-spy does not show more. */
+/* Tells what the kernel shows, and why there is no answer of py-spy. */
 static void threads_tell(struct local_worker *w, struct str why)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -164,7 +164,7 @@ void local_ask_where(struct node_worker *worker)
                         .until_ms = clock_now_ms() + NODE_WHERE_MS / 2,
                         .next = w->node->spies};
     w->spy = w->node->spies = spy;
-    /* Without one, the threads are told by the next tick: handlers are not called from here. */
+    /* Without py-spy, the next tick tells the threads, since handlers must not be called from here. */
     if (path && path_finds(path, "py-spy"))
         (void)!spy_start(w, spy);
 }

@@ -38,7 +38,7 @@ static void poll_begin(struct local_worker *w, unsigned stream)
         uv_poll_stop(&at->poll);
 }
 
-/* The streams could not be read or written any more. */
+/* Streams cannot be polled, so they could not be read or written any more. */
 static void poll_refused(const struct local_worker *w, int sys)
 {
     struct err err = {0};
@@ -66,7 +66,10 @@ static void watch(struct local_worker *w, unsigned stream, int events)
     poll_begin(w, stream);
 }
 
-/* A larger pipe takes fewer turns with fast filters. Above the user's quota this fails, and the default size stays. */
+/*
+ * Fast filters need fewer turns of the loop with a larger pipe. Above the user's quota this fails, and the default
+ * size stays.
+ */
 static void pipe_enlarge(int fd)
 {
     fcntl(fd, F_SETPIPE_SZ, PIPE_BYTES);
@@ -302,7 +305,7 @@ static void channel_accept(struct local_worker *w)
     watch(w, STREAM_CHANNEL, UV_READABLE);
 }
 
-/* If a worker closes its input and lives on, this shows only by a pipe without a reader. */
+/* A worker that closes its input and lives on is noticed only by a pipe without a reader. */
 static bool has_reader(int fd)
 {
     struct pollfd end = {.fd = fd};

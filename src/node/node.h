@@ -49,8 +49,7 @@ enum {
 struct worker_exit {
     bool was_refused; /* it could not be executed; exec_errno says why */
     int exec_errno;
-    bool
-        has_exited; /* by itself or by a signal; false: its guard was killed, and the worker with it */
+    bool has_exited; /* by itself or a signal; false: its guard was killed, and the worker too */
     int exit_code, exit_signal;
     struct oom_counts oom_kills; /* around that time; only if SIGKILL ended it */
     uint64_t memory_bytes;       /* of the machine; only if SIGKILL ended it */
@@ -69,7 +68,7 @@ static inline int worker_exit_status(const struct worker_exit *exit)
                                : exit->exit_code;
 }
 
-/* Those of `started`, `writable`, `closed`, `input`, `stands`, `where` and `error_file` may be NULL: not called. */
+/* `started`, `writable`, `closed`, `input`, `stands`, `where` and `error_file` may be NULL: not called. */
 struct worker_handlers {
     void (*started)(void *context);
     void (*output)(void *context, enum worker_stream stream, struct str bytes);
@@ -78,11 +77,14 @@ struct worker_handlers {
     /* The worker has closed its end of STREAM_IN or STREAM_CHANNEL. The stream is closed on our side as well. */
     void (*closed)(void *context, enum worker_stream stream);
     void (*input)(void *context, enum input_fact fact);
-    /* What node_ask_stand() and node_ask_where() ask for. */
+    /* The answers to node_ask_stand() and node_ask_where(). */
     void (*stands)(void *context, const struct proc_stand *stand);
     void (*where)(void *context, struct str text);
     void (*gone)(void *context, const struct worker_exit *exit);
-    /* Before `gone`: what a worker that failed left in its error file. The clock of its machine is ahead of ours. */
+    /*
+     * Before `gone`: the content of a failed worker's error file. clock_ahead_ms: the clock of its machine minus
+     * ours.
+     */
     void (*error_file)(void *context, struct str bytes, int64_t clock_ahead_ms);
     /* A problem that the user may solve. */
     void (*warned)(void *context, const char *text);
@@ -92,19 +94,24 @@ struct worker_handlers {
 
 enum worker_channel {
     CHANNEL_NONE,
-    CHANNEL_DESCRIPTOR, /* it has it as descriptor 3 */
-    CHANNEL_PATH        /* it connects to `channel_path` */
+    CHANNEL_DESCRIPTOR, /* the worker has the channel as descriptor 3 */
+    CHANNEL_PATH        /* the worker connects to `channel_path` */
 };
 
 struct spawn_request {
     const char *const *argv, *const *envp; /* NULL-terminated; borrowed until node_spawn returns */
     const char *cwd;                       /* NULL: that of this process, or of the agent */
-    const struct seat *seat;               /* its CPUs */
-    /* Another machine gives the worker the devices of these of its seats together (0: none), and their CPUs. NULL: those
-     * of `seat`. */
+    const struct seat *seat;               /* the worker gets its CPUs */
+    /*
+     * On another machine: the worker gets the devices and CPUs of these seats together (n_joined 0: no device). NULL:
+     * those of `seat`.
+     */
     const uint32_t *joined;
     uint32_t n_joined;
-    /* Another machine finds its CPUs by this instead, as those of one of the ranks that share the seat. NULL: not. */
+    /*
+     * On another machine: the CPUs are found by this instead, for one of the ranks that share the seat. NULL: they
+     * are not.
+     */
     const struct cpu_wish *cpus;
     uint32_t local_rank;
     uint64_t grace_ms; /* between TERM and KILL; 0: none */
@@ -114,11 +121,13 @@ struct spawn_request {
     const char *channel_path;
     const struct node_files *files; /* of this worker, staged; NULL: none */
     const struct texts
-        *sent; /* NAME or NAME=VALUE: in envp, for another machine as well; NULL: none */
-    /* Those of the seat's devices are held until the worker and all its descendants are gone. NULL: none. */
+        *sent; /* NAME or NAME=VALUE: of envp, sent to another machine in any case; NULL: none */
+    /* The locks of the seat's devices are held until the worker and all its descendants are gone. NULL: no locks. */
     const struct device_locks *locks;
-    /* For another machine: the variable that names an error file there, which is brought if the worker fails; NULL: none.
-     * On this one the owner names a file of its own. */
+    /*
+     * On another machine: the variable that names an error file there, which is fetched if the worker fails; NULL:
+     * none. On this machine the owner names the file itself.
+     */
     const char *error_variable;
     const struct worker_handlers *handlers;
     void *context;
@@ -133,14 +142,16 @@ static inline size_t spawn_locks_fds(const struct spawn_request *request, int ou
 }
 
 /*
- * The files of a worker, where its machine does not see those of the owner (remote_files.c). node_stage asks for the
- * machine's answer; node_prepare sends the input; after the worker's end node_collect finds what it left, and node_fetch
- * brings one file after the other. All is done beside the loop, and told by these handlers, never from within the
- * functions. After `failed` nothing follows.
+ * The files of a worker on a machine that does not see the owner's files (remote_files.c). node_stage asks the
+ * machine whether it does; node_prepare sends the input; after the worker's end, node_collect finds the files that it
+ * left, and node_fetch fetches them one by one. All work is done beside the loop; these handlers are never called
+ * from within the functions. `failed` is the last call.
  */
 struct node_files_handlers {
-    /* The machine sees the owner's files, so nothing is to be sent or fetched: folder is NULL. Else it has a folder for the
-     * files. */
+    /*
+     * folder NULL: the machine sees the owner's files, so no file is sent or fetched. Else a folder for the files
+     * there.
+     */
     void (*staged)(void *context, const char *folder);
     /* The worker can be started. Files that it writes are not older than since_ns there (clock_file_ns). */
     void (*ready)(void *context, int64_t since_ns);
@@ -148,14 +159,16 @@ struct node_files_handlers {
     void (*found)(void *context, const struct left_file *files, size_t n_files);
     /* The file is here: whole, checked, synced. */
     void (*fetched)(void *context);
-    /* ERR_UNAVAILABLE: this machine cannot, another one may. Any other error is about what the worker left (ENOENT in
-     * `sys`: no new file has such a name), or about the owner's disk. */
+    /*
+     * ERR_UNAVAILABLE: this machine cannot do it, another one may. Any other error is about the worker's files
+     * (ENOENT in `sys`: no new file has such a name), or about the owner's disk.
+     */
     void (*failed)(void *context, const struct err *why);
 };
 
 struct stage_request {
     const struct seat *seat;
-    const char *probe_path, *probe_token; /* a file of the owner's and what it holds */
+    const char *probe_path, *probe_token; /* a file of the owner's, and its content */
     bool needs_cwd;                       /* the owner's folder of work must be seen as well */
     const struct node_files_handlers *handlers;
     void *context;
@@ -164,11 +177,10 @@ struct stage_request {
 struct prepare_request {
     const char *input_path;               /* of the owner's; NULL: none */
     const char *input_name, *output_name; /* below the folder for the files; "": none */
-    /* What the worker is to leave: by a pattern in its folder of work; NULL: the output. */
+    /* The files that the worker is to leave, by patterns in its working folder; a pattern that is NULL: the output. */
     const struct left_ask *asks;
     size_t n_asks;
-    int64_t
-        since_ns; /* the worker was started at that time, which `ready` told; 0: it is to be started */
+    int64_t since_ns; /* the time of the start that `ready` told; 0: not started yet */
 };
 
 enum worker_end {
@@ -190,7 +202,7 @@ struct node_worker {
     const struct worker_handlers *handlers;
     void *context;
     pid_t guard_pid;    /* on its machine, for messages and samples; 0: not known yet */
-    uint8_t end_signal; /* END_POLITELY: instead of TERM; 0: TERM */
+    uint8_t end_signal; /* for END_POLITELY; 0: TERM */
 };
 struct node_files {
     const struct node_files_ops *ops;
@@ -216,7 +228,7 @@ struct node_ops {
     void (*ask_read)(struct node_worker *worker, bool is_asked);
     void (*ask_rest)(struct node_worker *worker, uint64_t pause_max_ms);
     void (*ask_wait)(struct node_worker *worker, bool is_asked);
-    /* NULL: nothing is known. */
+    /* NULL: this node cannot tell. */
     void (*ask_stand)(struct node_worker *worker, uint64_t every_ms);
     void (*ask_where)(struct node_worker *worker);
     void (*pause)(struct node_worker *worker, enum worker_stream stream, bool is_paused);
@@ -255,7 +267,7 @@ MUST_CHECK static inline int node_prepare(struct node_files *files,
     return files->ops->prepare(files, request, err);
 }
 
-/* The worker has ended well, and is not to be started any more. */
+/* Call it when the worker has ended well, and will not be started again. */
 static inline void node_collect(struct node_files *files)
 {
     files->ops->collect(files);
@@ -267,7 +279,7 @@ static inline void node_fetch(struct node_files *files, size_t which, const char
     files->ops->fetch(files, which, path);
 }
 
-/* The files there are of no use any more. May be NULL. */
+/* Drops the files there. May be NULL. */
 static inline void node_unstage(struct node_files *files)
 {
     if (files)
@@ -317,7 +329,7 @@ static inline void node_ask_wait(struct node_worker *worker, bool is_asked)
     worker->ops->ask_wait(worker, is_asked);
 }
 
-/* Asks to be told so often what the worker's processes have done, and where it stands. 0: stop asking. */
+/* Asks to be told every every_ms what the worker's processes have done, and where it stands. 0: stop asking. */
 static inline void node_ask_stand(struct node_worker *worker, uint64_t every_ms)
 {
     if (worker->ops->ask_stand)
@@ -343,7 +355,7 @@ static inline void node_end(struct node_worker *worker, enum worker_end how)
     worker->ops->end(worker, how);
 }
 
-/* END_POLITELY, by another signal than TERM (base/end_signals.h). */
+/* END_POLITELY with another signal than TERM (base/end_signals.h). */
 static inline void node_end_by(struct node_worker *worker, int signal)
 {
     worker->end_signal = (uint8_t)signal;
@@ -368,7 +380,7 @@ static inline void node_hold(struct node *node, bool is_held)
     node->ops->hold(node, is_held);
 }
 
-/* One kill for lack of memory has been assigned to this worker's death; it is not counted for others. */
+/* One kill for lack of memory explains this worker's death; it does not count for others any more. */
 static inline void node_oom_explained(struct node_worker *worker)
 {
     worker->ops->oom_explained(worker);

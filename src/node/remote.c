@@ -22,7 +22,7 @@ enum {
     TAKE_LIMIT_MS = 90000, /* for drivers, and for devices that a killed run gives back */
     LINE_MAX_BYTES = 4096  /* of the transport's standard error */
 };
-/* A job waits for days; nor is it sent anything meanwhile. */
+/* A job may wait for days; nothing is sent to it meanwhile. */
 static const uint64_t QUEUE_LIMIT_MS = UINT64_MAX / 2;
 
 void remote_send(struct remote *remote, enum frame_type type, uint32_t id, unsigned stream,
@@ -55,7 +55,7 @@ static void lose(struct remote *remote, const struct err *why)
 
 static void breakage_check(struct remote *remote)
 {
-    if (!link_is_broken(&remote->link)) /* asked in each turn, of each host */
+    if (!link_is_broken(&remote->link)) /* called in each turn for each host */
         return;
     struct err why = remote->link.broken;
     lose(remote, &why);
@@ -193,7 +193,7 @@ size_t remote_put(struct remote *remote, struct str bytes)
 {
     bool is_open = node_is_open(remote->transport, STREAM_IN);
     ssize_t put = is_open ? node_write(remote->transport, STREAM_IN, bytes) : 0;
-    /* It has closed its input, and is about to end: its last words say more than this. */
+    /* The transport has closed its input, and is about to end: its last words tell more. */
     return (size_t)MAX(put, (ssize_t)0);
 }
 
@@ -265,7 +265,7 @@ static void transport_writable(void *context, enum worker_stream stream)
 
 static void transport_closed(void *context, enum worker_stream stream)
 {
-    (void)context, (void)stream; /* it is about to end, and says more then */
+    (void)context, (void)stream; /* it is about to end; its last words tell more */
 }
 
 /* Why there is no connection any more: what the transport printed last, its status, and what it printed before muster's
@@ -286,7 +286,7 @@ static void transport_epitaph(const struct remote *remote, const struct worker_e
     struct str printed = str_trim(buf_str(&noise));
     if (printed.len > 0)
         buf_addf(&text, " (it printed: %.*s)", (int)printed.len, printed.at);
-    if (remote->state == REMOTE_STARTED && remote->start.folder[0]) /* with another C library? */
+    if (remote->state == REMOTE_STARTED && remote->start.folder[0]) /* another C library? */
         buf_add_text(&text, BOOTSTRAP_CURE);
     fail(why, ERR_UNAVAILABLE, "%s", buf_text(&text));
 }
@@ -493,7 +493,7 @@ const struct node_ops remote_ops = {.spawn = remote_spawn,
                                     .close = remote_close,
                                     .stage = remote_stage};
 
-/* umask(2) only tells it by changing it, while other threads may make files. */
+/* Reads the umask from /proc: umask(2) would change it, while other threads may make files. */
 static uint32_t umask_read(void)
 {
     static const char key[] = "\nUmask:";

@@ -30,12 +30,17 @@ struct remote_handlers {
     void (*greeted)(void *context, const struct remote_greeting *greeting);
     /* The devices are ours; the first time, and after each return. */
     void (*taken)(void *context, const struct wire_taken *taken);
-    /* Further devices, after remote_ask_more(); they are counted from 0, and are behind those that it had. */
+    /*
+     * Further devices, after remote_ask_more(). Their positions count from 0; they follow the devices that the host
+     * had.
+     */
     void (*more)(void *context, const struct wire_taken *taken);
-    /* There is no connection, or no more, or the devices cannot be had. Called before its workers' `gone`. */
+    /* The connection could not be made or was lost, or the devices cannot be had. Called before its workers' `gone`. */
     void (*lost)(void *context, const struct err *why);
-    /* The agent is to end soon, by Slurm. False: nothing is to be finished there, so the connection is given up. NULL:
-     * the same. */
+    /*
+     * Slurm ends the agent's job soon. False, or NULL: nothing is to be finished there, so the connection is given
+     * up.
+     */
     bool (*draining)(void *context);
     /* Position among the devices of `taken`. */
     void (*sampled)(void *context, const struct device_sample *sample);
@@ -47,9 +52,8 @@ struct remote_opts {
     struct node *local;                    /* on which the transport runs */
     const char *const *argv, *const *envp; /* of the transport; borrowed */
     const char *version, *program; /* of muster, and its hash: borrowed, read at the hello */
-    const char
-        *self_path; /* of muster here, for hosts that are this machine; NULL: not started there */
-    struct bundles *bundles; /* the transport runs `sh`, which is sent a script; NULL: an agent */
+    const char *self_path;   /* of muster here, for a host that is this machine; NULL: not used */
+    struct bundles *bundles; /* the transport runs `sh` with a script; NULL: it runs an agent */
     struct wire_take take;
     uv_loop_t *loop;           /* borrowed, for work on files */
     uint64_t silence_limit_ms; /* after which either end gives the other up */
@@ -64,13 +68,13 @@ MUST_CHECK int remote_connect(struct node *node, struct err *err);
 /* After `lost`: the transport ended by itself, or bytes were changed on the way, and the reason may pass within a second,
  * as far as is known. */
 bool remote_may_be_tried(const struct node *node);
-/* After `lost`: its Slurm job is over, so that the host never comes back. */
+/* After `lost`: is the host's Slurm job over? Then it never comes back. */
 bool remote_is_over(const struct node *node);
-/* The transport's process is there: it must be gone before the node is closed or connected again. */
+/* Does the transport's process still run? It must have ended before the node is closed or connected again. */
 bool remote_has_transport(const struct node *node);
 /* From here to the agent and back, as measured; 0: less than a millisecond. */
 uint64_t remote_round_trip_ms(const struct node *node);
-/* Of all connections so far. */
+/* The bytes of all connections so far. */
 struct link_bytes remote_bytes(const struct node *node);
 /* What the agent said of itself at the last connection. */
 struct remote_peer {
@@ -78,7 +82,7 @@ struct remote_peer {
     int64_t clock_ahead_ms; /* its clock minus ours, within a round trip */
 };
 struct remote_peer remote_peer(const struct node *node);
-/* While nothing is read of its connection (link.h). */
+/* Call it while nothing is read from the connection (link.h). */
 void remote_say_alive(struct node *node);
 /* Asks for devices that have become free there; `more` may follow. */
 void remote_ask_more(struct node *node);

@@ -3,9 +3,9 @@
  * Files of workers of a remote node. The agent is asked whether it sees the owner's files; if it does not, it makes a
  * folder, the input is sent there, and what the worker left is fetched, file by file.
  *
- * What the agent has found is known by path and state, and a transfer by how far it has come. So it goes on over another
- * connection, to another agent of that machine, if the file is there and unchanged. Whatever else the loss of a
- * connection interrupts fails with it.
+ * A found file is known by its path and state, and a transfer by its position. So a transfer goes on over another
+ * connection, to another agent of that machine, if the file is still there and unchanged. All other steps fail with
+ * the connection.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
@@ -18,7 +18,7 @@ enum {
 
 enum files_state {
     FILES_ASKED,     /* whether the owner's files are seen */
-    FILES_STAGED,    /* they are not */
+    FILES_STAGED,    /* they are not seen */
     FILES_PREPARING, /* the input is sent */
     FILES_READY,
     FILES_COLLECTING,
@@ -34,7 +34,7 @@ struct remote_files {
     uint32_t id;
     enum files_state state;
     bool is_lost;               /* with the connection; the agent of a new one does not know them */
-    bool is_asked;              /* for the file that is being fetched, over this connection */
+    bool is_asked;              /* for the file to fetch, over this connection */
     struct err due;             /* a failure to be told at the next tick; code 0: none */
     struct file_sender *sender; /* of the input */
     struct wire_found found;    /* what the worker left */
@@ -66,7 +66,7 @@ static void transfers_drop(struct remote_files *f)
 
 static void fetches_start(struct remote *remote);
 
-/* The owner may free them in its handler. */
+/* Tells a failure. The owner may free the files in its handler. */
 static void fail_tell(struct remote_files *f, const struct err *why)
 {
     struct remote *remote = f->remote;
@@ -209,7 +209,7 @@ static void remote_fetch(struct node_files *files, size_t which, const char *pat
 static void remote_collect(struct node_files *files)
 {
     struct remote_files *f = files_of(files);
-    if (f->state != FILES_READY) { /* an agent that has given them up does not answer */
+    if (f->state != FILES_READY) { /* an agent that has given the files up does not answer */
         fail(&f->due, ERR_UNAVAILABLE, "its host had given its files up before it ended");
     } else if (f->is_lost || f->remote->state != REMOTE_UP) {
         fail(&f->due, ERR_UNAVAILABLE, "the connection to its host was lost");
@@ -331,7 +331,7 @@ static void on_end(struct remote_files *f, const struct frame *frame, struct wir
         remote_break(f->remote, frame, "that was not expected");
 }
 
-/* A full disk there does not stop the run. */
+/* A failure there. A full disk of another machine does not stop the run. */
 static void on_failed(struct remote_files *f, const struct frame *frame, struct wire_body *body)
 {
     struct err err = {0};
@@ -364,7 +364,7 @@ void remote_files_frame(struct remote *remote, const struct frame *frame)
         remote_break(remote, frame, "that only the head sends");
     else if (frame->worker >= remote->next_files || (f && f->is_lost))
         remote_break(remote, frame, "about files that are not there");
-    else if (f && f->state != FILES_OVER) /* else it was on its way when they were dropped */
+    else if (f && f->state != FILES_OVER) /* else they were dropped meanwhile */
         frame_handlers[frame->type](f, frame, &body);
 }
 

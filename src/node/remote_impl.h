@@ -6,9 +6,9 @@
  *   remote_worker.c  workers: orders to them, what comes from them
  *   remote_files.c   files of workers: those that are sent before, and fetched after
  *
- * Credit: for each stream of a worker, either side may send so many bytes as the other has granted: WIRE_CREDIT_BYTES
- * at first, and more as bytes are used up. So a worker that does not read, or a disk that is slow, holds back that
- * stream alone, and what is held stays bounded.
+ * Credit: for each stream of a worker, either side may send as many bytes as the other has granted: WIRE_CREDIT_BYTES
+ * at first, and more as bytes are used up. So a worker that does not read, or a slow disk, holds back one stream
+ * only, and the held bytes stay bounded.
  */
 #pragma once
 
@@ -31,11 +31,11 @@ struct remote_worker {
     pid_t pid;
     unsigned n_warned;
     bool answers, is_started, is_gone;
-    bool may_leave_error; /* an error file, which has not come */
+    bool may_leave_error; /* its error file may still come */
     bool is_lost;         /* with the connection; the agent of a new one does not know it */
     struct remote_stream {
         bool is_open;
-        bool is_finished; /* by us; the worker may have closed its end before it knew that */
+        bool is_finished; /* by us; the worker may have closed its end at the same time */
         bool is_paused;
         bool is_blocked;   /* a write took less than it was given */
         uint64_t may_send; /* credit of ours */
@@ -47,14 +47,14 @@ struct remote_worker {
     uint64_t asked[ASK_KINDS]; /* the last request of each kind */
 };
 
-/* From the start of the transport to the agent's first byte, and what became of it. */
+/* The start: from the transport to the agent's first byte. */
 struct remote_start {
     struct bootstrap bootstrap;
     struct buf script;
     struct str unsent;       /* of the script, or of a bundle */
     uint64_t limit_ms;       /* without a sign of life */
-    uint64_t n_bundle_bytes; /* of the program, which was sent; 0: it was there */
-    char folder[512];        /* in which it is kept; "": not known */
+    uint64_t n_bundle_bytes; /* of the program that was sent; 0: it was there */
+    char folder[512];        /* with the program; "": not known */
 };
 
 struct remote {
@@ -95,7 +95,7 @@ void remote_start_begin(struct remote *remote);
 void remote_start_feed(struct remote *remote, struct str bytes);
 void remote_start_flush(struct remote *remote);
 void remote_start_tick(struct remote *remote);
-/* Adds what came and was not the script's. */
+/* Adds the bytes that came and were not the script's lines. */
 void remote_start_noise(const struct remote *remote, struct buf *out);
 void remote_start_release(struct remote *remote);
 
@@ -130,7 +130,7 @@ void remote_workers_lose(struct remote *remote);
 
 MUST_CHECK int remote_stage(struct node *node, const struct stage_request *request,
                             struct node_files **out, struct err *err);
-/* The number by which the agent knows them; WIRE_NO_WORKER for NULL. */
+/* The number of the files for the agent; WIRE_NO_WORKER for NULL. */
 uint32_t remote_files_id(const struct node_files *files);
 void remote_files_frame(struct remote *remote, const struct frame *frame);
 void remote_files_tick(struct remote *remote);
@@ -138,6 +138,6 @@ void remote_files_tick(struct remote *remote);
 void remote_files_resume(struct remote *remote);
 /* There is a connection again: goes on with files that were on their way. */
 void remote_files_return(struct remote *remote);
-/* The connection is lost, or is_final: to be ended. What is on its way waits for another one, unless is_final. */
+/* The connection is lost, or is_final: it is being ended. Transfers wait for another connection, unless is_final. */
 void remote_files_lose(struct remote *remote, bool is_final);
 void remote_files_free(struct remote *remote);

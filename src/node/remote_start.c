@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The start of an agent by the script of bootstrap.h: it is sent, then the program if it is asked for, until the
+ * The start of an agent by the script of bootstrap.h: sends the script, and the program if it is asked for, until the
  * program speaks.
  */
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "node/remote_impl.h"
 
-/* Another one for each start, so that agents that install at once do so in folders of their own. */
+/* Different for each start, so that agents that install at the same time use separate folders. */
 static uint64_t nonce_new(const struct remote *remote)
 {
     return mix64(mix64(clock_now_ns()) ^ (uint64_t)getpid() ^ (uint64_t)(uintptr_t)remote);
@@ -42,7 +42,7 @@ void remote_start_release(struct remote *remote)
     remote->start = (struct remote_start){0};
 }
 
-/* Only now, so that the transports of all hosts are starting while the bundles are looked at. */
+/* The script is made late, so that the transports of all hosts start while the bundles are examined. */
 static int script_make(struct remote *remote, struct err *err)
 {
     struct remote_start *start = &remote->start;
@@ -120,7 +120,7 @@ void remote_start_feed(struct remote *remote, struct str bytes)
     uint64_t now_ms = clock_now_ms();
     struct bootstrap *bootstrap = &remote->start.bootstrap;
     remote->link.heard_ms = now_ms;
-    if (remote->start.n_bundle_bytes == 0) /* it does not wait in a queue any more */
+    if (remote->start.n_bundle_bytes == 0) /* the host does not wait in a queue any more */
         remote->start.limit_ms = remote->opts.silence_limit_ms;
     bootstrap_feed(bootstrap, bytes);
     while (remote->state == REMOTE_STARTING && !link_is_broken(&remote->link)) {

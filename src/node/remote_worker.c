@@ -11,7 +11,7 @@
 #include "node/remote_impl.h"
 
 enum {
-    WARNED_MAX = 100 /* of a worker: the run's log has no limit of its own */
+    WARNED_MAX = 100 /* warnings of a worker: the run's log has no limit of its own */
 };
 
 static struct remote_worker *remote_of(struct node_worker *worker)
@@ -263,7 +263,7 @@ static void tell_output(struct remote_worker *w, enum worker_stream stream, stru
     w->base.handlers->output(w->base.context, stream, bytes);
 }
 
-/* Tells what was held. The handlers may pause the stream again meanwhile. */
+/* Gives the owner the held bytes. Its handlers may pause the stream again. */
 static void held_tell(struct remote_worker *w, enum worker_stream stream)
 {
     struct buf held = w->streams[stream].held;
@@ -281,7 +281,10 @@ void remote_pause(struct node_worker *worker, enum worker_stream stream, bool is
     remote_of(worker)->streams[stream].is_paused = is_paused;
 }
 
-/* What is not stopped any more is told here, because handlers must not be called from within node_pause and node_hold. */
+/*
+ * Gives the owner the held bytes of streams that go on: handlers must not be called from within node_pause and
+ * node_hold.
+ */
 void remote_worker_tick(struct remote_worker *w)
 {
     for (size_t i = 0; i < countof(from_worker); i++)
@@ -346,7 +349,7 @@ static void on_closed(struct remote_worker *w, const struct frame *frame, struct
         w->base.handlers->closed(w->base.context, frame->stream);
 }
 
-/* What was seen before the agent had all of the input says nothing about now. */
+/* A fact from before the agent had all of the input is out of date. */
 static void on_input(struct remote_worker *w, const struct frame *frame, struct wire_body *body)
 {
     struct wire_input input = {0};

@@ -131,7 +131,7 @@ static enum wire_result preamble_find(struct wire_reader *reader, struct err *er
     return WIRE_FRAME;
 }
 
-/* What a header alone shows to be wrong, before its body is waited for; NULL: nothing. */
+/* What is wrong with a header, before its body is waited for; NULL: nothing. */
 static const char *header_flaw(const struct wire_reader *reader, const char *header)
 {
     unsigned type = (unsigned char)header[AT_TYPE];

@@ -2,9 +2,9 @@
  *
  * The protocol between a head and an agent on another machine, as bytes. Pure: no descriptor, no clock.
  *
- * A direction begins with WIRE_PREAMBLE. What comes before it is not muster's: the message of the day of
- * a login shell, a warning of ssh. The reader keeps its beginning, for a message to the user. Then come
- * frames: a header of 16 bytes, all numbers little-endian, and a body.
+ * A direction begins with WIRE_PREAMBLE. Bytes before it are not muster's: a login shell's message of the day, a
+ * warning of ssh. The reader keeps its beginning, for a message to the user. Then come frames: a header of 16 bytes,
+ * all numbers little-endian, and a body.
  *
  *     0  u32  checksum     the low half of XXH3-64 over the 12 bytes that follow and the body;
  *                          its seed is the number of the frame in its direction, from 0
@@ -14,8 +14,8 @@
  *    13  u8   stream       of the worker (enum worker_stream), 0 if none
  *    14  u16  0
  *
- * The number of the frame is in the checksum so that a frame that is repeated, dropped or reordered is
- * noticed. Bytes that are wrong once cannot be trusted again: the reader stays broken.
+ * The number of the frame is in the checksum so that a frame that is repeated, dropped or reordered is noticed. After
+ * one wrong byte the reader stays broken.
  */
 #pragma once
 
@@ -25,7 +25,7 @@
 enum {
     WIRE_PROTOCOL = 4,
     WIRE_HEADER_BYTES = 16,
-    WIRE_DATA_MAX_BYTES = 64 * 1024, /* of one frame of data; a sender cuts what is longer */
+    WIRE_DATA_MAX_BYTES = 64 * 1024, /* of one frame of data; a sender splits longer data */
     WIRE_CREDIT_BYTES = 256 * 1024,  /* of each stream of a worker, at first */
     WIRE_NOISE_KEPT_BYTES = 4096,
     WIRE_NOISE_MAX_BYTES = 1 << 20, /* before the preamble */
@@ -127,7 +127,7 @@ struct wire_reader {
     struct buf noise; /* the beginning of what came before the preamble */
     uint64_t n_noise_bytes;
     bool has_begun, is_broken;
-    /* Set by the owner, from the beginning on: for streams that anybody can open. */
+    /* Set by the owner at the beginning, for streams that anybody can open. */
     bool is_strict;    /* nothing may come before the preamble */
     uint32_t body_max; /* longer bodies break the stream; 0: as their types allow */
 };
@@ -139,9 +139,9 @@ enum wire_result {
 };
 
 void wire_feed(struct wire_reader *reader, struct str bytes);
-/* The next frame. Every frame of a known type has a body within its limit; bodies are not looked into. */
+/* Takes the next frame. Its type is known, and its body within the type's limit; the body itself is not checked. */
 enum wire_result wire_next(struct wire_reader *reader, struct frame *frame, struct err *err);
-/* Adds what came so far if it is not muster's: the beginning of it. */
+/* Adds the beginning of the bytes that are not muster's. */
 void wire_noise_add(const struct wire_reader *reader, struct buf *out);
 void wire_reader_release(struct wire_reader *reader);
 const char *frame_name(enum frame_type type);

@@ -157,7 +157,7 @@ static void text_owned(struct wire_body *body, char **owned)
     *owned = xstrndup(view.at, view.len);
 }
 
-/* How many follow; each of them has at least `bytes_min`, so a count that cannot be true costs no memory. */
+/* The number of elements that follow. Each has at least `bytes_min` bytes, so an impossible count costs no memory. */
 static void count(struct wire_body *body, uint32_t *n, uint32_t n_max, size_t bytes_min)
 {
     wire_u32(body, n);
@@ -223,7 +223,7 @@ void wire_take(struct wire_body *body, struct wire_take *take)
     wire_text(body, take->script, sizeof(take->script));
 }
 
-/* What the head shows of a device and tells its workers. */
+/* The fields of a device that the head shows, or tells its workers. */
 static void device(struct wire_body *body, struct device *device)
 {
     uint32_t kind = device->kind;
@@ -254,7 +254,7 @@ static void seat_device(struct wire_body *body, size_t *position, uint32_t n_dev
     *position = body->is_malformed ? 0 : (size_t)wide;
 }
 
-/* Its cores stay with the agent. */
+/* The cores of a seat stay with the agent. */
 static void seat(struct wire_body *body, struct seat *seat, uint32_t n_devices)
 {
     uint32_t n = (uint32_t)seat->n_devices, threads = seat->threads;
@@ -331,7 +331,7 @@ void wire_taken(struct wire_body *body, struct wire_taken *taken)
         body->is_malformed = true;
 }
 
-/* A UUID also fills {gpu_uuid} in paths of shards' files: it leads neither upwards nor to the root. */
+/* A UUID also fills {gpu_uuid} in paths of shards' files, so it must lead neither upwards nor to the root. */
 static void identity_clean(char *text)
 {
     for (char *c = text; *c; c++) {

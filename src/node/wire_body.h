@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bodies of frames (wire.h). One function describes a message for both directions: with a body that is
- * written it adds the message's fields, with one that is read it fills them in. Numbers are little-endian;
- * a text is its length (u32) and its bytes, which may be any but NUL.
+ * The bodies of frames (wire.h). One function describes a message for both directions: it adds the message's fields
+ * to a body that is written, and fills them in from a body that is read. Numbers are little-endian; a text is its
+ * length (u32) and its bytes, which may be any but NUL.
  *
- * Nothing that is read is trusted: a field that is not there, or a text longer than its array, makes the
- * body malformed, and every field from there on is 0 or "". A message is taken only if wire_body_is_whole().
+ * Nothing that is read is trusted: a missing field, or a text longer than its array, makes the body malformed; that
+ * field and all later ones are 0 or "". A message is taken only if wire_body_is_whole().
  */
 #pragma once
 
@@ -31,7 +31,7 @@ static inline struct wire_body wire_body_of(struct str bytes)
     return (struct wire_body){.in = bytes};
 }
 
-/* Every byte was read, and none was missing. */
+/* Was every byte read, and none missing? */
 static inline bool wire_body_is_whole(const struct wire_body *body)
 {
     return !body->is_malformed && body->in.len == 0;
@@ -49,7 +49,7 @@ void wire_flag(struct wire_body *body, bool *value);
 void wire_text(struct wire_body *body, char *at, size_t cap);
 /* Any bytes, at most `max`; from a body that is read, a view of it. */
 void wire_bytes(struct wire_body *body, struct str *bytes, size_t max);
-/* So many bytes. */
+/* `len` bytes. */
 void wire_raw(struct wire_body *body, void *at, size_t len);
 
 /* ---- messages: CREDIT, END, FILE_CREDIT and READY (the agent's time, clock_file_ns) are a number alone ---- */
@@ -63,19 +63,19 @@ struct wire_hello {
     char machine[32]; /* as uname -m */
     uint64_t pid, wall_ms;
     uint64_t silence_limit_ms; /* from the head: when the agent gives the link up */
-    uint64_t slurm_job;        /* in which it is; 0: none */
+    uint64_t slurm_job;        /* that the agent is in; 0: none */
 };
 void wire_hello(struct wire_body *body, struct wire_hello *hello);
 
 /* TAKE: the devices that the head wants of this host. */
 struct wire_take {
-    char gpus[4096]; /* SPEC; "": what is free */
+    char gpus[4096]; /* SPEC; "": free devices */
     uint64_t gpus_per_worker, workers_per_gpu, wait_ms;
     uint8_t visible; /* enum visible_mode */
     char run_id[256];
-    char cwd[4096];     /* the head's: that of the workers, where it exists */
-    char program[4096]; /* of the workers: refused if it is not there; "": not known */
-    char script[4096];  /* the same of their script */
+    char cwd[4096];     /* the head's: for the workers, if it exists there */
+    char program[4096]; /* of the workers; refused if it is missing; "": not known */
+    char script[4096];  /* their script; likewise */
 };
 void wire_take(struct wire_body *body, struct wire_take *take);
 
@@ -85,7 +85,7 @@ struct wire_taken {
     struct seat *seats; /* [n_seats], free() it after reading; without devices if there are none */
     uint32_t n_devices, n_seats;
     char *notes;        /* lines for the user, free() it after reading; not NULL */
-    uint32_t n_cpus;    /* that the agent may use; 0: not known */
+    uint32_t n_cpus;    /* CPUs that the agent may use; 0: not known */
     char program[4096]; /* the agent's own; "": not known */
     uint8_t *
         distance; /* [n_devices * n_devices], smaller is nearer; NULL: not known. free() it after reading */
@@ -98,7 +98,7 @@ void wire_taken_release(struct wire_taken *taken);
 /* REFUSED and FAILED: an error. */
 void wire_error(struct wire_body *body, struct err *err);
 
-/* SPAWN. As its first word, AGENT_PROGRAM stands for the agent's own program, whatever its path is there. */
+/* SPAWN. A first word AGENT_PROGRAM stands for the agent's own program, whatever its path is there. */
 #define AGENT_PROGRAM "{muster}"
 struct wire_spawn {
     uint32_t seat; /* its number among the seats that were taken */
@@ -106,10 +106,10 @@ struct wire_spawn {
     bool has_input, answers;
     uint8_t channel;         /* enum worker_channel */
     uint32_t umask;          /* of the head's files */
-    uint32_t files;          /* the number of its files; WIRE_NO_WORKER: none */
+    uint32_t files;          /* the number of the worker's files; WIRE_NO_WORKER: none */
     char error_variable[64]; /* "": it has no error file */
     struct cpu_wish cpus;    /* n_ranks 0: the CPUs are the seat's */
-    uint32_t local_rank;     /* among those of `cpus` */
+    uint32_t local_rank;     /* among the ranks of `cpus` */
     char cwd[4096];          /* "": that of the agent */
     /* The worker has the devices of these seats together, or none, instead of those of `seat`. */
     bool is_joined;
@@ -133,7 +133,7 @@ enum wire_ask_kind {
     ASK_REST,
     ASK_WAIT,
     ASK_STAND,
-    ASK_WHERE, /* value: another one each time */
+    ASK_WHERE, /* value: a new number each time */
     ASK_KINDS
 };
 struct wire_ask {
@@ -154,14 +154,14 @@ void wire_sample(struct wire_body *body, struct device_sample *sample);
 
 /* STAGE: asks whether the agent sees the head's files. */
 struct wire_stage {
-    char probe_path[4096], probe_token[64]; /* a file of the head's and what it holds */
+    char probe_path[4096], probe_token[64]; /* a file of the head's, and its content */
     bool needs_cwd;                         /* the head's folder of work as well */
 };
 void wire_stage(struct wire_body *body, struct wire_stage *stage);
 /* STAGED. */
 struct wire_staged {
-    bool is_shared;    /* the head's paths are right there, too */
-    char folder[4096]; /* else: for the files */
+    bool is_shared;    /* the head's paths hold there, too */
+    char folder[4096]; /* else the folder for the files */
 };
 void wire_staged(struct wire_body *body, struct wire_staged *staged);
 /* PREPARE: the files of a worker that is to be started. */
@@ -171,7 +171,7 @@ struct wire_prepare {
      * pattern; "": it is the output. */
     const char **options, **patterns;
     uint64_t
-        since_ns; /* files that are not older count, by the agent's clock; 0: those that are new from now on */
+        since_ns; /* files count that are not older, by the agent's clock; 0: files from now on */
 };
 void wire_prepare(struct wire_body *body, struct wire_prepare *prepare);
 void wire_prepare_release(struct wire_prepare *prepare);

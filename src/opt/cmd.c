@@ -253,7 +253,7 @@ static int long_option(struct reading *r, struct err *err)
     return rc ? wrap(err, rc, "--%s", named->name) : 0;
 }
 
-/* A letter may be what the user takes for the value of the one before it. */
+/* The user may mean an unknown letter as the value of the letter before it. */
 static int unknown_letter(const struct reading *r, char letter, struct err *err)
 {
     const char *word = r->argv[r->at];
@@ -317,7 +317,10 @@ static void texts_replace(struct texts *texts, size_t n_first)
     memmove(texts->at, texts->at + n_first, texts->len * sizeof(*texts->at));
 }
 
-/* Reads the words into a request that has values: those of a list give way to what is typed, all of them. */
+/*
+ * Reads the words into a request that has values already. Typed values of a list replace all values that the list
+ * has.
+ */
 int words_parse(struct reading *r, int *argc_out, char ***command, struct err *err)
 {
     const struct cmd *cmd = r->cmd;
@@ -387,7 +390,7 @@ int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request, str
     return words_parse(&reading, &n_operands, &command, err);
 }
 
-/* 0: it is a list, or its verb alone knows. */
+/* 0: the field is a list, or only the verb knows its size. */
 static size_t field_bytes(enum opt_kind kind)
 {
     static const size_t bytes[] = {[OPT_FLAG] = sizeof(bool),        [OPT_UNSET] = sizeof(bool),

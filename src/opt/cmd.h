@@ -64,14 +64,14 @@ struct opt {
     /* OPT_TEXT, OPT_TEXTS: refuses a malformed value (ERR_USAGE) when it is typed; NULL: any is good. */
     int (*check)(const char *value, struct err *err);
     bool is_exact;        /* its name is not shortened, and it has no variable */
-    bool has_no_variable; /* because an option of this name means something else to another verb */
+    bool has_no_variable; /* an option of this name means something else to another verb */
     const struct choice *choices;
     /* The text option without which this one has no effect, and is refused if it has another value than usual
      * (cmd_needs_check); NULL: none. */
     const char *needs;
 };
 
-/* Options of another program that a verb does not have, though users may type them. */
+/* Options of another program that users may type although the verb does not have them. */
 struct opt_foreign {
     const char
         *beginning; /* of their names, without dashes, with `-` for `_`; NULL ends the table */
@@ -80,7 +80,7 @@ struct opt_foreign {
 
 struct cmd_check;
 
-/* What stands behind the first `--`. */
+/* What the words behind the first `--` are. */
 enum cmd_command {
     COMMAND_NONE,   /* operands */
     COMMAND_BEHIND, /* the command of a worker; operands stand before it */
@@ -96,7 +96,7 @@ struct cmd {
     const struct opt *opts;
     const char *const *examples; /* pairs: command line, what it does; NULL-terminated */
     bool is_hidden;              /* helpers: not in the list of verbs, no man page */
-    /* `needs` is not checked: the other option may come by an order, or be the run's. */
+    /* `needs` is not checked here: the other option may come with a later order, or from the run itself. */
     bool needs_elsewhere;
     enum cmd_command command;
     /*
@@ -118,17 +118,19 @@ struct cmd {
      */
     int (*run)(struct app *app, void *request, int argc, char **argv, char **command,
                struct err *err);
-    /* For a run that begins later, perhaps on another machine: refuses what can be known now to fail, and changes nothing
-     * but *check. NULL: what parsing refuses is all. */
+    /*
+     * For a run that begins later, perhaps on another machine: refuses a request of which it is known now that it
+     * will fail. Changes only *check. NULL: only parsing can refuse.
+     */
     int (*check)(struct app *app, void *request, int argc, char **argv, char **command,
                  struct cmd_check *check, struct err *err);
 };
 
 struct cmd_check {
-    bool has_setup; /* its environment is made later, so its program need not be found here */
+    bool has_setup; /* the run's environment is made later, so its program need not be found here */
     bool has_hosts; /* --hosts will be given */
     char *run_dir;  /* set: the run that it goes on with, a new string; NULL: a new one */
-    /* Set: what stands behind the verb, for words that mean something else later, as the name "latest" does. */
+    /* If set: the words behind the verb, in place of words that mean something else later, such as "latest". */
     struct env_list words;
 };
 
@@ -140,20 +142,20 @@ struct cmd_check {
 MUST_CHECK int cmd_parse(const struct cmd *cmd, int argc, char **argv, void *request, int *argc_out,
                          char ***operands, char ***command, struct err *err);
 /*
- * For a request that was refused after it was parsed: adds to the message which of the options that it names were set by
- * variables alone, since nobody typed them. argv: the words as they were typed, before parsing moved them.
+ * For a request that was refused after parsing. Adds to the message which of the named options were set only by
+ * variables, because the user has not typed these. argv: the words as typed, before parsing moved them.
  */
 void cmd_variables_tell(const struct cmd *cmd, int argc, char **argv, struct err *err);
 /* A copy of the list, not of the words, since parsing moves operands to its beginning. */
 char **cmd_words_copy(int argc, char **argv);
 /*
- * ERR_USAGE for an option whose `needs` is not given. What its variable says may stand there for other command lines, so
- * that is no error.
+ * ERR_USAGE for an option without the option that it `needs`. It is no error if a variable has set the option,
+ * because the variable may be meant for other command lines.
  */
 MUST_CHECK int cmd_needs_check(const struct cmd *cmd, const void *request, struct err *err);
 /*
- * The options that make such a request, each as a word: those that differ from the defaults, whether set by argv or
- * by the environment, and all that may be repeated. Without operands and command.
+ * Adds the options that make this request, each as a word: options that differ from their defaults, whether set by
+ * argv or by the environment, and all options that may be repeated. Operands and command are not added.
  */
 void cmd_words(const struct cmd *cmd, const void *request, struct env_list *out);
 /* The whole command line: the program as it was called, the verb, its options, operands and command; ended. */
@@ -161,7 +163,7 @@ void cmd_line(const struct cmd *cmd, const struct app *app, const void *request,
               char **argv, char **command, struct env_list *out);
 /* The field of an OPT_TEXT or OPT_PATH, by the option's name; NULL: it is not set, or there is no such option. */
 const char *cmd_text(const struct cmd *cmd, const void *request, const char *name);
-/* Was the flag given? */
+/* Is this flag set in the request? */
 bool cmd_flag(const struct cmd *cmd, const void *request, const char *name);
 bool cmd_has(const struct cmd *cmd, const char *name);
 /* Frees what parsing took for options that may be repeated. */
@@ -171,15 +173,15 @@ MUST_CHECK int cmd_option_check(const struct cmd *cmd, const char *name, struct 
 /* Does `typed` mean the option `name`? It may be another name of it, or its beginning. */
 bool cmd_option_is(const struct cmd *cmd, const char *typed, const char *name);
 /*
- * Parses only argv, into a request that is filled already: no defaults, no environment. The values of an option that
- * may be repeated replace those that are there.
+ * Parses only argv, into a request that is filled already: no defaults, no environment. New values of an option that
+ * may be repeated replace the values in the request.
  */
 MUST_CHECK int cmd_overlay(const struct cmd *cmd, int argc, char **argv, void *request,
                            struct err *err);
 
 /*
- * The reverse: argv counts for the options that have their defaults. Not for those that may be repeated, and those that
- * their verb parses itself.
+ * The reverse of cmd_overlay(): argv sets only options that still have their defaults. It does not set options that
+ * may be repeated, or options that the verb parses itself.
  */
 MUST_CHECK int cmd_underlay(const struct cmd *cmd, int argc, char **argv, void *request,
                             struct err *err);

@@ -6,10 +6,10 @@
 
 #include "opt/cmd.h"
 
-/* What stands between "muster " and the verb where it is typed: "kge" and " ", or twice "". */
+/* The word between "muster " and the verb, as typed: "kge", and then " "; or "" and "". */
 const char *cmd_family(const struct cmd *cmd);
 const char *cmd_family_space(const struct cmd *cmd);
-/* Muster itself gives it, to a muster that it starts. */
+/* True for an option that only muster itself gives, to a muster that it starts. */
 bool opt_is_hidden(const struct opt *opt);
 size_t cmd_opts_count(const struct cmd *cmd);
 bool opt_takes_value(const struct opt *opt);

@@ -102,7 +102,7 @@ static int verb_run(const struct cmd *cmd, struct app *app, int argc, char **arg
     int rc = cmd_parse(cmd, argc, words, request, &n_operands, &operands, &command, &err);
     bool is_parsed = rc == 0;
     rc = rc ? rc : cmd_needs_check(cmd, request, &err);
-    if (cmd->command) /* it runs a command, and its results so far are kept */
+    if (cmd->command) /* the verb runs a command, and its results so far are kept */
         xalloc_cure("; a run can be resumed (muster resume)");
     if (rc == 0 && !(app->program->family && getenv(PROGRAM_PARSES_ONLY)))
         rc = cmd->run(app, request, n_operands, operands, command, &err);

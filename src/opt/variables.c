@@ -34,7 +34,10 @@ bool opt_has_variable(const struct cmd *cmd, const struct opt *opt)
     return has;
 }
 
-/* The value of the option's variable, and its name; NULL: it has none, or an empty one. */
+/*
+ * The value of the option's variable, and the variable's name. NULL if the option has no variable, or if it is empty
+ * or not set.
+ */
 static const char *variable_value(const struct cmd *cmd, const struct opt *opt,
                                   char variable[OPT_VARIABLE_MAX])
 {
@@ -49,7 +52,7 @@ static const char *variable_value(const struct cmd *cmd, const struct opt *opt,
     return value && *value ? value : NULL;
 }
 
-/* What the variable of an option without a value says. */
+/* Reads the variable of an option that takes no value. */
 static int flag_parse(const char *value, bool *is_set, struct err *err)
 {
     static const char *const yes[] = {"1", "true", "yes", "on"}, *const no[] = {"0", "false", "no",
@@ -87,7 +90,7 @@ char **cmd_words_copy(int argc, char **argv)
     return copy;
 }
 
-/* A verb that reads its words itself: is one of them the option? */
+/* For a verb that reads its words itself: is the option among the words? */
 static bool is_among(const struct opt *opt, int argc, char **argv)
 {
     bool is = false;
@@ -119,7 +122,7 @@ static bool *typed_options(const struct cmd *cmd, int argc, char **argv)
     return is_typed;
 }
 
-/* Is `word`, such as "--also" or "-g", in the text, and not as a part of a longer one? */
+/* Is `word`, such as "--also" or "-g", in the text as a whole word? */
 static bool is_named(const char *text, const char *word)
 {
     size_t len = strlen(word);

@@ -13,7 +13,7 @@ static bool choice_format(const struct opt *opt, int value, struct buf *out)
     return word != NULL;
 }
 
-/* Adds a field as the text of an option's value. False: it is not set, and nothing is added. */
+/* Adds a field as the text of an option's value. Returns false, and adds nothing, if the field is not set. */
 static bool value_format(const struct opt *opt, const void *field, struct buf *out)
 {
     const char *text;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What would help a model that does not fit: each change is tried alone, by making the plan again.
+ * Finds the changes that would help a model that does not fit. Each change is tried alone, by making the plan again.
  */
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -15,8 +15,10 @@ static bool fits(const struct model_plan *plan, const struct plan_wish *wish)
     return is_good;
 }
 
-/* The largest value from 1 to below `given` with which everything fits, 0 if none does. Less needs
- * less, so it is found by halving. */
+/*
+ * The largest value from 1 to `given` - 1 with which everything fits; 0 if there is none. A smaller value needs less
+ * memory, so halving finds it.
+ */
 static uint64_t largest_find(const struct model_plan *plan, bool is_context, uint64_t given)
 {
     struct plan_wish wish = plan->wish;
@@ -54,7 +56,7 @@ static void numbers_try(const struct model_plan *plan, struct buf *out)
         buf_addf(out, "--context %lu, instead of %lu\n", context, wish->context);
 }
 
-/* The wish with one device more, before the CPU if there is one; the devices must be freed. */
+/* The devices of the wish and one more, which stands before the CPU if there is a CPU. free() them. */
 static struct plan_device *devices_with_new(const struct model_plan *plan,
                                             const struct plan_device *added, uint32_t at)
 {

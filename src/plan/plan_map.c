@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device_map of Hugging Face: an object whose keys are modules or tensors, and whose values are
- * the number of a GPU, "cpu" or "disk". A key stands for all that is in its module.
+ * The device_map of Hugging Face. It is an object whose keys are modules or tensors, and whose values are the number
+ * of a GPU, "cpu" or "disk". A key stands for everything in its module.
  */
 #include <stdlib.h>
 
@@ -42,10 +42,10 @@ struct taking {
     struct plan_check *check;
     const char *name;
     struct name_index keys;
-    uint32_t *devices; /* of keys */
-    bool *is_met;      /* keys that hold a tensor, or are a module */
+    uint32_t *devices; /* the device of each key */
+    bool *is_met;      /* for each key: it holds a tensor, or is a module */
     size_t n_devices, cap_devices;
-    uint32_t *tensor_devices; /* n_devices: none */
+    uint32_t *tensor_devices; /* n_devices: no device */
     struct err *err;
 };
 
@@ -60,7 +60,7 @@ static void problem_add(struct taking *taking, const char *fmt, ...)
         buf_addf(&taking->check->problems, "%s\n", text);
 }
 
-/* "cuda:1", "cuda" and 1 are GPUs as well. */
+/* Finds the device of a value. "cuda:1", "cuda" and 1 are GPUs too. */
 static bool device_find(const struct model_plan *plan, struct str value, uint32_t *out)
 {
     cleanup_buf struct buf text = BUF_INIT;
@@ -113,7 +113,10 @@ static int keys_take(struct taking *taking, struct str text)
     return rc;
 }
 
-/* The keys that stand for a name: itself, and each module around it; the nearest one counts. */
+/*
+ * How many keys stand for a name: the name itself, and each module around it. *nearest gets the nearest of these
+ * keys, which counts.
+ */
 static size_t keys_of(const struct taking *taking, struct str name, size_t *nearest)
 {
     size_t n = 0;
@@ -157,12 +160,13 @@ static void tensors_place(struct taking *taking)
     }
 }
 
-/* Blocks that the map cuts, and tied tensors that it parts: both load, and then fail. */
+/* Finds blocks whose parts are on several devices, and tied tensors on different devices. Both load, and then fail. */
 static void cuts_find(struct taking *taking)
 {
     const struct partition_model *of = &taking->plan->tree.of;
-    cleanup_free uint32_t *ties = xcalloc(of->n_tensors + 1, sizeof(*ties)); /* tensor, plus 1 */
-    cleanup_free uint32_t *blocks = xcalloc(of->n_modules, sizeof(*blocks)); /* the same */
+    cleanup_free uint32_t *ties = xcalloc(of->n_tensors + 1, sizeof(*ties)); /* a tensor, plus 1 */
+    cleanup_free uint32_t *blocks =
+        xcalloc(of->n_modules, sizeof(*blocks)); /* the same, per block */
     cleanup_free bool *is_told = xcalloc(of->n_modules, sizeof(*is_told));
     for (uint32_t i = 0; i < of->n_tensors; i++) {
         const struct partition_tensor *tensor = &of->tensors[i];
@@ -215,7 +219,7 @@ static void loads_count(struct taking *taking, struct partition_load *loads)
             loads[module_device[i]].kv_bytes += of->modules[i].kv_bytes;
 }
 
-/* The keys in the order of the file, as far as the model has them. */
+/* Takes the keys that the model has, in the order of the file. */
 static void entries_take(struct taking *taking)
 {
     struct model_plan *plan = taking->plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who holds what, as text: a bar for each device, as long as its memory is in proportion.
+ * What each device holds, as text: a bar for each device, whose length is in proportion to its memory.
  */
 #include "base/parse.h"
 #include "plan/plan.h"
@@ -10,7 +10,7 @@ enum {
     LABEL_COLUMNS = 26
 };
 
-/* Columns of a bar are rounded where a piece ends, so that the pieces fill it. */
+/* Adds a piece of a bar. The end of each piece is rounded to a column, so that the pieces fill the bar. */
 static void piece_add(struct buf *out, char sign, uint64_t from, uint64_t to, double per_column)
 {
     size_t begin = (size_t)((double)from / per_column + 0.5);

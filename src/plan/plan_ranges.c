@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device holds, in few words: "model.embed_tokens, model.layers.0-10".
+ * What a device holds, in short: "model.embed_tokens, model.layers.0-10".
  */
 #include "base/console_text.h"
 #include "base/parse.h"
 #include "plan/plan.h"
 
-/* The part of a name before its last word, if that is a number, which *number gets. */
+/* True if the last word of a name is a number. *stem gets the part before the number, *number the number. */
 static bool numbered(struct str name, struct str *stem, uint64_t *number)
 {
     const char *dot = memrchr(name.at, '.', name.len);
@@ -17,7 +17,10 @@ static bool numbered(struct str name, struct str *stem, uint64_t *number)
                      NULL) == 0;
 }
 
-/* The last of the entries from `first` on that count up by one and are on one device. */
+/*
+ * The last entry of the range that begins at `first`: its entries are on one device, and their numbers count up by
+ * one.
+ */
 static size_t range_end(const struct model_plan *plan, size_t first)
 {
     struct str stem, other;

@@ -99,7 +99,7 @@ void plan_table_add(const struct model_plan *plan, const char *path, struct buf 
 
 /* ---- how it comes about ---- */
 
-/* The share of the fullest GPU. */
+/* How full the fullest GPU is, as a share of its memory. */
 static double fullest(const struct model_plan *plan)
 {
     double most = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who holds what, as an SVG: a bar for each device, whose weights are drawn key by key.
+ * What each device holds, as an SVG: a bar for each device, in which the weights are drawn key by key.
  */
 #include "base/cleanup.h"
 #include "base/markup.h"
@@ -44,7 +44,7 @@ static void box_add(struct bar *bar, const char *class_name, uint64_t bytes, str
     bar->x += width;
 }
 
-/* The nearest key that stands for a tensor; NAME_NONE if none does. */
+/* The nearest key that stands for a tensor; NAME_NONE if there is none. */
 static size_t key_of(const struct name_index *keys, struct str name)
 {
     for (size_t len = name.len; len > 0; len--)
@@ -56,7 +56,7 @@ static size_t key_of(const struct name_index *keys, struct str name)
     return name_index_find(keys, STR(""));
 }
 
-/* The bytes of each key of the map; memory that tensors share counts in the first. */
+/* The bytes of each key of the map. Memory that tensors share counts only for the first of them. */
 static uint64_t *entries_weigh(const struct model_plan *plan)
 {
     const struct partition_model *of = &plan->tree.of;

@@ -100,7 +100,7 @@ struct lookup {
     struct err err;
     struct address_list list;
     atomic_bool is_done;
-    atomic_int n_users; /* the thread, and who asked */
+    atomic_int n_users; /* the thread and its caller */
 };
 
 void lookup_forget(struct lookup *lookup)
@@ -150,7 +150,7 @@ int lookup_result(const struct lookup *lookup, struct address_list *list, struct
 
 /* ---- of this machine ---- */
 
-/* Those of this interface; NULL: of all that are up. `said`: added to as "10.0.0.1 (eth0)". */
+/* Adds the addresses of this interface, or of all that are up (NULL). Adds "10.0.0.1 (eth0)" and so on to `said`. */
 static void interfaces_look(const char *wanted, struct address_list *list, struct buf *said)
 {
     struct ifaddrs *all = NULL;

@@ -22,7 +22,7 @@ struct address {
     };
 };
 
-/* Those beyond ADDRESSES_MAX are left out. */
+/* Addresses beyond ADDRESSES_MAX are left out. */
 struct address_list {
     struct address at[ADDRESSES_MAX];
     size_t len;
@@ -30,19 +30,21 @@ struct address_list {
 
 /* "fe80::1%eth0", "10.0.0.1": true if it is an address and no name. Never waits. */
 bool address_parse(const char *text, uint16_t port, struct address_list *list);
-/* Each once. Waits for the resolver. ERR_UNAVAILABLE: the name is not known. */
+/* All addresses of a name, each once. Waits for the resolver. ERR_UNAVAILABLE: the name is not known. */
 MUST_CHECK int addresses_resolve(const char *name, uint16_t port, struct address_list *list,
                                  struct err *err);
-/* The same without waiting, by a thread of its own, which outlives whoever asked if no name server answers: libuv's threads
- * would hold up the end of the program. NULL: there is no thread to be had. */
+/*
+ * The same without waiting, by a thread of its own. Without an answer of a name server, the thread outlives its
+ * caller, while libuv's threads would delay the end of the program. NULL: no thread could be created.
+ */
 struct lookup *lookup_begin(const char *name, uint16_t port);
-/* False: it is not done yet. Then or else lookup_forget() is to follow. */
+/* False: not done yet. In either case call lookup_forget() at the end. */
 bool lookup_is_done(struct lookup *lookup);
-/* After it is done: as addresses_resolve(). */
+/* When it is done: as addresses_resolve(). */
 MUST_CHECK int lookup_result(const struct lookup *lookup, struct address_list *list,
                              struct err *err);
 void lookup_forget(struct lookup *lookup);
-/* Of this machine, by the name of an interface, a name or an address. ERR_UNAVAILABLE: it has none such. */
+/* Addresses of this machine, by an interface, a name or an address. ERR_UNAVAILABLE: it has no such address. */
 MUST_CHECK int addresses_own(const char *text, uint16_t port, struct address_list *list,
                              struct err *err);
 /*
@@ -52,10 +54,10 @@ MUST_CHECK int addresses_own(const char *text, uint16_t port, struct address_lis
 bool address_is_tentative(const struct address *address);
 /* Is it an address of one of this machine's interfaces, or of its loopback? */
 bool address_is_own(const struct address *address);
-/* That from which `target` can be reached: of the same family and scope. NULL: none. */
+/* The own address from which `target` can be reached: of the same family and scope. NULL: none. */
 const struct address *address_source(const struct address_list *own, const struct address *target);
-/* The ports do not count. */
+/* Are the addresses the same? Ports do not count. */
 bool address_is_same(const struct address *a, const struct address *b);
 uint16_t address_port(const struct address *address);
-/* Without the port; IPv4 also where it is mapped into IPv6. */
+/* The text without the port; an IPv4 address mapped into IPv6 is shown as IPv4. */
 void address_text(const struct address *address, char out[ADDRESS_TEXT_MAX]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end that connects, and again when the connection is lost: a round of tries, one at each address of the leader's
- * name, then a pause.
+ * The end that connects, and connects again when the connection is lost: a round of tries, one for each address of
+ * the leader's name, then a pause.
  */
 #include <sodium.h>
 
@@ -14,7 +14,7 @@
 enum {
     CONNECT_MS = 5000, /* for each address */
     PAUSE_MIN_MS = 200,
-    SAID_FROM_PAUSE_MS = 800, /* at a common start, the leader may come a moment later */
+    SAID_FROM_PAUSE_MS = 800, /* if all start together, the leader may come a moment later */
     PAUSE_MAX_MS = 2000
 };
 
@@ -87,7 +87,7 @@ static void round_end(struct rendezvous *r)
     f->pause_ms = MIN(2 * f->pause_ms, (uint64_t)PAUSE_MAX_MS);
 }
 
-/* An address is taken at once, a name when it is known. */
+/* Begins a round: at once for an address, after the lookup for a name. */
 static void round_begin(struct rendezvous *r)
 {
     struct follower *f = &r->follower;
@@ -133,7 +133,7 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- one try ---- */
 
-/* A connection from a port to itself, which the kernel makes where nobody listens. */
+/* Is it a connection from a port to itself? The kernel can make one if nobody listens there. */
 static bool is_own_echo(const uv_tcp_t *tcp)
 {
     struct address here = {0}, there = {0};
@@ -227,7 +227,7 @@ static void refused_for_good(struct rendezvous *r, int code, const char *why)
     done(r, &err);
 }
 
-/* The leader hears of it by the GANG_JOIN. */
+/* Refuses the leader's protocol. The leader finds out by the GANG_JOIN. */
 static void protocol_refuse(struct peer *peer, const struct message_version *there)
 {
     struct rendezvous *r = peer->rendezvous;
@@ -295,14 +295,14 @@ static void take_refused(struct peer *peer, struct wire_body *body)
         return;
     cleanup_free char *said = console_visible_new(refused.why.text);
     peer_break(peer, ERR_UNAVAILABLE, "it refuses this machine: %s", said);
-    r->follower.asked_node = r->follower.self.node; /* its number may have become another's */
+    r->follower.asked_node = r->follower.self.node; /* another machine may have its number now */
     if (refused.is_final)
         refused_for_good(r, refused.why.code == ERR_USAGE ? ERR_USAGE : ERR_UNAVAILABLE, said);
 }
 
 /* ---- orders ---- */
 
-/* After rendezvous_leave() there are none. */
+/* Is the frame a valid order? After rendezvous_leave() there is none. */
 static bool is_order(struct peer *peer, const struct wire_body *body)
 {
     return peer_body_is_whole(peer, body) && !peer->rendezvous->follower.is_done;
@@ -343,7 +343,7 @@ static void take_over(struct peer *peer, struct wire_body *body)
     message_over(body, &over);
     if (!is_order(peer, body))
         return;
-    r->follower.is_done = true; /* what the connection does now is of no interest */
+    r->follower.is_done = true; /* ignore the connection from now on */
     peer_break(peer, ERR_STOPPED, "the gang is over");
     r->opts.handlers->over(r->opts.context, &over);
 }

@@ -43,7 +43,7 @@ static void accept_one(struct rendezvous *r, uv_stream_t *listener)
     int flaw = uv_accept(listener, (uv_stream_t *)&peer->tcp);
     if (flaw == 0)
         flaw = uv_tcp_getpeername(&peer->tcp, &address.any, &len);
-    if (flaw) { /* it is gone already */
+    if (flaw) { /* the connection is gone already */
         peer_break(peer, ERR_UNAVAILABLE, "%s", errno_text(-flaw));
     } else {
         address_text(&address, peer->address);
@@ -53,7 +53,7 @@ static void accept_one(struct rendezvous *r, uv_stream_t *listener)
     peer_check(peer);
 }
 
-/* Connections that are not accepted wait in the kernel. */
+/* Accepts a connection, if there is room; others wait in the kernel. */
 static void on_connection(uv_stream_t *listener, int status)
 {
     struct rendezvous *r = listener->data;
@@ -75,7 +75,7 @@ static void waiting_accept(struct rendezvous *r)
         }
 }
 
-/* Those who say nothing must not keep out those who would. */
+/* Strangers who say nothing must not keep others out. */
 static void leader_tick(struct rendezvous *r)
 {
     for (struct peer *peer = r->peers; peer && r->leader.n_strangers >= STRANGERS_MAX;
@@ -89,7 +89,7 @@ static void leader_tick(struct rendezvous *r)
 
 /* ---- what is said in the handshake ---- */
 
-/* Each says why not: for good, if it does not say otherwise. */
+/* The judges below fill *out with the reason of a refusal; it is final unless they say otherwise. */
 static int protocol_judge(struct peer *peer, const struct message_join *join,
                           struct message_refused *out)
 {
@@ -138,7 +138,7 @@ static int number_of_nodes_judge(struct peer *peer, const struct message_join *j
                 own, join->n_nodes_max);
 }
 
-/* It comes back by another connection, and the one it had is as good as gone: not even heartbeats came through it. */
+/* Does the member come back by another connection? Its old one must have been silent, without even heartbeats. */
 static bool is_replacement(const struct peer *had, const struct rendezvous_member *member)
 {
     struct rendezvous *r = had->rendezvous;
@@ -166,7 +166,7 @@ static int node_judge(struct peer *peer, const struct message_join *join,
     return 0;
 }
 
-/* The first number that is free, or becomes so. */
+/* Finds the first number that is free, or that a replaced member frees. */
 static int number_find(struct peer *peer, struct message_join *join, struct message_refused *out)
 {
     const struct rendezvous *r = peer->rendezvous;
@@ -202,7 +202,7 @@ static void refuse(struct peer *peer, struct message_refused *refused)
     message_refused(&body, refused);
     peer_send(peer, FRAME_GANG_REFUSED, buf_str(&out));
     link_flush(&peer->link, rendezvous_now(peer->rendezvous));
-    peer->state = PEER_REFUSED; /* it closes the connection when it has read why */
+    peer->state = PEER_REFUSED; /* the follower closes the connection when it has read the reason */
     rendezvous_warn(peer->rendezvous, "the machine at %s was refused: %s", peer->address, said);
 }
 
@@ -275,7 +275,7 @@ static void take_join(struct peer *peer, struct wire_body *body)
         member_take(peer, &join.member);
 }
 
-/* What is of an earlier generation, or of an earlier connection, tells nothing. */
+/* Is the message about the present generation? One about an earlier generation or connection is ignored. */
 static bool is_of_member(struct peer *peer, struct wire_body *body, uint32_t generation,
                          uint32_t local_rank)
 {
@@ -380,7 +380,7 @@ static int listen_at(struct rendezvous *r, const struct address *address)
     return flaw;
 }
 
-/* Every address of this machine: IPv6 with IPv4 in it, or IPv4 alone where there is no IPv6. */
+/* Listens at every address of this machine: by IPv6 with mapped IPv4, or by IPv4 if there is no IPv6. */
 static int listen_at_all(struct rendezvous *r)
 {
     const struct address v6 = {.v6 = {.sin6_family = AF_INET6,

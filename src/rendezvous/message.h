@@ -25,7 +25,7 @@ enum {
     SILENCE_MAX_MS = 24 * 3600 * 1000
 };
 
-/* With these two fields the first body of either end begins in every protocol to come. */
+/* The first body of either end begins with these two fields in every protocol version. */
 struct message_version {
     uint32_t protocol;
     char version[VERSION_MAX]; /* of muster */
@@ -42,7 +42,7 @@ struct message_join {
     struct message_version version;
     char run_id[RUN_ID_MAX];
     struct rendezvous_member member;
-    uint32_t n_nodes_max; /* as the follower was told */
+    uint32_t n_nodes_max; /* of the follower's command */
     unsigned char nonce[NONCE_BYTES];
 };
 /* Without its proof, which follows. */
@@ -57,7 +57,7 @@ void message_welcome(struct wire_body *body, struct message_welcome *welcome);
 void message_proof(struct wire_body *body, struct proof *proof);
 
 struct message_refused {
-    bool is_final; /* to ask again would not help */
+    bool is_final; /* asking again would not help */
     struct err why;
 };
 void message_refused(struct wire_body *body, struct message_refused *refused);

@@ -13,7 +13,7 @@ enum {
     WRITE_BYTES = 64 * 1024,
     KEEP_ALIVE_S = 60,
     BACKLOG_BYTES =
-        64 << 20, /* that a member does not take: all exits of a follower's ranks are fewer */
+        64 << 20, /* that a member has not taken; all exits of a follower's ranks need less */
     STRANGER_BACKLOG_BYTES = 4 * 1024,
     NOISE_SHOWN_BYTES = 40
 };
@@ -33,7 +33,7 @@ static void on_closed(uv_handle_t *handle)
     rendezvous_let_go(r);
 }
 
-/* What came instead of frames says more than that it is wrong. */
+/* Adds what came instead of frames to the error, which tells the user more. */
 static void noise_say(struct peer *peer)
 {
     cleanup_buf struct buf noise = BUF_INIT, shown = BUF_INIT;
@@ -68,8 +68,10 @@ void peer_break(struct peer *peer, int code, const char *fmt, ...)
 
 /* ---- bytes ---- */
 
-/* What the kernel does not take now is offered again at the next flush: the owner's loop wakes up several times a second,
- * and no peer has more to say than a kernel takes in a few of them. */
+/*
+ * Bytes that the kernel does not take now are offered again at the next flush: the owner's loop wakes several times a
+ * second, and the kernel takes all of a peer's bytes in a few of these turns.
+ */
 static ssize_t on_write(void *context, struct str bytes)
 {
     struct peer *peer = context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Proof of knowing the token: a keyed BLAKE2b (libsodium's generichash) over who proves, and all that both ends have said
- * until then, their random numbers among it. Without a token there is no proof.
+ * Proof of knowing the token: a keyed BLAKE2b (libsodium's generichash) over the role of the prover and all bytes of
+ * the handshake so far, which include both random numbers. Without a token there is no proof.
  */
 #pragma once
 
@@ -23,15 +23,15 @@ struct proof {
     unsigned char bytes[PROOF_BYTES];
 };
 
-/* A proof of one end is none of the other. */
+/* The role is part of a proof, so that one end's proof is not valid for the other. */
 enum proof_role {
     PROOF_OF_FOLLOWER = 'F',
     PROOF_OF_LEADER = 'L'
 };
 
-/* From a token; "": none. */
+/* The key of a token; "": no key. */
 struct proof_key proof_key_of(struct str token);
 struct proof proof_make(const struct proof_key *key, enum proof_role role, struct str said);
-/* In a time that does not depend on what is wrong with it. */
+/* Takes the same time for every wrong proof. */
 bool proof_is_good(const struct proof_key *key, enum proof_role role, struct str said,
                    const struct proof *claimed);

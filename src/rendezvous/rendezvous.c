@@ -85,7 +85,7 @@ uint16_t rendezvous_port(const struct rendezvous *r)
     return rendezvous_leads(r) ? r->leader.port : r->opts.port;
 }
 
-/* The end of a pause of this process itself (it was stopped, or waited for a disk) is not that of the others. */
+/* After a pause of this process itself (it was stopped, or waited for a disk), the silence of others does not count. */
 static void stall_forgive(struct rendezvous *r, uint64_t now_ms)
 {
     bool has_stalled = now_ms - r->ticked_ms > r->opts.silence_limit_ms / 2;
@@ -178,7 +178,7 @@ int rendezvous_meet(const struct rendezvous_opts *opts, const struct rendezvous_
     if (addresses_resolve(opts->host, opts->port, &list, NULL) == 0)
         for (size_t i = 0; i < list.len; i++)
             is_own |= address_is_own(&list.at[i]);
-    is_own |= strcmp(opts->host, self->host) == 0; /* it may be that of an address translator */
+    is_own |= strcmp(opts->host, self->host) == 0; /* the endpoint may be the address of a NAT */
     int rc = is_own ? rendezvous_lead(opts, out, &why) : 0;
     if (is_own && why.sys != EADDRINUSE) {
         *err = why;

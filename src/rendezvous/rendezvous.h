@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The musters that launch one gang together, each started by the same command on a machine of its own. One of them
- * leads: it listens at the endpoint, and its gang (core/gang.h) decides. The others follow: they tell it what becomes of
- * their ranks, and carry out its orders. A follower runs its own command only: no command, path or environment comes over
- * the network.
+ * leads: it listens at the endpoint, and its gang (core/gang.h) decides. The others follow: they report on their
+ * ranks, and carry out the leader's orders. A follower runs its own command only: no command, path or environment
+ * comes over the network.
  *
- * One TCP connection a follower, with frames as between head and agent (node/link.h): checked, bounded, with heartbeats.
- * With a token, both ends prove that they know it, by a keyed hash (libsodium) over both ends' random numbers and all
- * that the handshake says, before anything else is believed. The token itself is never sent. What follows is neither
- * hidden nor signed: whoever can change the bytes of a network can disturb the run, and can learn how it ends.
+ * One TCP connection a follower, with frames as between head and agent (node/link.h): checked, bounded, with
+ * heartbeats. With a token, both ends prove that they know it, by a keyed hash (libsodium) over both ends' random
+ * numbers and all that the handshake says, before any other message is accepted. The token itself is never sent.
+ * Later messages are neither encrypted nor signed: somebody who can read or change the network's bytes can follow the
+ * run, and can disturb it.
  *
  *   leader.c    listens, greets, orders        follower.c  connects, again if it must
  *   peer.c      one connection, at either end  message.c   the bodies of the frames
@@ -30,9 +31,9 @@ enum {
 };
 #define RENDEZVOUS_ANY_NODE UINT32_MAX
 
-/* Who takes part, as it says itself. */
+/* A machine, by its own account. */
 struct rendezvous_member {
-    uint32_t node; /* its number; RENDEZVOUS_ANY_NODE: the leader gives it the first that is free */
+    uint32_t node;    /* its number; RENDEZVOUS_ANY_NODE: the leader assigns the first free one */
     uint32_t n_ranks; /* 1 … RENDEZVOUS_RANKS_MAX */
     char host[256];   /* printable, after reading */
 };
@@ -47,19 +48,19 @@ struct rendezvous_start {
 /* How the ranks of a node are ended. */
 struct rendezvous_end {
     bool at_once;
-    uint8_t signal; /* by which they are asked, if not at once (base/end_signals.h) */
+    uint8_t signal; /* the signal to send, if not at_once (base/end_signals.h) */
 };
 
 /* How a rank of a follower ended. */
 struct rendezvous_exit {
     uint32_t generation, local_rank, pid;
     int status, exit_signal; /* struct rank */
-    uint64_t recorded_ago_s; /* message: so long ago, by the follower's clock */
-    struct str message;      /* what its program recorded as its error; "": nothing */
+    uint64_t recorded_ago_s; /* age of `message`, by the follower's clock */
+    struct str message;      /* the error that its program recorded; "": none */
     struct str tail;         /* the last of what it printed on stderr */
 };
 
-/* What a rank of a follower does, of which nothing has been heard for a while (core/hang.h). */
+/* What a silent rank of a follower does (core/hang.h). */
 struct rendezvous_stand {
     uint32_t generation, local_rank, pid;
     int busy_percent; /* of its device; -1: not known */
@@ -67,7 +68,7 @@ struct rendezvous_stand {
     struct proc_stand stand;
 };
 
-/* Where it stands: foreign text. */
+/* Where a rank stands: foreign text. */
 struct rendezvous_where {
     uint32_t generation, local_rank;
     struct str text;
@@ -75,9 +76,9 @@ struct rendezvous_where {
 
 /* The end of the whole gang. */
 struct rendezvous_over {
-    int status;      /* with which a follower ends */
-    bool is_of_rank; /* a rank ended with it */
-    struct str text; /* why; "": all is well */
+    int status;      /* the exit status of a follower */
+    bool is_of_rank; /* it is the status of a rank */
+    struct str text; /* why the gang has ended; "": well */
 };
 
 /* Called on the loop's thread, never from within the functions below. All texts are borrowed and may hold anything. */
@@ -98,15 +99,17 @@ struct rendezvous_handlers {
     void (*welcomed)(void *context, uint32_t node);
     void (*start)(void *context, const struct rendezvous_start *start);
     void (*end)(void *context, const struct rendezvous_end *end);
-    /* Where does this rank stand? */
+    /* The leader asks where this rank stands. */
     void (*asked)(void *context, uint32_t local_rank);
     /* The generation has failed, and the next one begins after pause_ms. */
     void (*retry)(void *context, uint64_t pause_ms, struct str why);
     void (*over)(void *context, const struct rendezvous_over *over);
     /* The leader is gone, or silent. It is asked again; `welcomed` may follow. */
     void (*lost)(void *context, const struct err *why);
-    /* It cannot be had in time (ERR_TIMEOUT), or it refuses this follower for good (ERR_UNAVAILABLE, ERR_USAGE). The last
-     * one called. */
+    /*
+     * The leader was not reached in time (ERR_TIMEOUT), or it refuses this follower for good (ERR_UNAVAILABLE,
+     * ERR_USAGE). The last call.
+     */
     void (*failed)(void *context, const struct err *why);
 
     /* ---- of both ---- */
@@ -119,16 +122,16 @@ struct rendezvous_handlers {
 struct rendezvous_opts {
     uv_loop_t *loop;  /* borrowed */
     const char *host; /* of the endpoint: a name or an address */
-    uint16_t port;    /* not 0 but for a leader: then a free one */
+    uint16_t port;    /* 0, for a leader only: a free one */
     const char *
         local_addr; /* a name or an address of this machine, or one of its interfaces (eth0): at which a leader
                              * listens, from which a follower connects; NULL: any */
     const char *run_id;        /* must be the same at all ends */
-    struct str token;          /* as must this; "": none */
+    struct str token;          /* must be the same at all ends; "": none */
     const char *version;       /* of muster, for messages */
-    uint32_t n_nodes_max;      /* a follower with a number that is not below is refused */
+    uint32_t n_nodes_max;      /* a follower whose number is not below this is refused */
     uint64_t silence_limit_ms; /* after which either end gives the other up */
-    uint64_t join_ms;          /* for so long a follower asks for the leader; 0: without end */
+    uint64_t join_ms;          /* how long a follower asks for the leader; 0: without end */
     const struct rendezvous_handlers *handlers;
     void *context;
 };
@@ -138,7 +141,7 @@ struct rendezvous_opts {
 struct rendezvous;
 
 /*
- * For musters that have no numbers. If the endpoint is an address of this machine at which nobody listens yet, *out leads
+ * For musters without numbers. If the endpoint is an address of this machine at which nobody listens yet, *out leads
  * (rendezvous_leads); else it follows, as rendezvous_follow() does with `self`. Waits for the resolver.
  */
 MUST_CHECK int rendezvous_meet(const struct rendezvous_opts *opts,
@@ -156,11 +159,11 @@ MUST_CHECK int rendezvous_follow(const struct rendezvous_opts *opts,
                                  struct err *err);
 bool rendezvous_leads(const struct rendezvous *rendezvous);
 uint16_t rendezvous_port(const struct rendezvous *rendezvous);
-/* A few times a second: heartbeats, limits, tries. now_ms is monotonic. */
+/* Call it a few times a second: heartbeats, limits, tries. now_ms is monotonic. */
 void rendezvous_tick(struct rendezvous *rendezvous, uint64_t now_ms);
 /* To be called before the loop sleeps: sends what was queued. */
 void rendezvous_flush(struct rendezvous *rendezvous, uint64_t now_ms);
-/* While nothing is read of the connections (node/link.h). */
+/* Call it while nothing is read from the connections (node/link.h). */
 void rendezvous_say_alive(struct rendezvous *rendezvous, uint64_t now_ms);
 /* True when nothing that was queued is left, at any connection. */
 bool rendezvous_is_flushed(const struct rendezvous *rendezvous);
@@ -174,13 +177,13 @@ void rendezvous_order_start(struct rendezvous *rendezvous, uint32_t node,
 void rendezvous_order_end(struct rendezvous *rendezvous, uint32_t node,
                           const struct rendezvous_end *end);
 void rendezvous_ask_where(struct rendezvous *rendezvous, uint32_t node, uint32_t local_rank);
-/* To all members, each of which leaves when it has read that all is over. */
+/* Both go to all members. A member leaves when it has read that the gang is over. */
 void rendezvous_say_retry(struct rendezvous *rendezvous, uint64_t pause_ms, struct str why);
 void rendezvous_say_over(struct rendezvous *rendezvous, const struct rendezvous_over *over);
 
 /* ---- a follower ---- */
 
-/* Of the generation that was started last. Without a connection it is forgotten: the leader has given up these ranks. */
+/* The end of a rank of the last generation. Without a connection it is dropped: the leader has given up these ranks. */
 void rendezvous_tell_exit(struct rendezvous *rendezvous, const struct rendezvous_exit *exit);
 void rendezvous_tell_stand(struct rendezvous *rendezvous, const struct rendezvous_stand *stand);
 void rendezvous_tell_where(struct rendezvous *rendezvous, const struct rendezvous_where *where);

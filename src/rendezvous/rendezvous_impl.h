@@ -2,9 +2,9 @@
  *
  * What the files of this room share.
  *
- * A connection ends in one way, whatever its reason: its link is broken (link_break), the loop closes it (peer_check), and
- * when it is closed the side hears of it. So no handler of the owner's is called from within a function of his. What a
- * rendezvous is made of is freed when the last of its handles is closed.
+ * Every connection ends in the same way: its link is broken (link_break), the loop closes it (peer_check), and then
+ * the side's `ended` is called. So no handler is called from within a function that the owner calls. A rendezvous is
+ * freed when the last of its handles is closed.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ enum {
     WARN_TEXT_MAX = 512
 };
 
-/* What an end waits for. */
+/* What an end of a connection waits for. */
 enum peer_state {
     PEER_CONNECTS, /* follower: to be connected */
     PEER_GREETS,   /* leader: GANG_JOIN; follower: GANG_CHALLENGE */
@@ -40,7 +40,7 @@ struct peer {
     bool is_aware; /* the other end has closed the connection, or leaves */
     uint64_t begin_ms;
     char address[ADDRESS_TEXT_MAX];
-    struct buf said; /* in the handshake: the bodies that the proofs cover */
+    struct buf said; /* during the handshake: the bodies that the proofs cover */
     /* Of a leader's peer: */
     struct rendezvous_member member;
     struct {
@@ -58,7 +58,7 @@ struct peer_step {
 
 /* One end, as a value. */
 struct side {
-    const struct peer_step *steps; /* up to one without `take` */
+    const struct peer_step *steps; /* the last one has no `take` */
     /* The connection is closed; link.broken says why. */
     void (*ended)(struct peer *peer);
     void (*tick)(struct rendezvous *rendezvous);
@@ -78,17 +78,17 @@ struct leader {
 
 struct follower {
     struct rendezvous_member self;
-    uint32_t asked_node; /* the number that is asked for: that which it had, or self.node */
+    uint32_t asked_node; /* the number to ask for: the one that it had, or self.node */
     struct peer *peer;   /* NULL: none */
     bool is_welcome;
     bool is_done;          /* it failed, has left, or the gang is over: no more tries */
     struct lookup *lookup; /* of the leader's name; NULL: none */
     uv_timer_t timer;      /* for the next try, and for the end of all tries */
     struct address_list own, targets;
-    size_t n_tried;       /* of the targets */
-    struct buf reasons;   /* why each of them cannot be had */
-    bool are_reasons_old; /* of the round before */
-    bool is_odd; /* in this round: more than that nobody listens yet, so it is said at once */
+    size_t n_tried;              /* of the targets */
+    struct buf reasons;          /* why each target was not reached */
+    bool are_reasons_old;        /* of the round before */
+    bool is_odd;                 /* not only that nobody listens yet: the user is told at once */
     uint64_t pause_ms, until_ms; /* UINT64_MAX: without end */
 };
 
@@ -99,7 +99,7 @@ struct rendezvous {
     struct leader leader;
     struct follower follower;
     struct peer *peers;
-    size_t n_open; /* handles and requests of the loop's that are not closed yet */
+    size_t n_open; /* handles and requests of the loop that are not closed yet */
     bool is_closed;
     uint64_t now_ms, ticked_ms;
     struct {
@@ -112,19 +112,19 @@ struct rendezvous {
 /* ---- rendezvous.c ---- */
 
 struct rendezvous *rendezvous_new(const struct rendezvous_opts *opts, const struct side *side);
-/* One handle or request less; frees what is closed. */
+/* One handle or request is closed; frees the rendezvous after the last one. */
 void rendezvous_let_go(struct rendezvous *r);
-/* Monotonic, and never smaller than what the owner has said. */
+/* Monotonic, and never smaller than the owner's last now_ms. */
 uint64_t rendezvous_now(struct rendezvous *r);
 void rendezvous_warn(struct rendezvous *r, const char *fmt, ...) PRINTF(2, 3);
 
 /* ---- peer.c ---- */
 
 struct peer *peer_new(struct rendezvous *r, enum peer_state state);
-/* It is connected: reads, and sends the preamble. */
+/* The peer is connected: begins to read, and sends the preamble. */
 void peer_begin(struct peer *peer);
 void peer_send(struct peer *peer, enum frame_type type, struct str body);
-/* Gives it up. peer_check() is to follow, and does in each tick and flush. */
+/* Gives the connection up. peer_check(), which each tick and flush calls, closes it. */
 void peer_break(struct peer *peer, int code, const char *fmt, ...) PRINTF(3, 4);
 void peer_check(struct peer *peer);
 /* False: the link is broken, since the body is malformed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the user says about how files are merged, those of records and of tensors: the options that
- * `muster merge` and the shards of `muster map` share.
+ * The user's options for merging files of records and files of tensors. `muster merge` and the shards of `muster map`
+ * share them.
  */
 #pragma once
 

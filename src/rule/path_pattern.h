@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Path pattern: keys and indices from the root of a value, joined by dots, as
- * questions.*.question_id. A key may hold the wildcards * ? [...] of file names; it then
- * matches every key or index that fits.
+ * A path pattern has keys and indices from the root of a value, joined by dots: questions.*.question_id. A key may
+ * hold the wildcards * ? [...] of file names; it then matches every key or index that fits.
  */
 #pragma once
 
@@ -14,7 +13,7 @@ enum {
 };
 
 struct path_pattern {
-    struct str at[PATH_KEYS_MAX]; /* keys; views of the text that was parsed */
+    struct str at[PATH_KEYS_MAX]; /* the keys, which borrow from the parsed text */
     size_t len;
 };
 

@@ -149,8 +149,10 @@ static bool takes_all(const struct merge_rule *rule)
            rule->verb != MERGE_UNION && rule->verb != MERGE_RATIO;
 }
 
-/* The rule that decides about everything at and below this one's path, so that this one is never
- * used; NULL: there is none. */
+/*
+ * Another rule that decides about everything at and below the path of `rule`, so that `rule` is never used; NULL:
+ * there is none.
+ */
 static const struct merge_rule *rule_above(const struct merge_rules *rules,
                                            const struct merge_rule *rule)
 {

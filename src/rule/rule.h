@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rules that say what becomes of a value when files of tensors or metadata are merged. A rule is
- * `PATH=VERB`; the first one that fits a value's path decides, and without one the value's name and
- * kind do. A path is the keys from the root, joined by dots ("." is the root itself), and may have
- * the wildcards * ? [...] of file names. A path that begins with + names a key that is added to the
- * output.
+ * Rules that decide what becomes of a value when files of tensors or metadata are merged. A rule is `PATH=VERB`. The
+ * first rule that fits a value's path decides; without one, the value's name and kind decide. A path is the keys from
+ * the root, joined by dots ("." is the root itself), and may have the wildcards * ? [...] of file names. A path that
+ * begins with + names a key that is added to the output.
  */
 #pragma once
 
@@ -29,7 +28,7 @@
     X(RATIO, "A/B", "of two keys beside it, after the merge")
 
 enum merge_verb {
-    MERGE_BY_KIND, /* no rule says anything */
+    MERGE_BY_KIND, /* no rule fits */
 #define X(name, text, help) MERGE_##name,
     MERGE_VERBS(X)
 #undef X
@@ -38,17 +37,17 @@ enum merge_verb {
 struct merge_rule {
     char *path; /* without the + */
     enum merge_verb verb;
-    char *above, *below; /* of RATIO: the keys whose values are divided */
+    char *above, *below; /* for RATIO: the keys whose values are divided */
     bool is_added;
     bool was_used;
-    size_t before; /* index + 1 of the rule that fitted a path before this one could; 0: none did */
+    size_t before; /* index + 1 of the earlier rule that took a path of this one; 0: none */
 };
 
 struct merge_rules {
     struct merge_rule *at;
     size_t len;
     bool is_shared; /* several merges use these rules, one after the other */
-    size_t n_more;  /* merges still to come, in which a rule that fitted nothing so far may fit */
+    size_t n_more;  /* merges still to come; an unused rule may fit in one of them */
 };
 
 /* Adds a rule. ERR_USAGE, listing the verbs, if the text is not one. */
@@ -58,10 +57,10 @@ MUST_CHECK int merge_rule_add(struct merge_rules *rules, struct str text, struct
 MUST_CHECK int merge_rules_take(struct merge_rules *rules, const struct texts *typed,
                                 const char *path, struct err *err);
 void merge_rules_release(struct merge_rules *rules);
-/* NULL if none is about this path. */
+/* The first rule that fits this path; NULL if there is none. */
 struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *path);
 /* ERR_USAGE for a rule that was not used; checked only after the last merge that uses the rules. */
 MUST_CHECK int merge_rules_check(const struct merge_rules *rules, struct err *err);
 const char *merge_verb_name(enum merge_verb verb);
-/* The last key of a rule's path, if it is about a key added to the dictionary at `path`; else NULL. */
+/* If the rule adds a key to the dictionary at `path`, that key, which is the last of the rule's path; else NULL. */
 const char *merge_rule_added_name(const struct merge_rule *rule, const char *path);

@@ -26,7 +26,7 @@ enum {
     CLAIM_BACKLOG = 64 /* how many may ask for the holder within a second */
 };
 
-/* False: the folder does not exist, which is reported later. */
+/* False: the folder does not exist; that is reported later. */
 static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *len)
 {
     cleanup_free char *given = output_base_new(path), *base = NULL;
@@ -45,7 +45,7 @@ static bool claim_name(const char *path, struct sockaddr_un *name, socklen_t *le
     return true;
 }
 
-/* The process that listens at the name. False if there is none any more. */
+/* Finds the process that listens at the name. False: there is none any more. */
 static bool holder_ask(const struct sockaddr_un *name, socklen_t len, struct ucred *holder)
 {
     socklen_t size = sizeof(*holder);
@@ -68,9 +68,11 @@ static int claim_taken(const char *path, const struct ucred *holder, struct err 
                 (int)holder->pid, owner, path);
 }
 
-/* True if another try may succeed. If a muster is killed while it starts a guard, the new process holds its
- * descriptors for a moment; a holder that has just bound the name listens a moment later; and one that many
- * have asked answers within a second. */
+/*
+ * True if another try may succeed. A muster that was killed while it started a guard leaves its descriptors to the
+ * new process for a moment; a holder that has just bound the name listens a moment later; a holder that many have
+ * asked answers within a second.
+ */
 static bool may_change(const struct ucred *holder, bool is_held, unsigned n_tries)
 {
     bool is_known = is_held && holder->pid > 0;
@@ -81,7 +83,10 @@ static bool may_change(const struct ucred *holder, bool is_held, unsigned n_trie
     return true;
 }
 
-/* This process or an ancestor of it: a graph claims what its job leaves, and the job may be a muster map. */
+/*
+ * Is the holder this process or an ancestor of it? A graph claims what its job leaves, and the job may be a muster
+ * map.
+ */
 static bool is_our_own(pid_t holder)
 {
     struct proc_stat stat;
@@ -100,7 +105,7 @@ int output_claim_add(struct output_claim *claim, const char *path, struct err *e
         return 0;
     cleanup_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-        return 0; /* as where such names are forbidden */
+        return 0; /* the same: such names are forbidden */
     if (fd < 0)
         return fail_errno(err, "claim the output %s", path);
     for (unsigned n_tries = 0; bind(fd, (const struct sockaddr *)&name, len) != 0; n_tries++) {
@@ -110,7 +115,7 @@ int output_claim_add(struct output_claim *claim, const char *path, struct err *e
             return fail_errno(err, "claim the output %s", path);
         bool is_held = holder_ask(&name, len, &holder);
         if (is_held && is_our_own(holder.pid))
-            return 0; /* two outputs of one command with one name are refused elsewhere */
+            return 0; /* two equal outputs of one command are refused elsewhere */
         if (!may_change(&holder, is_held, n_tries))
             return claim_taken(path, &holder, err);
     }

@@ -22,7 +22,7 @@ struct output_claim {
 /* Claims one more output. Outputs that are not replaced (stdout, devices, pipes) need no claim, and one that is claimed by
  * an ancestor of this process is free for it. ERR_UNAVAILABLE, naming the process that holds the claim. */
 MUST_CHECK int output_claim_add(struct output_claim *claim, const char *path, struct err *err);
-/* Call it in a forked process that continues the work, so that others are told of this process. */
+/* Call it in a forked process that goes on with the work: others are told of this process from then on. */
 void output_claim_renew(const struct output_claim *claim);
 /* To be called every second: closes the connections of those that asked for the holder, so that others can ask. */
 void output_claim_answer(const struct output_claim *claim);

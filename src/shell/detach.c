@@ -42,13 +42,12 @@ int shell_detach(const struct shell *shell, int *ready_fd, struct err *err)
         _exit(0);
     }
     waitpid(pid, &wait_status, 0);
-    if (WIFEXITED(wait_status)) /* the child has printed why, while it still had the terminal */
+    if (WIFEXITED(wait_status)) /* the child had the terminal, and has printed why */
         _exit(WEXITSTATUS(wait_status));
     talk("the detached process was killed before the run began (signal %d)", WTERMSIG(wait_status));
     _exit(1);
 }
 
-/* From here on messages go only to orchestrator.log. */
 void shell_detach_end(struct shell *shell, int ready_fd, bool keeps_stdin)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);

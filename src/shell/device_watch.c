@@ -12,9 +12,9 @@
 enum {
     SAMPLE_EVERY_MS = 1000,
     HURRY_EVERY_MS = 100, /* while a seat waits for memory */
-    HURRY_MS = 2000,      /* after the end of its worker; later, memory is seldom freed soon */
+    HURRY_MS = 2000,      /* after its worker's end; after that, memory seldom comes back soon */
     HURRY_ELSEWHERE_MS = 500,
-    ROW_EVERY_MS = 750 /* at least, between recorded samples: a second is not kept exactly */
+    ROW_EVERY_MS = 750 /* between recorded samples, at least: a second is not kept exactly */
 };
 
 /* The present state of one of the machine's devices. */
@@ -23,8 +23,8 @@ struct watched {
     bool is_lost;                /* by the latest sample, or because it is taken */
     bool is_taken;               /* by another run, because its lock was deleted */
     bool is_away;                /* with its host */
-    bool is_missed;              /* it is the first of a set that was lost and is not back yet */
-    uint64_t row_ms;             /* of the last sample that was worth a row */
+    bool is_missed;              /* the first of a set that was lost and is not back yet */
+    uint64_t row_ms;             /* of the last recorded sample */
 };
 
 /* Devices of this machine that were taken together. */
@@ -32,7 +32,7 @@ struct own_part {
     struct device_watch *watch;
     struct monitor *monitor;
     uv_poll_t poll;
-    uint32_t number;     /* in the allocation's hosts */
+    uint32_t number;     /* its index in the allocation's hosts */
     uint64_t hurried_ms; /* when a sample was last asked for */
     struct own_part *next;
 };
@@ -42,12 +42,12 @@ struct device_watch {
     struct allocation *allocation;
     const struct device_handlers *handlers;
     void *context;
-    struct own_part *parts;  /* that are watched by this process */
+    struct own_part *parts;  /* watched by this process */
     struct watched *devices; /* [allocation->devices.len] */
-    bool are_awaited;        /* further seats, as was told last */
+    bool are_awaited;        /* whether further seats may come, as told last */
     struct memory *memory;   /* of those devices */
-    pid_t *guards;           /* of the workers, by their seats; 0: none, or not known */
-    uint64_t hurry_until_ms; /* samples are asked for until then: the head of this agent waits */
+    pid_t *guards;           /* of workers, by seat; 0: none, or not known */
+    uint64_t hurry_until_ms; /* samples are asked for until then, since the head waits */
 };
 
 static void seats_note(struct device_watch *watch, uint32_t begin, uint32_t end)
@@ -246,7 +246,7 @@ static void sample_take(struct device_watch *watch, const struct device_sample *
     bool is_news = sample->is_lost && !device->is_lost;
     device->sample = *sample;
     device->is_lost = device->is_taken || device->is_away || sample->is_lost;
-    if (!sample->is_lost) /* else nothing is known of its memory */
+    if (!sample->is_lost) /* a lost device tells nothing of its memory */
         memory_sampled(watch->memory, (uint32_t)d, sample->mem_used_bytes, sample->mem_total_bytes,
                        shell_now(watch->shell));
     struct device_sample told = *sample;
@@ -295,7 +295,7 @@ void device_watch_host(struct device_watch *watch, uint32_t host, enum host_chan
         host_tell(watch, host, change);
 }
 
-/* The monitor may have started a new helper, because the last one hung or died. */
+/* Spares the monitor's helper, which may be a new one, because the last one hung or died. */
 static void monitor_spare(const struct own_part *part)
 {
     if (monitor_pid(part->monitor) > 0)
@@ -314,7 +314,7 @@ static void on_monitor(uv_poll_t *poll, int status, int events)
     monitor_spare(part);
 }
 
-/* Samples of these devices will come, and show memory that is not given back. */
+/* Begins to follow the memory of these devices, of which samples will come. */
 static void memory_begin(struct device_watch *watch, size_t begin, size_t end)
 {
     for (size_t d = begin; d < end; d++) {
@@ -349,7 +349,7 @@ static int monitor_begin(struct own_part *part, struct err *err)
     return 0;
 }
 
-/* Those of this machine among hosts[number]; agents watch those of other hosts. */
+/* Watches the devices of hosts[number] if they are of this machine; agents watch those of other hosts. */
 static void part_watch(struct device_watch *watch, uint32_t number)
 {
     struct err err = {0};
@@ -440,7 +440,7 @@ void device_watch_vacated(struct device_watch *watch, uint32_t host)
         memory_away(watch->memory, p, true, shell_now(watch->shell));
 }
 
-/* The next worker does not wait for the sample of the next second. */
+/* Asks for samples now, so that the next worker need not wait for the sample of the next second. */
 static void samples_hurry(struct device_watch *watch)
 {
     uint64_t now_ms = watch->shell->now_ms;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Watches the devices of a run: takes samples, notices lost devices, and that memory is free again after a
+ * Watches the devices of a run: takes samples, notices that a device is lost, or that memory is free again after a
  * worker's end (core/memory.h), and checks that the locks are still ours. A seat uses all devices of its set: a new
  * worker starts when the memory of all of them is free again, and the loss of one device is the loss of the set.
  */
@@ -19,12 +19,14 @@ enum host_change {
     HOST_BACK
 };
 
-/* All are called on the loop's thread; those that are NULL are not. */
+/* All are called on the loop's thread. NULL: not called. */
 struct device_handlers {
     /* Position among the chosen devices, as in the sample. */
     void (*sampled)(void *context, const struct device_sample *sample);
-    /* Position among the chosen devices; called each time the device is lost. is_awaited: with its host, which is asked
-     * for again. */
+    /*
+     * A device is lost; `chosen`: its position among the chosen devices. is_awaited: it is lost with its host, which
+     * is asked for again.
+     */
     void (*lost)(void *context, uint32_t chosen, bool is_awaited);
     /* No device of the set is lost any more. `first`: position of its first among the chosen devices. */
     void (*back)(void *context, uint32_t first);
@@ -34,10 +36,13 @@ struct device_handlers {
     void (*came)(void *context, uint32_t host);
     /* The set is given back: its workers finish their items; `now`: they are ended. */
     void (*given_back)(void *context, uint32_t first, bool now);
-    /* The same of hosts[host] as a whole, which may have no device: before its devices, or if it is back, after them. */
+    /*
+     * The same for hosts[host] as a whole, which may have no device. Called before the handlers of its devices, or
+     * after them if the host is back.
+     */
     void (*host_changed)(void *context, uint32_t host, enum host_change change);
     void (*host_given_back)(void *context, uint32_t host, bool now);
-    /* Further seats may come, or none any more. */
+    /* Whether further seats may come. */
     void (*awaited)(void *context, bool are_awaited);
 };
 
@@ -51,18 +56,21 @@ void device_watch_begin(struct device_watch *watch);
 /* Call it before the loop is closed. */
 void device_watch_end(struct device_watch *watch);
 void device_watch_free(struct device_watch *watch);
-/* The devices of this machine are of no interest any more. */
+/* Stops watching the devices of this machine. */
 void device_watch_leave(struct device_watch *watch);
 
-/* The seat's worker was started; its process has ended; nothing of it is left. */
+/* The seat's worker was started; its process has ended; all its descendants have ended. */
 void device_watch_started(struct device_watch *watch, uint32_t seat);
 void device_watch_ended(struct device_watch *watch, uint32_t seat);
 void device_watch_left(struct device_watch *watch, uint32_t seat);
-/* The last worker on the seats of the allocation's hosts[host] is gone for good: nobody waits for its memory. */
+/* The last worker on the seats of the allocation's hosts[host] has ended for good: its memory is not waited for. */
 void device_watch_vacated(struct device_watch *watch, uint32_t host);
-/* On the machine of an agent, where a worker has ended: the head waits for samples soon. */
+/* On the machine of an agent, when a worker has ended: takes samples soon, since the head waits for them. */
 void device_watch_hurry(struct device_watch *watch);
-/* Whether a sample of the chosen device is to be recorded: about one a second is, and more come while memory is waited for. */
+/*
+ * Is a sample of the chosen device to be recorded? About one a second is; more samples come while memory is waited
+ * for.
+ */
 bool device_watch_row_is_due(struct device_watch *watch, size_t device);
 /* To be called after a worker's end, and ten times a second: calls `memory_back` for each seat that is ready. */
 void device_watch_check(struct device_watch *watch);
@@ -84,26 +92,27 @@ void device_watch_await(struct device_watch *watch, bool are_awaited);
 /* The set is out of use because of a lost device; `back` is called when the samples show none lost. */
 void device_watch_miss(struct device_watch *watch, uint32_t first);
 
-/* The process of the seat's worker is below this guard, by which samples tell its memory. */
+/* Tells the guard of the seat's worker. Samples find the worker's memory by it. */
 void device_watch_guarded(struct device_watch *watch, uint32_t seat, pid_t guard_pid);
 /*
- * The memory of a device, at this position among all, that the processes below a guard hold. Where that is not told, and
- * they are alone there, what is in use beyond what was before; else 0: it is not known.
+ * The memory that the processes below a guard hold on a device (a position among all). If the driver does not tell it
+ * and these processes are alone on the device: what is in use beyond what was in use before them. Otherwise 0: it is
+ * not known.
  */
 uint64_t device_watch_own(const struct device_watch *watch, size_t device, pid_t guard_pid,
                           bool are_alone);
-/* The sums over all devices of a seat, by the latest samples; used: by its worker, 0 if that is not known. */
+/* The sums over all devices of a seat, by the latest samples; used_bytes: of its worker; 0: not known. */
 struct seat_memory {
     uint64_t used_bytes, total_bytes;
 };
 struct seat_memory device_watch_memory(const struct device_watch *watch, uint32_t number);
 bool device_watch_seat_has_lost(const struct device_watch *watch, uint32_t seat);
-/* Its host is lost. */
+/* Is the seat's host lost? */
 bool device_watch_seat_is_away(const struct device_watch *watch, uint32_t seat);
 /* The latest sample; mem_total_bytes 0: none yet, or the device has no memory. `device`: position among all. */
 const struct device_sample *device_watch_sample(const struct device_watch *watch, size_t device);
 
-/* name: "gpu 3+4", the set whose first device is number `first` of those chosen; lost: " (gpu 4)". */
+/* name: "gpu 3+4", the set whose first device has position `first` among the chosen ones; lost: " (gpu 4)". */
 void device_watch_name_set(const struct device_watch *watch, uint32_t first, struct buf *name,
                            struct buf *lost);
 /* Logs the seats. */

@@ -22,7 +22,7 @@ static void devices_describe(const struct allocation *allocation, struct manifes
     }
 }
 
-/* NULL: it is not known, as of CPU slots. */
+/* NULL: not known, as for CPU slots. */
 static const char *driver_of(const struct allocation *allocation)
 {
     const char *driver = NULL;
@@ -116,7 +116,7 @@ int shell_store_open(struct shell *shell, enum store_mode mode, struct err *err)
     if (rc == 0)
         shell->folder.is_made = mode == STORE_CREATE;
     else if (shell->folder.was_empty)
-        /* The files there now were made by this process, unless another muster has the run. */
+        /* After other errors the files there may be those of another muster. */
         shell->folder.is_made = rc == ERR_STOPPED || rc == ERR_SYS;
     return rc;
 }
@@ -148,8 +148,8 @@ char *shell_folder_lost_new(const struct shell *shell, const char *usual_root, b
 }
 
 /*
- * A folder that the user named may hold other files: only those that make it a run are removed, so that the
- * same command can be started again.
+ * Removes the files that make the folder a run, so that the same command can be started again. A folder that the user
+ * named may hold other files, which stay.
  */
 static void traces_remove(const char *run_dir, bool was_empty)
 {
@@ -162,7 +162,7 @@ static void traces_remove(const char *run_dir, bool was_empty)
         "parts",
         "input",
         "stdin",
-        /* these only if the folder was empty before: */
+        /* the following only if the folder was empty before: */
         "lock",
         "orchestrator.log",
         "status.json",

@@ -59,7 +59,7 @@ static size_t line_device(const struct allocation *a, struct str line)
     return SIZE_MAX;
 }
 
-/* What the run's start found may be the memory of others, who are gone: workers are judged by what is free now. */
+/* The device's free memory now, by which workers are judged. When the run started, others may have held some of it. */
 static uint64_t line_free_bytes(struct str line, const struct device *device)
 {
     struct str value;
@@ -91,7 +91,7 @@ static void answer_use(void *context, struct str rest)
         devices.at[i].mem_free_bytes = free_bytes[i];
     int rc = allocation_grow(a, &devices, grow->wish, grow->shell->run_id, &part, &err);
     device_list_release(&devices);
-    if (rc) { /* another run was faster, or they make no whole seat */
+    if (rc) { /* another run was faster, or the devices make no whole seat */
         log_add(grow->shell->log, LOG_DEBUG, "device", "--grow: %s", err.text);
         return;
     }
@@ -103,7 +103,7 @@ static void answer_use(void *context, struct str rest)
 
 void grow_look(struct grow *grow)
 {
-    /* Of the options of muster gpus. */
+    /* Variables of options that muster gpus must not take from here. */
     static const char *const variables[] = {
         "MUSTER_ALL", "MUSTER_WATCH",      "MUSTER_HOSTS",
         "MUSTER_VIA", "MUSTER_AGENT_PATH", "MUSTER_HOST_TIMEOUT",

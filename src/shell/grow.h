@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * --grow: takes devices of this machine that become free while a run lasts. Which are free is asked of a process of its
- * own (`muster gpus`), since a driver may take seconds to answer; a device is ours when its lock is.
+ * --grow: takes devices of this machine that become free while a run lasts. A separate process (`muster gpus`) looks
+ * which are free, since a driver may take seconds to answer. A device is ours once we have its lock.
  */
 #pragma once
 
@@ -10,10 +10,10 @@
 struct shell;
 struct grow;
 
-/* NULL if the wish names devices, so that none can become free for it. `wish` is borrowed. */
+/* NULL if the wish names devices: then no other device is taken. `wish` is borrowed. */
 struct grow *grow_new(struct shell *shell, struct allocation *allocation,
                       const struct allocation_wish *wish);
-/* Looks, if nobody does at the moment. The devices that were taken are told to the shell's device_watch. */
+/* Begins a look, unless one is going on. Devices that it takes are told to the shell's device_watch. */
 void grow_look(struct grow *grow);
 /* Ends a look that is going on; the loop must still turn. */
 void grow_end(struct grow *grow);

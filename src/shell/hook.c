@@ -16,14 +16,17 @@
 
 enum {
     SAME_SIGNAL_MS =
-        200 /* one that comes again so soon is the same: a front hands it on, and the group has it */
+        200 /* a signal that comes again so soon is the same one, handed on by a front */
 };
 
 /* A command of --on-finish that runs. */
 struct hook {
     pid_t pid;
-    /* Without a terminal it has a process group of its own, to which the signals are handed on that end muster. In
-     * another group than this one it could not use the terminal, whose signals it gets in any case. */
+    /*
+     * Without a terminal the command has a process group of its own, and signals that end muster are handed on to it.
+     * With a terminal it stays in muster's group, which it needs to use the terminal, and gets the terminal's signals
+     * anyway.
+     */
     bool has_group;
 };
 
@@ -33,8 +36,10 @@ static bool has_terminal(void)
     return fd >= 0;
 }
 
-/* Signals that this process ignores must not be ignored by another program: its pipes would not end with
- * their readers. */
+/*
+ * The command must not ignore the signals that this process ignores: without SIGPIPE, its pipelines would not end
+ * with their readers.
+ */
 static void attributes_set(posix_spawnattr_t *attributes, bool has_group, const sigset_t *mask)
 {
     sigset_t ignored;
@@ -69,7 +74,7 @@ static int hook_start(const char *command, int input_fd, const sigset_t *mask, s
     return rc;
 }
 
-/* The first signal is handed on, and what comes after it kills the command. Returns the wait status. */
+/* Waits for the command. The first signal is handed on to it; a later one kills it. Returns the wait status. */
 static int hook_await(const struct hook *hook, const sigset_t *heard)
 {
     int status = 0;
@@ -84,13 +89,13 @@ static int hook_await(const struct hook *hook, const sigset_t *heard)
         if (number <= 0 || number == SIGCHLD || is_of_terminal ||
             (told_ms > 0 && clock_now_ms() < told_ms + SAME_SIGNAL_MS))
             continue;
-        /* It is not waited for yet, so the pid is its own. */
+        /* The command was not reaped yet, so the pid is still its own. */
         kill(hook->has_group ? -hook->pid : hook->pid, told_ms > 0 ? SIGKILL : number);
         told_ms = clock_now_ms();
     }
 }
 
-/* What ends muster; what it ignores, as under nohup, ends nothing. */
+/* The signals that end muster, without those that it ignores, as under nohup. */
 static void heard_set(sigset_t *heard)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
@@ -114,7 +119,7 @@ static void end_say(int status)
     talk("--on-finish: the command ended with %s", end);
 }
 
-/* A file, not a pipe: a command that does not read it holds up nobody. */
+/* A file, not a pipe: muster need not wait for a command that does not read. */
 static int input_open(struct str input, int *fd, struct err *err)
 {
     *fd = memfd_create("muster-summary", MFD_CLOEXEC);

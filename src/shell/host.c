@@ -19,7 +19,7 @@ enum {
     PRINTED_MAX = 20,    /* lines before its agent spoke */
     STEADY_MS = 60000,   /* after so long a connection, the pauses begin anew */
     START_TRIES_MAX = 3, /* before the run begins */
-    START_PAUSE_MS = 500 /* after the first of them; it doubles */
+    START_PAUSE_MS = 500 /* after the first try; doubles */
 };
 
 void host_log(const struct remote_host *h, enum log_level level, const char *before,
@@ -70,7 +70,7 @@ static void devices_keep(struct remote_host *h, const struct wire_taken *taken)
     h->n_agent_seats = taken->n_seats;
 }
 
-/* The run's seats are made of its devices. */
+/* Has the host the same devices as before, of which the run's seats are made? */
 static bool has_same_devices(const struct remote_host *h, const struct wire_taken *taken)
 {
     bool is_same = taken->n_devices == h->devices.len && taken->n_seats == h->n_seats;
@@ -79,7 +79,10 @@ static bool has_same_devices(const struct remote_host *h, const struct wire_take
     return is_same;
 }
 
-/* A job that is granted late is given back where it would wait for the next start. */
+/*
+ * A host of a Slurm job may not be late for a verb that can use it only from the next start on: the job would wait in
+ * vain.
+ */
 bool host_may_be_late(const struct remote_host *h)
 {
     const struct shell_verb *verb = h->hosts->shell->verb;
@@ -130,7 +133,7 @@ static void on_more(void *context, const struct wire_taken *taken)
                    h->n_grown < GROWTHS_MAX;
     uint32_t first_device = h->n_agent_devices, first_number = h->n_agent_seats;
     h->n_agent_devices +=
-        taken->n_devices; /* the agent has them, whether or not the run can use them */
+        taken->n_devices; /* the agent has them, even if the run cannot use them */
     h->n_agent_seats += taken->n_seats;
     if (h->state != HOST_UP || h->part == 0 || !is_room || h->hosts->is_leaving)
         return;
@@ -146,7 +149,7 @@ static void on_more(void *context, const struct wire_taken *taken)
     device_watch_came(watch_of(h), part);
 }
 
-/* A new agent will not have them; what becomes free is asked for again. */
+/* Gives back the devices that were added by --grow: a new agent will not have them, and asks again for free ones. */
 static void growth_end(struct remote_host *h)
 {
     for (size_t i = 0; i < h->n_grown; i++)
@@ -164,7 +167,7 @@ static void host_leave(struct remote_host *h, enum host_state state)
     remote_leave(h->node);
 }
 
-/* The transport of a host that has left ends with its agent, unless the network is gone. */
+/* Ends the transport of a host that has left, if it has not ended with its agent, as when the network is gone. */
 void host_left_check(const struct remote_host *h, uint64_t now_ms)
 {
     if (h->state == HOST_LEFT && h->left_at_ms > 0 && now_ms - h->left_at_ms >= HOST_LEAVE_MS)
@@ -178,7 +181,7 @@ static void give_up(struct remote_host *h, const char *why)
     h->state = HOST_FAILED;
 }
 
-/* Why a host that comes late is of no use; NULL: it is. */
+/* Why the run cannot use a host that comes late; NULL: it can. */
 static const char *late_reason(const struct remote_host *h, const struct wire_taken *taken)
 {
     if (h->part > 0 && !h->hosts->shell->verb->takes_seats)
@@ -215,7 +218,7 @@ static void late_take(struct remote_host *h, const struct wire_taken *taken)
     else
         host_log(h, LOG_WARN, "it is here, ", "from the next start on");
     host_join(h);
-    if (part_before > 0) /* only now, so that the run is never without a host */
+    if (part_before > 0) /* only now, so that the run always has a host */
         device_watch_give_back(watch_of(h), part_before, true);
 }
 
@@ -224,7 +227,7 @@ static void on_taken(void *context, const struct wire_taken *taken)
     struct remote_host *h = context;
     bool is_back = h->part > 0 && has_same_devices(h, taken);
     if (h->hosts->is_leaving || h->state == HOST_LEFT || h->state == HOST_FAILED) {
-        remote_leave(h->node); /* it was dropped while it was being connected */
+        remote_leave(h->node); /* the host was dropped while it was being connected */
         return;
     }
     h->why = (struct err){0};
@@ -265,8 +268,10 @@ void host_retry(struct remote_host *h)
     retry_plan(h);
 }
 
-/* The run has not begun. Whether it can may depend on this host, which may be just starting, or refuse some of many
- * connections. */
+/*
+ * A host failed before the run has begun. It is tried again, since the run may need it: it may be just booting, or
+ * refuse some of many connections.
+ */
 static void start_failed(struct remote_host *h)
 {
     bool may_pass = !h->host.is_job && remote_may_be_tried(h->node);
@@ -274,7 +279,7 @@ static void start_failed(struct remote_host *h)
     if (h->state == HOST_FAILED)
         return;
     h->retry_at_ms = clock_now_ms() + ((uint64_t)START_PAUSE_MS << (h->n_tries - 1));
-    if (h->hosts->shell->verb->takes_seats) /* without a log, only the last try is told */
+    if (h->hosts->shell->verb->takes_seats) /* other verbs tell only of the last try */
         buf_addf(&h->hosts->notes, "%s: %s; it is tried again\n", h->host.name, h->why.text);
 }
 
@@ -321,7 +326,7 @@ static void give_back(struct remote_host *h, bool now)
 {
     bool has_seats = h->part > 0;
     bool is_connected = h->state == HOST_UP || h->state == HOST_DRAINING;
-    if (!is_connected) { /* it may wait in a queue, and its files would be waited for */
+    if (!is_connected) { /* it may wait in a queue, and the run would wait for its files */
         remote_end_transport(h->node, END_POLITELY);
         remote_give_up(h->node);
     }
@@ -341,7 +346,7 @@ void host_give_back(struct remote_host *h, bool now)
     give_back(h, now);
 }
 
-/* The run knows first that seats will come, else it would end with its last one. */
+/* The run is told first that seats will come; otherwise it would end with its last seat. */
 void host_renew(struct remote_host *h)
 {
     h->slurm.is_renewed = true;
@@ -365,7 +370,7 @@ void host_vacated(struct remote_host *h)
                                         : "; it is asked again";
     host_log(h, LOG_WARN, "it has left the run", then);
     host_leave(h, is_renewed ? HOST_AWAY : HOST_LEFT);
-    h->retry_at_ms = 0; /* as soon as the transport has ended */
+    h->retry_at_ms = 0; /* at once, when the transport has ended */
     if (is_renewed && !h->host.is_job)
         retry_plan(h);
 }
@@ -387,7 +392,7 @@ static void on_sampled(void *context, const struct device_sample *sample)
         device_watch_sampled(watch_of(h), part, &of_part);
 }
 
-/* Is it a program that this muster starts on hosts? */
+/* Is it the path where this muster installs its program on hosts? */
 static bool is_own_program(const struct hosts *hosts, const char *program)
 {
     bool is = strcmp(program, hosts->bundles.program) == 0;
@@ -496,7 +501,7 @@ struct remote_host *host_new(struct hosts *hosts, struct host *taken, struct err
     return NULL;
 }
 
-/* Its node was closed with those of the other hosts. */
+/* The host's node is closed already, with those of the other hosts. */
 void host_free(struct remote_host *h)
 {
     host_release(&h->host);

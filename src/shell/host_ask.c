@@ -10,14 +10,14 @@
 #include "shell/shell_impl.h"
 
 enum {
-    GRACE_MS = 2000 /* for the verb, if it is ended */
+    GRACE_MS = 2000 /* for the verb to end, after SIGTERM */
 };
 
 enum asked_state {
-    ASKED_NOT,      /* not yet for this question, or its last verb has not ended yet */
-    ASKED_ENDING,   /* its last connection was lost, and the transport has not ended yet */
+    ASKED_NOT,      /* not asked this question yet, or its last verb has not ended */
+    ASKED_ENDING,   /* its connection was lost, and the transport has not ended yet */
     ASKED_STARTING, /* its agent has not answered */
-    ASKED_READY,    /* connected, and the verb is to be started */
+    ASKED_READY,    /* connected; the verb is to be started */
     ASKED_RUNNING,  /* the verb */
     ASKED_DONE
 };
@@ -29,14 +29,14 @@ struct asked_host {
     uint32_t n_cpus;
     enum asked_state state;
     struct node_worker *process; /* the verb; NULL: none */
-    uint64_t begin_ms, limit_ms; /* since then it has been asked, and must answer within so long */
+    uint64_t begin_ms, limit_ms; /* when it was asked, and how long it may take */
     struct host_answer answer;
 };
 
 struct host_ask {
     struct shell *shell;
     struct allocation_wish wish;
-    uint64_t answer_limit_ms; /* of each host, from its start, without the verb's own */
+    uint64_t answer_limit_ms; /* of each host, from its start, without the verb's limit */
     struct host_list list;
     struct bundles bundles;
     struct asked_host *at; /* [list.len] */
@@ -83,7 +83,7 @@ static void on_output(void *context, enum worker_stream stream, struct str bytes
     struct asked_host *h = context;
     struct err why = {0};
     char limit[16];
-    if (h->state != ASKED_RUNNING) /* the verb of the last question, which came too late */
+    if (h->state != ASKED_RUNNING) /* a late answer to the last question */
         return;
     if (stream != STREAM_OUT) {
         said_add(h, bytes);
@@ -145,7 +145,7 @@ static void on_taken(void *context, const struct wire_taken *taken)
 {
     struct asked_host *h = context;
     h->n_cpus = taken->n_cpus;
-    if (h->state != ASKED_STARTING) /* too late: its transport is being ended */
+    if (h->state != ASKED_STARTING) /* too late: the transport is being ended */
         return;
     h->is_up = true;
     h->state = ASKED_READY;
@@ -161,7 +161,7 @@ static void on_lost(void *context, const struct err *why)
 
 static void on_sampled(void *context, const struct device_sample *sample)
 {
-    (void)context, (void)sample; /* it has no device */
+    (void)context, (void)sample; /* this agent has no device */
 }
 
 static void on_said(void *context, struct str line)
@@ -255,12 +255,12 @@ static void host_step(struct asked_host *h, size_t *n_starting)
     done_late(h);
     if (h->process)
         node_end(h->process, END_AT_ONCE);
-    h->is_up = false; /* not for the next question, even if its loss is told later */
+    h->is_up = false; /* the loss may be told later: not up for the next question */
     if (!h->link.host->is_local)
         remote_end_transport(h->link.node, END_AT_ONCE);
 }
 
-/* Returns how many have not answered yet. */
+/* Takes the next step of each host. Returns how many have not answered yet. */
 static size_t hosts_step(struct host_ask *ask)
 {
     size_t n_starting = 0, n_left = 0;
@@ -279,7 +279,7 @@ static void answer_reset(struct asked_host *h)
     buf_release(&h->answer.said);
     h->answer = (struct host_answer){.host = h->link.host};
     h->state = ASKED_NOT;
-    /* The last verb may still be ending, which must not take longer than an answer. */
+    /* The verb of the last question may still be ending; that may take no longer than an answer. */
     h->begin_ms = clock_now_ms();
     h->limit_ms = h->ask->answer_limit_ms;
 }
@@ -405,7 +405,7 @@ int host_ask_open(const struct host_ask_opts *opts, struct host_ask **out, struc
     ask->wish.without_devices = true;
     ask->wish.gpus = WISH_NO_DEVICES;
     ask->answer_limit_ms = ask->wish.host_timeout_ms ? ask->wish.host_timeout_ms : HOST_TIMEOUT_MS;
-    ask->wish.host_timeout_ms = 2 * ask->answer_limit_ms; /* of the link: a look ends before */
+    ask->wish.host_timeout_ms = 2 * ask->answer_limit_ms; /* of the link, longer than a look */
     int rc = host_list_parse(ask->wish.hosts, &ask->list, err);
     if (rc == 0)
         rc = shell_begin_bare(ask->shell, err);

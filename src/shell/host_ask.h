@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A verb of muster that looks (gpus, doctor), run on many hosts at once. The agent of each host runs its own program
- * as a worker without a device; "local" in the list is this machine. What comes back are bytes of others: bounded
- * here, to be parsed and cleaned by the caller.
+ * Runs a verb that only looks (gpus, doctor) on many hosts at once. The agent of each host runs its own program as a
+ * worker without a device; "local" in the list is this machine. The answers are foreign bytes: bounded here; the
+ * caller parses and cleans them.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 enum {
     HOST_OUT_MAX_BYTES =
-        8 << 20, /* of what the verb prints; with more, the host counts as not had */
+        8 << 20, /* of what the verb prints; a longer answer is an error of the host */
     HOST_SAID_MAX_BYTES = 8192,
 };
 
@@ -23,10 +23,10 @@ struct host_answer {
     struct buf out, /* the verb's standard output */
         said;       /* the beginning of its standard error, and of the transport's */
     bool is_said_cut;
-    char version[64]; /* of muster there; "" if it is not known */
+    char version[64]; /* of muster there; "": not known */
     uint32_t n_cpus;  /* that muster may use there; 0: not known */
     uint64_t round_trip_ms;
-    int64_t clock_ahead_ms; /* its clock minus ours, within a round trip */
+    int64_t clock_ahead_ms; /* its clock minus ours, to within a round trip */
 };
 
 struct host_ask_opts {
@@ -37,30 +37,30 @@ struct host_ask_opts {
 
 struct host_question {
     const char *const *words; /* the verb and its options, NULL-terminated */
-    const char *gpus; /* SPEC for -g; NULL: none. That of a host in the list comes before it */
-    const char *const *
-        variables; /* options of the verb, which the host's environment must not set; NULL-terminated */
-    uint64_t limit_ms; /* for the verb, beyond the limit for an answer of the host */
+    const char *gpus; /* SPEC for -g; NULL: none. The SPEC of a host in the list overrides it */
+    const char *const
+        *variables;    /* of options that the host's environment must not set; NULL-terminated */
+    uint64_t limit_ms; /* for the verb, in addition to the limit for the host's answer */
 };
 
 /*
- * The environment for a verb that looks, on another host or this one, without the `variables` of its options
- * (NULL-terminated): --hosts would ask on and on, --watch would not end.
+ * Makes the environment for a verb that looks, on another host or on this one. The `variables` of its options (NULL-
+ * terminated) are unset: --hosts would ask without end, --watch would not return.
  */
 void look_environment(const char *const *variables, struct env_list *env);
 
 struct host_ask;
 
-/* ERR_USAGE, ERR_UNAVAILABLE. Close it in each case, if *out is not NULL. */
+/* ERR_USAGE, ERR_UNAVAILABLE. Close *out also after an error, if it is not NULL. */
 MUST_CHECK int host_ask_open(const struct host_ask_opts *opts, struct host_ask **out,
                              struct err *err);
 /*
- * Asks all hosts, and waits until each has answered or its time is over; a connection is kept for the next question.
+ * Asks all hosts, and waits until each has answered or its time is over. Connections are kept for the next question.
  * Returns 0, or 128 + a signal that came meanwhile.
  */
 MUST_CHECK int host_ask(struct host_ask *ask, const struct host_question *question);
 /* In the order of the list; valid until the next question. */
 const struct host_answer *host_answers(const struct host_ask *ask, size_t *n_answers);
-/* Waits between two questions; the connections are looked after meanwhile. Returns as host_ask(). */
+/* Waits between two questions, and keeps the connections alive. Returns as host_ask(). */
 MUST_CHECK int host_ask_pause(struct host_ask *ask, uint64_t pause_ms);
 void host_ask_close(struct host_ask *ask);

@@ -29,7 +29,7 @@ static int take_fill(const struct shell *shell, const struct allocation_wish *wi
     return 0;
 }
 
-/* This machine, where nothing needs to be reached. */
+/* The agent on this machine: no transport is needed. */
 static void agent_here(const struct shell *shell, struct host_link *link)
 {
     const char *const words[] = {shell->self_path, "agent", NULL};

@@ -9,7 +9,7 @@
 #include "shell/hosts_impl.h"
 
 enum {
-    FETCH_MS = 10000 /* for files on their way, when the run is to end */
+    FETCH_MS = 10000 /* for files that are being fetched when the run is to end */
 };
 
 void hosts_waiting_connect(struct hosts *hosts)
@@ -35,7 +35,7 @@ void hosts_arrivals_tell(const struct hosts *hosts)
         device_watch_await(hosts->shell->machines.watch, any);
 }
 
-/* Into the log's file; if there is none in the end, to the user. */
+/* Logs the notes; if there is no log file in the end, they go to the user. */
 static void notes_log(struct hosts *hosts, enum log_level level)
 {
     struct str rest = buf_str(&hosts->notes), line;
@@ -57,7 +57,7 @@ static void growth_look(struct hosts *hosts, uint64_t now_ms)
         host_ask_more(hosts->at[i]);
 }
 
-/* A run that is to end waits for files that are coming, but not long, and not for a host to come back. */
+/* Limits how long a run that is to end waits for files that are being fetched: not long, and not for a lost host. */
 static void fetches_limit(struct hosts *hosts, uint64_t now_ms)
 {
     if (!shell_is_to_end(hosts->shell))
@@ -117,7 +117,7 @@ void hosts_local_give_back(struct hosts *hosts, bool now)
             device_watch_give_back(hosts->shell->machines.watch, part, now);
 }
 
-/* Its devices are free for other runs, and for this one if the machine is added again. */
+/* Frees this machine's devices, for other runs, and for this one if the machine is added again. */
 static void local_vacated(struct hosts *hosts)
 {
     struct allocation *allocation = hosts->allocation;
@@ -187,7 +187,7 @@ static const char *state_name(const struct remote_host *h)
     return host_may_come(h) && h->state != HOST_DRAINING ? "missing" : state_names[h->state];
 }
 
-/* With the devices and seats that the machine has in the run, however often it grew. */
+/* Adds up the devices and seats that the machine has in the run, with those of --grow. */
 static struct host_view parts_count(const struct hosts *hosts, struct host_view view)
 {
     const struct allocation *allocation = hosts->allocation;
@@ -252,8 +252,10 @@ static bool has_transport(const struct hosts *hosts)
     return has;
 }
 
-/* An agent that is up ends when its input does; a transport that is still connecting would wait on. True: a Slurm job
- * may still be queued, which outlives an srun that has to be killed. */
+/*
+ * Leaves all hosts. An agent that is up ends when its input ends; a transport that is still connecting is ended.
+ * True: a Slurm job may still be queued, which would outlive a killed srun.
+ */
 static bool all_leave(struct hosts *hosts)
 {
     bool is_queued = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hosts of a run: connects to those of --hosts, makes one allocation of all their devices, and connects again to a
- * host that was lost. A lost host is the loss of its devices (device_watch.h); one that is reached only while the run
- * lasts adds its devices to those that are there.
+ * The hosts of a run: connects to those of --hosts, makes one allocation of all their devices, and connects again to
+ * a host that was lost. The loss of a host is the loss of its devices (device_watch.h). A host that is first reached
+ * while the run lasts adds its devices to the allocation.
  */
 #pragma once
 
@@ -19,33 +19,38 @@ struct hosts;
  */
 MUST_CHECK int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
                                 struct allocation *allocation, struct err *err);
-/* How a host fares. */
+/* The state of a host. */
 struct host_view {
-    /* State: "up"; "away", lost and asked for again; "missing", asked for and never had; "draining", "left", given
-     * back; "given up". */
+    /*
+     * state: "up"; "away": lost, and asked for again; "missing": asked for, and never up yet; "draining": being given
+     * back; "left": given back; "given up".
+     */
     const char *name, *state;
     uint32_t node;    /* its position among the run's nodes, as in its seats */
     uint32_t place;   /* in the list of --hosts */
     const char *gpus; /* SPEC that it has in the list; NULL: none */
-    uint64_t away_ms; /* since it was lost; 0: the run has not lost it */
-    uint64_t lost_ms; /* of the run, without a connection that it had before */
+    uint64_t away_ms; /* time since it was lost; 0: it is not lost */
+    uint64_t lost_ms; /* of the run's time, how long it was lost in all */
     uint64_t round_trip_ms;
     struct link_bytes n_bytes;
     uint32_t n_devices, n_seats; /* that are part of the run */
-    const char *why;             /* it was lost, or could not be had; NULL: neither */
+    const char *why;             /* why it was lost, or could not be had; NULL: neither */
 };
-/* This machine, if it is one of --hosts, and the others in the order of the list; 0 without other hosts (NULL). */
+/*
+ * The number of hosts: this machine, if it is one of --hosts, and the others in the order of the list. 0 without
+ * other hosts (NULL).
+ */
 size_t hosts_count(const struct hosts *hosts);
 struct host_view hosts_view(const struct hosts *hosts, size_t number);
-/* The same as state "up"; cheap. */
+/* Is the host's state "up"? Cheaper than hosts_view(). */
 bool hosts_is_up(const struct hosts *hosts, size_t number);
-/* To be called when the device watch has begun: hosts that were lost before are lost devices now. */
+/* Call it when the device watch has begun: it is told of hosts that were lost before. */
 void hosts_losses_tell(struct hosts *hosts);
-/* Ten times a second. */
+/* Call it ten times a second. */
 void hosts_tick(struct hosts *hosts);
-/* While the loop cannot turn: no host is lost for that, and no agent misses the head. */
+/* Call it while the loop cannot turn: no host is taken for lost meanwhile, and no agent gives this head up. */
 void hosts_say_alive(struct hosts *hosts);
-/* Are orders to be carried out now? */
+/* Can orders be carried out now? */
 bool hosts_take_orders(const struct hosts *hosts);
 /* Carries out a line of an order: "add LIST", "drop HOST", "drop-now HOST". */
 MUST_CHECK int hosts_order(struct hosts *hosts, struct str line, struct err *err);
@@ -58,9 +63,12 @@ struct host_machine {
     uint32_t n_cpus;     /* that muster may use there; 0 for this one if it is not one of --hosts */
 };
 struct host_machine hosts_machine(const struct hosts *hosts, uint32_t node);
-/* All sets of the allocation's hosts[part], which is given back, are empty for good. */
+/* The allocation's hosts[part], which is given back, has no worker any more, and gets none. */
 void hosts_part_vacated(struct hosts *hosts, uint32_t part);
-/* The set whose first device is number `first` of those chosen was given back, and its last worker is gone. */
+/*
+ * The set whose first device has position `first` among the chosen ones was given back, and its last worker has
+ * ended.
+ */
 void hosts_vacated(struct hosts *hosts, uint32_t first);
 /* Leaves all hosts, and waits until their agents have ended. The workers must have ended. */
 void hosts_leave(struct hosts *hosts);

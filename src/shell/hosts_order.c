@@ -11,7 +11,7 @@ static bool is_active(const struct remote_host *h)
     return h->state != HOST_LEFT && h->state != HOST_FAILED;
 }
 
-/* The newest of this name: a host may have left and been added again. */
+/* The newest host of this name: a host may have left and been added again. */
 static struct remote_host *host_named(const struct hosts *hosts, struct str name)
 {
     for (size_t i = hosts->len; i-- > 0;)
@@ -35,8 +35,7 @@ static bool has_label(const void *context, const char *label)
 
 /* ---- adding ---- */
 
-/* Is this machine part of the run since its start, and has not left it? Added later, it is a host like others, with an
- * agent. */
+/* Is this machine in the run since its start? If it is added later, it is a host like others, with an agent. */
 static bool has_local(const struct hosts *hosts)
 {
     return hosts->has_local && hosts->local_state != HOST_LEFT;
@@ -53,7 +52,7 @@ static int addable_check(const struct hosts *hosts, const struct host_list *list
     return 0;
 }
 
-/* Those that have left too: the highest number that a job of the run has. */
+/* The number of jobs, with those that have left: the highest number of a job in the run. */
 static size_t n_jobs(const struct hosts *hosts)
 {
     size_t n = 0;
@@ -62,7 +61,7 @@ static size_t n_jobs(const struct hosts *hosts)
     return n;
 }
 
-/* Logs are named by labels. A host that has left and comes back has the one that it had. */
+/* Sets the label, which names logs. A host that has left and comes back keeps its label. */
 static void label_settle(const struct hosts *hosts, struct host *host)
 {
     const struct remote_host *earlier = host_named(hosts, str_of(host->name));
@@ -85,7 +84,10 @@ static int host_append(struct hosts *hosts, struct host *taken, bool are_some, s
     return 0;
 }
 
-/* A file is read by whoever gives the order: it may be a FIFO, or on a server that does not answer. */
+/*
+ * Does the list name a file? Files are read by the command that gives the order, since one may be a FIFO, or on a
+ * server that does not answer.
+ */
 static bool names_file(const char *text)
 {
     struct str rest = str_of(text), piece;
@@ -114,14 +116,14 @@ static int hosts_add(struct hosts *hosts, const char *text, struct err *err)
     }
     for (size_t i = 0; rc == 0 && i < list.len; i++)
         rc = host_append(hosts, &list.at[i], i > 0, err);
-    hosts_arrivals_tell(hosts); /* else the run would end if its last host left now */
+    hosts_arrivals_tell(hosts); /* so that the run does not end if its last host leaves now */
     host_list_release(&list);
     return rc;
 }
 
 /* ---- giving back ---- */
 
-/* Would work be left, and somebody to do it? `leaving` NULL: without this machine. */
+/* Does the run keep another host? `leaving` NULL: this machine leaves. */
 static bool any_other(const struct hosts *hosts, const struct remote_host *leaving)
 {
     bool any = leaving && hosts->has_local && hosts->local_state == HOST_UP;
@@ -176,7 +178,7 @@ static int line_do(struct hosts *hosts, struct str line, struct err *err)
     return fail(err, ERR_DATA, "an order that cannot be understood");
 }
 
-/* muster hosts has checked the words: what is wrong with them here is a refusal of this run. */
+/* muster hosts has checked the words, so a usage error here is a refusal by this run. */
 int hosts_order(struct hosts *hosts, struct str line, struct err *err)
 {
     int rc = line_do(hosts, line, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The start of a run with hosts: what is asked of them, how long they are waited for, and whether they are enough.
+ * The start of a run with hosts: the requests to them, how long to wait for them, and whether enough have come.
  */
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ static size_t n_in_state(const struct hosts *hosts, enum host_state state)
     return n;
 }
 
-/* Those that are not up yet, and are not known to have failed; without those that may wait in a queue. */
+/* The number of hosts that are not up yet and have not failed, without jobs that may wait in a queue. */
 static size_t n_expected(const struct hosts *hosts)
 {
     size_t n = 0;
@@ -35,7 +35,7 @@ static size_t n_expected(const struct hosts *hosts)
     return n;
 }
 
-/* What is asked of each host. */
+/* Prepares the request to each host. */
 static int hosts_open(struct hosts *hosts, struct host_list *list, struct err *err)
 {
     int rc = 0;
@@ -80,7 +80,7 @@ static bool are_enough(const struct hosts *hosts)
     return n_in_state(hosts, HOST_UP) + hosts->has_local >= MAX(hosts->wish.hosts_min, (uint64_t)1);
 }
 
-/* Those that failed are asked again, if the run can use them later. */
+/* Logs failed hosts, which are asked again if the run can use them later. */
 static void failures_log(const struct hosts *hosts)
 {
     for (size_t i = 0; i < hosts->len; i++) {
@@ -93,12 +93,12 @@ static void failures_log(const struct hosts *hosts)
     }
 }
 
-/* The failure of the hosts that failed, if too few are left. */
+/* Fails if too few hosts are left. */
 static int failures_judge(struct hosts *hosts, struct err *err)
 {
     const struct remote_host *first = NULL;
     for (size_t i = 0; i < hosts->len; i++) {
-        if (hosts->at[i]->state == HOST_AWAY) /* enough are there without it */
+        if (hosts->at[i]->state == HOST_AWAY) /* there are enough hosts without it */
             hosts->at[i]->state = HOST_FAILED;
         if (hosts->at[i]->state == HOST_FAILED && !first)
             first = hosts->at[i];
@@ -113,7 +113,7 @@ static int failures_judge(struct hosts *hosts, struct err *err)
                 first ? first->why.text : "");
 }
 
-/* Jobs that are queued, and hosts that are tried again, are waited for only as long as there are not enough hosts. */
+/* Is the run to wait on? Queued jobs and hosts that are tried again are waited for only until there are enough hosts. */
 static bool is_to_wait(struct hosts *hosts)
 {
     size_t n_may_come = n_in_state(hosts, HOST_WAITS) + n_in_state(hosts, HOST_STARTING) +
@@ -134,7 +134,7 @@ static void queue_say(struct hosts *hosts, uint64_t begin_ms)
             hosts->wish.hosts_min > 1 ? "the first nodes" : "the first node");
 }
 
-/* What ends the run meanwhile was told to a verb that has not begun, so this does not go on. */
+/* Waits for hosts. If the run is ended meanwhile, this fails: the verb, which has not begun, has ignored it. */
 static int hosts_await(struct hosts *hosts, struct err *err)
 {
     struct shell *shell = hosts->shell;
@@ -184,7 +184,7 @@ static struct hosts *hosts_new(struct shell *shell, const struct allocation_wish
     return hosts;
 }
 
-/* What the nodes of jobs have is known when they are granted, but a plan asks for none. */
+/* --dry-run asks for no job, so the devices of its nodes are not known: prints how it would ask. */
 static int jobs_show(const struct host_list *list, const char *args, struct err *err)
 {
     cleanup_buf struct buf command = BUF_INIT;
@@ -240,7 +240,7 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
                   wish->hosts_min, list.len);
     if (rc == 0 && wish->is_plan)
         rc = jobs_show(&list, wish->slurm_args, err);
-    /* With --wait this may take long, and no agent must wait meanwhile. */
+    /* This machine first: with --wait it may take long, and no agent must wait meanwhile. */
     if (rc == 0)
         rc = local_take(hosts, &list, err);
     if (rc == 0 && !shell->phase.has_loop)
@@ -255,7 +255,10 @@ static int hosts_begin(struct shell *shell, const struct allocation_wish *wish,
     return rc;
 }
 
-/* A user may take it for granted that all nodes of the job are used. By srun they are: it has started a muster on each. */
+/*
+ * Notes that the job has other nodes, which the user may expect to be used. Not under srun, which has started a
+ * muster on each.
+ */
 static void other_nodes_note(struct shell *shell)
 {
     const char *n_nodes = getenv("SLURM_JOB_NUM_NODES"), *of_step = getenv("SLURM_STEP_NUM_NODES");
@@ -281,7 +284,7 @@ int shell_seats_take(struct shell *shell, const struct allocation_wish *wish,
         allocation_spare(allocation);
     if (rc || !shell->verb->takes_seats)
         return rc;
-    if (!wish->hosts) { /* others may be added */
+    if (!wish->hosts) { /* hosts may be added later */
         struct hosts *hosts = hosts_new(shell, wish, allocation);
         hosts->has_local = hosts->has_begun = true;
     }

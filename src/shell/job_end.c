@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hosts whose Slurm job ends soon are given back in time for their workers to finish the items that they have. When the
- * time of a job is over is asked of Slurm again and again, since limits are changed while jobs run. The run itself is in
- * the job of "slurm", and ends with it; another job is asked for in the place of one of "slurm:4".
+ * Hosts whose Slurm job ends soon are given back in time for their workers to finish the items that they have. Slurm
+ * is asked again and again when the time of a job is over, since limits can change while jobs run. The job of "slurm"
+ * is the run's own: the run ends with it. A job of "slurm:4" is replaced by another one.
  */
 #include <inttypes.h>
 
@@ -15,9 +15,8 @@
 enum {
     ASK_EVERY_MS = 15000,
     LOOK_EVERY_MS = 1000,
-    SAFETY_MS =
-        10000, /* for answers that are on their way, clocks that differ, and workers that end slowly */
-    MARGIN_SHARE = 2 /* of its time, the larger part of a job is for work */
+    SAFETY_MS = 10000, /* for slow answers, clocks that differ, and workers that end slowly */
+    MARGIN_SHARE = 2   /* 1/n: at most this share of the job's time is not used for work */
 };
 
 void job_end_joined(struct remote_host *h, uint64_t job)
@@ -54,7 +53,7 @@ void job_ends_init(struct hosts *hosts)
 /* "7,12" */
 static void jobs_list(const struct hosts *hosts, struct buf *out)
 {
-    uint64_t before = 0; /* the nodes of one job are beside each other */
+    uint64_t before = 0; /* nodes of one job stand together */
     for (size_t i = 0; i < hosts->len; i++) {
         const struct remote_host *h = hosts->at[i];
         if (h->state != HOST_UP || h->slurm.number == 0 || h->slurm.number == before)
@@ -95,8 +94,10 @@ static uint64_t finish_ms(const struct remote_host *h)
     return longest_ms;
 }
 
-/* The seats of a host that is given back are not used again, while those of one that is lost may be: without room for
- * others, its job's end is a loss. */
+/*
+ * Has the allocation room for the seats of another job? Seats that are given back are not used again, while those of
+ * a lost host may be. So without room the host is kept until its job ends, and counts as lost then.
+ */
 static bool can_be_renewed(const struct remote_host *h)
 {
     const struct hosts *hosts = h->hosts;
@@ -132,7 +133,10 @@ static void end_begin(struct remote_host *h, const char *when)
     host_renew(h);
 }
 
-/* Jobs of a graph may save their state when they are told to end, as their agent then does. */
+/*
+ * A verb that does not finish items, such as graph, is refused here: its agent tells the jobs to end, and they may
+ * save their state.
+ */
 bool job_end_told(struct remote_host *h)
 {
     const struct shell *shell = h->hosts->shell;

@@ -15,7 +15,7 @@ enum {
 
 uint64_t shell_now(struct shell *shell)
 {
-    /* Times that are compared must not go back, and libuv's cached one may lag behind. */
+    /* Never goes back; not libuv's cached time, which may lag behind. */
     shell->now_ms = MAX(shell->now_ms, clock_now_ms());
     return shell->now_ms;
 }
@@ -29,8 +29,7 @@ void shell_stop(struct shell *shell, enum shell_stop how)
 void shell_abort(struct shell *shell, const struct err *why)
 {
     shell_end_by_error(shell, why);
-    log_keep(shell->log, LOG_ERROR, shell->verb->name, "%s",
-             why->text); /* printed with the summary */
+    log_keep(shell->log, LOG_ERROR, shell->verb->name, "%s", why->text); /* the summary prints it */
     shell_stop(shell, STOP_WORKERS);
 }
 
@@ -113,8 +112,11 @@ static void nothing_do(int number)
 
 int shell_loop_open(struct shell *shell, struct err *err)
 {
-    /* An order may come when the run's lock is had and the loop does not hear signals yet: it must not kill this process,
-     * and is found in its file. A handler, unlike SIG_IGN, is not what workers inherit. */
+    /*
+     * SIGUSR1 announces an order. It may come when the run has its lock and the loop does not handle signals yet: it
+     * must not kill this process, and the order is found in its file later. A handler is set, since workers would
+     * inherit SIG_IGN.
+     */
     const struct sigaction order = {.sa_handler = nothing_do, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &order, NULL);
     int sys = -uv_loop_init(&shell->loop);
@@ -192,7 +194,10 @@ void shell_loop_close(struct shell *shell)
     sigset_t orders;
     if (!shell->phase.has_loop)
         return;
-    /* An order may come between now and the release of the lock: nobody hears it, and it must not kill this process. */
+    /*
+     * An order may still come before the lock is released. It is not read any more, and its signal must not kill this
+     * process.
+     */
     sigemptyset(&orders);
     sigaddset(&orders, SIGUSR1);
     sigprocmask(SIG_BLOCK, &orders, NULL);

@@ -9,8 +9,8 @@
 #include "store/order_answer.h"
 
 enum {
-    ORDERS_AT_ONCE = 16,    /* in one look; the others wait for the next */
-    ORDERS_LOOKED_AT = 256, /* with those that cannot be removed */
+    ORDERS_AT_ONCE = 16,    /* in one look; further ones wait for the next look */
+    ORDERS_LOOKED_AT = 256, /* including those that cannot be removed */
     DONE_SHOWN = 128        /* bytes of an order in its answer */
 };
 
@@ -61,7 +61,7 @@ static void answer_keep(struct shell *shell, const char *name, int rc, const str
     snprintf(answer->order, sizeof(answer->order), "%s", name);
 }
 
-/* Lines are carried out as they were written. */
+/* Carries out the lines of an order one after the other, up to the first that fails. */
 static void order_do(struct shell *shell, const char *name, struct str text)
 {
     struct str line;
@@ -83,7 +83,7 @@ static void order_do(struct shell *shell, const char *name, struct str text)
     answers_tell(shell);
 }
 
-/* One that cannot be removed is found at every look. */
+/* Logs an order that cannot be read or removed; only once if it cannot be removed, since every look finds it. */
 static void not_taken_log(struct shell *shell, const char *name, const struct err *why)
 {
     bool is_left = why->code == ERR_SYS;

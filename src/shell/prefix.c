@@ -30,8 +30,10 @@ static void lines_take(struct prefix *prefix, size_t len, struct buf *out)
     buf_consume(&prefix->line, len);
 }
 
-/* A terminal that is ready for some bytes blocks on more, unless it is opened anew: the flags of `fd` are others' as well.
- * -1: it is none, or is not ours to open. */
+/*
+ * Opens the terminal of `fd` anew, without blocking: a terminal that is ready for some bytes blocks on more, and
+ * other processes share the flags of `fd`. -1: it is no terminal, or may not be opened.
+ */
 static int terminal_open(int fd)
 {
     char path[32];
@@ -41,7 +43,7 @@ static int terminal_open(int fd)
     return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Writes a piece to an end that is ready, and returns its length, which may be 0; negative: the reader is gone. */
+/* Writes a piece to a descriptor that is ready. Returns its length, which may be 0; negative: the reader has gone. */
 static ssize_t piece_put(int fd, struct str text, struct err *err)
 {
     /* A pipe that is ready takes as much as this. */
@@ -68,7 +70,7 @@ static int put_some(int fd, struct str *text, struct err *err)
     return (int)MIN(len, (ssize_t)0);
 }
 
-/* The reader may have stopped for hours, as a pager does. */
+/* Writes the rest, and waits for the reader, which may have stopped for hours, as a pager does. */
 static int put_rest(struct shell *shell, int fd, struct str text, struct err *err)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
@@ -84,7 +86,7 @@ static int put_rest(struct shell *shell, int fd, struct str text, struct err *er
         ssize_t len = piece_put(fd, text, err);
         if (len < 0)
             return (int)len;
-        if (len == 0) /* a terminal with room for one byte does not take the end of a line */
+        if (len == 0) /* a terminal with room for one byte does not take a newline */
             (void)poll(NULL, 0, ALIVE_EVERY_MS / 10);
         text = behind(text, len);
     }

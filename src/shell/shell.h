@@ -26,9 +26,9 @@
 #include "store/orders.h"
 #include "store/store.h"
 
-/* What is ended besides: nothing new begins in any case. */
+/* Which workers are ended. In each case nothing new begins. */
 enum shell_stop {
-    STOP_NEW,     /* nothing: what the workers have is finished */
+    STOP_NEW,     /* none: they finish their items */
     STOP_WORKERS, /* the workers, politely */
     STOP_KILL     /* the workers at once, after a second signal */
 };
@@ -37,19 +37,21 @@ enum shell_stop {
 struct shell_verb {
     const char *name; /* "map": in the folder's name, the log and messages */
     void (*stop)(void *context, enum shell_stop how);
-    bool says_why_it_ends; /* `stop` does, to whom it may concern: signals are not shown */
+    bool says_why_it_ends; /* `stop` tells the user why the run ends; the shell does not */
     /* NULL: not called. */
     bool (*ends_by)(void *context, int signal); /* besides INT, TERM and HUP */
     void (*tick)(void *context);                /* ten times a second */
     void (*each_second)(void *context);         /* after the tick */
-    void (*say_alive)(void *context);           /* while the loop cannot turn, to other machines */
+    void (*say_alive)(void *context);           /* to other machines, while the loop cannot turn */
     void (*before_sleep)(void *context);        /* flush what was collected in this turn */
     bool takes_seats;                           /* seats may come and go while it runs */
-    /* On a host that Slurm tells to end, what workers have is finished; else the workers are told as well. */
+    /* When Slurm ends a host's job, its workers finish their items; else the workers are told to end. */
     bool finishes_items;
-    bool takes_hosts; /* hosts of the list may come late, with their seats; hosts_view() has them */
-    /* How long the workers on the seats of hosts[host] may need for what they have, by their times so far. Not NULL
-     * with takes_seats. */
+    bool takes_hosts; /* hosts of the list may come late, with seats; hosts_view() shows them */
+    /*
+     * How long the workers on the seats of hosts[host] may need for the items that they have, by their times so far.
+     * Not NULL with takes_seats.
+     */
     uint64_t (*finish_ms)(void *context, uint32_t host);
     /* Carries out a line of an order (store/orders.h) that is not about hosts; `told`: its answer. */
     int (*order)(void *context, struct str line, struct buf *told, struct err *err);
@@ -64,7 +66,7 @@ struct shell_end {
     bool is_at_once; /* by muster stop --now */
 };
 
-/* All is borrowed until shell_free. */
+/* All pointers are borrowed until shell_free(). */
 struct shell_setup {
     const struct shell_verb *verb;
     void *context;
@@ -72,7 +74,7 @@ struct shell_setup {
     const char *self_path;
     const struct output_claim *claim; /* NULL: none */
     const char *on_finish;            /* NULL: no command */
-    sigset_t more_signals;            /* heard as well; all zero: none */
+    sigset_t more_signals;            /* handled as well; all zero: none */
     uint64_t limit_ms;                /* for the whole run; 0: none */
     uint64_t sample_every_ms;         /* of the devices; 0: a second */
     bool is_quiet, has_color;
@@ -92,12 +94,12 @@ const char *shell_self_path(const struct shell *shell);
 /* NULL before the folder is known, and for a run that has none. */
 const char *shell_run_dir(const struct shell *shell);
 /*
- * What became of the run's folder, if it is no longer in its place, and how to go on if it was moved; NULL: it is in its
- * place. A new string; for the end of a run whose store is open.
+ * What has happened to the run's folder if it is no longer in its place, and how to go on if it was moved; a new
+ * string. NULL: it is in its place. For the end of a run whose store is open.
  */
 char *shell_folder_lost_new(const struct shell *shell, const char *usual_root, bool *is_removed);
 const char *shell_run_id(const struct shell *shell);
-/* For a run whose folder is another process's. */
+/* For a run whose folder another process has. */
 void shell_run_id_set(struct shell *shell, const char *run_id);
 /* NULL: not opened, or closed. */
 struct store *shell_store(const struct shell *shell);
@@ -108,7 +110,7 @@ uv_loop_t *shell_uv_loop(struct shell *shell);
 struct console *shell_console(const struct shell *shell);   /* lines of workers */
 struct progress *shell_progress(const struct shell *shell); /* NULL when quiet */
 bool shell_is_quiet(const struct shell *shell);
-/* From now on nothing is shown. */
+/* From now on nothing is shown on the terminal. */
 void shell_hush(struct shell *shell);
 uint64_t shell_begin_ms(const struct shell *shell);
 /* What shell_now() returned last. */
@@ -118,12 +120,12 @@ const struct shell_end *shell_end(const struct shell *shell);
 void shell_end_by_signal(struct shell *shell, int signal);
 /* The first error counts. */
 void shell_end_by_error(struct shell *shell, const struct err *why);
-/* What is printed cannot be: its reader is gone, which ends the run as SIGPIPE would, or the disk of the file is full. */
+/* Output cannot be printed: its reader has gone, which ends the run as SIGPIPE would, or the file's disk is full. */
 void shell_output_lost(struct shell *shell, const struct err *why);
 bool shell_is_mute(const struct shell *shell); /* after shell_output_lost */
 /* The exit status of a run that ends for a reason of the verb's own. */
 void shell_end_with(struct shell *shell, int status);
-/* Between begin and end the output is made, which looks for requests to stop. */
+/* Between begin and end the output is made; that work asks `stop` whether to stop. */
 void shell_merge_begin(struct shell *shell, struct stop stop);
 struct stop shell_merge_stop(const struct shell *shell);
 void shell_merge_end(struct shell *shell);
@@ -144,7 +146,7 @@ uint64_t shell_now(struct shell *shell);
 MUST_CHECK int shell_loop_open(struct shell *shell, struct err *err);
 /* In the process that does the work: this one, or a fork of it (proc/front.h). */
 MUST_CHECK int shell_front_begin(struct shell *shell, struct err *err);
-/* Before: the front that the process has already; -1: none. The shell closes it. */
+/* Call it before shell_front_begin(), with the front that the process has already; -1: none. The shell closes it. */
 void shell_front_take(struct shell *shell, int front_fd);
 /* Prepares a process that has no devices yet: guard, front, loop and node, in this order. */
 MUST_CHECK int shell_begin_bare(struct shell *shell, struct err *err);
@@ -152,7 +154,10 @@ MUST_CHECK int shell_begin_bare(struct shell *shell, struct err *err);
 MUST_CHECK int shell_loop_begin(struct shell *shell, struct err *err);
 /* One turn of the loop: waits for events, and handles them. */
 void shell_turn(struct shell *shell);
-/* Several times a second while the loop cannot turn, so that other machines do not give this one up, nor it them. */
+/*
+ * Call it several times a second while the loop cannot turn, so that this machine and the others do not give each
+ * other up.
+ */
 void shell_say_alive(struct shell *shell);
 /* Closes all handles of the loop. */
 void shell_loop_close(struct shell *shell);
@@ -160,7 +165,10 @@ void shell_loop_close(struct shell *shell);
 void shell_stop(struct shell *shell, enum shell_stop how);
 /* Gives the run up because muster itself cannot go on (disk full, input gone). */
 void shell_abort(struct shell *shell, const struct err *why);
-/* As a verb returns it: 128 + the signal that ended the run, or its error, which is copied into err; 0: neither. */
+/*
+ * What the verb returns: 128 + the signal that ended the run, or the run's error, which is copied into err; 0:
+ * neither.
+ */
 MUST_CHECK int shell_outcome(const struct shell *shell, struct err *err);
 /* True if a signal, an order to stop at once, a limit or an error ends the run. */
 bool shell_is_to_end(const struct shell *shell);
@@ -171,21 +179,23 @@ bool shell_is_to_end(const struct shell *shell);
 MUST_CHECK int shell_guard_find(struct shell *shell, struct err *err);
 /* Makes the node. */
 MUST_CHECK int shell_node_open(struct shell *shell, struct err *err);
-/* Prepares a run without a folder: devices, node and loop. */
+/* Prepares a run, except for its folder: guard, front, loop, devices and node. */
 MUST_CHECK int shell_begin(struct shell *shell, const struct allocation_wish *wish,
                            struct allocation *allocation, struct err *err);
 /*
- * Waits for the workers of the run's last session, which guards end if muster was killed: two sessions must not share a
- * device. ERR_UNAVAILABLE if a process does not end.
+ * Waits until the workers of the run's last session have ended, since two sessions must not share a device. If muster
+ * was killed, their guards end them. ERR_UNAVAILABLE if a process does not end.
  */
 MUST_CHECK int shell_orphans_await(struct shell *shell, struct err *err);
-/* Starts the keeper, for the case that muster and a guard are killed together. Without it the run goes on. `entry`, in the
- * environment of every worker, is that by which it finds them. */
+/*
+ * Starts the keeper, which ends workers if muster and a guard are killed together. If it cannot be started, the run
+ * goes on without it. The keeper finds workers by `entry` in their environment.
+ */
 void shell_keeper_start(struct shell *shell, const struct allocation *allocation, const char *entry,
                         uint64_t grace_ms);
-/* Devices of this machine were added, or given back: the keeper holds the locks of those that there are. */
+/* Devices of this machine were added or given back: gives the keeper their present locks to hold. */
 void shell_keeper_renew(struct shell *shell, const struct allocation *allocation);
-/* Call it when all workers have ended: ends any process that they left. */
+/* Call it when all workers have ended: ends all processes that they have left. */
 void shell_reap(struct shell *shell);
 /* Releases everything but what shell_free does; harmless if nothing was opened. */
 void shell_close(struct shell *shell);
@@ -256,16 +266,17 @@ MUST_CHECK int shell_store_open(struct shell *shell, enum store_mode mode, struc
 /* Instead: a store that somebody else opened, and closes; run_dir is its folder. */
 void shell_store_borrow(struct shell *shell, struct store *store);
 void shell_store_close(struct shell *shell);
-/* Of a run that could not begin: removes its traces, if this process made them. Its store must be closed. */
+/* Removes the traces of a run that could not begin, if this process made them. Its store must be closed. */
 void shell_folder_unmake(const struct shell *shell);
 
 /* ---- hook.c ---- */
 
-/* For the summary as JSON; NULL: there is no command of --on-finish. */
+/* The buffer for the summary as JSON; NULL: there is no command of --on-finish. */
 struct buf *shell_hook_input(struct shell *shell);
 /*
- * Runs the user's command of --on-finish by sh, if there is a summary, on its standard input, and waits for its end. Called when the run has released its folder, its devices and its output, so that the command may start
- * another run or resume this one. Failures are reported on stderr, and change no status. A signal is handed on to the
- * command; a second one kills it.
+ * If there is a summary: runs the user's command of --on-finish by sh, with the summary on its standard input, and
+ * waits for its end. Call it when the run has released its folder, its devices and its output, so that the command
+ * may start another run or resume this one. Failures are reported on stderr, and change no status. A signal is handed
+ * on to the command; a second one kills it.
  */
 void shell_hook_run(struct shell *shell);

@@ -11,7 +11,7 @@ enum {
     ANSWERS_KEPT = 16
 };
 
-/* To an order that was taken. */
+/* The answer to an order. */
 struct given_answer {
     char order[ORDER_NAME_MAX];
     bool is_refused;
@@ -29,26 +29,25 @@ enum signal_way {
 struct shell_signals {
     uv_signal_t handles[8];
     size_t n_handles;
-    sigset_t more; /* heard as well; all zero: none */
-    int front_fd;  /* from which signals of the front come; -1: there is no front */
+    sigset_t more; /* handled as well; all zero: none */
+    int front_fd;  /* the front's signals come from it; -1: no front */
     uv_poll_t front_poll;
     unsigned n_ends[SIGNAL_WAYS];
 };
 
 /* What to undo if the run cannot begin. */
 struct folder_traces {
-    bool is_made;   /* the folder was made by this process, so no other can use it */
-    char *stays;    /* the nearest folder that existed before */
-    bool was_empty; /* with --run-dir: the folder was empty or did not exist */
-    int64_t
-        order_wall_ms; /* of the new run, where others began later by a clock that was set back since; else 0 */
+    bool is_made;          /* the folder was made by this process, so no other can use it */
+    char *stays;           /* the nearest folder that existed before */
+    bool was_empty;        /* with --run-dir: the folder was empty or did not exist */
+    int64_t order_wall_ms; /* of a new run, if the clock was set back since others began; else 0 */
 };
 
 struct console;
 struct progress;
 struct shell_display {
     bool is_quiet, has_color, is_tty;
-    bool is_lost;              /* what is printed has no reader */
+    bool is_lost;              /* the reader of the output has gone */
     struct console *console;   /* lines of workers */
     struct progress *progress; /* NULL when quiet */
 };
@@ -96,7 +95,7 @@ struct shell {
     struct {
         struct given_answer answers[ANSWERS_KEPT]; /* to the last orders, in a ring */
         size_t n_answers;
-        char left[ORDER_NAME_MAX]; /* the newest that could not be removed; it was logged */
+        char left[ORDER_NAME_MAX]; /* the newest order that could not be removed; it was logged */
     } orders;
     struct {
         const char *command; /* of --on-finish; NULL: none */

@@ -41,8 +41,10 @@ static void end_begin(struct shell *shell, int signal)
     shell_stop(shell, STOP_WORKERS);
 }
 
-/* What is sent to a process group, or to every process of a systemd unit, comes twice if there is a front:
- * once directly, and once handed on by the front. */
+/*
+ * A signal that is sent to a process group, or to every process of a systemd unit, comes twice if there is a front:
+ * directly, and handed on by the front. The larger of both counts is the number of signals.
+ */
 static void on_end_signal(struct shell *shell, int signal, enum signal_way way)
 {
     unsigned n_before = MAX(shell->signals.n_ends[0], shell->signals.n_ends[1]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shell as a value: made, asked and told by its verb, and freed.
+ * The shell as a value: its verb makes it, asks and tells it, and frees it.
  */
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The node of a run, which is this machine, and the helpers that end processes which are left over.
+ * The node of a run, and the helpers that end processes that workers have left.
  */
 #include <time.h>
 
@@ -68,7 +68,7 @@ int shell_begin(struct shell *shell, const struct allocation_wish *wish,
     return shell_loop_begin(shell, err);
 }
 
-/* Leaves the other hosts; the loop still turns, and the verb may be closed in part. */
+/* Leaves the other hosts. The loop still turns for that, but the verb is not called, since it may be half closed. */
 static void hosts_end(struct shell *shell)
 {
     shell->phase.is_verb_away = true;
@@ -134,7 +134,7 @@ static void keeper_note(struct shell *shell, int rc, const struct err *why)
                 "if muster and a guard are killed together: %s", why->text);
 }
 
-/* The locks that it is to hold; free() them. */
+/* The locks that the keeper is to hold; free() them. */
 static int *locks_held_new(const struct allocation *allocation, size_t *n_held)
 {
     int *held = xcalloc(2 * allocation->n_chosen + 1, sizeof(*held));
@@ -167,7 +167,7 @@ void shell_reap(struct shell *shell)
     if (shell->machines.local)
         local_guards_end(shell->machines.local);
     keeper_dismiss(
-        &shell->keeper); /* first, because with one more child the reaper would read all of /proc */
+        &shell->keeper); /* first: with another child the reaper would read all of /proc */
     size_t left = reaper_finish(shell->reaper, REAP_MS);
     if (left > 0)
         log_add(shell->log, LOG_ERROR, shell->verb->name,

@@ -9,7 +9,7 @@ enum {
 };
 #define NEVER UINT64_MAX
 
-/* False: memory ran out. */
+/* Returns false if memory runs out. */
 static bool starts_carry_out(const struct dag_play *play, struct future_heap *ends, uint64_t now_ms,
                              const struct dag_action *actions, size_t n_actions)
 {
@@ -37,7 +37,7 @@ static bool is_end_next(const struct dag_play *play, const struct future_heap *e
     return end_us != NEVER && end_us / US_PER_MS <= wake_ms;
 }
 
-/* While something runs; a wake for what waits is told as well. */
+/* The next event while a job runs: the end of a job, or the time at which a waiting job is due. */
 static struct dag_event next_event(const struct dag_play *play, struct future_heap *ends)
 {
     if (!is_end_next(play, ends))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plays a dag in virtual time: what starts when and where, if each job takes as long as somebody
- * says. So a schedule can be drawn before anything runs, by the same scheduler.
+ * Plays a dag in virtual time: which job starts when and where, if each job takes the time that the caller gives. So
+ * the real scheduler can draw a schedule before any job runs.
  */
 #pragma once
 
@@ -11,11 +11,11 @@
 struct dag_play_end {
     uint64_t run_ms;
     enum dag_end end;
-    uint32_t device; /* that is ill */
+    uint32_t device; /* the device that is ill */
 };
 
 struct dag_play {
-    struct dag *dag; /* nothing of it runs */
+    struct dag *dag; /* no job of it runs */
     uint64_t from_ms;
     void *context;
     struct dag_play_end (*draw)(void *context, uint32_t job, const struct dag_placement *placement);
@@ -25,5 +25,5 @@ struct dag_play {
     void (*ended)(void *context, uint32_t job, enum dag_end end, uint64_t now_ms);
 };
 
-/* Until nothing can start any more. Returns when the last job ended; UINT64_MAX: memory ran out. */
+/* Plays until no job can start any more. Returns the time at which the last job ended; UINT64_MAX: out of memory. */
 uint64_t dag_play(const struct dag_play *play);

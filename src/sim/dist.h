@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How long things take. What is drawn for an item depends on the seed and the item alone, not on who
- * computes it, when, or what was drawn before: so schedules of the same items can be compared.
+ * How long things take. The time of an item depends only on the seed and the item, not on the worker, the moment, or
+ * earlier draws. So schedules of the same items can be compared.
  */
 #pragma once
 

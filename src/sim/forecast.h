@@ -40,9 +40,9 @@ int forecast_run(const struct forecast_opts *opts, uint32_t n_devices, struct fo
 double forecast_death_us(const struct forecast_opts *opts, uint32_t n_devices);
 
 /*
- * The row to recommend: the one with the most devices whose efficiency is at least `least` (0.8),
- * else the one with the highest efficiency. With a deadline (not 0): the one with the fewest
- * devices that meets it in nine runs of ten. n_rows: none does.
+ * The row to recommend: the one with the most devices whose efficiency is at least `least` (0.8), else the one with
+ * the highest efficiency. With a deadline (not 0): the row with the fewest devices that meets the deadline in nine
+ * runs of ten; n_rows if no row does.
  */
 size_t forecast_best(const struct forecast_row *rows, size_t n_rows, double least,
                      uint64_t deadline_us);

@@ -83,7 +83,7 @@ void world_plan(struct sim *s, uint64_t delay_us, struct future future);
 void world_span(struct sim *s, enum sim_span_kind kind, uint32_t worker, uint64_t from_us,
                 uint64_t item);
 
-/* actor.c: what is asked of a worker, and what it does by itself */
+/* actor.c: requests to a worker, and what a worker does by itself */
 void actor_spawn(struct sim *s, uint32_t worker);
 void actor_receive(struct sim *s, uint32_t worker, uint64_t first, uint64_t count);
 void actor_end(struct sim *s, uint32_t worker);

@@ -17,7 +17,10 @@ enum {
 
 void cluster_words(enum cluster_text text, struct env_list *out)
 {
-    /* --exact: no two nodes that differ are one line. The last field may hold the separator. */
+    /*
+     * With --exact, sinfo never puts two different nodes into one line. The last field of a line may contain the
+     * separator.
+     */
     static const char *const words[CLUSTER_TEXTS][8] = {
         [CLUSTER_CONFIG] = {"scontrol", "show", "config", NULL},
         [CLUSTER_PARTITIONS] = {"scontrol", "--all", "--oneliner", "show", "partition", NULL},
@@ -34,7 +37,7 @@ static bool text_is(struct str text, const char *word)
     return text.len == strlen(word) && strncasecmp(text.at, word, text.len) == 0;
 }
 
-/* A count, or "UNLIMITED"; 0: neither. */
+/* Reads a count or "UNLIMITED"; 0 for any other text. */
 static uint64_t limit_parse(struct str text)
 {
     uint64_t count = 0;
@@ -43,7 +46,7 @@ static uint64_t limit_parse(struct str text)
     return u64_parse(text, 0, COUNT_MAX, &count, NULL) == 0 ? count : 0;
 }
 
-/* A count, of which sinfo says "+" where some nodes have more. */
+/* Reads a count. sinfo adds "+" to it where some nodes have more. */
 static uint64_t least_parse(struct str text)
 {
     uint64_t count = 0;
@@ -109,7 +112,7 @@ static void partitions_read(struct str text, struct cluster *out)
     }
 }
 
-/* "idle", "down*", "drained$", "mixed". */
+/* `state` is for example "idle", "down*", "drained$" or "mixed". */
 static bool state_is_up(struct str state)
 {
     static const char *const lost[] = {"down", "drain", "fail", "inval", "unknown", "future"};

@@ -15,8 +15,10 @@
 
 enum {
     ASK_MS = 20000, /* a busy controller takes seconds */
-    /* A job may be submitted although its sbatch was killed: it gets the time of several tries of its own (MessageTimeout is
-     * 10 s by default). */
+    /*
+     * A killed sbatch may still have submitted its job. So sbatch gets time for several tries of its own
+     * (MessageTimeout is 10 s by default).
+     */
     SUBMIT_MS = 120000,
     ANSWER_MAX_BYTES = 16 << 20,
     OUT = 0,
@@ -26,7 +28,7 @@ enum {
 
 struct child {
     pid_t pid;
-    int fds[PIPES]; /* -1: its end was read */
+    int fds[PIPES]; /* -1: the stream has ended */
 };
 
 static int pipes_make(int ends[PIPES][2], struct err *err)
@@ -75,7 +77,7 @@ static int child_spawn(const char *const *argv, char *const *envp, int ends[PIPE
     return sys ? fail(err, ERR_UNAVAILABLE, "run %s: %s", argv[0], errno_text(sys)) : 0;
 }
 
-/* Reads a piece of one stream. False when both have ended, or on a failure. */
+/* Reads a piece of one stream. Returns false when both streams have ended, or on a failure. */
 static bool piece_read(struct child *child, int left_ms, struct buf *const into[PIPES])
 {
     struct pollfd ends[PIPES];
@@ -97,7 +99,7 @@ static bool piece_read(struct child *child, int left_ms, struct buf *const into[
     return child->fds[OUT] >= 0 || child->fds[ERRORS] >= 0;
 }
 
-/* False: not in time. */
+/* Returns false if the command does not end in time. */
 static bool child_read(struct child *child, uint64_t longest_ms, struct buf *const into[PIPES])
 {
     uint64_t until_ms = clock_now_ms() + longest_ms;
@@ -113,7 +115,7 @@ static struct str without(struct str line, struct str beginning)
     return (struct str){line.at + n, line.len - n};
 }
 
-/* "sbatch: error: Batch job submission failed: …" without what is in front, in one line. */
+/* Adds what the command said, in one line, without beginnings such as "sbatch: error: ". */
 static void words_add(const char *name, struct str said, struct buf *out)
 {
     cleanup_free char *speaker = xasprintf("%s: ", name);

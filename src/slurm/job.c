@@ -14,7 +14,7 @@
 
 /* ---- what Slurm says ---- */
 
-/* What the command prints; "" if it cannot be run. */
+/* The output of the command; "" if the command fails. */
 static char *output_new(const char *const *argv)
 {
     struct buf out = BUF_INIT;
@@ -50,7 +50,7 @@ void slurm_job_release(struct slurm_job *job)
 
 /* ---- GPUs ---- */
 
-/* The value of "NAME=value" among words; {NULL, 0}: it is not there. */
+/* The value of "NAME=value" in a line of words; {NULL, 0} if NAME is not there. */
 static struct str value_of(struct str line, struct str name)
 {
     struct str word;
@@ -73,7 +73,7 @@ static bool has_node(struct str list, const char *node)
     return has;
 }
 
-/* "gpu:h200:8(IDX:0-7)" and "gpu:2" count, "license:x:1" does not. */
+/* The GPUs of one entry. "gpu:h200:8(IDX:0-7)" and "gpu:2" have GPUs, "license:x:1" has none. */
 static unsigned gpus_of_entry(struct str entry)
 {
     const char *bracket = memchr(entry.at, '(', entry.len);
@@ -88,7 +88,7 @@ static unsigned gpus_of_entry(struct str entry)
     return (unsigned)count;
 }
 
-/* Commas in "(IDX:0,2)" do not separate entries. */
+/* The GPUs of all entries. A comma inside "(IDX:0,2)" does not separate entries. */
 static unsigned gpus_of_gres(struct str gres)
 {
     unsigned n = 0;
@@ -118,8 +118,8 @@ unsigned slurm_gpus(const char *description, const char *node)
 /* ---- a step ---- */
 
 /*
- * With --gpus, Slurm 23.11 keeps the steps of a third node waiting for ever. With --gpus-per-node, 22.05 refuses a step of
- * a job that has so many GPUs altogether, which it writes in another way.
+ * With --gpus, the steps on a third node wait for ever in Slurm 23.11. With --gpus-per-node, Slurm 22.05 refuses a
+ * step if the job has asked for a total of GPUs; such a job has another text in its description.
  */
 static const char *gpus_option(const char *description)
 {
@@ -129,8 +129,8 @@ static const char *gpus_option(const char *description)
 void slurm_step_words(const struct slurm_job *job, const char *node, struct env_list *out)
 {
     /*
-     * One task beside whatever else runs in the job; it survives the loss of other nodes; its output comes at once, not
-     * by lines; and the names of Slurm's defaults do not matter.
+     * The step is one task beside everything else that runs in the job. It survives the loss of other nodes, and its
+     * output comes at once instead of line by line. The defaults of the cluster have no effect on it.
      */
     static const char *const words[] = {"--overlap",
                                         "-N1",
@@ -180,7 +180,7 @@ void slurm_jobs_cancel(const char *name)
     struct env_list env = {0};
     slurm_cancel_environment(&env);
     if (slurm_command_in(argv, &env, 0, &nothing, NULL) != 0)
-        buf_reset(&nothing); /* nothing else can be done about them */
+        buf_reset(&nothing); /* a failure is ignored: nothing else can be done */
     env_list_release(&env);
 }
 
@@ -216,7 +216,7 @@ void slurm_time_words(const char *jobs, struct env_list *out)
     env_list_add(out, xasprintf("--jobs=%s", jobs));
 }
 
-/* Seconds mean the same whatever the time zone is. */
+/* Makes Slurm print times in seconds, which do not depend on the time zone. */
 void slurm_time_environment(struct env_list *env)
 {
     slurm_step_environment(env);

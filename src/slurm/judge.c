@@ -13,8 +13,8 @@
 #include "slurm/sbatch_request.h"
 
 enum {
-    NAMED_MAX = 8,        /* of partitions in a sentence */
-    CANDIDATES_MAX = 4096 /* as many as a cluster has */
+    NAMED_MAX = 8,        /* partitions that a sentence names */
+    CANDIDATES_MAX = 4096 /* the most partitions of a cluster */
 };
 
 /* What each node of the job must have, at least. */
@@ -22,8 +22,8 @@ struct need {
     const struct env_list *options;
     struct sbatch_request asks;
     uint64_t n_nodes, n_cpus, mib;
-    uint64_t n_gpus[SBATCH_GPUS_MAX]; /* for each of asks.gpus */
-    bool has_qos;                     /* which may allow more than the partition does */
+    uint64_t n_gpus[SBATCH_GPUS_MAX]; /* one for each entry of asks.gpus */
+    bool has_qos;                     /* a QOS may allow more than the partition does */
 };
 
 static uint64_t share_of(uint64_t count, uint64_t n_nodes)
@@ -68,13 +68,13 @@ static bool kind_fits(const struct cluster_kind *kind, const struct need *need)
     return fits;
 }
 
-/* What the nodes of a partition have, and how many of them are enough. */
+/* What the nodes of a partition have, and how many of them are good enough for the job. */
 struct supply {
     uint64_t n_nodes, n_fit, n_fit_up;
     uint64_t cpus_max, mib_max, gpus_max;
-    uint64_t n_gpus;                     /* of all nodes */
-    uint64_t typed_max[SBATCH_GPUS_MAX]; /* a node's, for each of the request's GPUs */
-    uint64_t fit_gpus_min, fit_gpus_max; /* a node's, of those that are enough */
+    uint64_t n_gpus;                     /* of all nodes together */
+    uint64_t typed_max[SBATCH_GPUS_MAX]; /* the most on one node, for each entry of asks.gpus */
+    uint64_t fit_gpus_min, fit_gpus_max; /* on one node that is good enough */
     struct str types;                    /* of the node with the most GPUs */
 };
 
@@ -169,7 +169,7 @@ static void access_judge(const struct cluster_partition *p, const struct need *n
         error_add(out, "partition %.*s is not for --account=%s", len, p->name.at, account);
 }
 
-/* As --time takes it. */
+/* Writes seconds in the form that --time takes. */
 static void time_format(char out[32], uint64_t seconds)
 {
     snprintf(out, 32, "%lu-%02lu:%02lu:%02lu", seconds / 86400, seconds / 3600 % 24,
@@ -204,7 +204,7 @@ static void limits_judge(const struct cluster_partition *p, const struct need *n
 
 /* ---- of its nodes ---- */
 
-/* "; there are h200 (8 a node)" and "did you mean": the types of the node that has the most. */
+/* Adds "; there are h200 (8 a node)", with the types of the node that has the most GPUs, and "did you mean". */
 static void types_add(struct str gres, const char *typed, struct buf *out)
 {
     char *names[NAMED_MAX];
@@ -223,7 +223,7 @@ static void types_add(struct str gres, const char *typed, struct buf *out)
         free(names[i]);
 }
 
-/* The partitions that have GPUs. */
+/* Adds the names of the partitions that have GPUs. */
 static void partitions_with_gpus(const struct cluster *cluster, struct buf *out)
 {
     struct str last = STR("");
@@ -237,7 +237,7 @@ static void partitions_with_gpus(const struct cluster *cluster, struct buf *out)
     }
 }
 
-/* More GPUs than any node has. False: they are there. */
+/* Adds an error if the job needs more GPUs on a node than any node has. False: a node has enough. */
 static bool gpus_lack(const struct cluster *cluster, struct str partition, const struct need *need,
                       const struct supply *supply, struct judgement *out)
 {
@@ -382,8 +382,9 @@ static void partition_unknown(const struct cluster *cluster, struct str name, st
 }
 
 /*
- * The partitions in one of which the job would run: those that are named, else the default, or any where a plugin of the
- * site may choose. Returns how many; 0: none, or not known, and `out` may have the reason.
+ * Finds the partitions that the job may run in: those that the options name. Without a name, the default partition,
+ * or all partitions if a plugin of the site may choose. Returns how many; 0: none, or not known; `out` may then have
+ * the reason.
  */
 static size_t candidates_find(const struct cluster *cluster, const struct need *need,
                               const struct cluster_partition **found, struct judgement *out)
@@ -426,7 +427,10 @@ static void list_add(const struct env_list *from, struct env_list *to)
         env_list_add(to, xstrdup(from->at[i]));
 }
 
-/* A job that one of the partitions can run is as good as that; else what the first lacks is said. */
+/*
+ * The judgement of the first partition that can run the job counts. If none can, the errors of the first partition
+ * count.
+ */
 static void candidates_judge(const struct cluster *cluster, const struct need *need,
                              struct judgement *out)
 {
@@ -447,7 +451,7 @@ static void candidates_judge(const struct cluster *cluster, const struct need *n
             break;
     }
     list_add(&first.errors, &out->errors);
-    if (first.errors.len == 0) /* what cannot run need not be told that it waits */
+    if (first.errors.len == 0) /* a job that cannot run needs no warning about waiting */
         list_add(&first.warnings, &out->warnings);
     judgement_release(&first);
 }
@@ -473,7 +477,10 @@ void judgement_release(struct judgement *judgement)
 
 /* ---- what was not said ---- */
 
-/* Do nodes of the partition that can run the job have so many GPUs, and no more? *n_fit counts them. */
+/*
+ * Does each node of the partition that can run the job have exactly so many GPUs? Adds the number of these nodes to
+ * *n_fit.
+ */
 static bool takes_whole_nodes(const struct cluster *cluster, const struct cluster_partition *p,
                               const struct need *need, uint64_t n_gpus, uint64_t *n_fit)
 {
@@ -484,7 +491,7 @@ static bool takes_whole_nodes(const struct cluster *cluster, const struct cluste
            (supply.n_fit == 0 || (supply.fit_gpus_min == n_gpus && supply.fit_gpus_max == n_gpus));
 }
 
-/* The GPUs of a node that are asked for if they are all that it has, whichever it will be; 0: they are not. */
+/* How many GPUs the job asks for on each node, if that is all that the node has, whichever node Slurm takes. Else 0. */
 static uint64_t whole_node_gpus(const struct cluster *cluster, const struct need *need)
 {
     cleanup_free const struct cluster_partition **found = xcalloc(CANDIDATES_MAX, sizeof(*found));
@@ -505,7 +512,7 @@ void cluster_complete(const struct cluster *cluster, struct env_list *options,
 {
     struct need need;
     if (!sbatch_value(options, "nodes") && !sbatch_value(options, "nodefile"))
-        env_list_add(options, xstrdup("--nodes=1")); /* else Slurm may spread GPUs over nodes */
+        env_list_add(options, xstrdup("--nodes=1")); /* else Slurm may spread the GPUs */
     if (sbatch_value(options, "exclusive") || sbatch_value(options, "oversubscribe"))
         return;
     need_read(options, &need);

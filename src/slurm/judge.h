@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a cluster can ever run what sbatch's options ask for. What is not known is not refused: sbatch decides.
+ * Decides whether a cluster can ever run the job that sbatch's options ask for. Where the facts are not known, the
+ * job is accepted here, and sbatch decides.
  */
 #pragma once
 
 #include "base/env_list.h"
 #include "slurm/cluster.h"
 
-/* Sentences: what, why, and the cure. */
+/* Each entry is a sentence: what is wrong, why, and the cure. */
 struct judgement {
-    struct env_list errors;   /* the job would be refused, or wait for ever */
-    struct env_list warnings; /* it would wait, or not do all that was meant */
+    struct env_list errors;   /* Slurm would refuse the job, or the job would wait for ever */
+    struct env_list warnings; /* the job would wait, or do less than the user means */
 };
 
-/* `options`: as sbatch_words_read() gives them. */
+/* Judges the job. `options`: from sbatch_words_read(). */
 void cluster_judge(const struct cluster *cluster, const struct env_list *options,
                    struct judgement *out);
 void judgement_release(struct judgement *judgement);
 /*
- * Adds what is meant and was not said: one node, and the whole of a node whose GPUs are all asked for. A sentence about
- * each comes into `told`.
+ * Adds options that the user means but has not given: one node, and the whole node if the job asks for all GPUs of a
+ * node. For --exclusive it adds a sentence to `told`.
  */
 void cluster_complete(const struct cluster *cluster, struct env_list *options,
                       struct env_list *told);

@@ -12,7 +12,7 @@
 
 enum {
     NAMES_MAX = 65536,
-    BRACKETS_MAX = 8 /* of one name */
+    BRACKETS_MAX = 8 /* in one name */
 };
 
 static int malformed(struct str text, struct err *err)
@@ -24,7 +24,7 @@ static int malformed(struct str text, struct err *err)
 /* NOLINTBEGIN(misc-no-recursion): once for each bracket of a name, at most BRACKETS_MAX */
 static int names_expand(struct str before, struct str rest, struct env_list *out, struct err *err);
 
-/* One number of a bracket, with as many digits as its range's first has. */
+/* Expands one number of a bracket. The number gets as many digits as the first number of its range. */
 static int number_expand(struct str before, uint64_t number, size_t n_digits, struct str after,
                          struct env_list *out, struct err *err)
 {
@@ -34,7 +34,7 @@ static int number_expand(struct str before, uint64_t number, size_t n_digits, st
     return names_expand(buf_str(&name), after, out, err);
 }
 
-/* "1-3" or "07". */
+/* Expands one range of a bracket, "1-3" or "07". */
 static int range_expand(struct str before, struct str range, struct str after, struct env_list *out,
                         struct err *err)
 {
@@ -51,7 +51,7 @@ static int range_expand(struct str before, struct str range, struct str after, s
     return rc;
 }
 
-/* `before` is expanded, `rest` is not yet. */
+/* Expands `rest`. `before` is the part of the name that is expanded already. */
 static int names_expand(struct str before, struct str rest, struct env_list *out, struct err *err)
 {
     const char *open = memchr(rest.at, '[', rest.len);
@@ -77,7 +77,7 @@ static int names_expand(struct str before, struct str rest, struct env_list *out
 
 /* NOLINTEND(misc-no-recursion) */
 
-/* Cuts the piece up to the next comma outside of brackets. */
+/* Cuts off the piece before the next comma that is not inside brackets. */
 static bool piece_next(struct str *rest, struct str *piece)
 {
     size_t len = 0, depth = 0;
@@ -111,7 +111,7 @@ int slurm_node_names(const char *list, struct env_list *out, struct err *err)
     return rc;
 }
 
-/* "2(x3)" or "1". */
+/* Reads "2(x3)" (2 tasks on each of 3 nodes) or "1". */
 static bool count_parse(struct str piece, uint64_t *n_tasks, uint64_t *n_nodes)
 {
     const char *open = memchr(piece.at, '(', piece.len);

@@ -9,7 +9,10 @@
 #include "base/env_list.h"
 #include "base/err.h"
 
-/* Adds the name of each node, in the order of the list. ERR_DATA if it is no such list, or has more than 65,536. */
+/*
+ * Adds the name of each node, in the order of the list. ERR_DATA if `list` is no such list, or has more than 65,536
+ * nodes.
+ */
 MUST_CHECK int slurm_node_names(const char *list, struct env_list *out, struct err *err);
-/* The tasks on a node, by its place in the list. ERR_DATA if it is no such list, or has fewer nodes. */
+/* How many tasks are on the node with this index in the list. ERR_DATA if `list` is no such list, or has fewer nodes. */
 MUST_CHECK int slurm_task_count(const char *list, uint32_t node, uint32_t *out, struct err *err);

@@ -7,7 +7,7 @@
 #include "slurm/job.h"
 #include "slurm/sbatch_request.h"
 
-/* Jobs that have ended are listed too, for as long as the controller knows them (MinJobAge, usually 5 minutes). */
+/* squeue also lists jobs that have ended, for as long as the controller knows them (MinJobAge, usually 5 minutes). */
 void queue_words(struct env_list *out)
 {
     static const char *const words[] = {
@@ -30,12 +30,12 @@ void queue_waiting_words(struct env_list *out)
     env_list_add_words(out, words);
 }
 
-/* Seconds mean the same whatever the time zone is. */
+/* Makes squeue print times in seconds, which do not depend on the time zone. */
 void queue_environment(struct env_list *env)
 {
     env_unset_beginning(env, "SQUEUE_", NULL);
     env_unset_beginning(env, "SACCT_", NULL);
-    env_unset(env, "SLURM_CLUSTERS"); /* jobs are submitted to that of this node */
+    env_unset(env, "SLURM_CLUSTERS"); /* jobs are submitted to the cluster of this node */
     env_set(env, xstrdup("SLURM_TIME_FORMAT=%s"));
 }
 
@@ -48,7 +48,7 @@ static uint64_t seconds_of(struct str text)
 bool queue_next(struct str *answer, struct queue_entry *out)
 {
     enum {
-        FIELDS = 7 /* before the script, whose name may have a | */
+        FIELDS = 7 /* fields before the script, whose name may contain a | */
     };
     struct str line;
     while (answer->len > 0 && str_next(answer, '\n', &line)) {
@@ -57,7 +57,7 @@ bool queue_next(struct str *answer, struct queue_entry *out)
         while (n < FIELDS && rest.at && str_next(&rest, '|', &fields[n]))
             n++;
         uint64_t job;
-        /* An answer that an earlier muster kept has no limit. */
+        /* A line that an older version of muster has kept has one field less: no time limit. */
         if (n < FIELDS - 1 || u64_parse(fields[0], 1, UINT32_MAX, &job, NULL) != 0)
             continue;
         *out = (struct queue_entry){
@@ -102,7 +102,7 @@ bool queue_waits_for_end(const struct queue_waiting *waiting, uint64_t job)
 uint64_t queue_time_over_s(const struct queue_entry *entry)
 {
     if (str_equal(entry->state, STR("RUNNING")))
-        return entry->end_s; /* Slurm's count, which a job that was suspended needs */
+        return entry->end_s; /* Slurm's own value is right also for a job that was suspended */
     bool is_known = entry->start_s > 0 && entry->limit_s > 0;
     return !is_known                                     ? 0
            : entry->limit_s < INT64_MAX - entry->start_s ? entry->start_s + entry->limit_s
@@ -185,7 +185,7 @@ static const struct saying ends[] = {
     {"OUT_OF_MEMORY", "it ran out of its memory on a node"},
 };
 
-/* A job in any other state is over. */
+/* The states of jobs that are not over. A job in any other state is over. */
 static const struct {
     const char *state;
     enum queue_phase phase;

@@ -9,7 +9,7 @@ bool sbatch_help_ask(struct buf *out)
     return slurm_command(argv, out, NULL) == 0;
 }
 
-/* "  -A, --account=name   charge …" becomes "account=name   charge …"; false: it tells of no option. */
+/* "  -A, --account=name   charge …" becomes "account=name   charge …". Returns false if the line names no option. */
 static bool option_cut(struct str *line)
 {
     *line = str_trim(*line);

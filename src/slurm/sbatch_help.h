@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options that sbatch has here, by its own words: those of newer versions, and those of a site's plugins.
+ * Looks up options in the help text of sbatch on this machine. Newer versions of sbatch and plugins of a site have
+ * options that muster's own table lacks.
  */
 #pragma once
 
@@ -11,10 +12,10 @@
 enum sbatch_value_kind {
     SBATCH_NO_VALUE,
     SBATCH_VALUE,
-    SBATCH_MAYBE_VALUE /* only in the same word: "--nice=5", "-koff" */
+    SBATCH_MAYBE_VALUE /* the value, if any, is in the same word: "--nice=5", "-koff" */
 };
 
-/* Adds the text of `sbatch --help`. False: it cannot be had. */
+/* Adds the text of `sbatch --help`. Returns false if sbatch cannot be run. */
 bool sbatch_help_ask(struct buf *out);
-/* Looks for "--name" in that text. False: it has none of this name. */
+/* Looks for "--name" in that text. Returns false if the text has no such option. */
 bool sbatch_help_find(struct str help, struct str name, enum sbatch_value_kind *out);

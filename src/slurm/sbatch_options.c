@@ -15,10 +15,13 @@ struct option {
     const char *name;
     char letter;
     enum sbatch_value_kind value;
-    const char *same_as; /* the usual name, for one that is another */
+    const char *same_as; /* the usual name, if `name` is a second one; else NULL */
 };
 
-/* sbatch(1) of Slurm 22.05 to 26.05. What a version does not have, its sbatch refuses; what is not here, it may have. */
+/*
+ * The options in sbatch(1) of Slurm 22.05 to 26.05. If a version lacks one of them, its sbatch refuses the option. A
+ * version may also have options that this table lacks.
+ */
 static const struct option options[] = {
     {"account", 'A', SBATCH_VALUE, NULL},
     {"acctg-freq", 0, SBATCH_VALUE, NULL},
@@ -147,7 +150,7 @@ enum {
     OWN_MAX = 64
 };
 
-/* The words that are left, and the options that there are: the caller's, then sbatch's. */
+/* The words that are still to be read, and all known options: first the caller's, then sbatch's. */
 struct reader {
     struct option all[OWN_MAX + countof(options)];
     size_t n_own, n_all;
@@ -172,7 +175,7 @@ static void option_store(struct reader *reader, const struct option *option, con
 
 /* ---- names ---- */
 
-/* NULL: none is. */
+/* The known name that is most like the typed one; NULL: none is like it. */
 static const char *name_near(const struct reader *reader, struct str typed)
 {
     const char *names[OWN_MAX + countof(options)];
@@ -193,7 +196,7 @@ static int name_unknown(const struct reader *reader, struct str typed, struct er
                 name);
 }
 
-/* NULL: none. */
+/* The option of exactly that name; NULL: there is none. */
 static const struct option *name_find(const struct reader *reader, struct str typed)
 {
     for (size_t i = 0; i < reader->n_all; i++)
@@ -202,7 +205,7 @@ static const struct option *name_find(const struct reader *reader, struct str ty
     return NULL;
 }
 
-/* The option whose name begins so. */
+/* Finds the one option whose name begins with `typed`. */
 static int name_complete(const struct reader *reader, struct str typed, const struct option **out,
                          struct err *err)
 {
@@ -220,7 +223,7 @@ static int name_complete(const struct reader *reader, struct str typed, const st
     return found ? 0 : name_unknown(reader, typed, err);
 }
 
-/* A value that must be, and is not in the same word, is the next one. */
+/* Takes the next word as the value of an option, which needs a value and has none in its own word. */
 static int value_take(struct reader *reader, const char *dashes, struct str name,
                       const char **value, struct err *err)
 {
@@ -232,8 +235,9 @@ static int value_take(struct reader *reader, const char *dashes, struct str name
 }
 
 /*
- * An option that is not in the table, of a plugin or of a newer Slurm: true if sbatch names it, or cannot be asked and it
- * is no misspelt one, and has its value in the same word.
+ * True if `typed` is an option of a plugin or of a newer Slurm, which the table lacks: sbatch's help names it. If
+ * sbatch cannot be asked, a word of the form --name=value is taken for such an option, unless the name looks
+ * misspelt.
  */
 static bool is_of_site(const struct reader *reader, struct str typed, bool has_value,
                        enum sbatch_value_kind *kind)
@@ -291,7 +295,7 @@ static const struct option *letter_find(const struct reader *reader, char letter
     return NULL;
 }
 
-/* The letters of a word without its dash. */
+/* Reads the option letters of one word, without its dash. */
 static int letters_read(struct reader *reader, const char *letters, struct err *err)
 {
     for (const char *at = letters; *at; at++) {
@@ -349,7 +353,7 @@ int sbatch_words_read(const struct sbatch_beside *beside, int argc, char **argv,
 
 /* ---- variables ---- */
 
-/* Variables that are not called as their options are. */
+/* Variables whose names differ from the names of their options. */
 static const struct {
     const char *variable, *name;
 } variables[] = {
@@ -357,7 +361,7 @@ static const struct {
     {"burst-buffer", "bb"}, {"cpu-freq-req", "cpu-freq"}, {"segment-size", "segment"},
 };
 
-/* "PARTITION" as an option of that name; NULL: there is none. */
+/* The option that a variable sets: "PARTITION" sets --partition. NULL: there is none. */
 static const struct option *variable_find(struct str variable)
 {
     char name[32];
@@ -376,7 +380,7 @@ static const struct option *variable_find(struct str variable)
     return NULL;
 }
 
-/* A submission has an array and a wait of its own (--array, --follow). */
+/* True for options that a submission handles itself (--array, and --follow in place of --wait). */
 static bool is_own_matter(const struct option *option)
 {
     static const char *const names[] = {"array", "wait"};
@@ -386,7 +390,7 @@ static bool is_own_matter(const struct option *option)
     return false;
 }
 
-/* What is typed of requeue and no-requeue counts, not what a variable says of the other one. */
+/* True if the command line has the opposite option: then a variable for --requeue or --no-requeue does not count. */
 static bool is_contradicted(const struct option *option, const struct env_list *list)
 {
     const char *other = strcmp(option->name, "requeue") == 0      ? "no-requeue"
@@ -395,7 +399,10 @@ static bool is_contradicted(const struct option *option, const struct env_list *
     return other && sbatch_value(list, other);
 }
 
-/* SBATCH_REQUEUE=1 is the option, and no value of it, for which there is one word. */
+/*
+ * True if the variable's text is also the option's value. SBATCH_REQUEUE=1 only sets the option, whose one possible
+ * value is "expedite".
+ */
 static bool takes_value(const struct option *option, struct str value)
 {
     if (strcmp(option->name, "requeue") == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sbatch's options, as typed before a verb: which words are sbatch's, which are the caller's own, where the verb is.
+ * Reads the options before a verb on a command line: which words are options of sbatch, which are options of the
+ * caller, and where the verb is.
  */
 #pragma once
 
@@ -10,38 +11,39 @@
 #include "base/env_list.h"
 #include "base/err.h"
 
-/* An option of the caller. Its name and its letter come before sbatch's. */
+/* An option of the caller. If sbatch has an option of the same name or letter, the caller's is meant. */
 struct sbatch_own {
     const char *name;
     char letter; /* 0: none */
     bool takes_value;
 };
 
-/* What there may be besides the options of sbatch that are known here. */
+/* Which options there may be besides those in muster's table of sbatch's options. */
 struct sbatch_beside {
     const struct sbatch_own *own;
     size_t n_own;
-    bool (*help)(struct buf *out); /* sbatch_help_ask(); NULL: no others */
+    bool (*help)(struct buf *out); /* sbatch_help_ask(); NULL: sbatch is not asked for others */
 };
 
 struct sbatch_words {
-    struct env_list options; /* sbatch's, each one word and spelt out: "--partition=gpu" */
-    struct env_list own;     /* the caller's, likewise */
-    int n_read;              /* words of argv up to the verb */
+    struct env_list options; /* of sbatch, each as one word: "--partition=gpu" */
+    struct env_list own;     /* of the caller, in the same form */
+    int n_read;              /* how many words of argv come before the verb */
 };
 
 /*
  * Reads the words of argv up to the first operand as getopt_long(3) does: "--name=value", "--name value", the
- * beginning of a name that is that of no other, letters in one word, "--" as the end. An option that is known to sbatch
- * alone is taken by its whole name. ERR_USAGE, with "did you mean". `beside`: NULL for nothing.
+ * beginning of a name if only one name begins so, several letters in one word, and "--" as the end. An option that
+ * only sbatch knows must have its whole name. ERR_USAGE, with "did you mean". `beside` NULL: no further options.
  */
 MUST_CHECK int sbatch_words_read(const struct sbatch_beside *beside, int argc, char **argv,
                                  struct sbatch_words *out, struct err *err);
 /*
- * Adds what variables such as SBATCH_PARTITION ask for and no word does. In a script they would come before its own lines,
- * which is not what somebody means who types an option. `environment`: "NAME=value", up to a NULL.
+ * Adds options from variables such as SBATCH_PARTITION, unless the command line has the same option. For sbatch, such
+ * a variable is stronger than an #SBATCH line, but an option that a user types is meant to be stronger than the
+ * variable. `environment`: "NAME=value", up to a NULL.
  */
 void sbatch_variables_read(const char *const *environment, struct env_list *list);
 void sbatch_words_release(struct sbatch_words *words);
-/* The value among such options, of the last that has this name; "": it takes none; NULL: it is not there. Borrowed. */
+/* The value of the last option of that name; "": the option has no value; NULL: the option is not there. Borrowed. */
 const char *sbatch_value(const struct env_list *list, const char *name);

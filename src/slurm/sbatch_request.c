@@ -11,7 +11,7 @@ enum {
     MINUTE_S = 60,
     HOUR_S = 3600,
     DAY_S = 86400,
-    COUNT_MAX = 1 << 24 /* of anything that is counted here */
+    COUNT_MAX = 1 << 24 /* the highest number that counts as valid */
 };
 
 static bool count_parse(struct str text, uint64_t *out)
@@ -26,7 +26,7 @@ static bool text_is(struct str text, const char *word)
 
 /* ---- one value ---- */
 
-/* Numbers between colons, at most three; 0: it is something else. */
+/* Reads at most three numbers with colons between them, and returns how many; 0 for any other text. */
 static size_t clock_parse(struct str text, uint64_t out[3])
 {
     size_t n = 0;
@@ -56,7 +56,7 @@ uint64_t slurm_seconds(struct str text)
     }
     switch (clock_parse(text, part)) {
     case 1:
-        return part[0] == 0 ? UINT64_MAX : part[0] * MINUTE_S; /* sbatch's 0 is no limit */
+        return part[0] == 0 ? UINT64_MAX : part[0] * MINUTE_S; /* 0 means no limit to sbatch */
     case 2:
         return part[0] * MINUTE_S + part[1];
     case 3:
@@ -84,7 +84,7 @@ uint64_t slurm_mib(struct str text)
     return unit == 0 ? (count + 1023) / 1024 : count << 10 * (unit - 1);
 }
 
-/* Cuts a piece up to the next comma outside of "(S:0,1)". */
+/* Cuts off the piece before the next comma that is not inside "(S:0,1)". */
 static bool entry_next(struct str *list, struct str *entry)
 {
     size_t len = 0, depth = 0;
@@ -100,7 +100,7 @@ static bool entry_next(struct str *list, struct str *entry)
     return true;
 }
 
-/* "h200:8", "8", "h200" and "". */
+/* Reads "h200:8", "8", "h200" or "". */
 static void typed_count(struct str text, struct str *type, uint64_t *count)
 {
     const char *colon = text.len > 0 ? memrchr(text.at, ':', text.len) : NULL;
@@ -113,7 +113,10 @@ static void typed_count(struct str text, struct str *type, uint64_t *count)
     *type = text;
 }
 
-/* Cuts "gpu" and what separates it from what follows off an entry. False: it is of something else, as "gpu_mem:1". */
+/*
+ * Cuts `name` and the separator after it off an entry. Returns false if the entry has another name, such as
+ * "gpu_mem:1".
+ */
 static bool name_cut(struct str *entry, struct str name)
 {
     if (str_starts_with(*entry, STR("gres/")) || str_starts_with(*entry, STR("gres:")))
@@ -155,7 +158,7 @@ static uint64_t count_of(const struct env_list *options, const char *name)
     return count_parse(value_of(options, name), &count) ? count : 0;
 }
 
-/* "2", "2-4". */
+/* Reads --nodes: "2" or "2-4". */
 static void nodes_read(struct str text, struct sbatch_request *out)
 {
     struct str first, last;
@@ -169,7 +172,7 @@ static void nodes_read(struct str text, struct sbatch_request *out)
     out->nodes_max = high;
 }
 
-/* "3", "0-15", "0-15:4". */
+/* Adds the tasks of one piece of --array: "3", "0-15" or "0-15:4". */
 static bool indexes_add(struct str text, struct sbatch_request *out)
 {
     struct str range, first, last;
@@ -186,7 +189,7 @@ static bool indexes_add(struct str text, struct sbatch_request *out)
     return true;
 }
 
-/* "0-15,20%4". */
+/* Reads --array: "0-15,20%4". */
 static void array_read(struct str text, struct sbatch_request *out)
 {
     struct str indexes, piece;

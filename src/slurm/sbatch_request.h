@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What sbatch's options ask for, in numbers. A number that is not said, or is said in a way that only sbatch knows, is 0.
+ * What sbatch's options ask for, in numbers. A number is 0 if no option gives it, or if only sbatch understands the
+ * option.
  */
 #pragma once
 
@@ -17,7 +18,7 @@ enum sbatch_gpus_per {
 struct sbatch_gpus {
     const char *option; /* "gpus-per-node" */
     enum sbatch_gpus_per per;
-    struct str type; /* "h200"; empty: of any type */
+    struct str type; /* "h200"; empty: any type */
     uint64_t count;
 };
 
@@ -25,26 +26,26 @@ enum {
     SBATCH_GPUS_MAX = 8
 };
 
-/* Borrows from the options. */
+/* The request. Its texts borrow from the options. */
 struct sbatch_request {
     uint64_t nodes_min, nodes_max;
     uint64_t n_tasks, tasks_per_node, cpus_per_task;
     uint64_t node_mib, cpu_mib, gpu_mib; /* memory */
-    uint64_t time_s;                     /* UINT64_MAX: without a limit */
-    uint64_t n_array, array_last;        /* tasks of --array, and the highest number of one */
+    uint64_t time_s;                     /* UINT64_MAX: no limit */
+    uint64_t n_array, array_last;        /* tasks of --array, and the highest number of a task */
     struct sbatch_gpus gpus[SBATCH_GPUS_MAX];
     size_t n_gpus;
 };
 
-/* `options`: those of sbatch_words_read(). */
+/* Reads the request. `options`: from sbatch_words_read(). */
 void sbatch_request_read(const struct env_list *options, struct sbatch_request *out);
 
-/* "30", "30:00", "2:00:00", "1-12", "1-00:00:00", "UNLIMITED" (UINT64_MAX); 0: it is no time. */
+/* Reads a time: "30", "30:00", "2:00:00", "1-12", "1-00:00:00", "UNLIMITED" (UINT64_MAX); 0 if `text` is no time. */
 uint64_t slurm_seconds(struct str text);
-/* "16G", "4000" in MiB; 0: it is no size. */
+/* Reads a size, "16G" or "4000", in MiB; 0 if `text` is no size. */
 uint64_t slurm_mib(struct str text);
 /*
- * Cuts the next GPUs from a list of generic resources, "gpu:h200:8(S:0-1),license:2", in which `name` is "gpu", or
- * from one of GPUs alone ("h200:4,2"), where it is "". False: at the end.
+ * Cuts the next entry about GPUs off a list. `name` is "gpu" for a list of generic resources,
+ * "gpu:h200:8(S:0-1),license:2", and "" for a list of GPUs alone, "h200:4,2". Returns false at the end.
  */
 bool slurm_gres_next(struct str *list, struct str name, struct str *type, uint64_t *count);

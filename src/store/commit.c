@@ -183,7 +183,7 @@ static int attempt_add(struct store *store, const struct attempt_row *row, struc
     db_bind_text(statement, 3, row->label);
     sqlite3_bind_int64(statement, 4, row->pid);
     sqlite3_bind_int64(statement, 5, row->started_wall_ms);
-    if (row->ended_wall_ms) { /* what is known at its end alone is NULL before */
+    if (row->ended_wall_ms) { /* columns that are known only at the end are NULL before */
         sqlite3_bind_int64(statement, 6, row->ended_wall_ms);
         sqlite3_bind_int64(statement, 8, (int64_t)row->items_done);
         sqlite3_bind_int64(statement, 9, (int64_t)row->load_ms);

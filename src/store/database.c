@@ -21,11 +21,11 @@
 enum {
     BUSY_MS = 5000,
     READ_BUSY_MS = 1000,
-    OTHERS_BUSY_MS = 100, /* another user may hold a lock only to make us wait */
+    OTHERS_BUSY_MS = 100, /* another user could hold a lock just to make us wait */
     STEPS_AT_ONCE = 1000, /* of SQLite, between two calls of step_count() */
     STEPS_LEAST = 5000,   /* thousands: a few 100 ms */
     STEPS_PER_KBYTE =
-        8, /* thousands: a row has some 20 bytes, and takes some 30 steps to be sorted */
+        8, /* thousands: a row has about 20 bytes, and sorting it takes about 30 steps */
     TEXT_BYTES_MAX = 16 << 20
 };
 
@@ -184,9 +184,8 @@ void database_close(struct store *store)
 }
 
 /*
- * A finished run in a folder that this user cannot write: SQLite cannot make its -shm file there.
- * Without a WAL beside it the database file is complete and nobody changes it, so it is read as
- * immutable.
+ * A finished run in a folder that this user cannot write: SQLite cannot make its -shm file there. Without a WAL
+ * beside it, the database file is complete and does not change, so it is read as immutable.
  */
 static int open_unwritable(struct store *store, struct err *err)
 {

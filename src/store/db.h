@@ -112,8 +112,10 @@ MUST_CHECK int db_run(struct store *store, enum statement id, const int64_t *num
 MUST_CHECK int db_finish(struct store *store, sqlite3_stmt *statement, struct err *err);
 void db_bind_text(sqlite3_stmt *statement, int at, const char *text);
 
-/* commit.c: around rows that are added by db_statement(), and that become durable with store_sync(). The end rolls
- * back if rc is not 0, and returns it. */
+/*
+ * commit.c: begin and end of a transaction for rows that are added by db_statement(); they become durable with
+ * store_sync(). store_end_transaction() rolls back if rc is not 0, and returns rc.
+ */
 MUST_CHECK int store_begin_transaction(struct store *store, struct err *err);
 MUST_CHECK int store_end_transaction(struct store *store, int rc, struct err *err);
 /* Events and samples, within a transaction. */

@@ -73,7 +73,7 @@ static uint64_t failed_items_count(struct store *store, uint64_t n_items, uint64
     return total;
 }
 
-/* The items of the shards that the run is about: all of them, or with --part its own. */
+/* The items of the run's shards: all items, or with --part those of its own shards. */
 static uint64_t items_own(struct store *store, uint64_t n_items, uint64_t n_shards)
 {
     cleanup_free char *text = NULL;
@@ -171,8 +171,10 @@ static int read_ledger(struct run_summary *out, bool is_locked, char **state, st
     return rc;
 }
 
-/* For a run on a network file system: while it is going on, only its own muster can open the
- * database. And for one whose database is damaged or missing. */
+/*
+ * Takes counts from status.json: for a run on a network file system, whose database only its own muster can open
+ * while it is going on, and for a run whose database is damaged or missing.
+ */
 static void take_counts(struct run_summary *out, const struct run_status *status, char **state)
 {
     out->items_total = status->items_total;
@@ -181,7 +183,7 @@ static void take_counts(struct run_summary *out, const struct run_status *status
     out->items_failed = status->aside;
     out->message = out->message ? out->message : dup_or_null(status->message);
     if (!*state && status->state && strcmp(status->state, "ended") == 0)
-        /* Of a map: it came to an end of its own, of which this is known alone. */
+        /* A map that ended by itself; no more is known. */
         *state = xstrdup(state_names[status->is_total_known && status->done == status->items_total
                                          ? RUN_FINISHED
                                          : RUN_STOPPED]);
@@ -189,7 +191,7 @@ static void take_counts(struct run_summary *out, const struct run_status *status
         *state = dup_or_null(status->state);
 }
 
-/* What the manifest says as well, for when that is damaged or missing. */
+/* Takes from status.json what the manifest would say, if the manifest is damaged or missing. */
 static void take_origin(struct run_summary *out, const struct run_status *status)
 {
     out->verb = dup_or_null(status->verb);
@@ -197,7 +199,7 @@ static void take_origin(struct run_summary *out, const struct run_status *status
     out->started_wall_ms = status->started_wall_ms;
 }
 
-/* For a run that has no snapshot. It is later than the run, if that was looked at. */
+/* For a run without status.json. The time is too late if somebody has opened the database since. */
 static int64_t touched_ms(const char *dir)
 {
     static const char *const names[] = {"run.db-wal", "run.db"};
@@ -211,8 +213,7 @@ static int64_t touched_ms(const char *dir)
     return latest;
 }
 
-/* An error if one of the names of a run's files is not a regular file. Muster never makes such a
- * thing there, and has not read it. */
+/* An error if a file of the run is not a regular file. muster never makes such a thing, and has not read it. */
 static int oddity_find(const char *dir, struct err *err)
 {
     static const char *const names[] = {"manifest.json", "run.db", "run.db-wal", "run.db-journal",
@@ -230,7 +231,7 @@ static void folder_read(struct run_summary *out, bool is_locked, char **state)
     struct run_status status = {0};
     struct err of_manifest = {0}, of_ledger = {0}, odd = {0};
     bool has_status = status_read(out->dir, &status, NULL) == 0;
-    /* The ledger is read by the verb. */
+    /* Reading the ledger needs the verb. */
     bool has_manifest = read_manifest(out, &of_manifest) == 0;
     if (!has_manifest && has_status)
         take_origin(out, &status);
@@ -256,8 +257,9 @@ int run_inspect(const char *dir, struct run_summary *out, struct err *err)
         return fail_errno_as(err, ERR_USAGE, "open %s", dir);
     *out = (struct run_summary){.dir = xstrdup(dir)};
     out->name = path_basename(out->dir);
-    /* The lock is read before the state. So a run that ends in between is shown as running, which
-     * it just was, and never as interrupted. */
+    /*
+     * The lock is read before the state. So a run that ends in between is shown as running, and never as interrupted.
+     */
     bool is_locked = run_is_locked(dir, &out->holder);
     cleanup_free char *state = NULL;
     folder_read(out, is_locked, &state);

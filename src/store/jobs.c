@@ -27,7 +27,7 @@ static enum job_state state_of(const char *name)
     return state;
 }
 
-/* Not in the schema of all runs: only graphs have jobs. */
+/* Not in the schema of every run: only graphs have jobs. */
 static const char tables_sql[] =
     "CREATE TABLE IF NOT EXISTS jobs ( -- what became of the jobs of a graph\n"
     "  name TEXT PRIMARY KEY, state TEXT NOT NULL, attempts INTEGER, definition TEXT, proof TEXT,\n"
@@ -169,7 +169,7 @@ int job_reader_open(struct row_reader **out, struct store *store, struct err *er
                           err);
 }
 
-/* Times are computed with: those that no clock of ours gave are 0. */
+/* Callers compute with times, so a time that no clock of ours can have given becomes 0. */
 static int64_t column_wall_ms(sqlite3_stmt *statement, int column)
 {
     int64_t wall_ms = sqlite3_column_int64(statement, column);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables `jobs` and `job_attempts` of run.db: what became of the jobs of a graph. A job has a row as soon as it begins
- * (NONE); it is done only if its row says so. One that was done is to run AGAIN in the graph as it is now, or was DROPPED from
- * it: its row keeps all else, since with the next edit it may be done after all.
+ * The tables `jobs` and `job_attempts` of run.db: the jobs of a graph. A job has a row as soon as it begins (NONE);
+ * it is done only if its row says so. AGAIN: it was done, and has to run again in the present graph. DROPPED: it was
+ * done, and the present graph does not have it. The rows of both keep all other columns, since after the next edit
+ * the job may count as done.
  */
 #pragma once
 
@@ -24,7 +25,7 @@ enum job_state {
 #undef X
 };
 const char *job_state_name(enum job_state state);
-/* Was it done, whatever the graph has made of it since? */
+/* Was the job done in some version of the graph? */
 static inline bool job_was_done(enum job_state state)
 {
     return state == JOB_DONE || state == JOB_AGAIN || state == JOB_DROPPED;
@@ -34,13 +35,12 @@ static inline bool job_was_done(enum job_state state)
 struct job_row {
     const char *name;
     enum job_state state;
-    bool has_state_alone;   /* to be written: all else of its row stays. The row is there */
-    uint32_t attempts;      /* of all sessions */
-    const char *definition; /* digests of what the job is, "command:environment:needs" */
-    const char *proof;      /* JSON array of the files that it left */
-    const char *inputs;     /* JSON array of the files that it read */
-    uint64_t outs_digest,
-        needs_digest; /* of its outs; of the outs of the jobs that it needs, when it started */
+    bool has_state_alone;               /* for writing: changes only the state of an existing row */
+    uint32_t attempts;                  /* of all sessions */
+    const char *definition;             /* digests, "command:environment:files" */
+    const char *proof;                  /* JSON array of the files that it left */
+    const char *inputs;                 /* JSON array of the files that it read */
+    uint64_t outs_digest, needs_digest; /* of its outs; of its needs' outs, when it started */
     int64_t started_wall_ms, ended_wall_ms;
     const char *end; /* "status 7", "killed by SIGSEGV", "out of device memory" */
     const char *log; /* names of its logs, without _stdout.log and _stderr.log */
@@ -71,8 +71,8 @@ struct job_batch {
     size_t n_samples;
 };
 /*
- * All rows or none. When it returns, the rows outlive this process, but not a power cut: that they do after
- * store_sync(). So many short jobs do not wait for the disk one by one.
+ * Commits all rows or none. When it returns, the rows outlive this process; they outlive a power cut after
+ * store_sync(). So many short jobs need not wait for the disk one by one.
  */
 MUST_CHECK int store_jobs_commit(struct store *store, const struct job_batch *batch,
                                  struct err *err);

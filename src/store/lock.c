@@ -166,7 +166,7 @@ enum run_place run_lock_place(const struct run_lock *lock, const char *dir, char
     snprintf(link, sizeof(link), "/proc/self/fd/%d", lock->folder_fd);
     ssize_t len = readlink(link, path, sizeof(path) - 1);
     path[MAX(len, (ssize_t)0)] = '\0';
-    if (!is_at(&folder, path)) /* of one that was removed, the kernel names no path where it is */
+    if (!is_at(&folder, path)) /* for a removed folder, the kernel's path is not its place */
         return RUN_REMOVED;
     *now_at = xstrdup(path);
     return RUN_MOVED;

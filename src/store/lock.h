@@ -6,9 +6,8 @@
  * new file of the same name. So the folder itself is locked as well (flock), where the file system
  * can do that: a folder cannot be deleted while anything is in it.
  *
- * OFD locks rather than flock, because F_OFD_GETLK tests a lock without taking it: `muster ls` must
- * never make a `muster resume` of the same moment believe that the run is taken. NFS passes OFD
- * locks to the server.
+ * OFD locks rather than flock, because F_OFD_GETLK tests a lock without taking it: otherwise a `muster ls` could make
+ * a `muster resume` at the same moment believe that the run is taken. NFS passes OFD locks to the server.
  */
 #pragma once
 
@@ -27,7 +26,7 @@ struct run_lock {
     }
 
 struct run_holder {
-    pid_t pid;      /* 0: held, but by whom is not known */
+    pid_t pid;      /* 0: the holder is not known */
     char host[256]; /* "" if not known */
     uid_t owner;    /* of the lock file, not from its content */
     bool is_here;   /* same host and same pid namespace: pid can be signalled from here */
@@ -43,11 +42,11 @@ enum run_place {
     RUN_REMOVED
 };
 /*
- * Is the folder whose lock is held still at `dir`? It is known by its descriptor, so that a folder that was moved can be
- * told from one that was removed. *now_at, a new string, is set if it was moved.
+ * Is the folder whose lock is held still at `dir`? Its descriptor tells a moved folder from a removed one. *now_at, a
+ * new string, is set if it was moved.
  */
 enum run_place run_lock_place(const struct run_lock *lock, const char *dir, char **now_at);
 /* True while a process holds the lock of the run in `dir`. `holder` may be NULL. */
 bool run_is_locked(const char *dir, struct run_holder *holder);
-/* What run_lock_take() would say of a run that somebody holds, without taking the lock. */
+/* Fails as run_lock_take() would if another process holds the run; does not take the lock. */
 MUST_CHECK int run_unlocked_check(const char *dir, struct err *err);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * manifest.json: the command of a run with its inputs, options and surroundings, enough to run it
- * again. Written at the start of a run, and of a graph also when it goes on; a resume reads it back.
- * Text that is not UTF-8 (a path may be any bytes) is stored as {"bytes": "<hex>"} and is read back
- * unchanged.
+ * manifest.json: the command of a run with its inputs, options and surroundings, enough to run it again. It is
+ * written at the start of a run, and by a graph also when it goes on; a resume reads it. Text that is not UTF-8 (a
+ * path may be any bytes) is stored as {"bytes": "<hex>"} and is read back unchanged.
  */
 #pragma once
 
@@ -41,12 +40,11 @@ struct manifest {
     const char *input_json;     /* source_identity(), an object; NULL: null */
     uint64_t seed;
     int64_t started_wall_ms;
-    int64_t
-        order_wall_ms; /* by which it stands among other runs, if the clock was set back; 0: started_wall_ms */
+    int64_t order_wall_ms; /* its place among runs, if the clock was set back; 0: started_wall_ms */
     const struct manifest_device *devices;
     size_t n_devices;
 
-    /* Found out by manifest_write itself when NULL or 0; filled by manifest_read. */
+    /* If NULL or 0, manifest_write finds them itself; manifest_read fills them. */
     const char *git_commit; /* of the repository that contains cwd, if any */
     const char *host, *user, *kernel;
     uint32_t cpu_count;
@@ -54,8 +52,10 @@ struct manifest {
     void *owner; /* manifest_read: what holds the strings */
 };
 
-/* Records the environment too, but only the variables that control devices and threads (CUDA_*,
- * SLURM_*, OMP_* …): the others may hold secrets. */
+/*
+ * Also records variables of the environment that control devices and threads (CUDA_*, SLURM_*, OMP_* …); other
+ * variables may hold secrets.
+ */
 MUST_CHECK int manifest_write(const char *dir, const struct manifest *manifest, struct err *err);
 /* ERR_USAGE if there is none, ERR_DATA if it is malformed. Release it with manifest_release().
  * verb, argv, cwd and options_json are always set; any other pointer may be NULL. */

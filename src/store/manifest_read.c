@@ -135,7 +135,7 @@ static int missing_fail(const char *dir, const char *path, struct err *err)
                         "%s is not there: the run ended before it had begun; start it again by "
                         "muster map",
                         path);
-    err->sys = ENOENT; /* for callers to whom such a run does not matter */
+    err->sys = ENOENT; /* for callers that pass over such a run */
     return rc;
 }
 

@@ -52,7 +52,7 @@ static char *member_new(const json_t *object, const char *key)
     return text ? xstrdup(text) : NULL;
 }
 
-/* The file may be anybody's: whatever is not as it should be is no answer. */
+/* Another user may have written the file: anything malformed counts as no answer. */
 bool order_answer_find(const char *dir, const char *order, struct found_answer *out)
 {
     cleanup_free char *path = path_join(dir, "answers.json");

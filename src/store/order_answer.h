@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * answers.json: what became of the last orders (orders.h) to the muster that works on a run. Replaced atomically and
+ * answers.json: the answers to the last orders (orders.h) to the muster that works on a run. Replaced atomically and
  * never synced.
  */
 #pragma once
@@ -13,8 +13,8 @@
 struct order_answer {
     const char *order;   /* its name */
     const char *refused; /* why; NULL: it was carried out */
-    const char *told;    /* what was asked for; NULL: nothing */
-    bool is_wrong;       /* refused, and no run would take it: it names what is not there */
+    const char *told;    /* the answer's text; NULL: none */
+    bool is_wrong;       /* refused because it names something that does not exist */
 };
 
 MUST_CHECK int order_answers_write(const char *dir, const struct order_answer *answers,

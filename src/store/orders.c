@@ -86,7 +86,7 @@ int run_order_give(const char *dir, struct str text, char name[ORDER_NAME_MAX], 
     return order_write(dir, name, text, was_running, err);
 }
 
-/* Another file has this name while it is written. */
+/* Is it the name of a complete order? While an order is written, its file has another name. */
 static bool is_order(const char *name)
 {
     size_t len = strlen(name);
@@ -94,7 +94,7 @@ static bool is_order(const char *name)
            (len < 4 || strcmp(name + len - 4, ".new") != 0);
 }
 
-/* Of those behind `name`, the oldest. */
+/* Finds the oldest order after `name`. */
 static int next_find(const char *dir, char name[ORDER_NAME_MAX], struct err *err)
 {
     char before[ORDER_NAME_MAX];
@@ -120,12 +120,12 @@ int run_order_take(const char *dir, char name[ORDER_NAME_MAX], struct buf *text,
     rc = ours_check_file(path, err);
     if (rc == 0)
         rc = plain_file_read(path, ORDER_MAX_BYTES, text, err);
-    if (unlink(path) != 0) /* it would be carried out again and again */
+    if (unlink(path) != 0) /* otherwise it would be carried out again and again */
         return fail_errno_as(err, ERR_SYS, "remove %s", path);
     return rc;
 }
 
-/* Of this and run_order_take() one removes the file, and only that one's wish holds. */
+/* Either this call or run_order_take() removes the file; the one that does wins. */
 bool run_order_withdraw(const char *dir, const char *name)
 {
     cleanup_free char *path = path_join(dir, name);

@@ -4,7 +4,7 @@
  * that an order works over a shared file system too, and when SIGUSR1 arrives, which is sent if it is on this host.
  *
  *     stop                     "drain" or "now"; it stays until the run is resumed
- *     order-<time>-<number>    anything else, one file an order; carried out once, the oldest first
+ *     order-<time>-<number>    other orders, a file for each; carried out once, the oldest first
  */
 #pragma once
 
@@ -28,15 +28,15 @@ MUST_CHECK int run_stop(const char *dir, enum stop_how how, bool *was_running, s
 /* For the muster of the run: true if a stop was asked for. */
 bool run_stop_asked(const char *dir, enum stop_how *how);
 
-/* As run_stop(), with another order: at most ORDER_MAX_BYTES. Its name is that under which it is answered. */
+/* As run_stop(), for other orders, of at most ORDER_MAX_BYTES. The answer has the order's name. */
 MUST_CHECK int run_order_give(const char *dir, struct str text, char name[ORDER_NAME_MAX],
                               bool *was_running, struct err *err);
 /* Takes an order back. False: the muster of the run has taken it. */
 bool run_order_withdraw(const char *dir, const char *name);
 /*
- * For the muster of the run: takes the oldest order behind `name` out of the folder ("": the oldest of all). ERR_USAGE,
- * ERR_DATA: it is not of this user, who alone may give such orders, or is no regular file of that size; it is removed
- * all the same. ERR_SYS: it cannot be removed, and is not to be carried out. *name "": there is none.
+ * For the muster of the run: takes the oldest order after `name` out of the folder ("": the oldest of all); *name "":
+ * there is none. ERR_USAGE, ERR_DATA: the order is another user's, who may not give orders, or is no regular file, or
+ * is too large; it is removed all the same. ERR_SYS: it cannot be removed, and must not be carried out.
  */
 MUST_CHECK int run_order_take(const char *dir, char name[ORDER_NAME_MAX], struct buf *text,
                               struct err *err);

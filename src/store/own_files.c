@@ -7,7 +7,7 @@
 /* Files that a run makes in its folder, even in one that existed. */
 static const char *const run_files[] = {"run.db",           "manifest.json", "status.json",
                                         "orchestrator.log", "failed.jsonl",  "output.id"};
-/* Folders in it, whose files are removed when they are merged, or written over. */
+/* Folders in the run's folder, whose files are removed after the merge, or overwritten. */
 static const char *const run_folders[] = {"parts", "parts.gone",  "logs",
                                           "input", "shard-input", "shard-output"};
 

@@ -22,8 +22,7 @@
 enum {
     CLASHES_MAX = 10000,
     RECENT_MAX = 5,
-    HEAD_BYTES =
-        512 /* of a file whose first members have what is looked for: there may be thousands of runs */
+    HEAD_BYTES = 512 /* only the first members of a file are read: there may be thousands of runs */
 };
 
 char *runs_root(const char *given)
@@ -36,7 +35,7 @@ char *run_typed_new(const char *dir, const char *root)
 {
     cleanup_free char *parent = path_dirname(dir);
     struct buf word = BUF_INIT;
-    /* A job of a graph has its runs in the graph's folder, of which those who read this know nothing. */
+    /* The runs of a graph's job are in the graph's folder, so their names alone would mean nothing to the user. */
     bool is_usual = !getenv("MUSTER_JOB") && strcmp(parent, root) == 0;
     buf_add_typed_word(&word, is_usual ? path_basename(dir) : dir);
     return buf_steal(&word);
@@ -87,7 +86,7 @@ static bool is_run(const char *dir)
     return path_exists(database) || path_exists(manifest) || path_exists(jobs);
 }
 
-/* The time with which a name of the usual form begins; 0: it has another form. */
+/* The time at the beginning of a name of the usual form; 0: another form. */
 static int64_t name_wall_ms(const char *name)
 {
     struct tm at = {.tm_isdst = -1};
@@ -95,7 +94,7 @@ static int64_t name_wall_ms(const char *name)
     return rest && *rest == '-' ? (int64_t)mktime(&at) * 1000 : 0;
 }
 
-/* A number of the head of a file, after the first of two keys that is there; 0: there is none. */
+/* The number of the first of two keys that is in the head of a file; 0: neither is. */
 static int64_t head_number(const char *dir, const char *file, const char *key, const char *other)
 {
     cleanup_free char *path = path_join(dir, file);
@@ -116,7 +115,7 @@ static int64_t head_number(const char *dir, const char *file, const char *key, c
     return is_one ? (int64_t)number : 0;
 }
 
-/* When a run began, or was submitted. One of which neither file tells it has its name, or else its folder. */
+/* When a run began, or was submitted: by its manifest or jobs.jsonl, else by its name, else by its folder's time. */
 static int64_t begun_wall_ms(const char *dir)
 {
     struct stat st;
@@ -133,7 +132,7 @@ struct listed {
     int64_t begun_wall_ms;
 };
 
-/* Of runs of the same moment, by their names; numbers count as numbers, so that -10 follows -2. */
+/* Runs of the same moment are ordered by their names; numbers in them count as numbers, so that -10 follows -2. */
 static int newest_first(const void *a, const void *b)
 {
     const struct listed *x = a, *y = b;
@@ -184,7 +183,7 @@ void run_names_release(struct run_names *names)
     *names = (struct run_names){0};
 }
 
-/* The link is at the run that began last, which stands behind all others. */
+/* `latest` points at the run that began last, which comes first in runs_list(). */
 int64_t runs_newest_wall_ms(const char *root)
 {
     struct run_names names;
@@ -238,7 +237,7 @@ static int find_prefix(const char *root, const char *text, const struct run_name
     return rc;
 }
 
-/* What the link points at; without one (a file system without links) the newest run. */
+/* The target of `latest`; without the link, as on a file system without links, the newest run. */
 static int find_latest(const char *root, const struct run_names *names, char **dir_out,
                        struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where runs live and what state they are in.
+ * The folders of runs, and the states of runs.
  *
  *     muster-runs/20260131_090807-map/    one folder per run
  *     muster-runs/latest                  link to the newest
@@ -64,10 +64,8 @@ MUST_CHECK int run_check_named(const char *dir, const char *path, struct err *er
 MUST_CHECK int run_find(const char *root, const char *text, char **dir_out, struct err *err);
 
 /*
- * What the user has to type to mean this run, without --runs-dir: its name where `root`, the usual
- * runs_root(NULL), is the folder it is in, else its path; quoted so that it can be typed
- * as a console shows it.
- * free() it.
+ * What the user has to type for this run, without --runs-dir: its name if it is in `root`, the usual runs_root(NULL),
+ * else its path; quoted so that it can be typed as a console shows it. free() it.
  */
 char *run_typed_new(const char *dir, const char *root);
 
@@ -78,7 +76,7 @@ struct run_names {
 /* Newest first; an absent root is an empty list. */
 MUST_CHECK int runs_list(const char *root, struct run_names *out, struct err *err);
 void run_names_release(struct run_names *names);
-/* When the first of runs_list() began, which may be later than now if the clock was set back since; 0: there is none. */
+/* When the newest run of runs_list() began; later than now if the clock was set back since; 0: there is no run. */
 int64_t runs_newest_wall_ms(const char *root);
 
 /* A run as `muster ls` and `muster status` show it. Strings are owned; NULL: unknown. */
@@ -88,7 +86,7 @@ struct run_summary {
     enum run_state state;
     struct run_holder holder; /* while running */
     char *verb, *output, *host, *message;
-    /* The command to type to resume it, if it is part of a larger job; NULL: muster resume. */
+    /* The command that goes on with the run, if it is part of a larger command; NULL: muster resume. */
     char *go_on;
     /* Why something in the folder was not read: it is damaged, missing, or no regular file. NULL: all was read. */
     char *oddity;
@@ -96,10 +94,10 @@ struct run_summary {
     int64_t updated_wall_ms; /* when the run last wrote status.json */
     uint64_t items_total;    /* 0 with !is_total_known */
     bool is_total_known;
-    bool is_input_changed; /* while the run read it: a resume is refused */
+    bool is_input_changed; /* the input changed while the run read it: a resume is refused */
     uint64_t items_done, items_failed;
     uint64_t
-        items_malformed; /* of the failed items of a run that came to its end: no retry helps */
+        items_malformed; /* failed items, of a run that came to its end, which no retry can help */
 };
 
 /*
@@ -110,5 +108,5 @@ struct run_summary {
  */
 MUST_CHECK int run_inspect(const char *dir, struct run_summary *out, struct err *err);
 void run_summary_release(struct run_summary *summary);
-/* Its items are jobs. */
+/* Are the run's items the jobs of a graph? */
 bool run_is_graph(const struct run_summary *run);

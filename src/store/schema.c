@@ -50,8 +50,8 @@ int schema_create(struct store *store, struct err *err)
 }
 
 /*
- * Finds whatever could run code where a plain table of ours is expected: a view (whose rows may
- * never end), a virtual table, a generated column, a trigger.
+ * Finds anything that could run code in the place of a plain table: a view (whose rows may never end), a virtual
+ * table, a generated column, a trigger.
  */
 static const char odd_sql[] =
     "SELECT name FROM sqlite_schema WHERE type = 'trigger' OR"

@@ -25,11 +25,11 @@ struct host_status {
     const char *name, *state; /* "up", "away" … (struct host_view) */
     uint64_t done;
     double rate;      /* items a second, lately */
-    uint64_t away_ms; /* since it was lost; 0: it is not away */
-    uint64_t lost_ms; /* of the run, without a connection */
+    uint64_t away_ms; /* time since it was lost; 0: it is not away */
+    uint64_t lost_ms; /* of the run's time, in all */
     uint64_t round_trip_ms, sent_bytes, received_bytes;
     uint64_t n_devices, n_workers;
-    const char *why; /* it was lost, or could not be had; NULL: neither */
+    const char *why; /* why it was lost, or could not be had; NULL: neither */
 };
 
 struct run_status {
@@ -38,7 +38,7 @@ struct run_status {
     uint64_t items_total;
     bool is_total_known;
     uint64_t done, aside, running;
-    uint64_t answered; /* and not committed yet: they would be run again */
+    uint64_t answered; /* and not committed yet: a kill would make them run again */
     double rate;       /* items a second, lately */
     int64_t eta_ms;    /* from now; negative: unknown */
     int64_t started_wall_ms, updated_wall_ms;

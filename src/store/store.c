@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and closing. A new run must cost next to nothing (eight trivial workers are done in 30
- * ms), so the database is made without a single fsync; the first commit that must be durable pays
- * for the folder, the file and the schema at once (settle in commit.c).
+ * Opening and closing. A new run must cost almost nothing (eight trivial workers are done in 30 ms), so the database
+ * is made without a single fsync; the first commit that must be durable pays for the folder, the file and the schema
+ * at once (settle in commit.c).
  */
 #include "store/store.h"
 
@@ -67,7 +67,7 @@ static int progress_load(struct store *store, struct err *err)
     return rc;
 }
 
-/* Removes a database that did not become a run: the same command must find the folder as it was. */
+/* Removes the database of a run that could not begin: the same command must find the folder as it was. */
 static void database_drop(struct store *store, const char *path)
 {
     static const char *const suffixes[] = {"-journal", "-wal", "-shm", ""};
@@ -139,7 +139,7 @@ static int open_to_write(struct store *store, const char *path, struct err *err)
     return is_new ? open_new(store, path, err) : open_again(store, err);
 }
 
-/* The manifest is written after run.db was made. */
+/* run.db is made before the manifest, so a manifest without run.db means that run.db was lost. */
 static int missing_fail(const struct store *store, const char *path, struct err *err)
 {
     cleanup_free char *manifest = path_join(store->dir, "manifest.json");

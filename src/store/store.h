@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The run's folder and its authoritative record, run.db (SQLite with a WAL; on network file systems
- * with a rollback journal and exclusive locking). Results are bytes in parts/. A row of `ranges`
- * names consecutive items whose results are in [offset, offset+bytes) of a part, in order, one per
- * line. The tail of a part that no row names is ignored: this makes kill -9 harmless. There is one
- * row per range, not per item.
+ * The run's folder and its authoritative record, run.db (SQLite with a WAL; on network file systems with a rollback
+ * journal and exclusive locking). Results are bytes in parts/. A row of `ranges` names consecutive items whose
+ * results are in [offset, offset+bytes) of a part, in order, one per line. The tail of a part that no row names is
+ * ignored, which makes kill -9 harmless. There is one row per range, not per item.
  *
  * A store is used by one thread at a time; the caller serialises.
  */
@@ -36,7 +35,7 @@ struct failed_item_row {
     const char *position;    /* "train.jsonl line 812" */
 };
 
-/* One life of one worker. */
+/* One process of a worker. */
 struct attempt_row {
     uint64_t id; /* the part number it writes */
     uint32_t seat;
@@ -120,10 +119,10 @@ struct store_batch {
 MUST_CHECK int store_commit(struct store *store, const struct store_batch *batch, struct err *err);
 
 /*
- * Commits what a held batch began. This commit is durable if an earlier batch was durable, or with
- * results_are_here: there is no copy of the results outside of the run's folder. Otherwise, in a
- * short run, the output is in place before anything else was synced: a power cut may then lose the
- * record of the run, but never the output. Does nothing if no batch is held.
+ * Commits what a held batch began. This commit is durable if an earlier batch was durable, or with results_are_here:
+ * there is no copy of the results outside of the run's folder. Otherwise it is a short run, whose output was put in
+ * place before anything else was synced: a power cut may lose the record of the run, but never the output. Does
+ * nothing if no batch is held.
  */
 MUST_CHECK int store_commit_held(struct store *store, bool results_are_here, struct err *err);
 

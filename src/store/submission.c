@@ -15,7 +15,7 @@
 #include "base/xalloc.h"
 
 enum {
-    /* Of a file of another user, each line may name another job: together these bound the time of reading it. */
+    /* In another user's file each line may name another job: these limits together bound the time of reading it. */
     FILE_MAX_BYTES = 4 << 20,
     JOBS_MAX = 8192,
     TEXT_MAX_BYTES = 65536
@@ -52,7 +52,7 @@ static void record_format(const struct job_record *record, struct buf *out)
     buf_add_text(out, "}\n");
 }
 
-/* A line that was cut off, by a full disk for instance, must not take the next one with it. */
+/* Is the last line cut off, as by a full disk? The next line must not be joined to it. */
 static bool is_cut_off(int fd)
 {
     struct stat st;
@@ -96,8 +96,10 @@ static bool number_of(struct str line, const char *key, uint64_t *out)
     return json_get(line, key, &value) && json_to_u64(value, out);
 }
 
-/* One of which the first thing known is not that it was submitted is the user's: it was, before those of a higher number
- * that still wait. */
+/*
+ * A job whose first line is not "submitted" was submitted by the user. Its place is before the jobs with higher
+ * numbers that still wait.
+ */
 static size_t place_find(const struct submission *submission, uint64_t id, bool is_noted)
 {
     const struct submitted_job *jobs = submission->jobs;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jobs.jsonl: the Slurm jobs that a run was submitted as, in the run's folder. `muster submit` and the jobs themselves add
- * a line for each thing that happens; no line is changed.
+ * jobs.jsonl, in the run's folder: the Slurm jobs of a submitted run. `muster submit` and the jobs themselves add a
+ * line for each event; no line is changed.
  *
  *     {"at":1769846887123,"job":12,"event":"submitted","verb":"map"}
  *     {"at":1769846888001,"job":12,"event":"started","nodes":"n[1-2]","restarts":0}
@@ -32,22 +32,22 @@ enum job_event {
 #undef X
 };
 
-/* A line. The texts are borrowed for writing; NULL: not said. */
+/* A line. Texts are borrowed; NULL: left out. */
 struct job_record {
     enum job_event event;
     uint64_t job;
-    const char *verb; /* of a job that the user submitted, and not the job before it */
-    const char *role; /* of one of several jobs: "tasks" (of an array), or the name of a stage */
+    const char *verb; /* if the user submitted the job, and not the job before it */
+    const char *role; /* if the run has several jobs: "tasks" (an array), or the name of a stage */
     const char *nodes, *why;
-    uint64_t restarts; /* by Slurm, of the same job */
-    int status;        /* of one that was interrupted or has ended */
+    uint64_t restarts; /* of this job, by Slurm */
+    int status;        /* if the job was interrupted or has ended */
 };
 
-/* A job, by what was last written of it. */
+/* A job, by its last line. */
 struct submitted_job {
     uint64_t id, restarts;
     enum job_event event;
-    bool is_again;                    /* it was submitted by the job before it */
+    bool is_again;                    /* submitted by the job before it */
     int64_t submitted_ms, changed_ms; /* wall clock */
     int status;
     char *role;        /* NULL: none */
@@ -62,33 +62,33 @@ struct submission {
 
 /* Adds a line, durably. */
 MUST_CHECK int submission_add(const char *dir, const struct job_record *record, struct err *err);
-/* Without the file there are no jobs, which is no error. A line that is no such record is passed over. */
+/* A missing file means no jobs, and is no error. Malformed lines are passed over. */
 MUST_CHECK int submission_read(const char *dir, struct submission *out, struct err *err);
 /* The same of the file's text. */
 void submission_parse(struct str text, struct submission *out);
-/* Adds a job of that role that has no line yet, as one that the user has submitted. One that has lines stays as it is. */
+/* Adds a job of that role that has no line yet, as submitted by the user. A job that has lines stays as it is. */
 void submission_add_unnoted(struct submission *submission, uint64_t id, const char *role);
 void submission_release(struct submission *submission);
-/* An array, whose tasks write no lines here. */
+/* Is the job an array? Its tasks write no lines here. */
 bool submitted_job_is_array(const struct submitted_job *job);
-/* The array behind which muster submitted that job; 0: there is none, or the user's own sbatch submitted the job. */
+/* The array after which muster submitted that job; 0: none, or the user submitted the job by sbatch. */
 uint64_t submission_array_before(const struct submission *submission, uint64_t id);
 /*
  * The last job; an array too while the job behind it is to come, which it is not when the job that submitted the array has
  * ended. Of stages, the first that has not ended well. NULL: there is none.
  */
 const struct submitted_job *submission_last(const struct submission *submission);
-/* Can there be more of it, as far as the lines tell? */
+/* May the job still wait or run, by its lines? */
 static inline bool submitted_job_is_open(const struct submitted_job *job)
 {
     return job->event < JOB_ENDED;
 }
-/* When the user submitted the work of that role (NULL: without one), if it has begun since then; 0: it has not. */
+/* When the user submitted the work of that role (NULL: no role), if that work has begun since; 0: it has not. */
 int64_t submission_since_ms(const struct submission *submission, const char *role);
-/* How often jobs of that role (NULL: without one) have submitted one again since the user did. */
+/* How often jobs of that role (NULL: no role) have submitted the script again since the user submitted it. */
 uint64_t submission_count_again(const struct submission *submission, const char *role);
-/* The last job of the stage that was submitted next to this one; NULL: this is the last one. */
+/* The last job of the next stage; NULL: this is the last stage. */
 const struct submitted_job *submission_stage_after(const struct submission *submission,
                                                    const char *role);
-/* Of several jobs of one stage, the first in the list stands for its place. NULL: the job is not the first. */
+/* The last job of the stage whose first job is at `index`; NULL: the job there is not the first of its stage. */
 const struct submitted_job *submission_stage_at(const struct submission *submission, size_t index);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether it is safe to continue a run. In a folder that others can write to, somebody could plant
- * a run whose rows muster would take for results, and whose links for places to write to. So every
- * file that muster reads or writes there must be ours (base/ours.h). Other files in a folder that
- * the user named are not looked at.
+ * Whether it is safe to continue a run. In a folder that others can write to, somebody could plant a run whose rows
+ * muster would take for results, and whose links muster would write to. So every file that muster reads or writes
+ * there must be ours (base/ours.h). Other files in a folder that the user named are not looked at.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -55,7 +54,7 @@ int run_check_ours(const char *named, struct err *err)
         cleanup_free char *path = path_join(dir, own_files[i]);
         rc = ours_check_file(path, err);
     }
-    cleanup_free char *failed = path_join(dir, "failed.jsonl"); /* written as an output is */
+    cleanup_free char *failed = path_join(dir, "failed.jsonl"); /* written like an output */
     if (rc == 0)
         rc = plain_file_check(failed, err);
     for (size_t i = 0; rc == 0 && i < countof(own_folders); i++) {

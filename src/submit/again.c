@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 enum {
-    STATUS_STOPPED = 75 /* it can be resumed */
+    STATUS_STOPPED = 75 /* the verb was stopped, and can be resumed */
 };
 
 static const struct {
@@ -27,11 +27,11 @@ const char *again_why(enum again_verdict verdict)
     return verdicts[verdict].why;
 }
 
-/* Did it end because it was asked to, as a job does whose time is over? */
+/* Did the verb end because it was asked to, as when the job's time is over? */
 static bool is_left_off(const struct again_facts *facts)
 {
     bool is_by_signal = facts->status == 128 + SIGTERM || facts->status == 128 + SIGKILL;
-    bool is_at_limit = facts->is_limit_near && facts->is_ended; /* what it ran was ended as well */
+    bool is_at_limit = facts->is_limit_near && facts->is_ended; /* its programs got SIGTERM too */
     return facts->is_killed || facts->status == STATUS_STOPPED || is_at_limit ||
            (facts->is_limit_near && is_by_signal);
 }

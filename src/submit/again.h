@@ -25,14 +25,14 @@ enum again_verdict {
 #undef X
 };
 
-/* What is known when the verb of a job has ended, or is about to be killed. */
+/* The facts when the verb of a job has ended, or is about to be killed. */
 struct again_facts {
     int status;
-    bool is_killed; /* it has not ended, and Slurm will kill it soon: the status means nothing */
+    bool is_killed;     /* the verb still runs, and Slurm will kill it soon: status means nothing */
     bool is_limit_near; /* Slurm said so */
     bool is_ended;      /* Slurm sent SIGTERM */
     bool is_stopped;    /* by muster stop */
-    bool knows_gain;    /* by a ledger */
+    bool knows_gain;    /* a ledger tells whether something was gained */
     uint64_t n_done_before, n_done;
     uint64_t n_again, again_max;
 };

@@ -21,13 +21,13 @@ char *batch_script_path(const char *run_dir, const char *name)
     return path_join(run_dir, name ? name : "job.sh");
 }
 
-/* sbatch exports its environment: the variables of the job around it, or of salloc, would be the new job's. */
+/* The environment of sbatch, which exports it to the job: without the variables of a job around it, or of salloc. */
 static void environment_make(struct env_list *env)
 {
     env_inherit(env);
     env_unset_beginning(env, "SLURM_", "SLURM_CONF");
     env_unset_beginning(env, "SBATCH_",
-                        NULL); /* they are in the script, and would come before its lines */
+                        NULL); /* the script has these options, and variables would override them */
     env_end(env);
 }
 
@@ -124,7 +124,7 @@ int batch_cancel(const char *run_dir, uint64_t job, const char *role, struct err
     const char *argv[] = {"scancel", number, NULL};
     const struct job_record record = {.event = JOB_CANCELLED, .job = job, .role = role};
     struct env_list env = {0};
-    int rc = run_check_ours(run_dir, err); /* others can write any number into a folder of theirs */
+    int rc = run_check_ours(run_dir, err); /* another user's folder may name any job */
     slurm_cancel_environment(&env);
     if (rc == 0)
         rc = slurm_command_in(argv, &env, 0, &nothing, err);

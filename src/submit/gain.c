@@ -50,7 +50,7 @@ static uint64_t runs_count(const char *root)
     return n;
 }
 
-/* A job that is a muster of its own has its runs in runs/<job>-<digest>/. */
+/* The gain of the runs of a graph's jobs that are muster commands: these are in runs/<job>-<digest>/. */
 static uint64_t runs_below_count(const char *run_dir)
 {
     cleanup_free char *below = path_join(run_dir, "runs");

@@ -33,18 +33,18 @@
 enum {
     LOOK_EVERY_S = 1,
     LOCK_WAIT_MS = 10 * 60 * 1000,
-    CLOCKS_DIFFER_S = 30, /* at most: Slurm's, and that of this node */
+    CLOCKS_DIFFER_S = 30, /* at most, between Slurm's clock and this node's */
     CGROUPS_BYTES_MAX = 1 << 16,
     ASK_AGAIN_WITHIN_MS = 2000,
     TRIES = 5, /* of submitting again */
     TRY_EVERY_S = 5,
     PATIENCE_MS =
-        10 * 60 * 1000 /* with a controller that is away: another one takes over after minutes */
+        10 * 60 * 1000 /* if the controller is away: another one takes over after minutes */
 };
 
 struct job {
     const struct job_request *request;
-    const char *ledger_dir; /* of the verb's run; NULL: it has none */
+    const char *ledger_dir; /* of the verb's run; NULL: the verb has none */
     uint64_t number;
     struct run_lock lock; /* of a verb without a ledger */
     sigset_t signals, signals_before;
@@ -52,18 +52,21 @@ struct job {
     struct front front;  /* of the child */
     int status;          /* of the child, when it has ended */
     int64_t time_over_s; /* when the job's time is over, by Slurm's clock; 0: unknown */
-    bool is_being_ended; /* by Slurm, which says so */
-    bool is_at_limit;    /* and that the limit is why */
+    bool is_being_ended; /* squeue says that Slurm ends it */
+    bool is_at_limit;    /* squeue says that the limit is the reason */
     bool drain_is_due;
-    bool is_over; /* a job to follow is submitted, or is not to be */
+    bool is_over; /* it is decided whether the script is submitted again */
     bool has_noted_interruption;
-    int64_t since_ms; /* the user submitted it then, and it has begun before; 0: it begins now */
+    int64_t since_ms; /* of a job that begins again: when it was submitted; 0: it begins first */
     struct again_facts facts;
 };
 
 /* ---- the run's folder ---- */
 
-/* A graph that was submitted again may have jobs which are done, and are to run again. */
+/*
+ * Is the run complete, so that there is nothing to do? Not a graph that the user submits again: jobs of it that are
+ * done may have to run again.
+ */
 static bool is_finished(const struct job *job)
 {
     struct run_summary run = {0};
@@ -82,7 +85,7 @@ static void signals_block(struct job *job)
     sigprocmask(SIG_BLOCK, &job->signals, &job->signals_before);
 }
 
-/* The job before this one may still be ending, or Slurm may have lost sight of a node where it goes on. */
+/* Waits for the run's lock: the job before this one may still be ending, or may go on on a node that Slurm has lost. */
 static int lock_await(const struct job *job, struct err *err)
 {
     const char *run_dir = job->request->run_dir;
@@ -106,13 +109,16 @@ static int lock_await(const struct job *job, struct err *err)
     return 0;
 }
 
-/* Are the run's folder and its orders the job's own, and not the verb's? */
+/* Does the job, and not the verb, hold the run's folder and take its orders? */
 static bool has_folder(const struct job *job)
 {
     return !job->ledger_dir || job->request->stage;
 }
 
-/* Two jobs never work on one run: a verb with a ledger takes the lock itself. Orders were meant for an earlier job. */
+/*
+ * Takes the run's lock, so that two jobs never work on one run; a verb with a ledger takes it itself. Drops orders,
+ * which were meant for an earlier job.
+ */
 static int folder_take(struct job *job, struct err *err)
 {
     const char *run_dir = job->request->run_dir;
@@ -152,7 +158,7 @@ static int begin_note(const struct job *job, struct err *err)
     const char *nodes = getenv("SLURM_JOB_NODELIST");
     talk("job %llu%s on %s", (unsigned long long)job->number,
          n_restarts > 0 ? ", started again by Slurm," : "", nodes ? nodes : "?");
-    /* One that the user's own sbatch has submitted says here of which stage it is. */
+    /* The role is noted for jobs that the user submitted by sbatch, whose stage is not known before. */
     return note(job,
                 (struct job_record){.event = JOB_STARTED,
                                     .role = job->request->stage,
@@ -233,7 +239,7 @@ static void drain(struct job *job)
     job->drain_is_due = !was_running;
 }
 
-/* Orders to a verb without a ledger, and to a stage, come to the job. */
+/* Takes orders to a verb without a ledger, and to a stage: nothing else reads them. */
 static void orders_look(struct job *job)
 {
     enum stop_how how;
@@ -250,7 +256,10 @@ static void orders_look(struct job *job)
 
 /* ---- what Slurm says ---- */
 
-/* A squeue that gets the SIGTERM of this job's processes is asked again; a controller that is slow is not: SIGKILL follows. */
+/*
+ * Asks squeue for the job's time. If squeue itself got the SIGTERM of this job's processes, it is asked again; a slow
+ * controller is not, since SIGKILL follows.
+ */
 static void time_ask(struct job *job)
 {
     const uint64_t begin_ms = clock_now_ms();
@@ -268,7 +277,7 @@ static void time_ask(struct job *job)
     }
 }
 
-/* Slurm's word counts. Without it: a job is ended for its limit when that has come, not before. */
+/* Was the job ended because its time is over? Slurm says so; if it does not, the clock decides. */
 static bool is_time_over(const struct job *job)
 {
     if (job->is_being_ended)
@@ -287,11 +296,13 @@ static void on_limit_near(struct job *job)
     talk("the time of job %llu is over soon; %s finishes what it has in hand",
          (unsigned long long)job->number, job->request->words[0]);
     drain(job);
-    time_ask(job); /* it may have been changed */
+    time_ask(job); /* the limit may have been changed */
 }
 
-/* With proctrack/cgroup, Slurm sends SIGTERM to the script alone. Otherwise to every process of the job: muster takes
- * both for one then, and a program gets two. */
+/*
+ * Hands SIGTERM on to the verb. With proctrack/cgroup, Slurm sends it to the script alone; otherwise to every process
+ * of the job. Then the verb gets two: muster takes them for one, and another program sees both.
+ */
 static void end_hand_on(struct job *job)
 {
     cleanup_free char *mark = xasprintf("/job_%llu/", (unsigned long long)job->number);
@@ -302,7 +313,7 @@ static void end_hand_on(struct job *job)
         front_hand_on(&job->front, SIGTERM);
 }
 
-/* SIGKILL follows not much later. False: there is nothing to be done about it. */
+/* Takes SIGTERM, which SIGKILL follows soon. False: there is nothing left to do. */
 static bool end_take(struct job *job)
 {
     bool goes_on = job->child > 0 && !job->is_over;
@@ -314,18 +325,18 @@ static bool end_take(struct job *job)
     return goes_on;
 }
 
-/* SIGUSR1: the time is over soon; SIGTERM: the job is ended; 0: neither came. */
+/* Returns SIGUSR1: the time is over soon; SIGTERM: the job is ended; 0: no signal came. */
 static int signal_await(const struct job *job, time_t wait_s)
 {
     int number = sigtimedwait(&job->signals, NULL, &(struct timespec){.tv_sec = wait_s});
-    if (number == SIGUSR1 || number == SIGUSR2) /* the user may have chosen the other one */
+    if (number == SIGUSR1 || number == SIGUSR2) /* --signal may name either */
         return SIGUSR1;
     return number == SIGTERM || number == SIGINT || number == SIGHUP ? SIGTERM : 0;
 }
 
 /* ---- what follows ---- */
 
-/* Waits that long, or until the job is ended. */
+/* Waits for wait_s, or until the job is ended. */
 static void pause_for_signals(struct job *job, time_t wait_s)
 {
     uint64_t until_ms = clock_now_ms() + (uint64_t)wait_s * 1000;
@@ -338,7 +349,7 @@ static void pause_for_signals(struct job *job, time_t wait_s)
     }
 }
 
-/* Others of sbatch's words say that it will not have the job. */
+/* Does sbatch's message say that the controller is away? Any other message is a refusal of the job. */
 static bool is_controller_away(const struct err *err)
 {
     static const char *const words[] = {"contact slurm controller", "timed out",
@@ -349,7 +360,10 @@ static bool is_controller_away(const struct err *err)
     return false;
 }
 
-/* A controller that is busy or is started again must not end the work. Nor does it go on when scancel comes meanwhile. */
+/*
+ * Tries several times, since a controller that is busy, or that starts again, must not end the work. Stops if scancel
+ * comes meanwhile.
+ */
 static uint64_t submit_patiently(struct job *job, struct err *err)
 {
     const char *stage = job->request->stage;
@@ -373,7 +387,7 @@ static uint64_t submit_patiently(struct job *job, struct err *err)
     return next;
 }
 
-/* What waits for the end of this job waits for that of the next one. */
+/* Makes the stages that wait for the end of this job wait for the end of the next one. */
 static void stages_tie(const struct job *job, uint64_t next)
 {
     struct err err = {0};
@@ -455,7 +469,7 @@ static void on_end(struct job *job)
         drain(job);
     if (job->facts.is_stopped)
         return;
-    /* At once: SIGKILL may come before the verb has ended. */
+    /* Follows up at once: SIGKILL may come before the verb has ended. */
     job->facts.status = err_exit_status(ERR_STOPPED);
     interruption_note(job);
 }
@@ -506,7 +520,10 @@ static int work(struct job *job, struct err *err)
     return rc ? rc : job->status;
 }
 
-/* Did scancel end tasks of the array before this job? A job of the user's own sbatch goes on with the tasks all the same. */
+/*
+ * Did scancel end tasks of the array before this job? If the user has submitted this job by sbatch, that does not
+ * count.
+ */
 static bool are_tasks_cancelled(const struct job *job)
 {
     struct submission submission;
@@ -526,8 +543,10 @@ static int tasks_end_note(const struct job *job, const char *why, bool *is_over,
         err);
 }
 
-/* Tasks that are not complete are submitted again, and this job's script behind them, unless the user cancelled some.
- * *is_over: this job has nothing else to do. */
+/*
+ * Submits incomplete tasks again, and this job's script behind them, unless the user has cancelled tasks. *is_over:
+ * this job has nothing else to do.
+ */
 static int tasks_send_again(const struct job *job, bool *is_over, struct err *err)
 {
     const struct job_request *r = job->request;

@@ -53,14 +53,14 @@ static char *times_new(const char *before, uint64_t at_s, int64_t now_ms, const 
     return xasprintf("%s%s%s", before, left, after);
 }
 
-/* When Slurm will end a job that runs. 0: unknown, or never. */
+/* The time at which Slurm will end a running job; 0: unknown, or never. */
 static uint64_t run_end_s(const struct queue_entry *entry)
 {
     bool has_end = entry && str_equal(entry->state, STR("RUNNING")) && entry->limit_s != UINT64_MAX;
     return has_end ? entry->end_s : 0;
 }
 
-/* When Slurm expects a job to begin, which it does not of one that is held. 0: unknown. */
+/* The time at which Slurm expects a job to begin; 0: unknown, as for a held job. */
 static uint64_t begin_s(const struct queue_entry *entry)
 {
     return entry && !queue_is_held(entry) ? entry->start_s : 0;
@@ -98,14 +98,14 @@ static void over_judge(const struct look_facts *facts, bool has_ledger, struct r
         run->state = RUN_FAILED;
 }
 
-/* It has not ended as far as the run's folder tells. */
+/* Judges a job that has not ended, by the lines in the run's folder. */
 static void open_judge(const struct submitted_job *job, const struct look_facts *facts,
                        bool has_ledger, struct run_summary *run, struct buf *words,
                        struct submitted_look *out)
 {
     const struct queue_entry *entry = facts->entry;
     enum queue_phase phase = job->event == JOB_STARTED ? QUEUE_RUNS : QUEUE_WAITS;
-    /* A job notes its start before it works on the run: this one waits for another one, which does. */
+    /* A job notes its start before it works on the run: if this one has not, another job works on the run. */
     bool is_of_another = run->state == RUN_RUNNING && job->event == JOB_SUBMITTED;
     if (run->state != RUN_RUNNING && facts->is_asked)
         phase = facts->entry ? queue_phase_of(facts->entry->state) : QUEUE_OVER;
@@ -130,7 +130,10 @@ static void open_judge(const struct submitted_job *job, const struct look_facts 
         buf_addf(words, " (Slurm cannot be asked: %s)", facts->no_answer);
 }
 
-/* A job notes its start when no other one works on the run any more. */
+/*
+ * The job that works on the run: the last one that noted its start, which a job does only when no other one works on
+ * the run.
+ */
 static uint64_t at_work(const struct submission *submission)
 {
     uint64_t found = 0;
@@ -173,7 +176,7 @@ void look_judge(const struct submission *submission, const struct look_facts *fa
 
 /* ---- asking ---- */
 
-/* Slurm is asked about the user's own jobs. */
+/* Slurm is asked only about the user's own jobs. */
 static bool is_mine(const char *run_dir)
 {
     struct stat st;
@@ -291,7 +294,7 @@ static void answer_take(const char *run_dir, struct submission *submission,
         facts->entry = entry;
 }
 
-/* The job may have ended while Slurm was asked, and then the run's folder tells more than was read from it before. */
+/* Reads the run's folder again: the job may have ended while Slurm was asked. */
 static void folder_look_again(struct run_summary *run, struct submission *submission)
 {
     struct submission now;

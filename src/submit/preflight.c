@@ -12,7 +12,7 @@
 #include "slurm/judge.h"
 #include "slurm/sbatch_options.h"
 
-/* False: it cannot be asked. */
+/* False: Slurm cannot be asked. */
 static bool text_ask(enum cluster_text which, const struct env_list *env, struct buf *out)
 {
     struct env_list words = {0};
@@ -24,7 +24,7 @@ static bool text_ask(enum cluster_text which, const struct env_list *env, struct
     return is_told;
 }
 
-/* The first that cannot be asked is the last that is. */
+/* Asks until the first question fails: the others would fail too. */
 static void texts_ask(struct buf texts[CLUSTER_TEXTS])
 {
     struct env_list env = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the cluster says to a request before it is submitted.
+ * A check of a request against the cluster, before it is submitted.
  */
 #pragma once
 
@@ -8,8 +8,8 @@
 #include "base/err.h"
 
 /*
- * Adds to sbatch's options what is meant and was not said, and says what is to be known about that. ERR_UNAVAILABLE, with
- * the cure, if the cluster can never run the job. A Slurm that cannot be asked refuses nothing here. `array`: of a job beside
- * that of the options; NULL: there is none.
+ * Adds options of sbatch that are implied, and tells the user. ERR_UNAVAILABLE, with the cure, if the cluster can
+ * never run the job. If Slurm cannot be asked, nothing is refused. `array`: the --array of a second job with these
+ * options; NULL: there is none.
  */
 MUST_CHECK int preflight(struct env_list *options, const char *array, struct err *err);

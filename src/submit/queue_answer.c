@@ -17,7 +17,7 @@
 enum {
     ASK_EVERY_MS = 15000,
     BRIEF_MS = 2000,
-    ANSWER_LASTS_MS = 60000, /* while another process asks, which may be in vain */
+    ANSWER_LASTS_MS = 60000, /* while another process asks, perhaps in vain */
     ANSWER_MAX_BYTES = 32 << 20
 };
 
@@ -27,7 +27,7 @@ static struct str variable(const char *name)
     return str_of(value ? value : "");
 }
 
-/* One file for each Slurm that this user asks. NULL: there is no folder for it. */
+/* The file of this user's answers, one for each Slurm. NULL: there is no folder for it. */
 static char *cache_path_new(void)
 {
     struct str cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
@@ -41,8 +41,10 @@ static char *cache_path_new(void)
     return xasprintf("%s/squeue-%016" PRIx64, folder, (uint64_t)XXH3_64bits(slurm.at, slurm.len));
 }
 
-/* Its first line tells when somebody last asked, and when the answer below was asked for, which may be longer ago; 0: never,
- * and below is why. */
+/*
+ * Returns when squeue was last asked; 0: never. The first line of the file has that time, and the time of the answer
+ * that follows, which may be older; 0: no answer, and the reason follows.
+ */
 static int64_t cache_read(const char *path, struct queue_answer *out)
 {
     uint64_t asked_ms, wall_ms;
@@ -66,10 +68,10 @@ static void cache_write(const char *path, int64_t asked_ms, const struct queue_a
     buf_addf(&text, "%" PRId64 " %" PRId64 "\n", asked_ms, answer->wall_ms);
     buf_add_str(&text, buf_str(&answer->text));
     if (path && file_replace_fast(path, buf_str(&text), NULL) != 0)
-        return; /* the next one asks as well */
+        return; /* the next process asks as well */
 }
 
-/* Takes the words. longest_ms 0: as long as Slurm may take. */
+/* Runs the words, and releases them. longest_ms 0: the usual limit of Slurm's commands. */
 static int ask(struct env_list *words, uint64_t longest_ms, struct buf *answer, struct err *err)
 {
     struct env_list env = {0};
@@ -134,7 +136,7 @@ static bool is_since(int64_t wall_ms, int64_t now_ms, int64_t longest_ms)
     return wall_ms > 0 && wall_ms <= now_ms && now_ms - wall_ms < longest_ms;
 }
 
-/* The text is why there is no answer then. */
+/* Asks; on failure, out->text says why. */
 static int ask_or_say(struct queue_answer *out, uint64_t longest_ms, int64_t now_ms,
                       struct err *err)
 {

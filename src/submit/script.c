@@ -29,10 +29,10 @@ static const char *const not_in_a_script[][2] = {
     {"test-only", "--dry-run shows what would be submitted"},
 };
 
-/* What concerns only the words that sbatch itself prints. */
+/* Options that concern only what sbatch prints. */
 static const char *const without_effect[] = {"parsable", "quiet", "verbose"};
 
-/* What concerns the job that the user submits, and none that is submitted again. */
+/* Options for the job that the user submits, but not for jobs that are submitted again. */
 static const char *const of_the_first[] = {"hold", "begin"};
 
 static bool has(const struct env_list *options, const char *name)
@@ -47,7 +47,10 @@ static bool is_option(const char *word, const char *name)
            (word[2 + len] == '=' || word[2 + len] == '\0');
 }
 
-/* sbatch reads these lines with rules of its own: a backslash takes the next character as it is, in quotes as well. */
+/*
+ * Adds an #SBATCH line. sbatch has rules of its own for these: a backslash keeps the next character as it is, also in
+ * quotes.
+ */
 static void line_add(struct buf *out, const char *word)
 {
     bool is_plain = word[strcspn(word, " \t\"'\\#")] == '\0';
@@ -69,7 +72,7 @@ static void default_add(const struct script_request *request, const char *name, 
     free(taken);
 }
 
-/* Where muster logs finds it. "%" begins a placeholder in the name of a file of output. */
+/* The option for a log where muster logs finds it. A "%" in the path is doubled, since it begins a placeholder. */
 static char *log_option_new(const char *option, const char *run_dir, bool is_array)
 {
     struct buf path = BUF_INIT;
@@ -88,7 +91,7 @@ static void defaults_add(const struct script_request *r, struct buf *out)
     if (r->tasks)
         default_add(r, "array", xasprintf("--array=%s", r->tasks), out);
     default_add(r, "chdir", xasprintf("--chdir=%s", r->cwd), out);
-    if (!has(r->options, "output")) /* with an output of the user's, errors go there too */
+    if (!has(r->options, "output")) /* errors go to the user's --output as well */
         default_add(r, "error", log_option_new("error", r->run_dir, r->tasks), out);
     default_add(r, "output", log_option_new("output", r->run_dir, r->tasks), out);
     default_add(r, "open-mode", xstrdup("--open-mode=append"), out);
@@ -115,7 +118,7 @@ void script_first_add(const struct env_list *options, struct env_list *out)
             env_list_add(out, xstrdup(options->at[i]));
 }
 
-/* The signal's name in "B:USR1@60", "RB:10"; nothing where only the steps of the job get it. */
+/* The signal's name in "B:USR1@60", "RB:10"; empty if only the steps of the job get the signal. */
 static struct str signal_of_script(const char *value)
 {
     size_t before = strcspn(value, ":"), len;
@@ -141,8 +144,10 @@ static int signal_refuse(const char *value, const char *why, struct err *err)
                 why);
 }
 
-/* What else comes to the script means to muster that the job is ended, which is not submitted again then. A task of an
- * array is the verb itself: SIGTERM asks that to leave off. */
+/*
+ * The user's --signal may only be one that muster takes for a warning: any other one means that the job is ended, and
+ * it would not be submitted again. A task of an array is the verb itself, which finishes its work at SIGTERM.
+ */
 static int signal_add(const struct script_request *r, const char *word, struct buf *out,
                       struct err *err)
 {
@@ -191,7 +196,7 @@ static void word_add(struct buf *out, const char *word)
     buf_add_shell_word(out, word);
 }
 
-/* Braces keep "|| exit" apart from a comment, a separator or the end of a line that the user's words may end with. */
+/* Braces separate "|| exit" from the user's words, which may end with a comment, a separator or a newline. */
 static void setup_add(struct buf *out, const char *setup)
 {
     if (!setup || !setup[strspn(setup, " \t\n")])
@@ -202,7 +207,10 @@ static void setup_add(struct buf *out, const char *setup)
         buf_addf(out, "%s || exit\n", setup);
 }
 
-/* A task of an array is a run of its own. Its script is the verb itself, which finishes what it has in hand at SIGTERM. */
+/*
+ * A task of an array is a run of its own. Its script becomes the verb, which at SIGTERM finishes the items that it
+ * has begun.
+ */
 static void task_command_add(const struct script_request *r, struct buf *out)
 {
     buf_add_text(out, "exec");

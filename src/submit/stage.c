@@ -18,7 +18,7 @@ enum {
     NAME_MAX_BYTES = 64
 };
 
-/* It names a file and a folder. "job" and "tasks" are names of scripts. */
+/* Can it be the name of a stage? It names a file and a folder; "job" and "tasks" are taken, by other scripts. */
 static bool is_name(struct str name)
 {
     static const char letters[] =
@@ -130,7 +130,7 @@ static int dependency_set(uint64_t job, const char *dependency, struct err *err)
     return slurm_command(argv, &nothing, err);
 }
 
-/* Also a job that the user's own sbatch has submitted, which is not in the run's folder before it begins. */
+/* squeue is asked, since the run's folder lacks jobs that the user has submitted by sbatch until they begin. */
 int stage_tie(uint64_t job, uint64_t next, struct err *err)
 {
     cleanup_buf struct buf answer = BUF_INIT;

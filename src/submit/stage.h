@@ -13,9 +13,9 @@
 
 struct stage {
     char *name;
-    struct env_list options; /* sbatch's: those of all stages, but for what it says itself */
+    struct env_list options; /* of sbatch: its own, and the common ones that it does not override */
     struct env_list typed;
-    char **argv; /* the command, in `typed` */
+    char **argv; /* the command; its texts are in `typed` */
     int argc;
 };
 
@@ -26,7 +26,7 @@ void stage_release(struct stage *stage);
 
 /* The name of its script, a new string. */
 char *stage_script_new(const char *stage);
-/* Makes what waits for a good end of that job wait for that of the next one. ERR_UNAVAILABLE, with Slurm's words. */
+/* Makes jobs that wait for a good end of `job` wait for that of `next`. ERR_UNAVAILABLE, with Slurm's words. */
 MUST_CHECK int stage_tie(uint64_t job, uint64_t next, struct err *err);
-/* A dependency as squeue tells it, with another job in the place of one; false: it does not wait for a good end of that. */
+/* Adds a dependency as squeue prints it, with job `to` in the place of `from`. False: it has no afterok of `from`. */
 bool stage_dependency_move(struct str text, uint64_t from, uint64_t to, struct buf *out);

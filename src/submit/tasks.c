@@ -44,7 +44,7 @@ static bool has_ended(const char *run_dir, uint64_t task)
 
 uint64_t tasks_left(const char *run_dir, uint64_t n_tasks, struct buf *out)
 {
-    uint64_t n_left = 0, n_row = 0; /* of those before this one, without a gap */
+    uint64_t n_left = 0, n_row = 0; /* consecutive tasks before this one */
     for (uint64_t task = 0; task <= n_tasks; task++) {
         bool is_left = task < n_tasks && !has_ended(run_dir, task);
         if (is_left && n_row++ == 0)

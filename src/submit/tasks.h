@@ -14,7 +14,7 @@
 
 enum {
     TASKS_MAX = 100000,
-    TASKS_ROUNDS = 3 /* that an array is submitted, at most */
+    TASKS_ROUNDS = 3 /* how often an array is submitted, at most */
 };
 
 /* "16": that many tasks; "16%4": four at once; "0-15%4": the same. ERR_USAGE. */

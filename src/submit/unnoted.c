@@ -10,13 +10,13 @@
 #include "submit/batch.h"
 #include "submit/stage.h"
 
-/* Is it the script of that name (NULL: job.sh) in that folder? */
+/* Is `path` the script of that name (NULL: job.sh) in real_dir? */
 static bool is_script(const char *path, const char *real_dir, const char *name)
 {
     cleanup_free char *wanted = batch_script_path(real_dir, name), *real = NULL;
     cleanup_free char *folder = path_dirname(path);
     const char *run = path_basename(folder);
-    /* Most of a long queue are scripts of other runs, for which no call is made. */
+    /* Most jobs of a long queue have scripts of other runs: no system call for these. */
     if (strcmp(path_basename(path), path_basename(wanted)) != 0 ||
         (strcmp(run, path_basename(real_dir)) != 0 && strcmp(run, "latest") != 0))
         return false;
@@ -24,7 +24,7 @@ static bool is_script(const char *path, const char *real_dir, const char *name)
     return real && strcmp(real, wanted) == 0;
 }
 
-/* The role of the job with that script: *role NULL for the run's only one. False: it is none of the run's. */
+/* The role of the job with that script; *role NULL: the run's only job. False: the script is not of this run. */
 static bool role_find(const struct submission *submission, const char *path, const char *real_dir,
                       const char **role)
 {

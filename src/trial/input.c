@@ -53,7 +53,7 @@ int trial_input_pump(struct trial_input *input, struct node_worker *worker, stru
         }
         ssize_t taken = node_write(worker, STREAM_IN, buf_str(&input->pending));
         if (taken < 0)
-            break; /* it reads no more; that is its own affair */
+            break; /* the worker reads no more, which is no error */
         buf_consume(&input->pending, (size_t)taken);
         if (input->pending.len > 0)
             break;

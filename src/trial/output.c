@@ -28,7 +28,7 @@ void output_pattern_release(struct output_pattern *pattern)
     pattern->is_set = false;
 }
 
-/* The only number among the words of the text; empty if there is none, or another one. */
+/* The only number among the words of the text; empty if there is no number, or more than one. */
 static struct str number_in(struct str text)
 {
     static const char digits[] = "0123456789", parts[] = "0123456789.,eE+-";

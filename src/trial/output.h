@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a trial prints: the end of it, for the cause of its death and for messages, and what the
- * user says by patterns is printed: a rate, a number of items, that it is loaded. Pure.
+ * What a trial prints. The end of its output is kept, for the cause of its death and for messages. The user's
+ * patterns find what else counts: a rate, a number of items, the line that tells that it has loaded. Pure.
  */
 #pragma once
 
@@ -12,30 +12,30 @@
 
 enum {
     OUTPUT_TAIL_BYTES = 4096, /* as much as core/verdict.h looks at */
-    OUTPUT_LINE_BYTES = 4096  /* of a longer line the rest is not looked at */
+    OUTPUT_LINE_BYTES = 4096  /* the rest of a longer line is ignored */
 };
 
 /*
- * POSIX extended; the number is what the first group holds, or where there is none the match, or
- * the only number in it.
+ * A POSIX extended regular expression. The number is the text of the first group, or without a group the whole match,
+ * or the only number in the match.
  */
 struct output_pattern {
     regex_t regex;
     bool is_set;
 };
 
-/* ERR_USAGE if it is no pattern, in the words of its option. NULL: none. */
+/* Compiles `text`; NULL: no pattern. ERR_USAGE if it is no regular expression; the error names the option. */
 MUST_CHECK int output_pattern_make(struct output_pattern *pattern, const char *option,
                                    const char *text, struct err *err);
 void output_pattern_release(struct output_pattern *pattern);
-/* True if the line matches; *number: the number in it, if that is above 0, else 0. */
+/* True if the line matches. *number gets the number in the line if it is above 0, else 0. */
 bool output_pattern_find(const struct output_pattern *pattern, const char *line, double *number);
 
-/* What was last found of a pattern. */
+/* The last match of a pattern. */
 struct output_match {
     const struct output_pattern *pattern; /* borrowed; NULL: none */
-    double number;                        /* the last that was above 0; 0: none */
-    uint64_t at_us;                       /* of the last line that matches; 0: none does */
+    double number;                        /* the last number above 0; 0: none */
+    uint64_t at_us;                       /* when the last matching line came; 0: no line matches */
 };
 
 struct output_matches {
@@ -49,12 +49,12 @@ struct output {
 };
 
 /*
- * Takes what the stream brought at now_us, which is not 0. A line ends with \n or \r, as progress
- * bars do.
+ * Takes bytes that the stream brought at now_us, which is not 0. A line ends with \n, or with \r, because progress
+ * bars use \r.
  */
 void output_take(struct output *output, struct str bytes, struct output_matches matches,
                  uint64_t now_us);
-/* The stream has ended, perhaps within a line. */
+/* Call it when the stream has ended. The last line may lack its end. */
 void output_end(struct output *output, struct output_matches matches, uint64_t now_us);
 struct str output_tail(const struct output *output);
 /* The last line that is not empty. */

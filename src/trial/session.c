@@ -16,7 +16,10 @@ static void on_memory_back(void *context, uint32_t seat)
     trial_memory_back(&session->run, seat);
 }
 
-/* What was measured with it cannot be measured again. A device that no run has is of no concern. */
+/*
+ * A lost device ends the session, because its measurements cannot be repeated on another device. The loss of a device
+ * that the run does not use has no effect.
+ */
 static void on_lost(void *context, uint32_t chosen, bool is_awaited)
 {
     struct trial_session *session = context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where one run after the other is made: the devices of this machine, locked and sampled, the loop,
- * and the signals, of which the first ends the run politely and the second at once.
+ * A session makes one run after the other. It has the devices of this machine, which it locks and samples, the loop,
+ * and the signals: the first signal ends the run politely, the second at once.
  */
 #pragma once
 
@@ -12,21 +12,21 @@ struct trial_session {
     struct shell_verb verb;
     struct allocation allocation; /* a seat for each device */
     struct device_watch *watch;
-    struct trial_run run; /* the one that goes on, or was the last */
+    struct trial_run run; /* the present run, or else the last one */
 };
 
-/* All is borrowed until the session is closed. */
+/* All pointers are borrowed until the session is closed. */
 struct trial_session_wish {
     const char *verb, *self_path;
     struct log *log;
     const struct allocation_wish *allocation;
-    uint32_t n_devices; /* that are used, of those that it names; 0: all */
-    uint64_t limit_ms;  /* of the session; 0: none */
-    void (*ended)(void *context, const struct trial_end *end); /* of a run */
+    uint32_t n_devices; /* how many devices of the SPEC are used; 0: all */
+    uint64_t limit_ms;  /* the time limit of the session; 0: none */
+    void (*ended)(void *context, const struct trial_end *end); /* called when a run has ended */
     void *context;
 };
 
-/* To be closed after a failure too. ERR_USAGE, ERR_UNAVAILABLE. */
+/* Opens the session. The caller closes it after a failure too. ERR_USAGE, ERR_UNAVAILABLE. */
 MUST_CHECK int trial_session_open(struct trial_session *session,
                                   const struct trial_session_wish *wish, struct err *err);
 void trial_session_close(struct trial_session *session);

@@ -64,7 +64,7 @@ static void devices_begin(struct trial_run *run)
     }
 }
 
-/* The power that was seen last is taken to be that of the time since the sample before. */
+/* Takes the power of this sample for the whole time since the sample before. */
 static void energy_add(struct trial_device *device, double power_w, uint64_t at_us)
 {
     double seconds = (double)(at_us - MIN(device->sampled_us, at_us)) / 1e6;
@@ -132,7 +132,7 @@ bool trial_is_ready(const struct trial_run *run)
 
 /* ---- how it ended ---- */
 
-/* If its guard was killed, the command was killed with it. */
+/* If the guard was killed, the command was killed too. */
 static int signal_of(const struct worker_exit *exit)
 {
     return exit->has_exited || exit->was_refused ? exit->exit_signal : SIGKILL;
@@ -145,8 +145,8 @@ static enum death death_of(const struct trial_run *run, const struct worker_exit
     for (uint32_t i = 0; i < run->seat.n_devices; i++)
         is_lost = is_lost || device_watch_seat_has_lost(run->setting.watch, i);
     /*
-     * It may have run out of memory in one of its threads and stood still: so what it printed
-     * counts although we ended it.
+     * The command may have run out of memory in one thread and then stood still. So its output counts, although
+     * muster ended the command.
      */
     return verdict_of(
         &(struct death_facts){.exit_code = exit->exit_code,

@@ -16,9 +16,9 @@ enum {
     WORKER_LINES_MAX = 16
 };
 
-/* A hundred years: an estimate that says no more than "never". */
+/* A hundred years. A longer estimate means no more than "never". */
 static const uint64_t ETA_MAX_MS = 3153600000000;
-/* 2^53: what is larger has no fractions, and may have 309 digits */
+/* 2^53: a larger number has no fraction, and may have 309 digits */
 static const double ACCURACY_IN_FULL = 9007199254740992;
 
 struct progress {
@@ -48,7 +48,7 @@ void progress_free(struct progress *p)
 static void say(struct str text)
 {
     if (write_patiently(STDERR_FILENO, text.at, text.len, 0, NULL) < 1)
-        return; /* the terminal went away or nobody reads it; the run goes on */
+        return; /* the terminal has gone, or nobody reads stderr; the run goes on */
 }
 
 uint64_t progress_eta_ms(const struct progress_total *total)
@@ -197,7 +197,7 @@ void progress_show(struct progress *p, const struct progress_total *total, uint6
     }
     if (p->plain_ms == 0)
         p->plain_ms = now_ms + PLAIN_FIRST_MS - p->opts.plain_every_ms;
-    /* Lines become rarer with time, so that a run of a whole night does not fill the screen. */
+    /* Lines come less often with time, so that a run of a whole night does not fill the screen. */
     uint64_t every_ms =
         MIN(MAX(p->opts.plain_every_ms, total->elapsed_ms / 20), (uint64_t)PLAIN_MAX_MS);
     if (last || now_ms - p->plain_ms < every_ms)

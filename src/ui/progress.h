@@ -22,12 +22,12 @@ struct progress_worker {
 
 struct progress_total {
     uint64_t done, aside, known;
-    uint64_t answered; /* of those done: they are not committed yet, and would be run again */
+    uint64_t answered; /* items among `done` that are not committed yet, and would run again */
     bool input_is_final;
     uint64_t in_flight, retries;
     uint64_t elapsed_ms;
-    double items_per_s;   /* lately; 0: not known */
-    double correct, seen; /* whose quotient is the accuracy; seen 0: not known */
+    double items_per_s;   /* in the last seconds; 0: not known */
+    double correct, seen; /* the accuracy is correct / seen; seen 0: not known */
     uint64_t oldest_ms;   /* age of the oldest item in flight */
     size_t n_workers;
     const struct progress_worker *workers;
@@ -40,17 +40,21 @@ struct progress_opts {
     uint64_t plain_every_ms; /* 0 = 5000 */
 };
 struct progress *progress_new(const struct progress_opts *opts);
-/* Redraws if enough time has passed (10 times a second on a terminal). `last`: removes the display
- * from a terminal, and prints nothing elsewhere. */
+/*
+ * Redraws the display if enough time has passed (10 times a second on a terminal). `last`: removes the display from a
+ * terminal, and prints nothing elsewhere.
+ */
 void progress_show(struct progress *progress, const struct progress_total *total, uint64_t now_ms,
                    bool last);
-/* Remove the display, to make room for other lines on stderr, and draw it again after them.
- * context: the struct progress, which may be NULL. */
+/*
+ * Removes the display, to make room for other lines on stderr; progress_back() draws it again after them. context:
+ * the struct progress, which may be NULL.
+ */
 void progress_hide(void *context);
 void progress_back(void *context);
 void progress_free(struct progress *progress);
 
-/* Adds `before` and "accuracy 0.7500". */
+/* Adds `before`, and then "accuracy 0.7500". */
 void accuracy_add(struct buf *out, const char *before, double correct, double seen);
 
 /*

@@ -9,9 +9,9 @@
 #include "base/xalloc.h"
 
 enum {
-    WIDTH = 1200, /* of the plot, in units of the picture */
+    WIDTH = 1200, /* width of the plot, in units of the picture */
     LABEL = 90,
-    LABEL_CHARS = 14, /* that have room there */
+    LABEL_CHARS = 14, /* characters for which a label has room */
     TOP = 18,
     ROW = 14,
     GAP = 4,
@@ -26,14 +26,14 @@ struct box {
 
 struct row {
     uint32_t worker;
-    char *name; /* NULL: its number */
+    char *name; /* NULL: the number is shown */
     struct box *boxes;
     size_t n_boxes, cap_boxes;
 };
 
 struct timeline {
     uint32_t n_workers, n_rows;
-    uint64_t end_us;  /* of the last box, which is where the axis ends */
+    uint64_t end_us;  /* end of the last box, which is the end of the axis */
     uint64_t done_us; /* 0: not known */
     bool has_overlap; /* a worker does several things at one time */
     struct row rows[TIMELINE_ROWS];
@@ -184,8 +184,10 @@ static void done_add(const struct timeline *t, uint32_t height, struct buf *out)
              x, TOP - 12, x, height, x - 5, TOP - 6, when);
 }
 
-/* How many of the first boxes are drawn as one: those of the first one's kind that follow it, while
- * each is narrow and the gap before it is too small to be seen. */
+/*
+ * How many of the first boxes are drawn as one. Boxes of the first one's kind join it while each is narrow and the
+ * gap before it is too small to be seen.
+ */
 static size_t boxes_joined(const struct box *boxes, size_t n_boxes, double scale)
 {
     size_t n = 1;
@@ -198,7 +200,7 @@ static size_t boxes_joined(const struct box *boxes, size_t n_boxes, double scale
     return n;
 }
 
-/* A long name is set narrower. */
+/* Adds a label. A long name is drawn narrower. */
 static void label_add(const struct row *row, uint32_t y, struct buf *out)
 {
     cleanup_free char *label = row->name ? xstrdup(row->name) : xasprintf("worker %u", row->worker);
