@@ -368,7 +368,7 @@ SHELL = {
     "a device that comes back is not noticed": (
         "shell/device_watch.c", "        watch->handlers->back(watch->context, first);\n", "        (void)first;\n"),
     "the samples of a lost device show free memory": (
-        "shell/device_watch.c", "    if (!sample->is_lost) /* else", "    if (true) /* else"),
+        "shell/device_watch.c", "    if (!sample->is_lost) /* a lost", "    if (true) /* a lost"),
     "one that closes its input and lives on is waited for": (
         "map/worker.c", "(struct feed_event){.kind = EV_CLOSED,", "(struct feed_event){.kind = EV_TICK,"),
     "one bad message ends the run": (
@@ -393,8 +393,8 @@ SHELL = {
     "a worker that is to be ended is left alone": (
         "map/worker_end.c", "        node_end(worker->process, END_POLITELY);\n", "        (void)0;\n"),
     "a signal is taken for an order to finish": (
-        "shell/signals.c", "    shell_stop(shell, STOP_WORKERS);\n}\n\n/* What is sent",
-        "    shell_stop(shell, STOP_NEW);\n}\n\n/* What is sent"),
+        "shell/signals.c", "ends them at once\", name);\n    shell_stop(shell, STOP_WORKERS);",
+        "ends them at once\", name);\n    shell_stop(shell, STOP_NEW);"),
     "a limit on the whole run ends nothing": (
         "shell/loop.c", "    shell_stop(shell, STOP_WORKERS);\n}\n\nstatic void on_tick", "}\n\nstatic void on_tick"),
 }
