@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The run to go on with: the newest one of the same file, however it ended; or the newest one of the same command
- * line that has not done all its jobs.
+ * line, unless it has done all its jobs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,19 +36,26 @@ static bool is_same(const struct graph_request *request, const struct manifest *
            strcmp(manifest->options_json, request->identity) == 0;
 }
 
-static bool can_go_on(const struct graph_request *request, const char *dir)
+/* How a run relates to what was typed. */
+enum run_match {
+    RUN_OF_ANOTHER,  /* graph, or its folder cannot be read */
+    RUN_TO_CONTINUE, /* is of the same graph */
+    RUN_DONE /* is of the same command line, which begins anew, whatever is left of older runs */
+};
+
+/* Of a run that is of the same graph. */
+static enum run_match state_match(const struct graph_request *request, const char *dir)
 {
     struct run_summary run = {0};
-    bool is_open = false;
     if (run_inspect(dir, &run, NULL) != 0)
-        return false;
-    is_open = request->file || run.state != RUN_FINISHED;
+        return RUN_OF_ANOTHER;
+    bool is_done = !request->file && run.state == RUN_FINISHED;
     run_summary_release(&run);
-    return is_open;
+    return is_done ? RUN_DONE : RUN_TO_CONTINUE;
 }
 
 /*
- * 1: this is the run to go on with. Folders of other users, and those without a readable manifest, are passed over. A
+ * An enum run_match, or an error. Folders of other users, and those without a readable manifest, are passed over. A
  * run of this graph that is ours and is damaged is an error: a new run would do all jobs twice.
  */
 static int run_look(const struct graph_request *request, const char *dir, struct err *err)
@@ -62,7 +69,7 @@ static int run_look(const struct graph_request *request, const char *dir, struct
     if (rc)
         return wrap(err, rc, "the last run of this graph, %s (--fresh begins a new one)",
                     path_basename(dir));
-    return is_one && can_go_on(request, dir);
+    return is_one ? (int)state_match(request, dir) : RUN_OF_ANOTHER;
 }
 
 /* Tells of another user's run of this graph, which is never gone on with. True: the folder is not ours. */
@@ -77,7 +84,8 @@ static bool others_look(const struct graph_request *request, const char *dir, si
         manifest_read(dir, &manifest, NULL) != 0)
         return true;
     owner_name(owner, st.st_uid);
-    if (st.st_uid != geteuid() && is_same(request, &manifest) && can_go_on(request, dir))
+    if (st.st_uid != geteuid() && is_same(request, &manifest) &&
+        state_match(request, dir) == RUN_TO_CONTINUE)
         talk("run %s of %s is of the same graph; it is not yours to go on with", path_basename(dir),
              owner);
     manifest_release(&manifest);
@@ -93,7 +101,7 @@ static int named_look(const struct graph_request *request, char **out, struct er
     if (rc)
         return rc;
     rc = run_look(request, dir, err);
-    if (rc == 1)
+    if (rc == RUN_TO_CONTINUE)
         *out = steal_ptr(&dir);
     return MIN(rc, 0);
 }
@@ -102,12 +110,12 @@ static int named_look(const struct graph_request *request, char **out, struct er
 static int resumed_look(const struct graph_request *request, char **out, struct err *err)
 {
     int rc = run_look(request, request->resume.dir, err);
-    if (rc == 0)
+    if (rc == RUN_OF_ANOTHER || rc == RUN_DONE)
         return fail(err, ERR_USAGE,
                     "the commands of run %s are others now: a file of arguments that its command "
                     "line names has changed; to begin anew, give that command line to muster graph",
                     path_basename(request->resume.dir));
-    if (rc == 1)
+    if (rc == RUN_TO_CONTINUE)
         *out = xstrdup(request->resume.dir);
     return MIN(rc, 0);
 }
@@ -127,17 +135,16 @@ int graph_run_find(const struct graph_request *request, char **out, struct err *
     int rc = runs_list(root, &names, err);
     if (rc)
         return wrap(err, rc, "look for an earlier run");
-    for (size_t i = 0; rc == 0 && i < names.len && !*out; i++) {
+    for (size_t i = 0; rc == RUN_OF_ANOTHER && i < names.len; i++) {
         cleanup_free char *dir = path_join(root, names.at[i]);
         if (others_look(request, dir, &n_others))
             continue;
         rc = run_look(request, dir, err);
-        if (rc == 1)
+        if (rc == RUN_TO_CONTINUE)
             *out = steal_ptr(&dir);
-        rc = MIN(rc, 0);
     }
     run_names_release(&names);
-    return rc;
+    return MIN(rc, 0);
 }
 
 void graph_runs_each(const struct graph_request *request,

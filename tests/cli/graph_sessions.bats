@@ -523,3 +523,18 @@ at_batch() { grep -qsx "$1" batches; }
     ended_with 0
     [ "$(batches)" = "32 16 " ]
 }
+
+@test "after a run of a command line that is done, the same line begins anew, whatever is left of an older run" {
+    echo 'echo $1 >>ran; [ -e cured ]' >job
+    graph -j 1 -- sh job {} ::: 1 2
+    ended_with 1
+    touch cured
+    graph --fresh -j 1 -- sh job {} ::: 1 2
+    ended_with 0
+    [ "$(ls -d muster-runs/20* | wc -l)" -eq 2 ]
+    : >ran
+    graph -j 1 -- sh job {} ::: 1 2
+    ended_with 0
+    [ "$(tr -d '\n' <ran)" = 12 ]
+    [ "$(ls -d muster-runs/20* | wc -l)" -eq 3 ]
+}
