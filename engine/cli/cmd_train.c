@@ -250,8 +250,8 @@ static const struct opt train_opts[] = {
     {OPT_FLAG, 0, "entity-bias", NULL, "a bias for each entity, as the paper and PyKEEN",
      FIELD(has_entity_bias)},
     {OPT_FLAG, 0, "reciprocal", NULL,
-     "train each relation the other way round as well, as one of its own; heads are then asked for "
-     "as its tails",
+     "also train the inverse of each relation, as a relation of its own; the heads of a relation "
+     "are then the tails of its inverse",
      FIELD(is_reciprocal)},
     {OPT_HEADING, .help = "Training"},
     {OPT_U64, 0, "epochs", "N", "number of times that each question is seen (default 100)",
@@ -284,14 +284,16 @@ static const struct opt train_opts[] = {
     {OPT_ALIAS, 0, "random-seed", .same_as = "seed"},
     {OPT_U64, 0, "eval-every", "N", "number of epochs from one validation to the next (default 1)",
      FIELD(job.eval_every), 1},
-    {OPT_U64, 0, "patience", "N", "end after N validations without a better one",
+    {OPT_U64, 0, "patience", "N",
+     "end after N validations without a better MRR (default: train all epochs)",
      FIELD(job.patience), 1},
     {OPT_FLAG, 0, "no-early-stopping", NULL, "train all epochs, whatever --patience says",
      FIELD(takes_all_epochs)},
-    {OPT_U64, 0, "checkpoint-every", "N", "keep checkpoint_epoch_<N> of each Nth epoch",
-     FIELD(job.checkpoint_every), 1},
+    {OPT_U64, 0, "checkpoint-every", "N",
+     "keep a checkpoint_epoch_<N> every N epochs (default: none)", FIELD(job.checkpoint_every), 1},
     {OPT_ALIAS, 0, "checkpoint-frequency", .same_as = "checkpoint-every"},
-    {OPT_PATH, 0, "checkpoint-dir", "DIR", "where those are kept (default: in --output)",
+    {OPT_PATH, 0, "checkpoint-dir", "DIR",
+     "folder for the files of --checkpoint-every (default: that of --output)",
      FIELD(job.checkpoint_folder)},
     {OPT_DURATION, 0, "state-every", "TIME",
      "time from one save of the state to the next (default 60s); a stop saves it too",
@@ -312,8 +314,9 @@ static const struct opt train_opts[] = {
      "all, free, or cpu:4 for four ranks on processors",
      FIELD(gpus)},
     {OPT_FLAG, 0, "reproducible", NULL,
-     "the same bits on any number of ranks: on processors they always are, and ranks whose "
-     "processors or libraries differ are refused; GPUs cut their work into eighths for it",
+     "the same bits on any number of ranks: GPUs cut their work into eighths for this; ranks on "
+     "processors always give the same bits, and with this option ranks whose processors or "
+     "libraries differ are refused",
      FIELD(job.train.mode.is_reproducible)},
     {OPT_FLAG, 0, "no-gpu", NULL, "compute on processors, as without --backend cuda",
      FIELD(takes_no_gpu)},

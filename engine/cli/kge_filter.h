@@ -36,12 +36,13 @@ enum {
         {.kind = OPT_U64,                                                                         \
          .name = "min-degree",                                                                    \
          .arg = "N",                                                                              \
-         .help = "keep edges of which one entity has at least N neighbours there (default 2)",    \
+         .help = "keep a candidate edge if one of its entities has at least N candidate edges "   \
+                 "(default 2)",                                                                   \
          .offset = offsetof(request, filter.min_degree),                                          \
          .max = UINT32_MAX},                                                                      \
         {.kind = OPT_FLAG,                                                                        \
          .name = "no-preserve-test-edges",                                                        \
-         .help = "edges that touch an end of the test triple need that degree too",               \
+         .help = "apply --min-degree to edges that touch an end of the test triple as well",      \
          .offset = offsetof(request, filter.no_preserve)},                                        \
         {.kind = OPT_UNSET,                                                                       \
          .name = "preserve-test-edges",                                                           \

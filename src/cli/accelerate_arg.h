@@ -62,15 +62,15 @@ extern const struct opt_foreign accelerate_foreign[];
 #define ACCELERATE_PLUGIN_OPT(id, name, variable, usual, type, form, help) \
     {OPT_TEXT, 0, name, "VALUE", help, ACCELERATE_AT + PLUGIN_FIELD(values[PLUGIN_##id]), .is_exact = true},
 #define ACCELERATE_OPTS(at)                                                                                            \
-    {OPT_HEADING, .help = "Of accelerate launch, written as there; what they become is said"},                           \
-    {OPT_PATH, 0, "config-file", "FILE", "what accelerate config has written: what it says counts where no option does; the one that accelerate takes by itself is not read", ACCELERATE_FIELD(at, config), .is_exact = true}, \
-    {OPT_U64, 0, "num-processes", "N", "ranks on all machines together", ACCELERATE_FIELD(at, n_processes), 1, ACCELERATE_RANKS_MAX, .is_exact = true}, \
+    {OPT_HEADING, .help = "Options of accelerate launch; a message shows what each becomes"},                           \
+    {OPT_PATH, 0, "config-file", "FILE", "file that accelerate config has written; options on the command line take precedence over its entries (default: none; the file that accelerate reads by itself is not read)", ACCELERATE_FIELD(at, config), .is_exact = true}, \
+    {OPT_U64, 0, "num-processes", "N", "number of ranks on all machines together (default: one for each GPU; with --cpu, 1)", ACCELERATE_FIELD(at, n_processes), 1, ACCELERATE_RANKS_MAX, .is_exact = true}, \
     {OPT_U64, 0, "num-machines", "N", "--nnodes", ACCELERATE_FIELD(at, n_machines), 1, 4096, .is_exact = true},           \
     {OPT_U64, 0, "machine-rank", "N", "--node-rank", ACCELERATE_FIELD(at, machine_rank), 0, 4095, .is_exact = true},      \
     {OPT_TEXT, 0, "main-process-ip", "HOST", "--master-addr, of several machines", ACCELERATE_FIELD(at, ip), .is_exact = true}, \
     {OPT_U64, 0, "main-process-port", "PORT", "--master-port; 0 is a free one (default: a free one, of several machines 29500)", ACCELERATE_FIELD(at, port), 0, 65535, .is_exact = true}, \
     {OPT_TEXT, 0, "gpu-ids", "IDS", "--gpus; all: those that muster sees", ACCELERATE_FIELD(at, gpu_ids), .check = spec_check, .is_exact = true}, \
-    {OPT_FLAG, 0, "multi-gpu", NULL, "a rank for each GPU, unless another number is given; so it is with any of these options", ACCELERATE_FIELD(at, is_multi_gpu), .is_exact = true}, \
+    {OPT_FLAG, 0, "multi-gpu", NULL, "one rank for each GPU, unless another number is given, as with any of these options", ACCELERATE_FIELD(at, is_multi_gpu), .is_exact = true}, \
     {OPT_FLAG, 0, "cpu", NULL, "ranks compute on processors: ACCELERATE_USE_CPU, and --threads share", ACCELERATE_FIELD(at, is_cpu), .is_exact = true}, \
     {OPT_U64, 0, "num-cpu-threads-per-process", "N", "--threads", ACCELERATE_FIELD(at, n_threads), 1, 65536, .is_exact = true}, \
     {OPT_FLAG, 0, "enable-cpu-affinity", NULL, "ACCELERATE_CPU_AFFINITY, by which the script binds itself; --numa-binding needs nothing in the script", ACCELERATE_FIELD(at, has_affinity), .is_exact = true}, \

@@ -163,7 +163,7 @@ static const struct opt each_opts[] = {
     ENVIRONMENT_OPTS(offsetof(struct each_request, environment)),
     {OPT_FLAG, 0, "dry-run", NULL, "show what would run where, and run nothing", offsetof(struct each_request, allocation.is_plan)},
     {OPT_FLAG, 'q', "quiet", NULL, "nothing from muster itself on stderr but errors", offsetof(struct each_request, is_quiet)},
-    {OPT_DURATION, 0, "time-limit", "DURATION", "end all commands after this time (exit status 124)", offsetof(struct each_request, limit_ms)},
+    {OPT_DURATION, 0, "time-limit", "DURATION", "end all commands after this time, with exit status 124 (default: no limit)", offsetof(struct each_request, limit_ms)},
     {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", offsetof(struct each_request, grace_ms)},
     {OPT_END},
 };
@@ -188,8 +188,7 @@ const struct cmd cmd_each = {
     .summary = "one command on every device, each line with the device's name before it",
     .details =
         "COMMAND is started once on each device, all at the same time, with the environment of a worker of muster "
-        "map. Its lines are printed as they come, with the name of its seat before each. The status is the highest of "
-        "all commands.",
+        "map. Each line that it prints appears as it comes, with its seat before it, such as gpu_0. The status is the highest of all commands.",
     .opts = each_opts,
     .examples = each_examples,
     .command = COMMAND_ALONE,

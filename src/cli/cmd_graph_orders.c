@@ -256,10 +256,10 @@ static void add_defaults(void *request)
 
 /* clang-format off */
 static const struct opt add_opts[] = {
-    {OPT_TEXT, 0, "name", "NAME", "of the job (default added/N)", offsetof(struct add_request, name)},
-    {OPT_TEXTS, 0, "needs", "JOB", "start it when this job is done (may be repeated)", offsetof(struct add_request, needs)},
-    {OPT_TEXTS, 0, "out", "PATH", "it has to leave this file, or with / at its end this folder (may be repeated)", offsetof(struct add_request, outs)},
-    {OPT_TEXTS, 0, "env", "NAME=VALUE", "set a variable for it (may be repeated)", offsetof(struct add_request, env), .has_no_variable = true},
+    {OPT_TEXT, 0, "name", "NAME", "name of the job (default added/N, where N counts the added jobs)", offsetof(struct add_request, name)},
+    {OPT_TEXTS, 0, "needs", "JOB", "start the job only when JOB is done (may be repeated)", offsetof(struct add_request, needs)},
+    {OPT_TEXTS, 0, "out", "PATH", "the job must leave this file, or this folder if PATH ends with / (may be repeated)", offsetof(struct add_request, outs)},
+    {OPT_TEXTS, 0, "env", "NAME=VALUE", "set an environment variable of the job (may be repeated)", offsetof(struct add_request, env), .has_no_variable = true},
     JOB_OPTS(offsetof(struct add_request, job)),
     {OPT_TEXT, 0, "run", "RUN", "the run: its name, the beginning of one, or its folder (default: the latest)", offsetof(struct add_request, order.run)},
     {OPT_PATH, 0, "runs-dir", "DIR", "where the runs are (default muster-runs)", offsetof(struct add_request, order.runs_dir)},

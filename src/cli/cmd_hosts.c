@@ -176,17 +176,18 @@ static const struct opt hosts_opts[] = {
     {.kind = OPT_TEXT,
      .name = "add",
      .arg = "LIST",
-     .help = "connect these hosts, as map's --hosts has them; their devices become further workers",
+     .help = "add these hosts, written as for --hosts of muster map; their devices get workers "
+             "of their own",
      .offset = offsetof(struct hosts_request, add)},
     {.kind = OPT_TEXTS,
      .name = "drop",
      .arg = "HOST",
-     .help = "let this host leave when its workers have finished the items that they have (may be "
-             "repeated)",
+     .help = "remove this host from the run when its workers have finished the items that they "
+             "have (may be repeated)",
      .offset = offsetof(struct hosts_request, drop)},
     {.kind = OPT_FLAG,
      .name = "now",
-     .help = "end the workers of a dropped host at once; others run their items again",
+     .help = "with --drop: end the workers of the host at once; other hosts run their items again",
      .offset = offsetof(struct hosts_request, now)},
     {.kind = OPT_FLAG,
      .name = "json",

@@ -368,8 +368,8 @@ const struct cmd cmd_logs = {
     .args = "[OPTION]... [RUN] [WORKER]...",
     .summary = "print or follow the logs of a run",
     .details =
-        "WORKER is named as its log files are (gpu_0, cpu_3_w1; job_12 for what a job of muster submit printed, but for lines of workers that are shown as well) or by the part of that "
-        "name after gpu_, cpu_ or job_; in a graph it is a job or a stage. Lines carry the name of their worker; progress bars are folded to their last state.",
+        "WORKER is the name of a worker as in its log files (gpu_0, cpu_3_w1), or the part of that name after gpu_ or cpu_; in a graph it is a job or a stage. job_12, or 12, is what job 12 of muster submit printed, without "
+        "the lines of workers that are shown as well. Each line carries the name of its worker; of a progress bar only the last state is printed.",
     .opts = logs_opts,
     .examples = logs_examples,
     .request_size = sizeof(struct logs_request),

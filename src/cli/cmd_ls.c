@@ -125,12 +125,12 @@ static const struct opt ls_opts[] = {
      .letter = 'n',
      .name = "last",
      .arg = "N",
-     .help = "only the newest N runs",
+     .help = "list only the newest N runs (default: all)",
      .offset = offsetof(struct ls_request, last),
      .min = 1},
     {.kind = OPT_FLAG,
      .name = "json",
-     .help = "one JSON object a line instead of the table",
+     .help = "print one JSON object per line instead of the table",
      .offset = offsetof(struct ls_request, json)},
     RUNS_DIR_OPT(struct ls_request),
     {.kind = OPT_END},
@@ -149,8 +149,7 @@ const struct cmd cmd_ls = {
     .args = "[OPTION]...",
     .summary = "list the runs, newest first",
     .details =
-        "States: running; finished; failed (it ended with results missing); stopped (on request, "
-        "by a signal or by a full disk); interrupted (its muster died); queued (its Slurm job waits). Failed, stopped and interrupted "
+        "States: running; finished; failed (it ended with results missing); stopped (by muster stop, a signal, a limit, a full disk or a lack of devices); interrupted (its muster died); queued (its Slurm job waits). Failed, stopped and interrupted "
         "runs can be resumed.",
     .opts = ls_opts,
     .examples = ls_examples,

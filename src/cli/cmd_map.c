@@ -109,7 +109,7 @@ static const struct opt map_opts[] = {
     {OPT_CHOICE, 0, "format", "FORMAT", "format of the input: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format), .choices = record_formats},
     {OPT_CHOICE, 0, "format-out", "FORMAT", "format of the output: lines, jsonl, json, csv, tsv (default: by extension)", FIELD(format_out), .choices = out_formats},
     {OPT_FLAG, 0, "raw", NULL, "hand records to a filter as they stand, without conversion or checks", FIELD(is_raw)},
-    {OPT_U64, 'n', "limit", "N", "only the first N items", FIELD(limit), 1, 0},
+    {OPT_U64, 'n', "limit", "N", "process only the first N items (default: all)", FIELD(limit), 1, 0},
     {OPT_FLAG, 'j', "join", NULL, "add the fields of the input's record to each result", FIELD(join)},
     {OPT_TEXT, 'k', "key", "FIELD", "match results to items by this field, which each result must hold; results may then come in any order", FIELD(key_field)},
     {OPT_EITHER, 0, "order", "input|any", "order of the output: that of the input, or as results arrive (default input)", FIELD(any_order), .choices = orders},
@@ -121,17 +121,17 @@ static const struct opt map_opts[] = {
     COLLECT_OPTS,
     JOIN_OPTS,
     {OPT_HEADING, .help = "Batches and order of work"},
-    {OPT_PARSE, 'b', "batch", "N|auto", "send filters whole batches of N items; other workers get N in MUSTER_BATCH; auto is what muster fit has found for the same command", FIELD(schedule.batch), .parse = batch_store, .format = batch_text},
+    {OPT_PARSE, 'b', "batch", "N|auto", "send filters whole batches of N items; other workers find N in MUSTER_BATCH; auto: the size that muster fit has found for the same command (default: no batches, MUSTER_BATCH is 0)", FIELD(schedule.batch), .parse = batch_store, .format = batch_text},
     {OPT_FLAG, 0, "fixed-batches", NULL, "make batch k of items kN to kN+N-1 in every run, whatever the devices", FIELD(schedule.fixed_batches)},
     {OPT_FLAG, 0, "longest-first", NULL, "start the largest records first", FIELD(schedule.longest_first)},
-    {OPT_TEXT, 0, "weight", "FIELD", "start the records first whose number in FIELD is largest", FIELD(schedule.weight_field)},
+    {OPT_TEXT, 0, "weight", "FIELD", "start the records with the largest number in FIELD first", FIELD(schedule.weight_field)},
     {OPT_U64, 's', "seed", "N", "base seed; an item's seed depends only on it and on the item (default 42)", FIELD(schedule.seed)},
     SCORE_OPTS(0, 0, 0, FIELD(score)),
     COMMON_OPTS,
     {OPT_PATH, 0, "run-dir", "DIR", "the run's folder (default muster-runs/<time>-map)", FIELD(run.run_dir)},
     {OPT_PATH, 0, "runs-dir", "DIR", "where run folders are made (default muster-runs)", FIELD(run.runs_dir)},
     {OPT_FLAG, 0, "fresh", NULL, "start over, even if there is an unfinished run of the same command", FIELD(run.fresh)},
-    {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run where, and run nothing", FIELD(run.dry_run)},
+    {OPT_FLAG, 0, "dry-run", NULL, "show which worker would run on which device, and run nothing", FIELD(run.dry_run)},
     {OPT_FLAG, 0, "go-on-failed", NULL, NULL, FIELD(goes_on_failed)}, /* muster graph sets MUSTER_GO_ON_FAILED */
     {OPT_END},
 };
@@ -242,7 +242,7 @@ const struct cmd cmd_map = {
     .args = "[OPTION]... -o OUT INPUT... -- COMMAND [ARG]...",
     .summary = "run workers on every device over a data set, and merge their results",
     .details =
-        "COMMAND is started once on each device and kept warm. It reads items as lines on stdin and answers one line "
+        "COMMAND is started once on each device and keeps its model loaded. It reads items as lines on stdin and answers one line "
         "each (a filter), or speaks the channel protocol (muster-worker(7)). If it holds {start}, {count}, {input} or "
         "{output}, it is started once for each range of the items (a shard). Every item's result appears exactly "
         "once, in input order; an interrupted run is resumed by typing the same command again.",
@@ -276,8 +276,7 @@ const struct cmd cmd_resume = {
     .args = "[RUN] [OPTION]... [-- COMMAND [ARG]...]",
     .summary = "go on with a run that was interrupted, with whatever devices there are",
     .details =
-        "RUN is a path, a name, the beginning of a name, or latest (the default). Options given here replace those "
-        "of the run; the rest stays as it was. A graph takes those that muster graph has too.",
+        "RUN is a path, a name, the beginning of a name, or latest (the default). Options given here replace those of the run; the rest stays as it was. A graph accepts only options that muster graph has too.",
     .opts = resume_opts,
     .examples = resume_examples,
     .needs_elsewhere = true,

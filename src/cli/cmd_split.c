@@ -392,22 +392,22 @@ static const struct opt split_options[] = {
      .letter = 'o',
      .name = "output",
      .arg = "FOLDER|PATTERN",
-     .help = "a folder (one that ends with '/' is made), or a path with {n} for the number and, "
-             "if wanted, {parts} for how many there are (default: beside the input, "
+     .help = "a folder (made if the name ends with '/'), or a path with {n} for the number of the "
+             "part and, if wanted, {parts} for the number of parts (default: beside the input, as "
              "in.part_00.jsonl)",
      .has_no_variable = true, /* MUSTER_OUTPUT is a file of records */
      .offset = offsetof(struct split_request, output)},
     {.kind = OPT_U64,
      .name = "digits",
      .arg = "N",
-     .help = "least number of digits in the numbers (default 2)",
+     .help = "smallest number of digits of {n} (default 2)",
      .offset = offsetof(struct split_request, digits),
      .min = 1,
      .max = 9},
     {.kind = OPT_FLAG,
      .name = "force",
-     .help = "replace existing parts, and remove other files named like parts, such as those of a "
-             "cut into more",
+     .help = "replace existing parts, and remove other files that are named like parts, such as "
+             "those of an earlier cut into more parts",
      .offset = offsetof(struct split_request, force)},
     {OPT_HEADING, .help = "Other"},
     {.kind = OPT_CHOICE,

@@ -605,12 +605,12 @@ static void submit_defaults(void *request)
 /* clang-format off */
 static const struct opt submit_opts[] = {
     {OPT_FLAG, 0, "dry-run", NULL, "show the script that would be submitted, and submit nothing", FIELD(dry_run)},
-    {OPT_FLAG, 0, "follow", NULL, "wait until the work is complete, and show what the job shows; ctrl-c leaves the job alone", FIELD(follow)},
-    {OPT_TEXT, 0, "setup", "LINE", "a line of the script before the verb, such as 'source env.sh'", FIELD(setup)},
-    {OPT_DURATION, 0, "drain", "DURATION", "how long before the time limit map and resume begin no new item and graph no new job, and other verbs get SIGTERM (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
-    {OPT_U64, 0, "again", "N", "submit the job again, N times at most, if the time limit came before the work was complete; 0: never (default 100 for map, resume and graph, which lose nothing; 0 for other verbs); with --stage, of each stage", FIELD(again), 0, AGAIN_MAX},
-    {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: a job of its own, which begins when the stage before it has ended with status 0; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
-    {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among N tasks of a job array, K of them at once; one more job begins when all tasks have ended, takes their results, runs what is missing, and makes the output", FIELD(array)},
+    {OPT_FLAG, 0, "follow", NULL, "wait until the work is complete, and show what the job prints; Ctrl-C ends only the waiting, not the job", FIELD(follow)},
+    {OPT_TEXT, 0, "setup", "LINE", "a line that the script runs before the verb, such as 'source env.sh'", FIELD(setup)},
+    {OPT_DURATION, 0, "drain", "DURATION", "time before the time limit at which map and resume stop giving out items, graph stops starting jobs, and other verbs get SIGTERM (default 2m, or a quarter of --time if that is less)", FIELD(drain_ms), 1000, 0},
+    {OPT_U64, 0, "again", "N", "submit the job again, up to N times, if its time limit came before the work was complete; with --stage N is for each stage (default 100 for map, resume and graph, which lose no result; 0, which is never, for other verbs)", FIELD(again), 0, AGAIN_MAX},
+    {OPT_TEXTS, 0, "stage", "NAME: [OPTION of sbatch]... -- COMMAND", "instead of VERB: one job for each --stage, in order; a stage begins when the stage before it has ended with status 0; COMMAND is a verb of muster or any program (may be repeated)", FIELD(stages)},
+    {OPT_TEXT, 0, "array", "N[%K]", "share the shards of a map among the N tasks of a job array, of which at most K run at once (default: no limit); when all tasks have ended, one more job takes their results, runs what is missing, and makes the output", FIELD(array)},
     {OPT_END},
 };
 /* clang-format on */

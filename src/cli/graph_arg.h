@@ -21,11 +21,11 @@ bool priority_text(const void *field, struct buf *out);
 
 /* clang-format off */
 #define JOB_OPTS(at)                                                                                                   \
-    {OPT_U64, 0, "gpus-per-job", "N", "devices of each job; 0: none, and a job takes a CPU (default 1)", (at) + offsetof(struct job_options, n_devices), 0, 64}, \
-    {OPT_SIZE, 0, "memory", "SIZE", "of each device, reserved for the job, which may share the device with others that reserve memory (default: the device for itself)", (at) + offsetof(struct job_options, mem_bytes)}, \
-    {OPT_U64, 0, "share", "PERCENT", "of a device, for a job that may share it (default 100)", (at) + offsetof(struct job_options, share_percent), 1, 100}, \
-    {OPT_U64, 0, "cpus", "N", "CPUs of each job (default: not counted; 1 for a job without devices)", (at) + offsetof(struct job_options, n_cpus), 0, 65536}, \
-    {OPT_U64, 0, "retries", "N", "try a job that fails again, N times (default 0)", (at) + offsetof(struct job_options, n_retries), 0, 1000}, \
-    {OPT_DURATION, 0, "timeout", "DURATION", "end a job that takes longer, which is a failure (default: no limit)", (at) + offsetof(struct job_options, timeout_ms)}, \
-    {OPT_PARSE, 0, "priority", "N", "-1000 to 1000, or low, normal, high; larger starts first (default 0)", (at) + offsetof(struct job_options, priority), .parse = priority_store, .format = priority_text}
+    {OPT_U64, 0, "gpus-per-job", "N", "number of devices of each job; with 0 a job takes one CPU and no device (default 1)", (at) + offsetof(struct job_options, n_devices), 0, 64}, \
+    {OPT_SIZE, 0, "memory", "SIZE", "memory that a job reserves on each of its devices; jobs that reserve memory may share a device (default: a job has its devices for itself)", (at) + offsetof(struct job_options, mem_bytes)}, \
+    {OPT_U64, 0, "share", "PERCENT", "percent of its device that a job takes; jobs whose shares are together at most 100 may run on one device (default 100)", (at) + offsetof(struct job_options, share_percent), 1, 100}, \
+    {OPT_U64, 0, "cpus", "N", "number of CPUs that each job takes (default: CPUs are not counted; 1 for a job without devices)", (at) + offsetof(struct job_options, n_cpus), 0, 65536}, \
+    {OPT_U64, 0, "retries", "N", "start a failed job again, up to N times (default 0)", (at) + offsetof(struct job_options, n_retries), 0, 1000}, \
+    {OPT_DURATION, 0, "timeout", "DURATION", "end a job that runs longer than this; the job has then failed (default: no limit)", (at) + offsetof(struct job_options, timeout_ms)}, \
+    {OPT_PARSE, 0, "priority", "N", "priority of the jobs: -1000 to 1000, or low, normal, high; larger numbers start first (default 0)", (at) + offsetof(struct job_options, priority), .parse = priority_store, .format = priority_text}
 /* clang-format on */

@@ -31,11 +31,11 @@ bool map_log_level_text(const void *field, struct buf *out);
     {OPT_FLAG, 0, "channel-path", NULL, "set MUSTER_CHANNEL to the path of a socket instead of a descriptor, for workers in containers", MAP_FIELD(at, channel_path)}, \
     {OPT_HEADING, .help = "Retries and limits"},                                                                       \
     {OPT_U64, 'r', "retries", "N", "try a failed item up to N more times, on another device first (default 2)", MAP_FIELD(at, schedule.retries), 0, 100}, \
-    {OPT_PARSE, 0, "max-failures", "N|P%", "give up when N items were set aside, or more than P percent of all items, or of those tried if they are at least 100", MAP_FIELD(at, schedule.failures_max), .parse = map_failures_store, .format = map_failures_text}, \
-    {OPT_DURATION, 't', "timeout", "DURATION", "limit for one item; its worker is ended and the item retried", MAP_FIELD(at, schedule.item_limit_ms)}, \
-    {OPT_DURATION, 0, "start-timeout", "DURATION", "time limit until a worker is loaded or gives its first result", MAP_FIELD(at, schedule.start_limit_ms)}, \
-    {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has items and has sent nothing for this long", MAP_FIELD(at, schedule.silence_limit_ms)}, \
-    {OPT_DURATION, 0, "time-limit", "DURATION", "limit for the whole run (exit status 124; can be resumed)", MAP_FIELD(at, run.limit_ms)}, \
+    {OPT_PARSE, 0, "max-failures", "N|P%", "end the run when N items were set aside, or more than P percent of all items, or, once 100 items were tried, of those (default: never)", MAP_FIELD(at, schedule.failures_max), .parse = map_failures_store, .format = map_failures_text}, \
+    {OPT_DURATION, 't', "timeout", "DURATION", "longest time for one item (of a shard command: one shard); then its worker is ended and the item is retried (default: no limit)", MAP_FIELD(at, schedule.item_limit_ms)}, \
+    {OPT_DURATION, 0, "start-timeout", "DURATION", "longest time until a worker is loaded or gives its first result; then it is ended (default: no limit)", MAP_FIELD(at, schedule.start_limit_ms)}, \
+    {OPT_DURATION, 0, "silence", "DURATION", "end a worker that has items and has sent nothing for this time (default: never)", MAP_FIELD(at, schedule.silence_limit_ms)}, \
+    {OPT_DURATION, 0, "time-limit", "DURATION", "stop the run after this time, with exit status 124; it can be resumed (default: no limit)", MAP_FIELD(at, run.limit_ms)}, \
     {OPT_DURATION, 0, "grace", "DURATION", "time between SIGTERM and SIGKILL when a worker is ended (default 10s)", MAP_FIELD(at, run.grace_ms)}, \
     {OPT_FLAG, 0, "no-reissue", NULL, "never give an item to a second worker while the first has it", MAP_FIELD(at, schedule.no_reissue)}, \
     {OPT_HEADING, .help = "The run"},                                                                                  \
