@@ -328,7 +328,7 @@ void rank_output_rest(struct rank *rank)
 static void stream_close(struct rank *rank, struct rank_stream *stream)
 {
     shown_add(rank, stream, STR(""), true);
-    prefix_end(rank->launch->shell, &stream->shown);
+    prefix_release(&stream->shown);
     buf_release(&stream->unfinished);
     buf_release(&stream->held);
     cleanup_free char *name = xasprintf("rank %u", rank->number);

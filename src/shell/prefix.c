@@ -132,8 +132,13 @@ void prefix_rest_print(struct shell *shell, struct prefix *prefix)
         prefix_print(shell, prefix, STR(""), true);
 }
 
+void prefix_release(struct prefix *prefix)
+{
+    buf_release(&prefix->line);
+}
+
 void prefix_end(struct shell *shell, struct prefix *prefix)
 {
     prefix_print(shell, prefix, STR(""), true);
-    buf_release(&prefix->line);
+    prefix_release(prefix);
 }

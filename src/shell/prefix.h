@@ -20,5 +20,6 @@ struct prefix {
 void prefix_print(struct shell *shell, struct prefix *prefix, struct str bytes, bool is_end);
 /* Prints an unfinished line, such as a question or a progress bar, of a stream without `before`. */
 void prefix_rest_print(struct shell *shell, struct prefix *prefix);
+void prefix_release(struct prefix *prefix);
 /* Prints a last line without newline, and releases the prefix. */
 void prefix_end(struct shell *shell, struct prefix *prefix);
