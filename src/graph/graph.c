@@ -312,15 +312,23 @@ static const char *state_of(int status)
     return status == 0 ? "finished" : status == 1 ? "failed" : "stopped";
 }
 
+static void rows_keep(struct graph *graph)
+{
+    record_flush(graph);
+    record_sync(graph);
+}
+
 static int run_end(struct graph *graph)
 {
     char text[24];
     struct err err = {0};
-    spoilt_find(graph);
-    record_flush(graph); /* before the outcome: if it fails, that is it */
-    record_sync(graph);
+    rows_keep(graph);
     remembered_keep(graph);
-    int status = outcome(graph);
+    if (outcome(graph) <= 1) { /* else it goes on, and begins with such a look */
+        spoilt_find(graph);    /* may read for long, and whoever kills it then loses nothing */
+        rows_keep(graph);
+    }
+    int status = outcome(graph); /* if a row could not be written, that is it */
     if (status <= 1 && graph->n_spoilt > 0)
         status = 1;
     report_memory(graph, "at the end");

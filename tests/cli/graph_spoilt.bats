@@ -185,3 +185,41 @@ END
     wait $PID
     same in out
 }
+
+@test "a run that is to end does not look at files first" {
+    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  make: {run: 'mkdir -p slow-folder; echo 1 >slow-folder/f', out: slow-folder/}
+  gate: {run: 'exec sleep 100', needs: make}
+END
+    touch walked
+    LD_PRELOAD=$SLOW_FS graph_begin g.yaml
+    rm walking walked
+    kill -INT $PID
+    wait $PID || RC=$?
+    [ "$RC" = 130 ]
+    [ ! -e walking ]
+}
+
+@test "a kill while files are looked at in the end takes nothing of what was done" {
+    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  make: {run: 'mkdir -p slow-folder; echo 1 >slow-folder/f', out: slow-folder/}
+  gate: {run: 'until [ -e go ]; do sleep 0.02; done; rm walking walked; echo gate >>effects; touch gated', needs: make, out: gated}
+END
+    touch walked
+    LD_PRELOAD=$SLOW_FS graph_begin g.yaml
+    touch go
+    wait_for has_effect gate
+    wait_for test -e walking
+    kill -KILL $PID
+    wait $PID || true
+    touch walked
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "gate " ]
+}
