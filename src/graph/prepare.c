@@ -133,6 +133,13 @@ static void needs_compare(struct preparation *preparation)
     }
 }
 
+/* That a file could not be read now says nothing against it. */
+static bool is_spoilt(const struct graph *graph, const struct need_out *out)
+{
+    return out->change == MARK_CHANGED ||
+           (out->change == MARK_UNKNOWN && graph->jobs[out->job].spoilt);
+}
+
 /* The first file that is not as it was; NULL: none. What is gone may have been removed by who needed it no more. */
 static const struct need_out *needs_judge(struct graph *graph,
                                           const struct preparation *preparation)
@@ -142,7 +149,7 @@ static const struct need_out *needs_judge(struct graph *graph,
         const struct need_out *out = &preparation->outs[i];
         if (out->change == MARK_SAME) /* and need not be read again */
             graph->jobs[out->job].left[out->out] = out->now;
-        if (out->change != MARK_CHANGED)
+        if (!is_spoilt(graph, out))
             continue;
         spoilt_note(graph, out->job, out->path);
         first = first ? first : out;
