@@ -20,6 +20,20 @@ graph_begin() {
     wait_for gate_runs
 }
 
+# With the jobs of stdin, behind one that leaves a folder: once the gate runs, who walks through that waits for `walked`.
+slow_graph_begin() {
+    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  make: {run: 'mkdir -p slow-folder; echo 1 >slow-folder/f', out: slow-folder/}
+  gate: {run: 'rm walking walked; until [ -e go ]; do sleep 0.02; done', needs: make}
+END
+    cat >>g.yaml
+    touch walked
+    LD_PRELOAD=$SLOW_FS graph_begin g.yaml
+}
+
 @test "a job that writes what another one has left: a sentence and a status, and nothing is built on it" {
     cat >g.yaml <<'END'
 defaults: {shell: true, gpus: 0}
@@ -139,16 +153,9 @@ END
 }
 
 @test "a job that is to end while its files are looked at does not begin" {
-    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
-    cat >g.yaml <<'END'
-defaults: {shell: true, gpus: 0}
-jobs:
-  make: {run: 'mkdir -p slow-folder; echo 1 >slow-folder/f', out: slow-folder/}
-  gate: {run: 'rm walking walked; until [ -e go ]; do sleep 0.02; done', needs: make}
+    slow_graph_begin <<'END'
   use: {run: 'echo use >>effects', needs: [make, gate]}
 END
-    touch walked
-    LD_PRELOAD=$SLOW_FS graph_begin g.yaml
     touch go
     wait_for test -e walking
     wait_for prepares
@@ -187,16 +194,8 @@ END
 }
 
 @test "a run that is to end does not look at files first" {
-    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
-    cat >g.yaml <<'END'
-defaults: {shell: true, gpus: 0}
-jobs:
-  make: {run: 'mkdir -p slow-folder; echo 1 >slow-folder/f', out: slow-folder/}
-  gate: {run: 'exec sleep 100', needs: make}
-END
-    touch walked
-    LD_PRELOAD=$SLOW_FS graph_begin g.yaml
-    rm walking walked
+    slow_graph_begin </dev/null
+    wait_for test ! -e walking
     kill -INT $PID
     wait $PID || RC=$?
     [ "$RC" = 130 ]
@@ -204,22 +203,32 @@ END
 }
 
 @test "a kill while files are looked at in the end takes nothing of what was done" {
-    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
-    cat >g.yaml <<'END'
-defaults: {shell: true, gpus: 0}
-jobs:
-  make: {run: 'mkdir -p slow-folder; echo 1 >slow-folder/f', out: slow-folder/}
-  gate: {run: 'until [ -e go ]; do sleep 0.02; done; rm walking walked; echo gate >>effects; touch gated', needs: make, out: gated}
+    slow_graph_begin <<'END'
+  last: {run: 'echo last >>effects; touch left', needs: gate, out: left}
 END
-    touch walked
-    LD_PRELOAD=$SLOW_FS graph_begin g.yaml
     touch go
-    wait_for has_effect gate
+    wait_for has_effect last
     wait_for test -e walking
     kill -KILL $PID
     wait $PID || true
     touch walked
     graph g.yaml
     ended_with 0
-    [ "$(effects)" = "gate " ]
+    [ "$(effects)" = "last " ]
+}
+
+@test "a look at a folder that took long is not repeated for the next job" {
+    slow_graph_begin <<'END'
+  one: {run: 'echo one >>effects', needs: [make, gate]}
+  two: {run: 'ls walking walked >>looked 2>/dev/null || true', needs: [make, one]}
+END
+    wait_for test ! -e walked
+    touch go
+    wait_for test -e walking
+    sleep 1
+    rm walking
+    touch walked
+    wait $PID
+    [ "$(effects)" = "one " ]
+    [ "$(cat looked)" = walked ]
 }
