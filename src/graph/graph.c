@@ -190,7 +190,7 @@ int graph_facts_set(const struct graph *graph, struct err *err)
 
 /* ---- the run ---- */
 
-/* To read the files of jobs may take long. Nothing runs yet, so a signal just ends this process. */
+/* To read the files of jobs may take long. Nothing runs yet, so a signal just ends this process; likewise in the end. */
 static int past_read(struct graph *graph, struct err *err)
 {
     struct sigaction before[END_SIGNALS];
@@ -318,16 +318,23 @@ static void rows_keep(struct graph *graph)
     record_sync(graph);
 }
 
+static void files_look(struct graph *graph)
+{
+    struct sigaction before[END_SIGNALS];
+    shell_signals_end(graph->shell, before);
+    spoilt_find(graph);
+    shell_signals_restore(graph->shell, before);
+    rows_keep(graph);
+}
+
 static int run_end(struct graph *graph)
 {
     char text[24];
     struct err err = {0};
-    rows_keep(graph);
+    rows_keep(graph); /* whoever ends the look at the files loses nothing else */
     remembered_keep(graph);
-    if (outcome(graph) <= 1) { /* else it goes on, and begins with such a look */
-        spoilt_find(graph);    /* may read for long, and whoever kills it then loses nothing */
-        rows_keep(graph);
-    }
+    if (outcome(graph) <= 1) /* else it goes on, and begins with such a look */
+        files_look(graph);
     int status = outcome(graph); /* if a row could not be written, that is it */
     if (status <= 1 && graph->n_spoilt > 0)
         status = 1;

@@ -11,6 +11,7 @@ effects() { sort effects | tr '\n' ' '; }
 gate_runs() { "$MUSTER" why gate 2>/dev/null | grep -q "^gate: runs since"; }
 has_effect() { grep -qsx "$1" effects; }
 prepares() { "$MUSTER" why use 2>/dev/null | grep -q "looked at first"; }
+ended() { ! kill -0 $PID 2>/dev/null; }
 spoilt_is_told() { "$MUSTER" status | grep -q spoilt; }
 
 # In the background, with a job `gate` that waits for the file `go`.
@@ -202,16 +203,18 @@ END
     [ ! -e walking ]
 }
 
-@test "a kill while files are looked at in the end takes nothing of what was done" {
+@test "a signal while files are looked at in the end ends that at once, and takes nothing of what was done" {
     slow_graph_begin <<'END'
   last: {run: 'echo last >>effects; touch left', needs: gate, out: left}
 END
     touch go
     wait_for has_effect last
     wait_for test -e walking
-    kill -KILL $PID
-    wait $PID || true
+    kill -INT $PID
+    wait_for ended
     touch walked
+    wait $PID || RC=$?
+    [ "$RC" = 130 ]
     graph g.yaml
     ended_with 0
     [ "$(effects)" = "last " ]
