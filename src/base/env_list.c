@@ -76,11 +76,11 @@ void env_unset_beginning(struct env_list *env, const char *beginning, const char
     env->len = n_left;
 }
 
-/* A word of a name, such as API, KEY and ID. A number may follow it. */
+/* A word of a name, such as API, KEY and ID. A number may follow it. TOKENS are those of a text. */
 static bool word_is_secret(const char *word, size_t len)
 {
-    static const char *const ends[] = {"TOKEN",  "SECRET",     "PASSWORD",
-                                       "PASSWD", "PASSPHRASE", "KEY"};
+    static const char *const ends[] = {"TOKEN",  "SECRET",     "SECRETS", "PASSWORD", "PASSWORDS",
+                                       "PASSWD", "PASSPHRASE", "KEY",     "KEYS"};
     bool is = false;
     while (len > 0 && isdigit((unsigned char)word[len - 1]))
         len--;

@@ -227,6 +227,7 @@ static int outs_check(const struct graph *graph, uint32_t number, struct err *er
     int rc = 0;
     for (uint32_t i = 0; i < number && rc == 0; i++)
         rc = plan_outs_apart(graph->jobs[i].plan, job, &real, err);
+    graph->plan->has_links = real.has_links; /* also if the job is refused: they are there */
     const char *stranger = rc ? NULL : stranger_find(graph, job);
     if (stranger)
         rc = fail(err, ERR_USAGE,

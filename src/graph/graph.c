@@ -190,7 +190,8 @@ int graph_facts_set(const struct graph *graph, struct err *err)
 
 /* ---- the run ---- */
 
-/* Reading the files of jobs may take long. No job runs yet, so a signal simply ends this process. */
+/* Reading the files of jobs may take long. No job runs yet, so a signal simply ends this process; at the end of the
+ * run it does so too. */
 static int past_read(struct graph *graph, struct err *err)
 {
     struct sigaction before[END_SIGNALS];
@@ -319,15 +320,30 @@ static const char *state_of(int status)
     return status == 0 ? "finished" : status == 1 ? "failed" : "stopped";
 }
 
+static void rows_keep(struct graph *graph)
+{
+    record_flush(graph);
+    record_sync(graph);
+}
+
+static void files_look(struct graph *graph)
+{
+    struct sigaction before[END_SIGNALS];
+    shell_signals_end(graph->shell, before);
+    spoilt_find(graph);
+    shell_signals_restore(graph->shell, before);
+    rows_keep(graph);
+}
+
 static int run_end(struct graph *graph)
 {
     char text[24];
     struct err err = {0};
-    spoilt_find(graph);
-    record_flush(graph); /* before the outcome: if it fails, that is it */
-    record_sync(graph);
+    rows_keep(graph); /* whoever ends the look at the files loses nothing else */
     remembered_keep(graph);
-    int status = outcome(graph);
+    if (outcome(graph) <= 1) /* else it goes on, and begins with such a look */
+        files_look(graph);
+    int status = outcome(graph); /* if a row could not be written, that is it */
     if (status <= 1 && graph->n_spoilt > 0)
         status = 1;
     report_memory(graph, "at the end");

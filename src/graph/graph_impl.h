@@ -83,6 +83,7 @@ struct graph_job {
     struct file_mark
         *left;    /* [plan->n_outs] by the last look, without paths; NULL: not done, or nothing */
     char *spoilt; /* a file that it left, and that was changed since; NULL: none is known */
+    uint64_t looked_until_ms; /* its files are not looked at before, unless one is spoilt */
     uint64_t outs_digest, needs_digest;
     uint32_t attempts_before, n_attempts; /* of earlier sessions; of this one */
     uint32_t n_halvings;                  /* of its batch, in all sessions */

@@ -93,12 +93,14 @@ enum mark_change mark_compare(const struct file_mark *before, const char *path,
     *now = (struct file_mark){.hash = before->hash};
     if (!path_exists(path))
         return MARK_GONE;
-    if (mark_take(path, false, is_given_up, now, NULL) != 0 || now->n_bytes != before->n_bytes)
+    if (mark_take(path, false, is_given_up, now, NULL) != 0)
+        return MARK_UNKNOWN;
+    if (now->n_bytes != before->n_bytes)
         return MARK_CHANGED;
     if (is_dated_as(now, before))
         return MARK_SAME;
     if (mark_take(path, true, is_given_up, &whole, NULL) != 0)
-        return MARK_CHANGED;
+        return MARK_UNKNOWN;
     return whole.hash == before->hash ? MARK_SAME : MARK_CHANGED;
 }
 

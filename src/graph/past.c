@@ -207,6 +207,14 @@ static enum mark_change outs_compare(struct graph_job *job, const char *proof, c
     return change;
 }
 
+static char *change_text_new(const char *path, const char *whose, enum mark_change change)
+{
+    return xasprintf("%s, which it %s, %s", path ? path : "a file", whose,
+                     change == MARK_GONE      ? "is gone"
+                     : change == MARK_UNKNOWN ? "cannot be read"
+                                              : "changed");
+}
+
 /* Why a job that its row calls done is to run again; NULL: it is done. *freed: holds the text. */
 static const char *staleness_of(const struct graph *graph, struct graph_job *job,
                                 const struct job_row *row, char **freed)
@@ -220,11 +228,9 @@ static const char *staleness_of(const struct graph *graph, struct graph_job *job
         change = marks_compare(row->inputs, &path);
         if (change == MARK_SAME)
             return NULL;
-        return *freed = xasprintf("%s, which it reads, %s", path ? path : "a file",
-                                  change == MARK_GONE ? "is gone" : "changed");
+        return *freed = change_text_new(path, "reads", change);
     }
-    return *freed = xasprintf("%s, which it left, %s", path ? path : "a file",
-                              change == MARK_GONE ? "is gone" : "changed");
+    return *freed = change_text_new(path, "left", change);
 }
 
 static void stale_note(struct graph *graph, struct graph_job *job, const char *why)

@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/xalloc.h"
 #include "graph/graph_impl.h"
@@ -13,7 +14,9 @@
 #include "graph/proof_impl.h"
 
 enum {
-    LOOKED_AT_ONCE = 64,       /* files, in the loop's thread */
+    LOOKED_AT_ONCE = 64, /* files, in the loop's thread */
+    LOOK_LONG_NS = 50000000,
+    LOOK_PAUSES = 10,          /* so many times as long as a long look took, there is none */
     INPUT_READ_BYTES = 1 << 20 /* of a file that a map reads, at most */
 };
 
@@ -23,6 +26,7 @@ struct need_out {
     char *path;
     struct file_mark before, now;
     enum mark_change change;
+    uint64_t took_ns;
 };
 
 /* The thread uses this, and plans, which stay where they are: not the graph's jobs, whose array may grow meanwhile. */
@@ -113,7 +117,8 @@ static void needs_look(const struct process *process, struct preparation *prepar
     size_t n_looks = 0;
     for (uint32_t i = 0; i < plan->n_needs; i++) {
         const struct graph_job *need = &graph->jobs[plan->needs[i]];
-        for (uint32_t out = 0; need->left && out < need->plan->n_outs; out++) {
+        bool is_due = need->spoilt || shell_last_now(graph->shell) >= need->looked_until_ms;
+        for (uint32_t out = 0; is_due && need->left && out < need->plan->n_outs; out++) {
             struct need_out found = {plan->needs[i], out, left_path_new(graph, need->plan, out),
                                      .before = need->left[out]};
             bool is_quick = n_looks++ < LOOKED_AT_ONCE && !need->spoilt;
@@ -129,8 +134,30 @@ static void needs_compare(struct preparation *preparation)
 {
     for (size_t i = 0; i < preparation->n_outs; i++) {
         struct need_out *out = &preparation->outs[i];
+        uint64_t begin_ns = clock_now_ns();
         out->change = mark_compare(&out->before, out->path, preparation->is_given_up, &out->now);
+        out->took_ns = clock_now_ns() - begin_ns;
     }
+}
+
+/* Else each of many jobs would walk through a folder of many files. */
+static void looks_note(struct graph *graph, const struct preparation *preparation)
+{
+    uint64_t took_ns = 0; /* by those of one job, which are behind each other */
+    for (size_t i = 0; i < preparation->n_outs; i++) {
+        const struct need_out *out = &preparation->outs[i];
+        took_ns = out->took_ns + (i > 0 && out[-1].job == out->job ? took_ns : 0);
+        if (took_ns >= LOOK_LONG_NS)
+            graph->jobs[out->job].looked_until_ms =
+                shell_last_now(graph->shell) + LOOK_PAUSES * took_ns / 1000000;
+    }
+}
+
+/* That a file could not be read now says nothing against it. */
+static bool is_spoilt(const struct graph *graph, const struct need_out *out)
+{
+    return out->change == MARK_CHANGED ||
+           (out->change == MARK_UNKNOWN && graph->jobs[out->job].spoilt);
 }
 
 /* The first file that is not as it was; NULL: none. What is gone may have been removed by who needed it no more. */
@@ -142,7 +169,7 @@ static const struct need_out *needs_judge(struct graph *graph,
         const struct need_out *out = &preparation->outs[i];
         if (out->change == MARK_SAME) /* and need not be read again */
             graph->jobs[out->job].left[out->out] = out->now;
-        if (out->change != MARK_CHANGED)
+        if (!is_spoilt(graph, out))
             continue;
         spoilt_note(graph, out->job, out->path);
         first = first ? first : out;
@@ -174,6 +201,7 @@ static void on_prepared(struct process *process)
         process_judge(process, DEND_ENDED, "it was ended before it began");
         return;
     }
+    looks_note(process->graph, process->preparation);
     const struct need_out *spoilt = needs_judge(process->graph, process->preparation);
     if (spoilt)
         refused(process, spoilt);

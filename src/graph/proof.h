@@ -57,13 +57,14 @@ enum mark_change {
     MARK_SAME,
     MARK_GONE,
     MARK_CHANGED,
+    MARK_UNKNOWN,   /* it could not be read, as without a free descriptor */
     MARK_UNREADABLE /* the text is no such array */
 };
 /* Adds the paths of the marks of a text. */
 void marks_paths(const char *text, struct name_index *out);
 /*
  * Is what is at this path as the mark says? Content is read only where times or inodes differ. *now, if MARK_SAME: the mark
- * of it as it is now, without a path. `is_given_up` as in struct proof_ask; it then is MARK_CHANGED.
+ * of it as it is now, without a path. `is_given_up` as in struct proof_ask; it then is MARK_UNKNOWN.
  */
 enum mark_change mark_compare(const struct file_mark *before, const char *path,
                               const atomic_bool *is_given_up, struct file_mark *now);

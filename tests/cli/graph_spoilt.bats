@@ -11,6 +11,7 @@ effects() { sort effects | tr '\n' ' '; }
 gate_runs() { "$MUSTER" why gate 2>/dev/null | grep -q "^gate: runs since"; }
 has_effect() { grep -qsx "$1" effects; }
 prepares() { "$MUSTER" why use 2>/dev/null | grep -q "looked at first"; }
+ended() { ! kill -0 $PID 2>/dev/null; }
 spoilt_is_told() { "$MUSTER" status | grep -q spoilt; }
 
 # In the background, with a job `gate` that waits for the file `go`.
@@ -18,6 +19,20 @@ graph_begin() {
     "$MUSTER" graph -q -g cpu:2 "$@" >said 2>&1 3>&- 4>&- &
     PID=$!
     wait_for gate_runs
+}
+
+# With the jobs of stdin, behind one that leaves a folder: once the gate runs, who walks through that waits for `walked`.
+slow_graph_begin() {
+    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
+    cat >g.yaml <<'END'
+defaults: {shell: true, gpus: 0}
+jobs:
+  make: {run: 'mkdir -p slow-folder; echo 1 >slow-folder/f', out: slow-folder/}
+  gate: {run: 'rm walking walked; until [ -e go ]; do sleep 0.02; done', needs: make}
+END
+    cat >>g.yaml
+    touch walked
+    LD_PRELOAD=$SLOW_FS graph_begin g.yaml
 }
 
 @test "a job that writes what another one has left: a sentence and a status, and nothing is built on it" {
@@ -139,16 +154,9 @@ END
 }
 
 @test "a job that is to end while its files are looked at does not begin" {
-    [ -n "${SLOW_FS:-}" ] || skip "not with a sanitizer"
-    cat >g.yaml <<'END'
-defaults: {shell: true, gpus: 0}
-jobs:
-  make: {run: 'mkdir -p slow-folder; echo 1 >slow-folder/f', out: slow-folder/}
-  gate: {run: 'rm walking walked; until [ -e go ]; do sleep 0.02; done', needs: make}
+    slow_graph_begin <<'END'
   use: {run: 'echo use >>effects', needs: [make, gate]}
 END
-    touch walked
-    LD_PRELOAD=$SLOW_FS graph_begin g.yaml
     touch go
     wait_for test -e walking
     wait_for prepares
@@ -184,4 +192,46 @@ END
     touch walked
     wait $PID
     same in out
+}
+
+@test "a run that is to end does not look at files first" {
+    slow_graph_begin </dev/null
+    wait_for test ! -e walking
+    kill -INT $PID
+    wait $PID || RC=$?
+    [ "$RC" = 130 ]
+    [ ! -e walking ]
+}
+
+@test "a signal while files are looked at in the end ends that at once, and takes nothing of what was done" {
+    slow_graph_begin <<'END'
+  last: {run: 'echo last >>effects; touch left', needs: gate, out: left}
+END
+    touch go
+    wait_for has_effect last
+    wait_for test -e walking
+    kill -INT $PID
+    wait_for ended
+    touch walked
+    wait $PID || RC=$?
+    [ "$RC" = 130 ]
+    graph g.yaml
+    ended_with 0
+    [ "$(effects)" = "last " ]
+}
+
+@test "a look at a folder that took long is not repeated for the next job" {
+    slow_graph_begin <<'END'
+  one: {run: 'echo one >>effects', needs: [make, gate]}
+  two: {run: 'ls walking walked >>looked 2>/dev/null || true', needs: [make, one]}
+END
+    wait_for test ! -e walked
+    touch go
+    wait_for test -e walking
+    sleep 1
+    rm walking
+    touch walked
+    wait $PID
+    [ "$(effects)" = "one " ]
+    [ "$(cat looked)" = walked ]
 }

@@ -160,10 +160,14 @@ state_of() { query "SELECT state FROM jobs WHERE name = '$1'"; }
     run "$MUSTER" add --name f --out e/g -- true
     ended_with 69
     says "'f' leaves 'e/g', which is in 'e', and that is left by 'c'"
+    "$MUSTER" add --name h --out linked/h -- touch linked/h
+    run "$MUSTER" add --name i --out d/h -- true
+    ended_with 69
+    says "'h' leaves 'linked/h' and 'i' leaves 'd/h', which is the same file"
     graph_end
     [ "$(cat stranger)" = mine ]
     [ "$(cat e)" = 1 ]
-    [ "$(query "SELECT count(*) FROM jobs WHERE state = 'done'")" -eq 3 ]
+    [ "$(query "SELECT count(*) FROM jobs WHERE state = 'done'")" -eq 4 ]
 }
 
 @test "two jobs may not leave one file by the link of a folder, and an input may have such another name" {

@@ -280,9 +280,12 @@ static void a_look_tells_what_was_done_to_a_file(void **state)
     assert_true(!mark_is_untouched(left, path) && mark_is_touched(left, path));
     assert_int_equal(mark_compare(left, path, NULL, &now), MARK_SAME);
     assert_true(mark_is_untouched(&now, path)); /* it need not be read again */
+    const atomic_bool is_given_up = true;
+    struct file_mark later;
+    age(dir, "f", 1000000000);
+    assert_int_equal(mark_compare(left, path, &is_given_up, &later), MARK_UNKNOWN); /* no change */
     assert_int_equal(rename(other, path), 0);
     assert_true(!mark_is_untouched(&now, path));
-    struct file_mark later;
     assert_int_equal(mark_compare(&now, path, NULL, &later), MARK_CHANGED);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mark_compare(&now, path, NULL, &later), MARK_GONE);
