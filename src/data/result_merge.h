@@ -31,7 +31,7 @@ struct result_merge_opts {
     bool overwrite;        /* an existing file is refused otherwise (ERR_USAGE) */
     bool join;             /* write the input's fields with the result's; needs `source` */
     struct source *source;
-    uint64_t n_items; /* of the run: the items that are proven to be there */
+    uint64_t n_items; /* write the input's fields with the result's; needs `source` */
     bool partial_ok;  /* missing items are no error (`muster results`) */
 
     /* 1 and a row, 0 at the end, negative on error. */
