@@ -55,8 +55,8 @@ static uint64_t deadline_of(const struct probe_opts *opts)
 
 /*
  * How long to wait for the next answer. With until_ms, one answer gets at most a quarter of the
- * time that is left, so that some is left for the other GPUs however many hang; while the driver
- * comes up, it gets all of that time.
+ * remaining time, so that the other GPUs get some however many hang; while the driver comes up, it
+ * gets all of that time.
  */
 static uint64_t patience_ms(const struct probe_opts *opts, const struct helper *helper)
 {
