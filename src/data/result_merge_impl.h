@@ -22,8 +22,8 @@ struct record_out {
      * current row. */
     struct name_index columns;
     struct str *cells;     /* NULL: there are no columns yet */
-    bool fills_columns;    /* one that a record lacks is empty in its row */
-    struct buf name, text; /* a column that a record lacks is empty in its row */
+    bool fills_columns;    /* a column that a record lacks is empty in its row */
+    struct buf name, text; /* scratch */
     struct buf input, joined;
 };
 

@@ -90,7 +90,7 @@ struct device {
     int numa_node;  /* -1 unknown */
     cpu_set_t cpus; /* nearest cores; empty: no preference */
 
-    char script[256]; /* of simulated devices: their faults, see simulated.h; else "" */
+    char script[256]; /* faults of a simulated device, see simulated.h; else "" */
 };
 
 struct device_list {

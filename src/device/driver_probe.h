@@ -27,7 +27,7 @@ struct driver_probe {
     const struct driver_probe_ops *ops;
     void *state;    /* of the vendor's functions */
     int number;     /* of the device that is being asked, for announcements */
-    uint64_t round; /* of a watch: the last round that needed the driver */
+    uint64_t round; /* watch: the last round that needed the driver */
     bool is_open, wants_details;
 };
 

@@ -83,8 +83,8 @@ static void file_name(const struct device *device, char out[LOCK_FILE_MAX])
 }
 
 /*
- * Opened without O_CREAT first: with fs.protected_regular set, O_CREAT on somebody else's file in
- * a sticky folder is refused. A hard link would let ftruncate() hit a file of ours elsewhere.
+ * Tries without O_CREAT first: with fs.protected_regular set, O_CREAT on another user's file in a
+ * sticky folder is refused. A hard link would let ftruncate() change a file of ours elsewhere.
  */
 static int file_open(int folder, const char *name, bool create)
 {

@@ -12,7 +12,7 @@
 struct probe_opts {
     const char *self_path;  /* the muster executable, beside which the helper is */
     uint64_t deadline_ms;   /* for one answer of the helper; 0 = 5000 */
-    uint64_t until_ms;      /* of the monotonic clock, for all answers together; 0 = no end */
+    uint64_t until_ms;      /* end of all answers, on the monotonic clock; 0 = no end */
     bool ignore_visibility; /* look at the whole machine (muster gpus --all) */
     bool wants_details;     /* a dozen queries more for each GPU: driver, link, modes, throttling */
     bool wants_reasons;     /* note why a vendor has none, or fails, even if another has some */
@@ -22,7 +22,7 @@ struct probe_opts {
 /*
  * Fill `out` with the universe for this spec: simulated devices for `sim:`, CPU slots for `cpu:N`,
  * GPUs otherwise (possibly none; `notes` then says why in a sentence: no driver, NVML does not
- * answer, list hides everything). If nobody typed a spec and there is no GPU, or only graphics of
+ * answer, list hides everything). If the user gave no spec and there is no GPU, or only graphics of
  * the processor, `out` has the CPU slots, and a note says so. Every note is a line. Costs nothing
  * for cpu and sim specs, and next to nothing on a machine without a driver.
  *

@@ -11,7 +11,7 @@
 enum {
     /* a killed process is gone within a millisecond, unless it is in D state */
     WAIT_MS = 1000,
-    WAIT_SHORT_MS = 100, /* with probe_opts.until_ms */
+    WAIT_SHORT_MS = 100, /* the same with probe_opts.until_ms */
 };
 
 static char *hung_arg(const struct listing *listing, const char *name, int n_times)

@@ -7,7 +7,7 @@
  *                                defaults to 0 (true from the start), TO to never
  *
  *   lost   fell off the bus          ill    not fit ("simulated fault")
- *   busy   somebody else computes    hang   no samples come
+ *   busy   another process computes  hang   no samples come
  *   full   no memory is free
  *
  * Faults that hold at time 0 show when the devices are listed, later ones through the monitor.

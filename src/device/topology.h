@@ -31,8 +31,8 @@ void core_list_release(struct core_list *cores);
  */
 struct cpu_core {
     cpu_set_t cpus;
-    uint32_t first_cpu; /* of all its threads */
-    int node;           /* as the system numbers NUMA nodes */
+    uint32_t first_cpu; /* the first of all its threads, usable or not */
+    int node;           /* the system's number of its NUMA node */
     int socket, cache;  /* numbers that tell sockets, or last-level caches, apart */
 };
 struct cpu_cores {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of CSV, checked without being cut into fields: where each row ends, whether it has as many
- * separators as it should, and whether its quotes are where they belong. 64 bytes at a time, like
- * boundary_scan.h. A row that is not plain stops the run; the caller parses it and goes on behind
- * it.
+ * Checks rows of CSV without cutting them into fields: where each row ends, whether it has as many
+ * separators as it should, and whether its quotes are where they belong. Takes 64 bytes at a time,
+ * like boundary_scan.h. A row that is not plain stops the run; the caller parses that row and
+ * starts the next run behind it.
  */
 #pragma once
 

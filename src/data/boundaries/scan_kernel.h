@@ -123,7 +123,7 @@ INLINE struct marks marks_json(struct boundary_scan *s, const struct block *b)
     return m;
 }
 
-/* The block of the last end so far; worked out once, behind the loop. */
+/* The block of the last end so far; computed once, after the loop. */
 struct last_end {
     struct marks marks; /* ends: 0 if there was none in this run */
     uint64_t n_seen;

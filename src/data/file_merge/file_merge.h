@@ -58,9 +58,9 @@ struct file_merge_stats {
     enum out_format out_format; /* of the output */
     bool is_metadata;           /* the files were one object each and became one object */
     uint64_t n_records;         /* metadata: files */
-    uint64_t n_told;  /* metadata: records by its counts (num_questions …); UINT64_MAX: unknown */
-    uint64_t n_bytes; /* of the output */
-    uint64_t *file_records; /* [n_paths], of each file; the caller's; NULL: not filled */
+    uint64_t n_told;            /* metadata: records that its counts state; UINT64_MAX: unknown */
+    uint64_t n_bytes;           /* of the output */
+    uint64_t *file_records;     /* [n_paths], of each file; the caller's; NULL: not filled */
 };
 
 /*

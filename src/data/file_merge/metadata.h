@@ -37,7 +37,7 @@ struct metadata_part {
 };
 
 struct metadata_opts {
-    const struct merge_rules *rules; /* NULL: none */
+    const struct merge_rules *rules; /* NULL: no rules */
     /*
      * Called with what the user should look at: a member that some files lack, a ratio without
      * counts. NULL: not called.

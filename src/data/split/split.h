@@ -67,7 +67,7 @@ struct split_target {
     const char *journal;
     bool force; /* replace files that exist; remove strangers when the parts are in place */
     struct stop stop;
-    void (*note)(void *context, const char *text); /* of what was cleared; NULL: not called */
+    void (*note)(void *context, const char *text); /* what was cleared up; NULL: not called */
     /* Called when all parts are on disk and about to be put in place. NULL: not called. */
     int (*placing)(void *context, struct err *err);
     void *context;

@@ -129,7 +129,7 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
         return rc;
     array->name = (struct str){key.at, key.len - (has_end ? strlen(".npy") : 0)};
     array->entry = entry;
-    uint64_t data_at = 0; /* of a packed entry: offset in the unpacked bytes */
+    uint64_t data_at = 0; /* packed entry: offset in the unpacked bytes */
     if (!entry->is_deflated)
         rc = zip_entry_locate(&file->zip, entry, &data_at, err);
     array->at += data_at;

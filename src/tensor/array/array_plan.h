@@ -32,7 +32,7 @@ struct array_plan {
     size_t len, cap;
     struct array_piece *pieces;
     size_t n_pieces, cap_pieces;
-    struct buf metadata; /* of safetensors: an object, or empty */
+    struct buf metadata; /* safetensors: an object, or empty */
     struct stop stop;
     /*
      * No other plan needs the arrays: after each array is written (or measured), it is compared

@@ -42,10 +42,9 @@ typedef uint32_t pickle_id; /* number of a node; 0: no node */
  * empty tuples of a file may share a node, which makes no difference to a Python program.
  */
 struct pickle_node {
-    uint8_t kind; /* enum pickle_kind */
-    bool truth;   /* BOOL: the value; LIST: some of its items are in a SPLICE */
-    uint32_t
-        count; /* of items (splices' too), pairs or bytes; CALL, NEW: index into `later` or 0 */
+    uint8_t kind;   /* enum pickle_kind */
+    bool truth;     /* BOOL: the value; LIST: some of its items are in a SPLICE */
+    uint32_t count; /* items (splices' too), pairs or bytes; CALL, NEW: index into `later` or 0 */
     union {
         int64_t integer;
         double real;

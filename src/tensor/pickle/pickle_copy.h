@@ -11,7 +11,7 @@ struct pickle_copy {
     const struct pickle *from;
     uint32_t graph; /* the number of the splice's graph, for the sink */
     const struct pickle_sink *sink;
-    uint32_t *memo; /* by old memo index: the new one + 1; 0: none yet */
+    uint32_t *memo; /* by old memo index: the new index + 1; 0: no new index yet */
     uint32_t *n_memo;
     struct buf *out; /* the buffer that is passed to the sink whenever it is full */
 };

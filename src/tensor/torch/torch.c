@@ -35,7 +35,7 @@ static size_t legacy_magic_len(struct str head)
         return sizeof(magic_text) - 1;
     if (!str_starts_with(head, STR("\x80")) || head.len < PROTO_BYTES + FRAME_BYTES)
         return 0;
-    at += head.at[at] == '\x95' ? FRAME_BYTES : 0; /* from protocol 4 on */
+    at += head.at[at] == '\x95' ? FRAME_BYTES : 0; /* protocol 4 and newer begin with a frame */
     struct str rest = {head.at + at, head.len - at};
     return str_starts_with(rest, STR(magic_binary)) ? at + sizeof(magic_binary) - 1 : 0;
 }

@@ -23,7 +23,7 @@ struct member {
 struct dict_merge {
     struct merge_state *merge;
     value_ids ids;
-    struct torch_key_index keys; /* of all files; a side is a file */
+    struct torch_key_index keys; /* the keys of all files; a side is a file */
     pickle_id *values;           /* of the current key, by file; 0 where a file lacks it */
     struct member *members;
     size_t n_members, cap_members;

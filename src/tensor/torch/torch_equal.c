@@ -16,7 +16,7 @@
 #include "tensor/torch/torch_normalise.h"
 
 enum {
-    COMPARED_BYTES = 128 * 1024 /* of storages, compared at a time */
+    COMPARED_BYTES = 128 * 1024 /* bytes of storages that are compared at a time */
 };
 
 struct pair {

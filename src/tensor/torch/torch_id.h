@@ -13,7 +13,7 @@ struct id {
     uint64_t hash, ordinal; /* ordinal: its position in the output */
     uint32_t graph, holder; /* the graphs of the value and of its holder */
     pickle_id value;
-    uint32_t slot; /* of the holder's items */
+    uint32_t slot; /* index into the holder's chunks */
 };
 
 struct ids {

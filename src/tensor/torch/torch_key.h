@@ -82,7 +82,7 @@ struct key_form {
 struct key_pool {
     const struct merge_state *merge;
     uint64_t seed;           /* random, so that nobody can write a file whose keys all collide */
-    struct node_map numbers; /* of compounds: number + 1 */
+    struct node_map numbers; /* compounds: number + 1 */
     struct key_form *forms;
     uint32_t *children, *slots; /* slots: number + 1 */
     size_t n_forms, cap_forms, n_children, cap_children, cap_slots;
