@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Magic numbers from the formats' own documents: Apache Parquet (file layout), Apache Arrow (IPC file
- * format), APPNOTE.TXT 4.3.7 (zip), the SQLite file format 1.3, RFC 1952, RFC 8878, HDF5 (superblock).
+ * Magic numbers from the formats' own documents: Apache Parquet (file layout), Apache Arrow (IPC
+ * file format), APPNOTE.TXT 4.3.7 (zip), the SQLite file format 1.3, RFC 1952, RFC 8878, HDF5
+ * (superblock).
  */
 #include "data/container.h"
 

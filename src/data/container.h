@@ -12,6 +12,8 @@ enum {
     CONTAINER_HEAD_BYTES = 64 /* enough of a file to recognise a container */
 };
 
-/* ERR_DATA, with the cure, if a file that begins with `head` is one. A stream has no name that could tell how it is
- * packed. */
+/*
+ * ERR_DATA, with the cure, if a file that begins with `head` is a container. A stream has no name,
+ * so its cure does not ask for another extension.
+ */
 MUST_CHECK int container_refuse(const char *name, struct str head, bool is_stream, struct err *err);

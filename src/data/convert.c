@@ -7,7 +7,7 @@
 #include "base/json_rough.h"
 #include "data/source_impl.h"
 
-/* Cut the first line off if it is blank: any CRs, for JSONL spaces and tabs too, and the LF. */
+/* Cuts off the first line if it is blank: any CRs (for JSONL spaces and tabs too) and the LF. */
 static bool blank_line_cut(struct str *record, const char *blanks)
 {
     size_t i = 0;

@@ -55,7 +55,7 @@ static int cr_refuse(struct err *err)
                 "lines end in it, as on a classic Mac, tr '\\r' '\\n' makes them newlines)");
 }
 
-/* A field that begins with a quote. Moves *at behind it. */
+/* Reads a field that begins with a quote; *at moves behind the field. */
 static int quoted_field(struct csv_row *row, const char **at, const char *end, char separator,
                         struct err *err)
 {
@@ -117,7 +117,7 @@ static bool check_flaw(struct csv_check *check, uint64_t line, const char *flaw)
     return true;
 }
 
-/* One byte outside quotes. */
+/* Takes one byte that is outside quotes. */
 static void check_plain(struct csv_check *check, char c)
 {
     if (c == '"' && check->state == CHECK_FIELD_BEGIN) {

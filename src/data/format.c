@@ -19,7 +19,10 @@ static const struct {
 } packings[] = {
     {".gz", PACK_GZIP},
     {".zst", PACK_ZSTD},
-    /* These are not read, so they are PACK_NONE; but an output of such a name would be taken for one. */
+    /*
+     * muster does not read these, so they are PACK_NONE. An output must still not have such a name,
+     * because other programs would take it for a packed file.
+     */
     {".bz2", PACK_NONE},
     {".xz", PACK_NONE},
     {".lz4", PACK_NONE},
@@ -32,7 +35,7 @@ static const struct {
     {".7z", PACK_NONE},
 };
 
-/* Of files that are no text. */
+/* Extensions of files that are not text. */
 static const char *const foreign_extensions[] = {
     ".parquet", ".arrow", ".feather", ".orc", ".avro", ".xlsx",        ".xls",
     ".ods",     ".pkl",   ".pickle",  ".h5",  ".hdf5", ".db",          ".sqlite",
@@ -71,7 +74,7 @@ static bool has_extension(struct str name, const char *extension)
     return name.len > end.len && strncasecmp(name.at + name.len - end.len, extension, end.len) == 0;
 }
 
-/* The name without the extension of a packing that is read. */
+/* The name without the extension of a packing that muster reads. */
 static struct str name_unpacked(const char *path)
 {
     struct str name = str_of(path_basename(path));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Formats of inputs and outputs: their names, and what a file's name says of them. No file is opened. Extensions may be
- * in capitals.
+ * The formats of inputs and outputs: their names, and what the name of a file says about its
+ * format. No file is opened. Extensions may be in capitals.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ enum record_format {
 extern const struct choice record_formats[];
 const char *record_format_name(enum record_format format);
 enum record_format record_format_of_path(const char *path);
-/* Does the name tell the format? That of a text file (.txt) tells lines. */
+/* Does the extension tell the format? The extension .txt tells lines. */
 bool record_format_is_named(const char *path);
 
 enum out_format {
@@ -38,7 +38,10 @@ enum out_format {
 extern const struct choice out_formats[];
 const char *out_format_name(enum out_format format);
 enum out_format out_format_of_path(const char *path);
-/* ERR_USAGE if an output of this name would be taken for a file that is no text, such as .parquet or .pt. */
+/*
+ * ERR_USAGE if an output of this name would be taken for a file that is not text, such as .parquet
+ * or .pt.
+ */
 MUST_CHECK int out_format_check_path(const char *path, struct err *err);
 
 enum packing {
@@ -46,7 +49,10 @@ enum packing {
     PACK_GZIP,
     PACK_ZSTD
 };
-/* How a file of this name is unpacked when it is read; PACK_NONE also for .xz and others, which are not. */
+/*
+ * How a file of this name is unpacked when it is read. PACK_NONE also for .xz and other packings
+ * that muster does not read.
+ */
 enum packing packing_of_path(const char *path);
-/* ERR_USAGE if an output of this name would be taken for a packed file, of whatever packing. */
+/* ERR_USAGE if an output of this name would be taken for a packed file, whatever the packing. */
 MUST_CHECK int out_packing_refuse(const char *path, struct err *err);

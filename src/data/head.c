@@ -28,7 +28,7 @@ static int first_bytes_take(const struct source *source, struct source_file *fil
     size_t len = (size_t)MIN(input->text_bytes, sizeof(head));
     struct str text = {head, len};
     int rc = input_read(input, 0, head, len, err);
-    /* Lines that were asked for are cut from whatever there is. */
+    /* A user who asked for lines gets lines, whatever the file contains. */
     if (rc == 0 && source->opts.format != FORMAT_LINES)
         rc = container_refuse(input->name, text, input->is_stream, err);
     if (rc)
@@ -42,7 +42,7 @@ static int first_bytes_take(const struct source *source, struct source_file *fil
     return 0;
 }
 
-/* Finds the first byte from *at on that is not blank; *is_found: there is one so far. */
+/* Finds the first byte from *at on that is not blank. *is_found: such a byte has been read. */
 static int find_content(struct source_file *file, uint64_t *at, char *found, bool *is_found,
                         struct err *err)
 {
@@ -93,8 +93,8 @@ static int endless_refuse(const char *name, struct str begin, struct err *err)
 }
 
 /*
- * Reads the header's bytes, with the blank lines before it and its line end; *after is 0 if it is
- * not complete yet.
+ * Reads the header's bytes, with the blank lines before the header and with its line end. *after is
+ * 0 if the header is not complete yet.
  */
 static int header_read(struct source *source, struct source_file *file, struct buf *out,
                        size_t *after, bool *has_end, struct err *err)
@@ -112,7 +112,7 @@ static int header_read(struct source *source, struct source_file *file, struct b
         buf_extend(out, len);
         struct boundary_scan scan = boundary_scan_begin(FORMAT_CSV);
         struct boundary_tally tally = {.ends_max = 1};
-        /* A NUL behind the header is for whoever reads the rows: they say in which line it is. */
+        /* A NUL behind the header is left to the reader of the rows, which names its line. */
         size_t well = strnlen(out->at, len);
         bool is_all = well < len || len == left;
         (is_all ? boundary_scan_all : boundary_scan_blocks)(&scan, out->at, well, &tally);
@@ -138,7 +138,7 @@ static int header_set(struct source *source, const char *name, struct err *err)
     const struct csv_row *header = &source->header;
     cleanup_name_index struct name_index columns = NAME_INDEX_INIT;
     if (!source->is_converted)
-        return 0; /* the names are needed as keys of objects only */
+        return 0; /* only objects need the names, as their keys */
     source->key_ends = xcalloc(header->n_fields, sizeof(*source->key_ends));
     for (size_t i = 0; i < header->n_fields; i++) {
         struct str column = csv_field(header, i);
@@ -210,7 +210,7 @@ static int csv_begin(struct source *source, struct source_file *file, struct err
 
 int head_begin(struct source *source, struct source_file *file, struct err *err)
 {
-    /* A byte-order mark is known after three bytes. */
+    /* Three bytes are enough to recognise a byte-order mark. */
     if (file->input.text_bytes < 3 && !file->input.is_whole)
         return 0;
     int rc = first_bytes_take(source, file, err);
@@ -302,7 +302,7 @@ int head_check_end(struct source *source, struct source_file *file, struct err *
 {
     if (source->format == FORMAT_JSON)
         return array_check_end(file, err);
-    /* With a limit the end of the file is not checked: it may still be being written. */
+    /* With a limit the end of the file is not checked: another process may still be writing it. */
     if (source->format != FORMAT_JSONL || source->opts.limit > 0)
         return 0;
     uint64_t from;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the input was when the run began, and whether it is still the same. Uses jansson, whose
- * names clash with base/json.h, so that header is not included here.
+ * Records what the input was when the run began, and checks whether it is still the same. Uses
+ * jansson, whose names clash with base/json.h, so that header is not included here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static int sample(int fd, uint64_t offset, size_t len, char *piece, XXH3_state_t
     return 0;
 }
 
-/* Hash of the whole of a small file, of evenly spread blocks of a large one. */
+/* Hashes a small file as a whole, a large one by evenly spread blocks. */
 static int content_hash(int fd, uint64_t bytes, char out[17], struct err *err)
 {
     cleanup_free char *piece = xmalloc(SAMPLE_BYTES);
@@ -106,7 +106,7 @@ void source_identity(struct source *source, struct buf *json_out)
         struct file_identity id;
         json_t *entry = json_object();
         json_object_set_new(entry, "path", path_json(input));
-        /* A file that cannot be read any more gets an identity that nothing will match. */
+        /* A file that cannot be read any more gets an identity that no file matches. */
         if (!input->is_stream && identify(input, &id, NULL) == 0) {
             json_object_set_new(entry, "bytes", json_integer((json_int_t)id.bytes));
             json_object_set_new(entry, "mtime_ns", json_integer((json_int_t)id.mtime_ns));
@@ -149,8 +149,10 @@ static int compare(const struct source *source, struct input *input, json_t *the
     if (bytes != now.bytes)
         return fail(err, ERR_USAGE, "%s has %s from %lu to %lu bytes since the run began",
                     input->path, now.bytes > bytes ? "grown" : "shrunk", bytes, now.bytes);
-    /* The samples miss a change between them, so a file that was written to since is taken as
-     * changed. */
+    /*
+     * A change between two samples leaves the hash as it was, so a large file with another mtime
+     * counts as changed.
+     */
     bool is_touched = json_integer_value(json_object_get(then, "mtime_ns")) != now.mtime_ns;
     if (!hash || strcmp(hash, now.hash) != 0)
         return fail(err, ERR_USAGE, "%s has other content than when the run began", input->path);

@@ -51,8 +51,8 @@ static int plain_reopen(struct input *input, struct err *err)
 }
 
 /*
- * Creates the spool's file: named, and kept for a resume, or nameless in the folder for temporary
- * files.
+ * Creates the spool's file: in `folder`, under a name, so that a resume finds it; or nameless among
+ * the temporary files if there is no folder.
  */
 static int spool_create(struct input *input, const char *folder, struct err *err)
 {
@@ -67,7 +67,7 @@ static int spool_create(struct input *input, const char *folder, struct err *err
     return input->text_fd < 0 ? fail_errno(err, "create %s", input->part_path) : 0;
 }
 
-/* Opens the complete spool that an earlier run left; *is_reused: there was one. */
+/* Opens the complete spool that an earlier run left; *is_reused is set if there was one. */
 static int spool_reuse(struct input *input, bool *is_reused, struct err *err)
 {
     struct stat st;
@@ -157,7 +157,7 @@ static void raw_close(struct input *input)
     input->unpack = NULL;
 }
 
-/* An incomplete spool is of no use and is removed; a complete one has another name. */
+/* An incomplete spool is of no use and is removed. A complete spool has another name and stays. */
 void input_close(struct input *input)
 {
     ring_forget(input);
@@ -194,7 +194,7 @@ static int spool_add(struct input *input, const char *at, size_t len, struct err
     return 0;
 }
 
-/* 1: bytes were read; 0: none are there now, and *is_end: none will come. */
+/* Reads what is available now, which may be nothing; *is_end is set at the end of the input. */
 static int raw_read(struct input *input, char *at, size_t *n_out, bool *is_end, struct err *err)
 {
     *n_out = 0;
@@ -224,7 +224,7 @@ static int unpack_piece(struct input *input, char *piece, size_t *n_out, bool *i
     }
     if (rc == 0)
         rc = unpack_some(input->unpack, &input->packed_rest, piece, PIECE_BYTES, n_out, err);
-    /* It is the end only when the library has no buffered output left either. */
+    /* At the end of the packed bytes the library may still have buffered output. */
     if (*n_out > 0)
         *is_end = false;
     return rc ? wrap(err, rc, "%s", input->name) : 0;
@@ -263,7 +263,10 @@ int input_fill(struct input *input, size_t bytes_max, struct err *err)
     return 0;
 }
 
-/* True if the piece is what the spool has at `at`; a piece may reach beyond the spool with `may_go_on` alone. */
+/*
+ * Compares the piece with the spool's bytes at `at`. Only with `may_go_on` may the piece reach
+ * beyond the spool.
+ */
 static int piece_compare(struct input *input, uint64_t at, struct str piece, bool may_go_on,
                          bool *is_same, struct err *err)
 {

@@ -75,9 +75,9 @@ enum {
 };
 
 /*
- * A part whose results were all written has no hole. One that was only made long (truncate) could
- * take hours to read. Each check goes on where the last one ended, so it costs little however many
- * rows there are.
+ * A part whose results were all written has no hole. A file that was only extended (truncate) could
+ * take hours to read. Each check starts where the last one ended, so all checks together pass over
+ * the part once.
  */
 static int written_check(struct part_reader *part, uint64_t end, struct err *err)
 {
@@ -85,7 +85,7 @@ static int written_check(struct part_reader *part, uint64_t end, struct err *err
         off_t hole = lseek(part->fd, (off_t)part->hole, SEEK_HOLE);
         off_t data = hole < 0 ? -1 : lseek(part->fd, hole, SEEK_DATA);
         if (hole < 0) {
-            part->hole = UINT64_MAX; /* holes are not reported here; a read says what is missing */
+            part->hole = UINT64_MAX; /* no holes are reported; a read says what is missing */
         } else if ((uint64_t)hole >= end) {
             part->hole = (uint64_t)hole;
         } else {

@@ -29,12 +29,15 @@ struct part_cache {
 };
 
 void part_cache_release(struct part_cache *cache);
-/* The reader of a part, opened if it is not; valid until N_PARTS_OPEN others were asked for. */
+/*
+ * The reader of a part, which is opened if needed; valid until N_PARTS_OPEN other parts were asked
+ * for.
+ */
 MUST_CHECK int part_cache_get(struct part_cache *cache, const char *path, struct part_reader **out,
                               struct err *err);
 /*
- * A view of the bytes from `offset` on: at least `want`, at most as many as are in the window,
- * never beyond `end`. ERR_DATA if the part is shorter than `end`, or has a large hole before it.
+ * A view of the bytes from `offset` on: at least `want` of them, at most as many as the window has,
+ * never beyond `end`. ERR_DATA if the part is shorter than `end`, or has a large hole before `end`.
  */
 MUST_CHECK int part_reader_view(struct part_reader *part, uint64_t offset, uint64_t end,
                                 size_t want, struct str *out, struct err *err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads items by their numbers, with cursors that go through the files. Reading on where a cursor
- * stands costs no search. Any other item takes the cursor that was idle longest and walks from the
- * nearest known place before the item: one of the index, or one where a cursor stood before.
+ * Reads items by their numbers, with cursors that go through the files. The item at a cursor needs
+ * no search. For any other item the cursor that was idle longest is moved to the nearest known
+ * position before the item, and walks from there. Known positions are those of the index, and those
+ * that a cursor left when it was moved.
  */
 #include "base/json_rough.h"
 #include "base/parse.h"
@@ -26,7 +27,10 @@ static size_t file_of_item(const struct source *source, uint64_t item)
     return low;
 }
 
-/* Reads until the window has `want` bytes from the cursor's offset on, or all that there are. */
+/*
+ * Reads until the window has `want` bytes from the cursor's offset on, or all bytes that are
+ * available.
+ */
 static int cursor_load(struct source *source, struct cursor *c, size_t want, struct err *err)
 {
     struct input *input = &source->files[c->file].input;
@@ -71,8 +75,9 @@ static bool cursor_look(const struct source *source, const struct cursor *c, str
 }
 
 /*
- * A flaw hides the ends before it in its block, and where blocks begin depends on the cursor. The records before a flaw
- * may be all that is wanted (--limit), so they are looked for in the longest text without it.
+ * A flaw hides the record ends before it in its block, and the cursor decides where blocks begin.
+ * With --limit the caller may need only the records before the flaw, so this looks for them in the
+ * longest text that is without the flaw.
  */
 static bool cursor_look_before_flaw(const struct source *source, const struct cursor *c,
                                     struct find *find, size_t look)
@@ -126,8 +131,10 @@ void cursor_advance(struct cursor *c, const struct boundary_tally *tally)
     c->line += tally->n_newlines;
 }
 
-/* Keeps the place of a cursor that is moved, so that several readers who take turns find theirs
- * again without a walk. */
+/*
+ * Keeps the position of a cursor that is about to be moved, so that readers who take turns each
+ * find their position again without a walk.
+ */
 static void place_keep(struct source *source, const struct cursor *c)
 {
     if (c->is_set)
@@ -135,7 +142,7 @@ static void place_keep(struct source *source, const struct cursor *c)
             (struct index_entry){c->item, c->offset, c->line};
 }
 
-/* The known place that is nearest before the item. */
+/* The nearest known position at or before the item. */
 static const struct index_entry *place_find(const struct source *source, uint64_t item)
 {
     const struct index_entry *best = index_find(&source->index, item);
@@ -212,7 +219,10 @@ int cursor_take(struct source *source, struct cursor *c, struct str *record, uin
     return record_take(source, c, false, record, line, err);
 }
 
-/* Text lines as they stand have whatever is before their LF; in other formats a CR there is no part of a record. */
+/*
+ * A raw text line includes a CR before its LF; in the other formats such a CR is not part of a
+ * record.
+ */
 static bool has_raw_lines(const struct source *source)
 {
     return source->opts.is_raw && source->format == FORMAT_LINES;
@@ -231,7 +241,7 @@ void cursor_seek(struct cursor *c, size_t file, uint64_t offset)
     c->line = 1;
 }
 
-/* The item under the cursor, added to out; errors name its place. */
+/* Adds the item at the cursor to `out`; errors name the item's place. */
 static int item_take(struct source *source, struct cursor *c, struct buf *out, struct err *err)
 {
     struct str record;
@@ -249,7 +259,7 @@ static int item_take(struct source *source, struct cursor *c, struct buf *out, s
     return rc;
 }
 
-/* True if the found records are, byte for byte, what is asked for: plain lines ended by LF. */
+/* True if the found records can be copied byte for byte: plain lines, each ended by LF. */
 static bool is_verbatim(const struct source *source, const struct find *find)
 {
     return find->has_end && (!find->tally.has_cr || has_raw_lines(source)) &&
@@ -257,7 +267,9 @@ static bool is_verbatim(const struct source *source, const struct find *find)
            source->format != FORMAT_JSON;
 }
 
-/* Cuts the found lines of JSONL before the first malformed one; true if there is one. */
+/*
+ * Cuts the found lines of JSONL before the first malformed one; true if there is a malformed one.
+ */
 static bool verbatim_cut(const struct source *source, const struct cursor *c, struct find *find)
 {
     struct str all = {cursor_text(c), find->tally.after_end}, rest = all, line;
@@ -275,8 +287,8 @@ static bool verbatim_cut(const struct source *source, const struct cursor *c, st
 }
 
 /*
- * Adds the found records, in one copy if possible, else one by one up to end_len bytes in out.
- * ERR_RECORD at the first malformed one.
+ * Adds the found records: in one copy if possible, else one by one until `out` has end_len bytes.
+ * ERR_RECORD at the first malformed record.
  */
 static int found_take(struct source *source, struct cursor *c, struct find *find, size_t end_len,
                       struct buf *out, uint64_t *n_out, struct err *err)
@@ -356,7 +368,7 @@ int source_item_json(struct source *source, uint64_t item, struct buf *out, cons
     struct str text = buf_str(&source->item);
     *key_out = "data";
     if (source->is_converted || source->format == FORMAT_JSON) {
-        buf_add_str(out, text); /* it was checked when it was converted */
+        buf_add_str(out, text); /* record_convert() has checked it */
     } else if (source->format == FORMAT_JSONL) {
         struct err why = {0};
         if (source->opts.is_raw && !json_is_value(text)) {
@@ -418,7 +430,7 @@ void source_position(struct source *source, uint64_t item, struct buf *out)
     place_add(source, &source->files[c->file], item, line, out);
 }
 
-/* A JSON number, or from CSV a string whose content is a number. */
+/* Takes a JSON number; from CSV, a string whose content is a number. */
 static bool weight_of(const struct source *source, struct str value, double *out)
 {
     if (!source->is_converted)
@@ -431,7 +443,7 @@ int source_weight(struct source *source, uint64_t item, double *out, struct err 
 {
     int rc = item_read(source, item, err);
     *out = 0;
-    if (rc) /* a malformed record is no work */
+    if (rc) /* a malformed record weighs nothing */
         return rc == ERR_RECORD ? 0 : rc;
     const char *field = source->opts.weight_field;
     struct str text = buf_str(&source->item), value;

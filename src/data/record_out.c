@@ -36,7 +36,9 @@ void record_out_release(struct record_out *out)
     buf_release(&out->joined);
 }
 
-/* A text of JSON may hold half of a character, a surrogate on its own, as an escape; no file of UTF-8 can. */
+/*
+ * JSON text may have a lone surrogate, half of a character, as an escape. UTF-8 cannot encode it.
+ */
 static int text_check(struct str raw, const struct buf *decoded, struct err *err)
 {
     bool is_escaped = raw.len > 0 && memchr(raw.at, '\\', raw.len);
@@ -63,7 +65,7 @@ static int cell_add(struct record_out *out, struct str value, struct err *err)
     return rc;
 }
 
-/* `key`: a view from json_next(), with its quotes just outside. */
+/* `key` is a view from json_next(): its quotes are the bytes just outside of it. */
 static bool decode_key(struct record_out *out, struct str key)
 {
     buf_reset(&out->name);
@@ -78,7 +80,7 @@ static void line_end(struct record_out *out, size_t begin)
     buf_add_char(&out->file->pending, '\n');
 }
 
-/* Writes the names of the columns, all of which are known. */
+/* Writes the names of the columns. No column can be added afterwards. */
 static void header_put(struct record_out *out)
 {
     size_t begin = out->file->pending.len;
@@ -120,7 +122,7 @@ static int columns_set(struct record_out *out, struct str object, struct err *er
     return 0;
 }
 
-/* The column of a key; `guess` is the next column, which it usually is. */
+/* Finds the column of a key. `guess` is the next column, which is usually the right one. */
 static size_t column_find(struct record_out *out, struct str key, size_t guess)
 {
     const struct name_index *columns = &out->columns;
@@ -135,7 +137,7 @@ static int cells_fill(struct record_out *out, struct str object, struct err *err
     struct json_members walk = json_members(object);
     struct str key, value;
     size_t n_found = 0, n_columns = out->columns.len;
-    ASSERT(out->cells); /* with the columns */
+    ASSERT(out->cells); /* allocated together with the columns */
     memset(out->cells, 0, n_columns * sizeof(*out->cells));
     while (json_next(&walk, &key, &value)) {
         size_t column = column_find(out, key, n_found);
@@ -193,8 +195,10 @@ static int text_refuse(struct err *err)
                 "it is)");
 }
 
-/* The result as a JSON value: a result in JSON is checked and taken as it is, a text becomes a
- * string. */
+/*
+ * Makes a JSON value of the result: a JSON result is checked and taken as it is, a text becomes a
+ * string.
+ */
 static int value_make(struct record_out *out, struct str line, struct buf *scratch,
                       struct str *value, struct err *err)
 {

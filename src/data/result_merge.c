@@ -19,11 +19,13 @@ struct result_merge {
     struct outfile file;
     struct part_cache parts;
     struct record_out out;
-    /* Items below next_item are proven. Ranges that come as they were committed are proven at the
-     * end. */
+    /*
+     * Every item below next_item has been proven to occur once. If the ranges come in the order in
+     * which they were committed, all are proven at the end.
+     */
     uint64_t next_item;
     uint64_t aside;
-    bool has_aside; /* `aside` was read and not yet counted */
+    bool has_aside; /* `aside` was read and is not part of the proof yet */
     struct span *spans;
     size_t n_spans, spans_cap;
 };
@@ -95,7 +97,7 @@ static int span_prove(struct result_merge *merge, struct span span, struct err *
     return rc;
 }
 
-/* Ranges as they were committed: kept, joined where they adjoin, and proven once all are known. */
+/* Keeps a range for the proof at the end; a range that adjoins the last one extends it. */
 static void span_keep(struct result_merge *merge, struct span span)
 {
     struct span *last = merge->n_spans > 0 ? &merge->spans[merge->n_spans - 1] : NULL;
@@ -208,7 +210,7 @@ static int range_write(struct result_merge *merge, const struct result_range *ro
     return rc;
 }
 
-/* What an output without any record has as its header: a join has the input's columns. */
+/* The columns of an output that has no record: a join has the input's columns. */
 static const struct csv_row *columns_known(const struct result_merge_opts *opts)
 {
     static const struct csv_row none;

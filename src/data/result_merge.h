@@ -34,9 +34,9 @@ struct result_merge_opts {
     uint64_t n_items; /* of the run: the items that are proven to be there */
     bool partial_ok;  /* missing items are no error (`muster results`) */
 
-    /* 1 and a row, 0 at the end, negative on error. */
+    /* Gives the next range: 1 and a row, 0 at the end, negative on error. */
     int (*next_range)(void *context, struct result_range *row, struct err *err);
-    /* The items set aside, ascending: 1 and the item, 0 at the end. NULL: none. */
+    /* Gives the items set aside, ascending: 1 and the item, 0 at the end. NULL: no such items. */
     int (*next_failed_item)(void *context, uint64_t *item, struct err *err);
     /* Called when the whole output is on disk and about to be put in place. NULL: not called. */
     int (*placing)(void *context, int fd, struct err *err);

@@ -22,7 +22,7 @@ struct record_out {
      * current row. */
     struct name_index columns;
     struct str *cells;     /* NULL: there are no columns yet */
-    bool fills_columns;    /* one that a record lacks is empty in its row */
+    bool fills_columns;    /* a column that a record lacks is empty in its row */
     struct buf name, text; /* scratch */
     struct buf input, joined;
 };
@@ -32,7 +32,10 @@ bool record_out_is_verbatim(const struct record_out *out);
 void record_out_begin(struct record_out *out);
 MUST_CHECK int record_out_add(struct record_out *out, uint64_t item, struct str line,
                               struct err *err);
-/* The columns of CSV that are known without a record; nothing, if a record has named them. */
+/*
+ * Sets the columns of CSV for an output without records. Does nothing if a record has named the
+ * columns already.
+ */
 void record_out_columns(struct record_out *out, const struct csv_row *columns);
 void record_out_end(struct record_out *out);
 void record_out_release(struct record_out *out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening, and scanning forward: how many records there are, and where some of them begin.
+ * Opens the files and scans them forward: how many records there are, and where some of them begin.
  */
 #include "data/source.h"
 
@@ -227,8 +227,10 @@ static int scan_blocks(struct source *source, struct source_file *file, uint64_t
     return rc;
 }
 
-/* Scans the fewer than 64 bytes that are left for now. If more may come, the file's state stays
- * that before them. */
+/*
+ * Scans the remaining bytes, fewer than 64. The file's state stays as it was before them, because
+ * more bytes may follow.
+ */
 static int scan_tail(struct source_file *file, struct boundary_tally *tally,
                      struct boundary_scan *scan, struct err *err)
 {
@@ -308,7 +310,7 @@ static int scan_limit(struct source *source, struct err *err)
     return rc;
 }
 
-/* One step of a scan; *is_stuck: nothing more can be read now. */
+/* Does one step of a scan; *is_stuck: nothing more can be read now. */
 static int scan_step(struct source *source, uint64_t *budget, bool *is_stuck, struct err *err)
 {
     struct source_file *file = &source->files[source->scan_file];

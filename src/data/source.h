@@ -31,7 +31,7 @@ struct source_opts {
     bool streams_are_typed;   /* resume: source_verify() compares the streams with the spools */
     bool in_any_order;        /* items will be read in any order: index more places */
     const char *weight_field; /* of JSON objects or CSV rows, for source_weight(); NULL = bytes */
-    char *scratch; /* [SOURCE_SCAN_BYTES], borrowed during each scan; NULL: it takes its own */
+    char *scratch; /* [SOURCE_SCAN_BYTES], borrowed during each scan; NULL: it is allocated */
 };
 
 struct source;
@@ -51,12 +51,12 @@ enum record_format source_format(const struct source *source);
 bool source_is_json(const struct source *source);
 
 /*
- * Index further: reads on for about `bytes_max` bytes and returns; the count of known items grows.
- * stdin is read only when there is something (never blocks when source_wait_fd() is polled first).
- * ERR_DATA names file, line or offset, and the cure.
+ * Indexes further: reads about `bytes_max` bytes and returns; the number of known items grows.
+ * Reads from a stream only what is available, so it never waits for one. ERR_DATA names file, line
+ * or offset, and the cure.
  */
 MUST_CHECK int source_scan(struct source *source, size_t bytes_max, struct err *err);
-/* Scans to the end; waits while there is nothing to read yet. */
+/* Scans to the end; waits for streams that have no bytes yet. */
 MUST_CHECK int source_scan_all(struct source *source, struct err *err);
 uint64_t source_known(const struct source *source);
 bool source_is_complete(const struct source *source);
@@ -67,37 +67,44 @@ uint64_t source_bytes_scanned(const struct source *source);
 uint64_t source_bytes_total(const struct source *source);
 
 /*
- * Append known items [first, first+count) to out as lines, one item a line, each ended by one LF,
- * stopping early at about bytes_max (but never before one item). Newlines inside an item (JSON
- * array elements) are dropped where they are insignificant. *n_out = how many were written. Runs of
- * verbatim lines are copied in blocks, at memory speed. Stops before a malformed record too: one
- * that is no item although its neighbours are (a line of JSONL that is not a JSON value, unless
- * raw; a CSV row with too few fields). If the first record is malformed, the error is ERR_RECORD,
- * with its place.
+ * Appends known items [first, first+count) to `out` as lines, one item a line, each ended by one
+ * LF. Stops early at about bytes_max, but never before one item. *n_out is the number of items
+ * written. Insignificant newlines inside an item (an element of a JSON array) are dropped. Runs of
+ * verbatim lines are copied in blocks, at memory speed.
+ *
+ * Stops before a malformed record too, one that is no item although its neighbours are: a line of
+ * JSONL that is not a JSON value (unless raw), a CSV row with too few fields. If the first record
+ * is malformed, the error is ERR_RECORD and names its place.
  */
 MUST_CHECK int source_lines(struct source *source, uint64_t first, uint64_t count, size_t bytes_max,
                             struct buf *out, uint64_t *n_out, struct err *err);
-/* One item's bytes (no LF), appended to out. */
+/* Appends the bytes of one item, without LF, to `out`. */
 MUST_CHECK int source_item(struct source *source, uint64_t item, struct buf *out, struct err *err);
 /*
- * One item as a JSON value for the channel: JSON verbatim on one line (*key_out = "data"), a text
- * line as a JSON string ("data"), invalid UTF-8 as base64 ("data_b64"). ERR_RECORD if the record is
- * malformed, naming its place.
+ * Appends one item as a JSON value for the channel: JSON verbatim on one line (*key_out = "data"),
+ * a text line as a JSON string ("data"), invalid UTF-8 as base64 ("data_b64"). ERR_RECORD if the
+ * record is malformed, naming its place.
  */
 MUST_CHECK int source_item_json(struct source *source, uint64_t item, struct buf *out,
                                 const char **key_out, struct err *err);
-/* The bytes of the record as they are in the file, well-formed or not; of a text line also the CR before its LF. */
+/*
+ * Appends the bytes of the record as they are in the file, well-formed or not. A text line includes
+ * the CR before its LF.
+ */
 MUST_CHECK int source_record(struct source *source, uint64_t item, struct buf *out,
                              struct err *err);
 /* Adds the columns' names as a line, for CSV and TSV; adds nothing for other formats. */
 void source_header(const struct source *source, struct buf *out);
-/* The columns of CSV and TSV, borrowed; none for other formats, and before the header was read. */
+/*
+ * The columns of CSV and TSV, borrowed. There are none for other formats, and none before the
+ * header has been read.
+ */
 const struct csv_row *source_columns(const struct source *source);
-/* "train.jsonl line 812" / "a.json element 4": where an item is, for messages. */
+/* Adds where an item is, for messages: "train.jsonl line 812" or "a.json element 4". */
 void source_position(struct source *source, uint64_t item, struct buf *out);
 /*
  * The weight of an item, before it is processed: its bytes, or the number in weight_field (ERR_DATA
- * if it is missing).
+ * if there is none of at least 0). A malformed record weighs 0.
  */
 MUST_CHECK int source_weight(struct source *source, uint64_t item, double *out, struct err *err);
 
@@ -105,8 +112,9 @@ MUST_CHECK int source_weight(struct source *source, uint64_t item, double *out, 
  * Describes the input as a JSON object for the manifest: per file its absolute path, bytes, mtime,
  * and a hash over samples of the content (XXH3 of head, tail and 16 blocks between).
  * source_verify() says what has changed since: "train.jsonl has grown from 10 to 12 bytes since the
- * run began" (ERR_USAGE). With streams_are_typed it reads streams and waits for their end; not a terminal, where nobody
- * types all again.
+ * run began" (ERR_USAGE). With streams_are_typed it also reads the streams to their end and
+ * compares them with the spools; a terminal is left out, because no user types the whole input
+ * again.
  */
 void source_identity(struct source *source, struct buf *json_out);
 MUST_CHECK int source_verify(struct source *source, struct str identity_json, struct err *err);

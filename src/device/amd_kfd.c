@@ -10,7 +10,7 @@
 
 struct property {
     const char *name;
-    size_t offset; /* of a uint64_t */
+    size_t offset; /* offset of a uint64_t */
 };
 
 #define NODE(field)                              \
@@ -111,7 +111,7 @@ long amd_errors_parse(struct str text)
     return -1;
 }
 
-/* "0x00000001 : 0x00001000 : R" */
+/* The text has lines such as "0x00000001 : 0x00001000 : R". */
 bool amd_bad_page_is_in_use(struct str text)
 {
     struct str line;

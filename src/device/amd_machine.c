@@ -14,7 +14,7 @@ enum {
     NODES_MAX = 4096
 };
 
-/* Distances over PCIe, with NVML's levels, all beyond those of linked GPUs. */
+/* Distances over PCIe, by NVML's levels, all of them greater than those of linked GPUs. */
 enum {
     NEAR_LINK_MAX = 90,
     NEAR_BRIDGE = DISTANCE_NOT_LINKED + 20,
@@ -60,7 +60,7 @@ static void gpu_locate(struct amd_gpu *gpu)
     unsigned slot = (unsigned)(gpu->node.location_id >> 3 & 0x1f);
     unsigned function = (unsigned)(gpu->node.location_id & 7);
     char hwmons[AMD_PATH_MAX + 8];
-    /* some kernels put the number of the partition into the function */
+    /* some kernels put the number of the partition into the PCI function */
     for (int attempt = 0; attempt < 2 && !amd_folder_is_there(gpu); attempt++) {
         snprintf(gpu->pci, sizeof(gpu->pci), "%04x:%02x:%02x.%x", domain, bus, slot,
                  attempt ? 0 : function);
@@ -95,8 +95,10 @@ static void gpu_name_uuid(struct amd_gpu *gpu)
         snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%016lx", (unsigned long)id);
 }
 
-/* True if the node is a GPU that this process may use. False: a processor, or a GPU that is
- * withheld from this process (*is_hidden). */
+/*
+ * True if the node is a GPU that this process may use. False if it is a processor, or a GPU that is
+ * withheld from this process (*is_hidden).
+ */
 static bool gpu_read(struct amd_gpu *gpu, unsigned node_number, bool *is_hidden)
 {
     cleanup_buf struct buf text = BUF_INIT;

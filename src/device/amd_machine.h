@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The AMD GPUs of a machine, as the kernel lists them, in ROCm's order, and the places of their files. No function
- * here queries a GPU itself, so none can block on a GPU.
+ * The AMD GPUs of a machine, as the kernel lists them, in ROCm's order, and the places of their
+ * files. No function here queries a GPU itself, so none can block on a GPU.
  */
 #pragma once
 
@@ -19,13 +19,13 @@ enum {
 struct amd_gpu {
     struct kfd_node node;
     unsigned node_number;
-    uint64_t id; /* KFD's own; 0 unknown */
+    uint64_t id; /* KFD's own number of the GPU; 0: unknown */
     bool is_unreadable;
     bool is_partition; /* shares its PCI device with other nodes */
     bool is_integrated, is_unnamed;
     char pci[32];
     char folder[48];          /* of the PCI device, under /sys */
-    char hwmon[AMD_PATH_MAX]; /* "" if it has none */
+    char hwmon[AMD_PATH_MAX]; /* "" if the GPU has none */
     char uuid[40];
 };
 
@@ -34,13 +34,17 @@ struct amd_machine {
     size_t len;
 };
 
-/* Adds all GPUs to an empty machine; free machine->at. Returns how many more GPUs the control group
- * of this process withholds from it. */
+/*
+ * Adds all GPUs to an empty machine; the caller frees machine->at. Returns the number of other GPUs
+ * that the control group of this process withholds from it.
+ */
 size_t amd_machine_read(struct amd_machine *machine);
 /* True if the PCI device of the GPU is still there. */
 bool amd_folder_is_there(const struct amd_gpu *gpu);
-/* Below DISTANCE_NOT_LINKED for GPUs with an XGMI link; for others by their path over PCIe, with
- * NVML's levels. */
+/*
+ * Below DISTANCE_NOT_LINKED for GPUs with an XGMI link. For other GPUs it follows from their path
+ * over PCIe, by NVML's levels.
+ */
 unsigned amd_distance(const struct amd_gpu *a, const struct amd_gpu *b);
 
 /* Calls `take` for each entry of a folder under /sys, until `take` returns true. */

@@ -51,7 +51,7 @@ static void lose(struct device *device, const char *what, const char *why)
 struct users {
     const struct amd_gpu *gpu;
     struct device *device;
-    uint64_t mem_bytes; /* of all of them */
+    uint64_t mem_bytes; /* of all these processes */
     bool is_ours;       /* the pids that the kernel lists are valid in this namespace */
     const char *pid;    /* of the process that is being read */
     bool has_queue;
@@ -315,7 +315,7 @@ static bool open_machine(struct driver_probe *probe)
 {
     char path[SYSFS_PATH_MAX];
     struct amd_machine *machine = xcalloc(1, sizeof(*machine));
-    close_machine(probe); /* of an earlier attempt */
+    close_machine(probe); /* what an earlier attempt opened */
     announce(probe, "kfd/topology");
     size_t n_hidden = amd_machine_read(machine);
     sysfs_beside(path, "/dev/kfd");

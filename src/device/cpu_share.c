@@ -13,7 +13,9 @@ const struct choice numa_bindings[] = {{"node", NUMA_BINDING_NODE},
 
 /* ---- the NUMA nodes of the ranks ---- */
 
-/* The sharers of a NUMA node's cores: the GPUs that ranks see, or the ranks if there are no GPUs. */
+/*
+ * The sharers of a NUMA node's cores: the GPUs that ranks see, or the ranks if there are no GPUs.
+ */
 struct sharers {
     const struct cpu_cores *cores;
     int *nodes; /* [n], -1: not known */
@@ -110,7 +112,9 @@ static const struct cpu_core **node_cores_new(const struct cpu_cores *cores, int
     return out;
 }
 
-/* Gives a sharer its cores. If they cannot be divided evenly, the first sharers get one core more. */
+/*
+ * Gives a sharer its cores. If they cannot be divided evenly, the first sharers get one core more.
+ */
 static int exclusive_cpus(const struct sharers *sharers, size_t sharer, cpu_set_t *out,
                           struct err *err)
 {

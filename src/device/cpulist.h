@@ -8,6 +8,6 @@
 
 #include "base/buf.h"
 
-/* With or without a newline. False if malformed. */
+/* Parses a list, with or without a newline. False if it is malformed. */
 bool cpulist_parse(struct str text, cpu_set_t *out);
 void cpulist_format(struct buf *out, const cpu_set_t *cpus);

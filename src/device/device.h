@@ -43,7 +43,10 @@ enum {
     DEVICES_MAX = 1024
 };
 
-/* But for the driver, filled only with probe_opts.wants_details. 0, "" and false may also mean unknown. */
+/*
+ * All members but `driver` are filled only with probe_opts.wants_details. 0, "" and false may also
+ * mean unknown.
+ */
 struct device_details {
     char driver[32]; /* its version */
     bool is_persistence_off;
@@ -57,12 +60,12 @@ struct device_details {
 struct device {
     enum device_kind kind;
     int index;    /* position in the universe */
-    int physical; /* its vendor's number on this machine; -1 where that has no meaning */
+    int physical; /* the vendor's number of the device on this machine; -1: it has none */
     char uuid[96];
     char name[64];
     char pci[32];         /* "0000:3b:00.0", "" for none */
-    char parent_uuid[96]; /* of a MIG instance: its GPU; else "" */
-    bool is_unnamed;      /* the vendor's library does not know it by its uuid, only by number */
+    char parent_uuid[96]; /* of a MIG instance: the uuid of its GPU; else "" */
+    bool is_unnamed;      /* the vendor's library knows it by number, not by uuid */
     bool is_integrated;   /* graphics of a processor: slower, and in the computer's memory */
 
     /* Numbers that may be unknown are -1 (percent, °C, W, counts) or 0 (bytes of memory). */
@@ -70,9 +73,12 @@ struct device {
     int busy_percent, temperature_c;
     double power_w;
 
-    /* Health: `ill` says in words why nothing should run there ("row remapping pending"); "" = fit. */
+    /*
+     * Health: `ill` says in words why no work should run on the device ("row remapping pending");
+     * "": healthy.
+     */
     char ill[128];
-    bool is_lost;               /* fell off the bus, or stopped answering */
+    bool is_lost;               /* fell off the bus, or does not answer */
     long ecc_uncorrected_count; /* volatile, since the last reset; -1 unknown */
     bool row_remap_pending, row_remap_failed;
 
@@ -84,17 +90,19 @@ struct device {
     int numa_node;  /* -1 unknown */
     cpu_set_t cpus; /* nearest cores; empty: no preference */
 
-    char script[256]; /* of simulated devices: their faults, see simulated.h; else "" */
+    char script[256]; /* faults of a simulated device, see simulated.h; else "" */
 };
 
 struct device_list {
     struct device *at;
     size_t len;
-    uint8_t *distance; /* len*len, row by row, smaller is nearer; NULL: go by NUMA node and order */
+    uint8_t *distance; /* len*len, row by row, smaller is nearer; NULL: by NUMA node and order */
 };
 
-/* Distances below DISTANCE_NOT_LINKED are of a vendor's own links (NVLink, XGMI), the others of
- * PCIe. */
+/*
+ * Distances below DISTANCE_NOT_LINKED are of a vendor's own links (NVLink, XGMI), greater ones of
+ * PCIe.
+ */
 enum {
     DISTANCE_NOT_LINKED = 100,
     DISTANCE_UNKNOWN = 255
@@ -103,15 +111,17 @@ enum {
 /* Sets all members to unknown. */
 void device_reset(struct device *device, enum device_kind kind, int physical);
 void device_list_release(struct device_list *list);
-/* These return new lists, to be released: the devices at these positions, in this order; the
- * devices of one kind; all devices. Distances are copied too, and indices stay as they are. */
+/*
+ * These return new lists, which the caller releases: the devices at these positions, in this order;
+ * the devices of one kind; all devices. Distances are copied too, and indices stay as they are.
+ */
 struct device_list device_list_pick(const struct device_list *list, const size_t *positions,
                                     size_t n_positions);
 struct device_list device_list_of_kind(const struct device_list *list, enum device_kind kind);
 struct device_list device_list_copy(const struct device_list *list);
-/* NULL for NULL. */
+/* A new copy; NULL if `distance` is NULL. */
 uint8_t *distance_copy_new(const uint8_t *distance, size_t n_devices);
-/* Sets the indices, which then count from 0. */
+/* Numbers the devices anew: their indices then count from 0. */
 void device_list_renumber(struct device_list *list);
 const char *device_kind_name(enum device_kind kind);
 /*

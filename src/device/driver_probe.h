@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Driver probe: how the helper process, the program muster-devices, asks the driver of one vendor,
- * and the lines it answers in. It is the only process that asks drivers, because any query may hang
- * in the kernel.
+ * Driver probe: how the helper process, the program muster-devices, queries the drivers, and the
+ * lines in which it answers. The helper is the only process that queries drivers, because any query
+ * may hang in the kernel.
  *
  *   muster-devices list KIND [detail] [brief=2,5] [gone=3]
  *                                                        every device of a kind, then the distances
  *   muster-devices watch PERIOD_MS [gone=1] KIND:UUID…   samples, until standard input ends
  *
- * It answers in lines on stdout, told apart by their first character:
+ * The helper answers in lines on stdout, told apart by their first character:
  *   ?QUERY NUMBER   QUERY is about to be sent to that device (its position in a watch; -1: to none)
  *   {…}             a device, or a sample
  *   #A B DISTANCE   between two devices, by physical number
  *   -TEXT           there is no device, because …      !TEXT  the driver is there and fails
  *   .               the list, or a round of the watch, is complete
- * A `brief` device is asked only for its identity, a `gone` device is not asked at all: both hung earlier.
+ * A `brief` device is asked only for its identity, a `gone` device is not asked at all: both hung
+ * earlier.
  */
 #pragma once
 
@@ -26,7 +27,7 @@ struct driver_probe {
     const struct driver_probe_ops *ops;
     void *state;    /* of the vendor's functions */
     int number;     /* of the device that is being asked, for announcements */
-    uint64_t round; /* of a watch: the last round that needed the driver */
+    uint64_t round; /* watch: the last round that needed the driver */
     bool is_open, wants_details;
 };
 
@@ -36,11 +37,16 @@ struct driver_probe_ops {
     bool (*open)(struct driver_probe *probe);
     void (*close)(struct driver_probe *probe); /* also if open() failed or was not called */
     unsigned (*count)(struct driver_probe *probe);
-    /* Writes a line for the device, or one for each instance that it is partitioned into. */
+    /*
+     * Writes a line for the device, or a line for each instance that the device is partitioned
+     * into.
+     */
     void (*list)(struct driver_probe *probe, unsigned number, bool is_brief);
     void (*say_distance)(struct driver_probe *probe, unsigned a, unsigned b);
-    /* Fills in memory, load, heat, health and processes of a device that device_reset() has cleared. False:
-     * the device is gone, and `ill` says why. */
+    /*
+     * Fills in memory, load, heat, health and processes of a device that device_reset() has
+     * cleared. False if the device is gone; `ill` then says why.
+     */
     bool (*sample)(struct driver_probe *probe, const char *uuid, struct device *out);
 };
 
@@ -51,11 +57,13 @@ void say_device(const struct device *device);
 void say_gone(enum device_kind kind, unsigned physical, const char *why);
 void announce(const struct driver_probe *probe, const char *query);
 
-/* Appends a process while there is room. is_ours: the pid is one of this process's own namespace,
- * so that /proc tells the owner and name. */
+/*
+ * Appends a process while there is room. is_ours: the pid is valid in this process's own namespace,
+ * so /proc tells the owner and the name.
+ */
 void device_process_add(struct device *device, pid_t pid, uint64_t mem_bytes, bool is_ours);
 
-/* uses.c: whose jobs the device's processes belong to. */
+/* Finds the jobs that the device's processes belong to (uses.c). */
 void device_uses_find(const struct device *device, struct device_sample *out);
 
 /* nvml_probe.c, amd_probe.c */

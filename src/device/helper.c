@@ -21,8 +21,8 @@ enum {
 };
 
 /*
- * The helper does not inherit muster's blocked and ignored signals, and has a process group of its
- * own, so that ^C on the terminal reaches muster alone.
+ * The helper does not inherit muster's blocked and ignored signals. It has a process group of its
+ * own, so that ^C on the terminal reaches only muster.
  */
 static int attributes_init(posix_spawnattr_t *attributes)
 {
@@ -133,7 +133,7 @@ bool helper_wait(struct helper *helper, uint64_t timeout_ms)
     return false;
 }
 
-/* "?nvmlDeviceGetName 3" */
+/* Takes an announcement such as "?nvmlDeviceGetName 3". */
 static void note_query(struct helper *helper, struct str line)
 {
     char text[96];
@@ -167,7 +167,9 @@ bool helper_line(struct helper *helper, struct str *line)
     return false;
 }
 
-/* The descriptor may be readable before the process can be reaped (while a tracer still holds it). */
+/*
+ * The descriptor may be readable before the process can be reaped (while a tracer still holds it).
+ */
 bool helper_reap(pid_t pid, uint64_t wait_ms)
 {
     uint64_t end_ms = clock_now_ms() + wait_ms, now_ms;

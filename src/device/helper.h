@@ -21,10 +21,13 @@ struct helper {
     struct buf pending;
     size_t used; /* bytes of pending that helper_line() has given out */
     char query[64];
-    int query_number; /* the device it announced last, see driver_probe.h */
+    int query_number; /* the device of its last announcement, see driver_probe.h */
 };
 
-/* A signal that asks a watching helper for samples at once. By default it is ignored, so it may come at any time. */
+/*
+ * A signal that asks a watching helper for samples at once. By default it is ignored, so it may
+ * come at any time.
+ */
 #define HELPER_HURRY SIGURG
 
 /* How many deadlines the driver has to come up. nvmlInit wakes every GPU: that takes 1.5 s without
@@ -38,18 +41,21 @@ enum {
         .out_fd = -1, .hold_fd = -1 \
     }
 
-/* self_path: muster's; muster-devices is beside it. args: what follows the name, NULL-terminated. */
+/*
+ * self_path: the executable of muster; muster-devices is beside it. args: the arguments behind the
+ * program's name, NULL-terminated.
+ */
 MUST_CHECK int helper_start(struct helper *helper, const char *self_path, char *const *args,
                             struct err *err);
-/* Reads what is there. True if there was anything. */
+/* Reads the bytes that are available. True if there were any. */
 bool helper_read(struct helper *helper);
-/* Wait up to timeout_ms for something to read; then as helper_read(). */
+/* Waits up to timeout_ms for bytes, and then does what helper_read() does. */
 bool helper_wait(struct helper *helper, uint64_t timeout_ms);
 /* How long the helper may be silent now, if one answer may take deadline_ms. */
 uint64_t helper_patience_ms(const struct helper *helper, uint64_t deadline_ms);
-/* The next whole line, without its newline; announcements are noted and skipped. */
+/* The next whole line, without its newline. Announcements are recorded and skipped. */
 bool helper_line(struct helper *helper, struct str *line);
-/* Kills it and waits at most wait_ms. Returns its pid if it is not dead yet, else 0. */
+/* Kills the helper and waits at most wait_ms. Returns its pid if it is not dead yet, else 0. */
 pid_t helper_stop(struct helper *helper, uint64_t wait_ms);
-/* True once that process is reaped, by us or by somebody else. */
+/* True once that process has been reaped, whether by this call or by another part of muster. */
 bool helper_reap(pid_t pid, uint64_t wait_ms);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster-devices, the helper process; driver_probe.h says what it is asked and what it answers.
+ * muster-devices, the helper process; driver_probe.h describes its arguments and its output.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "device/sysfs.h"
 #include "device/wire.h"
 
-/* Whose devices it can ask for. */
+/* The kinds of devices that the helper can query. */
 static const struct {
     enum device_kind kind;
     const struct driver_probe_ops *ops;
@@ -174,7 +174,7 @@ static void watch_one(struct watched *watched, size_t position)
     watched->is_gone = !is_there;
 }
 
-/* "cuda:GPU-…" */
+/* Parses an argument such as "cuda:GPU-…". */
 static bool watched_parse(const char *arg, struct driver_probe *probes, struct watched *out)
 {
     for (size_t v = 0; v < countof(drivers); v++) {
@@ -200,10 +200,13 @@ static bool is_opened(struct driver_probe *probe, uint64_t round)
 
 static void on_hurry(int number)
 {
-    (void)number; /* it ends the pause between two rounds */
+    (void)number; /* the signal only ends the pause between two rounds */
 }
 
-/* From now on HELPER_HURRY is heard only with the mask that this returns, and not by the driver's threads. */
+/*
+ * From now on HELPER_HURRY is delivered only while the returned mask is set, and never to the
+ * driver's threads.
+ */
 static sigset_t hurry_hear(void)
 {
     sigset_t hurry, pausing;
@@ -215,7 +218,10 @@ static sigset_t hurry_hear(void)
     return pausing;
 }
 
-/* A driver that could not be opened is tried again every round; the others' devices do not wait. */
+/*
+ * A driver that could not be opened is tried again in every round; the devices of other drivers do
+ * not wait for it.
+ */
 static int watch_all(uint64_t period_ms, struct watched *watched, size_t n_watched)
 {
     const sigset_t pausing = hurry_hear();
@@ -239,10 +245,10 @@ static int watch_all(uint64_t period_ms, struct watched *watched, size_t n_watch
 }
 
 /*
- * Ends this process with its parent, even in the middle of a query that never returns: when the
- * last writer of our standard input is gone, the kernel sends SIGIO, whose default action is to
- * terminate. The parent-death signal would not do: it is sent as soon as the thread that started us
- * ends.
+ * Ends this process when its parent ends, even in the middle of a query that never returns: when
+ * the last writer of standard input is gone, the kernel sends SIGIO, whose default action is to
+ * terminate. The parent-death signal would be wrong: it is sent as soon as the thread that started
+ * this process ends.
  */
 static void end_with_parent(void)
 {

@@ -50,7 +50,7 @@ void listing_take(struct listing *listing, struct str line)
         listing->is_none = line.at[0] == '-';
         snprintf(listing->said, sizeof(listing->said), "%.*s", (int)line.len - 1, line.at + 1);
         break;
-    default: /* a line of a newer helper, or noise of the driver */
+    default: /* a line of a newer helper, or one that the driver printed */
         break;
     }
 }

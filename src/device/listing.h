@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Collects the helper's answer to `list`: one line per device, then the distances between them, and
- * a last line which says that the list is complete, or why there is none. Where a helper hangs,
- * another one is started and the devices are listed anew.
+ * a last line which says that the list is complete, or why there is none. If a helper hangs,
+ * another one is started and the devices are listed again.
  */
 #pragma once
 
@@ -10,14 +10,14 @@
 #include "device/helper.h"
 
 enum {
-    /* each costs up to two deadlines; with more GPUs hung at once, listing them is given up */
+    /* each costs up to two deadlines; if more GPUs hang, the listing is given up */
     LISTING_HUNG_MAX = 8,
     LISTING_SIDE = 128 /* distances are kept for physical numbers below this */
 };
 
 struct hung_gpu {
     uint32_t number;
-    int n_times; /* 1: ask only its identity; 2: ask nothing */
+    int n_times; /* 1: only its identity is queried; 2: nothing is queried */
     char why[128];
 };
 
@@ -31,11 +31,16 @@ struct listing {
     char said[256];
 };
 
-/* A line that is not understood, from a newer helper or from the driver, is skipped. */
+/*
+ * Takes a line of the helper. A line that is not understood, from a newer helper or from the
+ * driver, is skipped.
+ */
 void listing_take(struct listing *listing, struct str line);
-/* Notes which GPU the helper was asking when it went silent. The next helper asks that GPU only for
- * its identity, and for nothing if is_hurried or at the second time. False: the helper was asking
- * no GPU, that GPU hung too often, or too many GPUs hung. */
+/*
+ * Records which GPU the helper was asking when it went silent. The next helper asks that GPU only
+ * for its identity, and for nothing if is_hurried or at the second time. False if the helper was
+ * asking no GPU, if that GPU hung too often, or if too many GPUs hung.
+ */
 bool listing_note_hung(struct listing *listing, const struct helper *helper, uint64_t waited_ms,
                        bool is_hurried);
 /* Fills in devices.distance from the distances that the helper reported. */

@@ -83,8 +83,8 @@ static void file_name(const struct device *device, char out[LOCK_FILE_MAX])
 }
 
 /*
- * Opened without O_CREAT first: with fs.protected_regular set, O_CREAT on somebody else's file in
- * a sticky folder is refused. A hard link would let ftruncate() hit a file of ours elsewhere.
+ * Tries without O_CREAT first: with fs.protected_regular set, O_CREAT on another user's file in a
+ * sticky folder is refused. A hard link would let ftruncate() change a file of ours elsewhere.
  */
 static int file_open(int folder, const char *name, bool create)
 {
@@ -108,12 +108,14 @@ static int file_open(int folder, const char *name, bool create)
 }
 
 enum holder {
-    HOLDER_UNKNOWN, /* nothing is written: its file was deleted */
-    HOLDER_THERE,   /* or in another pid namespace, where it cannot be looked for */
+    HOLDER_UNKNOWN, /* the file has no text: it was deleted */
+    HOLDER_THERE,   /* it runs, or is in another pid namespace, out of sight */
     HOLDER_GONE
 };
 
-/* What the holder wrote; anybody may have written it, so only plain characters are passed on. */
+/*
+ * Reads the holder's text. Any process may have written it, so only plain characters are passed on.
+ */
 static enum holder read_holder(int fd, struct buf *out)
 {
     char text[HOLDER_MAX], space[64], ours[80];
@@ -143,14 +145,20 @@ static void write_holder(int fd, const char *run)
     pid_space(space);
     int len = snprintf(text, sizeof(text), "pid %d, user %.40s, run %.100s\npidspace %s\n",
                        (int)getpid(), user ? user->pw_name : "?", run ? run : "?", space);
-    /* The text only informs: the kernel keeps the lock itself, so a failure here loses a name. */
+    /*
+     * The text is only information: the kernel keeps the lock, so a failure here loses no more than
+     * a name.
+     */
     if (ftruncate(fd, 0) == 0)
         (void)!pwrite(fd, text, (size_t)len, 0);
 }
 
 /* ---- the name ---- */
 
-/* FNV-1a over the folder and the device, so that each lock folder (tests) has names of its own. */
+/*
+ * FNV-1a over the folder and the device, so that each lock folder (tests use their own) has names
+ * of its own.
+ */
 static uint64_t name_hash(const char *folder, const char *uuid)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -171,7 +179,10 @@ static socklen_t name_make(const char *file, struct sockaddr_un *out)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* A descriptor that holds the name, or -1 with errno; EADDRINUSE: another process holds it. */
+/*
+ * Returns a descriptor that holds the name, or -1 with errno; EADDRINUSE: another process holds the
+ * name.
+ */
 static int name_take(const char *file)
 {
     struct sockaddr_un name;
@@ -215,8 +226,10 @@ static bool stands_there(int folder, const char *name, int fd)
            named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
-/* Locks the file, and makes sure that it still has that name. -1 with errno; EWOULDBLOCK: another
- * process has the lock. */
+/*
+ * Locks the file, and makes sure that the file still has that name. -1 with errno; EWOULDBLOCK:
+ * another process has the lock.
+ */
 static int file_take(int folder, const char *name, struct buf *holder, enum holder *who)
 {
     for (int times = 0; times < REPLACED_MAX; times++) {
@@ -255,7 +268,7 @@ static int name_lock(struct device_lock *lock, int folder, const char *label, st
         enum holder who = read_holder(fd, &holder);
         return taken(label, &holder, who, err);
     }
-    /* Some sandboxes do not allow such names; then the file is the only lock. */
+    /* Some sandboxes do not allow abstract names; there the file is the only lock. */
     return errno == EACCES || errno == EPERM ? 0 : fail_errno(err, "lock %s", label);
 }
 
@@ -279,8 +292,8 @@ static int lock_one(struct device_lock *lock, int folder, const struct device *d
 }
 
 /*
- * True if a muster has started this one, for a job of a graph or a run of a benchmark, and holds the lock of the
- * device for it.
+ * True if this muster was started by another one, for a job of a graph or a run of a benchmark, and
+ * that one holds the lock of the device for it.
  */
 static bool is_handed_down(const struct device *device)
 {

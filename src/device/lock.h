@@ -11,7 +11,10 @@
 #include "device/device.h"
 #include "device/seat.h"
 
-/* The variable with the uuids of devices, separated by commas, that the muster above this one has locked for it. */
+/*
+ * The variable with the uuids of devices, separated by commas, that the muster which started this
+ * one has locked for it.
+ */
 #define LOCK_HANDED_DOWN "MUSTER_HELD_DEVICES"
 
 enum {
@@ -22,7 +25,7 @@ enum {
 struct device_lock {
     size_t device; /* position in the list */
     char file[LOCK_FILE_MAX];
-    int file_fd, name_fd; /* name_fd -1: a sandbox does not allow the name */
+    int file_fd, name_fd; /* name_fd -1: the sandbox does not allow names */
     bool is_lost;         /* its file was deleted, and another process has the new one */
 };
 
@@ -41,14 +44,16 @@ MUST_CHECK int device_locks_take(struct device_locks *locks, const struct device
                                  const size_t *chosen, size_t n_chosen, const char *run,
                                  struct err *err);
 void device_locks_sign(const struct device_locks *locks, const char *run);
-/* The descriptors that a process must keep open to hold these devices' locks: up to two per device,
- * and that of the folder. Returns their number. */
+/*
+ * The descriptors that a process must keep open to hold these devices' locks: up to two per device,
+ * and that of the folder. Returns their number.
+ */
 size_t device_locks_fds(const struct device_locks *locks, const size_t *devices, size_t n_devices,
                         int *out);
 /*
- * To be called every second: makes deleted files anew. Returns the lock of a device whose new file
- * another process has locked by then, once per device, and adds to `holder` what that process
- * wrote; NULL: none.
+ * To be called every second: makes deleted files anew. If another process has locked the new file
+ * of a device by then, returns the lock of that device, once per device, and adds the text of that
+ * process to `holder`; otherwise NULL.
  */
 struct device_lock *device_locks_renew(struct device_locks *locks, const char *run,
                                        struct buf *holder);
@@ -56,10 +61,14 @@ struct device_lock *device_locks_renew(struct device_locks *locks, const char *r
 bool device_is_locked(const struct device *device, struct buf *holder);
 /*
  * True if another process holds this device's lock and the muster that took it has ended: its
- * workers are being ended. Also true if the file was deleted, so that the holder is unknown, and
- * the caller has waited less than two seconds: a live holder makes the file anew within one.
+ * workers are then about to end. Also true if the file was deleted, so that the holder is unknown,
+ * and the caller has waited less than two seconds: a live holder makes the file anew within one
+ * second.
  */
 bool device_is_left(const struct device *device, uint64_t waited_ms);
-/* Moves the locks of `more` into `locks`; their devices are counted from `first_device` on there. */
+/*
+ * Moves the locks of `more` into `locks`. Their positions are counted from `first_device` on in
+ * `locks`.
+ */
 void device_locks_join(struct device_locks *locks, struct device_locks *more, size_t first_device);
 void device_locks_release(struct device_locks *locks);

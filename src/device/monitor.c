@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Watches devices while a run lasts. One epoll descriptor holds the helper's pipe and a timer. The timer notices a
- * helper that has gone silent. Simulated devices have only the timer.
+ * Watches devices while a run lasts. One epoll descriptor holds the helper's pipe and a timer. The
+ * timer notices a helper that has gone silent. Simulated devices have only the timer.
  */
 #include <errno.h>
 #include <limits.h>
@@ -20,28 +20,31 @@
 
 enum {
     UNREAPED_MAX = 16,
-    /* Lost devices are asked again after so many deadlines (a minute), and later at doubled intervals. */
+    /*
+     * Lost devices are queried again after this many deadlines (a minute), and later at doubled
+     * intervals.
+     */
     REASK_DEADLINES = 12,
-    REASKS_MAX = 8, /* each may cost a process that hangs in the driver */
+    REASKS_MAX = 8, /* each may leave a process that hangs in the driver */
 };
 
 struct monitor {
-    struct device_list devices; /* our own copy: uuids, kinds and scripts are used */
+    struct device_list devices; /* copies: uuids, kinds and scripts are used */
     char *self_path;
     uint64_t period_ms, deadline_ms;
     uint64_t begin_ms;
     uint64_t look_ms;    /* the timer's period */
     uint64_t looked_ms;  /* when monitor_read was last called */
-    uint64_t heard_ms;   /* when the helper last said something; see forgive() */
+    uint64_t heard_ms;   /* when the helper last sent bytes; see forgive() */
     uint64_t started_ms; /* when the helper was last started */
-    bool is_round_begun; /* simulated: samples of this tick are not all given out yet */
+    bool is_round_begun; /* simulated: samples of this tick are still to be returned */
     size_t next;         /* simulated: the next device to sample */
-    uint64_t tick_ms;    /* simulated: the moment this round shows */
+    uint64_t tick_ms;    /* simulated: the time of this round's samples */
     int epoll_fd, timer_fd;
     struct helper helper;
-    bool *is_gone, *is_told; /* per device: the device is lost; the caller was told */
-    int crashed_number;      /* device asked when the helper last died by itself; -1: none */
-    uint64_t reask_ms;       /* when to ask lost devices again, UINT64_MAX: none is lost */
+    bool *is_gone, *is_told; /* per device: it is lost; the caller has been told */
+    int crashed_number;      /* the device queried when the helper last died by itself; -1: none */
+    uint64_t reask_ms;       /* when lost devices are queried again; UINT64_MAX: never */
     uint32_t n_reasks;
     pid_t unreaped[UNREAPED_MAX];
     size_t n_unreaped;
@@ -181,7 +184,7 @@ static size_t read_simulated(struct monitor *monitor, struct device_sample *out,
     return n_out;
 }
 
-/* Reaps helpers that were killed but not waited for. wait_ms is for all of them together. */
+/* Reaps helpers that were killed but not waited for. All of them together get wait_ms. */
 static void reap(struct monitor *monitor, uint64_t wait_ms)
 {
     uint64_t end_ms = clock_now_ms() + wait_ms;
@@ -201,7 +204,7 @@ static void stop_helper(struct monitor *monitor, uint64_t wait_ms)
         monitor->unreaped[monitor->n_unreaped++] = left;
 }
 
-/* The helper asks this device no more. */
+/* Notes that the device is lost: the helper does not query it again. */
 static void gone_note(struct monitor *monitor, size_t position)
 {
     uint64_t wait_ms = REASK_DEADLINES * monitor->deadline_ms;
@@ -210,7 +213,10 @@ static void gone_note(struct monitor *monitor, size_t position)
         monitor->reask_ms = clock_now_ms() + (wait_ms << monitor->n_reasks);
 }
 
-/* A new helper opens the driver anew: a device that was reset, or a driver that hung, may answer it. */
+/*
+ * A new helper opens the driver anew, so a device that was reset, or a driver that hung, may
+ * answer.
+ */
 static bool reask_lost(struct monitor *monitor, uint64_t now_ms)
 {
     if (now_ms < monitor->reask_ms)
@@ -223,8 +229,9 @@ static bool reask_lost(struct monitor *monitor, uint64_t now_ms)
 }
 
 /*
- * The device that a helper was asking when it went silent is taken for lost. A helper that died may
- * have been killed by anybody: only if two helpers in a row die over the same device is it lost.
+ * Takes the device that a helper was querying when it went silent for lost. A helper that died may
+ * have been killed by any process, so its device is lost only if two helpers in a row die while
+ * they query it.
  */
 static void bench_asked(struct monitor *monitor)
 {
@@ -241,7 +248,7 @@ static void bench_asked(struct monitor *monitor)
              helper->is_eof ? "%s crashed" : "%s does not answer", helper->query);
 }
 
-/* If muster itself, or the whole machine, was stopped, the helper's silence proves nothing. */
+/* The silence of the helper proves nothing if muster itself, or the whole machine, was stopped. */
 static void forgive(struct monitor *monitor, uint64_t now_ms)
 {
     uint64_t unseen_ms = now_ms - monitor->looked_ms;
@@ -316,7 +323,7 @@ size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t c
     size_t n_out = tell_gone(monitor, out, cap);
     while (n_out < cap && helper_line(&monitor->helper, &line)) {
         if (line.at[0] == '.')
-            monitor->helper.query_number = -1; /* the round is over: nothing is being asked */
+            monitor->helper.query_number = -1; /* the round is over: no device is being queried */
         struct device_sample sample = {.busy_percent = -1, .temperature_c = -1, .power_w = -1};
         if (line.at[0] != '{' || !sample_parse_json(line, &sample) ||
             sample.device >= monitor->devices.len)
@@ -329,7 +336,7 @@ size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t c
         }
         out[n_out++] = sample;
     }
-    if (n_out < cap) /* else lines of the helper are still unread */
+    if (n_out < cap) /* otherwise lines of the helper are still unread */
         revive(monitor, now_ms);
     return n_out + tell_gone(monitor, out + n_out, cap - n_out);
 }

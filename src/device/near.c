@@ -8,7 +8,10 @@ enum {
     OTHER_NODE = 1u << 16
 };
 
-/* The matrix decides; among equals the NUMA node, then the gap between the positions. */
+/*
+ * The matrix decides. Among equal distances the NUMA node decides, then the gap between the
+ * positions.
+ */
 static size_t distance(const struct device_list *devices, size_t a, size_t b)
 {
     const struct device *x = &devices->at[a], *y = &devices->at[b];
@@ -20,7 +23,7 @@ static size_t distance(const struct device_list *devices, size_t a, size_t b)
 
 struct work {
     const struct device_list *devices;
-    size_t *left; /* positions not yet in a group, in the order wanted */
+    size_t *left; /* positions that are not in a group yet, in the wanted order */
     size_t n_left;
 };
 
@@ -31,7 +34,10 @@ static void take_out(struct work *work, size_t position)
             (work->n_left - position) * sizeof(size_t));
 }
 
-/* Take the device with the least summed distance to the group so far, of the same kind. */
+/*
+ * Takes the device of the group's kind that has the least summed distance to the devices in the
+ * group.
+ */
 static size_t take_nearest(struct work *work, const size_t *group, size_t n_group)
 {
     size_t best = SIZE_MAX, best_sum = SIZE_MAX;
@@ -53,7 +59,10 @@ static size_t take_nearest(struct work *work, const size_t *group, size_t n_grou
     return taken;
 }
 
-/* The first device left whose kind has enough devices left for a group; n_left if there is none. */
+/*
+ * The first remaining device whose kind has enough devices left for a group; n_left if there is
+ * none.
+ */
 static size_t group_begin(const struct work *work, size_t group)
 {
     const struct device *at = work->devices->at;

@@ -8,9 +8,10 @@
 #include "device/device.h"
 
 /*
- * The chosen positions, rearranged so that every `group` of them in a row are near each other and of
- * one kind; each group ascending, groups in the order of their first device, what is left over last.
- * n_chosen entries, free() it; the first *n_grouped of them are in whole groups.
+ * Rearranges the chosen positions so that every `group` of them in a row are near each other and of
+ * one kind. Each group is ascending, the groups are in the order of their first devices, and
+ * positions that fill no group come last. Returns a new array of n_chosen, which the caller frees;
+ * the first *n_grouped entries are in whole groups.
  */
 size_t *near_groups(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                     size_t group, size_t *n_grouped);

@@ -49,7 +49,7 @@ static void ask_health(const struct driver_probe *probe, nvml_device handle, str
                  "page retirement pending: the GPU needs a reset");
 }
 
-/* Memory, load, heat. The first answer decides whether the GPU is still there. */
+/* Queries memory, load and heat. The first answer decides whether the GPU is still there. */
 static void ask_state(const struct driver_probe *probe, nvml_device handle, struct device *device)
 {
     struct nvml_memory memory = {0};
@@ -81,7 +81,7 @@ static void ask_driver(const struct driver_probe *probe, struct device *device)
         device->details.driver[0] = '\0';
 }
 
-/* Leaves what the driver does not tell at 0. */
+/* Members that the driver does not know stay 0. */
 static void ask_details(const struct driver_probe *probe, nvml_device handle, struct device *device)
 {
     unsigned mode = 0, number = 0, is_up = 0;
@@ -126,7 +126,7 @@ static void ask_processes(const struct driver_probe *probe, nvml_device handle,
     bool is_v1 = result == NVML_NO_FUNCTION;
     if (is_v1)
         result = ASK(probe, processes_v1, handle, &n_found, found_v1);
-    /* NVML_TOO_SMALL: there are more processes than fit; the table is then full */
+    /* NVML_TOO_SMALL: not all processes fit into the table, which is then full */
     if (result != NVML_OK && result != NVML_TOO_SMALL)
         return;
     for (unsigned i = 0; i < MIN(n_found, (unsigned)DEVICE_PROCESSES_MAX); i++)
@@ -151,7 +151,7 @@ static int ask_identity(const struct driver_probe *probe, nvml_device handle, st
     return NVML_OK;
 }
 
-/* The instances of a GPU with MIG enabled; the GPU itself is no device then. */
+/* Writes the instances of a GPU with MIG enabled; the GPU itself is then not a device. */
 static void list_instances(const struct driver_probe *probe, nvml_device gpu,
                            const struct device *parent)
 {

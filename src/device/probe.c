@@ -81,8 +81,10 @@ static uint64_t share_until(uint64_t until_ms, size_t n_left)
     return until_ms > now_ms ? now_ms + (until_ms - now_ms) / n_left : until_ms;
 }
 
-/* The first failure becomes the error. With wants_reasons the other drivers are asked all the same,
- * and their failures are added to `reasons`. */
+/*
+ * The first failure becomes the error. With wants_reasons the other drivers are queried
+ * nevertheless, and their failures are added to `reasons`.
+ */
 static int machine_list(const struct probe_opts *opts, struct device_list *out, struct buf *reasons,
                         struct err *err)
 {

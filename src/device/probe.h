@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding the devices of this machine, and watching them while a run lasts. A driver may hang in the
- * kernel, so it is asked by a helper process (the program muster-devices) that is given a deadline;
- * muster itself never loads NVML and never opens a CUDA context.
+ * Finds the devices of this machine, and watches them while a run lasts. A driver may hang in the
+ * kernel, so it is queried by a helper process (the program muster-devices) that is given a
+ * deadline; muster itself never loads NVML and never opens a CUDA context.
  */
 #pragma once
 
@@ -12,17 +12,17 @@
 struct probe_opts {
     const char *self_path;  /* the muster executable, beside which the helper is */
     uint64_t deadline_ms;   /* for one answer of the helper; 0 = 5000 */
-    uint64_t until_ms;      /* of the monotonic clock, for all answers together; 0 = no end */
+    uint64_t until_ms;      /* end of all answers, on the monotonic clock; 0 = no end */
     bool ignore_visibility; /* look at the whole machine (muster gpus --all) */
     bool wants_details;     /* a dozen queries more for each GPU: driver, link, modes, throttling */
-    bool wants_reasons;     /* note why a vendor has no device, or fails, though another has some */
+    bool wants_reasons;     /* note why a vendor has none, or fails, even if another has some */
     bool is_for_looking;    /* muster gpus: graphics of a processor are shown, not CPU slots */
 };
 
 /*
  * Fill `out` with the universe for this spec: simulated devices for `sim:`, CPU slots for `cpu:N`,
  * GPUs otherwise (possibly none; `notes` then says why in a sentence: no driver, NVML does not
- * answer, list hides everything). If nobody typed a spec and there is no GPU, or only graphics of
+ * answer, list hides everything). If the user gave no spec and there is no GPU, or only graphics of
  * the processor, `out` has the CPU slots, and a note says so. Every note is a line. Costs nothing
  * for cpu and sim specs, and next to nothing on a machine without a driver.
  *
@@ -46,7 +46,7 @@ enum {
 /* The memory of a device that the processes below one guard (proc/guard.h) hold. */
 struct device_use {
     pid_t guard_pid;
-    uint64_t mem_bytes; /* 0: of one of them it is not known */
+    uint64_t mem_bytes; /* 0: the memory of one of the processes is unknown */
 };
 
 struct device_sample {
@@ -67,13 +67,15 @@ struct device_sample {
 struct monitor;
 MUST_CHECK int monitor_open(struct monitor **out, const struct probe_opts *opts,
                             const struct device_list *devices, uint64_t period_ms, struct err *err);
-/* -1 when there is nothing to watch. */
+/* -1 if there is nothing to watch. */
 int monitor_fd(const struct monitor *monitor);
-/* pid of the helper process, -1 for none: the caller's reaper must leave it to monitor_close. */
+/* The pid of the helper process, which only monitor_close() may reap; -1: there is none. */
 pid_t monitor_pid(const struct monitor *monitor);
-/* Takes at most `cap` of the samples that are there now. A helper that died or hangs is started
- * again, at most once a deadline, unless all devices are gone. While it is silent no samples come,
- * which does not mean that the devices are lost. */
+/*
+ * Takes at most `cap` of the samples that are available. A helper that died or hangs is started
+ * again, at most once a deadline, unless all devices are lost. While the helper is silent no
+ * samples come, which does not mean that the devices are lost.
+ */
 size_t monitor_read(struct monitor *monitor, struct device_sample *out, size_t cap);
 /* Asks for samples now, before the period is over. */
 void monitor_hurry(struct monitor *monitor);

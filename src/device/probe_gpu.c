@@ -11,7 +11,7 @@
 enum {
     /* a killed process is gone within a millisecond, unless it is in D state */
     WAIT_MS = 1000,
-    WAIT_SHORT_MS = 100, /* with probe_opts.until_ms */
+    WAIT_SHORT_MS = 100, /* the same with probe_opts.until_ms */
 };
 
 static char *hung_arg(const struct listing *listing, const char *name, int n_times)
@@ -55,8 +55,8 @@ static uint64_t deadline_of(const struct probe_opts *opts)
 
 /*
  * How long to wait for the next answer. With until_ms, one answer gets at most a quarter of the
- * time that is left, so that some is left for the other GPUs however many hang; while the driver
- * comes up, it gets all of that time.
+ * remaining time, so that the other GPUs get some however many hang; while the driver comes up, it
+ * gets all of that time.
  */
 static uint64_t patience_ms(const struct probe_opts *opts, const struct helper *helper)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPUs of one vendor on this machine, through the helper process.
+ * Lists the GPUs of one vendor on this machine, through the helper process.
  */
 #pragma once
 

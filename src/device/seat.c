@@ -61,7 +61,7 @@ static int seats_check(const struct device_list *devices, const size_t *chosen, 
         if (devices->at[chosen[i]].parent_uuid[0])
             return fail(err, ERR_USAGE, "a worker can use one MIG instance, not %u (CUDA's limit)",
                         group);
-    ASSERT(n_chosen % group == 0); /* seats_fit saw to that */
+    ASSERT(n_chosen % group == 0); /* ensured by seats_fit() */
     return 0;
 }
 
@@ -75,7 +75,7 @@ static void label_make(struct seat *seat, const struct device_list *devices,
     for (size_t i = 1; i < seat->n_devices && used < (int)sizeof(seat->label); i++)
         used += snprintf(seat->label + used, sizeof(seat->label) - (size_t)used, "+%d",
                          devices->at[seat->devices[i]].index);
-    /* the numbers of 64 GPUs do not fit in a file name: the first and the last are enough */
+    /* the numbers of 64 GPUs do not fit in a file name, so only the first and the last are used */
     if (used >= (int)sizeof(seat->label))
         snprintf(seat->label, sizeof(seat->label), "%s-%d", first,
                  devices->at[seat->devices[seat->n_devices - 1]].index);
@@ -110,7 +110,10 @@ static void share_cores(struct seat *seats, size_t n_seats)
     }
 }
 
-/* CPU slots have no names by which a worker could be shown some of them, so those behind the last are passed over. */
+/*
+ * A worker cannot be shown a part of the CPU slots, because these have no names. So the slots that
+ * do not fit into the seat are left out.
+ */
 static int whole_make(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                       struct seat **out, size_t *n_out, struct err *err)
 {
@@ -165,7 +168,7 @@ enum naming {
     BY_NUMBER /* the physical number; for CPU slots, which have none, the index */
 };
 
-/* "NAME=a,b": the seat's devices, named in one of the two ways. */
+/* Adds "NAME=a,b": the seat's devices, by uuid or by number. */
 static void add_devices(const struct seat *seat, const struct device_list *devices,
                         const char *name, enum naming naming, struct env_list *env)
 {
@@ -182,7 +185,7 @@ static void add_devices(const struct seat *seat, const struct device_list *devic
     env_list_add(env, buf_steal(&text));
 }
 
-/* A worker on a CPU slot must not grab a GPU that somebody else was given. */
+/* A worker on a CPU slot must not use a GPU that was given to another worker. */
 static void hide_all(struct env_list *env)
 {
     for (size_t v = 0; v < n_vendors; v++)

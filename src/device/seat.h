@@ -13,7 +13,10 @@
 enum {
     SEAT_DEVICES_MAX = 64
 };
-/* As devices_per_worker: one seat has all devices, of whatever kind, and its workers share them out themselves. */
+/*
+ * A value of devices_per_worker: one seat has all devices, of whatever kind, and its workers divide
+ * them among themselves.
+ */
 #define SEAT_HAS_ALL UINT32_MAX
 
 enum visible_mode {
@@ -52,15 +55,15 @@ MUST_CHECK int seats_fit(const struct device_list *devices, size_t *chosen, size
                          uint32_t group, struct buf *notes, struct err *err);
 
 /*
- * Divides the chosen devices into seats; seats_fit() has made sure that none is left over. Devices
- * of one seat are the nearest by NVLink/PCIe/NUMA. *out is an array of *n_out, free() it. ERR_USAGE
- * if both counts exceed 1.
+ * Divides the chosen devices into seats; seats_fit() has ensured that the seats use all of them.
+ * The devices of one seat are the nearest by NVLink/PCIe/NUMA. *out is an array of *n_out, which
+ * the caller frees. ERR_USAGE if both counts exceed 1.
  */
 MUST_CHECK int seats_make(const struct device_list *devices, const size_t *chosen, size_t n_chosen,
                           const struct seat_opts *opts, struct seat **out, size_t *n_out,
                           struct err *err);
 
-/* The seat has the devices and CPUs of `more` as well; together SEAT_DEVICES_MAX devices at most. */
+/* Adds the devices and CPUs of `more` to the seat; together at most SEAT_DEVICES_MAX devices. */
 void seat_join(struct seat *seat, const struct seat *more);
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Choosing among the devices that are there. What a person asked for by name is given, with a
- * warning; what muster picks by itself must be fit and free.
+ * Chooses among the devices of the universe. A device that the user named is chosen, with a warning
+ * if need be; a device that muster picks by itself must be healthy and free.
  */
 #include <pwd.h>
 #include <strings.h>
@@ -35,7 +35,7 @@ static bool matches(const struct spec_entry *entry, const struct device *device)
            memcmp(wanted, found, sizeof(wanted)) == 0;
 }
 
-/* "this machine has 0-1", in the kind of number that was asked for. */
+/* Adds "this machine has 0-1", in the kind of number that the user typed. */
 static void add_choices(struct buf *out, const struct device_list *universe, bool physical)
 {
     uint32_t ids[DEVICES_MAX];
@@ -95,7 +95,7 @@ static void add_process(struct buf *out, const struct device_process *process)
     buf_add_char(out, ')');
 }
 
-/* Why `free` and `any` leave this device out, in words; nothing is added if it is free. */
+/* Adds why `free` and `any` leave this device out; adds nothing if the device is free. */
 static void add_obstacle(struct buf *out, const struct device *device, uint64_t mem_free_min_bytes)
 {
     size_t begin = out->len;

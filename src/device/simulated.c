@@ -75,7 +75,10 @@ int sim_faults_check(struct str script, uint32_t n_devices, struct err *err)
     return 0;
 }
 
-/* Whether `kind` holds for the device at this moment. The script was checked when it was parsed. */
+/*
+ * Does the fault `kind` hold for the device at this moment? The script was checked when it was
+ * parsed.
+ */
 static bool holds(const struct device *device, enum sim_fault kind, uint64_t at_ms)
 {
     struct str rest = str_of(device->script), word;

@@ -7,7 +7,7 @@
  *                                defaults to 0 (true from the start), TO to never
  *
  *   lost   fell off the bus          ill    not fit ("simulated fault")
- *   busy   somebody else computes    hang   no samples come
+ *   busy   another process computes  hang   no samples come
  *   full   no memory is free
  *
  * Faults that hold at time 0 show when the devices are listed, later ones through the monitor.
@@ -27,7 +27,9 @@ enum sim_fault {
 
 /* ERR_USAGE if a fault has a wrong form, names a device not below n_devices, or is unknown. */
 MUST_CHECK int sim_faults_check(struct str script, uint32_t n_devices, struct err *err);
-/* Fill the universe that a SPEC_SIM spec describes. */
+/* Makes the devices that a SPEC_SIM spec describes. */
 void sim_devices(const struct device_spec *spec, struct device_list *out);
-/* The state of one device `at_ms` after the start. False while it hangs: no sample comes. */
+/*
+ * The state of one device `at_ms` after the start. False while the device hangs: no sample comes.
+ */
 bool sim_sample(const struct device *device, uint64_t at_ms, struct device_sample *out);

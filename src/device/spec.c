@@ -26,7 +26,7 @@ static int none_parse(struct str value, struct device_spec *out, struct err *err
     return value.at ? fail(err, ERR_USAGE, "it takes no value") : 0;
 }
 
-/* Where somebody forgets the unit, every device would have so many bytes. */
+/* Without this check, a size whose unit was forgotten would be satisfied by every device. */
 static int mem_parse(struct str text, uint64_t *out, struct err *err)
 {
     int rc = size_parse(text, out, err);
@@ -49,7 +49,10 @@ static int count_parse(struct str text, struct device_spec *out, struct err *err
     return rc;
 }
 
-/* Up to the separator, and what follows it (`at` NULL where there is none). */
+/*
+ * Returns the text up to the separator; *after is the text behind it (`at` NULL if there is no
+ * separator).
+ */
 static struct str split(struct str text, char separator, struct str *after)
 {
     const char *at = text.len ? memchr(text.at, separator, text.len) : NULL;
@@ -88,7 +91,7 @@ static int sim_name_parse(struct str name, struct device_spec *out, struct err *
     return 0;
 }
 
-/* COUNT[xNAME][:MEMORY][,FAULT]... */
+/* Parses COUNT[xNAME][:MEMORY][,FAULT]... */
 static int sim_parse(struct str value, struct device_spec *out, struct err *err)
 {
     struct str faults, size, name;
@@ -131,7 +134,7 @@ static bool has_prefix(struct str text, const char *prefix)
     return text.len > len && strncasecmp(text.at, prefix, len) == 0;
 }
 
-/* "3b:00.0", "0000:3b:00.0", "00000000:3B:00.0" */
+/* Is this a PCI address: "3b:00.0", "0000:3b:00.0", "00000000:3B:00.0"? */
 static bool is_pci(struct str text)
 {
     size_t n_colons = 0;
@@ -250,7 +253,10 @@ int spec_check(const char *text, struct err *err)
     return spec_parse(text, &spec, err);
 }
 
-/* A number of bytes in the largest unit that divides it, so that it reads back the same. */
+/*
+ * Adds a number of bytes in the largest unit that divides it, so that it is parsed back to the same
+ * number.
+ */
 static void add_size(struct buf *out, uint64_t bytes)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `-g, --gpus SPEC`: which devices, as the user types it. Integers are ids, never a count.
+ * `-g, --gpus SPEC`: which devices the user wants. Integers are ids, never a count.
  *
  *   0,2,5-7   any:4   all   free   free:20GiB   none   GPU-<uuid or unique prefix>   MIG-…
- *   0000:3b:00.0 or PCI-0000:3b:00.0 (PCI address)   cpu:N   cpu   sim:8xH200:141GiB[,fault=…]   phys:0,2
+ *   0000:3b:00.0 or PCI-0000:3b:00.0 (PCI address)   cpu:N   cpu   phys:0,2
+ *   sim:8xH200:141GiB[,FAULT]…
  *
  * Parsing is pure; spec_select() chooses among the devices that are there. Wrong syntax, duplicates
  * and empty lists are ERR_USAGE; a device that is not there is ERR_UNAVAILABLE.
@@ -34,19 +35,19 @@ struct spec_entry {
 
 struct device_spec {
     enum spec_kind kind;
-    bool is_default;             /* nobody typed it: may fall back to CPU slots */
+    bool is_default;             /* the user gave no spec: CPU slots may be chosen instead */
     uint32_t count;              /* any:N, cpu:N (0 = one per core), sim:N */
     uint64_t mem_free_min_bytes; /* free:SIZE, any:N:SIZE */
     uint64_t sim_mem_bytes;
     char sim_name[32];
-    char sim_faults[256]; /* what follows the comma, see simulated.h */
+    char sim_faults[256]; /* the text behind the comma, see simulated.h */
     size_t n_entries;
     struct spec_entry entries[SPEC_ENTRIES_MAX];
 };
 
-/* text NULL: the default, `free`. */
+/* text NULL: the default spec, `free`. */
 MUST_CHECK int spec_parse(const char *text, struct device_spec *out, struct err *err);
-/* spec_parse(), for its error alone. */
+/* As spec_parse(), for the error only. */
 MUST_CHECK int spec_check(const char *text, struct err *err);
 void spec_format(const struct device_spec *spec, struct buf *out);
 

@@ -11,9 +11,9 @@ enum {
     SYSFS_PATH_MAX = 512
 };
 
-/* The path of a file under /sys. */
+/* Makes the path of a file under /sys. */
 void sysfs_path(char out[SYSFS_PATH_MAX], const char *fmt, ...) PRINTF(2, 3);
-/* The path of a file under /, or beside the root that stands for /sys. */
+/* Makes the path of a file under /, or beside the root that stands for /sys. */
 void sysfs_beside(char out[SYSFS_PATH_MAX], const char *path);
 /* Reads at most one page, in one read(): sysfs gives a whole file at once. False, with errno, if
  * the file cannot be read or is empty. */

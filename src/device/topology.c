@@ -55,7 +55,7 @@ void core_list_release(struct core_list *cores)
     *cores = (struct core_list){0};
 }
 
-/* Where hwloc knows nothing: one NUMA node with all cores. */
+/* For the case that hwloc knows nothing: one NUMA node with all cores. */
 static void cpu_cores_plain(struct cpu_cores *out)
 {
     struct core_list cores;
@@ -79,7 +79,10 @@ void cpu_cores_release(struct cpu_cores *cores)
     *cores = (struct cpu_cores){0};
 }
 
-/* The first 4 KiB of /proc/cpuinfo: the whole file takes milliseconds on machines with many cores. */
+/*
+ * Reads only the first 4 KiB of /proc/cpuinfo, because the whole file takes milliseconds on
+ * machines with many cores.
+ */
 static void cpu_model(char out[64])
 {
     cleanup_buf struct buf text = BUF_INIT;

@@ -58,7 +58,10 @@ static int by_first_cpu(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the last-level data cache above a core, a number that no other object has; cores without a cache have one in common. */
+/*
+ * A number that identifies the last-level data cache above a core. All cores without a cache have
+ * one number in common.
+ */
 static int cache_of(hwloc_obj_t core)
 {
     int number = -1;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Several jobs on one device: each one's memory is that of its processes. All that a job starts stays below its guard,
- * whatever session or group it makes itself, so the guards above a process tell which job it belongs to: with a muster
- * that is itself a job, several.
+ * Several jobs may share a device; the memory of a job is that of its processes. All processes of a
+ * job stay below its guard, whatever session or group they make, so the guards above a process tell
+ * which job it belongs to. A process has several such guards if a muster is itself a job of another
+ * one.
  */
 #include <string.h>
 
@@ -16,7 +17,10 @@ enum {
 };
 #define GUARD_COMM "muster-guard"
 
-/* "PID (COMM) STATE PARENT …", in which COMM may hold anything. 0: the process is gone. */
+/*
+ * The file is "PID (COMM) STATE PARENT …", and COMM may have any characters. 0: the process is
+ * gone.
+ */
 static pid_t parent_read(pid_t pid, bool *is_guard)
 {
     char path[64];

@@ -25,8 +25,10 @@ bool amd_is_there(void)
 }
 
 static const char *const nothing[] = {NULL};
-/* ROCR_VISIBLE_DEVICES: the layer below, within which HIP_VISIBLE_DEVICES counts.
- * CUDA_VISIBLE_DEVICES: HIP's other name for the same list. GPU_DEVICE_ORDINAL: OpenCL's list. */
+/*
+ * ROCR_VISIBLE_DEVICES belongs to the layer below: HIP_VISIBLE_DEVICES counts within it.
+ * CUDA_VISIBLE_DEVICES is HIP's other name for the same list. GPU_DEVICE_ORDINAL is OpenCL's list.
+ */
 static const char *const amd_layers[] = {"ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
                                          "GPU_DEVICE_ORDINAL", NULL};
 

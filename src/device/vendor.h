@@ -19,10 +19,12 @@ enum {
 struct vendor {
     enum device_kind kind;
     const char *name, *link; /* "NVIDIA", "NVLink" */
-    bool (*is_there)(void);  /* has a driver to ask: a few access() calls, no process */
-    const char *trouble;     /* what to look for when the driver does not answer */
+    bool (*is_there)(void);  /* is there a driver to query? A few access() calls, no process */
+    const char *trouble;     /* what the user should check when the driver does not answer */
 
-    /* How the lists of devices are read that were set when muster started; the outermost first. */
+    /*
+     * How to read the lists of devices that were set when muster started; the outermost list first.
+     */
     struct visible_rule rules[VISIBLE_RULES_MAX];
     /*
      * Exactly one variable, `shows`, names a worker its devices. Variables that would select
@@ -31,14 +33,14 @@ struct vendor {
      */
     const char *shows;
     const char *hides;   /* "NAME=value" that hides all devices */
-    const char *setting; /* "NAME=value" set beside it, or NULL */
+    const char *setting; /* "NAME=value" that is set beside it; NULL: none */
     const char *const *clears;
 };
 
 extern const struct vendor vendors[];
 extern const size_t n_vendors;
 
-/* NULL for a kind without a vendor: CPU slots, simulated devices. */
+/* The vendor of this kind; NULL for CPU slots and simulated devices. */
 const struct vendor *vendor_of(enum device_kind kind);
 
 bool nvml_is_there(void);

@@ -7,7 +7,7 @@
 #include "base/parse.h"
 #include "base/xalloc.h"
 
-/* NULL, or why the entry is invalid. */
+/* Finds the device that the entry names. Returns NULL, or why the entry is invalid. */
 static const char *entry_find(const struct visible_rule *rule, struct str entry,
                               const struct device_list *devices, size_t *position)
 {
@@ -48,7 +48,7 @@ static void note_order(const struct device_list *devices, struct buf *notes)
                      "not fastest first (set CUDA_DEVICE_ORDER=PCI_BUS_ID)\n");
 }
 
-/* The list with only the kept positions, in their order. */
+/* Reduces the list to the kept positions, in their order. */
 static void keep(struct device_list *devices, const size_t *kept, size_t n_kept)
 {
     struct device_list out = device_list_pick(devices, kept, n_kept);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lists such as CUDA_VISIBLE_DEVICES as the vendor's own library reads them, so that muster's universe
- * is what a program started by hand would see. Pure but for the environment.
+ * Reads lists such as CUDA_VISIBLE_DEVICES as the vendor's own library does, so that muster's
+ * universe is what a program started by hand would see. Pure but for the environment.
  */
 #pragma once
 
@@ -15,14 +15,14 @@ struct visible_rule {
     const char *variables[VISIBLE_VARIABLES_MAX]; /* the first that is set is the list */
     bool is_unset_if_empty;   /* an empty list counts as not set; else it hides everything */
     bool counts_what_is_left; /* indices count what an earlier rule left; else all devices */
-    bool skips_repeats;       /* else a repeat hides itself and all after it */
-    bool may_sort_by_speed;   /* CUDA may count the fastest first, if the devices differ */
+    bool skips_repeats;       /* else a repeated entry hides itself and all entries behind it */
+    bool may_sort_by_speed;   /* CUDA may count the fastest device first, if the devices differ */
 };
 
 /*
- * Keeps the devices that the list names, in its order, and renumbers them. Entries: indices, UUIDs
- * or unique prefixes, MIG UUIDs. The first invalid one hides itself and everything after it, which
- * `notes` then says.
+ * Keeps the devices that the list names, in its order, and renumbers them. Entries are indices,
+ * UUIDs or unique prefixes, and MIG UUIDs. The first invalid entry hides itself and all entries
+ * behind it; `notes` then says so.
  */
 void visible_apply(const struct visible_rule *rule, const char *variable, const char *list,
                    struct device_list *devices, struct buf *notes);

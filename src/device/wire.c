@@ -84,7 +84,7 @@ static const struct member use_members[] = {
     U(mem_bytes, U64),
 };
 
-/* An array of objects: those that are there are *n of at most `max`, each `size` bytes. */
+/* An array of objects: *n of them are used, `max` fit, each has `size` bytes. */
 struct objects {
     const struct member *members;
     size_t n_members;
@@ -165,7 +165,7 @@ static bool value_parse(const struct member *member, struct str value, void *at)
     }
     if (!json_to_double(value, &number))
         return false;
-    /* 2^53: whole numbers up to there survive the way through a double */
+    /* whole numbers up to 2^53 keep their value as a double */
     double limit = member->form == DOUBLE ? HUGE_VAL : member->form == LONG ? 0x1p53 : 0x1p32;
     if (fabs(number) > limit)
         return false;

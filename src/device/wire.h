@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device, and a sample of one, as one JSON object on a line: between the helper process and
- * muster, and for `muster gpus --json`. Unknown members are skipped, missing ones stay as they are.
+ * Writes and reads a device, or a sample of one, as one JSON object on a line: between the helper
+ * process and muster, and for `muster gpus --json`. Unknown members are skipped, missing ones stay
+ * as they are.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A path pattern has keys and indices from the root of a value, joined by dots: questions.*.question_id. A key may
- * hold the wildcards * ? [...] of file names; it then matches every key or index that fits.
+ * A path pattern consists of keys and indices from the root of a value, joined by dots:
+ * questions.*.question_id. A key may have the wildcards * ? [...] of file names; it then matches
+ * every key or index that fits.
  */
 #pragma once
 
@@ -13,7 +14,7 @@ enum {
 };
 
 struct path_pattern {
-    struct str at[PATH_KEYS_MAX]; /* the keys, which borrow from the parsed text */
+    struct str at[PATH_KEYS_MAX]; /* the keys; they borrow from the parsed text */
     size_t len;
 };
 

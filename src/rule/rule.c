@@ -142,7 +142,7 @@ const char *merge_rule_added_name(const struct merge_rule *rule, const char *pat
     return dot && strlen(path) == len && memcmp(path, rule->path, len) == 0 ? dot + 1 : NULL;
 }
 
-/* Does the rule decide about everything below its path? */
+/* Does the rule decide about all values below its path? */
 static bool takes_all(const struct merge_rule *rule)
 {
     return !rule->is_added && rule->was_used && rule->verb != MERGE_DEEP &&
@@ -150,8 +150,8 @@ static bool takes_all(const struct merge_rule *rule)
 }
 
 /*
- * Another rule that decides about everything at and below the path of `rule`, so that `rule` is never used; NULL:
- * there is none.
+ * Another rule that decides about all values at and below the path of `rule`, so that `rule` is
+ * never used; NULL: there is none.
  */
 static const struct merge_rule *rule_above(const struct merge_rules *rules,
                                            const struct merge_rule *rule)

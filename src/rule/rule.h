@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rules that decide what becomes of a value when files of tensors or metadata are merged. A rule is `PATH=VERB`. The
- * first rule that fits a value's path decides; without one, the value's name and kind decide. A path is the keys from
- * the root, joined by dots ("." is the root itself), and may have the wildcards * ? [...] of file names. A path that
- * begins with + names a key that is added to the output.
+ * Rules that decide how a value is merged when files of tensors or metadata are merged. A rule is
+ * `PATH=VERB`. The first rule that fits a value's path decides; without one, the value's name and
+ * kind decide. A path is the keys from the root, joined by dots ("." is the root itself), and may
+ * have the wildcards * ? [...] of file names. A path that begins with + names a key that is added
+ * to the output.
  */
 #pragma once
 
@@ -28,7 +29,7 @@
     X(RATIO, "A/B", "of two keys beside it, after the merge")
 
 enum merge_verb {
-    MERGE_BY_KIND, /* no rule fits */
+    MERGE_BY_KIND, /* used where no rule fits */
 #define X(name, text, help) MERGE_##name,
     MERGE_VERBS(X)
 #undef X
@@ -40,17 +41,17 @@ struct merge_rule {
     char *above, *below; /* for RATIO: the keys whose values are divided */
     bool is_added;
     bool was_used;
-    size_t before; /* index + 1 of the earlier rule that took a path of this one; 0: none */
+    size_t before; /* index + 1 of the earlier rule that took a path of this rule; 0: none */
 };
 
 struct merge_rules {
     struct merge_rule *at;
     size_t len;
     bool is_shared; /* several merges use these rules, one after the other */
-    size_t n_more;  /* merges still to come; an unused rule may fit in one of them */
+    size_t n_more;  /* merges still to come; a rule that is unused so far may fit in one of them */
 };
 
-/* Adds a rule. ERR_USAGE, listing the verbs, if the text is not one. */
+/* Adds a rule. ERR_USAGE, listing the verbs, if the text is not a rule. */
 MUST_CHECK int merge_rule_add(struct merge_rules *rules, struct str text, struct err *err);
 /* Adds the rules of the command line, then those of the file at `path` unless that is NULL: one
  * rule a line; blank lines and those that begin with # are skipped. */
@@ -62,5 +63,8 @@ struct merge_rule *merge_rule_find(const struct merge_rules *rules, const char *
 /* ERR_USAGE for a rule that was not used; checked only after the last merge that uses the rules. */
 MUST_CHECK int merge_rules_check(const struct merge_rules *rules, struct err *err);
 const char *merge_verb_name(enum merge_verb verb);
-/* If the rule adds a key to the dictionary at `path`, that key, which is the last of the rule's path; else NULL. */
+/*
+ * The key that the rule adds to the dictionary at `path`, which is the last key of the rule's path;
+ * NULL if the rule adds no key there.
+ */
 const char *merge_rule_added_name(const struct merge_rule *rule, const char *path);

@@ -181,8 +181,10 @@ static void work_begin(struct sim *s, uint32_t worker)
                                .detail = fate});
 }
 
-/* A filter that reads in blocks begins no item of a block before the block is full, or its input
- * has ended. */
+/*
+ * A filter that reads in blocks begins no item of a block before the block is complete, or the
+ * input has ended.
+ */
 static bool has_read(const struct sim *s, struct actor *a)
 {
     if (a->n_read == 0 && (a->is_ending || a->in_hand >= s->config.block_items))
@@ -206,8 +208,10 @@ static bool buffers(const struct sim *s)
     return s->config.block_items > 1 || s->config.hold_items > 1;
 }
 
-/* A worker that buffers may wait for more items while it has some in hand, and the feeder may wait
- * for their answers: so a long silence must be noticed. */
+/*
+ * A worker that buffers may wait for more items while it has items in hand, and the feeder may wait
+ * for their answers; so a long silence must be noticed.
+ */
 static void silence_watch(struct sim *s, uint32_t worker)
 {
     struct actor *a = &s->actors[worker];
@@ -255,7 +259,10 @@ static void loaded(struct sim *s, const struct future *f)
     leave_if_done(s, f->worker);
 }
 
-/* Tells the feeder that the worker has answered all and waits for more, as `muster map` would. */
+/*
+ * Tells the feeder that the worker has answered all items and waits for more, as `muster map`
+ * would.
+ */
 static void rest_tell(struct sim *s, uint32_t worker)
 {
     const struct actor *a = &s->actors[worker];
@@ -355,7 +362,7 @@ static void gone(struct sim *s, const struct future *f)
                (struct future){.kind = FUTURE_MEM_BACK, .worker = f->worker});
 }
 
-/* What was planned for an earlier life of the worker is dropped, except for its exit. */
+/* Events that were planned for an earlier life of the worker are dropped, except for its exit. */
 void actor_future(struct sim *s, const struct future *f)
 {
     static void (*const handlers[])(struct sim * s, const struct future *f) = {

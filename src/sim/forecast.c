@@ -71,7 +71,7 @@ static void run_count(struct forecast_row *row, const struct sim_config *config,
     }
 }
 
-/* What the runs of one row need, and gather. */
+/* The memory and the results of the runs of one row. */
 struct runs {
     struct sim_config config;
     double *slowness, *slot_slowness; /* NULL where all are alike */
@@ -143,7 +143,10 @@ int forecast_run(const struct forecast_opts *opts, uint32_t n_devices, struct fo
     return ok ? 0 : -1;
 }
 
-/* A rate with enough deaths to see what one costs, and too few to affect each other. */
+/*
+ * A crash rate with enough deaths to measure the cost of one, and too few for them to affect each
+ * other.
+ */
 static double deaths_share(uint64_t n_items)
 {
     double items = (double)MAX(n_items, (uint64_t)4);

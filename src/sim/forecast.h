@@ -12,7 +12,7 @@ struct forecast_row {
     uint32_t n_devices, n_runs;
     uint64_t wall_low_us, wall_us, wall_high_us; /* 10 %, 50 %, 90 % of the runs take no longer */
     double efficiency;                           /* share of the devices' time spent on results */
-    double speedup;                              /* against the items one after the other */
+    double speedup;                              /* over doing the items one after the other */
     double device_hours;
     uint64_t static_us; /* with an even share for each slot, without any faults */
     double aside, retries, crashes, devices_lost; /* means over the runs */
@@ -22,7 +22,7 @@ struct forecast_row {
 
 struct forecast_slow {
     uint32_t n_devices; /* the number of slow devices, the last ones; 0: none */
-    double factor;      /* an item takes so many times as long there */
+    double factor;      /* an item takes this many times as long on them */
 };
 
 struct forecast_opts {
@@ -40,9 +40,9 @@ int forecast_run(const struct forecast_opts *opts, uint32_t n_devices, struct fo
 double forecast_death_us(const struct forecast_opts *opts, uint32_t n_devices);
 
 /*
- * The row to recommend: the one with the most devices whose efficiency is at least `least` (0.8), else the one with
- * the highest efficiency. With a deadline (not 0): the row with the fewest devices that meets the deadline in nine
- * runs of ten; n_rows if no row does.
+ * The row to recommend: the one with the most devices whose efficiency is at least `least` (0.8),
+ * else the one with the highest efficiency. With a deadline (not 0): the row with the fewest
+ * devices that meets the deadline in nine runs of ten; n_rows if no row does.
  */
 size_t forecast_best(const struct forecast_row *rows, size_t n_rows, double least,
                      uint64_t deadline_us);

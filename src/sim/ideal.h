@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ideal schedules, with which a schedule of the same items can be compared. They start in no time,
- * lose nothing, and know the sizes of all items or of none.
+ * Ideal schedules, with which a schedule of the same items can be compared. Their workers start in
+ * no time, lose nothing, and know the sizes of all items or of none.
  */
 #pragma once
 
@@ -11,9 +11,9 @@ struct ideal {
     const struct dist *service;
     uint64_t seed, n_items;
     uint32_t n_slots;
-    /* [n_slots]: an item takes that many times as long on a slot; NULL: all 1 */
+    /* [n_slots]: an item takes this many times as long on the slot; NULL: all 1 */
     const double *slowness;
-    const uint32_t *order; /* [n_items]: in which they are taken; NULL: as they come */
+    const uint32_t *order; /* [n_items]: the order in which items are taken; NULL: by number */
 };
 
 /* The time if each slot that is free takes the next item. UINT64_MAX: out of memory. */
@@ -24,5 +24,5 @@ uint64_t ideal_bound_us(const struct ideal *ideal);
 /* The time if each slot gets an even share of the items in advance, in one piece; the first slots
  * get the remainder. */
 uint64_t ideal_static_us(const struct ideal *ideal);
-/* All items, the longest first, for `order`; free() it. NULL: out of memory. */
+/* All items for `order`, the longest first; the caller frees it. NULL: out of memory. */
 uint32_t *ideal_order_new(const struct dist *service, uint64_t seed, uint64_t n_items);

@@ -85,7 +85,7 @@ static void on_terminate(struct sim *s, const struct feed_action *action)
     actor_terminate(s, action->worker);
 }
 
-/* As in a real run: what is handed to the ledger counts as committed at once. */
+/* A result that is handed to the ledger counts as committed at once, as in a real run. */
 static void on_settle(struct sim *s, const struct feed_action *action)
 {
     uint64_t count = action->kind == ACT_COMMIT ? action->count : 1;
@@ -149,8 +149,10 @@ void world_step(struct sim *s, struct feed_event event)
 
 /* ---- setting it up ---- */
 
-/* The spread of a real run, but no more than these items need: small worlds are made by the
- * million. */
+/*
+ * The same spread as in a real run, but no more than these items need, because small worlds are
+ * made by the million.
+ */
 static uint32_t spread_log2_for(const struct sim *s)
 {
     uint32_t log2 = SPREAD_LOG2_MIN, usual = feed_spread_log2(s->n_workers);
@@ -246,8 +248,9 @@ static void happen(struct sim *s, const struct future *f)
     }
 }
 
-/* Lets the next planned event happen, or the feeder's timer if that is sooner. False: nothing will
- * ever happen. */
+/*
+ * Runs the next planned event, or the feeder's timer if that is sooner. False if neither is left.
+ */
 static bool go_on(struct sim *s)
 {
     uint64_t wake_ms = feed_next_ms(s->feed), next_us = heap_next_us(&s->heap);

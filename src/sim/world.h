@@ -17,7 +17,7 @@ enum sim_kind {
     SIM_FILTER,  /* reads lines, writes lines; one item at a time */
 };
 
-/* Everything 0: nothing ever goes wrong. */
+/* All 0: no faults. */
 struct sim_faults {
     double fail;         /* share of item runs that the worker reports as failed; tried again */
     double crash;        /* share of item runs in which the worker dies */
@@ -36,34 +36,42 @@ struct sim_span {
     enum sim_span_kind kind;
     uint32_t worker, device;
     uint64_t from_us, to_us;
-    /* UINT64_MAX: loading, or all items in work at a death, from the mean of their starts on. */
+    /*
+     * UINT64_MAX: the worker was loading, or died; then the span begins at the mean of the starts
+     * of all items in work.
+     */
     uint64_t item;
 };
 
 struct sim_config {
-    /* The feeder's settings: retries, batch, limits, … The simulator fills in workers, devices,
-     * seed and order. spread_log2 0: as much as the items need, at most the usual spread. */
+    /*
+     * The feeder's settings: retries, batch, limits, … The simulator fills in workers, devices,
+     * seed and order. spread_log2 0: as much as the items need, at most the usual spread.
+     */
     struct feed_config feed;
     enum sim_kind kind;
     uint32_t n_devices;
     uint32_t workers_per_device; /* 0 = 1; devices times this: at most SIM_WORKERS_MAX */
-    uint32_t concurrency;        /* channel: items that a worker has in work side by side; 0 = 1.
-                                    Workers times this: at most SIM_SLOTS_MAX */
-    uint32_t ahead;              /* channel: items sent to a worker beyond those */
+    uint32_t concurrency;        /* channel: items in work at the same time; 0 = 1. Workers
+                                  * times this: at most SIM_SLOTS_MAX */
+    uint32_t ahead;              /* channel: items sent to a worker beyond `concurrency` */
     uint32_t block_items;        /* filter: reads so many items at a time, or to the end; 0 = 1 */
     uint32_t hold_items;         /* filter: gives so many answers at a time, or at its end; 0 = 1 */
     uint64_t n_items, seed;
     struct dist service;    /* how long an item takes */
     struct dist load;       /* how long a worker takes to load; drawn anew at each start */
-    const double *slowness; /* [n_devices]: an item takes so many times as long; NULL: all 1 */
+    const double *slowness; /* [n_devices]: an item takes this many times as long; NULL: all 1 */
     bool sizes_are_known;   /* the longest go first; at most 16 million items */
     uint64_t turnaround_us; /* from an answer to the next item's arrival, if none was in hand */
     uint64_t mem_back_ms;   /* from a worker's death until its device's memory is free again */
     struct sim_faults faults;
     uint64_t steps_max; /* steps after which the run is given up; 0 = no limit */
 
-    void *context; /* of the two callbacks, which may be NULL */
-    /* Called when a span of a worker's time ends; those of one worker in order of their ends. */
+    void *context; /* for the two callbacks, which may be NULL */
+    /*
+     * Called when a span of a worker's time ends. The spans of one worker come in the order of
+     * their ends.
+     */
     void (*on_span)(void *context, const struct sim_span *span);
     /* Called for each step of the feeder, with its actions, before the world carries them out. */
     void (*on_step)(void *context, const struct feed *feed, const struct feed_event *event,
@@ -77,7 +85,7 @@ enum {
 };
 
 enum sim_end {
-    SIM_DONE,      /* everything is settled and everybody has gone */
+    SIM_DONE,      /* all items are settled and all workers have ended */
     SIM_HALTED,    /* the feeder gave the run up; `halt` says why */
     SIM_STEPS,     /* steps_max reached */
     SIM_YEARS,     /* SIM_YEARS_MAX of virtual time were not enough */
@@ -88,8 +96,8 @@ enum sim_end {
 struct sim_result {
     enum sim_end end;
     enum feed_halt halt;
-    uint64_t makespan_us; /* until the last item was settled, or the run given up */
-    /* Sums over all workers. What is left of workers * makespan_us is time without work. */
+    uint64_t makespan_us; /* until the last item was settled, or the run was given up */
+    /* Sums over all workers. The rest of workers * makespan_us is time without work. */
     uint64_t busy_us;    /* on items that counted; of concurrent items each counts in full */
     uint64_t loading_us; /* from starts to first requests */
     uint64_t lost_us;    /* on items that did not count */
@@ -98,12 +106,12 @@ struct sim_result {
     uint64_t steps; /* of the feeder */
 };
 
-/* Items that one worker has in work side by side, at least 1. */
+/* The items that one worker has in work at the same time, at least 1. */
 uint32_t sim_concurrency(const struct sim_config *config);
 
 struct sim;
 
-/* Borrows what config points to until sim_free. NULL: out of memory. */
+/* Borrows what `config` points to until sim_free(). NULL: out of memory. */
 struct sim *sim_new(const struct sim_config *config);
 /* Runs to the end. To be called once. */
 void sim_run(struct sim *sim, struct sim_result *out);

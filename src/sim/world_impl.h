@@ -12,9 +12,9 @@ enum future_kind {
     FUTURE_LOADED,  /* a worker is up and asks for work */
     FUTURE_FINISH,  /* item: which; count: when it began, in us; detail: enum fate */
     FUTURE_REQUEST, /* count: credits */
-    FUTURE_END,     /* its input has ended */
+    FUTURE_END,     /* the worker's input has ended */
     FUTURE_ROOM,    /* a filter's pipe is empty again */
-    FUTURE_SILENCE, /* time to see whether a filter waits for more items */
+    FUTURE_SILENCE, /* a check whether a filter waits for more items is due */
     FUTURE_EXIT,    /* detail: enum feed_death */
     FUTURE_MEM_BACK,
     FUTURE_DEVICE_LOST,
@@ -26,8 +26,10 @@ enum fate {
     FATE_CRASH
 };
 
-/* Consecutive items that were sent to a worker and are not begun; one of a list in the world's
- * pool. */
+/*
+ * Consecutive items that were sent to a worker and are not begun. The lists of these share one
+ * pool.
+ */
 struct hand {
     uint64_t first, count;
     uint32_t next;
@@ -38,22 +40,25 @@ struct actor {
     uint32_t life;
     uint32_t in_work;    /* items */
     uint64_t in_hand;    /* items sent and not begun */
-    uint32_t head, tail; /* of the list of those; HAND_NONE: empty */
+    uint32_t head, tail; /* the worker's list of struct hand; HAND_NONE: empty */
     uint64_t room;       /* filter: lines it can take, as the feeder was told */
     uint64_t n_read;     /* filter: items of a block it read and has not begun */
     uint64_t n_held;     /* filter: answers it has not given yet */
-    uint64_t heard_us;   /* filter: when it was given items, or gave answers */
+    uint64_t heard_us;   /* filter: when items or answers last passed */
     bool is_watched;     /* a FUTURE_SILENCE is planned */
     uint64_t started_us;
-    /* Sum of the starts of the items in work, for what a death loses; too large for an integer. */
+    /*
+     * The sum of the starts of the items in work, from which a death takes its lost time; a double,
+     * because the sum is too large for an integer.
+     */
     double began_sum_us;
 };
 
 enum {
     HAND_NONE = UINT32_MAX,
     FILTER_ROOM = 512, /* lines in a filter's pipe */
-    SILENCE_MS = 200,  /* after which a filter is examined for waiting */
-    LOOK_MS = 100      /* and how often from then on */
+    SILENCE_MS = 200,  /* after this silence a filter is checked for waiting */
+    LOOK_MS = 100      /* the time between later checks */
 };
 
 struct sim {
@@ -69,10 +74,10 @@ struct sim {
     struct hand *hands;
     uint32_t hands_cap, hands_used, hands_free;
 
-    /* Events that follow at once from the feeder's actions; it gets them after its step. */
+    /* Events that follow at once from the feeder's actions; the feeder gets them after its step. */
     struct feed_event *queue;
     size_t n_queue, queue_cap;
-    bool was_dropped; /* the result just told lost against another copy */
+    bool was_dropped; /* the last result was a failure, or another copy was first */
     bool is_complete, is_over, out_of_memory;
     struct sim_result result;
 };

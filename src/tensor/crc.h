@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CRC-32 of zip: that of `bytes` behind other bytes whose CRC is `before`; 0 for none.
+ * The CRC-32 of zip: crc_of(before, bytes) is the CRC of `bytes` appended to earlier bytes whose
+ * CRC is `before`; 0 for no earlier bytes.
  */
 #pragma once
 

@@ -15,7 +15,7 @@ enum {
     LIST_DEPTH_MAX = 4
 };
 
-/* Types of values, by their numbers in the file. */
+/* The types of values, as numbered in the file. */
 enum {
     VALUE_BOOL = 7,
     VALUE_STRING = 8,
@@ -33,8 +33,10 @@ static const struct {
 };
 
 /* clang-format off */
-/* By their numbers in the file: the elements of a block, and its bytes. Numbers without a row were
- * given up by ggml. */
+/*
+ * Indexed by the type's number in the file: the elements of a block, and the bytes of a block. ggml
+ * has given up the types of the numbers without a row.
+ */
 static const struct {
     const char *name;
     uint32_t elements, bytes;
@@ -80,7 +82,7 @@ static int skip(struct reader *r, uint64_t n)
     return 0;
 }
 
-/* The next n bytes, n at most WINDOW_BYTES; valid until the next take(). */
+/* Takes the next n bytes, n at most WINDOW_BYTES; they are valid until the next take(). */
 static int take(struct reader *r, size_t n, const char **out)
 {
     uint64_t at = r->at;
@@ -105,7 +107,10 @@ static int u64_take(struct reader *r, size_t n_bytes, uint64_t *out)
     return rc;
 }
 
-/* A length and bytes, of which the first `kept` are looked at; valid until the next take(). */
+/*
+ * Takes a length and that many bytes. *out has the first `kept` of them at most, and is valid until
+ * the next take().
+ */
 static int text_take(struct reader *r, size_t kept, struct str *out)
 {
     uint64_t len = 0;
@@ -117,7 +122,7 @@ static int text_take(struct reader *r, size_t kept, struct str *out)
     return rc ? rc : skip(r, len - out->len);
 }
 
-/* The name of a value or a tensor, which must be the first of that name. */
+/* Takes the name of a value or a tensor, which must not occur twice. */
 static int name_take(struct reader *r, struct name_index *names)
 {
     struct str name;
@@ -172,7 +177,7 @@ static int list_take(struct reader *r, unsigned depth, struct gguf_value *value)
     int rc = u64_take(r, 4, &type);
     if (rc == 0)
         rc = u64_take(r, 8, &n);
-    /* An element has a byte at least, so a wrong length is found before it costs time. */
+    /* An element has at least one byte, so a wrong length is found before it costs time. */
     if (rc == 0 && n > r->header_end - r->at)
         rc = data_fail(r, "a list that is longer than the file");
     value->n_values = n;
@@ -220,7 +225,7 @@ static int shape_take(struct reader *r, struct gguf_tensor *tensor)
     return rc;
 }
 
-/* Sets the bytes. A row, which is the first dimension, is made of whole blocks. */
+/* Sets the tensor's bytes. A row, which is the first dimension, consists of whole blocks. */
 static int type_take(struct reader *r, struct gguf_tensor *tensor)
 {
     uint64_t type = 0;

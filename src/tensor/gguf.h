@@ -31,15 +31,15 @@ struct gguf_tensor {
 };
 
 struct gguf_value {
-    char text[GGUF_TEXT_BYTES]; /* of a string, or its beginning; else empty */
-    uint64_t number;   /* of a whole number; of a list of them the largest; 0 if negative */
+    char text[GGUF_TEXT_BYTES]; /* a string's value, or its beginning; else empty */
+    uint64_t number;   /* a whole number's value; in a list of them the largest; 0 if negative */
     uint64_t n_values; /* 1, or the length of a list */
-    bool is_number;    /* `number` says something */
+    bool is_number;    /* `number` has been set */
 };
 
 struct gguf {
     uint32_t version;
-    struct name_index keys, names; /* of the values, and of the tensors, in their order */
+    struct name_index keys, names; /* of the values and of the tensors, in order */
     struct gguf_value *values;
     struct gguf_tensor *tensors;
     size_t n_values, cap_values, n_tensors, cap_tensors;

@@ -15,7 +15,7 @@
         }                                                          \
     } while (0)
 
-/* Appends a value; it is evaluated before the array may move. */
+/* Appends a value. The value is evaluated before the array may move. */
 #define PUSH(array, len, cap, ...)              \
     do {                                        \
         __typeof__(*(array)) one = __VA_ARGS__; \

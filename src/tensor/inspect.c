@@ -137,7 +137,7 @@ static void names_add(const struct inspection *in, const struct pickle *pickle)
     free(names);
 }
 
-/* `zip` is the file's opened zip, which this takes over; NULL if the file is no zip. */
+/* `zip` is the file's opened zip, which this function takes over; NULL if the file is not a zip. */
 static int torch_show(const struct inspection *in, struct zip *zip, struct err *err)
 {
     struct torch_file file;

@@ -12,10 +12,10 @@
 struct torch_file;
 
 /*
- * Adds a tree of the file's keys, types, shapes and bytes to out; with is_json one JSON object. For
- * a file of torch also the callables that it names, and those that torch.load refuses by default.
- * ERR_USAGE if the file cannot be opened; ERR_DATA, naming the byte and the reason, if it is
- * damaged, or of none of these kinds: .pt, .safetensors, .npy, .npz.
+ * Adds a tree of the file's keys, types, shapes and bytes to `out`; with is_json, one JSON object.
+ * For a file of torch it also lists the callables that the file names, and those of them that
+ * torch.load refuses by default. ERR_USAGE if the file cannot be opened; ERR_DATA, naming the byte
+ * and the reason, if the file is damaged or is none of .pt, .safetensors, .npy and .npz.
  */
 MUST_CHECK int inspect_file(const char *path, bool is_json, struct buf *out, struct err *err);
 

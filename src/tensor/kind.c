@@ -39,8 +39,10 @@ enum tensor_kind tensor_kind_of_name(const char *path)
     return TENSOR_NONE;
 }
 
-/* The entries of an npz end with .npy, or numpy reads them all the same; the first record of a torch file is data.pkl,
- * .format_version or the like, in a folder. */
+/*
+ * The entries of an npz end with .npy; numpy also reads entries that do not. The first record of a
+ * torch file is data.pkl, .format_version or the like, in a folder.
+ */
 static enum tensor_kind zip_kind(const char *path, struct str head)
 {
     struct str name = zip_first_name(head);
@@ -67,8 +69,10 @@ int tensor_kind_of(const char *path, enum tensor_kind *kind, struct err *err)
     char bytes[TENSOR_HEAD_BYTES];
     struct stat st;
     *kind = TENSOR_NONE;
-    /* A missing file is reported by whoever reads it next. Any other error ends here, so that the
-     * file is not taken for records. */
+    /*
+     * A missing file is reported by the reader that opens it next. Any other error is reported
+     * here, so that the file is not read as records.
+     */
     if (stat(path, &st) != 0)
         return errno == ENOENT ? 0 : fail_errno_as(err, ERR_USAGE, "open %s", path);
     if (!S_ISREG(st.st_mode))

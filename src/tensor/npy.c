@@ -62,7 +62,7 @@ static bool quoted(struct str *rest, struct str *out)
     return true;
 }
 
-/* Takes a list up to its closing bracket; brackets in strings do not count. */
+/* Takes a list up to its closing bracket; brackets within strings are ignored. */
 static bool bracketed(struct str *rest, struct str *out)
 {
     size_t depth = 0;
@@ -98,7 +98,7 @@ static bool word(struct str *rest, struct str *out)
     return len > 0;
 }
 
-/* (3,), (), (2, 3) and (2L, 3L) of Python 2. */
+/* Parses a shape: (3,), (), (2, 3), or (2L, 3L) as Python 2 writes it. */
 static bool shape_parse(struct str *rest, struct npy *npy)
 {
     if (!skip(rest, '('))
@@ -160,8 +160,10 @@ static bool dictionary_parse(struct str rest, struct npy *npy)
 
 /* ---- sizes ---- */
 
-/* "<f8": byte order, kind, bytes of an element; for kind U, characters of four bytes each. False
- * for an unknown type. */
+/*
+ * Parses a type such as "<f8": byte order, kind, bytes of an element; for kind U, characters of
+ * four bytes each. False for an unknown type.
+ */
 static bool scalar_bytes(struct str descr, uint64_t *bytes)
 {
     bool has_order = descr.len > 0 && is_one_of(descr.at[0], "<>|=");
@@ -178,7 +180,7 @@ static bool scalar_bytes(struct str descr, uint64_t *bytes)
     return true;
 }
 
-/* 'name', or ('title', 'name'). */
+/* Skips 'name' or ('title', 'name'). */
 static bool field_name_skip(struct str *rest)
 {
     struct str name;
@@ -189,7 +191,10 @@ static bool field_name_skip(struct str *rest)
 
 static bool fields_bytes(struct str *rest, unsigned depth, uint64_t *bytes);
 
-/* ('name', '<f4'), ('name', '<f4', (3,)) or ('name', [...]); `rest` is behind the "(". */
+/*
+ * The bytes of a field: ('name', '<f4'), ('name', '<f4', (3,)) or ('name', [...]); `rest` begins
+ * behind the "(".
+ */
 /* NOLINTNEXTLINE(misc-no-recursion): at most FIELDS_DEPTH_MAX deep */
 static bool field_bytes(struct str *rest, unsigned depth, uint64_t *bytes)
 {
@@ -209,7 +214,7 @@ static bool field_bytes(struct str *rest, unsigned depth, uint64_t *bytes)
     return skip(rest, ')');
 }
 
-/* The bytes of a structured type, the sum of its fields; `rest` is behind its "[". */
+/* The bytes of a structured type, the sum of its fields; `rest` begins behind the "[". */
 /* NOLINTNEXTLINE(misc-no-recursion): see above */
 static bool fields_bytes(struct str *rest, unsigned depth, uint64_t *bytes)
 {

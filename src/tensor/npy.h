@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * npy: a Python dictionary as text, and then the elements. Sources: numpy/lib/format.py, versions 1.0
- * to 3.0. Arrays of Python objects are pickles, and refused.
+ * npy: a Python dictionary as text, and then the elements. Sources: numpy/lib/format.py, versions
+ * 1.0 to 3.0. Arrays of Python objects are pickles, and refused.
  */
 #pragma once
 
@@ -30,8 +30,10 @@ bool npy_is_one(struct str head);
 /* How many bytes at the file's beginning npy_parse() needs; 0 if this is not the head of an npy
  * file. `head` should have at least NPY_VERSION_BYTES. */
 uint64_t npy_head_bytes(struct str head);
-/* Fails with ERR_DATA, because npy_head_bytes() is 0 or the file is shorter than that. */
+/*
+ * Fails with ERR_DATA. To be called if npy_head_bytes() is 0, or if the file is shorter than that.
+ */
 int npy_head_fail(const char *name, struct err *err);
-/* `head` is the file's beginning, npy_head_bytes() of it; ERR_DATA naming `name` and the reason. */
+/* Parses `head`, the first npy_head_bytes() of the file. ERR_DATA naming `name` and the reason. */
 MUST_CHECK int npy_parse(struct npy *npy, const char *name, struct str head, uint64_t file_bytes,
                          struct err *err);

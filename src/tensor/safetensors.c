@@ -12,8 +12,9 @@ enum {
 };
 
 /* clang-format off */
-/* In the order of the reference implementation, whose writer places tensors of the last type
- * first. */
+/*
+ * In the order of the reference implementation. Its writer places tensors of the last type first.
+ */
 static const struct {
     const char *name;
     unsigned bits;
@@ -84,7 +85,7 @@ static bool offsets_parse(struct str array, struct safetensors_tensor *tensor)
            tensor->begin <= tensor->end;
 }
 
-/* What is wrong with this member of the header, or NULL. */
+/* Parses a member of the header. Returns what is wrong with it, or NULL. */
 static const char *tensor_parse(struct safetensors *file, struct str value,
                                 struct safetensors_tensor *tensor)
 {

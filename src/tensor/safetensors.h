@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * safetensors: a length, a JSON object that names tensors and their places, and then only their
- * bytes. Checked as the format requires: the places follow one another without gaps from 0 to the
- * end of the file, and each is as large as its tensor's shape says. Source:
+ * safetensors: a length, a JSON object that names tensors and the places of their bytes, and then
+ * only those bytes. Checked as the format requires: the places follow one another without gaps from
+ * 0 to the end of the file, and each is as large as its tensor's shape says. Source:
  * https://github.com/huggingface/safetensors#format.
  */
 #pragma once
@@ -26,17 +26,19 @@ struct safetensors_tensor {
 
 struct safetensors {
     struct buf header;
-    struct str metadata;                /* the object "__metadata__", empty for none */
+    struct str metadata;                /* the object "__metadata__"; empty if there is none */
     struct safetensors_tensor *tensors; /* in the order of their places */
     uint64_t *dims;
     size_t n_tensors, cap_tensors, n_dims, cap_dims;
     uint64_t data_at; /* in the file */
 };
 
-/* Bits of an element; 0 for an unknown type, whose size cannot be checked. */
+/* Bits of an element; 0 for an unknown type, because its size cannot be checked. */
 unsigned safetensors_dtype_bits(struct str name);
-/* The rank by which the reference writer places tensors of this type, the greatest first; 0 for an
- * unknown type. */
+/*
+ * The reference writer places tensors by this rank of their type, the greatest rank first; 0 for an
+ * unknown type.
+ */
 unsigned safetensors_dtype_rank(struct str name);
 bool safetensors_is_one(struct str head, uint64_t file_bytes);
 /* ERR_DATA naming the path and the tensor. Release also after a failure. */

@@ -9,7 +9,7 @@ enum {
     SCALAR_MAX_BYTES = 80
 };
 
-/* The first `max` bytes of a text at most, without a part of a character at the end. */
+/* At most the first `max` bytes of a text, without a part of a character at the end. */
 static struct str cut(struct str text, size_t max)
 {
     if (text.len <= max)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints what is in a file as a tree: a line for each value, or nested JSON objects. The output is
- * bounded for every file: of a list only the beginning is shown, and deep and large trees end with
- * "more".
+ * Prints the content of a file as a tree: a line for each value, or nested JSON objects. The output
+ * is bounded for every file: only the beginning of a long list is shown, and deep and large trees
+ * end with "more".
  */
 #pragma once
 
@@ -31,7 +31,7 @@ struct tree_value {
     const uint64_t *shape; /* NULL: it has no shape */
     size_t n_dims;
     uint64_t bytes, count; /* TREE_UNSAID */
-    struct str scalar;     /* as JSON; empty for none */
+    struct str scalar;     /* as JSON; empty: no scalar */
     struct str note;
 };
 
@@ -42,9 +42,11 @@ struct tree_value {
 
 /* Prints a value without parts. */
 void tree_leaf(struct tree *tree, struct str key, const struct tree_value *value);
-/* Prints a value with parts, which follow up to tree_close(). False if the parts are not to be
- * printed; then tree_close() must not be called. */
+/*
+ * Prints a value with parts; the caller prints the parts and then calls tree_close(). False if the
+ * parts are not to be printed; then tree_close() must not be called.
+ */
 bool tree_open(struct tree *tree, struct str key, const struct tree_value *value);
 void tree_close(struct tree *tree);
-/* Says that `count` more parts are not shown. */
+/* Prints that `count` more parts are not shown. */
 void tree_more(struct tree *tree, uint64_t count);

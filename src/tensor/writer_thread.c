@@ -13,7 +13,7 @@ struct writer_thread {
     void *context;
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t lock; /* for all below except the bytes of slots */
+    pthread_mutex_t lock; /* guards all members below, except the bytes of the slots */
     pthread_cond_t changed;
     struct buf slots[N_SLOTS]; /* the n_filled slots from `first` on belong to the thread */
     unsigned first, n_filled;

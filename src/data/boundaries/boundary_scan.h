@@ -30,7 +30,7 @@ struct boundary_scan {
     uint64_t is_escaped;  /* JSON: 1 when the next byte follows a backslash */
     int64_t depth;        /* JSON: 1 between elements, 0 behind the array */
     bool is_first;        /* JSON: no element yet, so "]" may follow at once */
-    unsigned flaws;       /* of enum scan_flaw; the scan stops at the block that has one */
+    unsigned flaws;       /* bits of enum scan_flaw; the scan stops at a block with a flaw */
 };
 
 /* What a scan found. Zero it, set ends_max, and pass it to as many scans as needed. */

@@ -123,7 +123,7 @@ INLINE struct marks marks_json(struct boundary_scan *s, const struct block *b)
     return m;
 }
 
-/* The block of the last end so far; worked out once, behind the loop. */
+/* The block of the last end so far; computed once, after the loop. */
 struct last_end {
     struct marks marks; /* ends: 0 if there was none in this run */
     uint64_t n_seen;
@@ -151,7 +151,7 @@ INLINE uint64_t lowest_bits(uint64_t bits, uint64_t count)
 
 typedef struct marks find_fn(struct boundary_scan *, const struct block *);
 
-/* Block by block: stops at ends_max and at a flaw, knows the last end. */
+/* Goes block by block: stops at ends_max and at a flaw, and knows the last end. */
 INLINE void run_blocks(struct boundary_scan *scan, const unsigned char *at, size_t n_blocks,
                        struct boundary_tally *tally, find_fn *find)
 {
@@ -193,7 +193,7 @@ struct counts {
     uint64_t n_ends, n_newlines, cr;
 };
 
-/* Only counts, so that the loop has nothing but what every block needs. */
+/* Only counts, so that the loop has nothing but the work that every block needs. */
 INLINE struct counts group_count(struct boundary_scan *scan, const unsigned char *at, find_fn *find)
 {
     struct boundary_scan s = *scan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every x86-64 has.
+ * The kernel for SSE2, which every x86-64 processor has.
  */
 #include <emmintrin.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options, the passes over the files, the output.
+ * The options, the passes over the files, and the output of a merge.
  */
 #include "data/file_merge/file_merge.h"
 
@@ -37,8 +37,8 @@ static bool is_uniform(const struct file_merge *merge)
 }
 
 /*
- * An output named .csv is CSV whatever the files' format is; an output whose name says nothing gets
- * the files' format.
+ * An output named .csv is CSV whatever the files' format is. If the name of the output tells no
+ * format, the output gets the files' format.
  */
 static int out_format_settle(struct file_merge *merge, const char *output, struct err *err)
 {
@@ -64,7 +64,7 @@ static int out_format_settle(struct file_merge *merge, const char *output, struc
     return 0;
 }
 
-/* The output must not be one of the files, whatever its name. */
+/* The output must not be one of the input files, under whatever name. */
 static int output_refuse(const struct file_merge *merge, const char *output, struct err *err)
 {
     struct stat st;
@@ -162,8 +162,11 @@ static bool is_converted(const struct file_merge *merge)
     return !is_uniform(merge) || merge->stats->out_format != out_of_record(merge->format);
 }
 
-/* A first pass without output, where written bytes cannot be taken back (a pipe), or where the
- * records are written by another reader than the one that checks them (a conversion). */
+/*
+ * Makes a first pass without output where it is needed: where written bytes cannot be taken back (a
+ * pipe), or where the records are written by another reader than the one that checks them (a
+ * conversion).
+ */
 static int first_look(struct file_merge *merge, struct err *err)
 {
     struct outfile *out = merge->out;
@@ -211,8 +214,10 @@ static int output_write(struct file_merge *merge, const char *output, struct err
     return rc;
 }
 
-/* No rule can apply to records. Where the rules are shared with merges of other files, all may have
- * been used there. */
+/*
+ * No rule can apply to records. If the rules are shared with merges of other files, those merges
+ * may have used all of them.
+ */
 static int rules_refuse(const struct merge_rules *rules, struct err *err)
 {
     if (rules->len == 0 || rules->is_shared)

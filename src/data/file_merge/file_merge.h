@@ -28,15 +28,19 @@ struct file_merge_opts {
     enum record_format format;  /* of all; FORMAT_AUTO: by extension, else by the first bytes */
     enum out_format out_format; /* OUT_AUTO: by the output's extension, else the files' format */
     const struct merge_rules *rules; /* NULL, or for metadata: what becomes of its members */
-    /* NULL: ids are not checked; else every record must have this field, and no two the same value.
-     * For metadata it is a path pattern. */
+    /*
+     * Every record must have this field, and no two the same value. For metadata it is a path
+     * pattern. NULL: ids are not checked.
+     */
     const char *id_field;
     bool is_union;   /* CSV: columns that only some files have are empty in the others */
     bool is_checked; /* JSONL: check that every line is a JSON value */
     uint64_t expect; /* how many records there must be (metadata: by its counts); UINT64_MAX: any */
     bool force;      /* replace an output that exists */
-    /* Called with every record as a JSON object before anything is written; an error ends the
-     * merge. look_end() is called behind the last one. NULL: not called. */
+    /*
+     * Called with every record as a JSON object before anything is written; an error ends the
+     * merge. look_end() is called after the last record. NULL: not called.
+     */
     int (*look)(void *context, struct str object, struct err *err);
     int (*look_end)(void *context, struct err *err);
     void *look_context;
@@ -54,15 +58,15 @@ struct file_merge_stats {
     enum out_format out_format; /* of the output */
     bool is_metadata;           /* the files were one object each and became one object */
     uint64_t n_records;         /* metadata: files */
-    uint64_t n_told;  /* metadata: records by its counts (num_questions …); UINT64_MAX: unknown */
-    uint64_t n_bytes; /* of the output */
-    uint64_t *file_records; /* [n_paths], of each file; the caller's; NULL: not filled */
+    uint64_t n_told;            /* metadata: records that its counts state; UINT64_MAX: unknown */
+    uint64_t n_bytes;           /* of the output */
+    uint64_t *file_records;     /* [n_paths], of each file; the caller's; NULL: not filled */
 };
 
 /*
- * The number of records of one file; for metadata the number that its counts say, UINT64_MAX if
- * they say none. In metadata a count that one of `rules` (or NULL) is about is not compared with
- * the list that it counts. ERR_DATA, naming the line or element, where the file is malformed.
+ * The number of records of one file. For metadata it is the number that the counts say, UINT64_MAX
+ * if they say none; there a count that one of `rules` (which may be NULL) is about is not compared
+ * with the list that it counts. ERR_DATA, naming the line or element, where the file is malformed.
  */
 MUST_CHECK int file_merge_count(const char *path, enum record_format format,
                                 const struct merge_rules *rules, uint64_t *n_records,
@@ -80,8 +84,9 @@ MUST_CHECK int file_merge_count(const char *path, enum record_format format,
 MUST_CHECK int file_merge_write(const struct file_merge_opts *opts, const char *const *paths,
                                 size_t n_paths, const char *output, struct file_merge_stats *stats,
                                 struct err *err);
-/* Fails with whatever file_merge_write() would fail with, but writes nothing; `output` need not be
- * writable. */
+/*
+ * Fails with the errors of file_merge_write(), but writes nothing; `output` need not be writable.
+ */
 MUST_CHECK int file_merge_check(const struct file_merge_opts *opts, const char *const *paths,
                                 size_t n_paths, const char *output, struct file_merge_stats *stats,
                                 struct err *err);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON arrays: a first scan of each file checks its brackets and quotes, so that no unclosed one
- * makes an element of the whole rest; then every element is checked and copied with the white space
- * around it.
+ * JSON arrays. A first scan of each file checks its brackets and quotes, so that an unclosed one
+ * does not make one element of the rest of the file. Then every element is checked and copied with
+ * the white space around it.
  */
 #include "base/json.h"
 #include "data/file_merge/file_merge_impl.h"
 
-/* ERR_DATA unless the array is closed, has no empty element, and nothing follows it. */
+/* ERR_DATA unless the array is closed, has no empty element, and ends the file. */
 static int structure_look(struct file_merge_input *file, struct err *err)
 {
     struct boundary_scan scan = file->head.scan;
@@ -52,7 +52,10 @@ static int element_id(struct file_merge *merge, struct file_merge_input *file, s
     return id_add(merge, file, id, offset + (uint64_t)(id.at - element.at), err);
 }
 
-/* White space behind an element waits: it belongs before what follows, be it comma or bracket. */
+/*
+ * White space behind an element is held back: it is written before the comma or bracket that
+ * follows.
+ */
 static void element_put(struct file_merge *merge, struct str text, struct str element)
 {
     struct buf *pending = &merge->out->pending;
@@ -68,8 +71,9 @@ static void element_put(struct file_merge *merge, struct str text, struct str el
     buf_add(&merge->blank_tail, behind, (size_t)(text.at + text.len - behind));
 }
 
-/* Takes the element in `text`, the bytes between two separators, which are at `offset` of the
- * file. */
+/*
+ * Takes the element in `text`, the bytes between two separators. `text` is at `offset` of the file.
+ */
 static int element_take(struct file_merge *merge, struct file_merge_input *file, struct str text,
                         uint64_t offset, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CSV and TSV: the output's columns, and which of them each file's columns go into.
+ * CSV and TSV: finds the output's columns, and the output column of each column of a file.
  */
 #include "base/xalloc.h"
 #include "data/file_merge/file_merge_impl.h"
@@ -18,7 +18,7 @@ static struct str blank_lines_skip(struct str text)
     return text;
 }
 
-/* Takes the header's own bytes for the output, and its line end as the output's. */
+/* Takes the header's bytes for the output's header, and its line end for the output's. */
 static int header_text(struct file_merge *merge, struct file_merge_input *file, struct err *err)
 {
     cleanup_buf struct buf bytes = BUF_INIT;
@@ -31,15 +31,17 @@ static int header_text(struct file_merge *merge, struct file_merge_input *file, 
     bool has_lf = str_ends_with(text, STR("\n"));
     text.len -= has_lf;
     bool has_cr = str_ends_with(text, STR("\r"));
-    text.len -= has_cr; /* a header that ends in several was refused */
+    text.len -= has_cr; /* a header that ends in several CRs was refused */
     if (has_lf || has_cr)
         merge->line_end = has_cr ? "\r\n" : "\n";
     buf_add_str(&merge->header, text);
     return 0;
 }
 
-/* Writes the names so far anew. In a header of several lines, a quote within an unquoted name, which the header of
- * one line may have, would be malformed. */
+/*
+ * Writes the names so far again, in quotes where they need them. A header of one line may have a
+ * quote within an unquoted name; in a header of several lines that would be malformed.
+ */
 static void header_rewrite(struct file_merge *merge, char separator)
 {
     buf_reset(&merge->header);

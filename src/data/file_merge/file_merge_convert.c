@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From one format to another, record by record: a source reads the items, and record_out writes
- * them as it writes the results of a run.
+ * Converts records from one format to another: a source reads the items, and record_out writes them
+ * as it writes the results of a run.
  */
 #include "base/json.h"
 #include "data/file_merge/file_merge_impl.h"
@@ -78,7 +78,8 @@ static int look_take(void *context, uint64_t item, struct str record, struct err
 {
     const struct file_merge_opts *opts = context;
     (void)item;
-    if (!str_starts_with(str_trim(record), STR("{"))) /* a JSON value, as the source checked */
+    if (!str_starts_with(str_trim(record), STR("{"))) /* a JSON value, because the source checked
+                                                       * it */
         return fail(err, ERR_DATA, "not an object");
     return opts->look(opts->look_context, record, err);
 }

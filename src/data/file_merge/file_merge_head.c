@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files' beginnings: which formats, where the records begin.
+ * The beginnings of the files: which format each one has, and where its records begin.
  */
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ static int stream_refuse(const char *name, struct err *err)
                 name);
 }
 
-/* To open a FIFO would wait for a writer. */
+/* FIFOs are refused, because opening one would wait for a writer. */
 static int fifo_refuse(const char *path, struct err *err)
 {
     struct stat st;
@@ -78,8 +78,10 @@ static int head_text(struct file_merge_input *file, char head[SNIFF_BYTES], stru
     return rc;
 }
 
-/* The format by the first bytes, where the name does not tell it; FORMAT_AUTO: they do not tell it
- * either. */
+/*
+ * Finds the format by the first bytes, where the name does not tell it; FORMAT_AUTO if the bytes do
+ * not tell it either.
+ */
 static int format_sniff(struct file_merge_input *file, enum record_format *out, struct err *err)
 {
     char head[SNIFF_BYTES];
@@ -130,7 +132,7 @@ static int formats_settle(struct file_merge *merge, struct err *err)
     merge->format = first ? first->format : FORMAT_LINES;
     for (size_t i = 0; i < merge->n_files; i++) {
         struct file_merge_input *file = &merge->files[i];
-        if (!has_format(file)) /* an empty file whose name tells nothing */
+        if (!has_format(file)) /* an empty file whose name tells no format */
             file->format = merge->format;
         if (file->format != merge->format && merge->opts->out_format == OUT_AUTO)
             return fail(err, ERR_USAGE,

@@ -89,7 +89,7 @@ MUST_CHECK int file_merge_id_columns(struct file_merge *merge, struct err *err);
 MUST_CHECK int window_slide(struct file_merge *merge, struct file_merge_input *file, size_t done,
                             bool *is_end, struct err *err);
 void window_free(struct file_merge *merge);
-/* At a file's end: adds the newline that its last line lacks, if it does. */
+/* At the end of a file: adds a newline if the last line lacks one. */
 void window_terminate(struct file_merge *merge, const struct file_merge_input *file);
 /* Makes room for a record that is longer than the window. */
 MUST_CHECK int window_grow(struct file_merge *merge, struct file_merge_input *file,
@@ -103,7 +103,7 @@ MUST_CHECK int file_merge_rows(struct file_merge *merge, struct file_merge_input
                                struct err *err);
 MUST_CHECK int file_merge_array(struct file_merge *merge, struct file_merge_input *file,
                                 struct err *err);
-/* Write the array's opening and closing bracket. */
+/* These write the opening and the closing bracket of the array. */
 void file_merge_array_begin(struct file_merge *merge);
 void file_merge_array_end(struct file_merge *merge);
 MUST_CHECK int file_merge_metadata(struct file_merge *merge, struct err *err);
@@ -114,9 +114,9 @@ MUST_CHECK int file_merge_convert(struct file_merge *merge, enum out_format form
 
 /* ---- file_merge_place.c ---- */
 
-/* "a.csv line 12", "b.json element 3": adds the place of the record at an offset of the file. */
+/* Adds the place of the record at an offset of the file: "a.csv line 12", "b.json element 3". */
 void file_merge_place(struct file_merge_input *file, uint64_t offset, struct buf *out);
-/* ERR_DATA: place, and what is wrong there. */
+/* Fails with ERR_DATA; the message has the place and what is wrong there. */
 int file_merge_fail(struct file_merge_input *file, uint64_t offset, struct err *err,
                     const char *fmt, ...) PRINTF(4, 5);
 /* As file_merge_fail(), for a record that should be a JSON value. */
@@ -126,10 +126,12 @@ int file_merge_not_json(struct file_merge_input *file, uint64_t offset, struct s
 /* ---- file_merge_ids.c ---- */
 
 struct id_table;
-/* hash_mask: the bits of the hashes that are used; UINT64_MAX, fewer in tests. */
+/* hash_mask: the bits of the hashes that are used; UINT64_MAX except in tests. */
 struct id_table *id_table_new(uint64_t hash_mask);
-/* About n_ids ids will be added: an empty table is made large enough at once, for up to 3
- * million. */
+/*
+ * Announces that about n_ids ids will be added: an empty table is made large enough at once, for up
+ * to 3 million.
+ */
 void id_table_expect(struct id_table *table, uint64_t n_ids);
 void id_table_free(struct id_table *table);
 /*

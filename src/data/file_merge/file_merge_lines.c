@@ -31,8 +31,10 @@ int window_slide(struct file_merge *merge, struct file_merge_input *file, size_t
     return rc;
 }
 
-/* Checks the whole file before a long record gets memory: a quote that is never closed makes all
- * that follows one record. */
+/*
+ * Checks the whole file before a long record gets memory: a quote that is never closed would make
+ * one record of the rest of the file.
+ */
 static int whole_look(const struct file_merge_input *file, struct err *err)
 {
     struct source *source;
@@ -67,7 +69,7 @@ void window_terminate(struct file_merge *merge, const struct file_merge_input *f
     struct window *w = &merge->window;
     if (w->len == 0 || w->at[w->len - 1] == '\n')
         return;
-    w->at[w->len++] = '\n'; /* there is a block to spare */
+    w->at[w->len++] = '\n'; /* the window has room for a block more */
     file_merge_note(merge, "%s had no newline at its end; it is added", file->head.input.name);
 }
 
@@ -153,7 +155,7 @@ static void line_end_find(struct file_merge *merge, size_t len)
         merge->line_end = newline > at && newline[-1] == '\r' ? "\r\n" : "\n";
 }
 
-/* Takes [0, len) of the window, which are whole lines. */
+/* Takes [0, len) of the window, which must be whole lines. */
 static int lines_take(struct file_merge *merge, struct file_merge_input *file, size_t len,
                       struct err *err)
 {

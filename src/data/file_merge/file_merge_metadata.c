@@ -32,7 +32,10 @@ static bool count_of(const void *object, struct str name, uint64_t *count)
     return json_get(*text, name.at, &value) && json_to_u64(value, count);
 }
 
-/* Adds the number of records that a file says; unknown for all files as soon as it is for one. */
+/*
+ * Adds the number of records that a file states. The sum is unknown as soon as one file states
+ * none.
+ */
 static void told_add(struct file_merge_stats *stats, struct str object)
 {
     uint64_t told = record_count_said(count_of, &object);
@@ -68,7 +71,7 @@ int file_merge_metadata(struct file_merge *merge, struct err *err)
         told_add(merge->stats, parts[i].text);
     if (rc == 0)
         rc = metadata_merge(&opts, parts, n_parts, &merged, err);
-    if (rc == 0 && merge->opts->id_field) /* a file that is not JSON has failed already */
+    if (rc == 0 && merge->opts->id_field) /* a file that is not JSON has failed before this */
         rc = metadata_ids(merge->opts->id_field, parts, n_parts, err);
     if (rc == 0 && merge->out)
         rc = outfile_write(merge->out, buf_str(&merged), err);

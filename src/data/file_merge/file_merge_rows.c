@@ -14,7 +14,7 @@ enum {
 struct row_pass {
     struct file_merge *merge;
     struct file_merge_input *file;
-    bool is_each; /* rows are looked at one by one */
+    bool is_each; /* rows are taken one by one */
     size_t *ends; /* [ENDS_MAX], if is_each */
     struct str *fields;
     size_t n_fields;
@@ -95,8 +95,8 @@ static int row_take(struct row_pass *pass, struct str row, struct err *err)
 }
 
 /*
- * Checks a row that is not plain. Quotes within an unquoted field are taken as they stand, as
- * Python does.
+ * Checks a row that is not plain. Quotes within an unquoted field are kept as they are, as Python
+ * does.
  */
 static int odd_look(struct row_pass *pass, struct str row, struct err *err)
 {
@@ -131,8 +131,10 @@ static int rows_each(struct row_pass *pass, const char *at, const struct rows *r
     return rc;
 }
 
-/* Finds the rows from the beginning of text on; at the file's end also those in its last, partial
- * block. */
+/*
+ * Finds the rows from the beginning of `text` on; at the end of the file also the rows in its last,
+ * partial block.
+ */
 static struct rows rows_look(const struct row_pass *pass, struct str text, bool is_end)
 {
     struct rows rows = {.separator = pass->file->separator,
@@ -156,8 +158,8 @@ static bool has_other_ends(const struct file_merge *merge, const struct rows *ro
 }
 
 /*
- * Takes one stretch of rows from the beginning of text on. *n_done: how many bytes that was; 0: no
- * row ends in text.
+ * Takes one stretch of rows from the beginning of `text` on. *n_done is the number of its bytes; 0
+ * if no row ends in `text`.
  */
 static int stretch_take(struct row_pass *pass, struct str text, bool is_end, size_t *n_done,
                         struct err *err)
@@ -197,8 +199,10 @@ static int window_take(struct row_pass *pass, bool is_end, size_t *n_done, struc
     return 0;
 }
 
-/* Checks what is left at the end of a file, where only a quote that was never closed is an
- * error. */
+/*
+ * Checks the end of a file behind its last complete row, where only a quote that was never closed
+ * is an error.
+ */
 static int rest_look(struct row_pass *pass, size_t done, struct err *err)
 {
     const struct window *w = &pass->merge->window;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Merges objects member by member. No tree is built: values stay views of the files' texts.
+ * Merges objects member by member. No tree is built: values are views of the files' texts.
  */
 #include "data/file_merge/metadata.h"
 
@@ -61,7 +61,10 @@ void metadata_list(const struct str *values, size_t n_values, struct buf *out)
     buf_add_char(out, ']');
 }
 
-/* A part that is itself a merge counts as the parts that it lists, whatever number it says. */
+/*
+ * A part that is itself the output of a merge counts as the parts that it lists, whatever number it
+ * states.
+ */
 static uint64_t gpus_add(const struct level *level, size_t i, bool is_first, struct buf *out)
 {
     const struct members *part = &level->objects[i];
@@ -88,7 +91,7 @@ static uint64_t gpus_add(const struct level *level, size_t i, bool is_first, str
     return 1;
 }
 
-/* Does a rule of the user say what becomes of the member of this name? */
+/* Has the user given a rule for the member of this name? */
 static bool is_ruled(const struct level *level, const char *name)
 {
     const struct merge_rules *rules = level->opts->rules;

@@ -6,8 +6,8 @@
  *
  *   counts   num_questions, total_tokens, true_positive … whole numbers are added up
  *   ratios   accuracy, precision, f1_score … computed again from their counts, which are added up;
- *            accuracy without a count of correct ones from the counts that the files' own accuracies
- *            stand for, never by cutting a product off
+ *            accuracy without a count of correct ones is computed from the counts that the files'
+ *            own accuracies stand for, never by cutting a product off
  *   names    batch_name loses its _gpu_N or _shard_N and gets _merged
  *   times    timestamp, if they are texts: the last in the order of bytes, which is the latest of
  *            those that are written alike, as by ISO 8601
@@ -37,9 +37,11 @@ struct metadata_part {
 };
 
 struct metadata_opts {
-    const struct merge_rules *rules; /* NULL: none */
-    /* Called with what the user should look at: a member that some files lack, a ratio without
-     * counts. */
+    const struct merge_rules *rules; /* NULL: no rules */
+    /*
+     * Called with what the user should look at: a member that some files lack, a ratio without
+     * counts. NULL: not called.
+     */
     void (*note)(void *context, const char *text);
     void *context;
 };

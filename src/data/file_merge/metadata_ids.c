@@ -38,8 +38,10 @@ static int refuse(const struct search *s, size_t level, const char *what)
                 (int)s->pattern.at[level].len, s->pattern.at[level].at);
 }
 
-/* Adds a letter for the kind, then the text, or the number in a form in which 1 and 1.0 are
- * equal. */
+/*
+ * Adds a letter for the value's kind, then the text, or the number in a form in which 1 and 1.0 are
+ * equal.
+ */
 static bool value_add(struct str value, struct buf *out)
 {
     bool is_text = json_kind_of(value) == JSON_STRING;
@@ -67,8 +69,10 @@ static int id_add(struct search *s, struct str value)
 
 static int value_look(struct search *s, struct str value, size_t level);
 
-/* Looks at a member or an element whose name was added to `here`, which had `before` bytes
- * before. */
+/*
+ * Looks at a member or an element. Its name was added to `here`, which had `before` bytes until
+ * then.
+ */
 static int child_look(struct search *s, struct str value, size_t before, size_t level, bool *is_met)
 {
     size_t begin = before + (before > 0);
@@ -147,7 +151,7 @@ static void place_of(const struct search *s, size_t ordinal, const struct metada
     free(again.ids);
 }
 
-/* ERR_DATA for equal ids; of several duplicates the first one is reported. */
+/* ERR_DATA if two ids are equal; of several duplicates the first one is reported. */
 static int ids_compare(struct search *s, const struct metadata_part *parts, size_t n_parts)
 {
     cleanup_buf struct buf place = BUF_INIT, other = BUF_INIT;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Merges objects at one place, one of each file, into one object. What becomes of a member is
- * decided by the user's rule for it, by the rule of the object (DEEP, UNION), or by its name.
+ * Merges the objects at one place, one of each file, into one object. The user's rule for a member
+ * decides how it is merged; without one the rule of the object (DEEP, UNION) does, or else the
+ * member's name.
  */
 #include <math.h>
 
@@ -11,7 +12,7 @@
 #include "data/file_merge/metadata_impl.h"
 #include "rule/names.h"
 
-/* Adds the value once if all files have the same, otherwise the list of what each has. */
+/* Adds the value once if it is the same in all files, else the list of all files' values. */
 static void keep_add(const struct str *values, size_t n_values, struct buf *out)
 {
     bool are_same = true;
@@ -55,7 +56,9 @@ int metadata_below(const struct level *level, struct str key, const struct str *
     return rc;
 }
 
-/* Merges one member by the rule for its name, or as RULE_KEEP where that does not fit. */
+/*
+ * Merges one member by the rule for its name, or by RULE_KEEP if that rule does not fit the values.
+ */
 static int value_merge(const struct level *level, struct str key, const struct str *values,
                        struct buf *out, struct err *err)
 {
@@ -98,8 +101,8 @@ static bool is_written(const struct level *level, struct str key)
 /* ---- members of the output ---- */
 
 struct made {
-    struct str key;   /* as a file has it, without its quotes */
-    const char *name; /* or as a rule has it; NULL: `key` counts */
+    struct str key;   /* as it is written in a file, without its quotes */
+    const char *name; /* the name that a rule gives; NULL: `key` is the name */
     struct buf value;
     const struct merge_rule *ratio; /* not NULL: the value is computed after all other values */
 };
@@ -159,8 +162,10 @@ static struct merge_rule *rule_find(const struct level *level)
     return level->opts->rules ? merge_rule_find(level->opts->rules, buf_text(level->path)) : NULL;
 }
 
-/* Merges a member without a rule of its own: by the object's rule, or by its name. 1, or an
- * error. */
+/*
+ * Merges a member that no rule of the user is about: by the object's rule, or by its name. 1, or an
+ * error.
+ */
 static int member_unruled(const struct level *level, struct str key, const struct str *values,
                           struct buf *out, struct err *err)
 {
@@ -208,7 +213,7 @@ static int member_add(const struct level *level, struct str key, struct made_lis
     return 0;
 }
 
-/* Adds the members of the rules that begin with +. */
+/* Adds the members that rules with a leading + make. */
 static int added_push(const struct level *level, struct made_list *list, struct err *err)
 {
     const struct merge_rules *rules = level->opts->rules;
@@ -254,7 +259,7 @@ static int ratios_fill(const struct level *level, struct made_list *list, struct
         if (below != 0)
             buf_add_json_double(&made->value, above / below);
         else
-            buf_add_text(&made->value, "null"); /* not a made-up ratio */
+            buf_add_text(&made->value, "null"); /* a ratio that cannot be computed */
     }
     return 0;
 }
@@ -286,7 +291,7 @@ static uint64_t elements_count(struct str array)
     return n;
 }
 
-/* A count is not checked if a rule of the user is about it, or in settings. */
+/* True unless the key is among settings or a rule of the user is about it. */
 static bool is_looked_at(const struct level *level, struct str key)
 {
     size_t before = path_push(level, key);
@@ -295,7 +300,7 @@ static bool is_looked_at(const struct level *level, struct str key)
     return !is_ruled && !level->is_settings;
 }
 
-/* num_questions beside an array `questions` must be its length. */
+/* ERR_DATA if num_questions beside an array `questions` is not the length of that array. */
 static int count_check(const struct level *level, size_t part, struct err *err)
 {
     const struct members *object = &level->objects[part];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The members of one object, in their order, and found by their decoded keys.
+ * The members of one object, in the order of the file, found by their decoded keys.
  */
 #include <xxhash.h>
 
@@ -25,7 +25,7 @@ static uint64_t key_hash(struct str key)
     return has_text ? XXH3_64bits(text.at, text.len) : XXH3_64bits(key.at, key.len);
 }
 
-/* The slot that has the name, or the free one where it belongs. */
+/* The slot of the member of this name, or the free slot where it belongs. */
 static size_t slot_find(const struct members *members, struct str name, uint64_t hash,
                         bool (*is_equal)(struct str key, struct str name))
 {

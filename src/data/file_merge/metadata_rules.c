@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What becomes of a member, decided by its name.
+ * The rules for members that follow from their names.
  */
 #include <math.h>
 
@@ -8,7 +8,7 @@
 #include "data/file_merge/metadata_impl.h"
 #include "rule/names.h"
 
-/* Names with other rules than counts have. */
+/* Members with these names are not added up as counts are. */
 static const struct {
     const char *name;
     enum metadata_rule rule;
@@ -131,7 +131,7 @@ int metadata_sum(const struct level *level, struct str key, const struct str *va
     return 1;
 }
 
-/* The sum of some counts of one part; false if the part lacks one of them. */
+/* Adds up some counts of one part; false if the part lacks one of them. */
 static bool terms_sum(const struct members *members, const char *const terms[TERMS_MAX],
                       double *out)
 {
@@ -180,7 +180,7 @@ static double scale_factor(unsigned scales)
     return scales == SCALE_PERCENT ? PERCENT : 1;
 }
 
-/* The count that is this share of `below`: a whole number if the share's digits allow one. */
+/* The count that is this share of `below`. *is_whole: the share's digits allow a whole number. */
 static double share_count(struct str written, double factor, double below, bool *is_whole)
 {
     double share = 0;

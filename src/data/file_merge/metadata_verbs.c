@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One function per verb of a rule: what becomes of the values of one path. Values are copied as
- * they are written; only sums are computed.
+ * One function per verb of a rule: each merges the values of one path. Values are copied as they
+ * are written; only sums are computed.
  */
 #include <math.h>
 
@@ -11,7 +11,7 @@
 #include "base/xalloc.h"
 #include "data/file_merge/metadata_impl.h"
 
-/* The arguments of a verb, and where its value goes. */
+/* The arguments of a verb, and the buffer for the merged value. */
 struct ask {
     const struct level *level;
     struct str key;
@@ -196,7 +196,7 @@ static int sum_by_key(const struct ask *ask)
     return rc;
 }
 
-/* Numbers by size, texts by their bytes; false if they are neither. */
+/* Compares numbers by size and texts by their bytes; false if the values are neither. */
 static bool is_greater(struct str a, struct str b, bool *out)
 {
     bool are_texts = json_kind_of(a) == JSON_STRING && json_kind_of(b) == JSON_STRING;
@@ -212,7 +212,7 @@ static bool is_greater(struct str a, struct str b, bool *out)
 static int max(const struct ask *ask)
 {
     struct str greatest = ask->values[0];
-    /* From 0 on, so that a value of another kind is found even where there is a single file. */
+    /* Begins at 0, so that a value of another kind is found even where there is a single file. */
     for (size_t i = 0; i < ask->level->n_parts; i++) {
         bool is_more;
         if (!is_greater(ask->values[i], greatest, &is_more))
@@ -248,7 +248,7 @@ static int deep(const struct ask *ask)
 int metadata_verb(const struct level *level, enum merge_verb verb, struct str key,
                   const struct str *values, struct buf *out, struct err *err)
 {
-    /* Without COUNT and RATIO, whose members are made after the others. */
+    /* COUNT and RATIO are missing, because their members are made after all others. */
     static int (*const verbs[])(const struct ask *ask) = {
         [MERGE_CONCAT] = concat,   [MERGE_CAT0] = cat0,
         [MERGE_SUM] = sum,         [MERGE_SUM_BY_KEY] = sum_by_key,

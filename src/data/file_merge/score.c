@@ -111,7 +111,7 @@ static struct str value_text(struct score *score, struct str value)
     return buf_str(&score->text);
 }
 
-/* Whether an option names the number of that text in any spelling, as 1.0 and 1e0 name 1. */
+/* True if `option` is another spelling of the number in `text`, as 1.0 and 1e0 are of 1. */
 static bool is_number_named(const char *option, struct str text)
 {
     cleanup_buf struct buf number = BUF_INIT;
@@ -185,7 +185,10 @@ int score_add(struct score *score, struct str object, struct err *err)
     return 0;
 }
 
-/* The true label that --positive names; a label that is spelled as the option is goes before one of equal value. */
+/*
+ * Finds the true label that --positive names. A label that is spelled like the option goes before
+ * one of equal value.
+ */
 static bool positive_find(struct score *score)
 {
     bool is_found = false;

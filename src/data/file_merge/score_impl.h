@@ -8,11 +8,11 @@
 #include "data/file_merge/score.h"
 
 enum {
-    SCORE_NAMES_MAX = 1 << 16 /* most labels, and most groups */
+    SCORE_NAMES_MAX = 1 << 16 /* limit for labels, and for groups */
 };
 
 struct score_cell {
-    uint32_t group, is, said; /* `groups` number, `labels` numbers: true and predicted */
+    uint32_t group, is, said; /* index in `groups`; in `labels`: of the true, the predicted label */
     uint64_t count;           /* 0: free */
 };
 

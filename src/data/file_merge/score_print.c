@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From counts to figures, and to text.
+ * Computes figures from counts, and writes them as text.
  */
 #include "base/cleanup.h"
 #include "base/console_text.h"
@@ -27,7 +27,7 @@ struct figures {
 /* The figures of one group, or of all records. */
 struct outline {
     uint64_t n_records, n_right;
-    struct figures *labels; /* by number */
+    struct figures *labels; /* indexed by label number */
     double precision, recall, f1;
 };
 
@@ -168,8 +168,8 @@ static size_t control_len(struct str text)
 }
 
 /*
- * Adds a word of the data, with a blank for each control character. It is cut in its middle: labels may
- * differ at their ends alone.
+ * Adds a word of the data, with a blank for each control character. A long word is cut in its
+ * middle, because labels may differ only at their ends.
  */
 static void word_add(struct buf *out, struct str word)
 {
@@ -213,7 +213,9 @@ static void label_row(struct buf *out, const struct figures *f)
     buf_add_char(out, '\n');
 }
 
-/* Means of a group, or of all records; undefined for a group without records. */
+/*
+ * Prints the means of a group, or of all records; they are undefined for a group without records.
+ */
 static void mean_row(struct buf *out, const struct outline *outline)
 {
     struct rate accuracy = rate_of(outline->n_right, outline->n_records);
@@ -229,7 +231,7 @@ static void mean_row(struct buf *out, const struct outline *outline)
         buf_add_text(out, "  accuracy -\n");
 }
 
-/* Of the columns with names: as wide as what stands in them, within limits. */
+/* Widths of the columns with names: that of the longest name, within limits. */
 struct widths {
     size_t group, label;
 };
@@ -282,7 +284,7 @@ static int by_name(const void *a, const void *b, void *context)
                        name_index_get(names, *(const uint32_t *)b));
 }
 
-/* Numbers of names in the order of the alphabet; free() it. */
+/* The numbers of the names, sorted by name; the caller frees them. */
 static uint32_t *names_sorted(const struct name_index *names)
 {
     uint32_t *order = xcalloc(MAX(names->len, (size_t)1), sizeof(*order));
@@ -367,7 +369,7 @@ static void label_cells(const struct figures *f, char separator, struct buf *out
     const struct rate rates[] = {precision_of(f), recall_of(f), f1_of(f), fpr_of(f), fnr_of(f)};
     for (size_t i = 0; i < countof(counts); i++) {
         buf_addf(out, "%c%lu", separator, counts[i]);
-        if (i == 1) /* accuracy is of all labels together */
+        if (i == 1) /* accuracy is that of all labels together */
             buf_add_char(out, separator);
     }
     for (size_t i = 0; i < countof(rates); i++)

@@ -18,7 +18,7 @@ int split_open_tuned(struct split **out, const struct split_opts *opts, size_t w
     struct split *split = xcalloc(1, sizeof(*split));
     split->opts = *opts;
     split->window = xmalloc(SCAN_BLOCK_BYTES + WINDOW_BYTES);
-    /* Raw: rows stay rows, so two columns may have the same name. */
+    /* Raw input keeps rows of CSV as rows, so two columns may have the same name. */
     const struct source_opts source_opts = {
         .paths = opts->paths, .n_paths = opts->n_paths, .format = opts->format, .is_raw = true};
     int rc = source_open(&split->source, &source_opts, err);

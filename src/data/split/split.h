@@ -60,17 +60,23 @@ struct split_target {
     /* Files in the folder that look like parts of this split and are not, from
      * split_strangers_find(). */
     struct split_list strangers;
-    /* From split_journal_name_new(): a file that exists while parts get their names. NULL: none. */
+    /*
+     * The path from split_journal_name_new(): that file exists while parts get their names. NULL:
+     * no journal.
+     */
     const char *journal;
     bool force; /* replace files that exist; remove strangers when the parts are in place */
     struct stop stop;
-    void (*note)(void *context, const char *text); /* called for what was cleared up; or NULL */
+    void (*note)(void *context, const char *text); /* what was cleared up; NULL: not called */
     /* Called when all parts are on disk and about to be put in place. NULL: not called. */
     int (*placing)(void *context, struct err *err);
     void *context;
 };
 
-/* May the parts be put there? ERR_USAGE if one or a stranger exists, or is the input itself. */
+/*
+ * May the parts be put at these paths? ERR_USAGE if a part or a stranger exists there, or a part is
+ * the input itself.
+ */
 MUST_CHECK int split_target_check(struct split *split, const struct split_target *target,
                                   struct err *err);
 
@@ -81,9 +87,9 @@ MUST_CHECK int split_target_check(struct split *split, const struct split_target
 MUST_CHECK int split_check(struct split *split, struct err *err);
 /*
  * As split_check(), and writes the parts: beside their places, synced, renamed when all are
- * complete. On failure nothing is left. If it is killed, there are all parts or none where their
- * folder did not exist before (split/split_folder.h); elsewhere the next split clears up what is
- * left (split/split_journal.h). ERR_USAGE as from split_target_check().
+ * complete. A failure leaves no files behind. A process that is killed leaves all parts or none
+ * where their folder did not exist before (split/split_folder.h); elsewhere the next split clears
+ * up what is left (split/split_journal.h). ERR_USAGE as from split_target_check().
  */
 MUST_CHECK int split_write(struct split *split, const struct split_target *target, struct err *err);
 
@@ -98,12 +104,16 @@ struct split_names {
     uint64_t digits;
 };
 
-/* `output` NULL: beside the first input. ERR_USAGE if it is neither a folder nor a pattern. */
+/*
+ * `output` NULL: beside the first input. ERR_USAGE if `output` is neither a folder nor a pattern.
+ */
 MUST_CHECK int split_names_init(struct split_names *names, const char *output,
                                 const struct split_opts *opts, uint64_t digits_min,
                                 struct err *err);
-/* ERR_USAGE if a pattern names the parts as packed files, or as files of another format than theirs; `asked`: the
- * format that the user named. */
+/*
+ * ERR_USAGE if a pattern names the parts as packed files, or as files of a format that they do not
+ * have. `asked` is the format that the user named.
+ */
 MUST_CHECK int split_names_check(const struct split_names *names, enum record_format asked,
                                  enum record_format format, struct err *err);
 void split_names_release(struct split_names *names);
@@ -111,10 +121,11 @@ void split_names_release(struct split_names *names);
 char *split_name_new(const struct split_names *names, size_t number, size_t n_parts);
 char *split_journal_name_new(const struct split_names *names, size_t n_parts);
 /*
- * Finds `strangers`: files in the target's folder that are named like parts but are not parts of
- * this split, but of another one with more or fewer parts. A glob for the parts would match them
- * too. And `leftovers` of a split that was killed: with more parts than files can be open, each is
- * called <name>.new until all are written (base/outfile.h), and so is a folder that did not exist.
+ * Finds `strangers`: files in the target's folder that are named like parts of this split but are
+ * parts of another split, with more or fewer parts. A glob for the parts would match them too. Also
+ * finds `leftovers` of a split that was killed: a folder that did not exist is called <name>.new
+ * until all parts are in it, and so is each part if there are more parts than files can be open
+ * (base/outfile.h).
  */
 MUST_CHECK int split_strangers_find(const struct split_names *names,
                                     const struct split_target *target, size_t n_parts,

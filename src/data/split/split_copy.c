@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies one part's bytes from the input to its file, a window at a time: it is read, then counted
- * and checked while it is in the cache, then written.
+ * Copies the bytes of one part from the input to its file, a window at a time: reads the window,
+ * counts and checks its records while it is in the cache, then writes it.
  */
 #include "base/json_rough.h"
 #include "base/xalloc.h"
@@ -18,7 +18,7 @@ struct piece {
 };
 
 struct sink {
-    struct outfile *file; /* NULL: nowhere */
+    struct outfile *file; /* NULL: nothing is written */
     uint64_t n_bytes;
     char last;
 };
@@ -132,7 +132,10 @@ static int row_fail(struct split *split, size_t file_index, uint64_t row_at, uin
     return wrap(err, rc, "%s line %lu", input->name, line);
 }
 
-/* Are the bytes behind the last row of a file no row: nothing, or only CRs of a line end? */
+/*
+ * True if the bytes behind the last row of a file are not a row: nothing, or only CRs of a line
+ * end.
+ */
 static bool is_no_row(struct str record)
 {
     size_t n_crs = 0;
@@ -141,8 +144,10 @@ static bool is_no_row(struct str record)
     return n_crs == record.len;
 }
 
-/* Parses the row at row_at, which is not plain; ERR_DATA if it is malformed. *next_at: where the
- * next row begins. */
+/*
+ * Parses the row at row_at, because it is not plain; ERR_DATA if it is malformed. *next_at: where
+ * the next row begins.
+ */
 static int row_look(struct split *split, size_t file, uint64_t row_at, uint64_t *next_at,
                     struct err *err)
 {
@@ -170,8 +175,10 @@ static void rows_restart(struct split *split, uint64_t offset)
                                 .n_separators = split->source->header.n_fields - 1};
 }
 
-/* Checks the whole blocks of [at, at+len), the bytes of the file from `base` on; blocks seen before
- * are skipped. */
+/*
+ * Checks the whole blocks of [at, at+len), the bytes of the file from `base` on. Skips blocks that
+ * were checked before.
+ */
 static int rows_look(struct split *split, size_t file, uint64_t base, const char *at, size_t len,
                      struct err *err)
 {
@@ -191,8 +198,8 @@ static int rows_look(struct split *split, size_t file, uint64_t base, const char
 }
 
 /*
- * Checks what is left at the end of a piece, less than a block, with the line end that a last line
- * may lack; once more after each row that is not plain.
+ * Checks the end of a piece, less than a block, with the line end that a last line may lack.
+ * Repeats this after each row that is not plain.
  */
 static int rows_look_end(struct split *split, const struct piece *piece, struct err *err)
 {
@@ -238,8 +245,10 @@ static int changed(const struct split *split, const struct piece *piece, uint64_
                 piece->n_records, n_found);
 }
 
-/* Checks `len` new bytes, which are at offset `at` of the file, and in the window behind those that
- * were kept. */
+/*
+ * Checks a window: `len` new bytes, which are at offset `at` of the file, behind the bytes that
+ * were kept from the window before.
+ */
 static int rows_window(struct split *split, const struct piece *piece, uint64_t at, size_t len,
                        struct err *err)
 {
@@ -252,7 +261,7 @@ static int rows_window(struct split *split, const struct piece *piece, uint64_t 
     return rc;
 }
 
-/* Record ends in a piece of another format than CSV. */
+/* Counts record ends in a piece of another format than CSV. */
 struct counting {
     struct boundary_scan scan;
     struct boundary_tally tally;
@@ -277,7 +286,7 @@ static uint64_t counted(const struct split *split, const struct piece *piece,
     return tally->n_ends + is_open;
 }
 
-/* Adds the line end that a last line lacks, of the same kind as the lines before it have. */
+/* Adds the line end that a last line lacks, of the same kind as the line end before it. */
 static int line_terminate(struct split *split, const struct piece *piece, struct sink *sink,
                           struct err *err)
 {
@@ -289,8 +298,10 @@ static int line_terminate(struct split *split, const struct piece *piece, struct
         return rc;
     const char *newline = memrchr(split->window, '\n', len);
     bool is_crlf = newline && newline > split->window && newline[-1] == '\r';
-    /* In lines a CR at the very end is content, but "\n" alone behind it would make it part of the
-     * line end. */
+    /*
+     * In lines a CR at the very end is content. "\n" alone behind it would make it part of a line
+     * end, so "\r\n" is added.
+     */
     if (sink->last == '\r')
         is_crlf = split->source->format == FORMAT_LINES;
     split->n_terminated++;
@@ -332,7 +343,7 @@ static int piece_copy(struct split *split, const struct piece *piece, struct sin
 
 /* ---- a part ---- */
 
-/* Finds the offset in its file of a record that is not the file's first. */
+/* Finds the offset of a record in its file; the record is not the first of the file. */
 static int offset_of(struct split *split, uint64_t item, uint64_t *out, struct err *err)
 {
     struct cursor *c;
@@ -356,7 +367,7 @@ static int piece_place(struct split *split, struct piece *piece, struct err *err
         rc = offset_of(split, end, &piece->to, err);
     if (rc || !is_json)
         return rc;
-    piece->to--; /* without the comma or the bracket */
+    piece->to--; /* excludes the comma or the bracket */
     rc = blanks_skip(&file->input, &piece->from, piece->to, NULL, err);
     return rc ? rc : blanks_cut(&file->input, piece->from, &piece->to, err);
 }

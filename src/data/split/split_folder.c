@@ -16,8 +16,10 @@ enum {
     BESIDE_TRIES = 1000
 };
 
-/* Opens and locks the folder; the lock tells other splits that this one is at work. 0, or -1 with
- * errno. */
+/*
+ * Opens and locks the folder; the lock tells other splits that a split is at work in it. 0, or -1
+ * with errno.
+ */
 static int folder_hold(struct split_folder *folder, const char *beside)
 {
     folder->fd = open(beside, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -29,8 +31,10 @@ static int folder_hold(struct split_folder *folder, const char *beside)
     return -1;
 }
 
-/* Makes the folder, or takes an existing one that is empty and not locked: a killed split left
- * that. */
+/*
+ * Makes the folder, or takes an existing one that is empty and not locked, which a killed split
+ * left.
+ */
 static bool beside_take(struct split_folder *folder, const char *beside)
 {
     bool is_made = mkdir(beside, 0777) == 0;

@@ -12,12 +12,14 @@
 struct split_folder {
     const char *path; /* borrowed */
     char *beside;     /* NULL: the folder existed, or is in its place now */
-    struct buf made;  /* the folders above it that were made */
+    struct buf made;  /* the missing folders above it that were made */
     int fd;           /* locked while this split is at work */
     bool is_new;      /* it was made by this split */
 };
 
-/* Makes the folder and what is missing above it. Call split_folder_end() after a failure too. */
+/*
+ * Makes the folder, and the missing folders above it. Call split_folder_end() after a failure too.
+ */
 MUST_CHECK int split_folder_begin(struct split_folder *folder, const char *path, struct err *err);
 /* The path under which the file of this name is to be written; a new string. */
 char *split_folder_name_new(const struct split_folder *folder, const char *name);

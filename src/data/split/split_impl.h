@@ -20,7 +20,7 @@ struct split {
     size_t n_parts, cap;
     struct stop stop;
 
-    struct buf head;        /* of every part: the CSV header with its line end; "[" */
+    struct buf head;        /* what every part begins with: the CSV header with its line end; "[" */
     struct buf lead, trail; /* JSON: the white space behind "[" and before "]" */
 
     char *window;
@@ -41,8 +41,7 @@ MUST_CHECK int split_open_tuned(struct split **out, const struct split_opts *opt
 MUST_CHECK int split_plan(struct split *split, struct err *err);
 /* Finds what every part begins with, and the white space of arrays. */
 MUST_CHECK int split_frame(struct split *split, struct err *err);
-/* What the first part of lines and JSONL begins with, as the input does: a byte-order mark, or
- * "". */
+/* What the first part of lines and JSONL begins with: the input's byte-order mark, or "". */
 struct str split_mark(const struct split *split);
 /* Checks the part and copies it into `file`, or only checks it if `file` is NULL. Sets
  * part->n_bytes. */

@@ -40,8 +40,10 @@ bool split_journal_has(const struct split_journal *journal, const char *path, co
            bsearch(&mark, journal->left, journal->n_left, sizeof(mark), mark_compare);
 }
 
-/* The path of the file that the mark was made of; a new string. NULL if the file of that name is
- * another one now. */
+/*
+ * The path of the file that the mark describes, a new string. NULL if the file of that name is now
+ * another one.
+ */
 static char *marked_path_new(struct str mark, const char *folder)
 {
     cleanup_buf struct buf now = BUF_INIT;

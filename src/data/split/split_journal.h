@@ -29,8 +29,9 @@ struct split_journal {
     }
 
 /*
- * Reads the journal at `path`, if there is one; its parts are in `folder`. ERR_USAGE where another
- * split is at work on it, or the file is not a journal. To be released after a failure too.
+ * Reads the journal at `path`, if there is one; its parts are in `folder`. ERR_USAGE if another
+ * split has locked it, or if the file is not a journal. Call split_journal_release() after a
+ * failure too.
  */
 MUST_CHECK int split_journal_read(struct split_journal *journal, const char *path,
                                   const char *folder, struct err *err);
@@ -40,8 +41,10 @@ bool split_journal_has(const struct split_journal *journal, const char *path,
 /* Removes the parts of that killed split, and then its journal. */
 MUST_CHECK int split_journal_clear(struct split_journal *journal, const char *folder,
                                    struct err *err);
-/* Writes the journal. The files are complete and synced, and have no names, or names beside their
- * final ones. */
+/*
+ * Writes the journal. The files are complete and synced; they have no names yet, or temporary names
+ * beside their final ones.
+ */
 MUST_CHECK int split_journal_begin(struct split_journal *journal, const struct outfile *files,
                                    const char *const *names, size_t n_files, struct err *err);
 /* Removes the journal: all parts are in place. */

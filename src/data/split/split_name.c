@@ -10,7 +10,10 @@
 
 static const char number_mark[] = "{n}", parts_mark[] = "{parts}";
 
-/* "in" and ".csv" of "a/in.csv.gz"; "" of stdin, and an extension by the format. */
+/*
+ * "in" and ".csv" for "a/in.csv.gz". For stdin the stem is "", and the format decides the
+ * extension.
+ */
 static void input_name(const struct split_opts *opts, char **stem, char **extension)
 {
     const char *base = path_basename(opts->paths[0]);
@@ -100,7 +103,10 @@ int split_names_check(const struct split_names *names, enum record_format asked,
         return fail(err, ERR_USAGE,
                     "'{n}%s': parts are not packed; name them without %s and pack them afterwards",
                     names->after, path_extension(name));
-    /* As in a folder; and whoever says --format knows what theirs are. JSONL is lines as well. */
+    /*
+     * A name with the input's extension is accepted, as in a folder; so is any name if the user
+     * stated the format. JSONL is lines as well.
+     */
     bool is_known = names->has_own_extension || asked == format;
     bool is_lines = format == FORMAT_LINES && named == FORMAT_JSONL;
     bool is_other = named != FORMAT_LINES && named != format && !is_lines && !is_known;
@@ -127,7 +133,9 @@ static unsigned n_digits(const struct split_names *names, size_t n_parts)
     return MAX(needed, (unsigned)names->digits);
 }
 
-/* `text` with {parts} replaced by the number of parts, as wide as the numbers of the parts. */
+/*
+ * `text` with {parts} replaced by the number of parts, padded to the width of the parts' numbers.
+ */
 static char *expanded(const struct split_names *names, const char *text, size_t n_parts)
 {
     struct buf out = BUF_INIT;
@@ -172,15 +180,19 @@ static int name_compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Is the path one of the target's names? These differ only in their numbers, which have one width,
- * so they are sorted. */
+/*
+ * Is the path one of the target's names? The names differ only in their numbers, which have one
+ * width, so they are sorted.
+ */
 static bool is_of(const struct split_target *target, size_t n_parts, const char *path)
 {
     return bsearch(&path, target->names, n_parts, sizeof(*target->names), name_compare) != NULL;
 }
 
-/* The final name of a part that still has a name beside its own (base/outfile.h); "" for other
- * names. */
+/*
+ * The final name of a part that still has a temporary name beside its final one (base/outfile.h);
+ * "" for other names.
+ */
 static struct str leftover_stem(struct str name)
 {
     static const char digits[] = "0123456789";
@@ -214,8 +226,10 @@ void split_list_release(struct split_list *list)
     *list = (struct split_list){0};
 }
 
-/* Called when the target folder does not exist. Finds half-made folders beside it, which a split
- * would have renamed had it not been killed. */
+/*
+ * Called when the target folder does not exist. Finds half-made folders beside it, left by splits
+ * that were killed before they renamed them.
+ */
 static void folders_find(const char *folder, struct split_list *leftovers)
 {
     cleanup_free char *above = path_dirname(folder);

@@ -39,8 +39,10 @@ static int plan_by_records(struct split *split, struct err *err)
     return rc;
 }
 
-/* The last index entry of the file that is behind `item` and not beyond the offset `limit`; or
- * NULL. */
+/*
+ * The last index entry of the file that is behind `item` and not beyond the offset `limit`; NULL:
+ * no such entry.
+ */
 static const struct index_entry *index_before(const struct source *source,
                                               const struct source_file *file, uint64_t item,
                                               uint64_t limit)
@@ -87,7 +89,7 @@ static int records_within(struct split *split, struct cursor *c, uint64_t limit,
         if (find.tally.n_ends > 0 && end <= limit)
             cursor_advance(c, &find.tally);
         else if (find.tally.n_ends > 1)
-            ends_max = 1; /* the last of them ends behind the limit: go on one by one */
+            ends_max = 1; /* the last of the records ends behind the limit: continue one by one */
         else
             break;
     }
@@ -104,7 +106,7 @@ static int record_skip(struct split *split, struct cursor *c, struct err *err)
     return rc;
 }
 
-/* The bytes that every part has besides its records. */
+/* The bytes of each part that are not records. */
 static uint64_t frame_bytes(const struct split *split)
 {
     bool is_json = split->source->format == FORMAT_JSON;
@@ -122,7 +124,7 @@ static int filling_end(struct split *split, struct filling *filling, struct err 
     return rc;
 }
 
-/* Assigns the records of one file to the part that is being filled and to those after it. */
+/* Assigns the records of one file to the current part and the parts after it. */
 static int file_fill(struct split *split, size_t i, struct filling *filling, struct err *err)
 {
     const struct source_file *file = &split->source->files[i];

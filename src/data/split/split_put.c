@@ -30,7 +30,7 @@ static int name_check(const struct split_source *source, const struct split_targ
     return S_ISREG(st.st_mode) ? 0 : fail(err, ERR_USAGE, "%s is no regular file", name);
 }
 
-/* Refuses a part of an earlier split, which would be taken for a part of this one. */
+/* Refuses a file that would be taken for a part of this split, unless it may be removed. */
 static int stranger_check(const struct split_source *source, const struct split_target *target,
                           const struct split_journal *journal, const char *name, struct err *err)
 {
@@ -86,8 +86,10 @@ struct put {
 static int parts_write(struct put *put, struct err *err)
 {
     const struct split_source *source = put->source;
-    /* Files that stay open until all are written need no names until then, so that kill -9 leaves
-     * none behind. */
+    /*
+     * Files that stay open until all parts are written need no names until then, so that kill -9
+     * leaves no files behind.
+     */
     uint64_t n_open = source->n_parts + source->n_open + OTHER_FILES;
     bool is_parked = open_files_allow(n_open) < n_open;
     int rc = 0;
@@ -115,7 +117,7 @@ static int strangers_remove(const struct split_target *target, struct err *err)
     return 0;
 }
 
-/* Puts the parts in place with one rename, of a new folder that has nothing but them. */
+/* Puts the parts in place with one rename of a new folder that contains nothing else. */
 static int parts_place_at_once(struct put *put, struct err *err)
 {
     size_t n_placed = 0;
@@ -131,8 +133,10 @@ static int parts_place_at_once(struct put *put, struct err *err)
     return rc;
 }
 
-/* Puts the parts in place one by one. On failure those in place are removed again, unless they
- * replaced files. */
+/*
+ * Puts the parts in place one by one. A failure removes those that are in place, unless they
+ * replaced files.
+ */
 static int parts_place_in_turn(struct put *put, struct err *err)
 {
     const struct split_target *target = put->target;

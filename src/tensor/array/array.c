@@ -40,7 +40,7 @@ static int spool_put(void *context, struct str bytes, struct err *err)
     return rc ? wrap(err, rc, "unpack an array into TMPDIR") : 0;
 }
 
-/* Unpacks the whole entry: the head of the array, and the data behind it. */
+/* Unpacks the whole entry: the head of the array and its data. */
 static int array_unpack(struct array_file *file, struct array *array, struct err *err)
 {
     const struct zip_sink sink = {spool_put, file};
@@ -57,7 +57,7 @@ void array_rest(struct array_file *file, struct array *array)
     if (!array->is_unpacked)
         return;
     array->is_unpacked = false;
-    /* Where the file system cannot do this, the space is freed when the spool is closed. */
+    /* Where the file system cannot punch holes, the space is freed when the spool is closed. */
     (void)fallocate(file->spool_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                     (off_t)array->spool_at, (off_t)(array->at + array->bytes));
 }
@@ -109,7 +109,7 @@ int array_verify(struct array_file *file, struct array *array, struct err *err)
 
 /* ---- comparing ---- */
 
-/* A single byte has no order, and "=" is that of the machine. */
+/* A single byte has no order, and "=" counts as little-endian. */
 struct array_type array_type_of(const struct array *array)
 {
     struct array_type type = {array->dtype, '<'};

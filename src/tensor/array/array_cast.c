@@ -7,7 +7,10 @@ enum {
     PUT_BYTES = 1 << 20
 };
 
-/* Bytes that have an order, for a type of this kind; 0: none have, or it is not known. */
+/*
+ * The bytes of one ordered unit in elements of this kind; 0: bytes of this kind have no order, or
+ * the order is not known.
+ */
 static size_t unit_of(char kind, size_t element_bytes)
 {
     size_t unit = 0;
@@ -34,7 +37,7 @@ bool array_cast_find(const struct array *from, const struct array *to, struct ar
     if (!is_wider && !str_equal(a.plain, b.plain))
         return false;
     if (a.order == b.order)
-        return is_wider; /* else names that are spelt alike differ in their encoding */
+        return is_wider; /* else types that are spelt alike differ in their encoding */
     out->unit = unit_of(kind, out->from_bytes);
     return out->unit > 0;
 }

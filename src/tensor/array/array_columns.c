@@ -4,8 +4,8 @@
 #include "base/xalloc.h"
 
 enum {
-    AHEAD_BYTES = 4096, /* a column of this size costs no more to read than another call */
-    AHEAD_MAX = 4       /* a column of at most so many times the wanted bytes is read whole */
+    AHEAD_BYTES = 4096, /* reading a column of this size costs no more than another call */
+    AHEAD_MAX = 4       /* a column of at most this many times the wanted bytes is read whole */
 };
 
 uint64_t column_count(const struct array *array)

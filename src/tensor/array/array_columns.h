@@ -28,6 +28,6 @@ uint64_t column_count(const struct array *array);
 /* Passes the piece's rows of column number `column` to the sink. */
 MUST_CHECK int column_pass(struct columns *c, uint64_t column, const struct array_sink *sink,
                            struct err *err);
-/* Passes a column-major piece on in row-major order. */
+/* Passes a column-major piece to the sink in row-major order. */
 MUST_CHECK int array_transpose(const struct array_plan *plan, const struct array_piece *piece,
                                const struct array_sink *sink, struct err *err);

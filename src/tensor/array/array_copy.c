@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Copies the elements of a new array from its pieces. Row-major pieces follow one another. In a
- * column-major array each column is made of the pieces' columns, one behind the other, so each
+ * column-major array each column consists of the pieces' columns, one behind the other, so each
  * piece is read through a window of its own. A column-major piece of a row-major array is
  * transposed (array_transpose.c). A piece of another type goes through a caster.
  */
@@ -38,7 +38,9 @@ static int rows_pass(const struct array_plan *plan, const struct array_piece *pi
 
 /* ---- other types ---- */
 
-/* Begins a caster if the piece is not of the new array's type; the sink that the piece's bytes go to. */
+/*
+ * Returns the sink for the piece's bytes: a caster if the piece does not have the new array's type.
+ */
 static struct array_sink caster_begin(struct array_caster *caster, const struct array_plan *plan,
                                       const struct array_new *made, size_t piece,
                                       const struct array_sink *sink)
@@ -50,7 +52,10 @@ static struct array_sink caster_begin(struct array_caster *caster, const struct 
     return (struct array_sink){array_cast_put, caster};
 }
 
-/* Texts without a character, <U0, have no bytes, but wider ones may be made of them. */
+/*
+ * Texts of no width, <U0, have no bytes, but the new array may have wider texts, which are made of
+ * zeros.
+ */
 static bool is_empty_text(const struct array_plan *plan, const struct array_new *made, size_t piece)
 {
     const struct array *array = array_of_piece(plan, &plan->pieces[made->first_piece + piece]);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many records a file of arrays has: the rows of the arrays that a merge concatenates.
+ * Counts the records of a file of arrays: the rows of the arrays that a merge concatenates.
  */
 #include "base/cleanup.h"
 #include "base/xalloc.h"
 #include "tensor/array/array_merge.h"
 
-/* Does a merge concatenate this array? One that is kept once or left out has no records. */
+/* Does a merge concatenate this array? An array that is kept once or left out has no records. */
 static bool is_of_records(enum tensor_kind kind, const struct array *array,
                           const struct merge_rules *rules)
 {

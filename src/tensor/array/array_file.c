@@ -117,7 +117,7 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
     uint64_t len = rc == 0 ? npy_head_bytes(buf_str(&head)) : 0;
     if (rc)
         return rc;
-    if (!has_end && !npy_is_one(buf_str(&head))) /* numpy goes by the first bytes, too */
+    if (!has_end && !npy_is_one(buf_str(&head))) /* numpy looks at the first bytes, too */
         return fail(err, ERR_DATA, "%s: it is no array, as all entries of an npz are", name);
     if (len == 0 || len > entry->bytes || len > NPY_HEADER_BYTES_MAX)
         return npy_head_fail(name, err);
@@ -129,7 +129,7 @@ static int entry_take(const struct array_file *file, const struct zip_entry *ent
         return rc;
     array->name = (struct str){key.at, key.len - (has_end ? strlen(".npy") : 0)};
     array->entry = entry;
-    uint64_t data_at = 0; /* of a packed entry: offset in the unpacked bytes */
+    uint64_t data_at = 0; /* packed entry: offset in the unpacked bytes */
     if (!entry->is_deflated)
         rc = zip_entry_locate(&file->zip, entry, &data_at, err);
     array->at += data_at;

@@ -13,7 +13,7 @@
 MUST_CHECK int array_file_open(struct array_file *file, enum tensor_kind kind, const char *path,
                                struct err *err);
 void array_file_release(struct array_file *file);
-/* Adds the file to the set; ERR_USAGE if it is there already. */
+/* Adds the file to the set; ERR_USAGE if the set has it already. */
 MUST_CHECK int array_set_add(struct array_set *set, const char *path, struct err *err);
-/* Adds the shards of an index file, which must be as it says. */
+/* Adds the shards of an index file; ERR_DATA if they do not match the index. */
 MUST_CHECK int array_index_add(struct array_set *set, const char *path, struct err *err);

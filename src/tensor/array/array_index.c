@@ -68,8 +68,10 @@ static int tensor_place(struct shards *shards, struct str key, struct str value,
     return 0;
 }
 
-/* Refuses tensors of the shards that the index does not list, and another sum of bytes than it
- * says. */
+/*
+ * Refuses tensors of the shards that the index does not list, and a sum of bytes that differs from
+ * the index.
+ */
 static int rest_check(const struct shards *shards, uint64_t total_size, struct err *err)
 {
     uint64_t sum = 0;

@@ -9,10 +9,10 @@ enum {
     WINDOW_BYTES = 256 * 1024
 };
 
-/* An array of an input; those of one name stand together, in the order of the files. */
+/* An array of an input. Arrays of one name stand together, in the order of the files. */
 struct member {
     uint32_t file, array;
-    uint64_t order; /* of the name: where it occurs first */
+    uint64_t order; /* where the name occurs first */
 };
 
 struct merging {
@@ -78,8 +78,7 @@ static void members_take(struct merging *m)
     qsort(m->members, m->n_members, sizeof(*m->members), first_order);
 }
 
-/* Fails with the array's name before the text, which ends with the cure. An npy file's array has no
- * name. */
+/* Fails with the array's name and then `what`. The array of an npy file has no name. */
 static int group_fail(const struct merging *m, const struct group *group, const char *what)
 {
     struct str name = array_of(m, group->at)->name;
@@ -90,7 +89,7 @@ static int group_fail(const struct merging *m, const struct group *group, const 
 
 /* ---- what fits together ---- */
 
-/* Why the two cannot be concatenated, a new string; NULL: they can. */
+/* Why the two arrays cannot be concatenated, a new string; NULL if they can be. */
 static char *misfit_new(const struct merging *m, const struct member *a, const struct member *b)
 {
     const struct array *left = array_of(m, a), *right = array_of(m, b);
@@ -111,7 +110,10 @@ static char *misfit_new(const struct merging *m, const struct member *a, const s
                      buf_text(&left_shape), path_of(m, a), buf_text(&right_shape), path_of(m, b));
 }
 
-/* Whose type the new array has: texts become as wide as the widest, and of two byte orders numpy's own is taken. */
+/*
+ * The member whose type the new array gets: the widest type of texts, and little-endian if the byte
+ * orders differ.
+ */
 static const struct member *type_member(const struct merging *m, const struct group *group)
 {
     const struct member *best = group->at;
@@ -164,7 +166,7 @@ static int bytes_compare(const struct merging *m, const struct member *a, const 
             rc = array_read(&m->set->files[b->file], right, at, window + WINDOW_BYTES, len, m->err);
         *are_equal = rc == 0 && memcmp(window, window + WINDOW_BYTES, len) == 0;
     }
-    /* If they differ, damage is the likelier reason, so it is reported first. */
+    /* Damage is the likelier reason of a difference, so it is reported first. */
     if (rc == 0)
         rc = array_verify(&m->set->files[a->file], left, m->err);
     if (rc == 0)
@@ -173,7 +175,7 @@ static int bytes_compare(const struct merging *m, const struct member *a, const 
     return rc;
 }
 
-/* *what: in what the two differ; NULL: they are the same. */
+/* *what says in what the two arrays differ; NULL if they are the same. */
 static int difference(const struct merging *m, const struct member *a, const struct member *b,
                       const char **what)
 {
@@ -244,8 +246,10 @@ static int cat0_add(struct merging *m, const struct group *group)
 
 /* ---- by rule, or by kind ---- */
 
-/* npy files are concatenated. In npz an array that all files have is a share of the whole, unless
- * it is a single number. */
+/*
+ * npy files are concatenated. In npz an array that all files have is a share of the whole, unless
+ * it has no dimension.
+ */
 enum merge_verb array_verb_by_kind(enum tensor_kind kind, const struct array *array, bool is_shared)
 {
     switch (kind) {
@@ -313,8 +317,10 @@ static int plan_make(struct merging *m)
 
 /* ---- the file ---- */
 
-/* Does a path that the caller named lead to this file? An index file is among the paths, but not in
- * the set. */
+/*
+ * Does a path that the caller named lead to this file? An index file is among the paths, but not in
+ * the set.
+ */
 static bool is_named(const struct merging *m, const struct stat *st)
 {
     struct stat other;

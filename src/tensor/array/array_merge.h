@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Merges files of arrays into one. An array that only one file has is kept; a name that several
- * files have goes by the rule for that name (`NAME=cat0`, `same`, `union`, `first`, `drop`).
- * Without a rule, equal arrays are kept once, and different ones are an error that names the cure;
- * but npy files are concatenated, and so are the arrays that all npz files have.
+ * Merges files of arrays into one. An array that only one file has is kept. The rule for a name
+ * (`NAME=cat0`, `same`, `union`, `first`, `drop`) decides about the arrays of that name in several
+ * files. Without a rule, equal arrays are kept once, and different ones are an error that names the
+ * cure; but npy files are concatenated, and so are the arrays that all npz files have.
  */
 #pragma once
 

@@ -10,9 +10,9 @@ static const char root[] = "__metadata__";
 
 /* 24 bytes: a header of 100 MB has some six million of them. */
 struct entry {
-    const char *key; /* without escapes; in the header, or in `unescaped` */
+    const char *key; /* without escapes; points into the header, or into `unescaped` */
     uint32_t key_bytes, value_bytes;
-    uint32_t value_at; /* in the header, as it is written there */
+    uint32_t value_at; /* offset in the header; the value is as it is written there */
     uint32_t file;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of a new file of arrays: each array is made of rows of arrays that were read. Both the
- * result of a merge and a part of a split are plans, and every format can write every plan.
+ * The plan of a new file of arrays: each new array consists of rows of arrays in the input files.
+ * The result of a merge and a part of a split are both plans, and every format can write every
+ * plan.
  */
 #pragma once
 
@@ -15,8 +16,10 @@ struct array_piece {
 };
 
 struct array_new {
-    /* Has its name, its type, and its dimensions except the first. Pieces of another type are converted
-     * (array_cast.h). */
+    /*
+     * The array that gives the new array its name, its type, and its dimensions except the first.
+     * Pieces of another type are converted (array_cast.h).
+     */
     const struct array *like;
     uint64_t n_rows, bytes;
     bool is_fortran; /* column-major, as are all pieces; else column-major pieces are transposed */
@@ -29,17 +32,19 @@ struct array_plan {
     size_t len, cap;
     struct array_piece *pieces;
     size_t n_pieces, cap_pieces;
-    struct buf metadata; /* of safetensors: an object, or empty */
+    struct buf metadata; /* safetensors: an object, or empty */
     struct stop stop;
-    /* No other plan needs the arrays: after each is written (or measured) it is compared with its
-     * checksum, and its unpacked bytes are freed. */
+    /*
+     * No other plan needs the arrays: after each array is written (or measured), it is compared
+     * with its checksum, and its unpacked bytes are freed.
+     */
     bool is_only;
 };
 
-/* Adds an array behind the others; the pieces that are added next belong to it. */
+/* Adds an array as the last one; the pieces that are added next belong to it. */
 void array_plan_add(struct array_plan *plan, const struct array *like);
 void array_plan_piece(struct array_plan *plan, struct array_piece piece);
-/* Adds an array made of all rows of one that was read. */
+/* Adds an array that consists of all rows of one input array. */
 void array_plan_whole(struct array_plan *plan, uint32_t file, uint32_t array);
 /* Sorts the arrays as the reference writer of safetensors places them: by type, the widest first,
  * then by name. */
@@ -60,8 +65,10 @@ struct array_sink {
 MUST_CHECK int array_copy(const struct array_plan *plan, const struct array_new *made,
                           const struct array_sink *sink, struct err *err);
 
-/* Bytes of a safetensors header: array_head_bytes() without any array; array_head_more() what one
- * more array adds at most, if its data begin at `at`. */
+/*
+ * array_head_bytes(): the bytes of a safetensors header without any array. array_head_more(): how
+ * many bytes one more array adds at most, if its data begin at `at`.
+ */
 uint64_t array_head_bytes(const struct array_plan *plan);
 uint64_t array_head_more(const struct array_new *made, uint64_t at);
 /* Writes the whole file; `out` NULL: only finds its size. ERR_DATA where the format cannot hold the

@@ -78,8 +78,10 @@ static int rows_count(struct array_split *split, struct err *err)
     return 0;
 }
 
-/* Bytes that are not rows (heads, arrays without a dimension) are counted as in the whole file; a
- * part has no more of them. */
+/*
+ * Bytes that are not rows (heads, arrays without a dimension) are counted as those of the whole
+ * file, because a part does not have more of them.
+ */
 static int rows_by_bytes(struct array_split *split, struct err *err)
 {
     uint64_t n_bytes, row_bytes = 0, rest;
@@ -141,14 +143,14 @@ static uint64_t balanced_bytes(const struct array_plan *all, uint64_t n_parts)
     return low;
 }
 
-/* No part is left without a tensor unless there are fewer tensors than parts. */
+/* Leaves no part without a tensor, unless there are fewer tensors than parts. */
 static void names_balanced(struct array_split *split)
 {
     const struct array_plan *all = &split->all;
     uint64_t bytes_max = balanced_bytes(all, split->opts.n_parts), filled = 0;
     size_t first = 0;
     for (size_t i = 0; i < all->len; i++) {
-        uint64_t parts_left = split->opts.n_parts - split->n_parts - 1; /* behind this one */
+        uint64_t parts_left = split->opts.n_parts - split->n_parts - 1; /* parts after this one */
         bool is_full = all->at[i].bytes > bytes_max - MIN(bytes_max, filled);
         bool is_needed = all->len - i <= parts_left;
         if (i > first && parts_left > 0 && (is_full || is_needed)) {
@@ -200,7 +202,7 @@ static int names_plan(struct array_split *split, struct err *err)
 
 /* ---- the whole ---- */
 
-/* Makes a plan of everything, as a merge of one file without rules does. */
+/* Makes a plan of all arrays, as a merge of one file without rules does. */
 static int all_plan(struct array_split *split, struct err *err)
 {
     const struct merge_rules none = {0};

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Column-major arrays, passed on in row-major order with bounded memory. Where a block of rows
- * holds a long run of every column, all columns are read once for each block. Where rows are so
- * wide that a block holds only a few bytes of each column, that would be one read for those few
- * bytes. There the array is first cut into tiles, of some columns and many rows each; the tiles
- * are transposed and written to a nameless file in TMPDIR, and a block of rows is then read
- * from every tile.
+ * Passes column-major arrays on in row-major order with bounded memory. Where a block of rows has a
+ * long run of every column, all columns are read once for each block. Where rows are so wide that a
+ * block has only a few bytes of each column, that would be one read for those few bytes. There the
+ * array is first cut into tiles, of some columns and many rows each; the tiles are transposed and
+ * written to a nameless file in TMPDIR, and a block of rows is then read from every tile.
  */
 #include "base/cleanup.h"
 #include "base/fs.h"
@@ -155,8 +154,10 @@ static int tile_read(const struct tiles *t, uint64_t first, uint64_t row, uint64
     return pread_exact(t->fd, at, (size_t)(n_rows * width), begin + row * width, "TMPDIR", err);
 }
 
-/* Writes rows that are longer than a block. Only for two dimensions: there the order of the columns
- * within a row is that of their numbers. */
+/*
+ * Writes rows that are longer than a block. Only for two dimensions, where the columns of a row
+ * have the order of their numbers.
+ */
 static int wide_rows_put(const struct tiles *t, const struct array_sink *sink, struct err *err)
 {
     cleanup_free char *segment = xmalloc(t->per_tile * t->element_bytes);
@@ -174,7 +175,7 @@ static int wide_rows_put(const struct tiles *t, const struct array_sink *sink, s
     return rc;
 }
 
-/* Copies what was read of a tile into rows of the array. */
+/* Copies the bytes that were read from a tile into rows of the array. */
 static void segment_place(const struct tiles *t, const char *from, uint64_t first, uint64_t n_rows,
                           char *to)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes a plan as a file of each kind, with the bytes of the reference writers: safetensors as its
- * library, npy as numpy.save, npz as a zip whose entries are stored.
+ * Writes a plan as a file of each kind, with the same bytes as the reference writers: safetensors
+ * as its library writes it, npy as numpy.save does, npz as a zip whose entries are stored.
  */
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -15,19 +15,22 @@ enum {
     SAFETENSORS_LENGTH_BYTES = 8,
     NPY_ALIGN = 64,
     NPY_LENGTH_AT = 8,
-    NPY_GROWTH_DIGITS = 21 /* numpy leaves room for so many digits of the dimension that may grow */
+    NPY_GROWTH_DIGITS = 21 /* numpy leaves room for this many digits of the dimension that may
+                            * grow */
 };
 
 struct writing {
     struct array_plan *plan;
     struct outfile *out; /* NULL: nothing is written, only measured */
-    struct zip_out zip;  /* of npz */
+    struct zip_out zip;  /* npz only */
     uint64_t n_bytes;
     struct err *err;
 };
 
-/* For arrays that no other plan needs: compares them with their checksums, and frees their unpacked
- * bytes. */
+/*
+ * If no other plan needs the arrays, compares them with their checksums and frees their unpacked
+ * bytes.
+ */
 static int pieces_rest(const struct array_plan *plan, const struct array_new *made, struct err *err)
 {
     int rc = 0;

@@ -63,7 +63,7 @@ static const struct {
     {"UntypedStorage", "untyped", 1},
 };
 
-/* The types of elements that no class of storages is named after. */
+/* The types of elements that have no storage class of their own. */
 static const struct {
     const char *dtype;
     unsigned bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The callables that data are made of: what each one's result is, and whether torch.load of 2.6 and
+ * The callables that data consist of: the result of each one, and whether torch.load of 2.6 and
  * newer calls it under its default, weights_only=True. Source: torch/_weights_only_unpickler.py.
  */
 #pragma once
@@ -10,7 +10,7 @@
 
 enum callable_result {
     RESULT_OBJECT, /* another object; no items can be set in it */
-    RESULT_DICT,   /* items can be set */
+    RESULT_DICT,   /* a dictionary: items can be set in it */
     RESULT_TENSOR,
     RESULT_TEXT_AS_BYTES, /* _codecs.encode(text, "latin1") */
     RESULT_NUMPY_SCALAR,
@@ -22,14 +22,17 @@ enum callable_result {
 struct pickle_callable {
     const char *module, *name;
     enum callable_result result;
-    bool is_loaded_by_default; /* under weights_only=True */
+    bool is_loaded_by_default; /* torch.load calls it under weights_only=True */
 };
 
-/* NULL for an unknown callable. */
+/* The callable of this name; NULL if it is unknown. */
 const struct pickle_callable *pickle_callable_find(struct str module, struct str name);
-/* Bytes of an element of this class of storages, 0 for an unknown class. */
+/* Bytes of an element of this storage class; 0 for an unknown class. */
 unsigned storage_element_bytes(struct str type);
-/* "float32" for "FloatStorage"; "?" for an unknown class. */
+/*
+ * The type of the elements of this storage class, "float32" for "FloatStorage"; "?" for an unknown
+ * class.
+ */
 const char *storage_dtype(struct str type);
 /* Bytes of an element of torch.<dtype>, 0 for an unknown dtype. */
 unsigned dtype_bytes(struct str dtype);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of a splice are read again, a window at a time, so a file of any size is written with
- * little memory. They were parsed once, but may have changed since, so only what is checked here
- * may be relied on.
+ * Copies a splice. Its bytes are read again, a window at a time, so a file of any size is written
+ * with little memory. They were parsed once, but may have changed since, so this file relies only
+ * on what it checks itself.
  */
 #include "tensor/pickle/pickle_copy.h"
 
@@ -15,7 +15,7 @@
 enum {
     WINDOW_BYTES = 256 * 1024,
     SLACK_BYTES = 64, /* zero bytes behind the window that may be read */
-    GROWTH = 3,       /* 2 bytes may become 5 */
+    GROWTH = 3,       /* an opcode of 2 bytes may become one of 5 */
     PIECE_BYTES = 32,
     LINES_MAX_BYTES = 4096
 };
@@ -24,10 +24,10 @@ struct copying {
     const struct pickle_copy *what;
     char *window;
     size_t cap, len;
-    const char *at, *run; /* the current opcode; begin of the bytes not copied yet */
-    uint64_t next, end;   /* offsets in the pickle: what is read next; end of the splice */
+    const char *at, *run; /* the current opcode; the first byte that is not copied yet */
+    uint64_t next, end;   /* offsets in the pickle: of the next read; of the splice's end */
     XXH3_state_t *hash;
-    char *to; /* where to write in `out`, which has room for the whole window */
+    char *to; /* write position in `out`, which has room for the whole window */
     struct err *err;
 };
 
@@ -38,7 +38,7 @@ static int changed(const struct copying *c)
                 sink->name(sink->context, c->what->graph));
 }
 
-/* Sets the buffer's length to what was written through c->to. */
+/* Sets the buffer's length to the bytes that were written through c->to. */
 static void out_sync(struct copying *c)
 {
     struct buf *out = c->what->out;
@@ -53,8 +53,10 @@ static void out_reserve(struct copying *c, size_t more)
     c->to = out->at + out->len;
 }
 
-/* Copies in pieces of fixed size, the last of which goes beyond the end, because most runs are so
- * short that a call of memcpy() would take longer. */
+/*
+ * Copies in pieces of fixed size, the last of which goes beyond the end. Most runs are so short
+ * that a call of memcpy() would take longer.
+ */
 static void run_copy(struct copying *c)
 {
     const char *from = c->run;
@@ -86,8 +88,10 @@ static int sink_flush(struct copying *c)
     return rc;
 }
 
-/* Reads more of the pickle behind what is left in the window, so that the window has at least
- * `least` bytes. */
+/*
+ * Reads more of the pickle behind the rest of the window, until the window has at least `least`
+ * bytes.
+ */
 static int window_fill(struct copying *c, size_t least)
 {
     const struct pickle_sink *sink = c->what->sink;
@@ -172,7 +176,7 @@ static const struct pickle_node *import_find(const struct pickle_splices *splice
     return is_there ? &splices->imports[low].node : NULL;
 }
 
-/* Writes a text or a name that was made outside of the splice. */
+/* Writes a text or a name that was made outside the splice. */
 static void import_write(struct copying *c, uint32_t index, const struct pickle_node *node)
 {
     const struct pickle *from = c->what->from;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nodes and items, for the machine that reads a pickle and for graphs that are made here.
+ * Nodes and items, both for a pickle that is read and for graphs that are made here.
  */
 #include "base/xalloc.h"
 #include "tensor/pickle/pickle_impl.h"
@@ -10,7 +10,7 @@ void pickle_init(struct pickle *pickle)
     *pickle = (struct pickle){.text = {"", 0}, .n_chunks = 1, .cap_chunks = 1};
     pickle->chunks = xcalloc(1, sizeof(*pickle->chunks));
     buf_reserve(&pickle->decoded, 0);                              /* never NULL */
-    pickle_add(pickle, (struct pickle_node){.kind = PICKLE_NONE}); /* number 0 is none */
+    pickle_add(pickle, (struct pickle_node){.kind = PICKLE_NONE}); /* node 0 stands for no node */
 }
 
 pickle_id pickle_add(struct pickle *pickle, struct pickle_node node)
@@ -129,7 +129,7 @@ struct pickle_later *pickle_add_later(struct pickle *pickle, pickle_id call)
 {
     struct pickle_node *node = &pickle->nodes[call];
     if (node->count == 0) {
-        pickle->n_later = MAX(pickle->n_later, (size_t)1); /* 0 is none */
+        pickle->n_later = MAX(pickle->n_later, (size_t)1); /* index 0 stands for none */
         if (pickle->n_later >= pickle->cap_later) {
             pickle->cap_later = MAX(pickle->cap_later * 2, (size_t)16);
             pickle->later = xrealloc(pickle->later, pickle->cap_later * sizeof(*pickle->later));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The names that were written into a pickle, found by hash: each is written only once, and a file
- * may have a million.
+ * The names that were written into a pickle, in a hash table: each name is written only once, and a
+ * file may have a million.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "base/buf.h"
 
 struct pickle_name {
-    struct str module, name; /* borrowed; at NULL: free */
+    struct str module, name; /* borrowed; at == NULL: a free slot */
     uint32_t memo;
 };
 

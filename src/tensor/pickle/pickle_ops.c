@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The opcodes. Each is a line in a table: its operand, and what it does to the stack.
+ * The opcodes. Each is a line of a table: its operand, and its effect on the stack.
  */
 #include "base/parse.h"
 #include "base/xalloc.h"
@@ -101,8 +101,10 @@ static int op_get_text(struct pickle_vm *vm)
 
 /* ---- values ---- */
 
-/* Half of the objects in records and tensors are such values; *shared is the one node for all equal
- * ones. */
+/*
+ * Half of the objects in records and tensors are None, booleans and the like; *shared is the one
+ * node for all equal values.
+ */
 static int push_shared(struct pickle_vm *vm, pickle_id *shared, struct pickle_node node)
 {
     if (*shared == 0)
@@ -149,7 +151,7 @@ static int bytes_push(struct pickle_vm *vm, enum pickle_kind kind)
                                               .count = (uint32_t)kept.len});
 }
 
-/* Is the last byte only a repetition of the sign bit of the byte before? */
+/* Does the last byte only repeat the sign bit of the byte before it? */
 static bool is_longer_than_needed(struct str digits)
 {
     unsigned char last = (unsigned char)digits.at[digits.len - 1];
@@ -157,7 +159,7 @@ static bool is_longer_than_needed(struct str digits)
     return last == (is_below ? 0xff : 0);
 }
 
-/* Little-endian two's complement; a number that fits into 8 bytes becomes an ordinary INT. */
+/* The operand is little-endian two's complement; a number that fits into 8 bytes becomes an INT. */
 static int op_long(struct pickle_vm *vm)
 {
     struct str digits = vm->operand;
@@ -310,8 +312,10 @@ static const struct pickle_callable *callable_of(const struct pickle *pickle,
     return callee->kind == PICKLE_GLOBAL ? pickle->globals[callee->global].known : NULL;
 }
 
-/* The node that takes items of this kind: the container itself, or a part of `later` of the call
- * that makes it; NULL if they cannot be set there. */
+/*
+ * The node that takes items of this kind: the container itself, or a member of `later` of the call
+ * that makes the container; NULL if the items cannot be set there.
+ */
 static struct pickle_node *target_of(struct pickle_vm *vm, pickle_id id, enum pickle_kind kind)
 {
     struct pickle_node *node = &vm->pickle->nodes[id];
@@ -340,7 +344,7 @@ static int append(struct pickle_vm *vm, pickle_id id, enum pickle_kind kind, con
     return 0;
 }
 
-/* APPENDS of a region, which may become a splice. */
+/* Runs the APPENDS of a region, which may become a splice. */
 static int batch_end(struct pickle_vm *vm, bool *is_spliced)
 {
     size_t height = vm->marks[vm->n_marks - 1];
@@ -352,7 +356,7 @@ static int batch_end(struct pickle_vm *vm, bool *is_spliced)
     return 0;
 }
 
-/* APPENDS, SETITEMS and ADDITEMS; the operand is the kind. */
+/* Runs APPENDS, SETITEMS and ADDITEMS; the operand is the kind. */
 static int op_add_from_mark(struct pickle_vm *vm)
 {
     enum pickle_kind kind = (enum pickle_kind)vm->number;
@@ -429,8 +433,10 @@ static int op_stack_global(struct pickle_vm *vm)
     return global_push(vm, pickle_bytes(vm->pickle, module), pickle_bytes(vm->pickle, name));
 }
 
-/* True if an argument's parts were dropped with a splice, so that a call such as a tensor's cannot
- * be checked. */
+/*
+ * True if the parts of an argument were dropped with a splice. A call such as a tensor's then
+ * cannot be checked.
+ */
 static bool arguments_opaque(struct pickle_vm *vm, pickle_id args)
 {
     if (!vm->region.has_opaque)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opcode by opcode: the operand is taken off the text, and the table says what to do.
+ * Reads opcode by opcode: takes the operand off the text, and runs the function that the table has
+ * for the opcode.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -88,8 +89,10 @@ static int step(struct pickle_vm *vm)
     return op->run(vm);
 }
 
-/* Frees the memory of an overwritten text behind the kept bytes. Offsets of decoded texts are
- * counted from the text's length, so if there are any, the length stays. */
+/*
+ * Frees the memory of an overwritten text behind the bytes that are kept. The text's length stays
+ * if there are decoded texts, because their offsets are counted from it.
+ */
 static void rest_free(struct pickle_vm *vm)
 {
     struct pickle *pickle = vm->pickle;
@@ -103,8 +106,10 @@ static void rest_free(struct pickle_vm *vm)
         pickle->text.len = own->len = vm->n_kept;
 }
 
-/* Reads the pickle, with splices or as nodes only. *must_repeat: it failed with splices, and must
- * be read again as nodes. */
+/*
+ * Reads the pickle, with splices or as nodes only. *must_repeat: splices do not work for this
+ * pickle, and it must be read again as nodes.
+ */
 static int read_once(struct pickle *pickle, struct str text, const struct pickle_opts *opts,
                      bool is_splicing, bool *must_repeat, struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the opcodes that records are made of without a function call for each. Only the successful
- * case is handled here: anything else is left to the table of pickle_ops.c, which runs the opcode
+ * Runs the opcodes that records consist of without a function call for each. Only the successful
+ * case is handled here: any other case is left to the table of pickle_ops.c, which runs the opcode
  * again and reports errors.
  */
 #include "base/xalloc.h"
@@ -63,7 +63,10 @@ static inline bool object_push(struct pickle_vm *vm, uint32_t index)
     return true;
 }
 
-/* PUT of the object that the opcode at `made_at` left on the stack. False: left to pickle_ops.c. */
+/*
+ * Runs the PUT of the object that the opcode at `made_at` left on the stack. False: left to
+ * pickle_ops.c.
+ */
 static inline bool object_put(struct pickle_vm *vm, uint32_t index, size_t made_at)
 {
     bool has_room = index < vm->cap_memo && index < vm->pickle->text.len;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads long lists without keeping their items. A batch of items goes through the machine like
- * everything else, so that it is checked in the same way; then its nodes are dropped, and only its
- * place in the pickle is kept. For an object that the batch put into the memo, the offset of the
- * opcode that made it is kept: a text or a name can be made again from it, of anything else only
- * the kind is known. Where that is not enough, the whole pickle is read again as nodes.
+ * Reads long lists without keeping their items. A batch of items is read like all other objects, so
+ * that it is checked in the same way; then its nodes are dropped, and only its place in the pickle
+ * is kept. If the batch put an object into the memo, the offset of the opcode that made the object
+ * is kept: a text or a name can be made again from it, but of any other object only the kind is
+ * known. Where that is not enough, the whole pickle is read again as nodes.
  */
 #include <xxhash.h>
 
@@ -13,7 +13,7 @@
 #include "tensor/pickle/pickle_impl.h"
 
 /* clang-format off */
-/* The lengths of BINUNICODE and LONG1 are without their bytes, that of GLOBAL without its lines. */
+/* The lengths do not include the bytes of BINUNICODE and LONG1, and the lines of GLOBAL. */
 const uint8_t splice_op_bytes[256] = {
     ['('] = 1, ['q'] = 2, ['r'] = 5, ['h'] = 2, ['j'] = 5, ['N'] = 1, [0x88] = 1, [0x89] = 1,
     ['K'] = 2, ['M'] = 3, ['J'] = 5, [0x8a] = 2, ['G'] = 9, ['X'] = 5, ['c'] = 1,
@@ -21,7 +21,7 @@ const uint8_t splice_op_bytes[256] = {
     ['a'] = 1, ['e'] = 1, ['s'] = 1, ['u'] = 1, ['R'] = 1, [0x81] = 1, ['b'] = 1,
 };
 
-/* The kinds of nodes that opcodes make which a PUT may follow. */
+/* By opcode, the kind of node that it makes and that a PUT may follow. */
 const uint8_t splice_made_kinds[256] = {
     ['X'] = PICKLE_TEXT, ['c'] = PICKLE_GLOBAL, [']'] = PICKLE_LIST, ['}'] = PICKLE_DICT,
     ['t'] = PICKLE_TUPLE, [0x85] = PICKLE_TUPLE, [0x86] = PICKLE_TUPLE, [0x87] = PICKLE_TUPLE,
@@ -37,7 +37,10 @@ static int repeat(struct pickle_vm *vm)
 
 /* ---- the region ---- */
 
-/* The list must be the value of a name, or the only object on the stack. */
+/*
+ * The list must be the only object on the stack, or stand behind a text, which is its key in a
+ * dictionary.
+ */
 void region_open(struct pickle_vm *vm)
 {
     size_t height = vm->n_stack;
@@ -190,8 +193,10 @@ static struct pickle_node node_again(const struct pickle_vm *vm, size_t at)
     return (struct pickle_node){.kind = kind, .truth = true};
 }
 
-/* Only a text or a name can be imported, and only a name that GLOBAL can write; pickle_write()
- * refuses other names. */
+/*
+ * Can the node be imported? That is so for a text, and for a name that GLOBAL can write;
+ * pickle_write() refuses other names.
+ */
 static bool can_import(const struct pickle *pickle, const struct pickle_node *node)
 {
     if (node->kind != PICKLE_GLOBAL)
@@ -209,8 +214,7 @@ static void import_add(struct pickle_vm *vm, uint32_t index, const struct pickle
     splices->imports[splices->n_imports++] = (struct pickle_import){index, *node};
 }
 
-/* Is this an object whose identity matters: one that can be in two places and still be one
- * object? */
+/* Does the identity of this object matter: may it be in two places and still be one object? */
 static bool has_identity(const struct pickle_node *node)
 {
     return (node->kind >= PICKLE_TUPLE && node->kind <= PICKLE_NEW) ||
@@ -218,8 +222,8 @@ static bool has_identity(const struct pickle_node *node)
 }
 
 /*
- * A GET outside of regions. An object within a splice must be in no other place. If an object with
- * parts is in two places, a spliced list within it would be too, so splices are given up.
+ * Runs a GET outside of regions. An object within a splice must be in no other place. If an object
+ * with parts is in two places, a spliced list within it would be too, so no more splices are made.
  */
 static int outside_get(struct pickle_vm *vm, uint32_t index, const struct pickle_node *node)
 {
@@ -234,7 +238,7 @@ static int outside_get(struct pickle_vm *vm, uint32_t index, const struct pickle
     return 0;
 }
 
-/* A GET in a region, of an object that was made before the list. */
+/* Runs a GET in a region, of an object that was made before the list. */
 static int import(struct pickle_vm *vm, uint32_t index, const struct pickle_node *node)
 {
     if (!can_import(vm->pickle, node)) {
@@ -304,12 +308,14 @@ static bool has_bytes(const struct pickle_node *node)
            node->kind != PICKLE_FLOAT;
 }
 
-/* Collects the bytes of the text that are still needed in `kept`. Offsets of decoded texts begin at
- * the text's length, so they change with it. */
+/*
+ * Collects the bytes of the text that are still needed in `kept`. Offsets of decoded texts begin at
+ * the text's length, so they change when it does.
+ */
 struct keeping {
     const struct pickle *pickle;
     struct buf kept;
-    size_t len; /* total length of what will be kept */
+    size_t len; /* length of all bytes that will be kept */
 };
 
 typedef void node_fn(struct keeping *keeping, struct pickle_node *node);
@@ -374,8 +380,10 @@ static void texts_each(struct keeping *keeping, struct pickle *pickle, node_fn *
     }
 }
 
-/* Replaces the text, which was not overwritten because splices were hashed from it, by the bytes
- * that nodes need. */
+/*
+ * Replaces the text by the bytes that nodes need. The text was not overwritten while it was read,
+ * because splices were hashed from it.
+ */
 static void text_keep(struct pickle *pickle, struct buf *own, struct buf *room)
 {
     struct keeping keeping = {.pickle = pickle};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What torch puts into a pickle: storages by persistent id, and tensors as views of them. The sizes
- * are those that the pickle says; tensor/torch/torch.h checks them against the storages in the
- * file.
+ * The objects that torch puts into a pickle: storages by persistent id, and tensors as views of
+ * them. The sizes are those that the pickle states; tensor/torch/torch.h checks them against the
+ * storages in the file.
  */
 #include "base/parse.h"
 #include "base/xalloc.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts: UTF-8 as Python takes it, and the escapes of protocol 0.
+ * Texts: the UTF-8 that Python accepts, and the escapes of protocol 0.
  */
 #include "base/hex.h"
 #include "tensor/pickle/pickle_impl.h"
@@ -85,13 +85,15 @@ static pickle_id decoded_node(struct pickle_vm *vm, size_t begin)
                                             .count = (uint32_t)(decoded->len - begin)});
 }
 
-/* A byte is a character of Latin-1, \uXXXX and \UXXXXXXXX are the others; any other backslash is a
- * plain character. */
+/*
+ * Each byte is a character of Latin-1; \uXXXX and \UXXXXXXXX are the other characters; any other
+ * backslash is a plain character.
+ */
 pickle_id vm_text_escaped(struct pickle_vm *vm, struct str text)
 {
     struct buf *out = &vm->pickle->decoded;
     size_t begin = out->len;
-    decoded_reserve(vm->pickle, 2 * text.len); /* a byte is a character of two at most */
+    decoded_reserve(vm->pickle, 2 * text.len); /* a byte becomes a character of at most two bytes */
     for (size_t i = 0; i < text.len; i++) {
         uint32_t point = (unsigned char)text.at[i];
         char kind = point == '\\' && i + 1 < text.len ? text.at[i + 1] : '\0';
@@ -112,7 +114,7 @@ pickle_id vm_text_quoted(struct pickle_vm *vm, struct str text)
     static const char names[] = "\\'\"nrtabfv", values[] = "\\'\"\n\r\t\a\b\f\v";
     struct buf *out = &vm->pickle->decoded;
     size_t begin = out->len;
-    decoded_reserve(vm->pickle, 2 * text.len); /* a byte is a character of two at most */
+    decoded_reserve(vm->pickle, 2 * text.len); /* a byte becomes a character of at most two bytes */
     if (text.len < 2 || (text.at[0] != '\'' && text.at[0] != '"') ||
         text.at[text.len - 1] != text.at[0])
         return 0;

@@ -55,8 +55,10 @@ int vm_mark_take(struct pickle_vm *vm, pickle_id **ids, size_t *n_ids)
 
 /* ---- the memo ---- */
 
-/* A pickle of n bytes cannot define more than n objects, so a larger index is malformed; it would
- * only take memory. */
+/*
+ * A pickle of n bytes cannot define more than n objects. A larger index is malformed, and its memo
+ * would take memory for nothing.
+ */
 int vm_memo_put(struct pickle_vm *vm, uint64_t index)
 {
     if (!vm_has(vm, 1))

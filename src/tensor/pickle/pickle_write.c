@@ -14,9 +14,9 @@ enum {
     FLUSH_BYTES = 64 * 1024,
     ONCE = 1,
     OFTEN = 2,
-    ON_PATH = 4, /* while marking: the current node is within this one */
+    ON_PATH = 4, /* while marking: the walk is at this node or within it */
     MEMO_NONE = UINT32_MAX,
-    MEMO_PAGE = 1024,       /* nodes */
+    MEMO_PAGE = 1024,       /* nodes in a page */
     PICKLE_BATCH = 1000,    /* items or pairs in a batch, as in CPython */
     HAS_SPLICES = UINT8_MAX /* `step` of a list with splices */
 };
@@ -24,9 +24,9 @@ enum {
 /* What the writer knows about the objects of one input. */
 struct seen {
     uint8_t *met;    /* by node: 0, ONCE, OFTEN, ON_PATH */
-    uint32_t **memo; /* by node, in pages: its number in the new memo + 1, 0: none; few have one */
+    uint32_t **memo; /* by node, in pages: its number in the new memo + 1; 0 for most nodes */
     size_t n_pages;
-    uint32_t *splice_memo;  /* NULL, or the same by index in the memo of its pickle */
+    uint32_t *splice_memo;  /* the same by index in the memo of its pickle; NULL: no splices */
     uint32_t *storage_memo; /* by storage: its number in the new file, or MEMO_NONE */
 };
 
@@ -36,8 +36,7 @@ struct visit {
     bool is_left;
 };
 
-/* A container, or a call, of which a part is still to be written. 28 bytes, because a file may nest
- * a million. */
+/* A container or a call that is partly written. 28 bytes, because a file may nest a million. */
 struct frame {
     uint32_t file;
     pickle_id id;
@@ -125,8 +124,10 @@ static bool is_scalar(const struct pickle_node *node)
     return !is_container(node) && !is_call(node);
 }
 
-/* Pushes the node itself, to be visited again when it is left, and then its parts: nodes that are
- * visited in between are within it. */
+/*
+ * Pushes the node itself, to be visited again when the walk leaves it, and then its parts: nodes
+ * that are visited in between are within it.
+ */
 static void parts_mark(struct pickle_writer *w, uint32_t file, pickle_id id)
 {
     const struct pickle *pickle = w->files[file];
@@ -169,8 +170,10 @@ static void all_mark(struct pickle_writer *w, uint32_t file, pickle_id root)
             parts_mark(w, visit.file, visit.id);
         }
     }
-    /* `frames` replaces `todo`, at its final size: in deeply nested files these are most of the
-     * memory. */
+    /*
+     * `frames` replaces `todo` and has its final size: for deeply nested files these two are most
+     * of the memory.
+     */
     free(steal_ptr(&w->todo));
     w->cap_todo = 0;
     w->cap_frames = deepest + 1;
@@ -196,7 +199,7 @@ static inline void code(struct pickle_writer *w, char opcode)
     le_add(w, (unsigned char)opcode, 1);
 }
 
-/* An opcode with the number of an object in the memo. */
+/* Adds an opcode and the number of an object in the memo. */
 static void memo_add(struct pickle_writer *w, char opcode_1, char opcode_4, uint32_t memo)
 {
     bool is_small = memo < 256;
@@ -430,7 +433,7 @@ static void memo_put(struct pickle_writer *w, uint32_t file, pickle_id id)
     (*page)[id % MEMO_PAGE] = put_add(w) + 1;
 }
 
-/* The node's number in the new memo, MEMO_NONE if it is not there. */
+/* The node's number in the new memo; MEMO_NONE if the node is not in it. */
 static uint32_t memo_of(const struct pickle_writer *w, uint32_t file, pickle_id id)
 {
     const uint32_t *page = w->seen[file].memo[id / MEMO_PAGE];
@@ -544,8 +547,10 @@ static int items_step(struct pickle_writer *w, bool has_pairs, bool *is_done, st
     return value_begin(w, frame->file, pickle_next(w->files[frame->file], &frame->walk), err);
 }
 
-/* A tuple is made when its items are written. If one of them contained the tuple, it was made
- * already: the items are popped again. */
+/*
+ * A tuple is made after its items are written. If an item contained the tuple, the tuple was made
+ * already; its items are then popped again.
+ */
 static int tuple_step(struct pickle_writer *w, bool *is_done, struct err *err)
 {
     struct frame *frame = &w->frames[w->n_frames - 1];
@@ -580,7 +585,10 @@ static int set_step(struct pickle_writer *w, bool *is_done, struct err *err)
     return rc;
 }
 
-/* The callable, its arguments, the call; then the items, pairs and states that are set after it. */
+/*
+ * The steps of a call: the callable, its arguments, the call; then the items, pairs and states that
+ * are set in the result.
+ */
 enum call_step {
     CALL_NAME,
     CALL_ARGUMENTS,
@@ -671,7 +679,7 @@ int pickle_write(const struct pickle *const *graphs, size_t n_graphs, uint32_t g
 {
     struct pickle_writer w = {
         .files = graphs, .n_files = n_graphs, .sink = sink, .word_memo = {MEMO_NONE, MEMO_NONE}};
-    size_t deepest = 2; /* more: an object contains itself, with no memo entry */
+    size_t deepest = 2; /* deeper only if an object contains itself without the memo */
     for (size_t i = 0; i < n_graphs; i++)
         deepest += 2 * graphs[i]->n_nodes;
     writer_init(&w, graphs, n_graphs);

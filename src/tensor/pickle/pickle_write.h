@@ -4,14 +4,14 @@
  * weights_only=True. An object that is referred to several times in a file is written once;
  * different files share only names. Storages get new numbers, in the order of their first use.
  *
- * The graph may be one that was made here, whose nodes of kind PICKLE_OF stand for nodes of other
+ * The graph may be one that was made here; its nodes of kind PICKLE_OF stand for nodes of other
  * graphs.
  */
 #pragma once
 
 #include "tensor/pickle/pickle.h"
 
-/* A storage that the new file has to hold: number i of the list is record data/<i>. */
+/* A storage that the new file must contain: entry i of the list is the record data/<i>. */
 struct written_storage {
     uint32_t graph, storage;
 };
@@ -31,9 +31,9 @@ struct written_storages {
 };
 
 /*
- * Writes the value `root` of graphs[graph] with everything in it, in pieces of some 64 KiB.
- * ERR_DATA for a value that protocol 2 cannot express; errors of the sink are returned. free()
- * storages->at, also after a failure.
+ * Writes the value `root` of graphs[graph] with all its parts, in pieces of some 64 KiB. ERR_DATA
+ * for a value that protocol 2 cannot express; errors of the sink are returned. The caller calls
+ * free() for storages->at, also after a failure.
  */
 MUST_CHECK int pickle_write(const struct pickle *const *graphs, size_t n_graphs, uint32_t graph,
                             pickle_id root, const struct pickle_sink *sink,

@@ -35,7 +35,7 @@ static size_t legacy_magic_len(struct str head)
         return sizeof(magic_text) - 1;
     if (!str_starts_with(head, STR("\x80")) || head.len < PROTO_BYTES + FRAME_BYTES)
         return 0;
-    at += head.at[at] == '\x95' ? FRAME_BYTES : 0; /* from protocol 4 on */
+    at += head.at[at] == '\x95' ? FRAME_BYTES : 0; /* protocol 4 and newer begin with a frame */
     struct str rest = {head.at + at, head.len - at};
     return str_starts_with(rest, STR(magic_binary)) ? at + sizeof(magic_binary) - 1 : 0;
 }
@@ -45,7 +45,7 @@ bool torch_is_legacy(struct str head)
     return legacy_magic_len(head) > 0;
 }
 
-/* The first entry's name up to and with its slash. */
+/* The first entry's name, up to and including its slash. */
 static struct str prefix_of(const struct zip *zip)
 {
     struct str name = zip->n_entries > 0 ? zip->entries[0].name : (struct str){"", 0};
@@ -115,7 +115,7 @@ static int storage_fail(const struct torch_file *file, const struct pickle_stora
                 storage->key.at, what);
 }
 
-/* Finds the entries of all storages; with `are_located` also where in the file they are. */
+/* Finds the entries of all storages; with `are_located` also their offsets in the file. */
 static int storages_find(struct torch_file *file, bool are_located, struct err *err)
 {
     const struct pickle *pickle = &file->pickle;
@@ -200,7 +200,7 @@ static int zip_take(struct torch_file *file, struct zip *zip, bool are_located,
     if (rc == 0)
         rc = storages_find(file, are_located, err);
     if (rc == 0)
-        zip_release(&file->zip); /* with many storages it is as large as all the rest */
+        zip_release(&file->zip); /* with many storages it is as large as everything else together */
     return rc;
 }
 
@@ -223,12 +223,14 @@ static int next_read(const struct torch_file *file, size_t *at, bool is_legacy,
     return rc;
 }
 
-/* The protocol's number and the machine's description; only the byte order matters. */
+/*
+ * Reads the protocol's number and the machine's description, of which only the byte order matters.
+ */
 static int legacy_head(struct torch_file *file, size_t *at, struct err *err)
 {
     struct pickle protocol = {0}, machine = {0};
     uint64_t number = 0;
-    *at = legacy_magic_len(buf_str(&file->text)); /* compared as bytes: it is beyond 64 bits */
+    *at = legacy_magic_len(buf_str(&file->text)); /* as bytes: it has more than 64 bits */
     int rc = next_read(file, at, false, &protocol, err);
     if (rc == 0 && (!pickle_to_u64(&protocol, protocol.root, &number) || number != LEGACY_PROTOCOL))
         rc = fail(err, ERR_DATA, "%s: a legacy file of torch with another protocol than %d",
@@ -253,7 +255,7 @@ static int number_order(const void *a, const void *b, void *context)
     return (left > right) - (left < right);
 }
 
-/* Indices of the storages, sorted by their numbers. */
+/* The indices of the storages, sorted by the storages' numbers. */
 static uint32_t *storages_sorted(const struct pickle *pickle)
 {
     uint32_t *sorted = xmalloc(pickle->n_storages * sizeof(*sorted));
@@ -283,7 +285,10 @@ static bool storage_of_key(const struct pickle *pickle, const uint32_t *sorted, 
     return low < pickle->n_storages && str_equal(pickle->storages[*index].key, key);
 }
 
-/* Behind the list of keys follow, for each key, the number of elements and the elements. */
+/*
+ * Takes the storages. Behind the list of keys the file has, for each key, the number of elements
+ * and the elements.
+ */
 static int legacy_storages(struct torch_file *file, int fd, const struct pickle *keys, uint64_t at,
                            struct err *err)
 {
@@ -335,7 +340,7 @@ static int legacy_parse(struct torch_file *file, int fd, struct err *err)
     return rc;
 }
 
-/* The length of the pickles is stored nowhere, so more is read until they are complete. */
+/* The length of the pickles is stored nowhere, so this reads more until they are complete. */
 static int legacy_load(struct torch_file *file, int fd, struct err *err)
 {
     int rc = ERR_DATA;

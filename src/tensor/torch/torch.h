@@ -23,30 +23,34 @@ struct torch_file {
     struct pickle pickle;
     uint64_t pickle_at;    /* zip: offset of data.pkl */
     uint64_t *storage_at;  /* offset in the file, for each of pickle.storages */
-    uint32_t *storage_crc; /* where zip.has_crcs */
+    uint32_t *storage_crc; /* if zip.has_crcs */
     struct str
-        *storage_held; /* NULL, or by storage: bytes that replace the file's; at == NULL: none do */
+        *storage_held; /* by storage: bytes that replace the file's; at == NULL: not replaced */
     bool is_legacy, is_big_endian;
 };
 
-/* Does the file begin as the five pickles do? */
+/* Does the file begin like the five pickles? */
 bool torch_is_legacy(struct str head);
 /*
- * fd is borrowed for the call only. ERR_DATA naming the path, the byte and the reason; release also
- * after a failure.
+ * fd is borrowed for the call only. ERR_DATA naming the path, the byte and the reason. Call
+ * torch_release() after a failure too.
  */
 MUST_CHECK int torch_read(struct torch_file *file, const char *path, int fd, uint64_t file_bytes,
                           struct err *err);
-/* For a caller that writes the file's values again: lists of at least so many bytes of pickle
- * become splices (pickle.h). */
+/*
+ * For a caller that writes the file's values again: lists of at least least_bytes of pickle become
+ * splices (pickle.h).
+ */
 struct torch_splicing {
     size_t least_bytes; /* 0: no splices */
-    struct buf room;    /* reused for one pickle after the other: a first touch of a page is slow */
+    struct buf room;    /* reused for each pickle, because the first touch of a page is slow */
 };
 MUST_CHECK int torch_read_spliced(struct torch_file *file, const char *path, int fd,
                                   uint64_t file_bytes, struct torch_splicing *splicing,
                                   struct err *err);
-/* As torch_read(), for a zip that was opened already and is taken over. The places of its storages
- * are not looked up. */
+/*
+ * As torch_read(), for an opened zip, which this takes over. Does not look up the places of the
+ * storages.
+ */
 MUST_CHECK int torch_read_zip(struct torch_file *file, struct zip *zip, struct err *err);
 void torch_release(struct torch_file *file);

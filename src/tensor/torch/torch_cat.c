@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Concatenates tensors along their first dimension. The bytes of row-major tensors are copied as
- * they are; of others the elements are gathered. Tensors that are the same view of one storage in
- * every file share a storage in the output too.
+ * they are; the elements of other tensors are gathered. Tensors that are the same view of one
+ * storage in every file share a storage in the output too.
  */
 #include "base/xalloc.h"
 #include "tensor/torch/torch_merge_impl.h"
@@ -37,8 +37,10 @@ static bool numbers_take(const struct pickle *pickle, pickle_id id, uint64_t *nu
     return true;
 }
 
-/* False for a tensor that is more than a view of a storage: quantized, with hooks, or of a
- * subclass. */
+/*
+ * False for a tensor that is more than a view of a storage: a quantized one, one with hooks, or one
+ * of a subclass.
+ */
 static bool plain_take(const struct pickle *pickle, pickle_id id, struct plain *out)
 {
     const struct pickle_node *node = pickle_node(pickle, id);
@@ -101,7 +103,10 @@ static bool is_row_major(const struct plain *tensor)
     return true;
 }
 
-/* The number of elements; UINT64_MAX if it does not fit, of a tensor that repeats its elements. */
+/*
+ * The number of elements; UINT64_MAX if the number does not fit, which is possible if the tensor
+ * repeats its elements.
+ */
 static uint64_t element_count(const struct plain *tensor)
 {
     uint64_t n = 1;
@@ -123,7 +128,7 @@ static bool is_repeated_too_often(const struct plain *tensor)
            n > REPEATED_BYTES_MAX / tensor->storage->element_bytes;
 }
 
-/* Why `tensor` cannot be put behind `first`; NULL: it can. */
+/* Why `tensor` cannot be appended to `first`; NULL if it can be. */
 static const char *fit(const struct plain *first, const struct plain *tensor)
 {
     if (tensor->n_dims == 0)
@@ -216,8 +221,10 @@ static bool segments_equal(const struct torch_segment *a, const struct torch_seg
     return true;
 }
 
-/* The slot of the storage with these segments, which holds its number + 1, or the free slot where
- * it belongs. */
+/*
+ * The slot of the storage with these segments, which has the storage's number + 1, or the free slot
+ * where it belongs.
+ */
 static uint32_t *tie_find(const struct merge_state *merge, const struct torch_segment *segments)
 {
     size_t mask = merge->cap_ties - 1;
@@ -344,7 +351,7 @@ int torch_merge_rows(struct merge_state *merge, pickle_id id, uint64_t first, ui
 {
     struct plain tensor;
     if (!plain_take(torch_merge_graph(merge, 0), id, &tensor))
-        return torch_merge_fail(merge, "is no plain tensor"); /* a split does not cut these */
+        return torch_merge_fail(merge, "is no plain tensor"); /* a split cuts only plain tensors */
     const char *wrong = fit(&tensor, &tensor);
     if (wrong)
         return torch_merge_fail(merge, "%s", wrong);

@@ -28,7 +28,7 @@ struct view {
 
 struct compaction {
     struct merge_state *merge;
-    struct span **spans; /* by part and storage */
+    struct span **spans; /* by part, then by storage */
     struct view *views;
     size_t n_views, cap_views;
     uint64_t n_storages, n_bytes; /* storages that became smaller, and by how many bytes */

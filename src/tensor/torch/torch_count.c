@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many records a file holds, by its counts and by its lists.
+ * Finds how many records a file has, by its counts and by its lists.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -11,11 +11,11 @@ enum {
     DEPTH_MAX = 64
 };
 
-/* A key of the output; `value` is 0 for a ratio until its counts are known. */
+/* A key of the output. For a ratio, `value` is 0 until its counts are known. */
 struct member {
     pickle_id key, value;
     const struct merge_rule *ratio;
-    size_t key_part; /* the part whose key it is; n_parts: `name` counts */
+    size_t key_part; /* the part that has the key; n_parts: `name` is the key */
     pickle_id key_id;
     const char *name;
 };
@@ -23,7 +23,7 @@ struct member {
 struct dict_merge {
     struct merge_state *merge;
     value_ids ids;
-    struct torch_key_index keys; /* of all files; a side is a file */
+    struct torch_key_index keys; /* the keys of all files; a side is a file */
     pickle_id *values;           /* of the current key, by file; 0 where a file lacks it */
     struct member *members;
     size_t n_members, cap_members;
@@ -104,7 +104,7 @@ static size_t first_lacking(const struct dict_merge *d)
     return i;
 }
 
-/* A key that only some files have: its values must be the same in all of these. */
+/* Merges a key that only some files have: its values must be the same in all of them. */
 static int member_of_some(struct dict_merge *d, uint32_t number, pickle_id *out)
 {
     struct merge_state *merge = d->merge;
@@ -178,8 +178,7 @@ static int member_add(struct dict_merge *d, uint32_t number)
     return rc;
 }
 
-/* Adds the keys in the order of the first file, and behind them those that only later files
- * have. */
+/* Adds the keys of the first file, in its order, and then those that only later files have. */
 static int members_add(struct dict_merge *d)
 {
     int rc = 0;
@@ -279,7 +278,7 @@ static int ratios_fill(struct dict_merge *d)
                                     member->ratio->path);
         const struct pickle_node ratio = {.kind = PICKLE_FLOAT,
                                           .real = below != 0 ? above / below : 0};
-        const struct pickle_node none = {.kind = PICKLE_NONE}; /* no made-up ratio */
+        const struct pickle_node none = {.kind = PICKLE_NONE}; /* the ratio is unknown */
         member->value = pickle_add(&d->merge->made, below != 0 ? ratio : none);
     }
     return 0;
@@ -287,7 +286,9 @@ static int ratios_fill(struct dict_merge *d)
 
 /* ---- the whole ---- */
 
-/* Checks that the dictionaries have the same class, and the same states (a model's _metadata). */
+/*
+ * ERR_DATA unless the dictionaries have the same class and the same states (a model's _metadata).
+ */
 static int states_same(struct dict_merge *d)
 {
     struct merge_state *merge = d->merge;
@@ -347,7 +348,7 @@ static pickle_id dict_node(struct dict_merge *d)
                                  d->n_members);
 }
 
-/* Are both the same dictionary in some file? *part: in which. */
+/* Are both the same dictionary in some file? *part is that file. */
 static bool is_again(const struct dict_merge *d, const struct dict_merge *outer, size_t *part)
 {
     for (*part = 0; *part < d->merge->n_parts; ++*part)
@@ -356,8 +357,10 @@ static bool is_again(const struct dict_merge *d, const struct dict_merge *outer,
     return false;
 }
 
-/* Fails because dictionaries are nested too deep. If one contains itself, the error names the
- * outermost place where it does. */
+/*
+ * Fails because dictionaries are nested too deep. If a dictionary contains itself, the error names
+ * the outermost place where that is so.
+ */
 static int too_deep(struct merge_state *merge)
 {
     const struct dict_merge *again = NULL, *first = NULL;
@@ -426,10 +429,10 @@ static int dicts_go_through(struct merge_state *merge, value_ids ids, bool is_un
 }
 
 /*
- * Where the merged node of these dictionaries is stored, 0 if they were not merged yet; NULL if
- * other dictionaries have their entry. A dictionary that is one object in several places of every
- * file is merged once, and is one object in the output. Only for merges without rules: the result
- * then depends on the place only in whether a setting's name is above it.
+ * Where the merged node of these dictionaries is stored; the node is 0 if they were not merged yet.
+ * NULL if other dictionaries have the entry. A dictionary that is one object in several places of
+ * every file is merged once, and is one object in the output. Only for merges without rules: the
+ * result then depends on the place only in whether a setting's name is above it.
  */
 static pickle_id *merged_before(struct merge_state *merge, value_ids ids)
 {

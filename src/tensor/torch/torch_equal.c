@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether two values of different files are the same. The order of a set is arbitrary in Python,
- * and that of a dictionary only says when its keys were set, so neither counts. The order of an
- * OrderedDict counts.
+ * Compares values of different files. The order of a set is arbitrary in Python, and that of a
+ * dictionary only says when its keys were set, so neither order counts. The order of an OrderedDict
+ * counts.
  *
- * When two nodes are first compared they are assumed to be the same and put into one class; then
+ * When two nodes are first compared, they are assumed to be the same and put into one class; then
  * their parts must be the same too. Nodes of one class are not compared again (Hopcroft and Karp,
- * 1971), so the work is bounded by the size of the files, however often a node is shared, and ends
- * for objects that contain themselves. Classes are kept from one comparison to the next: if a
+ * 1971). So the work is bounded by the size of the files, however often a node is shared, and it
+ * ends for objects that contain themselves. Classes are kept from one comparison to the next: if a
  * comparison found its values to be the same, all its pairs are the same.
  */
 #include "base/cleanup.h"
@@ -16,7 +16,7 @@
 #include "tensor/torch/torch_normalise.h"
 
 enum {
-    COMPARED_BYTES = 128 * 1024 /* of storages, compared at a time */
+    COMPARED_BYTES = 128 * 1024 /* bytes of storages that are compared at a time */
 };
 
 struct pair {
@@ -29,7 +29,7 @@ struct comparer {
     uint32_t *parents;
     struct pair *todo;
     size_t n_parents, cap_parents, n_todo, cap_todo;
-    bool is_in_order; /* members whose keys cannot be matched were compared in their order */
+    bool is_in_order; /* members whose keys cannot be matched were compared in order */
     struct buf texts[2];
 };
 
@@ -74,7 +74,7 @@ static uint32_t class_of(struct comparer *c, struct node_map *map, struct node_r
     return at;
 }
 
-/* False if they were in one class before. */
+/* False if the two nodes were in one class before. */
 static bool classes_join(struct comparer *c, struct node_map *map, struct pair pair)
 {
     uint32_t a = class_of(c, map, pair.a), b = class_of(c, map, pair.b);
@@ -184,8 +184,7 @@ static bool has_parts(enum pickle_kind kind)
            kind == PICKLE_NEW;
 }
 
-/* Compares bytes that are BYTES in one file and the call that protocol 2 writes for bytes in the
- * other. */
+/* Compares bytes if one file has BYTES and the other the call that protocol 2 writes for bytes. */
 static bool bytes_are_same(struct comparer *c, struct pair pair)
 {
     return pickled_bytes_take(graph_of(c, pair.a), pair.a.id, &c->texts[0]) &&
@@ -193,7 +192,7 @@ static bool bytes_are_same(struct comparer *c, struct pair pair)
            str_equal(buf_str(&c->texts[0]), buf_str(&c->texts[1]));
 }
 
-/* Compares nodes without parts at once; adds pairs of others to the list for later. */
+/* Compares nodes without parts at once; adds a pair with parts to the list for later. */
 static bool pair_add(struct comparer *c, struct node_ref a, struct node_ref b)
 {
     const struct pickle *graph_a = graph_of(c, a), *graph_b = graph_of(c, b);
@@ -228,7 +227,7 @@ static bool items_add_pairs(struct comparer *c, struct pair at, const struct pic
     return are_same;
 }
 
-/* The next key on a side that equals only itself, from number `from` on. */
+/* The next key on a side that equals only itself, beginning at number `from`. */
 static uint32_t lone_next(struct torch_key_index *keys, uint32_t from, uint32_t side)
 {
     for (; from < keys->n_entries; from++)

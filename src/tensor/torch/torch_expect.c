@@ -20,8 +20,11 @@ void tally_add(struct merge_state *merge, struct tally *tally, uint64_t length)
         buf_addf(&tally->paths, "%s%s", tally->paths.len > 0 ? ", " : "", buf_text(&merge->path));
 }
 
-/* The length of what was concatenated: of the lists if there are any, else of the tensors. They
- * must all have the same. */
+/*
+ * Finds the number of records: that of the ids if ids are checked, else the length of the
+ * concatenated lists, or of the tensors if no lists were concatenated. ERR_USAGE if the lengths
+ * differ.
+ */
 static int records_count(const struct merge_state *merge, uint64_t *out)
 {
     const struct tally *tally = merge->lists.paths.len > 0 ? &merge->lists : &merge->tensors;
@@ -53,7 +56,7 @@ int expect_check(struct merge_state *merge)
                 n_records);
 }
 
-/* A count is not checked if a rule of the user is about it, or in settings. */
+/* True unless the path is within settings or a rule of the user is about it. */
 static bool is_looked_at(const struct merge_state *merge, const char *path)
 {
     return !path_is_setting(path) && !merge_rule_find(merge->opts->rules, path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The output is made in blocks. A block is a box of the view's indices. Its elements are read in
- * windows, which are boxes too, of the dimensions with the smallest strides, and copied to their
- * places in the block.
+ * Makes the output in blocks. A block is a box of the view's indices. Its elements are read in
+ * windows, which are boxes of the dimensions with the smallest strides, and copied to their places
+ * in the block.
  */
 #include "tensor/torch/torch_gather.h"
 
@@ -14,8 +14,10 @@ enum {
     GAP_BYTES = 4096 /* over a larger gap another read is cheaper than reading the gap */
 };
 
-/* One side of a box: n indices, and the distance of one to the next in bytes, in the storage
- * (`from`) and in the block (`to`). */
+/*
+ * One side of a box: n indices, and the distance in bytes from one index to the next, in the
+ * storage (`from`) and in the block (`to`).
+ */
 struct side {
     uint64_t n, from, to;
 };
@@ -68,8 +70,10 @@ bool torch_views_equal(const struct torch_view *a, const struct torch_view *b)
            memcmp(a->dims, b->dims, a->n_dims * sizeof(a->dims[0])) == 0;
 }
 
-/* Moves to the next index of these sides, the first of which varies fastest; false behind the last
- * index. */
+/*
+ * Moves to the next index of these sides; the first side varies fastest. False behind the last
+ * index.
+ */
 static bool index_next(struct box *box, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = begin; i < end; i++) {
@@ -104,8 +108,10 @@ static void elements_copy(char *to, const char *from, const struct side *side, u
 #undef COPY
 }
 
-/* Copies a window into the block: all of the sides 0 … n_whole-1, and `n_more` indices of the next
- * side. */
+/*
+ * Copies a window into the block: all indices of the sides 0 … n_whole-1, and `n_more` indices of
+ * the next side.
+ */
 static void window_put(struct gathering *g, uint32_t n_whole, uint64_t n_more, char *to)
 {
     struct box *box = &g->box;
@@ -129,7 +135,9 @@ static void window_put(struct gathering *g, uint32_t n_whole, uint64_t n_more, c
     }
 }
 
-/* How many whole sides fit into a window; *span: how many bytes of the storage they span. */
+/*
+ * The number of whole sides that fit into a window; *span: the bytes of the storage that they span.
+ */
 static uint32_t sides_whole(const struct gathering *g, uint64_t *span)
 {
     const struct box *box = &g->box;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads the elements of a view in row-major order, however they lie in its storage: transposed,
- * strided, expanded. They are passed on in pieces, with memory that does not depend on the size of
- * the view.
+ * Reads the elements of a view in row-major order, however they are laid out in the storage:
+ * transposed, strided, expanded. The elements are passed on in pieces, with memory that does not
+ * depend on the size of the view.
  */
 #pragma once
 
@@ -30,8 +30,10 @@ struct gather_source {
 
 typedef int gather_sink(void *context, struct str bytes, struct err *err);
 
-/* A new view without dimensions of size 1, and with adjacent dimensions joined where there is no
- * gap between them. free() it. */
+/*
+ * A new view without dimensions of size 1; adjacent dimensions are joined where there is no gap
+ * between them. The caller calls free().
+ */
 struct torch_view *torch_view_new(const uint64_t *sizes, const uint64_t *strides, uint32_t n_dims,
                                   uint64_t element_bytes);
 /* The bytes that the view spans in the storage, from its first byte to behind its last one. */

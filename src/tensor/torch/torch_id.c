@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids by their path in the output: each record must have one, and no two may be equal, as Python
- * compares them.
+ * Ids, found by their path in the output: each record must have an id, and no two ids may be equal,
+ * as Python compares them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static uint64_t id_hash(struct ids *ids, const struct id *id)
     return key_scalar_hash(&scalar, pool->seed);
 }
 
-/* Orders ids of one hash: by number, else by kind and bytes. */
+/* Orders ids that have one hash: by number, else by kind and bytes. */
 static int id_compare(const struct ids *ids, const struct id *a, const struct id *b)
 {
     const struct pickle_node *left = id_node(ids, a), *right = id_node(ids, b);
@@ -182,7 +182,7 @@ static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *p
             rc = value_look(ids, child, level + 1);
         here_pop(ids, before);
         ids->last_graph = at.graph;
-        last = fits ? child : last; /* of equal keys the last counts */
+        last = fits ? child : last; /* if keys are equal, the last one counts */
         last_key = fits ? key : last_key;
     }
     if (rc || is_open)
@@ -195,8 +195,10 @@ static int pairs_look(struct ids *ids, struct id at, const struct pickle_node *p
     return rc;
 }
 
-/* In a list that was concatenated from several files an item's index is counted within its own
- * file. */
+/*
+ * Looks at the items of a list. If the list was concatenated from several files, an item's index is
+ * counted within its own file.
+ */
 static int items_look(struct ids *ids, struct id at, size_t level)
 {
     const struct pickle *graph = torch_merge_graph(ids->merge, at.graph);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ids that were found in the output, for the functions that compare and that change them.
+ * Ids that were found in the output, for the functions that compare them and those that change
+ * them.
  */
 #pragma once
 
 #include "rule/path_pattern.h"
 #include "tensor/torch/torch_normalise.h"
 
-/* A value at the path: the value, and the slot in its holder that refers to it. */
+/* A value at the path of ids: the value, and the slot of its holder that refers to it. */
 struct id {
-    uint64_t hash, ordinal; /* in the order of the output */
-    uint32_t graph, holder; /* graphs */
+    uint64_t hash, ordinal; /* ordinal: its position in the output */
+    uint32_t graph, holder; /* the graphs of the value and of its holder */
     pickle_id value;
-    uint32_t slot; /* of the holder's items */
+    uint32_t slot; /* index into the holder's chunks */
 };
 
 struct ids {
@@ -41,8 +42,10 @@ static inline struct str id_bytes(const struct ids *ids, const struct id *id)
     return pickle_bytes(graph, pickle_node(graph, id->value));
 }
 
-/* Collects all values that the pattern matches below the root in ids->at. ERR_DATA where one is
- * missing, or cannot be an id. */
+/*
+ * Collects all values that the pattern matches below the root in ids->at. ERR_DATA if a value is
+ * missing, or cannot be an id.
+ */
 int ids_find(struct ids *ids, pickle_id root);
 /* The limit on visits: each item is visited once at each level of the pattern, unless an object is
  * in several places. */

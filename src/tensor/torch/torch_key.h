@@ -19,8 +19,10 @@ enum {
     WIDE_BYTES_MAX = 136 /* the largest float has 1024 bits */
 };
 
-/* The key as a whole number of 64 bits; as in Python, True and 1.0 are the key 1. False if it is
- * not one. */
+/*
+ * The key as a whole number of 64 bits; as in Python, True and 1.0 are the key 1. False if the key
+ * is not such a number.
+ */
 bool key_to_integer(const struct pickle_node *key, int64_t *out);
 /* The digits of a whole number beyond 64 bits, int or float: two's complement, as short as
  * possible. False for other keys. */
@@ -32,7 +34,7 @@ bool key_to_digits(const struct pickle *pickle, const struct pickle_node *key,
 enum key_kind {
     KEY_NONE,
     KEY_INTEGER, /* a whole number of any type that fits 64 bits */
-    KEY_DIGITS,  /* a whole number that does not fit */
+    KEY_DIGITS,  /* a whole number that does not fit 64 bits */
     KEY_REAL,    /* a number that is not whole, or infinite */
     KEY_TEXT,
     KEY_BYTES,
@@ -54,7 +56,7 @@ struct key_room {
     struct buf bytes;
 };
 
-/* *out is valid until the room is used again. */
+/* Gives the key's kind and value; *out is valid until the room is used again. */
 void key_scalar_take(const struct pickle *pickle, pickle_id id, struct key_room *room,
                      struct key_scalar *out);
 uint64_t key_scalar_hash(const struct key_scalar *key, uint64_t seed);
@@ -67,20 +69,20 @@ struct node_ref {
     pickle_id id;
 };
 
-/* A key, or a part of keys. Equal ones have one form, which has a number. */
+/* A key, or a part of keys. Equal keys have one form, and each form has a number. */
 struct key_form {
     uint64_t hash;
     struct node_ref ref; /* the first node of this form */
     uint32_t children_at, n_children;
     uint8_t kind;   /* enum pickle_kind of a compound; PICKLE_NONE of a scalar */
-    bool is_itself; /* equal only to itself, because a part of it is */
-    bool is_opaque; /* of a class whose equality is unknown */
+    bool is_itself; /* a part of it equals only itself, and so does it */
+    bool is_opaque; /* its class has an unknown equality */
 };
 
 struct key_pool {
     const struct merge_state *merge;
-    uint64_t seed;           /* random: nobody can write a file whose keys all collide */
-    struct node_map numbers; /* of compounds: number + 1 */
+    uint64_t seed;           /* random, so that nobody can write a file whose keys all collide */
+    struct node_map numbers; /* compounds: number + 1 */
     struct key_form *forms;
     uint32_t *children, *slots; /* slots: number + 1 */
     size_t n_forms, cap_forms, n_children, cap_children, cap_slots;
@@ -99,7 +101,7 @@ uint32_t key_pool_number(struct key_pool *pool, struct node_ref ref);
 struct key_value {
     uint32_t side;
     pickle_id value;
-    uint32_t next; /* index + 1 of the value of a later side, 0: none */
+    uint32_t next; /* index + 1 of the value of a later side; 0: no later side */
 };
 
 /* A key. Its number is its index; keys are in the order in which they were added. */
@@ -119,18 +121,18 @@ struct torch_key_index {
 
 void torch_key_index_init(struct torch_key_index *index, struct key_pool *pool);
 void torch_key_index_release(struct torch_key_index *index);
-/* The number of this key, which is added if it is new. */
+/* The number of this key. Adds the key if it is new. */
 uint32_t torch_key_index_add(struct torch_key_index *index, struct node_ref key);
 /*
- * Adds the pairs of a dictionary, or the items of a set; sides must come in ascending order. Of a
- * key that is set twice the last value counts. False if two keys of one side look alike and are of
- * a class whose equality is unknown, so that they cannot be matched with keys of other files.
+ * Adds the pairs of a dictionary, or the items of a set; sides must come in ascending order. If a
+ * key is set twice, the last value counts. False if two keys of one side look alike and are of a
+ * class whose equality is unknown: they cannot be matched with keys of other files.
  */
 bool torch_key_index_take(struct torch_key_index *index, uint32_t side, uint32_t part,
                           const struct pickle_node *members);
-/* The number of the key with this text, UINT32_MAX if there is none. */
+/* The number of the key with this text; UINT32_MAX if there is no such key. */
 uint32_t torch_key_index_find_text(struct torch_key_index *index, struct str text);
-/* The value of a key on a side, 0 if it has none. */
+/* The value of a key on a side; 0 if the side has no such key. */
 pickle_id torch_key_index_value(const struct torch_key_index *index, uint32_t number,
                                 uint32_t side);
 /* Is this key equal only to the same object? */

@@ -39,8 +39,7 @@ static void slots_grow(struct torch_key_index *index)
     }
 }
 
-/* A key to search for; pool_number is the number of its form, for a key that is compared by
- * form. */
+/* A key to search for. pool_number is the number of its form, if it is compared by form. */
 struct wanted {
     struct key_scalar scalar;
     uint32_t pool_number;
@@ -76,7 +75,7 @@ static bool is_wanted(struct torch_key_index *index, const struct key_entry *ent
            key_pool_number(index->pool, entry->ref) == wanted->pool_number;
 }
 
-/* The slot of the key, or the free one where it belongs. */
+/* The slot of the key, or the free slot where it belongs. */
 static uint32_t *slot_find(struct torch_key_index *index, const struct wanted *wanted)
 {
     size_t mask = index->cap_slots - 1, at = wanted->hash & mask;

@@ -14,7 +14,7 @@ enum {
     PENDING = UINT32_MAX /* in `numbers`: the node is being numbered */
 };
 
-/* The nodes being numbered, from the key down, and the ids of the parts of one of them. */
+/* The nodes that are being numbered, from the key down, and the ids of the parts of one of them. */
 struct descent {
     struct visit {
         pickle_id id;
@@ -55,7 +55,7 @@ static bool is_call(const struct pickle_node *node)
     return node->kind == PICKLE_CALL || node->kind == PICKLE_NEW;
 }
 
-/* The kind of the node when it has been loaded. Puts its parts into d->ids. */
+/* The kind of the node when it has been loaded. Puts the node's parts into d->ids. */
 static enum pickle_kind parts_take(struct descent *d, const struct pickle *graph, pickle_id id)
 {
     const struct pickle_node *node = pickle_node(graph, id), *items = set_items(graph, node);
@@ -116,7 +116,7 @@ static bool is_form(struct key_pool *pool, const struct key_form *form,
     return key_scalars_equal(&other, scalar);
 }
 
-/* The form's number: that of an equal one, or a new one. */
+/* The number of the form: that of an equal form, or a new one. */
 static uint32_t form_intern(struct key_pool *pool, struct key_form form,
                             const struct key_scalar *scalar, const uint32_t *numbers)
 {
@@ -142,8 +142,10 @@ static uint32_t form_of_itself(struct key_pool *pool, struct node_ref ref)
 
 /* ---- from the inside out ---- */
 
-/* The number of a part that is not a compound, or has been numbered already; PENDING for a node
- * that contains this one. */
+/*
+ * The number of a part that is not a compound, or that has been numbered already; PENDING if the
+ * part contains this node.
+ */
 static uint32_t part_number(struct key_pool *pool, struct node_ref ref)
 {
     const struct pickle *graph = torch_merge_graph(pool->merge, ref.part);

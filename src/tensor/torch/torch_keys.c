@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Dictionaries of a pickle: their pairs, in whichever way they were made, and keys that are
- * scalars: numbers, texts and the like.
+ * The pairs of a pickle's dictionaries, in whichever way they were made, and keys that are scalars:
+ * numbers, texts and the like.
  */
 #include <float.h>
 #include <math.h>
@@ -143,7 +143,7 @@ static bool numpy_take(const struct pickle *pickle, pickle_id id, struct key_roo
     return true;
 }
 
-/* Calls whose results are numbers or bytes, or are known to equal only themselves. */
+/* Takes a call whose result is a number or bytes, or is known to equal only itself. */
 static void call_take(const struct pickle *pickle, pickle_id id, struct key_room *room,
                       struct key_scalar *out)
 {

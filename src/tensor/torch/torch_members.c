@@ -33,7 +33,7 @@ enum pickle_kind value_kind(const struct pickle *graph, const struct pickle_node
     return is_size ? PICKLE_TUPLE : PICKLE_CALL;
 }
 
-/* The same node without const: it is one of graph->nodes, or a part of graph->later. */
+/* The same node without const. It is one of graph->nodes, or a member of graph->later. */
 static struct pickle_node *node_change(struct pickle *graph, const struct pickle_node *node)
 {
     uintptr_t begin = (uintptr_t)graph->nodes, at = (uintptr_t)node;
@@ -42,8 +42,10 @@ static struct pickle_node *node_change(struct pickle *graph, const struct pickle
     return (struct pickle_node *)((char *)graph->later + (at - (uintptr_t)graph->later));
 }
 
-/* Reduces the members to one for each key, in its first place, with its last value. False if the
- * keys cannot be told apart. */
+/*
+ * Reduces the members to one for each key, at the place of its first member, with the value of its
+ * last. False if the keys cannot be told apart.
+ */
 static bool members_thin(struct merge_state *merge, size_t part, const struct pickle_node *members)
 {
     struct pickle *graph = torch_merge_graph_mutable(merge, part);

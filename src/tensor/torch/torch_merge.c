@@ -55,7 +55,7 @@ void torch_merge_release(struct merge_state *merge)
     for (size_t i = 0; i < merge->n_parts; i++)
         torch_part_close(&merge->parts[i]);
     free(merge->parts);
-    made_release(merge); /* must not allocate: the output is in place already */
+    made_release(merge); /* must not allocate, because the output is in place already */
     free(merge->segments);
     free(merge->segment_ends);
     free(merge->met);
@@ -134,7 +134,10 @@ bool path_is_setting(const char *path)
     return false;
 }
 
-/* The verb by the kind of the values, and for numbers and texts by the last key of the path. */
+/*
+ * The verb that follows from the kind of the values; for numbers and texts it also depends on the
+ * last key of the path.
+ */
 static enum merge_verb verb_by_kind(const struct merge_state *merge, value_ids ids)
 {
     bool is_setting = path_is_setting(buf_text(&merge->path));
@@ -171,8 +174,10 @@ static int collect(struct merge_state *merge, value_ids ids, pickle_id *out)
 
 /* ---- a single file ---- */
 
-/* Without rules a single file's dictionary is only checked and counted, so it is gone through once
- * even if it is in several places. */
+/*
+ * Without rules a single file's dictionary is only checked and counted, so once is enough even if
+ * it is in several places.
+ */
 static bool is_looked_into(struct merge_state *merge, pickle_id id)
 {
     if (merge->opts->rules->len > 0)
@@ -184,8 +189,10 @@ static bool is_looked_into(struct merge_state *merge, pickle_id id)
     return is_new;
 }
 
-/* A value of a single file without a rule: there is nothing to merge it with, so it is copied as it
- * is, and counted. */
+/*
+ * Takes a value of a single file that no rule is about. There is nothing to merge it with, so it is
+ * copied as it is, and counted.
+ */
 /* NOLINTNEXTLINE(misc-no-recursion): as deep as torch_merge_deep() lets it */
 static int value_carry(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
@@ -261,7 +268,7 @@ static int root_make(struct merge_state *merge, pickle_id *root, struct err *err
     buf_add_char(&merge->path, '.');
     int rc = torch_merge_value(merge, ids, root);
     if (rc == 0 && merge->n_parts == 1 && merge->opts->rules->len == 0 && !merge->is_renamed)
-        *root = torch_merge_node_of(merge, 0, ids[0]); /* what was one object stays one */
+        *root = torch_merge_node_of(merge, 0, ids[0]); /* shared objects stay shared */
     if (rc == 0 && *root == 0)
         rc = fail(err, ERR_USAGE, "the rules drop everything");
     if (rc == 0)

@@ -17,14 +17,14 @@ struct torch_merge_opts {
     bool force;
     bool dry_run;        /* write nothing, but read and verify what would be copied */
     bool pass_through;   /* copy unknown callables into the output as they are */
-    const char *id_path; /* NULL, or the path of ids: every record must have one, no two equal */
-    bool is_renumbered;  /* if ids are not unique, number them anew */
+    const char *id_path; /* path of the ids: one for each record, no two equal; NULL: not checked */
+    bool is_renumbered;  /* give new numbers to ids if they are not unique */
     const struct texts *referred; /* PATH=REFERENCE,…: ids and references (torch_refer_check) */
     bool is_plain;   /* turn numpy's scalars and arrays into numbers, texts and tensors */
     bool is_compact; /* shrink storages to what tensors use */
     uint64_t splice_least_bytes; /* of a list that becomes a splice (pickle.h); 0: the default */
-    const uint64_t *expect;      /* NULL, or how many records there must be in all */
-    bool is_of_shares; /* a single file is a share too: its batch_name is changed to the whole's */
+    const uint64_t *expect;      /* how many records there must be in all; NULL: any number */
+    bool is_of_shares; /* a single file is a share too: batch_name becomes that of the whole */
     bool are_shared;   /* share blocks of large tensors with the inputs, unread, if possible */
     struct stop stop;
     void (*note)(void *context, const char *text);
@@ -46,15 +46,16 @@ struct torch_merge_stats {
 MUST_CHECK int torch_refer_check(const char *text, struct err *err);
 
 /*
- * How many records a file holds: the number that its num_questions or the like says, or the length
- * of a list; UINT64_MAX if it has neither. ERR_DATA if a count differs from the list that it
- * counts, and no rule is about that count.
+ * How many records a file has: the number that its num_questions or a similar count states, or the
+ * length of a list; UINT64_MAX if the file has neither. ERR_DATA if a count differs from the list
+ * that it counts, and no rule is about that count.
  */
 MUST_CHECK int torch_count(const char *path, const struct merge_rules *rules, uint64_t *n_records,
                            struct err *err);
 /*
- * On an error nothing is put in place: ERR_DATA, ERR_USAGE, or ERR_FAILED for another number of
- * records than expected. out_path "-" is refused, because a zip cannot be written to a pipe.
+ * Merges the files. On an error nothing is put in place: ERR_DATA, ERR_USAGE, or ERR_FAILED for
+ * another number of records than expected. out_path "-" is refused, because a zip cannot be written
+ * to a pipe.
  */
 MUST_CHECK int torch_merge(const struct torch_merge_opts *opts, const char *const *paths,
                            size_t n_paths, const char *out_path, struct torch_merge_stats *stats,

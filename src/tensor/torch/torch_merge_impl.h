@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of a merge: values of the same path, one from each file, become one node of a new
- * graph.
+ * The state of a merge: the values of one path, one from each file, become one node of a new graph.
  */
 #pragma once
 
@@ -9,17 +8,17 @@
 #include "tensor/torch/torch_merge.h"
 #include "tensor/torch/torch_write.h"
 
-/* For each file the value at the current path; 0 where the file has none. */
+/* The value at the current path of each file; 0 for a file that has none. */
 typedef const pickle_id *value_ids;
 
-/* The lists, or the tensors, that were concatenated. */
+/* The length that the lists, or the tensors, have that were concatenated. */
 struct tally {
     uint64_t length; /* of the first one */
-    bool differs;    /* another one has a different length */
+    bool differs;    /* a later one has a different length */
     struct buf paths;
 };
 
-/* Dictionaries that were merged: for each one the nodes of the files, then the new node. */
+/* Dictionaries that were merged: for each one the nodes of the files, then the merged node. */
 struct merged_dicts {
     struct node_map numbers; /* key: is a setting's name above it, and the first file's node */
     pickle_id *at;
@@ -31,7 +30,7 @@ struct dict_merge;
 struct merge_state {
     const struct torch_merge_opts *opts;
     const char *out_path;
-    bool *met_splice; /* a splice was compared, whose items are unknown */
+    bool *met_splice; /* a splice was compared, although its items are unknown */
     struct key_pool pool;
     struct merged_dicts merged;
     struct comparer *comparer; /* NULL until values are compared */
@@ -51,11 +50,11 @@ struct merge_state {
     const struct dict_merge *innermost; /* of the dictionaries that are being merged */
     uint64_t n_pairs, max_pairs; /* merged pairs; a dictionary counts once for each of its places */
     uint8_t *met;                /* dictionaries of a single file, by node */
-    bool is_renamed;             /* a single file: a name in it is changed in the output */
+    bool is_renamed;             /* a single file: its batch_name is changed in the output */
     struct err *err;
 };
 
-/* The graph of a file; for part == n_parts that of the output. */
+/* The graph of a file; the graph of the output for part == n_parts. */
 static inline const struct pickle *torch_merge_graph(const struct merge_state *merge, size_t part)
 {
     return part == merge->n_parts ? &merge->made : &merge->parts[part].file.pickle;
@@ -85,8 +84,10 @@ pickle_id torch_merge_tuple(struct merge_state *merge, const pickle_id *ids, siz
 pickle_id torch_merge_call_like(struct merge_state *merge, const struct pickle_node *call,
                                 pickle_id args);
 
-/* Adds a dictionary of the same class as `first`, with the states of that. `pairs` are keys and
- * values of the new graph. */
+/*
+ * Adds a dictionary of the same class as `first`, with the states of `first`. `pairs` are keys and
+ * values of the new graph.
+ */
 pickle_id torch_merge_dict_like(struct merge_state *merge, const struct pickle_node *first,
                                 const pickle_id *pairs, size_t n_pairs);
 /* torch_merge_dict_like() in two steps, for a dictionary that may be referred to before its members
@@ -94,32 +95,36 @@ pickle_id torch_merge_dict_like(struct merge_state *merge, const struct pickle_n
 pickle_id torch_merge_dict_begin(struct merge_state *merge, const struct pickle_node *first);
 void torch_merge_dict_fill(struct merge_state *merge, const struct pickle_node *first,
                            pickle_id dict, const pickle_id *pairs, size_t n_pairs);
-/* Checks for unknown callables: an error, or a note if they may pass. */
+/* Checks for unknown callables: they are an error, or a note if pass_through allows them. */
 int torch_merge_callables_check(const struct merge_state *merge, struct err *err);
 
-/* Adds a key. A NUL in it is written as a blank: paths end with a NUL, so it would hide the rest of the path
- * from the rules and from the names of counts. */
+/*
+ * Adds a key. A NUL in the key is written as a blank: paths end with a NUL, so it would hide the
+ * rest of the path from the rules and from the names of counts.
+ */
 void path_add_key(struct str key, struct buf *path);
-/* Is the path within settings (args, config and their like)? Nothing there is a count. */
+/* Is the path within settings (args, config and the like)? No value in settings is a count. */
 bool path_is_setting(const char *path);
 /* Records that the value at the current path has `length` items or rows. */
 void tally_add(struct merge_state *merge, struct tally *tally, uint64_t length);
 
 /*
- * For a tensor that is more than a view of a storage: why rows of it cannot be taken, and what to
- * save instead. NULL for a plain tensor, and for anything that is not a tensor.
+ * For a tensor that is more than a view of a storage: why a part of its rows cannot be taken, and
+ * what to save instead. NULL for a plain tensor, and for a value that is not a tensor.
  */
 const char *unplain_why(const struct pickle *pickle, pickle_id id);
 
-/* Each sets *out to the new node; 0: the output has no value there. */
+/* Each sets *out to the merged node; 0: the output has no value there. */
 int torch_merge_value(struct merge_state *merge, value_ids ids, pickle_id *out);
 int torch_merge_deep(struct merge_state *merge, value_ids ids, bool is_union, pickle_id *out);
-/* Rows [first, first + n_rows) of a tensor of the first file. */
+/* Makes a tensor of the rows [first, first + n_rows) of a tensor of the first file. */
 int torch_merge_rows(struct merge_state *merge, pickle_id id, uint64_t first, uint64_t n_rows,
                      pickle_id *out);
 int torch_merge_cat0(struct merge_state *merge, value_ids ids, pickle_id *out);
-/* torch_merge_segment() adds a piece; torch_merge_storage() adds a storage of the new graph, of the
- * same type as `like`, made of the pieces that were added since the last storage. */
+/*
+ * torch_merge_segment() adds a piece. torch_merge_storage() adds a storage of the new graph, of the
+ * same type as `like`; it consists of the pieces that were added since the last storage.
+ */
 void torch_merge_segment(struct merge_state *merge, struct torch_segment segment);
 uint32_t torch_merge_storage(struct merge_state *merge, const struct pickle_storage *like,
                              uint64_t n_elements);
@@ -151,8 +156,10 @@ void comparer_free(struct comparer *comparer);
  */
 enum sameness values_same(struct merge_state *merge, size_t part_a, pickle_id a, size_t part_b,
                           pickle_id b);
-/* Have the two dictionaries one class and the same states, so that one merged dictionary can
- * replace both? */
+/*
+ * Do the two dictionaries have one class and the same states, so that one merged dictionary can
+ * replace both?
+ */
 enum sameness dicts_alike(struct merge_state *merge, size_t part_a, pickle_id a, size_t part_b,
                           pickle_id b);
 
@@ -163,8 +170,8 @@ enum pickle_kind value_kind(const struct pickle *graph, const struct pickle_node
 const struct pickle_node *set_items(const struct pickle *graph, const struct pickle_node *call);
 
 /*
- * Adds the keys of a part's dictionary to `keys`, with the part as the side. A key that the
- * dictionary sets several times is left in it only once, so that later walks through it are short.
+ * Adds the keys of a part's dictionary to `keys`, with the part as the side. If the dictionary sets
+ * a key several times, only one pair with the key stays in it, so that later walks are short.
  * ERR_DATA, with the path, if its keys cannot be told apart.
  */
 int torch_merge_keys_take(struct merge_state *merge, size_t part, pickle_id id,
@@ -172,7 +179,9 @@ int torch_merge_keys_take(struct merge_state *merge, size_t part, pickle_id id,
 /* Fails with ERR_DATA: two keys of a part look alike, and only their unknown class could tell
  * whether they are equal. */
 int keys_untold(struct merge_state *merge, size_t part);
-/* torch_merge_keys_take() for the members of any dictionary or set, without an error text: false if
- * they cannot be told apart. */
+/*
+ * As torch_merge_keys_take(), for the members of any dictionary or set, and without an error text:
+ * false if the members cannot be told apart.
+ */
 bool torch_merge_members_take(struct merge_state *merge, uint32_t side, size_t part,
                               const struct pickle_node *members, struct torch_key_index *keys);

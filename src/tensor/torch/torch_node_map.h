@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A map from nodes of several graphs to numbers, for the case that only a few nodes have one.
+ * A map from nodes of several graphs to numbers, for the case that only a few nodes have a number.
  */
 #pragma once
 
@@ -20,6 +20,6 @@ struct node_map {
 /* The node's number, which the caller may change; 0 if the node is new. Valid until the next
  * call. */
 uint32_t *node_map_at(struct node_map *map, uint32_t part, pickle_id id);
-/* The node's number, without adding it to the map; 0 if it has none. */
+/* The node's number; 0 if it has none. The node is not added to the map. */
 uint32_t node_map_find(const struct node_map *map, uint32_t part, pickle_id id);
 void node_map_release(struct node_map *map);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What numpy puts into a pickle: types of elements, bytes, scalars. Source: numpy's __reduce__ of dtype, of
- * scalars and of arrays.
+ * The objects that numpy puts into a pickle: types of elements, bytes, scalars. Source: numpy's
+ * __reduce__ of dtype, of scalars and of arrays.
  */
 #include <math.h>
 
@@ -15,7 +15,7 @@ enum {
     UCS4_BYTES = 4
 };
 
-/* Is the dtype big-endian? Its state is (version, byte order, …), with an order of < > | =. */
+/* Is the dtype big-endian? Its state is (version, byte order, …); the order is one of < > | =. */
 static bool is_swapped(const struct pickle *pickle, const struct pickle_node *call)
 {
     struct pickle_walk states = pickle_items(&pickle_later(pickle, call)->states);

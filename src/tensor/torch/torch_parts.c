@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens and reads the files of a merge, and checks them for callables that no file may have. Two
- * threads read them, because parsing a pickle takes longer than reading its bytes. There are no
- * more threads because each holds a pickle, and memory must be bounded by the largest pickle on
+ * Opens and reads the files of a merge, and checks them for callables that muster does not know.
+ * Two threads read them, because parsing a pickle takes longer than reading its bytes. There are no
+ * more threads, because each holds a pickle, and memory must be bounded by the largest pickle on
  * every machine.
  */
 #include <fcntl.h>
@@ -28,8 +28,10 @@ static int part_open(const char *path, int *fd, struct stat *st, struct err *err
     return 0;
 }
 
-/* Refuses a file that is given twice, whose records would be merged twice, or that is the
- * output. */
+/*
+ * Refuses a file that is given twice, because its records would be merged twice, and a file that is
+ * the output.
+ */
 static int twice_refuse(const struct merge_state *merge, const char *const *paths, size_t part,
                         const struct stat *st, struct err *err)
 {
@@ -63,8 +65,8 @@ static int parts_open(struct merge_state *merge, const char *const *paths, struc
 /* ---- read ---- */
 
 /*
- * Parts are taken in order, and none is begun after one failed. So the first faulty part is always
- * read, and the error is the same with one thread or two.
+ * Parts are taken in order, and no part is begun after one failed. So the first faulty part is
+ * always read, and the error is the same with one thread or two.
  */
 struct reading {
     struct merge_state *merge;

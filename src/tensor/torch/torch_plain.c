@@ -20,7 +20,7 @@ static struct pickle_node node_of(struct pickle *pickle, const struct numpy_scal
     return *pickle_node(pickle, pickle_add_bytes(pickle, scalar->kind, scalar->bytes));
 }
 
-/* Changes the node into the plain value, in all places that refer to it. */
+/* Changes the node into the plain value; all references to the node then mean that value. */
 static bool scalar_make(struct pickle *pickle, pickle_id id, struct buf *bytes)
 {
     struct numpy_scalar scalar;
@@ -209,8 +209,10 @@ void plain_part(struct merge_state *merge, size_t part, struct plain_stats *stat
     }
 }
 
-/* Does torch.load refuse the node by default? *is_numpy: it is one of numpy's, which should have
- * become plain. */
+/*
+ * Does torch.load refuse the node by default? *is_numpy: the node is a value of numpy that should
+ * have become plain.
+ */
 static bool is_refused(const struct pickle *pickle, const struct pickle_node *node, bool *is_numpy)
 {
     bool is_call = node->kind == PICKLE_CALL || node->kind == PICKLE_NEW;

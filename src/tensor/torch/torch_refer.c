@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Renumbers ids that begin again in each file, together with the values that refer to them:
- * PATH=REFERENCE,REFERENCE. Ids are valid within their file, so this is done before the files are
- * merged: ids are numbered through all files in order, and the references in the same file are
+ * PATH=REFERENCE,REFERENCE. An id is valid only within its file, so this is done before the files
+ * are merged: ids are numbered through all files in order, and the references in the same file are
  * changed to match.
  */
 #include <stdlib.h>
@@ -16,11 +16,11 @@ static const char OPTION[] = "--renumber-path";
 /* ---- the option ---- */
 
 struct referred {
-    char *text; /* the patterns are views of it */
+    char *text; /* `path` and `references` are views of it */
     struct path_pattern ids;
     struct path_pattern *references; /* [n_references] */
     const char **names;              /* [n_references], as they were typed */
-    bool *are_met;                   /* [n_references], in some file */
+    bool *are_met;                   /* [n_references]: some file has such a reference */
     size_t n_references;
 };
 
@@ -54,7 +54,7 @@ static int references_parse(struct referred *r, char *text, struct err *err)
     return 0;
 }
 
-/* *out must be released after a failure too. */
+/* Call referred_release() after a failure too. */
 static int referred_parse(const char *text, struct referred *out, struct err *err)
 {
     *out = (struct referred){.text = xstrdup(text)};
@@ -83,11 +83,13 @@ int torch_refer_check(const char *text, struct err *err)
 
 struct renamed {
     int64_t from, to;
-    size_t ordinal; /* in its file */
+    size_t ordinal; /* its position in its file */
 };
 
-/* Finds the values of a file at a path. An object that is in several places gives one value for
- * each. */
+/*
+ * Finds the values of a file at a path. An object that is in several places gives one value for
+ * each place.
+ */
 static int values_find(struct merge_state *merge, size_t part, const struct path_pattern *pattern,
                        bool are_references, struct ids *out)
 {
@@ -134,8 +136,10 @@ static const struct renamed *renamed_find(const struct renamed *at, size_t len, 
     return low < len && at[low].from == from ? &at[low] : NULL;
 }
 
-/* The ids of a file, and the sorted list of their values, each once: an object that is in several
- * places has one id. */
+/*
+ * The ids of a file, and the sorted list of their different values: an object that is in several
+ * places has one id.
+ */
 struct table {
     struct ids ids;
     struct renamed *at; /* sorted */
@@ -259,7 +263,9 @@ static int references_set(const struct table *table, struct ids *ids, uint8_t *d
     return 0;
 }
 
-/* Finds all references before anything is changed: they are looked up by the old ids. */
+/*
+ * Finds all references before any id is changed, because references are looked up by the old ids.
+ */
 static int part_set(struct merge_state *merge, size_t part, struct table *table, struct referred *r,
                     uint64_t *n_set)
 {

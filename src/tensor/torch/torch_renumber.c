@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers ids anew where they collide. The record's reference to its id is changed, not the id's
+ * Gives new numbers to ids that collide. The record's reference to its id is changed, not the id's
  * node, because several records may share one text.
  */
 #include <stdlib.h>

@@ -14,11 +14,11 @@ enum {
     KEPT_SHOWN = 3
 };
 
-/* Does a dictionary differ between the parts? */
+/* Does a dictionary differ from part to part? */
 enum {
     LOOK_NOT_YET,
-    LOOK_NOW,     /* being looked at: it is met again within itself, and counts as changing */
-    LOOK_NOTHING, /* it is the same in all parts */
+    LOOK_NOW,     /* being looked at: a dictionary that contains itself counts as changing */
+    LOOK_NOTHING, /* the dictionary is the same in all parts */
     LOOK_CHANGES  /* a value within it is split, or is a count that changes */
 };
 
@@ -31,7 +31,7 @@ struct torch_split {
     struct torch_split_opts opts;
     struct torch_merge_opts merge_opts;
     struct merge_state merge;  /* of one file; `made` is the graph of a part */
-    struct target *targets;    /* what is split */
+    struct target *targets;    /* the values that are split */
     struct node_map target_at; /* by node: index + 1 in `targets` */
     size_t n_targets;
     uint64_t n_records;
@@ -47,7 +47,7 @@ struct torch_split {
 struct part_making {
     struct torch_split *split;
     struct torch_range range;
-    pickle_id *made; /* by node of the file: what stands for it, if that is another one */
+    pickle_id *made; /* by node of the file: the node that stands for it, if that is another one */
 };
 
 static const struct pickle *graph_of(const struct torch_split *split)
@@ -71,7 +71,7 @@ static bool length_of(const struct torch_split *split, pickle_id id, uint64_t *l
            tensor_n_rows(graph_of(split), id, length);
 }
 
-/* The target that this node is; NULL: the node is not split. */
+/* The target of this node; NULL: the node is not split. */
 static const struct target *target_of(const struct torch_split *split, pickle_id id)
 {
     uint32_t index = node_map_find(&split->target_at, 0, id);
@@ -100,7 +100,7 @@ static int target_add(struct torch_split *split, pickle_id id, const char *name,
     return 0;
 }
 
-/* The value at a path below `id`, 0 if there is none. A key may contain dots. */
+/* The value at a path below `id`; 0 if there is none. A key may contain dots. */
 /* NOLINTNEXTLINE(misc-no-recursion): a path has as many keys as dots */
 static pickle_id path_find(const struct torch_split *split, pickle_id id, const char *path)
 {
@@ -133,7 +133,7 @@ static int targets_of_keys(struct torch_split *split, struct err *err)
 
 /* A value that looks like a tensor and cannot be split. */
 struct unplain {
-    char *name; /* NULL: there is none */
+    char *name; /* NULL: there is no such value */
     const char *why;
 };
 
@@ -151,7 +151,7 @@ static int none_found(const struct torch_split *split, const struct unplain *unp
                 file_name(split));
 }
 
-/* The key as it is in paths. */
+/* The key in the form in which paths have it, a new string. */
 static char *key_text_new(struct str key)
 {
     struct buf text = BUF_INIT;
@@ -169,8 +169,10 @@ static void unplain_note(const struct torch_split *split, const struct unplain *
     split->opts.note(split->opts.context, text);
 }
 
-/* Adds the lists and tensors in the dictionary at the root. Tuples there are taken for shapes and
- * the like. */
+/*
+ * Adds the lists and tensors in the dictionary at the root. Tuples in it are left out, because they
+ * are shapes and the like.
+ */
 static int targets_of_root(struct torch_split *split, struct err *err)
 {
     const struct pickle *graph = graph_of(split);
@@ -211,8 +213,10 @@ static bool is_count(const struct torch_split *split, struct str name, pickle_id
            node->integer == (int64_t)split->n_records;
 }
 
-/* Adds the rule PATH=same for a value that is in every part, if a merge of the parts would
- * otherwise concatenate, add up or rename it. */
+/*
+ * Adds the rule PATH=same for a value that is in every part, if a merge of the parts would
+ * otherwise concatenate it, add it up or rename it.
+ */
 static void kept_add(struct torch_split *split, struct str name, pickle_id value)
 {
     const struct pickle_node *node = pickle_node(graph_of(split), value);

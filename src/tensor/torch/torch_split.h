@@ -16,8 +16,10 @@ enum {
 };
 
 struct torch_split_opts {
-    /* Paths of the lists and tensors to split; none: the root, or all lists and tensors directly in
-     * it. */
+    /*
+     * Paths of the lists and tensors to split. Without paths, the root is split, or all lists and
+     * tensors directly in it.
+     */
     const char *const *keys;
     size_t n_keys;
     bool pass_through; /* copy unknown callables into the parts as they are */
@@ -35,13 +37,16 @@ struct torch_range {
 
 struct torch_split;
 
-/* ERR_DATA, ERR_USAGE where it is not clear what to cut: the sentence has the keys there are. */
+/*
+ * ERR_DATA; ERR_USAGE if it is not clear which values to split: the message then lists the keys of
+ * the file.
+ */
 MUST_CHECK int torch_split_open(struct torch_split **out, const char *path,
                                 const struct torch_split_opts *opts, struct err *err);
 void torch_split_close(struct torch_split *split);
 /* Borrowed. There is at least one part. */
 const struct torch_range *torch_split_parts(const struct torch_split *split, size_t *n_parts);
 bool torch_split_is_input(const struct torch_split *split, const struct stat *st);
-/* Writes a part. `name` is the part's file name, after which the folder in the zip is named. */
+/* Writes a part. The folder in its zip is named after `name`, the part's file name. */
 MUST_CHECK int torch_split_fill(struct torch_split *split, size_t part, const char *name,
                                 struct outfile *out, struct err *err);

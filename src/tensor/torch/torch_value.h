@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a value in a file of torch is (a dictionary, a tensor), although its pickle has only calls.
+ * What Python would make of a value in a file of torch (a dictionary, a tensor), although its
+ * pickle has only calls.
  */
 #pragma once
 
 #include "tensor/pickle/pickle_callable.h"
 
-/* The callable of a CALL, NULL for other nodes and unknown names. */
+/* The callable of a CALL; NULL for other nodes and for unknown names. */
 const struct pickle_callable *call_known(const struct pickle *pickle,
                                          const struct pickle_node *node);
 /* The pairs of a dictionary, also of OrderedDict and Counter; NULL if the node is not a
@@ -19,9 +20,9 @@ bool is_tensor(const struct pickle *pickle, pickle_id id);
 bool tensor_n_rows(const struct pickle *pickle, pickle_id id, uint64_t *n_rows);
 
 /*
- * The parts of a numpy array: of _reconstruct(…) with its state (version, shape, dtype, is_fortran,
- * bytes), or, from protocol 5 on, of _frombuffer(bytes, dtype, shape, order). False if the call
- * does not make an array.
+ * The parts of a numpy array. They are the arguments and the state of _reconstruct(…), (version,
+ * shape, dtype, is_fortran, bytes), or, from protocol 5 on, those of _frombuffer(bytes, dtype,
+ * shape, order). False if the call does not make an array.
  */
 struct numpy_array {
     pickle_id dtype, shape, bytes;

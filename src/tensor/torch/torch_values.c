@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One function per verb: what becomes of the values of one path.
+ * One function per verb: each merges the values of one path.
  */
 #include <math.h>
 
@@ -33,8 +33,9 @@ static unsigned kinds_of(const struct merge_state *merge, value_ids ids)
     return kinds;
 }
 
-/* Adds the path as a rule's pattern, quoted for a shell; false if no pattern fits these keys
- * only. */
+/*
+ * Adds the path as a rule's pattern, quoted for a shell; false if no pattern fits only these keys.
+ */
 static bool pattern_add(struct str path, struct buf *out)
 {
     for (size_t i = 0; i < path.len; i++) {
@@ -50,7 +51,7 @@ static bool pattern_add(struct str path, struct buf *out)
     return path.len > 0;
 }
 
-/* Adds "--rule 'PATH=first', collect or drop", or that no rule can help. */
+/* Adds "--rule 'PATH=first', collect or drop", or a sentence that no rule can help. */
 static void cure_add(const struct merge_state *merge, unsigned kinds, struct buf *out)
 {
     const char *verbs[countof(cures)];
@@ -120,7 +121,7 @@ int torch_merge_merged_name(struct merge_state *merge, value_ids ids, pickle_id 
     return 0;
 }
 
-/* A splice is one item of the list that stands for many: adds the others to the count. */
+/* A splice is one item of the list but stands for many; this adds the others to the count. */
 static void splice_count(struct merge_state *merge, pickle_id list, const struct pickle_node *item)
 {
     if (item->kind != PICKLE_SPLICE)
@@ -154,7 +155,7 @@ int torch_merge_concat(struct merge_state *merge, value_ids ids, pickle_id *out)
 
 /* ---- numbers ---- */
 
-/* A sum: a whole number as long as all numbers are whole, a float from the first float on. */
+/* A sum: a whole number while all numbers are whole, a float from the first float on. */
 struct sum {
     int64_t whole;
     double real;
@@ -213,7 +214,7 @@ static int integer_order(int64_t integer, double real)
     return (rest < 0) - (rest > 0);
 }
 
-/* Numbers by size, texts by their bytes. */
+/* Compares numbers by size and texts by their bytes. */
 static int order_of(struct merge_state *merge, size_t part_a, const struct pickle_node *a,
                     size_t part_b, const struct pickle_node *b, int *order)
 {
@@ -247,7 +248,7 @@ int torch_merge_max(struct merge_state *merge, value_ids ids, pickle_id *out)
 {
     size_t greatest = 0;
     int rc = 0, order = 0;
-    /* From 0 on, so that a value of another kind is found even where there is a single file. */
+    /* Begins at 0, so that a value of another kind is found even where there is a single file. */
     for (size_t i = 0; i < merge->n_parts && rc == 0; i++) {
         rc = order_of(merge, i, torch_merge_node(merge, i, ids), greatest,
                       torch_merge_node(merge, greatest, ids), &order);
@@ -284,7 +285,10 @@ static int counter_settle(struct merge_state *merge, struct counter *counter)
     return value ? sum_add(merge, &counter->sum, counter->part, pickle_node(graph, value)) : 0;
 }
 
-/* Notes the value that a part has for a key. Of a key that is set again the last value counts. */
+/*
+ * Records the value that a part has for a key. If the part sets the key again, the last value
+ * counts.
+ */
 static int counter_add(struct counters *c, uint32_t part, pickle_id key, pickle_id value)
 {
     size_t n_known = c->keys.n_entries;

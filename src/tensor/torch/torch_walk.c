@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A walk over all nodes of the output, through the graphs that it is made of.
+ * A walk over all nodes of the output, through all graphs that the output consists of.
  */
 #include "base/xalloc.h"
 #include "tensor/torch/torch_normalise.h"
@@ -87,7 +87,7 @@ static void stage_next(const struct pickle *graph, const struct pickle_node *nod
     frame->walk = pickle_items(of[frame->stage]);
 }
 
-/* The next child of a node, 0 if there are no more. */
+/* The next child of a node; 0 if there are no more. */
 static pickle_id child_next(const struct pickle *graph, struct walk_frame *frame)
 {
     const struct pickle_node *node = pickle_node(graph, frame->id);
@@ -107,8 +107,10 @@ static pickle_id child_next(const struct pickle *graph, struct walk_frame *frame
     return 0;
 }
 
-/* Is the node to be given? A storage is given each time, because the place that refers to it
- * matters. */
+/*
+ * Is the walk to visit the node? A storage is visited each time, because the place that refers to
+ * it matters.
+ */
 static bool is_new(struct merge_walk *walk, uint32_t graph, pickle_id id)
 {
     uint8_t *met = &walk->met[graph][id];

@@ -12,7 +12,8 @@
 
 enum {
     WINDOW_BYTES = 256 * 1024,
-    SHARED_LEAST_BYTES = 64 * 1024 /* less is copied: cheaper than another extent */
+    SHARED_LEAST_BYTES = 64 * 1024 /* smaller storages are copied, which is cheaper than another
+                                    * extent */
 };
 
 struct writing {
@@ -20,7 +21,7 @@ struct writing {
     struct zip_out zip;
     struct buf prefix;
     char *window;
-    uint64_t shared_bytes;        /* of all */
+    uint64_t shared_bytes;        /* in all storages */
     struct writer_thread *writer; /* NULL except while a long pickle is written */
 };
 
@@ -77,7 +78,7 @@ static const char *part_name(void *context, uint32_t graph)
     return w->what->parts[graph].file.path;
 }
 
-/* *storages: the storages that the pickle names, in order. */
+/* Writes the pickle to the sink. *storages: the storages that the pickle names, in order. */
 static int pickle_pass(const struct torch_new *what, const struct pickle_sink *sink,
                        struct written_storages *storages, struct err *err)
 {
@@ -99,8 +100,10 @@ static bool has_splices(const struct torch_new *what)
     return false;
 }
 
-/* Makes the pickle on this thread, which renumbers memo indices of copied bytes, while the writer
- * thread writes what was made before. */
+/*
+ * Makes the pickle on this thread, which renumbers the memo indices of copied bytes, while the
+ * writer thread writes the bytes that were made before.
+ */
 static int pickle_write_threaded(struct writing *w, struct written_storages *storages,
                                  struct err *err)
 {
@@ -134,8 +137,10 @@ static bool is_held(const struct torch_file *file, uint32_t storage)
     return file->storage_held && file->storage_held[storage].at;
 }
 
-/* Reads a piece of a storage of an input, from its file, or from the memory that replaces it
- * (storage_held). */
+/*
+ * Reads a piece of a storage of an input: from its file, or from the memory that replaces it
+ * (storage_held).
+ */
 static int storage_read(const struct torch_new *what, const struct torch_segment *segment,
                         uint64_t offset, char *out, size_t len, struct err *err)
 {
@@ -153,9 +158,9 @@ static int storage_read(const struct torch_new *what, const struct torch_segment
 }
 
 /*
- * Copies a piece of an input to the output; *crc is that of these bytes only. They are read
- * straight into the output's buffer. The buffer is written before that and not after, so that the
- * header of a small entry is still in it to be patched.
+ * Copies a piece of an input to the output; *crc is the CRC of these bytes only. They are read
+ * straight into the output's buffer. The buffer is written before the read and not after it, so
+ * that the header of a small entry is still in the buffer and can be patched.
  */
 static int segment_pass(struct writing *w, const struct torch_segment *segment, uint32_t *crc,
                         struct err *err)
@@ -181,7 +186,7 @@ static int segment_pass(struct writing *w, const struct torch_segment *segment, 
     return rc;
 }
 
-/* The storage that a view is gathered from. */
+/* The storage from which the elements of a view are gathered. */
 struct stored {
     const struct torch_new *what;
     const struct torch_segment *segment;
@@ -205,7 +210,7 @@ static uint64_t storage_bytes(const struct pickle_storage *storage)
     return storage->n_elements * storage->element_bytes;
 }
 
-/* ERR_DATA if `crc`, of the segment's whole storage, is not the one in its file. */
+/* ERR_DATA if `crc`, computed from the segment's whole storage, is not the CRC in its file. */
 static int crc_check(const struct writing *w, const struct torch_segment *segment, uint32_t crc,
                      struct err *err)
 {
@@ -248,8 +253,10 @@ static bool is_whole(const struct writing *w, const struct torch_segment *segmen
     return !segment->view && segment->bytes == storage_bytes(&graph->storages[segment->storage]);
 }
 
-/* Asserts that the segment is within its storage: bytes behind it belong to another storage, and no
- * checksum would detect that. */
+/*
+ * Asserts that the segment is within its storage. Bytes behind the storage belong to another one,
+ * and no checksum would detect that.
+ */
 static void extent_assert(const struct writing *w, const struct torch_segment *segment)
 {
     const struct pickle *graph = &w->what->parts[segment->part].file.pickle;
@@ -281,7 +288,10 @@ static int segment_share(struct writing *w, const struct torch_segment *segment,
     return 0;
 }
 
-/* Copies a segment's bytes into the output, and compares them with the checksum in their file. */
+/*
+ * Copies a segment's bytes into the output, and compares them with the checksum in the input's
+ * file.
+ */
 static int segment_write(struct writing *w, const struct torch_segment *segment, struct err *err)
 {
     uint32_t crc = 0;
@@ -317,8 +327,10 @@ static int storage_write(struct writing *w, size_t number, const struct torch_se
     return rc ? rc : zip_out_end(&w->zip, &entry, err);
 }
 
-/* The segments that a storage of the output is made of. `whole` is room for the single segment of a
- * storage that is an input's. */
+/*
+ * The segments that a storage of the output consists of. A storage that is one of an input has a
+ * single segment, for which `whole` is room.
+ */
 static const struct torch_segment *segments_of(const struct torch_new *what,
                                                const struct written_storage *at,
                                                struct torch_segment *whole, size_t *n_segments)

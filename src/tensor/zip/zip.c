@@ -69,8 +69,10 @@ static int end64_read(const struct zip *zip, uint64_t locator_at, const char *lo
     return 0;
 }
 
-/* A field of the small record has the same value as in the large one, or all ones if that does not
- * fit. */
+/*
+ * A field of the small record has the same value as in the large record, or all ones if the value
+ * does not fit.
+ */
 static bool ends_agree(const struct directory *small, const struct directory *large)
 {
     return (small->n_entries == large->n_entries || small->n_entries == UINT16_MAX) &&
@@ -132,7 +134,7 @@ static bool is_name_harmless(struct str name)
     return true;
 }
 
-/* The zip64 field has, in this order, only those values that are all ones in the record itself. */
+/* The zip64 field has only the values that are all ones in the record itself, in this order. */
 static bool zip64_apply(struct zip_entry *entry, struct str field)
 {
     uint64_t *const wide[] = {&entry->bytes, &entry->packed_bytes, &entry->header_at};
@@ -253,8 +255,10 @@ static void indices_sort(const struct zip *zip, uint32_t *indices,
     }
 }
 
-/* The entries in the order of their names' lengths. torch writes names with equally many digits in
- * order, so within one length they are usually sorted already. */
+/*
+ * The entries by the lengths of their names. torch writes names with equally many digits in order,
+ * so the entries of one length are usually sorted already.
+ */
 static uint32_t *indices_by_length(const struct zip *zip)
 {
     uint32_t *indices = xmalloc(zip->n_entries * sizeof(*indices));
@@ -289,7 +293,7 @@ static int entry_fail(const struct zip *zip, const struct zip_entry *entry, cons
                 (int)entry->name.len, entry->name.at, what);
 }
 
-/* Checks that the entries are one behind the other, with room for header, name and data. */
+/* Checks that the entries follow one another, with room for header, name and data. */
 static int places_check(struct zip *zip, uint64_t directory_at, struct err *err)
 {
     uint32_t *by_place = xmalloc(zip->n_entries * sizeof(*by_place));

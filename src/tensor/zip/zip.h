@@ -27,28 +27,32 @@ struct zip {
     struct zip_entry *entries; /* in the order of the directory */
     uint32_t *by_name;         /* indices, shorter names first, for zip_find() */
     size_t n_entries;
-    bool has_crcs; /* false: all are 0, as torch.save(compute_crc32=False) leaves them */
+    bool has_crcs; /* false: all CRCs are 0, as torch.save(compute_crc32=False) leaves them */
 };
 
-/* Does the file begin as a zip does? */
+/* Does the file begin like a zip? */
 bool zip_is_one(struct str head);
-/* The name of the entry at the beginning of a file; "" if there is none, or if the name does not
- * end within `head`. */
+/*
+ * The name of the entry at the beginning of a file; "" if there is no entry, or if its name does
+ * not end within `head`.
+ */
 struct str zip_first_name(struct str head);
 /*
- * Reads the directory. The header of an entry itself is read by zip_entry_locate(). ERR_DATA naming
- * the path, the offset and the reason. Release also after a failure.
+ * Reads the directory. zip_entry_locate() reads the header of an entry. ERR_DATA naming the path,
+ * the offset and the reason. Call zip_release() after a failure too.
  */
 MUST_CHECK int zip_read(struct zip *zip, const char *path, int fd, uint64_t file_bytes,
                         struct err *err);
 void zip_release(struct zip *zip);
-/* NULL if there is none. */
+/* The entry of this name; NULL if there is none. */
 const struct zip_entry *zip_find(const struct zip *zip, struct str name);
 /* zip_find() for names that come in about the order of by_name: it first tries the entry behind the
  * last one found. *place is 0 before the first call. */
 const struct zip_entry *zip_find_next(const struct zip *zip, struct str name, size_t *place);
-/* Finds where the entry's data begin. Its own header must have the name that the directory has;
- * sizes in that header are not compared. */
+/*
+ * Finds where the entry's data begin. The entry's own header must have the name that the directory
+ * has; the sizes in that header are not compared.
+ */
 MUST_CHECK int zip_entry_locate(const struct zip *zip, const struct zip_entry *entry,
                                 uint64_t *data_at, struct err *err);
 /* Adds the content of a stored or deflated entry, checked against its CRC; ERR_DATA if it is longer

@@ -64,7 +64,10 @@ static bool can_unpack_to(const struct zip_entry *entry)
     return entry->bytes / 1032 <= entry->packed_bytes;
 }
 
-/* Of a whole entry one byte more than its size is requested, so that a longer entry is detected. */
+/*
+ * For a whole entry this requests one byte more than the entry's size, so that a longer entry is
+ * detected.
+ */
 static int inflate_head(const struct zip *zip, const struct zip_entry *entry, uint64_t data_at,
                         uint64_t len, struct buf *out, struct err *err)
 {

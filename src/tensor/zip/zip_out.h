@@ -20,7 +20,10 @@ struct zip_out {
  * must be given. */
 MUST_CHECK int zip_out_begin(struct zip_out *zip, struct zip_new_entry *entry, struct err *err);
 MUST_CHECK int zip_out_add(struct zip_out *zip, struct str bytes, struct err *err);
-/* Accounts for bytes of the entry that were put into the file by other means; `crc` is theirs. */
+/*
+ * Accounts for bytes of the entry that the caller put into the file by other means; `crc` is the
+ * CRC of these bytes.
+ */
 void zip_out_passed(struct zip_out *zip, uint32_t crc, uint64_t bytes);
 /* Ends the entry, and writes its size and CRC into its header. */
 MUST_CHECK int zip_out_end(struct zip_out *zip, struct zip_new_entry *entry, struct err *err);

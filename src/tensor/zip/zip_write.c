@@ -31,7 +31,9 @@ static bool is_wide(uint64_t value)
     return value >= UINT32_MAX;
 }
 
-/* The fields from "version needed" to the lengths of name and extra, which both headers have. */
+/*
+ * Adds the fields from "version needed" to the lengths of name and extra, which both headers have.
+ */
 static void common_add(const struct zip_new_entry *entry, bool is_zip64, size_t extra_bytes,
                        struct buf *out)
 {
@@ -115,7 +117,7 @@ void zip_end_add(struct zip_writer *writer, struct buf *out)
     uint64_t directory_at = writer->at, bytes = writer->directory.len, n = writer->n_entries;
     buf_add_str(out, buf_str(&writer->directory));
     le_add(out, 0x06064b50, 4);
-    le_add(out, 44, 8); /* what follows of this record */
+    le_add(out, 44, 8); /* bytes of this record behind this field */
     le_add(out, VERSION_ZIP64 | 3 << 8, 2);
     le_add(out, VERSION_ZIP64, 2);
     le_add(out, 0, 8); /* volumes */
