@@ -23,7 +23,8 @@
 struct spawn_opts {
     const char *guard_path;  /* the muster-guard executable */
     const char *const *argv; /* the worker, NULL-terminated; argv[0] is looked up in PATH */
-    const char *const *envp; /* its whole environment; MUSTER_GUARD is added. NULL: muster's own */
+    const char *const *envp; /* the worker's whole environment; MUSTER_GUARD is added. NULL:
+                              * muster's own */
     const char *cwd;         /* NULL: inherit */
     const cpu_set_t
         *cpus; /* pin the worker to those of them that we may use; NULL or none: no pinning */
@@ -34,7 +35,8 @@ struct spawn_opts {
     /* Locks: the guard holds copies until all its descendants are gone; the worker gets none. */
     const int *held_fds;
     size_t n_held_fds; /* at most GUARD_HELD_MAX */
-    bool guard_stays;  /* after GONE or EXEC_FAILED, for guard_start; else it ends then */
+    bool guard_stays;  /* the guard stays after GONE or EXEC_FAILED, for guard_start; else it
+                        * ends then */
 };
 
 #define SPAWN_OPTS_INIT                                                    \
@@ -56,8 +58,9 @@ struct guard {
     }
 
 /*
- * Reports come in this order: STARTED or EXEC_FAILED; EXITED; GONE. Fixed size. A start is told a few
- * milliseconds later, or together with the end of a worker that ends before.
+ * Reports come in this order: STARTED or EXEC_FAILED; EXITED; GONE. All have the same size. STARTED
+ * arrives a few milliseconds after the start, or together with EXITED if the worker ends before
+ * that.
  */
 enum guard_report_kind {
     GUARD_STARTED = 1, /* value: the worker's pid */
@@ -88,8 +91,10 @@ struct guard_report {
 /* Call it from the main thread. It clones (VM, VFORK, PIDFD), which takes 0.1 ms however much memory
  * muster uses. */
 MUST_CHECK int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err);
-/* The next worker of a guard that stayed, whose last one is gone with all its descendants. If it fails,
- * the guard is to be closed. guard_path is not used. */
+/*
+ * Starts the next worker under a guard that stayed; the worker before it must be gone with all its
+ * descendants. If the start fails, close the guard. opts->guard_path is not used.
+ */
 MUST_CHECK int guard_start(struct guard *guard, const struct spawn_opts *opts, struct err *err);
 /* 1: a report was read; 0: none now; negative: the guard is dead (EOF) or reading failed. */
 int guard_read(struct guard *guard, struct guard_report *report, struct err *err);
@@ -97,9 +102,12 @@ int guard_read(struct guard *guard, struct guard_report *report, struct err *err
  * guard. */
 void guard_terminate(struct guard *guard);
 void guard_kill(struct guard *guard);
-/* As guard_terminate, with another signal than TERM. What outlives the worker gets TERM then. */
+/*
+ * Like guard_terminate, with another signal than TERM. Descendants that outlive the worker then get
+ * TERM.
+ */
 void guard_terminate_by(struct guard *guard, int signal);
-/* As guard_terminate, and the guard ends after that, even if it was to stay. */
+/* Like guard_terminate, but the guard ends afterwards, even if guard_stays was set. */
 void guard_dismiss(struct guard *guard);
 void guard_close(struct guard *guard);
 

@@ -51,8 +51,10 @@ static const struct version {
     {"/memory", "memory", "memory.oom_control", "memory.limit_in_bytes"},
 };
 
-/* Does this hierarchy have the controller? `names` is "cpu,memory" of "4:cpu,memory:/path", and empty
- * for cgroup v2. */
+/*
+ * True if this hierarchy has the controller. `names` is "cpu,memory" of "4:cpu,memory:/path", and
+ * empty for cgroup v2.
+ */
 static bool has_controller(struct str names, const char *wanted)
 {
     struct str name;

@@ -32,5 +32,8 @@ void oom_watch_begin(struct oom_watch *watch, uint64_t now_ms);
 void oom_watch_look(struct oom_watch *watch, uint64_t now_ms);
 /* The kills since `before` was read. */
 struct oom_counts oom_watch_kills(const struct oom_watch *watch);
-/* One of those kills has been assigned to a death; leave it out when other deaths are judged. */
+/*
+ * Call it when one of those kills has been assigned to a death: other deaths are judged without
+ * that kill.
+ */
 void oom_watch_explained(struct oom_watch *watch);

@@ -19,7 +19,7 @@ enum {
     CHAIN_MAX = 8 /* a script that runs a script … */
 };
 
-/* The first line of /proc/PID/WHAT. False: the kernel does not show it. */
+/* Reads the first line of /proc/PID/WHAT. False: the kernel does not show it. */
 static bool proc_line(pid_t pid, const char *what, char line[128])
 {
     char path[64];
@@ -56,7 +56,7 @@ static void children_add(pid_t pid, struct buf *pids)
     closedir(folder);
 }
 
-/* Uses the `children` files, so the cost does not depend on other processes of the machine. */
+/* It reads the `children` files, so the cost does not depend on other processes of the machine. */
 static int below_reads_stdin(pid_t root)
 {
     cleanup_buf struct buf pids = BUF_INIT;
@@ -132,7 +132,7 @@ bool proc_waits_for_stdin(pid_t pid, int pipe_fd)
     return last > 0 && reads_stdin(last) == 1 && reads_from(last, pipe_fd);
 }
 
-/* False if it is blocked in another call: that may be a wait for input, such as poll(). */
+/* False if the process is blocked in another call: that may be a wait for input, such as poll(). */
 static bool computes_or_sleeps(pid_t pid)
 {
     char text[128];
