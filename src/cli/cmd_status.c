@@ -211,7 +211,10 @@ static void job_add(struct buf *out, const struct submitted_look *look)
         line_add(out, "jobs", look->parts);
 }
 
-/* Does the run count items? A job whose verb has no items, or whose verb has not begun, does not. */
+/*
+ * True if the run counts items. A job whose verb has no items, or whose verb has not begun, does
+ * not.
+ */
 static bool counts_items(const struct view *view)
 {
     return view->submitted.job == 0 || view->snapshot.is_total_known || view->snapshot.done > 0;
@@ -221,7 +224,7 @@ static bool counts_items(const struct view *view)
 static void next_add(struct buf *out, const struct view *view)
 {
     const struct run_summary *run = &view->run;
-    /* A run that cannot be read does not go on, and the line before tells what to repair. */
+    /* A run that cannot be read does not go on; the line above says what to repair. */
     if (goes_on(view) || run->state == RUN_FINISHED || run->oddity)
         return;
     /* Only failed items are left of such a run. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster stop: end a run so that it can be resumed.
+ * muster stop: ends a run so that it can be resumed.
  */
 #include "base/cleanup.h"
 #include "base/clock.h"

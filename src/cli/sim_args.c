@@ -193,7 +193,7 @@ static int map_check(const char *run_dir, struct err *err)
     return rc;
 }
 
-/* As the ledger counts them: the times of a run of shards are those of whole shards. */
+/* Takes the counts from the ledger. The times of a run of shards are those of whole shards. */
 static int counts_learn(struct store *store, struct learned *out, struct err *err)
 {
     struct store_totals totals;

@@ -26,5 +26,5 @@ struct learned {
     struct hist times;
 };
 MUST_CHECK int learned_read(const char *run_dir, struct learned *out, struct err *err);
-/* The distribution of these times, without their order. The caller frees the list. */
+/* Returns the distribution of these times, without their order. The caller frees its list. */
 struct dist learned_times(const struct hist *times);

@@ -12,7 +12,7 @@
 struct tensor_parts_opts {
     enum tensor_kind kind;
     const char *path;
-    const struct texts *keys; /* of torch: what is split */
+    const struct texts *keys; /* of a torch file: the keys that are split */
     bool by_rows, pass_through;
     uint64_t n_parts, records_max, bytes_max; /* exactly one is not 0 */
     struct stop stop;

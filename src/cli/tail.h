@@ -15,13 +15,15 @@ struct tail {
     int fd;          /* -1: the file does not exist yet */
     bool is_shown;   /* on a terminal: lines get through as text and colours only */
     bool is_refused; /* it is not a regular file, and that was reported */
-    /* Lines for which it is true are left out; NULL: none. It needs a prefix. */
+    /*
+     * Lines for which this function returns true are left out; NULL: none are. It needs a prefix.
+     */
     bool (*is_hidden)(const void *context, struct str line);
     const void *context;
     struct buf partial;
 };
 
-/* Copies both; prefix may be NULL. */
+/* Copies both strings; prefix may be NULL. */
 void tail_init(struct tail *tail, const char *path, const char *prefix);
 void tail_release(struct tail *tail);
 /* Appends the rotated files (path.9 … path.1), the oldest first. */
