@@ -152,14 +152,14 @@ static uint64_t item_seed(uint64_t base_seed, uint64_t index)
     return x;
 }
 
-/* Without a byte-order mark, which is no part of the first record for muster map either. */
+/* Removes a byte-order mark, which is no part of the first record for muster map either. */
 static struct muster_text unmarked(struct muster_text text)
 {
     bool has_mark = text.len >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0;
     return has_mark ? (struct muster_text){text.at + 3, text.len - 3} : text;
 }
 
-/* One line of stdin, as the message that muster would send. */
+/* Adds one line of stdin as the message that muster would send. */
 static bool add_by_hand(struct mw_channel *channel, struct muster_text line)
 {
     char head[96];
@@ -177,7 +177,9 @@ static bool add_by_hand(struct mw_channel *channel, struct muster_text line)
            mw_buf_add_text(&channel->in, "}\n");
 }
 
-/* Turn the complete lines of raw into messages; at the end of stdin, an unfinished line as well. */
+/*
+ * Turns the complete lines of raw into messages; at the end of stdin, an unfinished line as well.
+ */
 static bool translate_by_hand(struct mw_channel *channel)
 {
     struct mw_buf *raw = &channel->raw;

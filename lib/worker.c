@@ -174,7 +174,7 @@ static int take_item(struct muster_worker *worker, struct muster_item *item)
     return 0;
 }
 
-/* Move the items' views with the buffer they point into. */
+/* Moves the items' views along with the buffer that they point into. */
 static void rebase(struct muster_item *items, size_t n_items, uintptr_t from, const char *to)
 {
     for (size_t i = 0; i < n_items; i++)
@@ -182,8 +182,8 @@ static void rebase(struct muster_item *items, size_t n_items, uintptr_t from, co
 }
 
 /*
- * Reads more; the lock is released while waiting. The output buffer is written first, because muster
- * may be waiting for a message that is in it.
+ * Reads more messages; the lock is released while waiting. The output buffer is written first,
+ * because muster may be waiting for a message that is in it.
  */
 static int read_more(struct muster_worker *worker, struct muster_item *items, size_t n_items)
 {

@@ -43,7 +43,7 @@ static double variance_of(const struct mw_metric *metric, const uint64_t *record
     return quotient(value, weight);
 }
 
-/* The metric, or NULL with the sticky error. */
+/* Returns the metric, or NULL with the sticky error. */
 static const struct mw_metric *look_up(struct muster_metrics *metrics, int metric)
 {
     if (!metrics || metrics->code != 0)
@@ -119,7 +119,7 @@ double mw_percentile_middle(size_t bin)
     return side < 0 ? -mw_word_double(word) : mw_word_double(word);
 }
 
-/* The bin that has the value of a rank, from 1. */
+/* Returns the bin that has the value of this rank, which counts from 1. */
 static size_t bin_of_rank(const uint64_t *counts, size_t n_counts, uint64_t rank)
 {
     size_t bin = 0;

@@ -34,7 +34,7 @@ static size_t line_len(const char *line)
     return strcspn(line, "\n");
 }
 
-/* A definition for a message, without the end of its line. */
+/* Returns the length of a definition in a message, without the end of its line. */
 static int shown_len(const char **line)
 {
     *line = **line ? *line : "nothing";

@@ -19,7 +19,7 @@ enum {
 /* The variables that a launcher sets; NULL: it has none. */
 struct source {
     const char *launcher;
-    const char *mark; /* must be set as well, since others set the rank's variable too */
+    const char *mark; /* must be set as well, because other programs also set the rank's variable */
     const char *rank, *size, *local_rank, *local_size, *n_machines;
     const char *keys[N_KEYS]; /* variables that identify this attempt of this job */
 };
@@ -79,7 +79,7 @@ static bool number_read(const char *name, uint32_t *out, char *error, size_t err
     return true;
 }
 
-/* FNV-1a over the values, with what separates them. */
+/* Adds a value and a separator to a hash by FNV-1a. */
 static uint64_t hash_add(uint64_t hash, const char *text)
 {
     for (; *text; text++)

@@ -169,14 +169,14 @@ static void last_format(const struct shm_rank *rank, char *out, size_t cap)
         snprintf(out, cap, "its last was %s, to which it came %.1f s ago", call, age_s);
 }
 
-/* Has the process of a rank ended? False if that cannot be determined. */
+/* True if the process of a rank has ended; false if that cannot be determined. */
 static bool is_gone(const struct md_shm *shm, uint32_t rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
     return fcntl(shm->fd, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-/* Has the step ended? A rank that is gone may have ended after it. */
+/* True if the step has ended. A rank that is gone may have ended after it. */
 static bool has_ended(const struct md_shm *shm)
 {
     return atomic_load(&shm->world->step) != (uint32_t)shm->step;

@@ -15,8 +15,8 @@
 #include "shm.h"
 
 enum {
-    PIECE_BYTES_MAX = 1 << 20, /* of each rank's part */
-    RECEIVE_BYTES = 16 << 20   /* about, of all ranks */
+    PIECE_BYTES_MAX = 1 << 20, /* most bytes of each rank's part */
+    RECEIVE_BYTES = 16 << 20   /* about so many bytes of all ranks together */
 };
 
 /* One operation. */
@@ -26,7 +26,7 @@ struct work {
     const struct md_call *call;
     const char *in;
     char *out;
-    size_t width, bytes; /* of a value; of `count` values */
+    size_t width, bytes; /* bytes of a value; bytes of `count` values */
 };
 
 /* ---- exchanges ---- */
