@@ -7,7 +7,8 @@
 #include "base/err.h"
 
 /*
- * If rc is due to a full disk, adds to the text what is to be done "once there is room". Returns rc.
+ * If rc is due to a full disk, adds to the text what is to be done "once there is room". Returns
+ * rc.
  */
 MUST_CHECK int kge_full_say(int rc, const char *cure, struct err *err);
 

@@ -134,7 +134,9 @@ static const char *core_type(void)
     return NULL;
 }
 
-/* The system's OpenBLAS, or the one that pip installs with muster-kge, whose names have a prefix. */
+/*
+ * The system's OpenBLAS, or the one that pip installs with muster-kge, whose names have a prefix.
+ */
 struct library {
     char *path;
     const char *prefix;

@@ -250,7 +250,10 @@ static void KERNEL(norm_stats)(const struct num_norm_stats *op)
     }
 }
 
-/* Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979 */
+/*
+ * Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+ * variances", 1979
+ */
 static void KERNEL(norm_merge)(const struct num_norm_merge *op)
 {
     const REAL *means = op->means, *vars = op->vars;

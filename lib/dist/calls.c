@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The queue of operations. A caller that waits for its operation does it itself, if no other one is under way, so
- * that a small operation needs no change of threads. Started operations are done by a thread, which is made when it
- * is first needed.
+ * The queue of operations. A caller that waits for its operation does it itself, if no other one is
+ * under way, so that a small operation needs no change of threads. Started operations are done by a
+ * thread, which is made when it is first needed.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -91,7 +91,9 @@ static const char *overlap_tell(const struct muster_dist *dist, const struct mus
     return in == out ? NULL : "in and out overlap, and are not the same";
 }
 
-/* Checks a call for all backends. A rank that fails here ends the others, which would wait for it. */
+/*
+ * Checks a call for all backends. A rank that fails here ends the others, which would wait for it.
+ */
 static int call_check(struct muster_dist *dist, const struct muster_dist_call *what)
 {
     const char *why = NULL;

@@ -153,8 +153,8 @@ static size_t param_room(const struct muster_ddp *ddp, size_t i)
 }
 
 /*
- * How many parameters the last bucket has: those that have few bytes together, or one. Its exchange begins when the
- * backward pass is over, so no computation hides it.
+ * How many parameters the last bucket has: those that have few bytes together, or one. Its exchange
+ * begins when the backward pass is over, so no computation hides it.
  */
 static size_t n_params_last(const struct muster_ddp *ddp)
 {
@@ -168,8 +168,8 @@ static size_t n_params_last(const struct muster_ddp *ddp)
 }
 
 /*
- * Plans the buckets from the last parameter to the first. A bucket has one type and one kind of memory, and a limited
- * size.
+ * Plans the buckets from the last parameter to the first. A bucket has one type and one kind of
+ * memory, and a limited size.
  */
 static void buckets_plan(struct muster_ddp *ddp)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions on the whole model: broadcast of values, norm of the gradients, comparison of the replicas.
+ * Functions on the whole model: broadcast of values, norm of the gradients, comparison of the
+ * replicas.
  */
 #include "ddp_inside.h"
 

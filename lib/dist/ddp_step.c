@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step: the exchange of a bucket is started when its gradients are ready, in the order of the buckets, which is the
- * same on all ranks whatever becomes ready first. The thread of the operations does the rest: it puts the gradients
- * into the bucket, checks whether they are finite, and takes the means out, so that the caller's backward pass goes
- * on meanwhile.
+ * A step: the exchange of a bucket is started when its gradients are ready, in the order of the
+ * buckets, which is the same on all ranks whatever becomes ready first. The thread of the
+ * operations does the rest: it puts the gradients into the bucket, checks whether they are finite,
+ * and takes the means out, so that the caller's backward pass goes on meanwhile.
  *
  * The mean over samples, of which ranks have different numbers, is a sum over ranks in which the
  * gradients of rank r have the weight samples_r / samples (1 / samples where gradients are sums).
@@ -48,7 +48,10 @@ static void step_settle(struct muster_ddp *ddp, int rc)
         muster_dist_wait(ddp->dist, ddp->ticket);
 }
 
-/* Samples that are counted within a step would come too late for it; shards are counted by muster_ddp_shard. */
+/*
+ * Samples that are counted within a step would come too late for it; shards are counted by
+ * muster_ddp_shard.
+ */
 static int samples_add(struct muster_ddp *ddp, uint64_t n_samples)
 {
     if (ddp->is_begun || ddp->opts.n_shards != 0)

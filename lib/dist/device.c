@@ -313,8 +313,8 @@ static int nccl_run(struct muster_dist *dist, const struct md_call *call)
 /* ---- the choice ---- */
 
 /*
- * NCCL's sums of integers wrap around before the division, so their means are computed on the host. In a world of
- * one, every operation is a copy.
+ * NCCL's sums of integers wrap around before the division, so their means are computed on the host.
+ * In a world of one, every operation is a copy.
  */
 static int values_move(struct muster_dist *dist, const struct md_call *call)
 {
@@ -384,7 +384,10 @@ void md_device_close(struct muster_dist *dist)
     if (md_is_ours(dist) && device->is_chosen &&
         device->cuda.CtxPushCurrent(device->context) == CUDA_OK) {
         md_nccl_end(dist);
-        /* MemFree waits for the device, where a kernel of the caller's may never end after an error. */
+        /*
+         * MemFree waits for the device, where a kernel of the caller's may never end after an
+         * error.
+         */
         if (device->aside && atomic_load(&dist->code) == 0)
             device->cuda.MemFree(device->aside);
         if (device->done)

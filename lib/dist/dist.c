@@ -227,7 +227,10 @@ static int backend_choose(struct muster_dist *dist, const struct muster_dist_opt
     return 0;
 }
 
-/* The driver is asked about addresses only if the user said that there is device memory: a question costs 0.1 µs. */
+/*
+ * The driver is asked about addresses only if the user said that there is device memory: a question
+ * costs 0.1 µs.
+ */
 static int device_choose(struct muster_dist *dist, const struct muster_dist_opts *opts,
                          enum md_device_way way)
 {

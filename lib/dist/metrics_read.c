@@ -20,8 +20,8 @@ static double quotient(struct mw_exact_value left, struct mw_exact_value right)
 }
 
 /*
- * (weight * squares - sum^2) / weight^2. The difference is an exact integer, never negative by the inequality of
- * Cauchy and Schwarz, and is rounded once, so nothing is lost by cancellation.
+ * (weight * squares - sum^2) / weight^2. The difference is an exact integer, never negative by the
+ * inequality of Cauchy and Schwarz, and is rounded once, so nothing is lost by cancellation.
  */
 static double variance_of(const struct mw_metric *metric, const uint64_t *record,
                           struct mw_exact_value weight)
@@ -92,8 +92,9 @@ const uint64_t *muster_metrics_histogram(struct muster_metrics *metrics, int met
 }
 
 /*
- * The upper bits of a positive double (exponent and first bits of the mantissa) are its place on a scale of octaves,
- * each cut into equal bins, as in HdrHistogram. No logarithm is used, since its last bit differs between libraries.
+ * The upper bits of a positive double (exponent and first bits of the mantissa) are its place on a
+ * scale of octaves, each cut into equal bins, as in HdrHistogram. No logarithm is used, since its
+ * last bit differs between libraries.
  */
 size_t mw_percentile_bin(double value)
 {

@@ -10,8 +10,8 @@
 #include <string.h>
 
 /*
- * Ranks with different metrics would send different sizes, which would break a collective. So the first reduce
- * exchanges a block of fixed size: the hash, the count and the definitions as text.
+ * Ranks with different metrics would send different sizes, which would break a collective. So the
+ * first reduce exchanges a block of fixed size: the hash, the count and the definitions as text.
  */
 struct layout_block {
     char hash[24]; /* hexadecimal: no byte order */

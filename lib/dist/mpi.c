@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks on several machines, through the MPI library that is installed there: loaded when it is needed, so that
- * nothing else depends on it. MPI only carries bytes. Values are combined in the same order as in shared memory, so
- * results have the same bits, and types that MPI does not know can be used.
+ * Ranks on several machines, through the MPI library that is installed there: loaded when it is
+ * needed, so that nothing else depends on it. MPI only carries bytes. Values are combined in the
+ * same order as in shared memory, so results have the same bits, and types that MPI does not know
+ * can be used.
  *
- * Before an operation, each rank sends every other a signature of its call, which shows disagreement and missing
- * ranks. An error is a separate message, for which each rank looks while it waits.
+ * Before an operation, each rank sends every other a signature of its call, which shows
+ * disagreement and missing ranks. An error is a separate message, for which each rank looks while
+ * it waits.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -408,8 +410,8 @@ static int mpi_look(struct muster_dist *dist, const struct md_call *call)
 }
 
 /*
- * Tells all ranks of an error. The messages may never be received; they get a while to leave, because the process may
- * end next.
+ * Tells all ranks of an error. The messages may never be received; they get a while to leave,
+ * because the process may end next.
  */
 static void mpi_fail(struct muster_dist *dist, int *code, char *text)
 {
@@ -489,8 +491,8 @@ static int mpi_open(struct muster_dist *dist)
 }
 
 /*
- * The library stays loaded, since it has threads and handlers. After an error MPI is not finalised, since that would
- * wait for the other ranks, and memory that MPI may still use is not freed.
+ * The library stays loaded, since it has threads and handlers. After an error MPI is not finalised,
+ * since that would wait for the other ranks, and memory that MPI may still use is not freed.
  */
 static void mpi_close(struct muster_dist *dist)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations by NCCL. The communicator is non-blocking: while a call is under way, this rank looks at the other
- * ranks, and gives up as soon as one of them is gone or has failed. The communicator is made at the first operation
- * that needs it, when the device is known. It is released by abort, which needs no other rank: by then all operations
- * have ended on all ranks.
+ * Operations by NCCL. The communicator is non-blocking: while a call is under way, this rank looks
+ * at the other ranks, and gives up as soon as one of them is gone or has failed. The communicator
+ * is made at the first operation that needs it, when the device is known. It is released by abort,
+ * which needs no other rank: by then all operations have ended on all ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>

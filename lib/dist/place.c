@@ -25,8 +25,9 @@ struct source {
 };
 
 /*
- * The first launcher whose rank is set counts. `muster launch` and torchrun come first, because the other launchers
- * start them and leave their own variables; srun comes after the launchers that run in its jobs.
+ * The first launcher whose rank is set counts. `muster launch` and torchrun come first, because the
+ * other launchers start them and leave their own variables; srun comes after the launchers that run
+ * in its jobs.
  */
 /* clang-format off */
 static const struct source sources[] = {
@@ -88,8 +89,9 @@ static uint64_t hash_add(uint64_t hash, const char *text)
 }
 
 /*
- * If the launcher names no job, the parent process identifies it: it is the parent of all ranks of this machine. The
- * size is not part of the key, so that ranks that disagree about it meet, and can say so.
+ * If the launcher names no job, the parent process identifies it: it is the parent of all ranks of
+ * this machine. The size is not part of the key, so that ranks that disagree about it meet, and can
+ * say so.
  */
 static void key_make(const struct source *source, struct md_place *place)
 {

@@ -12,7 +12,10 @@
 #include "shm.h"
 
 enum {
-    /* up to this size each rank combines all values itself: more arithmetic, one wait instead of two. */
+    /*
+     * up to this size each rank combines all values itself: more arithmetic, one wait instead of
+     * two.
+     */
     SMALL_BYTES = 16384,
     DIRECT_BYTES_MIN = 32768, /* from this size on, values in arenas are not copied to stages */
     BLOCK_BYTES = 32768       /* combined, and then copied to the other ranks while in the cache */
@@ -133,8 +136,8 @@ static int reduce_small(struct work *work)
 }
 
 /*
- * Each rank combines its part of all buffers, and writes the result into all. No other rank reads or writes that part
- * meanwhile.
+ * Each rank combines its part of all buffers, and writes the result into all. No other rank reads
+ * or writes that part meanwhile.
  */
 static int reduce_direct(struct work *work)
 {

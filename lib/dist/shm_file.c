@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file that the ranks share, and the buffers in this rank's arena. Every page is reserved before it is used, with
- * an error message if there is no memory for it: a write to a missing page would kill the process.
+ * The file that the ranks share, and the buffers in this rank's arena. Every page is reserved
+ * before it is used, with an error message if there is no memory for it: a write to a missing page
+ * would kill the process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -85,8 +86,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /*
- * The limits of the groups above hold as well, up to the mount. Groups that cannot be seen are passed
- * over: in a container the path may be that of the machine.
+ * The limits of the groups above hold as well, up to the mount. Groups that cannot be seen are
+ * passed over: in a container the path may be that of the machine.
  */
 static uint64_t groups_room_bytes(const char *root, const char *path,
                                   const struct group_files *files)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the ranks of one machine get the file that they share. Rank 0 makes it and listens at a name in the abstract
- * space of sockets, which vanishes with its process; the others connect, introduce themselves, and get the file's
- * descriptor. The name is made of the user, the job and the attempt (md_place.key), so that ranks of another job, or
- * of an earlier attempt, do not connect. Connections stay open until all ranks have come, so that a rank that ends
- * early is noticed.
+ * How the ranks of one machine get the file that they share. Rank 0 makes it and listens at a name
+ * in the abstract space of sockets, which vanishes with its process; the others connect, introduce
+ * themselves, and get the file's descriptor. The name is made of the user, the job and the attempt
+ * (md_place.key), so that ranks of another job, or of an earlier attempt, do not connect.
+ * Connections stay open until all ranks have come, so that a rank that ends early is noticed.
  */
 #include <errno.h>
 #include <poll.h>

@@ -506,8 +506,9 @@ void md_tcp_fail(struct muster_dist *dist, int *code, char *text)
 }
 
 /*
- * A rank may have given up an operation at the moment in which the others completed it: its error counts for all, and
- * comes before it leaves. An error of an operation that this rank has not come to is ignored.
+ * A rank may have given up an operation at the moment in which the others completed it: its error
+ * counts for all, and comes before it leaves. An error of an operation that this rank has not come
+ * to is ignored.
  */
 static void told_late_adopt(struct muster_dist *dist, struct tcp_peer *peer)
 {
@@ -520,8 +521,8 @@ static void told_late_adopt(struct muster_dist *dist, struct tcp_peer *peer)
 }
 
 /*
- * Reads until the other side has closed as well: a socket that is closed with unread bytes discards bytes that it has
- * sent.
+ * Reads until the other side has closed as well: a socket that is closed with unread bytes discards
+ * bytes that it has sent.
  */
 static void drain(struct muster_dist *dist)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks on several machines find each other. Rank 0 listens at a port that all know: MASTER_PORT, which the
- * launcher holds for the ranks' own library, or MUSTER_DIST_PORT. The others connect, and tell their ranks and the
- * ports at which they listen. When all have come, rank 0 sends everyone the addresses, and each rank connects to
- * those with lower numbers. Then no rank listens any more.
+ * How ranks on several machines find each other. Rank 0 listens at a port that all know:
+ * MASTER_PORT, which the launcher holds for the ranks' own library, or MUSTER_DIST_PORT. The others
+ * connect, and tell their ranks and the ports at which they listen. When all have come, rank 0
+ * sends everyone the addresses, and each rank connects to those with lower numbers. Then no rank
+ * listens any more.
  *
- * The rank that accepts a connection sends a random number, with which the other end proves that it knows the job
- * (and MUSTER_DIST_TOKEN, if that is set). The connection of anybody else is closed, and the ranks go on waiting.
+ * The rank that accepts a connection sends a random number, with which the other end proves that it
+ * knows the job (and MUSTER_DIST_TOKEN, if that is set). The connection of anybody else is closed,
+ * and the ranks go on waiting.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -155,8 +157,8 @@ static uint64_t answer_mac(const struct md_tcp *tcp, const struct hello *hello)
 /* ---- sockets ---- */
 
 /*
- * The kernel probes a machine that was silent for ten seconds, and gives it up after 30. There is no time limit on
- * unread bytes, since the other rank may be computing.
+ * The kernel probes a machine that was silent for ten seconds, and gives it up after 30. There is
+ * no time limit on unread bytes, since the other rank may be computing.
  */
 static void socket_set(int fd)
 {
@@ -506,8 +508,8 @@ static int first_connect(const struct meeting *meeting)
 }
 
 /*
- * Connects to rank 0, and gets the addresses of all from it when they have come. On a timeout, rank 0 says which
- * ranks are missing.
+ * Connects to rank 0, and gets the addresses of all from it when they have come. On a timeout, rank
+ * 0 says which ranks are missing.
  */
 static int first_meet(struct meeting *meeting)
 {

@@ -100,8 +100,8 @@ static sigset_t ends_of(void)
 }
 
 /*
- * While parts are written, signals are blocked: so no unfinished part is left, and the signal takes effect right
- * after. (An ignored signal would be pending too, and then have no effect.)
+ * While parts are written, signals are blocked: so no unfinished part is left, and the signal takes
+ * effect right after. (An ignored signal would be pending too, and then have no effect.)
  */
 static bool signal_waits(void *context)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster status: the state of one run. The figures come from the run's ledger, or from status.json if the
- * ledger cannot be read. Whether it is running is known from its lock alone, so that a run whose muster was
- * killed is never shown as running.
+ * muster status: the state of one run. The figures come from the run's ledger, or from status.json
+ * if the ledger cannot be read. Whether it is running is known from its lock alone, so that a run
+ * whose muster was killed is never shown as running.
  */
 #include <unistd.h>
 
@@ -180,7 +180,10 @@ static void time_add(struct buf *out, const struct run_status *status)
     buf_addf(out, "started   %s (%s ago)\n", started, age);
 }
 
-/* Names and texts from a run's folder may hold escape sequences, which are made harmless. NULL: no line. */
+/*
+ * Names and texts from a run's folder may hold escape sequences, which are made harmless. NULL: no
+ * line.
+ */
 static void line_add(struct buf *out, const char *what, const char *words)
 {
     if (!words)
@@ -283,8 +286,8 @@ static void line_format(struct buf *out, const struct view *view)
 }
 
 /*
- * Adds an object with the members of status.json, after the run that it belongs to, and before the parts that could
- * not be read.
+ * Adds an object with the members of status.json, after the run that it belongs to, and before the
+ * parts that could not be read.
  */
 static void object_format(struct buf *out, const struct view *view)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * muster submit starts a verb as a Slurm job. It checks the words of the verb now, while the user can see errors. The
- * run gets its folder now. After that only the job's script continues the work.
+ * muster submit starts a verb as a Slurm job. It checks the words of the verb now, while the user
+ * can see errors. The run gets its folder now. After that only the job's script continues the work.
  */
 #include <unistd.h>
 
@@ -130,8 +130,8 @@ static void task_words_make(struct submitted *s, int argc, char **argv)
 }
 
 /*
- * Refuses options that submit itself gives to each task and to the job behind the tasks: the user's words come later,
- * and would count instead.
+ * Refuses options that submit itself gives to each task and to the job behind the tasks: the user's
+ * words come later, and would count instead.
  */
 static int task_words_fit(const struct submitted *s, int argc, char **argv, struct err *err)
 {
@@ -238,8 +238,8 @@ static int folder_make(struct submitted *s, const char *verb, int64_t wall_ms, s
 /* ---- the script ---- */
 
 /*
- * Makes the words of the job. The options that submit adds stand right behind the verb, because later words may
- * belong to a program.
+ * Makes the words of the job. The options that submit adds stand right behind the verb, because
+ * later words may belong to a program.
  */
 static void words_make(struct submitted *s, int argc, char **argv)
 {
@@ -435,8 +435,8 @@ static bool is_same_script(const char *dir, const char *run_dir, struct str scri
 }
 
 /*
- * Refuses a second run of the same work while the job of the first one waits: the verb itself cannot notice this,
- * because the first run has no records yet.
+ * Refuses a second run of the same work while the job of the first one waits: the verb itself
+ * cannot notice this, because the first run has no records yet.
  */
 static int twin_check(const struct submitted *s, const struct jobs *jobs, struct err *err)
 {
@@ -527,7 +527,10 @@ static size_t own_list(struct sbatch_own *out)
     return n;
 }
 
-/* Enters the folder in which the job will run, so that names of files mean the same now as in the job. */
+/*
+ * Enters the folder in which the job will run, so that names of files mean the same now as in the
+ * job.
+ */
 static int folder_enter(struct submitted *s, struct err *err)
 {
     const char *there = sbatch_value(s->sbatch, "chdir");

@@ -66,7 +66,9 @@ static struct shared_finding *shared_find(struct examined *all, const struct fin
     return shared;
 }
 
-/* Compares the hosts whose traits are known. Clocks and round trips were measured on this machine. */
+/*
+ * Compares the hosts whose traits are known. Clocks and round trips were measured on this machine.
+ */
 static void compare(const struct examined *all, struct findings *out)
 {
     struct compared_host *had = xcalloc(all->n_hosts + 1, sizeof(*had));

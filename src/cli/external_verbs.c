@@ -32,7 +32,9 @@ static bool is_known(const char *name)
     return false;
 }
 
-/* A folder of PATH that cannot be read gives the same error as a program that cannot be executed. */
+/*
+ * A folder of PATH that cannot be read gives the same error as a program that cannot be executed.
+ */
 static bool is_in_path(const char *name)
 {
     const char *path = getenv("PATH");

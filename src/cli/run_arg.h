@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the verbs about runs (ls, status, logs, stop, results, …): the option that says where runs are, and
- * the operand that names one.
+ * Shared by the verbs about runs (ls, status, logs, stop, results, …): the option that says where
+ * runs are, and the operand that names one.
  */
 #pragma once
 

@@ -240,7 +240,10 @@ struct dist learned_times(const struct hist *times)
     double sum_ms = 0;
     for (uint32_t i = 0; i < QUANTILES; i++)
         sum_ms += list_ms[i];
-    /* Quantiles are inexact by some percent; the mean, on which the run's time depends, is known exactly. */
+    /*
+     * Quantiles are inexact by some percent; the mean, on which the run's time depends, is known
+     * exactly.
+     */
     double scale = sum_ms > 0 ? hist_mean_us(times) / 1e3 / (sum_ms / QUANTILES) : 1;
     return (struct dist){
         .kind = DIST_LIST, .mean_ms = scale, .list_ms = list_ms, .n_list = QUANTILES};

@@ -29,9 +29,9 @@ void tail_release(struct tail *tail);
 /* Appends the rotated files (path.9 … path.1), the oldest first. */
 void tail_add_rotated(struct tail *tail, struct buf *out);
 /*
- * Appends at most about 1 MiB of new text to out, each complete line with the prefix, and a `\r` bar
- * folded to its last state. True if there may be more. A rotated file is read to its end before the
- * new one is opened.
+ * Appends at most about 1 MiB of new text to out, each complete line with the prefix, and a `\r`
+ * bar folded to its last state. True if there may be more. A rotated file is read to its end before
+ * the new one is opened.
  */
 bool tail_read(struct tail *tail, struct buf *out);
 /* Appends the last line, which may lack its newline. */

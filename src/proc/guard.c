@@ -72,8 +72,10 @@ ON_OUR_STACK static int launch_child(void *context)
     _exit(127);
 }
 
-/* All signals are blocked around the clone, and stay blocked in the guard: a handler of ours must not
- * run in the child, which shares our memory. */
+/*
+ * All signals are blocked around the clone, and stay blocked in the guard: a handler of ours must
+ * not run in the child, which shares our memory.
+ */
 ON_OUR_STACK static pid_t launch_clone(struct launch *launch, int *pidfd)
 {
     char stack[GUARD_STACK_BYTES] __attribute__((aligned(64)));

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One worker under its guard. The guard (program muster-guard, small and static) stays between
- * muster and the worker: it is session leader and subreaper, and holds its end of a death pipe. When
- * nothing of its worker is left it may get another one.
- * If muster dies (EOF on the pipe), the guard ends all its descendants: TERM, grace period, KILL. If
- * the guard dies, the worker gets the parent-death signal, and muster, itself a subreaper, adopts
- * and ends the processes that are left.
+ * muster and the worker: it is session leader and subreaper, and holds its end of a death pipe.
+ * When nothing of its worker is left it may get another one. If muster dies (EOF on the pipe), the
+ * guard ends all its descendants: TERM, grace period, KILL. If the guard dies, the worker gets the
+ * parent-death signal, and muster, itself a subreaper, adopts and ends the processes that are left.
  *
  * If muster and a guard are killed at the same moment, the worker is ended by its parent-death
  * signal, and the processes that the worker had started by the run's keeper (proc/keeper.h).
@@ -88,8 +87,10 @@ struct guard_report {
     int64_t rss_peak_bytes;
 };
 
-/* Call it from the main thread. It clones (VM, VFORK, PIDFD), which takes 0.1 ms however much memory
- * muster uses. */
+/*
+ * Call it from the main thread. It clones (VM, VFORK, PIDFD), which takes 0.1 ms however much
+ * memory muster uses.
+ */
 MUST_CHECK int guard_spawn(struct guard *guard, const struct spawn_opts *opts, struct err *err);
 /*
  * Starts the next worker under a guard that stayed; the worker before it must be gone with all its
@@ -122,8 +123,10 @@ MUST_CHECK int reaper_open(struct reaper **out, struct err *err);
  * that the reaper does not know may be taken for an orphan and killed.
  */
 void reaper_add(struct reaper *reaper, pid_t pid);
-/* Add a child that is not a guard and ends when it is told to. The reaper reaps it, but never signals
- * it or waits for it. */
+/*
+ * Add a child that is not a guard and ends when it is told to. The reaper reaps it, but never
+ * signals it or waits for it.
+ */
 void reaper_spare(struct reaper *reaper, pid_t pid);
 /*
  * Call after SIGCHLD. Reaps ended children; each one that was added is reported through `ended`

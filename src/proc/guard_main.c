@@ -130,7 +130,10 @@ static pid_t signal_all(const struct guard_state *guard, int signal, bool wake)
             if (proc_is_dead(&tree.at[i]))
                 continue;
             alive = tree.at[i].pid;
-            /* Signalled with the group already; a second TERM makes some programs skip their cleanup. */
+            /*
+             * Signalled with the group already; a second TERM makes some programs skip their
+             * cleanup.
+             */
             if (guard->worker_alive && tree.at[i].group == guard->worker)
                 continue;
             proc_signal(&tree.at[i], signal);
@@ -370,8 +373,8 @@ static void take_orders(struct guard_state *guard, uint64_t now)
 }
 
 /*
- * TERM, INT or HUP to the guard itself (systemd signals every process of a unit) means TERMINATE, and
- * that no other worker is started.
+ * TERM, INT or HUP to the guard itself (systemd signals every process of a unit) means TERMINATE,
+ * and that no other worker is started.
  */
 static void take_signals(struct guard_state *guard, uint64_t now)
 {
@@ -452,7 +455,10 @@ static int supervise(struct guard_state *guard)
             reports_write(guard);
         if (is_idle && (guard->is_leaving || !guard->muster_alive))
             return 0;
-        /* A process that survives KILL hangs in the kernel; there is no muster left to report it to. */
+        /*
+         * A process that survives KILL hangs in the kernel; there is no muster left to report it
+         * to.
+         */
         if (guard->stuck && !guard->muster_alive)
             return 1;
         wait_for_news(guard);
@@ -488,8 +494,10 @@ static void signals_settle(struct guard_state *guard)
     guard->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Watches muster by a pidfd as well: the control stream does not end with muster while a forked copy
- * of muster holds it open. */
+/*
+ * Watches muster by a pidfd as well: the control stream does not end with muster while a forked
+ * copy of muster holds it open.
+ */
 static void muster_watch(struct guard_state *guard, pid_t muster)
 {
     guard->muster_fd = (int)syscall(SYS_pidfd_open, muster, 0);

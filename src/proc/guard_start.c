@@ -82,8 +82,8 @@ static bool candidate(struct child *child, const char *folder, size_t len, const
 }
 
 /*
- * As execvpe, with one difference: a script without #! is ENOEXEC, not handed to a shell. Returns the
- * errno that says most: EACCES if any candidate is not executable, else ENOENT.
+ * As execvpe, with one difference: a script without #! is ENOEXEC, not handed to a shell. Returns
+ * the errno that says most: EACCES if any candidate is not executable, else ENOENT.
  */
 static int exec_along_path(struct child *child)
 {
@@ -129,8 +129,10 @@ static int step_limits(struct child *child)
     return sigprocmask(SIG_SETMASK, &none, NULL) != 0 ? errno : 0;
 }
 
-/* Near cores are only preferred: if a container, a job or taskset restricts us to other cores, we keep
- * to those. */
+/*
+ * Near cores are only preferred: if a container, a job or taskset restricts us to other cores, we
+ * keep to those.
+ */
 static int step_affinity(struct child *child)
 {
     cpu_set_t allowed, cpus;

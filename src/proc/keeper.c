@@ -43,7 +43,10 @@ static int held_next(const int *held, size_t n_held, int from)
     return next;
 }
 
-/* Closes muster's other descriptors: the keeper must not hold the run's lock or workers' pipes open. */
+/*
+ * Closes muster's other descriptors: the keeper must not hold the run's lock or workers' pipes
+ * open.
+ */
 static int alone_with(int fd, const int *held, size_t n_held)
 {
     sigset_t all;

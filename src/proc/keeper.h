@@ -4,9 +4,9 @@
  * killed at the same moment, no other process is left to end what that guard's worker had started.
  * The keeper ends it (orphans_end), and then itself. Each run has one, in a session of its own.
  *
- * The process is not called muster, so that a kill by that name spares it. It does not help if it is
- * killed too, nor against a process that has dropped the environment variable by which it would be
- * recognised.
+ * The process is not called muster, so that a kill by that name spares it. It does not help if it
+ * is killed too, nor against a process that has dropped the environment variable by which it would
+ * be recognised.
  */
 #pragma once
 
@@ -24,7 +24,8 @@ struct keeper {
 
 /*
  * `entry` as for orphans_end. After muster's death the keeper ends orphans until none is left, for
- * at most limit_ms. Until then it keeps the descriptors `held`, the locks of the run's devices, open.
+ * at most limit_ms. Until then it keeps the descriptors `held`, the locks of the run's devices,
+ * open.
  */
 MUST_CHECK int keeper_start(struct keeper *keeper, const char *entry, uint64_t limit_ms,
                             const int *held, size_t n_held, struct err *err);

@@ -2,8 +2,8 @@
  *
  * Each call writes straight to the file, without a buffer, so that `tail -f` shows every byte and a
  * crash of muster loses none. Rotation splits at the end of a line where there is one. The tail is
- * kept in memory, because the text that explains a worker's death must not depend on a disk that may
- * be full.
+ * kept in memory, because the text that explains a worker's death must not depend on a disk that
+ * may be full.
  */
 #include "proc/logfile.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How many processes the kernel has killed for lack of memory. It counts such kills for the whole
- * machine and for each memory cgroup, but names the victim only in its log, which ordinary users and
- * containers cannot read. So a count that grew around a worker's death is evidence, not proof;
+ * machine and for each memory cgroup, but names the victim only in its log, which ordinary users
+ * and containers cannot read. So a count that grew around a worker's death is evidence, not proof;
  * core/verdict.h weighs it.
  */
 #pragma once
@@ -20,8 +20,10 @@ struct oom_counts oom_counts_read(void);
 /* The limit of our own cgroup, or the machine's memory if that is less. */
 uint64_t oom_memory_bytes(void);
 
-/* `before` holds the counts of a moment 15 to 30 s ago, because the death of a large process is seen
- * late. */
+/*
+ * `before` holds the counts of a moment 15 to 30 s ago, because the death of a large process is
+ * seen late.
+ */
 struct oom_watch {
     struct oom_counts before, recent;
     uint64_t recent_ms;

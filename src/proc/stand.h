@@ -16,12 +16,14 @@ enum {
 
 /* The state of a process with all its descendants. */
 struct proc_stand {
-    uint64_t cpu_ms; /* CPU time that they have used so far */
-    uint64_t
-        io_bytes; /* read and written so far, by system calls and from disk; 0: the kernel does not show it */
-    uint64_t family; /* a number that changes when one of them comes or goes */
-    bool is_blocked; /* one of them is in the kernel, where no signal wakes it (state D) */
-    /* The process itself, or the last of a chain in which each parent has one child, such as a shell and its program. */
+    uint64_t cpu_ms;   /* CPU time that they have used so far */
+    uint64_t io_bytes; /* bytes by system calls, and bytes read from disk; 0: they are not shown */
+    uint64_t family;   /* a number that changes when one of them comes or goes */
+    bool is_blocked;   /* one of them is in the kernel, where no signal wakes it (state D) */
+    /*
+     * The process itself, or the last of a chain in which each parent has one child, such as a
+     * shell and its program.
+     */
     pid_t pid;
     char state;   /* as in proc(5); 0: it is gone */
     pid_t tracer; /* 0: none */

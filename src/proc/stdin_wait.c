@@ -104,9 +104,9 @@ static bool reads_from(pid_t pid, int pipe_fd)
 }
 
 /*
- * The last of a chain in which each process has one thread and waits for its only child; 0: there is
- * no such chain, or the kernel does not show it. Each process is examined before its child: if the
- * child still exists when it is examined, its parent has been waiting for it all the time.
+ * The last of a chain in which each process has one thread and waits for its only child; 0: there
+ * is no such chain, or the kernel does not show it. Each process is examined before its child: if
+ * the child still exists when it is examined, its parent has been waiting for it all the time.
  */
 static pid_t chain_end(pid_t pid)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One attempt at one shard, from the seat that waits for a shard to the files that its program left:
- *   worker.c    its life                    transfer.c  its files, on a host that does not share the run's folder
+ * One attempt at one shard, from the seat that waits for a shard to the files that its program
+ * left:
+ *   worker.c       the life of the attempt
+ *   transfer.c     its files, on a host that does not share the run's folder
  *   fetch_again.c  the files of an earlier attempt on such a host
  */
 #pragma once

@@ -36,14 +36,20 @@ struct collected {
 };
 void collected_release(struct collected *collected);
 
-/* Notes the files that exist before the program starts; they do not count unless they are written again. */
+/*
+ * Notes the files that exist before the program starts; they do not count unless they are written
+ * again.
+ */
 MUST_CHECK int collect_before(const struct collect *ask, struct file_traces *before,
                               struct err *err);
 /*
- * Finds the file that the program left, and syncs it to disk. ERR_DATA, with the cure, if there is none,
- * only an old one, more than one, or one with another number of records.
+ * Finds the file that the program left, and syncs it to disk. ERR_DATA, with the cure, if there is
+ * none, only an old one, more than one, or one with another number of records.
  */
 MUST_CHECK int collect_find(const struct collect *ask, const struct file_traces *before,
                             struct collected *out, struct err *err);
-/* Counts the records of out->path, and sets out->records. ERR_DATA if they are not as many as is asked for. */
+/*
+ * Counts the records of out->path, and sets out->records. ERR_DATA if they are not as many as is
+ * asked for.
+ */
 MUST_CHECK int collect_count(const struct collect *ask, struct collected *out, struct err *err);

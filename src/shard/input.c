@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The file at {input}: only the shard's records, unchanged, for programs that read a whole file and know
- * nothing of shards.
+ * The file at {input}: only the shard's records, unchanged, for programs that read a whole file and
+ * know nothing of shards.
  */
 #include <errno.h>
 #include <fcntl.h>

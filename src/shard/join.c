@@ -69,7 +69,10 @@ static int shards_prove(struct session *s, struct err *err)
 
 /* ---- one file ---- */
 
-/* The shards' files of one kind, in their order. The strings are borrowed; the caller frees the array. */
+/*
+ * The shards' files of one kind, in their order. The strings are borrowed; the caller frees the
+ * array.
+ */
 struct shard_paths {
     const char **at;
     size_t len;
@@ -97,7 +100,10 @@ static int paths_gather(struct session *s, size_t kind, struct shard_paths *out,
     return 0;
 }
 
-/* The state of joining the files of one kind, and the kinds whose outputs are put in place before it. */
+/*
+ * The state of joining the files of one kind, and the kinds whose outputs are put in place before
+ * it.
+ */
 struct joining {
     struct session *s;
     struct merge_rules *rules; /* shared by all kinds: a rule must match in one of them */

@@ -508,7 +508,9 @@ void shards_print(const struct session *s)
             continue;
         cleanup_buf struct buf line = BUF_INIT, text = BUF_INIT;
         struct template_values values;
-        /* The first shards go to the workers in order; the others to the worker that is free first. */
+        /*
+         * The first shards go to the workers in order; the others to the worker that is free first.
+         */
         uint64_t turn = n_printed++;
         struct shard_at at = {k, (uint32_t)(turn % session_n_seats(s)), (uint32_t)turn + 1,
                               session_request(s)->schedule.batch};

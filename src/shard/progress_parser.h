@@ -5,9 +5,9 @@
  *   [PROGRESS:5/100|acc:0.8500|correct:85/100]       anywhere in a line; the latest one counts
  *   eval:  45%|####5     | 45/100 [00:10<00:12, …]   tqdm's bars, by \r or in lines
  *
- * A program may also draw bars about other things: loading weights, downloads, the tokens of an answer. So a
- * bar counts only if its total is the number of the shard's items, or of its batches if the batch size is
- * known; its latest state counts. Once there is a marker, bars are ignored.
+ * A program may also draw bars about other things: loading weights, downloads, the tokens of an
+ * answer. So a bar counts only if its total is the number of the shard's items, or of its batches
+ * if the batch size is known; its latest state counts. Once there is a marker, bars are ignored.
  */
 #pragma once
 

@@ -112,7 +112,9 @@ static int line_read(struct session *s, const struct range_row *row, struct str 
     return 0;
 }
 
-/* A shard has a row of its own with one line, because it had a process, and so a part, of its own. */
+/*
+ * A shard has a row of its own with one line, because it had a process, and so a part, of its own.
+ */
 int shard_line_read(const char *run_dir, const struct range_row *row, uint64_t n_shards,
                     struct buf *out, struct err *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shard commands: a program is started once for each shard, a range of the items, and leaves one file. For
- * the feeder a shard is an item, and its worker asks for one item as soon as it has a seat; the process is
- * started when the shard is known. The end of the process, with the files that it left (collect.c), is judged
- * by core like the end of any worker.
+ * Shard commands: a program is started once for each shard, a range of the items, and leaves one
+ * file. For the feeder a shard is an item, and its worker asks for one item as soon as it has a
+ * seat; the process is started when the shard is known. The end of the process, with the files that
+ * it left (collect.c), is judged by core like the end of any worker.
  *
  *   check.c   checks of the request           kinds.c    which files a shard leaves
  *   plan.c    how many shards, their values   input.c    the file at {input}
@@ -28,8 +28,11 @@
 #include "store/store.h"
 #include "tensor/kind.h"
 
-/* One of the files that each shard leaves: that of {output} or --collect, which goes to -o, or one of
- * --also. */
+/*
+ * One of the files that each shard leaves: that of {output} or --collect, which goes to -o, or one
+ * of
+ * --also.
+ */
 struct shard_kind {
     char *glob; /* with placeholders; NULL: that of {output} */
     char *out_path;
@@ -76,14 +79,11 @@ struct shards {
     bool is_union;                /* files may have different columns */
     const char *extension;        /* of {output}, with its dot; "" for none */
     struct shard_result *results; /* [n_shards] */
-    bool *
-        had_other_file; /* [n_shards]: a file that a host had found was another when it was fetched */
+    bool *had_other_file; /* [n_shards]: a fetched file was not the one that the host had found */
     struct shard_probe {
-        char *
-            path; /* a file in the run's folder, by which hosts find out whether they share it; NULL: none yet */
+        char *path; /* a file in the run's folder that hosts look for; NULL: none yet */
         char token[33];
-        uint8_t *
-            told; /* [n_told], by the allocation's hosts: whether it was said of the host that it does, or does not */
+        uint8_t *told; /* [n_told], by host: 0: not logged yet; else 1 + whether it shares */
         size_t n_told;
     } probe;
     uv_mutex_t source_lock; /* inputs are written by other threads, one at a time */
@@ -126,7 +126,10 @@ enum tensor_kind shard_tensors(const char *path);
 
 /* ---- the run ---- */
 
-/* Sizes the shards, or takes their sizes from the run that is resumed. session_source(s) has been opened. */
+/*
+ * Sizes the shards, or takes their sizes from the run that is resumed. session_source(s) has been
+ * opened.
+ */
 MUST_CHECK int shards_begin(struct session *s, struct err *err);
 /* Reopens the shards of a run that is only read. *are_there false: the run has none. */
 MUST_CHECK int shards_reopen(struct session *s, bool *are_there, struct err *err);
@@ -145,7 +148,10 @@ void shard_give_up(struct shards *shards, uint64_t shard);
 struct share shard_share(const struct shards *shards, uint64_t shard);
 /* "shard 3 (items 30 to 39)" */
 void shard_name(const struct shards *shards, uint64_t shard, struct buf *out);
-/* An attempt at a shard: its seat, its batch size, and its number among all starts of workers in the run. */
+/*
+ * An attempt at a shard: its seat, its batch size, and its number among all starts of workers in
+ * the run.
+ */
 struct shard_at {
     uint64_t shard;
     uint32_t seat, number;
@@ -161,7 +167,9 @@ char **shard_command_new(const struct session *s, const struct template_values *
 void shard_command_free(char **command);
 /* Adds the words of a command, quoted for a shell. */
 void shard_command_format(const char *const *command, struct buf *out);
-/* For --dry-run of a resumed run, after shards_begin: takes the shards that the run was cut into. */
+/*
+ * For --dry-run of a resumed run, after shards_begin: takes the shards that the run was cut into.
+ */
 MUST_CHECK int shards_recall(struct session *s, struct err *err);
 /* For --dry-run: prints what would run where; leaves out shards that are done. */
 void shards_print(const struct session *s);
@@ -201,9 +209,9 @@ struct shard_end {
 /* Notes the end of a program, whether or not its files are found. */
 void shard_end_note(struct session *s, const struct shard_end *end);
 /*
- * A resume that names --collect or --also: finds the files of shards whose program has ended well by these
- * names, counts and commits them; no shard is run for that. ERR_USAGE, and nothing is changed, if a shard that
- * has its result left no such file, or no shard did.
+ * A resume that names --collect or --also: finds the files of shards whose program has ended well
+ * by these names, counts and commits them; no shard is run for that. ERR_USAGE, and nothing is
+ * changed, if a shard that has its result left no such file, or no shard did.
  */
 MUST_CHECK int shards_retake(struct session *s, struct err *err);
 /*
@@ -241,7 +249,9 @@ struct shard_progress shard_progress_of(const struct worker *worker);
 
 /* ---- what is kept (rows.c) ---- */
 
-/* Adds members of an object about a shard's files: "path", "bytes", "records", and "also", a list. */
+/*
+ * Adds members of an object about a shard's files: "path", "bytes", "records", and "also", a list.
+ */
 void shard_files_add(const struct shards *shards, const struct shard_result *result,
                      struct buf *json_out);
 void shard_result_free(struct shards *shards, struct shard_result *result);
@@ -259,8 +269,9 @@ bool shard_file_is_intact(const struct shard_file *file, struct buf *why);
 /* ---- the end ---- */
 
 /*
- * Checks that each shard is there once, and makes the outputs of their files, each one file or one folder. If
- * no shard has files, nothing is made. stats->n_results counts records; UINT64_MAX if they cannot be counted.
+ * Checks that each shard is there once, and makes the outputs of their files, each one file or one
+ * folder. If no shard has files, nothing is made. stats->n_results counts records; UINT64_MAX if
+ * they cannot be counted.
  */
 MUST_CHECK int shards_join(struct session *s, struct result_merge_stats *stats, struct err *err);
 /*
