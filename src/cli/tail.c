@@ -96,7 +96,7 @@ static void hole_skip(const struct tail *tail)
         talk("%s: skipped a hole of %ld bytes in the file", tail->path, (long)(data - at));
 }
 
-/* Returns true if a whole block was read, so that there may be more. */
+/* Returns true if bytes were read, so that there may be more. */
 static bool block_read(struct tail *tail, struct buf *out)
 {
     struct buf *into = tail->prefix ? &tail->partial : out;
