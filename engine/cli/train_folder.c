@@ -195,7 +195,7 @@ static int checkpoint_look(const struct train_job *job, const struct trainings *
     return 0;
 }
 
-/* Prints how many checkpoints of other trainings stay. */
+/* Looks at all checkpoints that are there, and prints how many of other trainings stay. */
 static int checkpoints_look(const struct train_job *job, const struct trainings *all,
                             struct err *err)
 {

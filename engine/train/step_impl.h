@@ -112,7 +112,9 @@ struct norm_stats step_stats(const struct train_step *step, enum conve_norm norm
 
 /* ---- step_ranks.c: nothing is done without a team ---- */
 
-/* Sends the part of this rank to all ranks; the array has piece_bytes for each piece. */
+/*
+ * Gathers an array with piece_bytes for each piece on all ranks; each rank has computed its part.
+ */
 void step_gather(struct train_step *step, void *at, size_t piece_bytes, struct team_part own);
 /* Does the same for an array with rows of `width` numbers. */
 void step_gather_rows(struct train_step *step, void *at, size_t width);

@@ -194,8 +194,8 @@ static int run_take(struct session *s, const char *dir, bool *known, struct err 
 /* ---- all of them ---- */
 
 /*
- * Lists the folders of --take that have a ledger, in the order of their names. This run may be
- * among them, also under the name `latest`.
+ * Lists the folders of --take that have a ledger, in the order of their names. This run is left
+ * out: it may be in there as well, also as what `latest` points at.
  */
 static int folders_list(const struct session *s, struct env_list *out, struct err *err)
 {

@@ -316,7 +316,10 @@ static void line_make(const struct session *s, uint64_t shard, const struct past
     buf_add_text(out, "}\n");
 }
 
-/* The metrics of a shard without a result, which only the event of its program's end has. */
+/*
+ * Returns the metrics in the shard's row. A shard without a result has them only in the event of
+ * its program's end.
+ */
 static char *metrics_recall(const struct past *past)
 {
     struct str work, metrics;
