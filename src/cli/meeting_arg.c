@@ -303,7 +303,10 @@ static int hosts_settle(const struct meeting_options *options, struct launch_req
     return conf_parse(options->conf, &request->meeting, err);
 }
 
-/* Asks only if no option says anything about machines: an explicit option is meant as it is. */
+/*
+ * Asks what a launcher says, unless --nnodes, --node-rank or --standalone is given: an explicit
+ * option is meant as it is.
+ */
 static int takeover_ask(const struct meeting_options *options, struct launch_meeting *meeting,
                         struct takeover *taken, struct err *err)
 {
